@@ -1,0 +1,63 @@
+"""The protocol of every partitioner: how an ensemble of partitions is made and used."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+
+__all__ = ["NO_CELL", "Partitioner", "Task"]
+
+Task = Literal["regression", "classification"]
+
+#: The code of a row that lies in no cell of a partition: it gets a zero contribution there.
+NO_CELL = -1
+
+
+class Partitioner(BaseEstimator, ABC):
+    """Makes an ensemble of P partitions, each a division of feature space into cells.
+
+    A subclass implements `fit` and `apply` and sets, in `fit`,
+
+    - ``n_cells_``: integer array (P,), the number of cells of each partition,
+    - ``split_gains_``: float array (d,), how much each feature contributed to the
+      partitions (any non-negative scale; all equal where splits are not made by feature).
+
+    Parameters follow the rules of scikit-learn estimators: stored as given in
+    ``__init__`` and checked in `fit`, so that `sklearn.base.clone` works.
+    """
+
+    n_cells_: NDArray[np.intp]
+    split_gains_: NDArray[np.float64]
+
+    @abstractmethod
+    def fit(
+        self,
+        X: NDArray,
+        y: NDArray,
+        sample_weight: NDArray | None = None,
+        *,
+        task: Task = "regression",
+    ) -> Partitioner:
+        """Make the partitions from rows `X` (n, d), targets `y` (n,) and positive weights (n,).
+
+        For ``task="classification"`` the targets are class numbers 0..K-1.
+        """
+
+    @abstractmethod
+    def apply(self, X: ArrayLike) -> NDArray[np.int32]:
+        """Give the codes (n, P): the cell of each partition in which each row falls.
+
+        Codes of partition p lie in ``0 .. n_cells_[p] - 1``; `NO_CELL` marks a row that
+        falls where no training row did.
+        """
+
+    def fresh(self) -> Partitioner:
+        """Give an unfitted partitioner that makes partitions in the same way.
+
+        Honest cross-validation grows new partitions inside every fold with it.
+        """
+        return clone(self)
