@@ -22,29 +22,34 @@ class Partitioner(BaseEstimator, ABC):
 
     A subclass implements `fit` and `apply` and sets, in `fit`,
 
+    - ``n_features_in_``: the number of features d,
     - ``n_cells_``: integer array (P,), the number of cells of each partition,
     - ``split_gains_``: float array (d,), how much each feature contributed to the
       partitions (any non-negative scale; all equal where splits are not made by feature).
 
     Parameters follow the rules of scikit-learn estimators: stored as given in
-    ``__init__`` and checked in `fit`, so that `sklearn.base.clone` works.
+    ``__init__`` and checked in `fit`, so that `sklearn.base.clone` works. A parameter
+    called ``random_state`` or ``n_jobs`` whose value is None is filled in by
+    `jointleaf.partitions.seeded`.
     """
 
+    n_features_in_: int
     n_cells_: NDArray[np.intp]
     split_gains_: NDArray[np.float64]
 
     @abstractmethod
     def fit(
         self,
-        X: NDArray,
-        y: NDArray,
-        sample_weight: NDArray | None = None,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
         *,
         task: Task = "regression",
     ) -> Partitioner:
-        """Make the partitions from rows `X` (n, d), targets `y` (n,) and positive weights (n,).
+        """Make the partitions from rows `X` (n, d), targets `y` (n,) and weights (n,).
 
-        For ``task="classification"`` the targets are class numbers 0..K-1.
+        For ``task="classification"`` the targets are class numbers 0..K-1. A row of
+        weight zero counts as absent. Only relative weights matter.
         """
 
     @abstractmethod
@@ -61,3 +66,8 @@ class Partitioner(BaseEstimator, ABC):
         Honest cross-validation grows new partitions inside every fold with it.
         """
         return clone(self)
+
+    @property
+    def splits_on_features(self) -> bool:
+        """Whether ``split_gains_`` tells features apart (False: it is all equal by design)."""
+        return True

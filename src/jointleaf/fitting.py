@@ -1,0 +1,144 @@
+"""The joint fit as a function: rows, codes and targets in, a `Solution` out."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from jointleaf.design import LeafDesign
+from jointleaf.layout import CellKind, check_codes
+from jointleaf.losses import Loss, make_loss
+from jointleaf.penalties import Frobenius, Penalty
+from jointleaf.problem import Problem, check_weights
+from jointleaf.solvers import Solution, Solver, choose_solver
+
+__all__ = ["fit_cells", "solve"]
+
+
+def fit_cells(
+    X: ArrayLike,
+    codes: ArrayLike,
+    y: ArrayLike,
+    *,
+    loss: str | Loss = "squared_error",
+    penalty: Penalty | None = None,
+    cells: CellKind = "linear",
+    solver: str | Solver = "auto",
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    sample_weight: ArrayLike | None = None,
+    n_cells: ArrayLike | None = None,
+    n_jobs: int = 1,
+) -> Solution:
+    r"""Fit the models of all cells of all partitions jointly.
+
+    Minimises, over slopes W and biases b,
+
+    .. math::
+
+        J(W, b) = \frac{1}{S} \sum_n s_n\, \ell(y_n, f(x_n)) + R(W, b), \qquad
+        f(x_n) = \sum_p \langle w_{p, c_p(n)}, x_n \rangle + b_{p, c_p(n)}
+
+    with weights s that sum to S. X is used as given: nothing is standardised, and no
+    intercept is added besides the biases.
+
+    Parameters
+    ----------
+    X : array (n, d)
+        Rows. float32 is computed in float32, everything else in float64.
+    codes : integer array (n, P)
+        Cell of each partition in which each row falls, numbered from 0 in every partition.
+    y : array (n,)
+        Targets: numbers for "squared_error", -1 and 1 for "logistic", class numbers
+        0..K-1 for "multinomial".
+    loss : {"squared_error", "logistic", "multinomial"} or Loss
+    penalty : Penalty, optional
+        By default ``Frobenius(0.01)``.
+    cells : {"linear", "constant"}
+        Constant cells have a bias only (global refinement).
+    solver : {"auto", "dual", "pcg", "newton", "fista"} or Solver
+        The rules of "auto" are those of `jointleaf.solvers.choose_solver`.
+    tol : float
+        Stops when the scale-free optimality measure (`Problem.optimality`) is at most this.
+    max_iter : int
+        Most iterations; a solve that ends above `tol` warns with `ConvergenceWarning`.
+    sample_weight : array (n,), optional
+        Weights; zero equals leaving the row out.
+    n_cells : integers (P,), optional
+        Cells of every partition; by default the largest code plus one. Cells without rows
+        get zero weights.
+    n_jobs : int
+        Threads.
+
+    Returns
+    -------
+    Solution
+        With ``coef`` (C, d[, K]) and ``intercept`` (C[, K]), cell-major, partition after partition.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from jointleaf import Frobenius, fit_cells
+    >>> x = np.linspace(-1, 1, 50)[:, None]
+    >>> codes = np.column_stack([x[:, 0] > 0, x[:, 0] > 0.5]).astype(int)
+    >>> solution = fit_cells(x, codes, np.abs(x[:, 0]), penalty=Frobenius(1e-6))
+    >>> solution.converged, solution.coef.shape, solution.intercept.shape
+    (True, (4, 1), (4,))
+    """
+    rows = _check_rows(X)
+    checked, counts = check_codes(codes, len(rows), n_cells)
+    weights = check_weights(sample_weight, len(rows))
+    targets = np.asarray(y)
+    if targets.ndim != 1 or len(targets) != len(rows):
+        raise ValueError(f"y has shape {targets.shape}, expected ({len(rows)},): one per row of X")
+    _check_limits(tol, max_iter)
+    keep = weights > 0
+    if not keep.all():
+        rows, checked, targets, weights = rows[keep], checked[keep], targets[keep], weights[keep]
+    design = LeafDesign(rows, checked, counts, cells=cells, n_jobs=n_jobs)
+    chosen = Frobenius(0.01) if penalty is None else penalty
+    if not isinstance(chosen, Penalty):
+        raise TypeError(f"penalty={penalty!r} must be a Penalty such as Frobenius(0.01)")
+    problem = Problem(design, targets, make_loss(loss), chosen, weights)
+    return solve(problem, solver, tol=tol, max_iter=max_iter)
+
+
+def solve(
+    problem: Problem,
+    solver: str | Solver = "auto",
+    init: NDArray | None = None,
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+) -> Solution:
+    """Solve a problem with the chosen solver; warns where it did not converge."""
+    solution = choose_solver(problem, solver).solve(problem, init, tol=tol, max_iter=max_iter)
+    if not solution.converged:
+        warnings.warn(solution.message, ConvergenceWarning, stacklevel=3)
+    return solution
+
+
+def _check_rows(X: ArrayLike) -> NDArray:
+    rows = np.asarray(X)
+    if rows.ndim != 2:
+        raise ValueError(f"X must be an (n, d) matrix, got an array of shape {rows.shape}")
+    if rows.shape[0] == 0:
+        raise ValueError("X has no rows: nothing to fit")
+    if rows.dtype != np.float32:
+        try:
+            rows = rows.astype(float)
+        except (TypeError, ValueError):
+            raise ValueError(f"X has dtype {rows.dtype}: it must hold numbers") from None
+    if not np.isfinite(rows).all():
+        raise ValueError("X holds NaN or infinity: remove these rows or fill them in")
+    return rows
+
+
+def _check_limits(tol: float, max_iter: int) -> None:
+    if not tol > 0:
+        raise ValueError(f"tol={tol!r} must be a positive number")
+    if not (isinstance(max_iter, int | np.integer) and max_iter >= 1):
+        raise ValueError(f"max_iter={max_iter!r} must be a whole number, at least 1")

@@ -1,0 +1,144 @@
+"""The single cell, and several partitioners as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from jointleaf.partitions.base import Partitioner, Task
+from jointleaf.partitions.checks import check_apply_rows, check_fit_rows
+
+__all__ = ["RootCell", "UnionPartitioner"]
+
+
+class RootCell(Partitioner):
+    """One partition with one cell, which holds every row.
+
+    In a union it adds one global linear model to the joint fit.
+
+    Attributes
+    ----------
+    n_cells_ : ndarray (1,)
+        One cell.
+    split_gains_ : ndarray (d,)
+        Ones: no feature is preferred.
+    n_features_in_ : int
+        Number of features d.
+    """
+
+    @property
+    def splits_on_features(self) -> bool:
+        """False: nothing is split."""
+        return False
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        task: Task = "regression",
+    ) -> RootCell:
+        """Note the number of columns of `X` (n, d); nothing else is used."""
+        self.n_features_in_ = check_fit_rows(X, None, sample_weight, task).X.shape[1]
+        self.n_cells_ = np.ones(1, dtype=np.intp)
+        self.split_gains_ = np.ones(self.n_features_in_)
+        return self
+
+    def apply(self, X: ArrayLike) -> NDArray[np.int32]:
+        """Give the codes (n, 1): zeros."""
+        return np.zeros((check_apply_rows(self, X).shape[0], 1), dtype=np.int32)
+
+
+class UnionPartitioner(Partitioner):
+    """The partitions of several partitioners, one after the other.
+
+    Parameters
+    ----------
+    partitioners : sequence of Partitioner
+        Clones of them are fitted, in the given order.
+
+    Attributes
+    ----------
+    partitioners_ : list of Partitioner
+        The fitted members.
+    n_cells_ : ndarray (P,)
+        Number of cells of all partitions, in the order of the members.
+    split_gains_ : ndarray (d,)
+        Sum of the members' gains, each scaled to a sum of one. Members without splits on
+        features (`RootCell`, `VoronoiPartitioner`, trees of a single leaf) are left out;
+        where that leaves none, all features count alike.
+    n_features_in_ : int
+        Number of features d.
+    """
+
+    def __init__(self, partitioners: Sequence[Partitioner]) -> None:
+        self.partitioners = partitioners
+
+    @property
+    def splits_on_features(self) -> bool:
+        """Whether any member splits on features."""
+        return any(member.splits_on_features for member in self.partitioners)
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        task: Task = "regression",
+    ) -> UnionPartitioner:
+        """Fit a clone of every member to rows `X` (n, d), targets `y` (n,), weights (n,)."""
+        self._check_members()
+        members = [
+            clone(member).fit(X, y, sample_weight, task=task) for member in self.partitioners
+        ]
+        self.partitioners_: list[Partitioner] = members
+        self.n_features_in_ = members[0].n_features_in_
+        self.n_cells_ = np.concatenate([member.n_cells_ for member in members])
+        self.split_gains_ = _joint_gains(members)
+        return self
+
+    def apply(self, X: ArrayLike) -> NDArray[np.int32]:
+        """Give the codes (n, P) of all members side by side."""
+        check_is_fitted(self)
+        if not hasattr(X, "columns"):  # Members that read data frames get them as they are.
+            X = check_apply_rows(self, X)
+        codes = np.empty((np.shape(X)[0], len(self.n_cells_)), dtype=np.int32)
+        start = 0
+        for member in self.partitioners_:
+            stop = start + len(member.n_cells_)
+            codes[:, start:stop] = member.apply(X)
+            start = stop
+        return codes
+
+    def fresh(self) -> UnionPartitioner:
+        """Give a union of what the members' `fresh` gives."""
+        self._check_members()
+        return UnionPartitioner([member.fresh() for member in self.partitioners])
+
+    def _check_members(self) -> None:
+        members = self.partitioners
+        if not isinstance(members, Sequence) or isinstance(members, str) or len(members) == 0:
+            raise ValueError(
+                f"UnionPartitioner: partitioners={members!r} is not possible; give a list of at "
+                "least one partitioner."
+            )
+        for member in members:
+            if not isinstance(member, Partitioner):
+                raise TypeError(
+                    f"UnionPartitioner: partitioners holds {member!r}, which is no Partitioner; "
+                    "wrap names and fitted models with make_partitioner first."
+                )
+
+
+def _joint_gains(members: Sequence[Partitioner]) -> NDArray[np.float64]:
+    """Give the sum of the members' gains (d,), each with sum one; ones where none counts."""
+    counting = [m.split_gains_ for m in members if m.splits_on_features and m.split_gains_.any()]
+    if not counting:
+        return np.ones_like(members[0].split_gains_)
+    return np.sum([gains / gains.sum() for gains in counting], axis=0)

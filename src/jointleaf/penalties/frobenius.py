@@ -1,0 +1,134 @@
+"""The squared Frobenius norm: ridge on the weights of all cells."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from jointleaf.layout import CellLayout
+from jointleaf.penalties.base import Penalty
+
+__all__ = ["Frobenius"]
+
+
+class Frobenius(Penalty):
+    r"""Ridge penalty on slopes and biases.
+
+    .. math::
+
+        R(W, b) = \tfrac{1}{2} \sum_p \frac{1}{u_p} \sum_{c \in p} \Big(
+            \lambda \sum_j \frac{w_{cj}^2}{v_j} + \beta\, b_c^2 \Big)
+
+    Parameters
+    ----------
+    strength : float > 0
+        lambda, the strength on slopes.
+    bias_strength : float >= 0, optional
+        beta, the strength on biases; by default that on slopes. Zero leaves the biases
+        free, as in the JOPLEn paper; constant cells need it positive to be regularised at all.
+    feature_weights : array (d,) of positive numbers, optional
+        v_j, which divide the penalty of feature j: a feature with a larger weight is
+        shrunk less. By default all one.
+    partition_weights : array (P,) of positive numbers, optional
+        u_p, which divide the penalty of every cell of partition p. By default all one.
+    """
+
+    def __init__(
+        self,
+        strength: float,
+        bias_strength: float | None = None,
+        feature_weights: ArrayLike | None = None,
+        partition_weights: ArrayLike | None = None,
+    ) -> None:
+        self.strength = _number("strength", strength, positive=True)
+        self.bias_strength = (
+            self.strength
+            if bias_strength is None
+            else _number("bias_strength", bias_strength, positive=False)
+        )
+        self.feature_weights = _weights("feature_weights", feature_weights)
+        self.partition_weights = _weights("partition_weights", partition_weights)
+        self._curvature: NDArray[np.float64] | None = None
+
+    def __repr__(self) -> str:
+        parts = [f"strength={self.strength:.4g}", f"bias_strength={self.bias_strength:.4g}"]
+        for name in ("feature_weights", "partition_weights"):
+            values = getattr(self, name)
+            if values is not None:
+                parts.append(f"{name}=<{len(values)} values>")
+        return f"Frobenius({', '.join(parts)})"
+
+    def scaled(self, factor: float) -> Frobenius:
+        """Give the same penalty with both strengths multiplied by a factor."""
+        return Frobenius(
+            self.strength * factor,
+            self.bias_strength * factor,
+            self.feature_weights,
+            self.partition_weights,
+        )
+
+    def bind(self, layout: CellLayout) -> Frobenius:
+        """Lay the weights out over cells and columns; checks their lengths."""
+        _check_length("feature_weights", self.feature_weights, layout.n_features, "features")
+        _check_length("partition_weights", self.partition_weights, layout.n_partitions, "partitions")
+        bound = copy.copy(self)
+        bound._curvature = bound.column_strengths(layout) / bound.cell_weights(layout)[:, None]
+        return bound
+
+    def column_strengths(self, layout: CellLayout) -> NDArray[np.float64]:
+        """lambda / v_j for the slopes, then beta: shape (q,)."""
+        slopes = np.full(layout.n_slopes, self.strength)
+        if self.feature_weights is not None and layout.n_slopes:
+            slopes = slopes / self.feature_weights
+        return np.append(slopes, self.bias_strength)
+
+    def cell_weights(self, layout: CellLayout) -> NDArray[np.float64]:
+        """u_p of the partition of every cell: shape (C,)."""
+        if self.partition_weights is None:
+            return np.ones(layout.n_cells)
+        return self.partition_weights[layout.partition_of_cell]
+
+    def curvature(self) -> NDArray[np.float64]:
+        """lambda / (v_j u_p) and beta / u_p: the Hessian's diagonal, (C, q)."""
+        if self._curvature is None:
+            raise ValueError("this Frobenius penalty is not bound to a layout: call bind(layout)")
+        return self._curvature
+
+    def value(self, theta: NDArray) -> float:
+        """R(theta) for theta (C, q) or (C, q, K)."""
+        squares = np.square(theta, dtype=float)
+        if theta.ndim == 3:
+            squares = squares.sum(axis=2)
+        return 0.5 * float(np.vdot(self.curvature(), squares))
+
+    def prox(self, theta: NDArray, step: float) -> NDArray:
+        """theta / (1 + step * curvature)."""
+        shrink = (1.0 / (1.0 + step * self.curvature())).astype(theta.dtype)
+        return theta * (shrink if theta.ndim == 2 else shrink[:, :, None])
+
+
+def _number(name: str, value: float, *, positive: bool) -> float:
+    kind = "a positive number" if positive else "a number that is not negative"
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}={value!r} must be {kind}") from None
+    if not np.isfinite(number) or number < 0 or (positive and number == 0):
+        raise ValueError(f"{name}={value!r} must be {kind}")
+    return number
+
+
+def _weights(name: str, values: ArrayLike | None) -> NDArray[np.float64] | None:
+    if values is None:
+        return None
+    weights = np.array(values, dtype=float)
+    if weights.ndim != 1 or not np.isfinite(weights).all() or (weights <= 0).any():
+        raise ValueError(f"{name} must be a list of positive numbers: raise zeros to a small value")
+    return weights
+
+
+def _check_length(name: str, values: NDArray | None, expected: int, what: str) -> None:
+    if values is not None and len(values) != expected:
+        raise ValueError(f"{name} has {len(values)} entries, but there are {expected} {what}")

@@ -1,0 +1,147 @@
+"""The problem: one convex objective over the weights of all cells."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from jointleaf.design import LeafDesign
+from jointleaf.losses import Loss
+from jointleaf.penalties.base import Penalty
+
+__all__ = ["Problem"]
+
+
+class Problem:
+    r"""Joint fit of all cells as one convex problem.
+
+    .. math::
+
+        J(\theta) = \frac{1}{S} \sum_n s_n\, \ell(y_n, o + f_n) + R(\theta),
+        \qquad f = \Phi \theta
+
+    Parameters
+    ----------
+    design : LeafDesign
+        Phi.
+    y : array (n,)
+        Targets in the form of the loss.
+    loss : Loss
+    penalty : Penalty
+    sample_weight : array (n,), optional
+        s, not negative, not all zero; by default all one.
+    offset : number or array (K,)
+        o, a fixed raw prediction that the cells add to.
+    """
+
+    def __init__(
+        self,
+        design: LeafDesign,
+        y: ArrayLike,
+        loss: Loss,
+        penalty: Penalty,
+        sample_weight: ArrayLike | None = None,
+        offset: NDArray | float = 0.0,
+    ) -> None:
+        self.design = design
+        self.layout = design.layout
+        self.loss = loss
+        self.penalty = penalty.bind(design.layout)
+        dtype = design.dtype
+        self.y = loss.encode(y).astype(dtype)
+        if len(self.y) != design.n_rows:
+            raise ValueError(f"y has {len(self.y)} rows but X has {design.n_rows}")
+        self.s = check_weights(sample_weight, design.n_rows)
+        self.offset = np.asarray(offset, dtype)
+        self.outputs: tuple[int, ...] = self.y.shape[1:]
+        self.start_slope = float(np.abs(self.data_gradient(self.zero_predictions())).max())
+
+    # -- shapes --------------------------------------------------------------------------------
+
+    def zeros(self) -> NDArray:
+        """Weights that are all zero, (C, q) or (C, q, K)."""
+        return np.zeros((*self.design.layout_shape, *self.outputs), self.design.dtype)
+
+    def zero_predictions(self) -> NDArray:
+        """What the cells add with all weights zero: zeros (n,) or (n, K)."""
+        return np.zeros_like(self.y)
+
+    @property
+    def curvature(self) -> NDArray | None:
+        """The penalty's curvature shaped to multiply theta, or None if it is not quadratic."""
+        diagonal = self.penalty.curvature()
+        if diagonal is None:
+            return None
+        diagonal = diagonal.astype(self.design.dtype)
+        return diagonal[:, :, None] if self.outputs else diagonal
+
+    # -- values --------------------------------------------------------------------------------
+
+    def data_value(self, f: NDArray) -> float:
+        """The loss at what the cells predict, f (n,) or (n, K)."""
+        return self.loss.value(self.y, f + self.offset, self.s)
+
+    def objective(self, theta: NDArray, f: NDArray) -> float:
+        """J at weights theta whose predictions are f."""
+        return self.data_value(f) + self.penalty.value(theta)
+
+    def slope(self, f: NDArray) -> NDArray:
+        """Derivative of the loss by the predictions, of the shape of f."""
+        return self.loss.gradient(self.y, f + self.offset, self.s)
+
+    def data_gradient(self, f: NDArray) -> NDArray:
+        """Gradient of the loss by the weights, of the shape of theta: one adjoint pass."""
+        return self.design.rmatvec(self.slope(f))
+
+    def loss_curvature(self, f: NDArray) -> NDArray:
+        """Second derivative of the loss by every prediction, of the shape of f."""
+        return self.loss.curvature(self.y, f + self.offset, self.s)
+
+    # -- optimality ----------------------------------------------------------------------------
+
+    def optimality(self, theta: NDArray, gradient: NDArray) -> float:
+        """How far theta is from satisfying the first-order conditions; 0 at the optimum.
+
+        For smooth penalties max |dJ/dtheta|, for others the length of a proximal step of
+        size 1, max |theta - prox(theta - G)|; both divided by max |dL/dtheta| at zero weights,
+        so that the measure does not change with the scale of y or of the weights.
+        `gradient` is the data gradient G at theta.
+        """
+        if self.start_slope == 0.0:
+            return 0.0
+        diagonal = self.curvature
+        if diagonal is not None:
+            residual = gradient + diagonal * theta
+        else:
+            residual = theta - self.penalty.prox(theta - gradient, 1.0)
+        return float(np.abs(residual).max()) / self.start_slope
+
+    def gap(self, theta: NDArray, gradient: NDArray) -> float:
+        """Certified bound of J(theta) - min J; infinite where some weight is not penalised.
+
+        With a quadratic penalty of curvature D > 0 the objective is strongly convex in the norm
+        of D, so that J(theta) - min J <= sum (dJ/dtheta)^2 / (2 D).
+        """
+        diagonal = self.curvature
+        if diagonal is None or (diagonal <= 0).any():
+            return np.inf
+        residual = (gradient + diagonal * theta).astype(float)
+        return 0.5 * float(np.sum(residual**2 / diagonal))
+
+
+def check_weights(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64]:
+    """Give sample weights (n,) that are finite, not negative and not all zero."""
+    if sample_weight is None:
+        return np.ones(n_rows)
+    weights = np.asarray(sample_weight, dtype=float)
+    if weights.ndim == 0:
+        weights = np.full(n_rows, float(weights))
+    if weights.shape != (n_rows,):
+        raise ValueError(f"sample_weight has shape {weights.shape}, expected ({n_rows},)")
+    if not np.isfinite(weights).all():
+        raise ValueError("sample_weight holds NaN or infinity")
+    if (weights < 0).any():
+        raise ValueError(f"sample_weight holds {weights.min():g}: weights must not be negative")
+    if not weights.any():
+        raise ValueError("sample_weight is zero for every row: nothing to fit")
+    return weights

@@ -1,0 +1,61 @@
+"""Choice of a solver by name or by rule."""
+
+from __future__ import annotations
+
+from jointleaf.penalties import Frobenius
+from jointleaf.problem import Problem
+from jointleaf.solvers.base import Solver
+from jointleaf.solvers.dual import Dual
+from jointleaf.solvers.fista import FISTA
+from jointleaf.solvers.newton import Newton
+from jointleaf.solvers.pcg import PCG
+
+__all__ = ["SOLVERS", "choose_solver"]
+
+SOLVERS: dict[str, type[Solver]] = {c.name: c for c in (Dual, PCG, Newton, FISTA)}
+
+MAX_DUAL_ROWS = 4000  # squared error: one factorisation of n^3 / 3
+MAX_DUAL_ROWS_NEWTON = 1500  # other losses: one in every Newton step
+WIDE = 200  # features from which the slope blocks of the primal solvers become expensive
+
+
+def choose_solver(problem: Problem, solver: str | Solver = "auto") -> Solver:
+    """Give the solver for a problem.
+
+    ``"auto"`` chooses
+
+    - ``"fista"`` where the penalty is not quadratic;
+    - ``"dual"`` for the Frobenius penalty with n <= 4000 rows (8000 with more than 200
+      features) and squared error, unless the cells are constant and fewer than n, or with
+      n <= 1500 rows, one output and penalised biases for other losses;
+    - ``"pcg"`` for squared error, ``"newton"`` for other losses otherwise.
+
+    A solver that is named but does not fit the problem gives an error that says why.
+    """
+    if isinstance(solver, Solver):
+        chosen = solver
+    elif solver == "auto":
+        chosen = _by_rule(problem)
+    elif solver in SOLVERS:
+        chosen = SOLVERS[solver]()
+    else:
+        raise ValueError(f"solver={solver!r} is not known: use 'auto' or one of {sorted(SOLVERS)}")
+    lacking = chosen.lacks(problem)
+    if lacking is not None:
+        raise ValueError(f"solver={chosen.name!r} does not fit this problem: {lacking}")
+    return chosen
+
+
+def _by_rule(problem: Problem) -> Solver:
+    if problem.curvature is None:
+        return FISTA()
+    layout, n = problem.layout, problem.design.n_rows
+    if isinstance(problem.penalty, Frobenius) and Dual().lacks(problem) is None:
+        if problem.loss.is_quadratic:
+            limit = MAX_DUAL_ROWS * (2 if layout.n_slopes > WIDE else 1)
+            few_weights = layout.n_slopes == 0 and layout.n_cells < n
+        else:
+            limit, few_weights = MAX_DUAL_ROWS_NEWTON, False
+        if n <= limit and not few_weights:
+            return Dual()
+    return PCG() if problem.loss.is_quadratic else Newton()

@@ -1,0 +1,230 @@
+"""The exact dual solvers for small n: kernel ridge regression, its path, and kernel Newton.
+
+With the Frobenius penalty the minimiser has weights theta = D^-1 Phi^T alpha, with one number
+alpha_n per row. For the squared error alpha solves (K + S diag(1/s)) alpha = y with
+K = Phi D^-1 Phi^T (see `jointleaf.kernel`), by one Cholesky factorisation; one
+eigendecomposition gives the answers for all multiples of the strengths. For other smooth losses
+the same kernel stands inside Newton steps. Biases that are not penalised impose
+Z^T alpha = 0 instead of a kernel term.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cho_factor, cho_solve, eigh
+
+from jointleaf.kernel import column_kernel, shared_cells
+from jointleaf.penalties import Frobenius
+from jointleaf.problem import Problem
+from jointleaf.solvers.base import Recorder, Solution, Solver, effective_tol, finish
+
+__all__ = ["Dual", "DualPath", "dual_path"]
+
+
+class Dual(Solver):
+    """Exact solution through the n x n kernel matrix: for n up to a few thousand rows."""
+
+    name = "dual"
+
+    def lacks(self, problem: Problem) -> str | None:
+        """The Frobenius penalty, one output, and free biases only with the squared error."""
+        if not isinstance(problem.penalty, Frobenius):
+            return "it needs the Frobenius penalty: use solver='fista'"
+        if not problem.loss.is_quadratic:
+            if problem.outputs:
+                return "it handles one output: use solver='newton'"
+            if problem.penalty.bias_strength == 0:
+                return "it needs bias_strength > 0 with this loss: use solver='newton'"
+        return None
+
+    def solve(
+        self,
+        problem: Problem,
+        init: NDArray | None = None,
+        *,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+    ) -> Solution:
+        """Minimise; `init` is not needed by an exact solve, Newton steps start from zero."""
+        recorder = Recorder()
+        tol = effective_tol(tol, problem.design.dtype)
+        K = kernel_matrix(problem)
+        if problem.loss.is_quadratic:
+            theta = self._squared(problem, K)
+            n_iter = 1
+        else:
+            alpha, n_iter = newton_dual(problem, K, tol=tol, max_iter=max_iter, recorder=recorder)
+            theta = _weights(problem, alpha)
+        return finish(
+            problem,
+            theta.astype(problem.design.dtype),
+            recorder,
+            solver=self.name,
+            n_iter=n_iter,
+            tol=tol,
+            stalled=n_iter < max_iter,
+        )
+
+    def _squared(self, problem: Problem, K: NDArray) -> NDArray:
+        target = (problem.y - problem.offset).astype(float)
+        A = K
+        A[np.diag_indices_from(A)] += problem.s.sum() / problem.s
+        if problem.penalty.bias_strength > 0:  # type: ignore[attr-defined]
+            factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+            return _weights(problem, cho_solve(factor, target, check_finite=False))
+        alpha, intercept = _with_free_biases(problem, A, target)
+        theta = _weights(problem, alpha)
+        theta[:, -1] = intercept
+        return theta
+
+
+def kernel_matrix(problem: Problem) -> NDArray[np.float64]:
+    """K = Phi D^-1 Phi^T over the penalised columns, (n, n)."""
+    design, penalty = problem.design, problem.penalty
+    assert isinstance(penalty, Frobenius)
+    cells = design.cells()
+    K = shared_cells(cells, cells, design.layout, penalty.partition_weights)
+    K *= column_kernel(design.X, design.X, penalty.column_strengths(design.layout))
+    return K
+
+
+def _weights(problem: Problem, alpha: NDArray) -> NDArray:
+    """theta = D^-1 Phi^T alpha; free columns are left at zero."""
+    diagonal = problem.penalty.curvature()
+    assert diagonal is not None
+    diagonal = diagonal if alpha.ndim == 1 else diagonal[:, :, None]
+    back = problem.design.rmatvec(alpha).astype(float)
+    return np.divide(back, diagonal, out=np.zeros_like(back), where=diagonal > 0)
+
+
+def _with_free_biases(
+    problem: Problem, A: NDArray, target: NDArray
+) -> tuple[NDArray, NDArray]:
+    """Solve A alpha + Z b = y with Z^T alpha = 0; b is the shortest of all solutions.
+
+    alpha lies in the null space N of Z^T: N^T A N c = N^T y, alpha = N c.
+    """
+    layout, cells = problem.layout, problem.design.cells()
+    shared = shared_cells(cells, cells, layout)
+    values, vectors = eigh(shared, overwrite_a=True, check_finite=False)
+    is_null = values <= 1e-11 * len(values) * values[-1]
+    N, Q = vectors[:, is_null], vectors[:, ~is_null]
+    alpha = np.zeros_like(target)
+    if N.shape[1]:
+        factor = cho_factor(N.T @ A @ N, lower=True, check_finite=False)
+        alpha = N @ cho_solve(factor, N.T @ target, check_finite=False)
+    inner = Q.T @ (target - A @ alpha)
+    scale = values[~is_null] if target.ndim == 1 else values[~is_null][:, None]
+    onto = (Q @ (inner / scale)).astype(problem.design.dtype)
+    return alpha, problem.design.rmatvec(onto)[:, -1]
+
+
+def newton_dual(
+    problem: Problem,
+    K: NDArray,
+    *,
+    tol: float,
+    max_iter: int,
+    alpha: NDArray | None = None,
+    recorder: Recorder | None = None,
+) -> tuple[NDArray, int]:
+    """Newton's method on the predictions f = K alpha of a smooth loss; gives alpha and steps.
+
+    A step solves with B = I + h^(1/2) K h^(1/2), whose eigenvalues are at least 1 (Rasmussen and
+    Williams 2006, section 3.4, with any convex loss), and is shortened until J falls.
+    """
+    alpha = np.zeros(len(K)) if alpha is None else alpha
+    f = K @ alpha
+    objective = problem.data_value(f) + 0.5 * alpha @ f
+    for n_iter in range(max_iter):
+        slope = problem.slope(f).astype(float)
+        # At the optimum alpha = -slope; the gradient by the weights is Phi^T (slope + alpha).
+        excess = float(np.abs(problem.design.rmatvec(slope + alpha)).max())
+        optimality = excess / max(problem.start_slope, 1e-300)
+        if recorder is not None:
+            recorder.add(n_iter, objective, optimality)
+        if optimality <= 0.1 * tol:
+            return alpha, n_iter
+        root = np.sqrt(np.maximum(problem.loss_curvature(f), 1e-300)).astype(float)
+        b = root**2 * f - slope
+        B = root[:, None] * K * root
+        B[np.diag_indices_from(B)] += 1.0
+        factor = cho_factor(B, lower=True, overwrite_a=True, check_finite=False)
+        goal = b - root * cho_solve(factor, root * (K @ b), check_finite=False)
+        move, f_move = goal - alpha, K @ goal - f
+        length = 1.0
+        for _ in range(40):
+            new_alpha, new_f = alpha + length * move, f + length * f_move
+            value = problem.data_value(new_f) + 0.5 * new_alpha @ new_f
+            if value <= objective + 1e-14 * abs(objective):
+                break
+            length *= 0.5
+        else:
+            return alpha, n_iter
+        alpha, f, objective = new_alpha, new_f, value
+    return alpha, max_iter
+
+
+@dataclass(frozen=True)
+class DualPath:
+    """Exact answers along a path of strengths, for squared error.
+
+    Attributes
+    ----------
+    factors : array (m,)
+        What both strengths of the penalty are multiplied by at each point.
+    alpha : array (n, m)
+        Dual weights.
+    predictions : array (n, m)
+        On the training rows.
+    loo_residuals : array (n, m)
+        y_n minus the prediction of the model fitted without row n (the partitions as they are).
+    """
+
+    factors: NDArray[np.float64]
+    alpha: NDArray[np.float64]
+    predictions: NDArray[np.float64]
+    loo_residuals: NDArray[np.float64]
+    problem: Problem
+
+    def weights(self, k: int) -> NDArray:
+        """Theta (C, q) at the k-th point."""
+        return _weights(self.problem, self.alpha[:, k]) / self.factors[k]
+
+
+def dual_path(problem: Problem, factors: ArrayLike) -> DualPath:
+    """Solve for every multiple of the penalty's strengths by one eigendecomposition.
+
+    With R = diag((s/S)^(1/2)) and R K R = Q diag(l) Q^T, at factor t
+
+        alpha = R Q diag(1 / (l/t + 1)) Q^T R y,     f = y - S alpha / s,
+
+    and the leave-one-out residuals are alpha_n / (A^-1)_nn with A^-1 = R Q diag(...) Q^T R.
+    Needs a Frobenius penalty with penalised biases.
+    """
+    lacking = Dual().lacks(problem)
+    penalty = problem.penalty
+    if lacking is None and not problem.loss.is_quadratic:
+        lacking = "it needs the squared error loss"
+    if lacking is None and isinstance(penalty, Frobenius) and penalty.bias_strength == 0:
+        lacking = "it needs bias_strength > 0"
+    if lacking is not None:
+        raise ValueError(f"the dual path does not fit this problem: {lacking}")
+    factors = np.asarray(factors, float)
+    root = np.sqrt(problem.s / problem.s.sum())
+    K = kernel_matrix(problem)
+    values, Q = eigh(root[:, None] * K * root, overwrite_a=True, check_finite=False)
+    shrink = 1.0 / (np.maximum(values, 0)[:, None] / factors + 1.0)
+    target = (problem.y - problem.offset).astype(float)
+    alpha = root[:, None] * (Q @ (shrink * (Q.T @ (root * target))[:, None]))
+    inverse_diagonal = root[:, None] ** 2 * ((Q**2) @ shrink)
+    return DualPath(
+        factors=factors,
+        alpha=alpha,
+        predictions=target[:, None] - alpha / root[:, None] ** 2,
+        loo_residuals=alpha / inverse_diagonal,
+        problem=problem,
+    )

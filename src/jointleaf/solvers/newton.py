@@ -1,0 +1,121 @@
+"""Truncated Newton for smooth losses with a quadratic penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf.problem import Problem
+from jointleaf.solvers.base import Recorder, Solution, Solver, effective_tol, finish
+from jointleaf.solvers.cg import cg_steps, dot
+from jointleaf.solvers.preconditioner import BlockPreconditioner
+
+__all__ = ["Newton"]
+
+_MAX_INNER = 250
+
+
+class Newton(Solver):
+    """Newton steps solved by preconditioned conjugate gradients, with a line search.
+
+    The inner accuracy tightens with the gradient, so that convergence is superlinear. The line
+    search needs no pass over the data: predictions are linear in the weights.
+    """
+
+    name = "newton"
+
+    def lacks(self, problem: Problem) -> str | None:
+        """A quadratic penalty is needed."""
+        if problem.curvature is None:
+            return "it needs a quadratic penalty such as Frobenius: use solver='fista'"
+        return None
+
+    def solve(
+        self,
+        problem: Problem,
+        init: NDArray | None = None,
+        *,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+    ) -> Solution:
+        """Minimise until optimality <= tol; see `Solver.solve`."""
+        recorder = Recorder()
+        design = problem.design.merge_partitions()
+        tol = effective_tol(tol, design.dtype)
+        theta = problem.zeros() if init is None else np.array(init, design.dtype)
+        f = design.matvec(theta)
+        objective = problem.objective(theta, f)
+        diagonal = problem.curvature
+        assert diagonal is not None
+        n_iter, stalled = 0, False
+        while True:
+            gradient = problem.data_gradient(f)
+            optimality = problem.optimality(theta, gradient)
+            recorder.add(n_iter, objective, optimality)
+            if optimality <= tol or n_iter >= max_iter:
+                break
+            residual = -(gradient + diagonal * theta)
+            direction, image = self._direction(problem, f, residual, diagonal)
+            length, objective = _line_search(
+                lambda t, d=direction, i=image: problem.objective(theta + t * d, f + t * i),
+                objective,
+                -dot(residual, direction),
+            )
+            if length == 0.0:
+                stalled = True
+                break
+            theta += design.dtype.type(length) * direction
+            f = design.matvec(theta)
+            n_iter += 1
+        return finish(
+            problem,
+            theta,
+            recorder,
+            solver=self.name,
+            n_iter=n_iter,
+            tol=tol,
+            stalled=stalled,
+            trace_end=False,
+        )
+
+    def _direction(
+        self, problem: Problem, f: NDArray, residual: NDArray, diagonal: NDArray
+    ) -> tuple[NDArray, NDArray]:
+        """Newton direction and its predictions, to the accuracy that the residual deserves."""
+        design, loss = problem.design, problem.loss
+        raw = f + problem.offset
+        h = problem.loss_curvature(f)
+        h = h if h.ndim == 1 else h.mean(axis=1)  # one preconditioner serves all outputs
+        precondition = BlockPreconditioner(design, h, problem.penalty.curvature())
+
+        def operator(p: NDArray) -> tuple[NDArray, NDArray]:
+            image = design.matvec(p)
+            curved = loss.hessian_product(problem.y, raw, problem.s, image)
+            return design.rmatvec(curved) + diagonal * p, image
+
+        direction, image = np.zeros_like(residual), np.zeros_like(f)
+        size = float(np.linalg.norm(residual))
+        relative = float(np.abs(residual).max()) / problem.start_slope
+        goal = min(0.1, np.sqrt(relative)) * size
+        for k, step in enumerate(cg_steps(operator, precondition, residual)):
+            direction += step.length * step.direction
+            image += step.length * step.image
+            if float(np.linalg.norm(step.residual)) <= goal or k + 1 >= _MAX_INNER:
+                break
+        return direction, image
+
+
+def _line_search(
+    objective_at: Callable[[float], float], start: float, slope: float
+) -> tuple[float, float]:
+    """Halve the step until the objective falls enough; (0, start) if it never does."""
+    length = 1.0
+    noise = 1e-14 * abs(start)
+    for _ in range(40):
+        value = objective_at(length)
+        if value <= start + 1e-4 * length * slope + noise:
+            return length, value
+        length *= 0.5
+    return 0.0, start

@@ -1,0 +1,91 @@
+"""Preconditioned conjugate gradients for the squared error with a quadratic penalty."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf.problem import Problem
+from jointleaf.solvers.base import Recorder, Solution, Solver, effective_tol, finish
+from jointleaf.solvers.cg import cg_steps
+from jointleaf.solvers.preconditioner import BlockPreconditioner
+
+__all__ = ["PCG"]
+
+_RESTARTS = 5  # each from the true residual, when rounding has made the running one wrong
+
+
+class PCG(Solver):
+    """Conjugate gradients on (Phi^T diag(s/S) Phi + D) theta = Phi^T diag(s/S) y.
+
+    One forward and one adjoint pass an iteration, preconditioned by `BlockPreconditioner`.
+    For large n with squared error.
+    """
+
+    name = "pcg"
+
+    def lacks(self, problem: Problem) -> str | None:
+        """Squared error and a quadratic penalty are needed."""
+        if not problem.loss.is_quadratic:
+            return "it needs the squared error loss: use solver='newton' or 'fista'"
+        if problem.curvature is None:
+            return "it needs a quadratic penalty such as Frobenius: use solver='fista'"
+        return None
+
+    def solve(
+        self,
+        problem: Problem,
+        init: NDArray | None = None,
+        *,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+    ) -> Solution:
+        """Minimise until optimality <= tol; see `Solver.solve`."""
+        recorder = Recorder()
+        design = problem.design.merge_partitions()
+        tol = effective_tol(tol, design.dtype)
+        theta = problem.zeros() if init is None else np.array(init, design.dtype)
+        f = design.matvec(theta)
+        h = problem.loss_curvature(f)
+        diagonal = problem.curvature
+        assert diagonal is not None
+        precondition = BlockPreconditioner(
+            design, h if h.ndim == 1 else h[:, 0], problem.penalty.curvature()
+        )
+
+        def operator(p: NDArray) -> tuple[NDArray, NDArray]:
+            image = design.matvec(p)
+            return design.rmatvec(h * image) + diagonal * p, image
+
+        iteration, best = 0, np.inf
+        stalled = False
+        for _ in range(_RESTARTS):
+            gradient = problem.data_gradient(f)
+            residual = -(gradient + diagonal * theta)
+            optimality = problem.optimality(theta, gradient)
+            objective = problem.objective(theta, f)
+            recorder.add(iteration, objective, optimality)
+            stalled = optimality > 0.5 * best
+            if optimality <= tol or stalled or iteration >= max_iter:
+                break
+            best = optimality
+            for step in cg_steps(operator, precondition, residual):
+                theta += step.length * step.direction
+                f += step.length * step.image
+                objective -= step.decrease
+                iteration += 1
+                optimality = float(np.abs(step.residual).max()) / problem.start_slope
+                recorder.add(iteration, objective, optimality)
+                if optimality <= 0.5 * tol or iteration >= max_iter:
+                    break
+            f = design.matvec(theta)
+        return finish(
+            problem,
+            theta,
+            recorder,
+            solver=self.name,
+            n_iter=iteration,
+            tol=tol,
+            stalled=stalled and iteration < max_iter,
+            trace_end=False,
+        )
