@@ -1,0 +1,51 @@
+"""jointleaf: tree ensembles with a linear model in every cell, all fitted jointly.
+
+The public names are loaded when they are first used, so that ``import jointleaf`` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "JOPLEnRegressor": "jointleaf.estimators",
+    "JOPLEnClassifier": "jointleaf.estimators",
+    "refine": "jointleaf.estimators",
+    "fit_cells": "jointleaf.fitting",
+    "Frobenius": "jointleaf.penalties",
+    "LeafDesign": "jointleaf.design",
+    "Solution": "jointleaf.solvers",
+}
+
+__all__ = [  # noqa: RUF022
+    "__version__",
+    "JOPLEnRegressor",
+    "JOPLEnClassifier",
+    "refine",
+    "fit_cells",
+    "Frobenius",
+    "LeafDesign",
+    "Solution",
+]
+
+if TYPE_CHECKING:
+    from jointleaf.design import LeafDesign
+    from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor, refine
+    from jointleaf.fitting import fit_cells
+    from jointleaf.penalties import Frobenius
+    from jointleaf.solvers import Solution
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'jointleaf' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tempfile
+from itertools import chain
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
@@ -120,7 +121,10 @@ def _read(path: Path) -> tuple[list[str], NDArray[np.float64]]:
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             names = file.readline().rstrip("\r\n").split("\t")
-            table = np.loadtxt(file, delimiter="\t", dtype=np.float64, ndmin=2, comments=None)
+            first = file.readline()
+            if not first.strip():  # NumPy would only warn.
+                raise ValueError("it has no rows")
+            table = np.loadtxt(chain([first], file), delimiter="\t", ndmin=2, comments=None)
     except (OSError, EOFError, ValueError) as cause:
         raise ValueError(
             f"{path} is not a data set of PMLB that can be read ({cause}); delete it, so that it "
@@ -152,7 +156,11 @@ def _download(name: str, path: Path, timeout: float) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
         part.write(content)
-    os.replace(part.name, path)
+    try:
+        os.replace(part.name, path)
+    except BaseException:
+        os.unlink(part.name)
+        raise
 
 
 def _no_download(name: str, path: Path, address: str, cause: Exception) -> str:

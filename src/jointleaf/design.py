@@ -157,6 +157,20 @@ class LeafDesign:
             label, table, cost = new_label, new_table, new_cost
         return label, table
 
+    def in_double(self) -> LeafDesign:
+        """Give the same design in float64."""
+        cells = self.cells()
+        codes = np.where(cells == self.layout.n_cells, -1, cells - self.layout.offsets[:-1])
+        return LeafDesign(
+            self.X[:, : self.layout.n_slopes].astype(float)
+            if self.layout.n_slopes
+            else np.zeros((self.n_rows, self.layout.n_features)),
+            codes,
+            self.layout.cells_per_partition,
+            cells=self.layout.kind,
+            n_jobs=self.n_jobs,
+        )
+
     # -- blocks and threads --------------------------------------------------------------------
 
     def _block_rows(self, n_values: int) -> int:
@@ -226,6 +240,12 @@ class LeafDesign:
 
         self._run(job, self._segments(0))
         return f[:, 0] if theta.ndim == 2 else f
+
+    def row_weights(self, theta: NDArray) -> NDArray:
+        """Weights that act on every row, summed over its cells: (n, q) or (n, q, K)."""
+        tables = self._tables(theta)
+        sums = [block @ tables for _, block in self._blocks(0, self.n_rows, tables.shape[1])]
+        return np.concatenate(sums).reshape(self.n_rows, *theta.shape[1:])
 
     def rmatvec(self, r: NDArray) -> NDArray:
         """Adjoint: G (C, q) or (C, q, K) with G_c = sum over rows n in cell c of r_n x_n."""

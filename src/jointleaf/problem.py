@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -55,6 +57,15 @@ class Problem:
         self.offset = np.asarray(offset, dtype)
         self.outputs: tuple[int, ...] = self.y.shape[1:]
         self.start_slope = float(np.abs(self.data_gradient(self.zero_predictions())).max())
+
+    def in_double(self) -> Problem:
+        """Give the same problem in float64."""
+        if self.design.dtype == np.float64:
+            return self
+        other = copy.copy(self)
+        other.design = self.design.in_double()
+        other.y, other.offset = self.y.astype(float), self.offset.astype(float)
+        return other
 
     # -- shapes --------------------------------------------------------------------------------
 

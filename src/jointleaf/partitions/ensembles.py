@@ -325,6 +325,10 @@ class LightGBMAdapter(EnsembleAdapter):
         new.set_params(**ours, **dict.fromkeys(stopping))
         if is_classifier(model):
             y = _own_labels(model, y)
+            weights = theirs.get("class_weight")
+            if isinstance(weights, Mapping):  # LightGBM refuses weights of absent classes.
+                present = set(y.tolist())
+                new.set_params(class_weight={k: v for k, v in weights.items() if k in present})
         return new.fit(X, y, sample_weight=weight)
 
 

@@ -131,6 +131,11 @@ def _min_leaf_rows(n_rows: int) -> int:
     return max(1, min(_MIN_LEAF_ROWS, n_rows // 4))
 
 
+def _row_share(n_rows: int) -> float:
+    """Share of rows that a tree sees; all where the sample could not be split."""
+    return _SUBSAMPLE if int(_SUBSAMPLE * n_rows) > 1 else 1.0
+
+
 class LightGBMPartitioner(TreePartitioner):
     """The leaves of gradient-boosted trees grown by LightGBM.
 
@@ -187,8 +192,7 @@ class LightGBMPartitioner(TreePartitioner):
             "num_iterations": self._rounds(rows.n_classes),
             "num_leaves": self.n_cells,
             "learning_rate": _LEARNING_RATE,
-            # A bag must hold rows enough to be split.
-            "bagging_fraction": _SUBSAMPLE if int(_SUBSAMPLE * n) > 1 else 1.0,
+            "bagging_fraction": _row_share(n),
             "bagging_freq": 1,
             "feature_fraction": _SUBSAMPLE,
             "min_data_in_leaf": _min_leaf_rows(n),
@@ -238,7 +242,7 @@ class GradientBoostingPartitioner(TreePartitioner):
         params = {
             "n_estimators": self._rounds(rows.n_classes),
             "learning_rate": _LEARNING_RATE,
-            "subsample": _SUBSAMPLE,
+            "subsample": _row_share(rows.X.shape[0]),
             "max_features": _SUBSAMPLE,
             "min_samples_leaf": _min_leaf_rows(rows.X.shape[0]),
             "max_depth": None,

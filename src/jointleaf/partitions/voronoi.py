@@ -12,8 +12,9 @@ from jointleaf.partitions.checks import as_seed, check_apply_rows, check_count, 
 
 __all__ = ["VoronoiPartitioner"]
 
-#: Scores held at a time, so that memory does not grow with the number of rows.
-_BLOCK_ELEMENTS = 1 << 17
+#: Scores held at a time, so that memory does not grow with the number of rows. Much smaller
+#: blocks make threads of the BLAS library wait for each other.
+_BLOCK_ELEMENTS = 1 << 20
 #: Distances that differ by less, relative to the squared lengths, count as a tie.
 _TIE = 1e-12
 
@@ -101,7 +102,7 @@ class VoronoiPartitioner(Partitioner):
             lengths = np.einsum("nd,nd->n", block, block) + half_lengths.max()
             least = scores.max(axis=1) - (_TIE * lengths)[:, None]
             for cell in reversed(range(n_cells)):  # The first centre in a tie has the last word.
-                codes[start : start + step][scores[:, cell] >= least] = cell
+                np.putmask(codes[start : start + step], scores[:, cell] >= least, cell)
         return codes
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 
+from jointleaf.losses import Multinomial
 from jointleaf.kernel import column_kernel, shared_cells
 from jointleaf.penalties import Frobenius
 from jointleaf.problem import Problem
@@ -30,12 +31,12 @@ class Dual(Solver):
     name = "dual"
 
     def lacks(self, problem: Problem) -> str | None:
-        """The Frobenius penalty, one output, and free biases only with the squared error."""
+        """The Frobenius penalty, a known loss, and free biases only with the squared error."""
         if not isinstance(problem.penalty, Frobenius):
             return "it needs the Frobenius penalty: use solver='fista'"
         if not problem.loss.is_quadratic:
-            if problem.outputs:
-                return "it handles one output: use solver='newton'"
+            if problem.outputs and not isinstance(problem.loss, Multinomial):
+                return "it handles several outputs with the multinomial loss only: use 'newton'"
             if problem.penalty.bias_strength == 0:
                 return "it needs bias_strength > 0 with this loss: use solver='newton'"
         return None
@@ -51,6 +52,7 @@ class Dual(Solver):
         """Minimise; `init` is not needed by an exact solve, Newton steps start from zero."""
         recorder = Recorder()
         tol = effective_tol(tol, problem.design.dtype)
+        problem = problem.in_double()  # a dense factorisation has no use for less
         K = kernel_matrix(problem)
         if problem.loss.is_quadratic:
             theta = self._squared(problem, K)
@@ -60,7 +62,7 @@ class Dual(Solver):
             theta = _weights(problem, alpha)
         return finish(
             problem,
-            theta.astype(problem.design.dtype),
+            theta,
             recorder,
             solver=self.name,
             n_iter=n_iter,
@@ -133,12 +135,11 @@ def newton_dual(
 ) -> tuple[NDArray, int]:
     """Newton's method on the predictions f = K alpha of a smooth loss; gives alpha and steps.
 
-    A step solves with B = I + h^(1/2) K h^(1/2), whose eigenvalues are at least 1 (Rasmussen and
-    Williams 2006, section 3.4, with any convex loss), and is shortened until J falls.
+    alpha has the shape of f, (n,) or (n, K). Steps are shortened until J falls.
     """
-    alpha = np.zeros(len(K)) if alpha is None else alpha
+    alpha = np.zeros(problem.y.shape) if alpha is None else alpha
     f = K @ alpha
-    objective = problem.data_value(f) + 0.5 * alpha @ f
+    objective = problem.data_value(f) + 0.5 * float(np.vdot(alpha, f))
     for n_iter in range(max_iter):
         slope = problem.slope(f).astype(float)
         # At the optimum alpha = -slope; the gradient by the weights is Phi^T (slope + alpha).
@@ -148,17 +149,12 @@ def newton_dual(
             recorder.add(n_iter, objective, optimality)
         if optimality <= 0.1 * tol:
             return alpha, n_iter
-        root = np.sqrt(np.maximum(problem.loss_curvature(f), 1e-300)).astype(float)
-        b = root**2 * f - slope
-        B = root[:, None] * K * root
-        B[np.diag_indices_from(B)] += 1.0
-        factor = cho_factor(B, lower=True, overwrite_a=True, check_finite=False)
-        goal = b - root * cho_solve(factor, root * (K @ b), check_finite=False)
+        goal = _newton_goal(problem, K, f, slope)
         move, f_move = goal - alpha, K @ goal - f
         length = 1.0
         for _ in range(40):
             new_alpha, new_f = alpha + length * move, f + length * f_move
-            value = problem.data_value(new_f) + 0.5 * new_alpha @ new_f
+            value = problem.data_value(new_f) + 0.5 * float(np.vdot(new_alpha, new_f))
             if value <= objective + 1e-14 * abs(objective):
                 break
             length *= 0.5
@@ -166,6 +162,47 @@ def newton_dual(
             return alpha, n_iter
         alpha, f, objective = new_alpha, new_f, value
     return alpha, max_iter
+
+
+def _newton_goal(problem: Problem, K: NDArray, f: NDArray, slope: NDArray) -> NDArray:
+    """The alpha at which the quadratic model of J around f is smallest: (K + W^-1)^-1 W^-1 b.
+
+    W is the Hessian of the loss and b = W f - slope. With E_k = (K + D_k^-1)^-1 for the
+    diagonal D_k of output k, computed through B = I + D^(1/2) K D^(1/2), whose eigenvalues are at
+    least 1, one output has (K + W^-1)^-1 = E. For the multinomial loss W = D - D R (R^T D R)^-1 R^T D
+    with R = stacked identities, so that it is E - E R (R^T E R)^-1 R^T E (Rasmussen and Williams
+    2006, section 3.5).
+    """
+    raw = f + problem.offset
+    b = problem.loss.hessian_product(problem.y, raw, problem.s, f) - slope
+    target = K @ b
+    if not problem.outputs:
+        root = np.sqrt(np.maximum(problem.loss_curvature(f), 1e-300))
+        factor = _shifted_factor(K, root)
+        return b - root * cho_solve(factor, root * target, check_finite=False)
+    probabilities = problem.loss.link(raw)
+    shares = problem.s / problem.s.sum()
+    total = np.zeros_like(K)
+    solved = np.empty_like(target)
+    inverses = []
+    for k in range(target.shape[1]):
+        root = np.sqrt(np.maximum(shares * probabilities[:, k], 1e-300))
+        E = cho_solve(_shifted_factor(K, root), np.diag(root), check_finite=False)
+        E *= root[:, None]
+        inverses.append(E)
+        total += E
+        solved[:, k] = E @ target[:, k]
+    factor = cho_factor(total, lower=True, overwrite_a=True, check_finite=False)
+    common = cho_solve(factor, solved.sum(axis=1), check_finite=False)
+    shared = np.stack([E @ common for E in inverses], axis=1)
+    return b - (solved - shared)
+
+
+def _shifted_factor(K: NDArray, root: NDArray) -> tuple[NDArray, bool]:
+    """Cholesky factor of I + diag(root) K diag(root)."""
+    B = root[:, None] * K * root
+    B[np.diag_indices_from(B)] += 1.0
+    return cho_factor(B, lower=True, overwrite_a=True, check_finite=False)
 
 
 @dataclass(frozen=True)

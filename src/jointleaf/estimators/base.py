@@ -1,0 +1,432 @@
+"""What the estimators share: how a fit goes from rows to a jointly optimised ensemble."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from jointleaf.design import LeafDesign
+from jointleaf.fitting import solve
+from jointleaf.layout import CellKind
+from jointleaf.losses import Loss
+from jointleaf.partitions import (
+    Partitioner,
+    RootCell,
+    Task,
+    UnionPartitioner,
+    make_partitioner,
+    seeded,
+)
+from jointleaf.penalties import Penalty
+from jointleaf.problem import Problem, check_weights
+from jointleaf.rows import Rows, canonical_rows
+from jointleaf.scaling import Standardizer
+from jointleaf.solvers import Solution
+from jointleaf.tuning import (
+    DEFAULT_SETTING,
+    Fold,
+    Setting,
+    TuningResult,
+    auto_penalty,
+    grow,
+    setting_cells,
+    target_scale,
+    tune,
+)
+
+__all__ = ["BaseJOPLEn"]
+
+_MAX_CV_ROWS = 5000  # up to here K folds; above, one validation split
+_PREDICT_ROWS = 16384  # rows predicted at a time: bounds the memory of their codes
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Everything a fit finds, put on the estimator at its very end."""
+
+    partitioner: Partitioner
+    scaler: Standardizer
+    solution: Solution
+    penalty: Penalty
+    offset: NDArray
+    centre: float
+    unit: float
+    importances: NDArray
+    tuning: TuningResult | None
+
+
+class BaseJOPLEn(BaseEstimator):
+    """Joint optimisation of piecewise linear ensembles: the part common to all estimators."""
+
+    _task: Task
+
+    def __init__(
+        self,
+        partitioner: Any = None,
+        *,
+        penalty: str | Penalty = "auto",
+        cells: CellKind = "linear",
+        root_cell: bool = True,
+        clip: bool = True,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        cv: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.partitioner = partitioner
+        self.penalty = penalty
+        self.cells = cells
+        self.root_cell = root_cell
+        self.clip = clip
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # -- what a subclass says ------------------------------------------------------------------
+
+    @abstractmethod
+    def _encode_target(self, y: NDArray) -> tuple[NDArray, Loss]:
+        """Targets as numbers for the loss, and the loss."""
+
+    @abstractmethod
+    def _encode_known_target(self, y: NDArray) -> NDArray:
+        """Targets of validation rows, encoded as the training targets were."""
+
+    # -- fitting -------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        X_val: ArrayLike | None = None,
+        y_val: ArrayLike | None = None,
+    ) -> BaseJOPLEn:
+        """Grow partitions and fit the models of all their cells jointly.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Finite numbers. float32 is computed in float32, everything else in float64.
+        y : array-like (n,)
+        sample_weight : array-like (n,), optional
+            Zero equals leaving the row out, 2 equals giving it twice.
+        X_val, y_val : array-like (m, d), (m,), optional
+            Rows on which ``penalty="auto"`` chooses the penalty, instead of cross-validation.
+
+        Returns
+        -------
+        self
+        """
+        before = dict(self.__dict__)
+        try:
+            self._store(self._fit(X, y, sample_weight, X_val, y_val))
+        except BaseException:
+            # An error or Ctrl-C leaves the estimator as it was, never half fitted.
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        X_val: ArrayLike | None,
+        y_val: ArrayLike | None,
+    ) -> _Fit:
+        self._check_parameters()
+        _check_numeric(X)
+        y_numeric = self._task == "regression"
+        X, y = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2, y_numeric=y_numeric
+        )
+        weights = check_weights(sample_weight, len(y))
+        splits = self._given_splits(X, y)
+        keep = weights > 0
+        target, loss = self._encode_target(y[keep])
+        labels = _split_labels(splits, len(y))
+        rows = canonical_rows(X[keep], target, weights[keep], labels[keep])
+        n_jobs = effective_n_jobs(self.n_jobs)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        partitioner = self._make_partitioner(seed, n_jobs)
+        valid = self._check_validation_rows(X_val, y_val)
+        tuning = None
+        setting = DEFAULT_SETTING
+        if isinstance(self.penalty, str):
+            folds = list(self._folds(rows, splits, valid))
+            if folds:
+                makers = self._fold_makers(folds, partitioner, loss)
+                tuning = tune(makers, n_jobs=n_jobs, verbose=bool(self.verbose))
+                setting = tuning.best
+        return self._refit(rows, partitioner, loss, setting, tuning, n_jobs)
+
+    def _refit(
+        self,
+        rows: Rows,
+        partitioner: Partitioner,
+        loss: Loss,
+        setting: Setting,
+        tuning: TuningResult | None,
+        n_jobs: int,
+    ) -> _Fit:
+        """Grow partitions on all rows and solve the problem with the penalty that was chosen."""
+        grow(partitioner, rows, self._task)
+        scaler = Standardizer.fit(rows.X, rows.s, clip=self.clip)
+        centre, unit = target_scale(rows.y, rows.s, self._task)
+        y = (rows.y - centre) / unit
+        kind, penalty = self.cells, self.penalty
+        if isinstance(penalty, str):
+            n_partitions = len(partitioner.n_cells_)
+            penalty = auto_penalty(setting, partitioner.split_gains_, n_partitions, self.root_cell)
+            kind = setting_cells(setting) if kind == "linear" else kind
+        design = LeafDesign(
+            scaler.transform(rows.X),
+            partitioner.apply(rows.X),
+            partitioner.n_cells_,
+            cells=kind,
+            n_jobs=n_jobs,
+        )
+        offset = loss.best_constant(loss.encode(y), rows.s)
+        problem = Problem(design, y, loss, penalty, rows.s, offset)
+        solution = solve(problem, self.solver, tol=self.tol, max_iter=self.max_iter)
+        if self.verbose:
+            print(f"{solution.message}, objective {solution.objective:.6g}")
+        return _Fit(
+            partitioner=partitioner,
+            scaler=scaler,
+            solution=solution,
+            penalty=penalty,
+            offset=np.asarray(offset, float),
+            centre=centre,
+            unit=unit,
+            importances=_importances(design, solution, partitioner.split_gains_, rows.s),
+            tuning=tuning,
+        )
+
+    def _store(self, fit: _Fit) -> None:
+        """Put the results on the estimator, with coefficients in the units of the input."""
+        solution, scaler = fit.solution, fit.scaler
+        extra = (None,) * (solution.coef.ndim - 2)
+        if solution.coef.shape[1]:
+            slopes = solution.coef / scaler.scale[(slice(None), *extra)]
+            shift = np.einsum("cd...,d->c...", slopes, scaler.mean)
+        else:  # constant cells
+            d = len(scaler.mean)
+            slopes = np.zeros((len(solution.coef), d, *solution.coef.shape[2:]))
+            shift = np.zeros_like(solution.intercept)
+        self.coef_ = fit.unit * slopes
+        self.intercept_ = fit.unit * (solution.intercept - shift)
+        self.offset_ = fit.centre + fit.unit * fit.offset
+        self.partitioner_ = fit.partitioner
+        self.solution_ = solution
+        self.penalty_ = fit.penalty
+        self.feature_importances_ = fit.importances
+        self.n_iter_ = solution.n_iter
+        self.cv_results_ = fit.tuning.table if fit.tuning else None
+        self.setting_ = fit.tuning.best if fit.tuning else None
+        self._scaler, self._offset = scaler, fit.offset
+        self._centre, self._unit = fit.centre, fit.unit
+
+    # -- pieces of a fit -----------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        if isinstance(self.penalty, str) and self.penalty != "auto":
+            raise ValueError(f"penalty={self.penalty!r} is not known: use 'auto' or a Penalty")
+        if not isinstance(self.penalty, str | Penalty):
+            raise TypeError(f"penalty={self.penalty!r} must be 'auto' or a Penalty")
+        if self.cells not in ("linear", "constant"):
+            raise ValueError(f"cells={self.cells!r} is not known: use 'linear' or 'constant'")
+        if isinstance(self.cv, int | np.integer) and self.cv < 2:
+            raise ValueError(f"cv={self.cv!r} must be at least 2 folds, or None")
+        if not self.tol > 0:
+            raise ValueError(f"tol={self.tol!r} must be a positive number")
+        if not (isinstance(self.max_iter, int | np.integer) and self.max_iter >= 1):
+            raise ValueError(f"max_iter={self.max_iter!r} must be a whole number, at least 1")
+
+    def _make_partitioner(self, seed: int, n_jobs: int) -> Partitioner:
+        partitioner = make_partitioner(self.partitioner)
+        if self.root_cell:
+            partitioner = UnionPartitioner([partitioner, RootCell()])
+        return seeded(partitioner, seed, n_jobs)
+
+    def _given_splits(self, X: NDArray, y: NDArray) -> list[tuple[NDArray, NDArray]] | None:
+        """Splits that the user made (a splitter or an iterable of index pairs)."""
+        if self.cv is None or isinstance(self.cv, int | np.integer):
+            return None
+        splitter = check_cv(self.cv, y, classifier=self._task == "classification")
+        return [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y)]
+
+    def _folds(
+        self,
+        rows: Rows,
+        splits: list[tuple[NDArray, NDArray]] | None,
+        valid: Rows | None,
+    ) -> Iterator[tuple[Rows, Rows]]:
+        """Training and validation rows of every fold; none where there are too few rows."""
+        for train, held_out in self._all_folds(rows, splits, valid):
+            is_one_class = self._task == "classification" and len(np.unique(train.y)) < 2
+            if len(train) and len(held_out) and not is_one_class:
+                yield train, held_out
+
+    def _all_folds(
+        self,
+        rows: Rows,
+        splits: list[tuple[NDArray, NDArray]] | None,
+        valid: Rows | None,
+    ) -> Iterator[tuple[Rows, Rows]]:
+        if valid is not None:
+            yield rows, valid
+        elif splits is not None:
+            for k in range(len(splits)):
+                part = rows.labels[:, k]
+                yield rows.take((part & 1) > 0), rows.take((part & 2) > 0)
+        else:
+            asked = 5 if self.cv is None else int(self.cv)
+            n_folds = min(asked, len(rows) // 2)
+            number = _deal(rows, n_folds, self._task)
+            only_one = self.cv is None and len(rows) > _MAX_CV_ROWS
+            for k in range(1 if only_one else n_folds if n_folds >= 2 else 0):
+                yield rows.take(number != k), rows.take(number == k)
+
+    def _fold_makers(
+        self, folds: Iterable[tuple[Rows, Rows]], partitioner: Partitioner, loss: Loss
+    ) -> list[Callable[[], Fold]]:
+        return [
+            partial(
+                Fold,
+                train,
+                valid,
+                partitioner.fresh(),
+                loss,
+                task=self._task,
+                clip=self.clip,
+                has_root=self.root_cell,
+            )
+            for train, valid in folds
+        ]
+
+    def _check_validation_rows(self, X_val: ArrayLike | None, y_val: ArrayLike | None) -> Rows | None:
+        if X_val is None and y_val is None:
+            return None
+        if X_val is None or y_val is None:
+            raise ValueError("X_val and y_val belong together: give both or none")
+        _check_numeric(X_val)
+        X, y = validate_data(
+            self,
+            X_val,
+            y_val,
+            reset=False,
+            dtype=[np.float64, np.float32],
+            y_numeric=self._task == "regression",
+        )
+        target = self._encode_known_target(y)
+        return Rows(X, target, np.ones(len(y)), np.zeros((len(y), 0), np.int64))
+
+    # -- predicting ----------------------------------------------------------------------------
+
+    def _raw_predictions(self, X: ArrayLike) -> NDArray:
+        """Predictions on the scale of the loss, (n,) or (n, K)."""
+        check_is_fitted(self)
+        _check_numeric(X)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        n_jobs = effective_n_jobs(self.n_jobs)
+        theta, layout = self.solution_.theta, self.solution_.layout
+        parts = []
+        for start in range(0, len(X), _PREDICT_ROWS):
+            rows = X[start : start + _PREDICT_ROWS]
+            design = LeafDesign(
+                self._scaler.transform(rows),
+                self.partitioner_.apply(rows),
+                layout.cells_per_partition,
+                cells=layout.kind,
+                n_jobs=n_jobs,
+            )
+            parts.append(design.matvec(theta) + self._offset)
+        return self._centre + self._unit * np.concatenate(parts)
+
+    def apply(self, X: ArrayLike) -> NDArray[np.int32]:
+        """Codes (n, P): in which cell of every partition each row falls; -1 is no cell."""
+        check_is_fitted(self)
+        _check_numeric(X)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        return self.partitioner_.apply(X)
+
+
+def _check_numeric(X: ArrayLike) -> None:
+    """Name the columns of a data frame that do not hold numbers."""
+    dtypes = getattr(X, "dtypes", None)
+    columns = getattr(X, "columns", None)
+    if dtypes is None or columns is None:
+        return
+    kinds = [str(t) for t in dtypes]
+    wrong = [
+        str(name)
+        for name, kind in zip(columns, kinds, strict=True)
+        if kind.lower() in ("str", "string", "category", "categorical")
+        or kind.startswith(("datetime", "timedelta", "Enum", "Categorical"))
+    ]
+    if wrong:
+        raise ValueError(
+            f"X has columns that are not numbers: {', '.join(wrong[:5])}"
+            f"{' and more' if len(wrong) > 5 else ''}: encode them first, for example with "
+            "sklearn.preprocessing.OrdinalEncoder or OneHotEncoder"
+        )
+
+
+def _split_labels(splits: list[tuple[NDArray, NDArray]] | None, n: int) -> NDArray[np.int64]:
+    """Per row and split: 1 in training, 2 in validation, 3 in both, 0 in neither."""
+    labels = np.zeros((n, len(splits or [])), np.int64)
+    for k, (train, valid) in enumerate(splits or []):
+        labels[train, k] |= 1
+        labels[valid, k] |= 2
+    return labels
+
+
+def _deal(rows: Rows, n_folds: int, task: Task) -> NDArray[np.intp]:
+    """Deal rows out to folds in turn, class by class; their order is random already."""
+    order = np.argsort(rows.y, kind="stable") if task == "classification" else np.arange(len(rows))
+    number = np.empty(len(rows), np.intp)
+    number[order] = np.arange(len(rows)) % max(n_folds, 1)
+    return number
+
+
+def _importances(
+    design: LeafDesign, solution: Solution, split_gains: NDArray, s: NDArray
+) -> NDArray[np.float64]:
+    """Half the share in split gains, half the share in the spread of linear contributions.
+
+    The linear contribution of feature j to row n is x_nj times the sum of its slopes over the
+    row's cells; its spread is the weighted root mean square over rows (and outputs).
+    """
+    d = design.layout.n_features
+    gains = np.asarray(split_gains, float)
+    parts = [gains / gains.sum()] if gains.sum() > 0 else []
+    if design.layout.n_slopes:
+        theta = solution.theta
+        weights = design.row_weights(theta)[:, :d]
+        squares = np.square(weights.reshape(len(s), d, -1) * design.X[:, :d, None]).sum(axis=2)
+        spread = np.sqrt(np.average(squares, axis=0, weights=s))
+        if spread.sum() > 0:
+            parts.append(spread / spread.sum())
+    return np.mean(parts, axis=0) if parts else np.full(d, 1.0 / d)

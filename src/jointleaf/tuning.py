@@ -1,0 +1,307 @@
+"""Choice of the default penalty by honest cross-validation.
+
+The default penalty has three numbers. With G = X diag(v) X^T the linear kernel of standardised
+features and M the share of partitions in which two rows meet, the joint fit is the kernel model
+
+    K = M o (1 + s^2 G) + root,     root = 1 + s^2 G  (the root cell),     strength lambda,
+
+- the **strength** lambda,
+- the **slope scale** s: how freely slopes may move against biases (0: constant cells),
+- the **feature power** q: v_j is proportional to (split gain of feature j)^q and sums to 1.
+
+As a penalty this is `Frobenius(lambda / s^2, lambda, v, u)` with u_p = 1/P for the P partitions
+and u = 1 for the root cell. Partitions are grown anew inside every fold: on partitions that have
+seen the validation rows every choice looks too good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from threadpoolctl import threadpool_limits
+
+from jointleaf.design import LeafDesign
+from jointleaf.kernel import column_kernel, shared_cells
+from jointleaf.losses import Loss
+from jointleaf.partitions import Partitioner, Task
+from jointleaf.penalties import Frobenius
+from jointleaf.problem import Problem
+from jointleaf.progress import Progress
+from jointleaf.rows import Rows
+from jointleaf.scaling import Standardizer
+from jointleaf.solvers import choose_solver
+from jointleaf.solvers.dual import newton_dual
+
+__all__ = ["DEFAULT_SETTING", "Setting", "TuningResult", "auto_penalty", "tune"]
+
+SLOPE_SCALES = (0.0, 0.3, 1.0, 3.0, 10.0)
+FEATURE_POWERS = (0.0, 1.0, 2.0)
+STRENGTHS = tuple(10.0 ** np.arange(0.5, -5.01, -0.5))  # from strong to weak: a warm path
+
+_MAX_DENSE_ROWS = {True: 1200, False: 500}  # by "loss is quadratic": beyond, iterative paths
+_PATH_TOL = 1e-4
+
+
+class Setting(NamedTuple):
+    """The three numbers of the default penalty."""
+
+    strength: float
+    slope_scale: float
+    feature_power: float
+
+
+DEFAULT_SETTING = Setting(strength=0.1, slope_scale=1.0, feature_power=1.0)
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """What the cross-validation found.
+
+    Attributes
+    ----------
+    best : Setting
+    table : dict of arrays
+        One entry per setting tried: strength, slope_scale, feature_power, mean_loss (weighted
+        mean validation loss over all folds) and std_loss (over folds).
+    """
+
+    best: Setting
+    table: dict[str, NDArray] = field(repr=False)
+
+
+def auto_penalty(
+    setting: Setting, split_gains: NDArray, n_partitions: int, has_root: bool
+) -> Frobenius:
+    """Give the Frobenius penalty of a setting.
+
+    Parameters
+    ----------
+    setting : Setting
+    split_gains : array (d,)
+        Of the partitions; they become feature weights v.
+    n_partitions : int
+        P, with the root cell where there is one.
+    has_root : bool
+        Whether the last partition is the root cell.
+    """
+    grown = n_partitions - has_root
+    weights = np.full(n_partitions, 1.0 / max(grown, 1))
+    if has_root:
+        weights[-1] = 1.0
+    scale = setting.slope_scale if setting.slope_scale > 0 else 1.0  # 0: no slopes to penalise
+    return Frobenius(
+        setting.strength / scale**2,
+        setting.strength,
+        feature_weights(split_gains, setting.feature_power),
+        weights,
+    )
+
+
+def feature_weights(split_gains: NDArray, power: float) -> NDArray[np.float64]:
+    """v_j proportional to gain_j^power, floored at 1e-6 of the largest, summing to 1."""
+    gains = np.asarray(split_gains, float)
+    largest = gains.max(initial=0.0)
+    if largest <= 0 or power == 0:
+        return np.full(len(gains), 1.0 / max(len(gains), 1))
+    weights = np.maximum((gains / largest) ** power, 1e-6)
+    return weights / weights.sum()
+
+
+def setting_cells(setting: Setting) -> str:
+    """Constant cells for a slope scale of 0, else linear ones."""
+    return "linear" if setting.slope_scale > 0 else "constant"
+
+
+class Fold:
+    """One split with partitions grown on its training part; gives validation losses of paths."""
+
+    def __init__(
+        self,
+        train: Rows,
+        valid: Rows,
+        partitioner: Partitioner,
+        loss: Loss,
+        *,
+        task: Task,
+        clip: bool,
+        has_root: bool,
+    ) -> None:
+        self.loss, self.train, self.valid, self.has_root = loss, train, valid, has_root
+        self.weight = float(valid.s.sum())
+        scaler = Standardizer.fit(train.X, train.s, clip=clip)
+        self.X, self.X_valid = scaler.transform(train.X), scaler.transform(valid.X)
+        self.centre, self.unit = target_scale(train.y, train.s, task)
+        grow(partitioner, train, task)
+        self.codes, self.codes_valid = partitioner.apply(train.X), partitioner.apply(valid.X)
+        self.n_cells, self.gains = partitioner.n_cells_, partitioner.split_gains_
+        self._shared: tuple[NDArray, NDArray] | None = None
+
+    def losses(self, scale: float, power: float, strengths: Sequence[float]) -> NDArray:
+        """Weighted mean validation loss at every strength, from strong to weak."""
+        y = self.loss.encode((self.valid.y - self.centre) / self.unit)
+        return np.array(
+            [
+                self.loss.value(y, raw, self.valid.s)
+                for raw in self._predictions(scale, power, strengths)
+            ]
+        )
+
+    def _problem(self, setting: Setting) -> Problem:
+        design = LeafDesign(self.X, self.codes, self.n_cells, cells=setting_cells(setting))
+        penalty = auto_penalty(setting, self.gains, len(self.n_cells), self.has_root)
+        y = (self.train.y - self.centre) / self.unit
+        offset = self.loss.best_constant(self.loss.encode(y), self.train.s)
+        return Problem(design, y, self.loss, penalty, self.train.s, offset)
+
+    def _predictions(
+        self, scale: float, power: float, strengths: Sequence[float]
+    ) -> list[NDArray]:
+        """Raw predictions on the validation rows at every strength."""
+        problem = self._problem(Setting(1.0, scale, power))
+        dense = len(self.train) <= _MAX_DENSE_ROWS[self.loss.is_quadratic]
+        path = self._dense_path if dense else self._iterative_path
+        return path(problem, Setting(1.0, scale, power), strengths)
+
+    def _dense_path(
+        self, problem: Problem, setting: Setting, strengths: Sequence[float]
+    ) -> list[NDArray]:
+        """Through the kernel: K(lambda) = K / lambda, with the shared cells counted once."""
+        K, K_valid = self._kernels(problem, setting)
+        spread = problem.s.sum() / problem.s
+        target = (problem.y - problem.offset).astype(float)
+        alpha = np.zeros(problem.y.shape)
+        predictions, previous = [], strengths[0]
+        for strength in strengths:
+            if self.loss.is_quadratic:
+                A = K.copy()
+                A[np.diag_indices_from(A)] += strength * spread
+                factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+                alpha = strength * cho_solve(factor, target, check_finite=False)
+            else:
+                alpha, _ = newton_dual(
+                    problem,
+                    K / strength,
+                    tol=_PATH_TOL,
+                    max_iter=30,
+                    alpha=alpha * (strength / previous),  # keeps the predictions
+                )
+            previous = strength
+            predictions.append(K_valid @ alpha / strength + problem.offset)
+        return predictions
+
+    def _kernels(self, problem: Problem, setting: Setting) -> tuple[NDArray, NDArray]:
+        layout, penalty = problem.layout, problem.penalty
+        assert isinstance(penalty, Frobenius)
+        valid = LeafDesign(
+            self.X_valid, self.codes_valid, self.n_cells, cells=setting_cells(setting)
+        )
+        if self._shared is None:
+            cells, others = problem.design.cells(), valid.cells()
+            u = penalty.partition_weights
+            self._shared = (
+                shared_cells(cells, cells, layout, u),
+                shared_cells(others, cells, layout, u),
+            )
+        strengths = penalty.column_strengths(layout)
+        K = self._shared[0] * column_kernel(problem.design.X, problem.design.X, strengths)
+        return K, self._shared[1] * column_kernel(valid.X, problem.design.X, strengths)
+
+    def _iterative_path(
+        self, problem: Problem, setting: Setting, strengths: Sequence[float]
+    ) -> list[NDArray]:
+        """Through the primal solvers, each started from the answer before."""
+        valid = LeafDesign(
+            self.X_valid, self.codes_valid, self.n_cells, cells=setting_cells(setting)
+        )
+        base = problem.penalty
+        assert isinstance(base, Frobenius)
+        theta, predictions = None, []
+        solver = choose_solver(problem, "pcg" if self.loss.is_quadratic else "newton")
+        for strength in strengths:
+            problem.penalty = base.scaled(strength).bind(problem.layout)
+            solution = solver.solve(problem, theta, tol=_PATH_TOL, max_iter=200)
+            theta = solution.theta
+            predictions.append(valid.matvec(theta) + problem.offset)
+        return predictions
+
+
+def tune(
+    make_folds: Sequence[Callable[[], Fold]],
+    *,
+    n_jobs: int = 1,
+    verbose: bool = False,
+) -> TuningResult:
+    """Choose the setting with the smallest mean validation loss over the folds.
+
+    A line search instead of the whole grid: first all slope scales with feature power 1, then
+    the other powers with the best slope scale; every line is a path over all strengths. Ties go
+    to the stronger penalty.
+    """
+    n_lines = len(SLOPE_SCALES) + len(FEATURE_POWERS) - 1
+    progress = Progress(len(make_folds) * (1 + n_lines), "choosing the penalty", enabled=verbose)
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        Parallel(n_jobs=n_jobs, prefer="threads") as run,
+    ):
+        folds = run(delayed(_stepping)(make, progress) for make in make_folds)
+        shares = np.array([fold.weight for fold in folds])
+        shares /= shares.sum()
+        table: dict[str, list[float]] = {
+            k: [] for k in (*Setting._fields, "mean_loss", "std_loss")
+        }
+
+        def search(scale: float, power: float) -> None:
+            losses = np.array(
+                run(
+                    delayed(_stepping)(fold.losses, progress, scale, power, STRENGTHS)
+                    for fold in folds
+                )
+            )
+            mean = shares @ losses
+            std = np.sqrt(shares @ np.square(losses - mean))
+            for k, strength in enumerate(STRENGTHS):
+                row = (strength, scale, power, mean[k], std[k])
+                for name, value in zip(table, row, strict=True):
+                    table[name].append(float(value))
+
+        for scale in SLOPE_SCALES:
+            search(scale, 1.0)
+        best = _best(table)
+        if best.slope_scale > 0:
+            for power in FEATURE_POWERS:
+                if power != 1.0:
+                    search(best.slope_scale, power)
+            best = _best(table)
+    return TuningResult(best, {name: np.array(values) for name, values in table.items()})
+
+
+def _stepping(function: Callable, progress: Progress, *args: object) -> object:
+    result = function(*args)
+    progress.step()
+    return result
+
+
+def _best(table: dict[str, list[float]]) -> Setting:
+    k = int(np.nanargmin(table["mean_loss"]))
+    return Setting(*(table[name][k] for name in Setting._fields))
+
+
+def grow(partitioner: Partitioner, rows: Rows, task: Task) -> Partitioner:
+    """Fit a partitioner on rows; classes are numbered anew, in case a fold has lost one."""
+    y = np.unique(rows.y, return_inverse=True)[1] if task == "classification" else rows.y
+    return partitioner.fit(rows.X, y, rows.s, task=task)
+
+
+def target_scale(y: NDArray, s: NDArray, task: Task) -> tuple[float, float]:
+    """Weighted mean and standard deviation of a regression target; (0, 1) for classes."""
+    if task == "classification":
+        return 0.0, 1.0
+    centre = float(np.average(y, weights=s))
+    unit = float(np.sqrt(np.average(np.square(y - centre), weights=s)))
+    return centre, unit if unit > 1e-10 * max(abs(centre), 1e-290) else 1.0
