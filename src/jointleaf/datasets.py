@@ -76,10 +76,8 @@ def load_pmlb(
 
     Raises
     ------
-    FileNotFoundError
-        PMLB has no data set of this name.
-    ConnectionError
-        The data set is not here and cannot be downloaded.
+    FileNotFoundError, ConnectionError
+        PMLB has no data set of this name; it is not here and cannot be downloaded.
     """
     if not isinstance(name, str) or not re.fullmatch(r"[\w.-]+", name):
         raise ValueError(f"name={name!r} is no name of a PMLB data set, e.g. '564_fried'.")

@@ -49,3 +49,9 @@ class Progress:
             self._shown = int(10 * share)
             self._stream.write(line.rstrip() + "\n")
         self._stream.flush()
+
+    def finish(self) -> None:
+        """Count what is left as done."""
+        if self._done < self.total:
+            self._done = self.total - 1
+            self.step()

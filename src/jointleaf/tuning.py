@@ -16,7 +16,7 @@ seen the validation rows every choice looks too good.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from jointleaf.design import LeafDesign
 from jointleaf.kernel import column_kernel, shared_cells
-from jointleaf.losses import Loss
+from jointleaf.losses import Loss, SquaredError
 from jointleaf.partitions import Partitioner, Task
 from jointleaf.penalties import Frobenius
 from jointleaf.problem import Problem
@@ -42,10 +42,15 @@ __all__ = ["DEFAULT_SETTING", "Setting", "TuningResult", "auto_penalty", "tune"]
 
 SLOPE_SCALES = (0.0, 0.3, 1.0, 3.0, 10.0)
 FEATURE_POWERS = (0.0, 1.0, 2.0)
-STRENGTHS = tuple(10.0 ** np.arange(0.5, -5.01, -0.5))  # from strong to weak: a warm path
+STRENGTHS = tuple(10.0 ** np.arange(0.5, -6.01, -0.5))  # from strong to weak: a warm path
 
-_MAX_DENSE_ROWS = {True: 1200, False: 500}  # by "loss is quadratic": beyond, iterative paths
-_PATH_TOL = 1e-4
+_MAX_DENSE_ROWS = 1500  # of a fold's training part: beyond, iterative paths
+_MAX_OWN_LOSS = 500  # rows times outputs up to which every line is searched with the own loss
+_PATH_TOL = 1e-3  # of the solves along a path: enough to rank settings
+_WORSE = 1.5  # a path ends where the loss has been this much above its best, twice
+
+
+Table = dict[str, NDArray]
 
 
 class Setting(NamedTuple):
@@ -67,12 +72,13 @@ class TuningResult:
     ----------
     best : Setting
     table : dict of arrays
-        One entry per setting tried: strength, slope_scale, feature_power, mean_loss (weighted
-        mean validation loss over all folds) and std_loss (over folds).
+        One entry per setting tried: strength, slope_scale, feature_power, own_loss (False
+        where the squared error stood in for the loss), mean_loss (weighted mean validation
+        loss over all folds) and std_loss (over folds).
     """
 
     best: Setting
-    table: dict[str, NDArray] = field(repr=False)
+    table: Table = field(repr=False)
 
 
 def auto_penalty(
@@ -132,53 +138,64 @@ class Fold:
         clip: bool,
         has_root: bool,
     ) -> None:
-        self.loss, self.train, self.valid, self.has_root = loss, train, valid, has_root
+        self.train, self.valid, self.has_root = train, valid, has_root
         self.weight = float(valid.s.sum())
         scaler = Standardizer.fit(train.X, train.s, clip=clip)
         self.X, self.X_valid = scaler.transform(train.X), scaler.transform(valid.X)
-        self.centre, self.unit = target_scale(train.y, train.s, task)
+        centre, unit = target_scale(train.y, train.s, task)
+        self.loss = loss
+        self.y, self.y_valid = (train.y - centre) / unit, (valid.y - centre) / unit
         grow(partitioner, train, task)
         self.codes, self.codes_valid = partitioner.apply(train.X), partitioner.apply(valid.X)
         self.n_cells, self.gains = partitioner.n_cells_, partitioner.split_gains_
         self._shared: tuple[NDArray, NDArray] | None = None
 
-    def losses(self, scale: float, power: float, strengths: Sequence[float]) -> NDArray:
-        """Weighted mean validation loss at every strength, from strong to weak."""
-        y = self.loss.encode((self.valid.y - self.centre) / self.unit)
-        return np.array(
-            [
-                self.loss.value(y, raw, self.valid.s)
-                for raw in self._predictions(scale, power, strengths)
-            ]
-        )
+    @property
+    def is_cheap(self) -> bool:
+        """Whether paths with the own loss cost little enough to search every line with it."""
+        n_outputs = self.loss.encode(self.y).size // len(self.y)
+        return self.loss.is_quadratic or len(self.y) * n_outputs <= _MAX_OWN_LOSS
 
-    def _problem(self, setting: Setting) -> Problem:
+    def losses(
+        self, scale: float, power: float, strengths: Sequence[float], own_loss: bool = True
+    ) -> NDArray:
+        """Weighted mean validation loss at every strength, from strong to weak.
+
+        Where the loss has become clearly worse the path ends: what follows is infinite. With
+        ``own_loss=False`` the squared error on the encoded targets stands in for the loss.
+        """
+        loss = self.loss if own_loss else SquaredError()
+        y, y_valid = self.y, self.y_valid
+        if not own_loss:
+            y, y_valid = self.loss.encode(y), self.loss.encode(y_valid)
+        problem = self._problem(Setting(1.0, scale, power), loss, y)
+        dense = len(self.train) <= _MAX_DENSE_ROWS
+        path = self._dense_path if dense else self._iterative_path
+        target = loss.encode(y_valid)
+        losses = np.full(len(strengths), np.inf)
+        for k, raw in enumerate(path(problem, Setting(1.0, scale, power), strengths)):
+            losses[k] = loss.value(target, raw, self.valid.s)
+            if k and losses[k - 1 : k + 1].min() > _WORSE * losses[: k + 1].min():
+                break
+        return losses
+
+    def _problem(self, setting: Setting, loss: Loss, y: NDArray) -> Problem:
         design = LeafDesign(self.X, self.codes, self.n_cells, cells=setting_cells(setting))
         penalty = auto_penalty(setting, self.gains, len(self.n_cells), self.has_root)
-        y = (self.train.y - self.centre) / self.unit
-        offset = self.loss.best_constant(self.loss.encode(y), self.train.s)
-        return Problem(design, y, self.loss, penalty, self.train.s, offset)
-
-    def _predictions(
-        self, scale: float, power: float, strengths: Sequence[float]
-    ) -> list[NDArray]:
-        """Raw predictions on the validation rows at every strength."""
-        problem = self._problem(Setting(1.0, scale, power))
-        dense = len(self.train) <= _MAX_DENSE_ROWS[self.loss.is_quadratic]
-        path = self._dense_path if dense else self._iterative_path
-        return path(problem, Setting(1.0, scale, power), strengths)
+        offset = loss.best_constant(loss.encode(y), self.train.s)
+        return Problem(design, y, loss, penalty, self.train.s, offset)
 
     def _dense_path(
         self, problem: Problem, setting: Setting, strengths: Sequence[float]
-    ) -> list[NDArray]:
+    ) -> Iterator[NDArray]:
         """Through the kernel: K(lambda) = K / lambda, with the shared cells counted once."""
         K, K_valid = self._kernels(problem, setting)
         spread = problem.s.sum() / problem.s
         target = (problem.y - problem.offset).astype(float)
         alpha = np.zeros(problem.y.shape)
-        predictions, previous = [], strengths[0]
+        previous = strengths[0]
         for strength in strengths:
-            if self.loss.is_quadratic:
+            if problem.loss.is_quadratic:
                 A = K.copy()
                 A[np.diag_indices_from(A)] += strength * spread
                 factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
@@ -187,13 +204,12 @@ class Fold:
                 alpha, _ = newton_dual(
                     problem,
                     K / strength,
-                    tol=_PATH_TOL,
+                    tol=10 * _PATH_TOL,  # it stops at a tenth
                     max_iter=30,
                     alpha=alpha * (strength / previous),  # keeps the predictions
                 )
             previous = strength
-            predictions.append(K_valid @ alpha / strength + problem.offset)
-        return predictions
+            yield K_valid @ alpha / strength + problem.offset
 
     def _kernels(self, problem: Problem, setting: Setting) -> tuple[NDArray, NDArray]:
         layout, penalty = problem.layout, problem.penalty
@@ -214,21 +230,20 @@ class Fold:
 
     def _iterative_path(
         self, problem: Problem, setting: Setting, strengths: Sequence[float]
-    ) -> list[NDArray]:
+    ) -> Iterator[NDArray]:
         """Through the primal solvers, each started from the answer before."""
         valid = LeafDesign(
             self.X_valid, self.codes_valid, self.n_cells, cells=setting_cells(setting)
         )
         base = problem.penalty
         assert isinstance(base, Frobenius)
-        theta, predictions = None, []
-        solver = choose_solver(problem, "pcg" if self.loss.is_quadratic else "newton")
+        theta = None
+        solver = choose_solver(problem, "pcg" if problem.loss.is_quadratic else "newton")
         for strength in strengths:
             problem.penalty = base.scaled(strength).bind(problem.layout)
             solution = solver.solve(problem, theta, tol=_PATH_TOL, max_iter=200)
             theta = solution.theta
-            predictions.append(valid.matvec(theta) + problem.offset)
-        return predictions
+            yield valid.matvec(theta) + problem.offset
 
 
 def tune(
@@ -241,9 +256,11 @@ def tune(
 
     A line search instead of the whole grid: first all slope scales with feature power 1, then
     the other powers with the best slope scale; every line is a path over all strengths. Ties go
-    to the stronger penalty.
+    to the stronger penalty. For classification with more than 500 rows times outputs the lines
+    are compared by the squared error on the encoded classes, and the strength is
+    then chosen with the own loss along the best line.
     """
-    n_lines = len(SLOPE_SCALES) + len(FEATURE_POWERS) - 1
+    n_lines = len(SLOPE_SCALES) + len(FEATURE_POWERS)
     progress = Progress(len(make_folds) * (1 + n_lines), "choosing the penalty", enabled=verbose)
     with (
         threadpool_limits(limits=1, user_api="blas"),
@@ -252,33 +269,48 @@ def tune(
         folds = run(delayed(_stepping)(make, progress) for make in make_folds)
         shares = np.array([fold.weight for fold in folds])
         shares /= shares.sum()
-        table: dict[str, list[float]] = {
-            k: [] for k in (*Setting._fields, "mean_loss", "std_loss")
-        }
 
-        def search(scale: float, power: float) -> None:
-            losses = np.array(
-                run(
-                    delayed(_stepping)(fold.losses, progress, scale, power, STRENGTHS)
-                    for fold in folds
-                )
+        def search(scale: float, power: float, own_loss: bool) -> Table:
+            losses = run(
+                delayed(_stepping)(fold.losses, progress, scale, power, STRENGTHS, own_loss)
+                for fold in folds
             )
-            mean = shares @ losses
-            std = np.sqrt(shares @ np.square(losses - mean))
-            for k, strength in enumerate(STRENGTHS):
-                row = (strength, scale, power, mean[k], std[k])
-                for name, value in zip(table, row, strict=True):
-                    table[name].append(float(value))
+            return _line(scale, power, np.array(losses), shares, own_loss)
 
-        for scale in SLOPE_SCALES:
-            search(scale, 1.0)
+        own_loss = all(fold.is_cheap for fold in folds)
+        table = _joined([search(scale, 1.0, own_loss) for scale in SLOPE_SCALES])
         best = _best(table)
         if best.slope_scale > 0:
-            for power in FEATURE_POWERS:
-                if power != 1.0:
-                    search(best.slope_scale, power)
+            others = [power for power in FEATURE_POWERS if power != 1.0]
+            table = _joined([table, *(search(best.slope_scale, q, own_loss) for q in others)])
             best = _best(table)
-    return TuningResult(best, {name: np.array(values) for name, values in table.items()})
+        if not own_loss:
+            last = search(best.slope_scale, best.feature_power, True)
+            table, best = _joined([table, last]), _best(last)
+    progress.finish()
+    return TuningResult(best, table)
+
+
+def _line(
+    scale: float, power: float, losses: NDArray, shares: NDArray, own_loss: bool
+) -> Table:
+    """Rows of the table for one line; losses (folds, strengths)."""
+    mean = shares @ losses
+    with np.errstate(invalid="ignore"):  # infinite where a path has ended
+        std = np.sqrt(shares @ np.square(losses - mean))
+    n = len(STRENGTHS)
+    return {
+        "strength": np.array(STRENGTHS),
+        "slope_scale": np.full(n, scale),
+        "feature_power": np.full(n, power),
+        "own_loss": np.full(n, own_loss),
+        "mean_loss": mean,
+        "std_loss": std,
+    }
+
+
+def _joined(tables: Sequence[Table]) -> Table:
+    return {name: np.concatenate([t[name] for t in tables]) for name in tables[0]}
 
 
 def _stepping(function: Callable, progress: Progress, *args: object) -> object:
@@ -287,9 +319,9 @@ def _stepping(function: Callable, progress: Progress, *args: object) -> object:
     return result
 
 
-def _best(table: dict[str, list[float]]) -> Setting:
-    k = int(np.nanargmin(table["mean_loss"]))
-    return Setting(*(table[name][k] for name in Setting._fields))
+def _best(table: Table) -> Setting:
+    k = int(np.argmin(table["mean_loss"]))
+    return Setting(*(float(table[name][k]) for name in Setting._fields))
 
 
 def grow(partitioner: Partitioner, rows: Rows, task: Task) -> Partitioner:

@@ -8,8 +8,10 @@ been imported already.
 from __future__ import annotations
 
 import sys
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -352,6 +354,21 @@ def _booster_objective(booster: Any) -> str:
     return ""
 
 
+def _booster_params(booster: Any) -> dict[str, Any]:
+    """Give the parameters a Booster was trained with.
+
+    LightGBM up to 4.6 reads them back from a model file only, not from a model text.
+    """
+    if booster.params:
+        return booster.params
+    import lightgbm
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.txt"
+        booster.save_model(path, num_iteration=1)
+        return lightgbm.Booster(model_file=path).params
+
+
 def _retrain_booster(
     booster: Any, rounds: int, X: NDArray, y: NDArray, weight: NDArray | None, n_jobs: int | None
 ) -> Any:
@@ -363,12 +380,13 @@ def _retrain_booster(
             "not carry along, so it cannot be grown again. Hand over an LGBMRegressor or "
             "LGBMClassifier with that objective instead."
         )
+    theirs = _booster_params(booster)
     ours: dict[str, Any] = {"verbosity": -1, "deterministic": True}
-    if not booster.params.get("force_col_wise"):
+    if not theirs.get("force_col_wise"):
         ours["force_row_wise"] = True
     if n_jobs is not None:
         ours["num_threads"] = lightgbm_threads(n_jobs)
-    params = merge_lightgbm_params(booster.params, ours)
+    params = merge_lightgbm_params(theirs, ours)
     params.pop("num_iterations", None)
     params.pop("early_stopping_round", None)
     data = lightgbm.Dataset(X, label=y, weight=weight, params=params)

@@ -27,7 +27,7 @@ def choose_solver(problem: Problem, solver: str | Solver = "auto") -> Solver:
     - ``"fista"`` where the penalty is not quadratic;
     - ``"dual"`` for the Frobenius penalty with n <= 4000 rows (8000 with more than 200
       features) and squared error, unless the cells are constant and fewer than n, or with
-      n <= 1500 rows (1000 with several outputs) and penalised biases for other losses;
+      n <= 1500 rows and penalised biases for other losses;
     - ``"pcg"`` for squared error, ``"newton"`` for other losses otherwise.
 
     A solver that is named but does not fit the problem gives an error that says why.
@@ -55,8 +55,7 @@ def _by_rule(problem: Problem) -> Solver:
             limit = MAX_DUAL_ROWS * (2 if layout.n_slopes > WIDE else 1)
             few_weights = layout.n_slopes == 0 and layout.n_cells < n
         else:
-            limit = 1000 if problem.outputs else MAX_DUAL_ROWS_NEWTON
-            few_weights = False
+            limit, few_weights = MAX_DUAL_ROWS_NEWTON, False
         if n <= limit and not few_weights:
             return Dual()
     return PCG() if problem.loss.is_quadratic else Newton()

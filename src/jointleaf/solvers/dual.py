@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 
-from jointleaf.losses import Multinomial
 from jointleaf.kernel import column_kernel, shared_cells
 from jointleaf.penalties import Frobenius
 from jointleaf.problem import Problem
 from jointleaf.solvers.base import Recorder, Solution, Solver, effective_tol, finish
 
-__all__ = ["Dual", "DualPath", "dual_path"]
+__all__ = ["Dual", "DualPath", "dual_path", "kernel_matrix", "newton_dual"]
+
+_MAX_INNER = 250
 
 
 class Dual(Solver):
@@ -31,12 +32,10 @@ class Dual(Solver):
     name = "dual"
 
     def lacks(self, problem: Problem) -> str | None:
-        """The Frobenius penalty, a known loss, and free biases only with the squared error."""
+        """The Frobenius penalty, and free biases only with the squared error."""
         if not isinstance(problem.penalty, Frobenius):
             return "it needs the Frobenius penalty: use solver='fista'"
         if not problem.loss.is_quadratic:
-            if problem.outputs and not isinstance(problem.loss, Multinomial):
-                return "it handles several outputs with the multinomial loss only: use 'newton'"
             if problem.penalty.bias_strength == 0:
                 return "it needs bias_strength > 0 with this loss: use solver='newton'"
         return None
@@ -149,7 +148,8 @@ def newton_dual(
             recorder.add(n_iter, objective, optimality)
         if optimality <= 0.1 * tol:
             return alpha, n_iter
-        goal = _newton_goal(problem, K, f, slope)
+        accuracy = min(1e-2, 0.1 * optimality)
+        goal = _newton_goal(problem, K, f, slope, accuracy)
         move, f_move = goal - alpha, K @ goal - f
         length = 1.0
         for _ in range(40):
@@ -164,38 +164,46 @@ def newton_dual(
     return alpha, max_iter
 
 
-def _newton_goal(problem: Problem, K: NDArray, f: NDArray, slope: NDArray) -> NDArray:
-    """The alpha at which the quadratic model of J around f is smallest: (K + W^-1)^-1 W^-1 b.
+def _newton_goal(problem: Problem, K: NDArray, f: NDArray, slope: NDArray, goal: float) -> NDArray:
+    """The alpha at which the quadratic model of J around f is smallest: (I + W K) alpha = b.
 
-    W is the Hessian of the loss and b = W f - slope. With E_k = (K + D_k^-1)^-1 for the
-    diagonal D_k of output k, computed through B = I + D^(1/2) K D^(1/2), whose eigenvalues are at
-    least 1, one output has (K + W^-1)^-1 = E. For the multinomial loss W = D - D R (R^T D R)^-1 R^T D
-    with R = stacked identities, so that it is E - E R (R^T E R)^-1 R^T E (Rasmussen and Williams
-    2006, section 3.5).
+    W is the Hessian of the loss and b = W f - slope. For one output W is diagonal and a Cholesky
+    factorisation of I + W^(1/2) K W^(1/2), whose eigenvalues are at least 1, solves it. For
+    several it couples the outputs, and the same factor with their mean curvature preconditions
+    conjugate gradients in the inner product of K, in which I + W K is self-adjoint; they end
+    when the residual has fallen to `goal`.
     """
-    raw = f + problem.offset
-    b = problem.loss.hessian_product(problem.y, raw, problem.s, f) - slope
-    target = K @ b
+    loss, raw = problem.loss, f + problem.offset
+    b = loss.hessian_product(problem.y, raw, problem.s, f) - slope
+    h = problem.loss_curvature(f)
+    root = np.sqrt(np.maximum(h if h.ndim == 1 else h.mean(axis=1), 1e-300))
+    root = root if h.ndim == 1 else root[:, None]
+    factor = _shifted_factor(K, root.ravel())
+
+    def precondition(r: NDArray, Kr: NDArray) -> NDArray:
+        return r - root * cho_solve(factor, root * Kr, check_finite=False)
+
+    Kb = K @ b
     if not problem.outputs:
-        root = np.sqrt(np.maximum(problem.loss_curvature(f), 1e-300))
-        factor = _shifted_factor(K, root)
-        return b - root * cho_solve(factor, root * target, check_finite=False)
-    probabilities = problem.loss.link(raw)
-    shares = problem.s / problem.s.sum()
-    total = np.zeros_like(K)
-    solved = np.empty_like(target)
-    inverses = []
-    for k in range(target.shape[1]):
-        root = np.sqrt(np.maximum(shares * probabilities[:, k], 1e-300))
-        E = cho_solve(_shifted_factor(K, root), np.diag(root), check_finite=False)
-        E *= root[:, None]
-        inverses.append(E)
-        total += E
-        solved[:, k] = E @ target[:, k]
-    factor = cho_factor(total, lower=True, overwrite_a=True, check_finite=False)
-    common = cho_solve(factor, solved.sum(axis=1), check_finite=False)
-    shared = np.stack([E @ common for E in inverses], axis=1)
-    return b - (solved - shared)
+        return precondition(b, Kb)
+    alpha, residual, K_residual = np.zeros_like(b), b, Kb
+    direction = K_direction = np.zeros_like(b)
+    product, size = 1.0, float(np.vdot(b, Kb))
+    for _ in range(_MAX_INNER):
+        z = precondition(residual, K_residual)
+        previous, product = product, float(np.vdot(K_residual, z))
+        if not product > 0:
+            break
+        direction = z + (product / previous) * direction
+        K_direction = K @ direction
+        curved = direction + loss.hessian_product(problem.y, raw, problem.s, K_direction)
+        length = product / float(np.vdot(K_direction, curved))
+        alpha = alpha + length * direction
+        residual = residual - length * curved
+        K_residual = K @ residual
+        if float(np.vdot(residual, K_residual)) <= goal**2 * size:
+            break
+    return alpha
 
 
 def _shifted_factor(K: NDArray, root: NDArray) -> tuple[NDArray, bool]:

@@ -1,0 +1,17 @@
+"""scikit-learn's own checks, with no expected failures."""
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
+
+
+@parametrize_with_checks(
+    [
+        JOPLEnRegressor(),
+        JOPLEnClassifier(),
+        JOPLEnRegressor("random_forest", penalty=Frobenius(0.01)),
+        JOPLEnClassifier("voronoi", penalty=Frobenius(0.01)),
+    ]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
