@@ -31,7 +31,8 @@ __all__ = ["LeafDesign"]
 _BLOCK_BYTES = 2**19  # a block's products stay in the second-level cache
 _MAX_SEGMENTS = 8  # the adjoint's partial sums: fixed, so that n_jobs cannot change a bit
 _SEGMENT_BYTES = 2**28  # and their memory
-_ADD_UP = 2.0  # cost of one entry of T against one of M, measured
+_ADD_UP = 1.0  # cost of one entry of T against one of M, measured
+_COUNTS = 2**15  # entries of a table of counts that stays in the cache
 _TABLE_BYTES = 2**17  # weights of one group's merged cells: beyond, gathers leave the cache
 
 
@@ -110,6 +111,7 @@ class LeafDesign:
 
     def _set_groups(self, merged: NDArray[np.int32], groups: list[_Group] | None) -> None:
         self._merged = merged  # (n, number of groups), contiguous
+        self._kept_blocks: dict[tuple[int, int, int], list[tuple[slice, NDArray]]] = {}
         self._groups = groups
         self._adder: sparse.csr_array | None = None
         n_columns = self.layout.n_cells + self._has_missing
@@ -145,7 +147,7 @@ class LeafDesign:
         return self
 
     def _grow_group(self, first: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Merge partitions from `first` on while the cost per member, n/m + 2k, falls."""
+        """Merge partitions from `first` on while the cost per member, n/m + k, falls."""
         label, table = _relabel(self._merged[:, first], None)
         cost = self.n_rows + _ADD_UP * len(table)
         for p in range(first + 1, self.layout.n_partitions):
@@ -176,20 +178,29 @@ class LeafDesign:
     def _block_rows(self, n_values: int) -> int:
         return int(np.clip(_BLOCK_BYTES // (n_values * self.dtype.itemsize), 256, 8192))
 
-    def _blocks(self, start: int, stop: int, n_values: int) -> Iterator[tuple[slice, NDArray]]:
-        """Blocks of rows with their part of M as a sparse matrix (entries are all ones)."""
-        size, width = self._block_rows(n_values), self._merged.shape[1]
+    def _blocks(self, start: int, stop: int, n_values: int) -> list[tuple[slice, NDArray]]:
+        """Blocks of rows with their part of M as a sparse matrix; kept for the next pass."""
+        size = self._block_rows(n_values)
+        key = (start, stop, size)
+        if key not in self._kept_blocks:
+            self._kept_blocks[key] = self._make_blocks(start, stop, size)
+        return self._kept_blocks[key]
+
+    def _make_blocks(self, start: int, stop: int, size: int) -> list[tuple[slice, NDArray]]:
+        width = self._merged.shape[1]
         rows = min(size, max(stop - start, 1))
-        ones = np.ones(rows * width, self.dtype)
+        ones = np.ones(rows * width, self.dtype)  # all entries are 1: one array serves all blocks
         indptr = np.arange(0, rows * width + 1, width, dtype=np.int32)
+        blocks = []
         for begin in range(start, stop, size):
             end = min(begin + size, stop)
-            indices = self._merged[begin:end].ravel()
+            indices = self._merged[begin:end].ravel()  # a view
             block = sparse.csr_array(
                 (ones[: len(indices)], indices, indptr[: end - begin + 1]),
                 shape=(end - begin, self._n_merged),
             )
-            yield slice(begin, end), block
+            blocks.append((slice(begin, end), block))
+        return blocks
 
     def _run(self, job: Callable[[int, int], None], bounds: NDArray[np.int64]) -> None:
         """Run the job on every segment of rows, on threads where there are any."""
@@ -253,6 +264,20 @@ class LeafDesign:
         G = self._scatter(r.reshape(self.n_rows, -1), self.X)
         return G[:, :, 0] if r.ndim == 1 else G
 
+    def bias_matvec(self, biases: NDArray) -> NDArray:
+        """Predictions f of biases (C,) or (C, K) alone: Z b."""
+        tables = self._tables(biases)
+        f = np.empty((self.n_rows, tables.shape[1]), self.dtype)
+        for rows, block in self._blocks(0, self.n_rows, tables.shape[1]):
+            f[rows] = block @ tables
+        return f[:, 0] if biases.ndim == 1 else f
+
+    def bias_rmatvec(self, r: NDArray) -> NDArray:
+        """Sums of r (n,) or (n, K) over the rows of every cell, (C,) or (C, K): Z^T r."""
+        r = np.asarray(r, dtype=self.dtype)
+        sums = self._scatter(r.reshape(self.n_rows, -1), self.X[:, -1:])[:, 0]
+        return sums[:, 0] if r.ndim == 1 else sums
+
     def _scatter(self, r: NDArray, X: NDArray) -> NDArray:
         """Sum r_n x_n over the rows of every cell: (C, columns of X, K)."""
         width, n_outputs = X.shape[1], r.shape[1]
@@ -290,9 +315,13 @@ class LeafDesign:
         return self._scatter(np.asarray(h, self.dtype)[:, None], squares)[:, :, 0].astype(float)
 
     def bias_gram(self, h: NDArray | None = None) -> NDArray[np.float64]:
-        """Weight of the rows that every two cells share, (C, C): Z^T diag(h) Z (h = 1 if None)."""
+        """Weight of the rows that every two cells share: Z^T diag(h) Z, (C, C); h = 1 if None.
+
+        The matrix is symmetric and large: its upper triangle is filled, the rest is not.
+        """
         cells, offsets, C = self.cells(), self.layout.offsets, self.layout.n_cells
-        gram = np.zeros((C, C))
+        gram = np.empty((C, C))  # empty, then filled: huge pages, an order of magnitude fewer faults
+        gram.fill(0.0)
         for label, table, members in self._merged_labels():
             begin, end = offsets[members.start], offsets[members.stop]
             rows = np.minimum(table - begin, end - begin)  # the last collects "no cell"
@@ -300,9 +329,12 @@ class LeafDesign:
                 (np.ones(rows.size), rows.ravel(), np.arange(0, rows.size + 1, rows.shape[1])),
                 shape=(int(end - begin) + 1, len(table)),
             )
-            # Against the cells of its own and of later partitions, a few partitions at a time.
-            for low in range(members.start, self.layout.n_partitions, 8):
-                high = min(low + 8, self.layout.n_partitions)
+            # Against the cells of its own and of later partitions, as many at a time as have
+            # counts that fit into the cache.
+            low = members.start
+            while low < self.layout.n_partitions:
+                most = offsets[low] + _COUNTS // len(table)
+                high = max(low + 1, int(np.searchsorted(offsets, most, side="right")) - 1)
                 width = int(offsets[high] - offsets[low]) + 1
                 local = np.minimum(cells[:, low:high] - offsets[low], width - 1)
                 keys = (label.astype(np.int64) * width)[:, None] + local
@@ -310,8 +342,8 @@ class LeafDesign:
                 counts = np.bincount(keys.ravel(), weights, minlength=len(table) * width)
                 products = adder @ counts.reshape(len(table), width).astype(float)
                 gram[begin:end, offsets[low] : offsets[high]] = products[:-1, :-1]
-        upper = np.triu(gram)
-        return upper + np.triu(upper, 1).T
+                low = high
+        return gram
 
     def cells(self) -> NDArray[np.int32]:
         """Cell of every row in every partition, (n, P), numbered over all partitions; C for none."""

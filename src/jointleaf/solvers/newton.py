@@ -87,18 +87,26 @@ class Newton(Solver):
         design, loss = problem.design, problem.loss
         raw = f + problem.offset
         h = problem.loss_curvature(f)
-        h = h if h.ndim == 1 else h.mean(axis=1)  # one preconditioner serves all outputs
-        precondition = BlockPreconditioner(design, h, problem.penalty.curvature())
+        several = h.ndim == 2  # outputs couple: one preconditioner with their mean curvature
+        precondition = BlockPreconditioner(
+            design,
+            h.mean(axis=1) if several else h,
+            problem.penalty.curvature(),
+            eliminate=not several,
+        )
 
         def operator(p: NDArray) -> tuple[NDArray, NDArray]:
-            image = design.matvec(p)
+            image = precondition.complete(p, design.matvec(p))
             curved = loss.hessian_product(problem.y, raw, problem.s, image)
             return design.rmatvec(curved) + diagonal * p, image
 
-        direction, image = np.zeros_like(residual), np.zeros_like(f)
-        size = float(np.linalg.norm(residual))
         relative = float(np.abs(residual).max()) / problem.start_slope
-        goal = min(0.1, np.sqrt(relative)) * size
+        goal = min(0.1, np.sqrt(relative)) * float(np.linalg.norm(residual))
+        direction, image = np.zeros_like(residual), np.zeros_like(f)
+        if precondition.eliminates:
+            image = precondition.settle(direction, image, residual[:, -1])
+            curved = loss.hessian_product(problem.y, raw, problem.s, image)
+            residual = residual - design.rmatvec(curved) - diagonal * direction
         for k, step in enumerate(cg_steps(operator, precondition, residual)):
             direction += step.length * step.direction
             image += step.length * step.image

@@ -18,8 +18,8 @@ _RESTARTS = 5  # each from the true residual, when rounding has made the running
 class PCG(Solver):
     """Conjugate gradients on (Phi^T diag(s/S) Phi + D) theta = Phi^T diag(s/S) y.
 
-    One forward and one adjoint pass an iteration, preconditioned by `BlockPreconditioner`.
-    For large n with squared error.
+    One forward and one adjoint pass an iteration, preconditioned and with biases eliminated by
+    `BlockPreconditioner`. For large n with squared error.
     """
 
     name = "pcg"
@@ -54,28 +54,30 @@ class PCG(Solver):
         )
 
         def operator(p: NDArray) -> tuple[NDArray, NDArray]:
-            image = design.matvec(p)
+            image = precondition.complete(p, design.matvec(p))
             return design.rmatvec(h * image) + diagonal * p, image
 
         iteration, best = 0, np.inf
         stalled = False
         for _ in range(_RESTARTS):
             gradient = problem.data_gradient(f)
-            residual = -(gradient + diagonal * theta)
             optimality = problem.optimality(theta, gradient)
-            objective = problem.objective(theta, f)
-            recorder.add(iteration, objective, optimality)
+            recorder.add(iteration, problem.objective(theta, f), optimality)
             stalled = optimality > 0.5 * best
             if optimality <= tol or stalled or iteration >= max_iter:
                 break
             best = optimality
+            residual = -(gradient + diagonal * theta)
+            if precondition.eliminates:
+                f = precondition.settle(theta, f, residual[:, -1])
+                residual = -(problem.data_gradient(f) + diagonal * theta)
+                iteration += 1
             for step in cg_steps(operator, precondition, residual):
                 theta += step.length * step.direction
                 f += step.length * step.image
-                objective -= step.decrease
                 iteration += 1
                 optimality = float(np.abs(step.residual).max()) / problem.start_slope
-                recorder.add(iteration, objective, optimality)
+                recorder.add(iteration, problem.objective(theta, f), optimality)
                 if optimality <= 0.5 * tol or iteration >= max_iter:
                     break
             f = design.matvec(theta)
