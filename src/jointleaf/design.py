@@ -336,7 +336,9 @@ class LeafDesign:
                 most = offsets[low] + _COUNTS // len(table)
                 high = max(low + 1, int(np.searchsorted(offsets, most, side="right")) - 1)
                 width = int(offsets[high] - offsets[low]) + 1
-                local = np.minimum(cells[:, low:high] - offsets[low], width - 1)
+                local = cells[:, low:high] - offsets[low]
+                if self._has_missing:
+                    local = np.minimum(local, width - 1)
                 keys = (label.astype(np.int64) * width)[:, None] + local
                 weights = None if h is None else np.repeat(np.asarray(h, float), high - low)
                 counts = np.bincount(keys.ravel(), weights, minlength=len(table) * width)

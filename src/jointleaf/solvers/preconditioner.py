@@ -114,7 +114,8 @@ class _BiasSolver:
         # partition after the first has one): these stay where they are, which loses nothing.
         tol = 1e-10 * float(gram.diagonal().max())
         factor, pivots, rank, _ = lapack.dpstrf(gram.T, tol=tol, lower=1, overwrite_a=1)
-        self._factor = np.asfortranarray(factor[:rank, :rank], dtype=self._dtype)
+        self._factor = np.empty((rank, rank), self._dtype, order="F")
+        self._factor[...] = factor[:rank, :rank]
         self._chosen = pivots[:rank] - 1
 
     @property

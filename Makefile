@@ -1,0 +1,44 @@
+# Two commands need nothing but Python and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test lint types tests format clean
+
+help:
+	@echo "make demo   set up an environment and run jointleaf on real data"
+	@echo "make test   set up an environment and run lint, types and tests"
+	@echo "make clean  remove the environments"
+
+# Each environment is made once and again when the dependencies change.
+$(VENV)/demo.done: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot]"
+	touch $@
+
+$(VENV)/dev.done: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,plot]"
+	touch $@
+
+demo: $(VENV)/demo.done
+	$(BIN)/python examples/demo.py
+
+test: lint types tests
+
+lint: $(VENV)/dev.done
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev.done
+	$(BIN)/mypy
+
+tests: $(VENV)/dev.done
+	$(BIN)/python -m pytest -n 2
+
+format: $(VENV)/dev.done
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV)
