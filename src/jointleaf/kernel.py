@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from jointleaf.layout import CellLayout
 
-__all__ = ["column_kernel", "shared_cells"]
+__all__ = ["shared_cells", "times_column_kernel"]
 
+_BLOCK_ROWS = 512
 _MAX_COLUMNS = 4096  # one-hot columns of a product: bounds its memory
 
 
@@ -37,11 +38,20 @@ def shared_cells(
     return total
 
 
-def column_kernel(X: NDArray, Y: NDArray, column_strengths: NDArray) -> NDArray[np.float64]:
-    """Linear kernel (n, m) of augmented rows: sum_j x_j y_j / strength_j; free columns left out."""
+def times_column_kernel(
+    M: NDArray[np.float64], X: NDArray, Y: NDArray, column_strengths: NDArray
+) -> NDArray[np.float64]:
+    """Multiply M (n, m), in place, by the linear kernel of augmented rows; gives M.
+
+    The kernel is sum_j x_j y_j / strength_j over the penalised columns; free ones are left out.
+    """
     penalised = column_strengths > 0
     scaled = X[:, penalised].astype(float) / column_strengths[penalised]
-    return scaled @ Y[:, penalised].astype(float).T
+    others = Y[:, penalised].astype(float).T
+    for start in range(0, len(M), _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
+        M[rows] *= scaled[rows] @ others
+    return M
 
 
 def _chunks(partitions: NDArray, layout: CellLayout) -> list[NDArray]:

@@ -27,7 +27,7 @@ from scipy.linalg import cho_factor, cho_solve
 from threadpoolctl import threadpool_limits
 
 from jointleaf.design import LeafDesign
-from jointleaf.kernel import column_kernel, shared_cells
+from jointleaf.kernel import shared_cells, times_column_kernel
 from jointleaf.losses import Loss, SquaredError
 from jointleaf.partitions import Partitioner, Task
 from jointleaf.penalties import Frobenius
@@ -225,8 +225,11 @@ class Fold:
                 shared_cells(others, cells, layout, u),
             )
         strengths = penalty.column_strengths(layout)
-        K = self._shared[0] * column_kernel(problem.design.X, problem.design.X, strengths)
-        return K, self._shared[1] * column_kernel(valid.X, problem.design.X, strengths)
+        X = problem.design.X
+        return (
+            times_column_kernel(self._shared[0].copy(), X, X, strengths),
+            times_column_kernel(self._shared[1].copy(), valid.X, X, strengths),
+        )
 
     def _iterative_path(
         self, problem: Problem, setting: Setting, strengths: Sequence[float]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 
-from jointleaf.kernel import column_kernel, shared_cells
+from jointleaf.kernel import shared_cells, times_column_kernel
 from jointleaf.penalties import Frobenius
 from jointleaf.problem import Problem
 from jointleaf.solvers.base import Recorder, Solution, Solver, effective_tol, finish
@@ -52,11 +52,11 @@ class Dual(Solver):
         recorder = Recorder()
         tol = effective_tol(tol, problem.design.dtype)
         problem = problem.in_double()  # a dense factorisation has no use for less
-        K = kernel_matrix(problem)
         if problem.loss.is_quadratic:
-            theta = self._squared(problem, K)
+            theta = self._squared(problem)
             n_iter = 1
         else:
+            K = kernel_matrix(problem)
             alpha, n_iter = newton_dual(problem, K, tol=tol, max_iter=max_iter, recorder=recorder)
             theta = _weights(problem, alpha)
         return finish(
@@ -69,17 +69,22 @@ class Dual(Solver):
             stalled=n_iter < max_iter,
         )
 
-    def _squared(self, problem: Problem, K: NDArray) -> NDArray:
+    def _squared(self, problem: Problem) -> NDArray:
         target = (problem.y - problem.offset).astype(float)
-        A = K
-        A[np.diag_indices_from(A)] += problem.s.sum() / problem.s
         if problem.penalty.bias_strength > 0:  # type: ignore[attr-defined]
-            factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+            factor = cho_factor(_system(problem), lower=True, overwrite_a=True, check_finite=False)
             return _weights(problem, cho_solve(factor, target, check_finite=False))
-        alpha, intercept = _with_free_biases(problem, A, target)
+        alpha, intercept = _with_free_biases(problem, target)
         theta = _weights(problem, alpha)
         theta[:, -1] = intercept
         return theta
+
+
+def _system(problem: Problem) -> NDArray[np.float64]:
+    """K + S diag(1/s), (n, n)."""
+    A = kernel_matrix(problem)
+    A[np.diag_indices_from(A)] += problem.s.sum() / problem.s
+    return A
 
 
 def kernel_matrix(problem: Problem) -> NDArray[np.float64]:
@@ -88,8 +93,9 @@ def kernel_matrix(problem: Problem) -> NDArray[np.float64]:
     assert isinstance(penalty, Frobenius)
     cells = design.cells()
     K = shared_cells(cells, cells, design.layout, penalty.partition_weights)
-    K *= column_kernel(design.X, design.X, penalty.column_strengths(design.layout))
-    return K
+    return times_column_kernel(
+        K, design.X, design.X, penalty.column_strengths(design.layout)
+    )
 
 
 def _weights(problem: Problem, alpha: NDArray) -> NDArray:
@@ -101,26 +107,29 @@ def _weights(problem: Problem, alpha: NDArray) -> NDArray:
     return np.divide(back, diagonal, out=np.zeros_like(back), where=diagonal > 0)
 
 
-def _with_free_biases(
-    problem: Problem, A: NDArray, target: NDArray
-) -> tuple[NDArray, NDArray]:
+def _with_free_biases(problem: Problem, target: NDArray) -> tuple[NDArray, NDArray]:
     """Solve A alpha + Z b = y with Z^T alpha = 0; b is the shortest of all solutions.
 
     alpha lies in the null space N of Z^T: N^T A N c = N^T y, alpha = N c.
     """
-    layout, cells = problem.layout, problem.design.cells()
-    shared = shared_cells(cells, cells, layout)
-    values, vectors = eigh(shared, overwrite_a=True, check_finite=False)
-    is_null = values <= 1e-11 * len(values) * values[-1]
-    N, Q = vectors[:, is_null], vectors[:, ~is_null]
+    N, Q, values = _bias_spaces(problem)
+    A = _system(problem)
     alpha = np.zeros_like(target)
     if N.shape[1]:
-        factor = cho_factor(N.T @ A @ N, lower=True, check_finite=False)
+        factor = cho_factor(N.T @ (A @ N), lower=True, overwrite_a=True, check_finite=False)
         alpha = N @ cho_solve(factor, N.T @ target, check_finite=False)
     inner = Q.T @ (target - A @ alpha)
-    scale = values[~is_null] if target.ndim == 1 else values[~is_null][:, None]
-    onto = (Q @ (inner / scale)).astype(problem.design.dtype)
+    onto = Q @ (inner / (values if target.ndim == 1 else values[:, None]))
     return alpha, problem.design.rmatvec(onto)[:, -1]
+
+
+def _bias_spaces(problem: Problem) -> tuple[NDArray, NDArray, NDArray]:
+    """Bases of the null space of Z^T and of the range of Z, and the eigenvalues of the latter."""
+    cells = problem.design.cells()
+    shared = shared_cells(cells, cells, problem.layout)
+    values, vectors = eigh(shared, overwrite_a=True, check_finite=False)
+    n_null = int(np.searchsorted(values, 1e-11 * len(values) * values[-1], side="right"))
+    return vectors[:, :n_null], vectors[:, n_null:], values[n_null:]
 
 
 def newton_dual(

@@ -1,0 +1,75 @@
+"""Generated data and small tools that several test files share."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from jointleaf.design import LeafDesign
+from jointleaf.losses import make_loss
+from jointleaf.penalties import Frobenius
+from jointleaf.problem import Problem
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows, codes, targets and sample weights of one generated problem."""
+
+    X: np.ndarray
+    codes: np.ndarray
+    y: np.ndarray
+    s: np.ndarray
+
+    @property
+    def data(self):
+        return self.X, self.codes, self.y
+
+
+def _make_case(loss="squared_error", *, n=60, d=3, cells=(4, 3, 5), seed=0, missing=0.0):
+    """Random rows and codes; targets depend on both, and suit the loss."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    codes = np.column_stack([rng.integers(0, k, n) for k in cells])
+    signal = X @ np.linspace(1, -1, d) + codes[:, 0] - 1 + 0.5 * rng.standard_normal(n)
+    if loss == "logistic":
+        y = np.where(signal > 0, 1.0, -1.0)
+    elif loss == "multinomial":
+        y = np.digitize(signal, [-0.5, 0.8])
+    else:
+        y = signal
+    codes[rng.random(codes.shape) < missing] = -1
+    return Case(X, codes, y, rng.uniform(0.3, 2.0, n))
+
+
+@pytest.fixture(scope="session")
+def make_case():
+    return _make_case
+
+
+@pytest.fixture(scope="session")
+def make_problem():
+    """Make the weighted `Problem` of a case."""
+
+    def make(case, loss="squared_error", penalty=None, *, cells="linear", offset=0.0):
+        design = LeafDesign(case.X, case.codes, cells=cells)
+        penalty = penalty or Frobenius(0.05, 0.02)
+        return Problem(design, case.y, make_loss(loss), penalty, case.s, offset)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def numeric_gradient():
+    """Central differences of a scalar function, in the shape of its argument."""
+
+    def differentiate(function, x, step=1e-5):
+        x = np.asarray(x, float)
+        gradient = np.empty_like(x)
+        for i in np.ndindex(x.shape):
+            up, down = x.copy(), x.copy()
+            up[i] += step
+            down[i] -= step
+            gradient[i] = (function(up) - function(down)) / (2 * step)
+        return gradient
+
+    return differentiate
