@@ -49,9 +49,7 @@ def solve(data: Path, codes_file: Path, lam: float, max_iter: int, dtype: str, t
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        solution = fit_cells(
-            X, train, y, penalty=Frobenius(lam, 0.0), max_iter=max_iter, tol=tol
-        )
+        solution = fit_cells(X, train, y, penalty=Frobenius(lam, 0.0), max_iter=max_iter, tol=tol)
     total = time.perf_counter() - start
     peak = memory_mb("VmHWM")
     set_up = total - solution.trace[-1].seconds  # what came before the solver's own clock
@@ -59,9 +57,7 @@ def solve(data: Path, codes_file: Path, lam: float, max_iter: int, dtype: str, t
     predict = min(_timed(lambda: solution.predict(X_test, test)) for _ in range(3))
     design = LeafDesign(X, train).merge_partitions()
     theta, r = solution.theta, np.asarray(y, dtype)
-    per_pass = min(
-        _timed(lambda: (design.matvec(theta), design.rmatvec(r))) for _ in range(5)
-    )
+    per_pass = min(_timed(lambda: (design.matvec(theta), design.rmatvec(r))) for _ in range(5))
     return {
         "solver": solution.solver,
         "status": solution.status,

@@ -3,7 +3,7 @@
     python benchmarks/speed_joplen.py --data FOLDER        about 45 minutes with the defaults
 
 joplen is installed from PyPI into an environment of its own and run as a black box. It grows its
-random-forest partitions; the codes, the standardised X and y and the strength are handed to jointleaf.
+random-forest partitions; codes, standardised X and y and the strength are handed to jointleaf.
 joplen gets the best of several steps, found by short runs before the long one, and ten minutes;
 what it has not reached by then counts as ten minutes. Both objectives are evaluated by the same
 formula, J = (1/2n) sum (f - y)^2 + (lambda/2) |W|^2 with free biases.
@@ -102,7 +102,9 @@ def run_joplen(
     return json.loads(stem.with_suffix(".json").read_text())
 
 
-def run_jointleaf(data: Path, codes: Path, case: Case, core: int, stem: Path, *options: str) -> dict:
+def run_jointleaf(
+    data: Path, codes: Path, case: Case, core: int, stem: Path, *options: str
+) -> dict:
     """One run of jointleaf; the record of `jointleaf_worker.py`."""
     output = stem.with_suffix(".json")
     command = [
@@ -133,7 +135,9 @@ def run_case(key: str, args: argparse.Namespace) -> dict:
         record = run_joplen(python, data, case, mu, case.trial_seconds, args.core, stem)
         lowest = min(p["objective"] for p in record["trajectory"])
         trials[mu] = lowest if np.isfinite(lowest) else np.inf
-        print(f"  case {key}: step {mu}: objective {lowest:.5g} in {case.trial_seconds} s", flush=True)
+        print(
+            f"  case {key}: step {mu}: objective {lowest:.5g} in {case.trial_seconds} s", flush=True
+        )
     mu = min(trials, key=trials.__getitem__)
     stem = args.work / _file_name(f"{key}-joplen-{mu:g}-{args.cap:g}")
     peer = run_joplen(python, data, case, mu, args.cap, args.core, stem)
@@ -210,8 +214,10 @@ def main() -> None:
     (args.work / "rows.json").write_text(json.dumps(rows, indent=1))
     print(table(rows))
     for row in rows:
-        print(f"{row['case']}: optimum {row['optimum']:.6g}, best of joplen {row['joplen_best']:.6g} "
-              f"with step {row['step']}, jointleaf's solver {row['solver']}")  # fmt: skip
+        print(
+            f"{row['case']}: optimum {row['optimum']:.6g}, joplen's best {row['joplen_best']:.6g} "
+            f"with step {row['step']}, jointleaf's solver {row['solver']}"
+        )
 
 
 if __name__ == "__main__":

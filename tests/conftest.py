@@ -30,11 +30,11 @@ def _make_case(loss="squared_error", *, n=60, d=3, cells=(4, 3, 5), seed=0, miss
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d))
     codes = np.column_stack([rng.integers(0, k, n) for k in cells])
-    signal = X @ np.linspace(1, -1, d) + codes[:, 0] - 1 + 0.5 * rng.standard_normal(n)
+    signal = X @ np.linspace(1, -1, d) + 0.5 * codes[:, 0] + 0.8 * rng.standard_normal(n)
     if loss == "logistic":
-        y = np.where(signal > 0, 1.0, -1.0)
+        y = np.where(signal > 0.5, 1.0, -1.0)
     elif loss == "multinomial":
-        y = np.digitize(signal, [-0.5, 0.8])
+        y = np.digitize(signal, [0.0, 1.0])
     else:
         y = signal
     codes[rng.random(codes.shape) < missing] = -1

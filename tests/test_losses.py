@@ -156,7 +156,7 @@ def test_make_loss_takes_names_and_objects():
     assert [make_loss(name).name for name in NAMES] == NAMES
     loss = Logistic()
     assert make_loss(loss) is loss
-    with pytest.raises(ValueError, match="loss='hinge' is not known.*logistic"):
+    with pytest.raises(ValueError, match=r"loss='hinge' is not known.*logistic"):
         make_loss("hinge")
 
 

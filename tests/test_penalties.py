@@ -54,9 +54,7 @@ def test_biases_are_penalised_like_slopes_unless_told_otherwise():
 
 def test_constant_cells_have_only_the_bias_penalty():
     layout = CellLayout((2, 3), 2, "constant")
-    np.testing.assert_allclose(
-        FULL.bind(layout).curvature()[:, 0], [0.7, 0.7, 0.175, 0.175, 0.175]
-    )
+    np.testing.assert_allclose(FULL.bind(layout).curvature()[:, 0], [0.7, 0.7, 0.175, 0.175, 0.175])
 
 
 def test_scaled_multiplies_the_value():
@@ -78,19 +76,19 @@ def test_repr_names_the_arguments():
 
 @pytest.mark.parametrize("value", [0, -1.0, np.nan, np.inf])
 def test_strength_must_be_positive(value):
-    with pytest.raises(ValueError, match="^strength=.*positive number"):
+    with pytest.raises(ValueError, match=r"^strength=.*positive number"):
         Frobenius(value)
 
 
 @pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
 def test_bias_strength_must_not_be_negative(value):
-    with pytest.raises(ValueError, match="^bias_strength="):
+    with pytest.raises(ValueError, match=r"^bias_strength="):
         Frobenius(1.0, value)
 
 
 @pytest.mark.parametrize("value", ["much", [1.0, 2.0], object()])
 def test_strength_must_be_a_number(value):
-    with pytest.raises(TypeError, match="^strength="):
+    with pytest.raises(TypeError, match=r"^strength="):
         Frobenius(value)
 
 

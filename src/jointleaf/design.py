@@ -327,7 +327,11 @@ class LeafDesign:
             begin, end = offsets[members.start], offsets[members.stop]
             rows = np.minimum(table - begin, end - begin)  # the last collects "no cell"
             adder = sparse.csc_array(
-                (np.ones(rows.size, exact), rows.ravel(), np.arange(0, rows.size + 1, rows.shape[1])),
+                (
+                    np.ones(rows.size, exact),
+                    rows.ravel(),
+                    np.arange(0, rows.size + 1, rows.shape[1]),
+                ),
                 shape=(int(end - begin) + 1, len(table)),
             )
             # Against the cells of its own and of later partitions, as many at a time as have
@@ -349,7 +353,7 @@ class LeafDesign:
         return gram
 
     def cells(self) -> NDArray[np.int32]:
-        """Cell of every row in every partition, (n, P), numbered over all partitions; C for none."""
+        """Cell of every row in every partition, (n, P), numbered over all of them; C for none."""
         if self._groups is None:
             return self._merged
         return np.concatenate(

@@ -86,6 +86,13 @@ class Problem:
         diagonal = diagonal.astype(self.design.dtype)
         return diagonal[:, :, None] if self.outputs else diagonal
 
+    def quadratic(self) -> tuple[NDArray, NDArray]:
+        """The curvature of a quadratic penalty: (C, q), and shaped to multiply theta."""
+        plain, shaped = self.penalty.curvature(), self.curvature
+        if plain is None or shaped is None:
+            raise ValueError(f"{type(self.penalty).__name__} is not a quadratic penalty")
+        return plain, shaped
+
     # -- values --------------------------------------------------------------------------------
 
     def data_value(self, f: NDArray) -> float:

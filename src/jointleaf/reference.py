@@ -31,7 +31,7 @@ class ReferenceDesign:
         self.X = np.hstack([rows[:, : self.layout.n_slopes], ones])
 
     def to_dense(self) -> NDArray[np.float64]:
-        """Give the whole matrix Phi (n, C q): row n holds x_n in the columns of each of its cells."""
+        """Give the whole matrix Phi (n, C q): row n holds x_n in the columns of its cells."""
         n, q = self.X.shape
         phi = np.zeros((n, self.layout.n_cells, q))
         for row in range(n):

@@ -62,7 +62,7 @@ def canonical_rows(
         is_new[same[equal]] = False
     if is_new.all():
         return Rows(X, y, s, labels)
-    weights = np.bincount(np.cumsum(is_new) - 1, s)
+    weights = np.bincount(np.cumsum(is_new) - 1, s).astype(float)
     return Rows(X[is_new], y[is_new], weights, labels[is_new])
 
 

@@ -28,6 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from jointleaf.design import LeafDesign
 from jointleaf.kernel import shared_cells, times_column_kernel
+from jointleaf.layout import CellKind
 from jointleaf.losses import Loss, SquaredError
 from jointleaf.partitions import Partitioner, Task
 from jointleaf.penalties import Frobenius
@@ -119,7 +120,7 @@ def feature_weights(split_gains: NDArray, power: float) -> NDArray[np.float64]:
     return weights / weights.sum()
 
 
-def setting_cells(setting: Setting) -> str:
+def setting_cells(setting: Setting) -> CellKind:
     """Constant cells for a slope scale of 0, else linear ones."""
     return "linear" if setting.slope_scale > 0 else "constant"
 
@@ -294,9 +295,7 @@ def tune(
     return TuningResult(best, table)
 
 
-def _line(
-    scale: float, power: float, losses: NDArray, shares: NDArray, own_loss: bool
-) -> Table:
+def _line(scale: float, power: float, losses: NDArray, shares: NDArray, own_loss: bool) -> Table:
     """Rows of the table for one line; losses (folds, strengths)."""
     mean = shares @ losses
     with np.errstate(invalid="ignore"):  # infinite where a path has ended

@@ -158,15 +158,15 @@ class BaseJOPLEn(BaseEstimator):
         self._check_parameters()
         _check_numeric(X)
         y_numeric = self._task == "regression"
-        X, y = validate_data(
+        given, targets = validate_data(
             self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2, y_numeric=y_numeric
         )
-        weights = check_weights(sample_weight, len(y))
-        splits = self._given_splits(X, y)
+        weights = check_weights(sample_weight, len(targets))
+        splits = self._given_splits(given, targets)
         keep = weights > 0
-        target, loss = self._encode_target(y[keep])
-        labels = _split_labels(splits, len(y))
-        rows = canonical_rows(X[keep], target, weights[keep], labels[keep])
+        target, loss = self._encode_target(targets[keep])
+        labels = _split_labels(splits, len(targets))
+        rows = canonical_rows(given[keep], target, weights[keep], labels[keep])
         n_jobs = effective_n_jobs(self.n_jobs)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         partitioner = self._make_partitioner(seed, n_jobs)
@@ -326,7 +326,9 @@ class BaseJOPLEn(BaseEstimator):
             for train, valid in folds
         ]
 
-    def _check_validation_rows(self, X_val: ArrayLike | None, y_val: ArrayLike | None) -> Rows | None:
+    def _check_validation_rows(
+        self, X_val: ArrayLike | None, y_val: ArrayLike | None
+    ) -> Rows | None:
         if X_val is None and y_val is None:
             return None
         if X_val is None or y_val is None:
@@ -349,12 +351,12 @@ class BaseJOPLEn(BaseEstimator):
         """Predictions on the scale of the loss, (n,) or (n, K)."""
         check_is_fitted(self)
         _check_numeric(X)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        given = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         n_jobs = effective_n_jobs(self.n_jobs)
         theta, layout = self.solution_.theta, self.solution_.layout
         parts = []
-        for start in range(0, len(X), _PREDICT_ROWS):
-            rows = X[start : start + _PREDICT_ROWS]
+        for start in range(0, len(given), _PREDICT_ROWS):
+            rows = given[start : start + _PREDICT_ROWS]
             design = LeafDesign(
                 self._scaler.transform(rows),
                 self.partitioner_.apply(rows),

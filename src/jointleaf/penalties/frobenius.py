@@ -72,13 +72,15 @@ class Frobenius(Penalty):
     def bind(self, layout: CellLayout) -> Frobenius:
         """Lay the weights out over cells and columns; checks their lengths."""
         _check_length("feature_weights", self.feature_weights, layout.n_features, "features")
-        _check_length("partition_weights", self.partition_weights, layout.n_partitions, "partitions")
+        _check_length(
+            "partition_weights", self.partition_weights, layout.n_partitions, "partitions"
+        )
         bound = copy.copy(self)
         bound._curvature = bound.column_strengths(layout) / bound.cell_weights(layout)[:, None]
         return bound
 
     def column_strengths(self, layout: CellLayout) -> NDArray[np.float64]:
-        """lambda / v_j for the slopes, then beta: shape (q,)."""
+        """Lambda / v_j for the slopes, then beta: shape (q,)."""
         slopes = np.full(layout.n_slopes, self.strength)
         if self.feature_weights is not None and layout.n_slopes:
             slopes = slopes / self.feature_weights
@@ -91,7 +93,7 @@ class Frobenius(Penalty):
         return self.partition_weights[layout.partition_of_cell]
 
     def curvature(self) -> NDArray[np.float64]:
-        """lambda / (v_j u_p) and beta / u_p: the Hessian's diagonal, (C, q)."""
+        """Lambda / (v_j u_p) and beta / u_p: the Hessian's diagonal, (C, q)."""
         if self._curvature is None:
             raise ValueError("this Frobenius penalty is not bound to a layout: call bind(layout)")
         return self._curvature
@@ -104,7 +106,7 @@ class Frobenius(Penalty):
         return 0.5 * float(np.vdot(self.curvature(), squares))
 
     def prox(self, theta: NDArray, step: float) -> NDArray:
-        """theta / (1 + step * curvature)."""
+        """Theta / (1 + step * curvature)."""
         shrink = (1.0 / (1.0 + step * self.curvature())).astype(theta.dtype)
         return theta * (shrink if theta.ndim == 2 else shrink[:, :, None])
 

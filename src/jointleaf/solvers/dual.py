@@ -35,9 +35,8 @@ class Dual(Solver):
         """The Frobenius penalty, and free biases only with the squared error."""
         if not isinstance(problem.penalty, Frobenius):
             return "it needs the Frobenius penalty: use solver='fista'"
-        if not problem.loss.is_quadratic:
-            if problem.penalty.bias_strength == 0:
-                return "it needs bias_strength > 0 with this loss: use solver='newton'"
+        if not problem.loss.is_quadratic and problem.penalty.bias_strength == 0:
+            return "it needs bias_strength > 0 with this loss: use solver='newton'"
         return None
 
     def solve(
@@ -93,13 +92,11 @@ def kernel_matrix(problem: Problem) -> NDArray[np.float64]:
     assert isinstance(penalty, Frobenius)
     cells = design.cells()
     K = shared_cells(cells, cells, design.layout, penalty.partition_weights)
-    return times_column_kernel(
-        K, design.X, design.X, penalty.column_strengths(design.layout)
-    )
+    return times_column_kernel(K, design.X, design.X, penalty.column_strengths(design.layout))
 
 
 def _weights(problem: Problem, alpha: NDArray) -> NDArray:
-    """theta = D^-1 Phi^T alpha; free columns are left at zero."""
+    """Theta = D^-1 Phi^T alpha; free columns are left at zero."""
     diagonal = problem.penalty.curvature()
     assert diagonal is not None
     diagonal = diagonal if alpha.ndim == 1 else diagonal[:, :, None]

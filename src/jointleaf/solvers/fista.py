@@ -51,7 +51,7 @@ class FISTA(Solver):
             value = problem.data_value(f_ahead)
             gradient = problem.data_gradient(f_ahead)
             while True:
-                new = penalty.prox(ahead - design.dtype.type(step) * gradient, step)
+                new = penalty.prox(ahead - gradient.dtype.type(step) * gradient, step)
                 f_new = design.matvec(new)
                 move = new - ahead
                 bound = value + dot(gradient, move) + dot(move, move) / (2 * step)
@@ -62,7 +62,7 @@ class FISTA(Solver):
             if dot(ahead - new, new - theta) > 0:  # momentum points uphill
                 momentum = 1.0
             following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-            push = design.dtype.type((momentum - 1) / following)
+            push = theta.dtype.type((momentum - 1) / following)
             ahead, f_ahead = new + push * (new - theta), f_new + push * (f_new - f)
             theta, f, momentum = new, f_new, following
             # (ahead - new) / step is a subgradient up to a bounded factor, and free: the true

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +48,6 @@ class Newton(Solver):
         theta = problem.zeros() if init is None else np.array(init, design.dtype)
         f = design.matvec(theta)
         objective = problem.objective(theta, f)
-        diagonal = problem.curvature
-        assert diagonal is not None
         n_iter, stalled = 0, False
         while True:
             gradient = problem.data_gradient(f)
@@ -56,17 +55,14 @@ class Newton(Solver):
             recorder.add(n_iter, objective, optimality)
             if optimality <= tol or n_iter >= max_iter:
                 break
-            residual = -(gradient + diagonal * theta)
-            direction, image = self._direction(problem, f, residual, diagonal)
-            length, objective = _line_search(
-                lambda t, d=direction, i=image: problem.objective(theta + t * d, f + t * i),
-                objective,
-                -dot(residual, direction),
-            )
+            residual = -(gradient + problem.quadratic()[1] * theta)
+            direction, image = self._direction(problem, f, residual)
+            at = partial(_objective_along, problem, theta, f, direction, image)
+            length, objective = _line_search(at, objective, -dot(residual, direction))
             if length == 0.0:
                 stalled = True
                 break
-            theta += design.dtype.type(length) * direction
+            theta += theta.dtype.type(length) * direction
             f = design.matvec(theta)
             n_iter += 1
         return finish(
@@ -81,17 +77,18 @@ class Newton(Solver):
         )
 
     def _direction(
-        self, problem: Problem, f: NDArray, residual: NDArray, diagonal: NDArray
+        self, problem: Problem, f: NDArray, residual: NDArray
     ) -> tuple[NDArray, NDArray]:
         """Newton direction and its predictions, to the accuracy that the residual deserves."""
         design, loss = problem.design, problem.loss
         raw = f + problem.offset
         h = problem.loss_curvature(f)
+        curvature, diagonal = problem.quadratic()
         several = h.ndim == 2  # outputs couple: one preconditioner with their mean curvature
         precondition = BlockPreconditioner(
             design,
             h.mean(axis=1) if several else h,
-            problem.penalty.curvature(),
+            curvature,
             eliminate=not several,
         )
 
@@ -113,6 +110,12 @@ class Newton(Solver):
             if float(np.linalg.norm(step.residual)) <= goal or k + 1 >= _MAX_INNER:
                 break
         return direction, image
+
+
+def _objective_along(
+    problem: Problem, theta: NDArray, f: NDArray, direction: NDArray, image: NDArray, t: float
+) -> float:
+    return problem.objective(theta + t * direction, f + t * image)
 
 
 def _line_search(

@@ -47,11 +47,8 @@ class PCG(Solver):
         theta = problem.zeros() if init is None else np.array(init, design.dtype)
         f = design.matvec(theta)
         h = problem.loss_curvature(f)
-        diagonal = problem.curvature
-        assert diagonal is not None
-        precondition = BlockPreconditioner(
-            design, h if h.ndim == 1 else h[:, 0], problem.penalty.curvature()
-        )
+        curvature, diagonal = problem.quadratic()
+        precondition = BlockPreconditioner(design, h if h.ndim == 1 else h[:, 0], curvature)
 
         def operator(p: NDArray) -> tuple[NDArray, NDArray]:
             image = precondition.complete(p, design.matvec(p))

@@ -17,7 +17,10 @@ from jointleaf.design import LeafDesign
 
 __all__ = ["BlockPreconditioner"]
 
-MAX_JOINT_BIASES = 4096  # C^3 / 3 flops and C^2 floats: about a second and 128 MB
+MAX_JOINT_BIASES = 8192  # C^2 floats: half a gigabyte
+# Flops of the factorisation that are worth one flop of a pass, for the passes that it saves;
+# measured, also that free biases save many more.
+JOINT_WORTH = {"penalised": 250, "free": 2500}
 MAX_BLOCK_ENTRIES = 2**27  # C d^2 floats of slope blocks (1 GB); beyond, their diagonals
 
 
@@ -92,7 +95,7 @@ class BlockPreconditioner:
         return self.settle(direction, image, -slope)
 
     def settle(self, theta: NDArray, image: NDArray, residual: NDArray) -> NDArray:
-        """Move biases of theta, in place, until their residual (C[, K]) is zero; gives the image."""
+        """Move biases, in place, until their residual (C[, K]) is zero; gives the image."""
         step = self._biases.solve(residual if residual.ndim == 2 else residual[:, None])
         step = step if residual.ndim == 2 else step[:, 0]
         theta[:, self._n_slopes] += step
@@ -100,13 +103,17 @@ class BlockPreconditioner:
 
 
 class _BiasSolver:
-    """Inverts the bias part: jointly for up to MAX_JOINT_BIASES cells, else cell by cell."""
+    """Inverts the bias part: jointly where the factorisation is worth it, else cell by cell."""
 
     def __init__(self, design: LeafDesign, h: NDArray, curvature: NDArray, mass: NDArray) -> None:
         self._dtype = design.dtype
         self._diagonal = (1.0 / mass).astype(self._dtype)
         self._factor: NDArray | None = None
-        if len(mass) > MAX_JOINT_BIASES:
+        layout = design.layout
+        pass_cost = 4.0 * design.n_rows * layout.n_partitions * layout.n_columns
+        worth = JOINT_WORTH["penalised" if (curvature > 0).all() else "free"]
+        is_worth = len(mass) ** 3 / 3 <= worth * pass_cost
+        if len(mass) > MAX_JOINT_BIASES or not is_worth:
             return
         gram = _bias_gram(design, h)
         gram[np.diag_indices_from(gram)] += curvature
