@@ -45,6 +45,7 @@ class SameTreesClassifier(LGBMClassifier):
         super().__init__(**TREES)
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> SameTreesClassifier:
+        """Grow the trees."""
         n_classes = len(np.unique(y))
         self.n_estimators = round(100 / n_classes) if n_classes > 2 else 100
         return super().fit(X, y)

@@ -235,7 +235,7 @@ def test_constant_columns_change_nothing(penalty):
     np.testing.assert_allclose(trees.coef_[:, 5:], 0, atol=1e-6 * np.abs(trees.coef_).max())
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("estimator", [JOPLEnRegressor, JOPLEnClassifier])
 def test_only_constant_columns(estimator, penalty):
     y = [0.0, 0.0, 0.0, 1.0] * 10
@@ -298,8 +298,33 @@ def test_the_units_of_the_features_do_not_matter(scale):
 
 def test_targets_far_from_zero(penalty):
     model = JOPLEnRegressor(SMALL, penalty=penalty, cv=2, random_state=0)
-    assert model.fit(X, 1e9 + Y).score(X, 1e9 + Y) > 0.9
+    expected = model.fit(X, Y).predict(X)
+    np.testing.assert_allclose(model.fit(X, 1e9 + Y).predict(X) - 1e9, expected, atol=1e-4)
+
+
+def test_features_far_from_zero():
+    model = JOPLEnRegressor(SMALL, penalty=Frobenius(0.01), random_state=0)
     assert model.fit(1e7 + X, Y).score(1e7 + X, Y) > 0.9
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-155, 1e155, 1e300])
+def test_targets_of_any_size(unit, penalty):
+    model = JOPLEnRegressor(SMALL, penalty=penalty, cv=2, random_state=0)
+    expected = model.fit(X, Y).predict(X)
+    np.testing.assert_allclose(model.fit(X, unit * Y).predict(X) / unit, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e155, 1e300])
+def test_features_of_any_size(unit):
+    model = JOPLEnRegressor("voronoi", penalty=Frobenius(0.01), random_state=0)
+    assert model.fit(unit * X, Y).score(unit * X, Y) > 0.9
+
+
+def test_features_too_far_apart_for_floating_point():
+    wide = X.copy()
+    wide[0, 1], wide[1, 1] = -1.7e308, 1.7e308
+    with pytest.raises(ValueError, match="too far apart"):
+        JOPLEnRegressor(RootCell(), penalty=RIDGE).fit(wide, Y)
 
 
 def test_many_classes():

@@ -206,8 +206,8 @@ BAD = {
     "cube_X": ({"X": np.zeros((N, 2, 2))}, "X must be an"),
     "NaN_in_X": (_with("X", value=np.nan), "X holds NaN"),
     "infinity_in_X": (_with("X", value=np.inf), "X holds NaN or infinity"),
-    "strings_in_X": ({"X": [["a", "b"]] * N}, "X has dtype"),
-    "objects_in_X": ({"X": [[None, {}]] * N}, "X has dtype"),
+    "strings_in_X": ({"X": [["a", "b"]] * N}, "X must hold real numbers"),
+    "objects_in_X": ({"X": [[None, {}]] * N}, "X must hold real numbers"),
     "NaN_in_y": (_with("y", value=np.nan), "y holds NaN"),
     "infinity_in_y": (_with("y", value=-np.inf), "y holds NaN or infinity"),
     "short_y": ({"y": np.arange(N - 1)}, "y has shape"),
@@ -239,6 +239,16 @@ BAD = {
     "unknown_loss": ({"loss": "hinge"}, "loss='hinge' is not known"),
     "unknown_solver": ({"solver": "magic"}, "solver='magic' is not known.*'dual'"),
     "unknown_cells": ({"cells": "cubic"}, "cells='cubic' is not known"),
+    "strings_in_y": ({"y": ["a"] * N}, "y must hold real numbers"),
+    "complex_X": ({"X": np.ones((N, 2)) * 1j}, "X must hold real numbers"),
+    "ragged_X": ({"X": [[1.0, 2.0]] * (N - 1) + [[1.0]]}, "X must be an"),
+    "string_weights": ({"sample_weight": ["a"] * N}, "sample_weight must hold real numbers"),
+    "largest_code_of_its_type": (
+        {"codes": np.full((N, 2), np.iinfo(np.int64).max)},
+        "codes asks for",
+    ),
+    "fractional_n_cells": ({"n_cells": [1.5, np.nan]}, "n_cells must be integers"),
+    "no_threads": ({"n_jobs": None}, "n_jobs=None must be"),
     "zero_tol": ({"tol": 0.0}, "tol=0.0 must be"),
     "negative_tol": ({"tol": -1e-3}, "tol=-0.001 must be"),
     "NaN_tol": ({"tol": np.nan}, "tol=nan must be"),
@@ -269,3 +279,17 @@ def test_predict_refuses_codes_of_other_partitions(make_case):
         solution.predict(case.X[:1], [[0, 0, 9]])
     with pytest.raises(ValueError, match="2 partitions"):
         solution.predict(case.X, case.codes[:, :2])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_codes_may_fill_their_type(dtype):
+    codes = np.array([[0], [np.iinfo(dtype).max]] * 5, dtype)
+    solution = fit_cells(GOOD["X"], codes, GOOD["y"])
+    assert solution.layout.n_cells == np.iinfo(dtype).max + 1
+    assert solution.converged
+
+
+def test_predict_needs_the_features_of_the_fit():
+    solution = fit_cells(**GOOD)
+    with pytest.raises(ValueError, match="fitted with 2 features"):
+        solution.predict(np.zeros((3, 1)), np.zeros((3, 2), int))

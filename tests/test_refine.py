@@ -6,6 +6,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -213,3 +214,20 @@ def test_a_target_of_another_kind_is_refused():
         refine(MODELS["random_forest"]("binary"), X, Y)
     with pytest.raises(ValueError, match="give a model fitted for regression"):
         JOPLEnRegressor(MODELS["random_forest"]("binary")).fit(X, Y)
+
+
+def test_a_refined_model_can_be_cloned_and_searched():
+    X, y = load_diabetes(return_X_y=True)
+    forest = RandomForestRegressor(10, max_leaf_nodes=4, random_state=0).fit(X, y)
+    refined = refine(forest, X, y, penalty=Frobenius(0.1))
+    again = clone(refined).fit(X, y)
+    assert again.partitioner is forest
+    np.testing.assert_array_equal(again.predict(X), refined.predict(X))
+
+
+def test_refine_chooses_on_validation_rows():
+    X, y = load_diabetes(return_X_y=True)
+    forest = RandomForestRegressor(10, max_leaf_nodes=4, random_state=0).fit(X[:300], y[:300])
+    refined = refine(forest, X[:300], y[:300], X_val=X[300:], y_val=y[300:])
+    folds = refine(forest, X[:300], y[:300])
+    assert refined.cv_results_["mean_loss"].min() != folds.cv_results_["mean_loss"].min()

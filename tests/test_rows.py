@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jointleaf import rows as rows_module
 from jointleaf.rows import canonical_rows
 
 
@@ -89,3 +90,11 @@ def test_take_selects_every_part(rows):
     np.testing.assert_array_equal(taken.X, X[taken.labels[:, 0]])
     np.testing.assert_array_equal(taken.s, 1)
     assert (taken.y == 1).all()
+
+
+def test_different_rows_of_one_hash_stay_apart(monkeypatch):
+    monkeypatch.setattr(rows_module, "_hash_rows", lambda X, *_: np.zeros(len(X), np.uint64))
+    X = np.array([[1.0], [1.0], [2.0], [2.0]])
+    y = np.array([0.0, 1.0, 1.0, 1.0])
+    merged = canonical_rows(X, y, np.ones(4))
+    assert _as_dict(merged) == {(1, 0): 1, (1, 1): 1, (2, 1): 2}

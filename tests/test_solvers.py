@@ -13,6 +13,7 @@ from jointleaf.penalties import Frobenius, Penalty
 from jointleaf.problem import Problem
 from jointleaf.solvers import FISTA, PCG, Dual, Newton, auto, choose_solver, dual_path
 from jointleaf.solvers.base import effective_tol
+from jointleaf.solvers.cg import cg_steps
 
 LOSSES = ["squared_error", "logistic", "multinomial"]
 PENALTIES = {
@@ -157,7 +158,7 @@ def test_too_few_iterations_warn_with_advice(solver, make_case):
         solution = fit_cells(*case.data, solver=solver, max_iter=1, tol=1e-10)
     assert solution.status == "max_iter"
     assert not solution.converged
-    assert solution.n_iter >= 1
+    assert solution.n_iter == 1
     assert solution.optimality > 1e-10
     assert np.isfinite(solution.coef).all()
 
@@ -320,6 +321,20 @@ def test_rules_of_auto(make_case, make_problem, monkeypatch):
     assert chosen(squared) is Dual
 
 
+def test_conjugate_gradients_need_one_step_for_every_eigenvalue():
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.standard_normal((20, 20)))[0]
+    H = (Q * np.repeat([1.0, 3.0, 50.0, 400.0], 5)) @ Q.T
+    b = rng.standard_normal(20)
+    x, value = np.zeros(20), 0.0
+    for _, step in zip(range(4), cg_steps(lambda p: (H @ p, p), lambda r: r, b), strict=False):
+        x = x + step.length * step.direction
+        value -= step.decrease
+        np.testing.assert_allclose(step.residual, b - H @ x, atol=1e-10)
+        assert value == pytest.approx(x @ H @ x / 2 - x @ b, rel=1e-9)
+    np.testing.assert_allclose(H @ x, b, atol=1e-9)
+
+
 def test_solver_objects_are_used_as_given(make_case):
     assert fit_cells(*make_case().data, solver=Newton()).solver == "newton"
 
@@ -371,3 +386,28 @@ def test_leave_one_out_residuals_equal_refits(make_case):
 def test_dual_path_says_what_is_lacking(loss, penalty, lacking, make_case, make_problem):
     with pytest.raises(ValueError, match=f"dual path does not fit.*{lacking}"):
         dual_path(make_problem(make_case(loss), loss, penalty), [1.0])
+
+
+@pytest.mark.parametrize("solver", ["pcg", "newton", "fista"])
+def test_a_start_away_from_a_zero_optimum_is_not_called_converged(solver, make_case):
+    case = make_case()
+    design = LeafDesign(case.X, case.codes)
+    problem = Problem(design, np.zeros(len(case.y)), SquaredError(), Frobenius(0.1))
+    solution = solve(problem, solver, np.ones(design.layout_shape), max_iter=5000)
+    assert solution.converged
+    assert solution.objective < 1e-8
+
+
+def test_balanced_classes_that_nothing_tells_apart_are_done_at_once():
+    codes, y = np.zeros((30, 1), int), np.tile([-1.0, 1.0], 15)
+    solution = fit_cells(np.zeros((30, 1)), codes, y, loss="logistic", solver="dual")
+    assert solution.n_iter <= 1
+    assert solution.converged
+
+
+def test_a_problem_takes_positive_weights_only(make_case):
+    case = make_case()
+    design = LeafDesign(case.X, case.codes)
+    weights = np.arange(len(case.y), dtype=float)
+    with pytest.raises(ValueError, match="sample_weight holds zeros"):
+        Problem(design, case.y, SquaredError(), Frobenius(0.1), weights)

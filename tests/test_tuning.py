@@ -130,7 +130,6 @@ def test_losses_are_those_of_models_fitted_without_the_validation_rows():
     ids=["regression", "binary", "multiclass"],
 )
 def test_iterative_paths_agree_with_the_kernel(monkeypatch, estimator, y):
-    monkeypatch.setattr(tuning, "_PATH_TOL", 1e-6)
     monkeypatch.setattr(tuning, "STRENGTHS", tuning.STRENGTHS[:9])
     model = estimator(SMALL, cv=2, random_state=0)
     dense = model.fit(X, y).cv_results_["mean_loss"]
@@ -346,3 +345,17 @@ def test_validation_loss_of_weighted_rows_counts_their_weight():
     np.testing.assert_allclose(
         full.cv_results_["mean_loss"].min(), less.cv_results_["mean_loss"].min(), rtol=0.05
     )
+
+
+def test_constant_cells_are_tuned_as_constant_cells():
+    model = JOPLEnRegressor(SMALL, cells="constant", cv=2, random_state=0).fit(X, Y)
+    assert set(model.cv_results_["slope_scale"]) == {0.0}
+    assert not model.coef_.any()
+
+
+@pytest.mark.parametrize(
+    "cv", [[], [(np.arange(9), [])], [(np.arange(9), [10**6])], [([0.5], [1])], [1, 2]]
+)
+def test_splits_that_cannot_be_used_are_an_error(cv):
+    with pytest.raises(ValueError, match="cv="):
+        JOPLEnRegressor(SMALL, cv=cv).fit(X, Y)

@@ -401,7 +401,7 @@ def _relabel(
     low = int(column.min())
     width = int(column.max()) - low + 1
     local = column.astype(np.int64) - low
-    keys = local if group is None else group[0] * np.int64(width) + local
+    keys = local if group is None else group[0].astype(np.int64) * width + local
     size = width * (1 if group is None else len(group[1]))
     if size <= max(4 * len(column), 2**16):  # count by table: no sort
         occupied = np.zeros(size, bool)

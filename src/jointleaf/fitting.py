@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,10 +13,10 @@ from jointleaf.design import LeafDesign
 from jointleaf.layout import CellKind, check_codes
 from jointleaf.losses import Loss, make_loss
 from jointleaf.penalties import Frobenius, Penalty
-from jointleaf.problem import Problem, check_weights
+from jointleaf.problem import Problem, as_numbers, check_weights
 from jointleaf.solvers import Solution, Solver, choose_solver
 
-__all__ = ["fit_cells", "solve"]
+__all__ = ["check_limits", "fit_cells", "solve"]
 
 
 def fit_cells(
@@ -91,10 +92,12 @@ def fit_cells(
     rows = _check_rows(X)
     checked, counts = check_codes(codes, len(rows), n_cells)
     weights = check_weights(sample_weight, len(rows))
-    targets = np.asarray(y)
+    targets = as_numbers("y", y)
     if targets.ndim != 1 or len(targets) != len(rows):
         raise ValueError(f"y has shape {targets.shape}, expected ({len(rows)},): one per row of X")
-    _check_limits(tol, max_iter)
+    check_limits(tol, max_iter)
+    if not (isinstance(n_jobs, int | np.integer) and n_jobs >= 1):
+        raise ValueError(f"n_jobs={n_jobs!r} must be a whole number, at least 1")
     keep = weights > 0
     if not keep.all():
         rows, checked, targets, weights = rows[keep], checked[keep], targets[keep], weights[keep]
@@ -122,23 +125,25 @@ def solve(
 
 
 def _check_rows(X: ArrayLike) -> NDArray:
-    rows = np.asarray(X)
+    try:
+        rows = np.asarray(X)
+    except ValueError as cause:
+        raise ValueError(f"X must be an (n, d) matrix of numbers: {cause}") from None
     if rows.ndim != 2:
         raise ValueError(f"X must be an (n, d) matrix, got an array of shape {rows.shape}")
     if rows.shape[0] == 0:
         raise ValueError("X has no rows: nothing to fit")
     if rows.dtype != np.float32:
-        try:
-            rows = rows.astype(float)
-        except (TypeError, ValueError):
-            raise ValueError(f"X has dtype {rows.dtype}: it must hold numbers") from None
+        rows = as_numbers("X", rows)
     if not np.isfinite(rows).all():
         raise ValueError("X holds NaN or infinity: remove these rows or fill them in")
     return rows
 
 
-def _check_limits(tol: float, max_iter: int) -> None:
-    if not tol > 0:
+def check_limits(tol: float, max_iter: int) -> None:
+    """Check the tolerance and the number of iterations of a solve."""
+    if not isinstance(tol, Real) or not tol > 0:
         raise ValueError(f"tol={tol!r} must be a positive number")
-    if not (isinstance(max_iter, int | np.integer) and max_iter >= 1):
+    is_whole = isinstance(max_iter, int | np.integer) and not isinstance(max_iter, bool)
+    if not (is_whole and max_iter >= 1):
         raise ValueError(f"max_iter={max_iter!r} must be a whole number, at least 1")

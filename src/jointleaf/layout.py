@@ -109,11 +109,14 @@ def check_codes(
             f"codes holds {codes.min()}: number the cells of every partition from 0, for example "
             "with numpy.unique(column, return_inverse=True)"
         )
-    highest = codes.max(axis=0) if n else np.full(n_partitions, -1)
+    # As floats: a code can be the largest number of its own type.
+    highest = codes.max(axis=0).astype(float) if n else np.full(n_partitions, -1.0)
     if n_cells is None:
         counts = np.maximum(highest + 1, 1)
     else:
         counts = np.asarray(n_cells)
+        if not np.issubdtype(counts.dtype, np.integer):
+            raise ValueError(f"n_cells must be integers, got dtype {counts.dtype}")
         if counts.shape != (n_partitions,):
             raise ValueError(
                 f"n_cells has shape {counts.shape}, but codes has {n_partitions} partitions"
@@ -121,7 +124,7 @@ def check_codes(
         if (highest >= counts).any():
             p = int(np.argmax(highest >= counts))
             raise ValueError(
-                f"codes holds {highest[p]} in partition {p}, which has only {counts[p]} cells"
+                f"codes holds {highest[p]:.0f} in partition {p}, which has only {counts[p]} cells"
             )
     if counts.sum(dtype=float) >= 2**31 - 1:
         raise ValueError(

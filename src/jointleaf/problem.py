@@ -54,9 +54,24 @@ class Problem:
         if len(self.y) != design.n_rows:
             raise ValueError(f"y has {len(self.y)} rows but X has {design.n_rows}")
         self.s = check_weights(sample_weight, design.n_rows)
+        if not self.s.all():
+            raise ValueError("sample_weight holds zeros: leave these rows out of the problem")
         self.offset = np.asarray(offset, dtype)
         self.outputs: tuple[int, ...] = self.y.shape[1:]
-        self.start_slope = float(np.abs(self.data_gradient(self.zero_predictions())).max())
+        self.start_slope = self._start_slope()
+
+    def _start_slope(self) -> float:
+        """Largest gradient at zero weights, to which optimality is relative.
+
+        Where it is only rounding, zero weights are the optimum, and what could have been stands
+        in: the sum of its terms without their signs, or 1 if that is zero too.
+        """
+        slope = self.slope(self.zero_predictions())
+        largest = float(np.abs(self.design.rmatvec(slope)).max())
+        terms = float(np.abs(slope).sum()) * float(np.abs(self.design.X).max())
+        if largest > 4 * np.finfo(self.design.dtype).eps * terms:
+            return largest
+        return terms if terms > 0 else 1.0
 
     def in_double(self) -> Problem:
         """Give the same problem in float64."""
@@ -125,8 +140,6 @@ class Problem:
         so that the measure does not change with the scale of y or of the weights.
         `gradient` is the data gradient G at theta.
         """
-        if self.start_slope == 0.0:
-            return 0.0
         diagonal = self.curvature
         if diagonal is not None:
             residual = gradient + diagonal * theta
@@ -147,11 +160,22 @@ class Problem:
         return 0.5 * float(np.sum(residual**2 / diagonal))
 
 
+def as_numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Give values as float64, or say which argument does not hold real numbers."""
+    try:
+        array = np.asarray(values)
+        if np.iscomplexobj(array):
+            raise TypeError("complex numbers")
+        return array.astype(float)
+    except (TypeError, ValueError) as cause:
+        raise ValueError(f"{name} must hold real numbers: {cause}") from None
+
+
 def check_weights(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64]:
     """Give sample weights (n,) that are finite, not negative and not all zero."""
     if sample_weight is None:
         return np.ones(n_rows)
-    weights = np.asarray(sample_weight, dtype=float)
+    weights = as_numbers("sample_weight", sample_weight)
     if weights.ndim == 0:
         weights = np.full(n_rows, float(weights))
     if weights.shape != (n_rows,):
@@ -162,4 +186,5 @@ def check_weights(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.fl
         raise ValueError(f"sample_weight holds {weights.min():g}: weights must not be negative")
     if not weights.any():
         raise ValueError("sample_weight is zero for every row: nothing to fit")
-    return weights
+    with np.errstate(over="ignore"):
+        return weights if np.isfinite(weights.sum()) else weights / weights.max()

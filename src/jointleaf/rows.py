@@ -67,9 +67,13 @@ def canonical_rows(
 
 
 def _hash_rows(X: NDArray, y: NDArray, labels: NDArray) -> NDArray[np.uint64]:
-    """One 64-bit number per row, mixed from the bits of its values (-0.0 counts as 0.0)."""
+    """One 64-bit number per row, mixed from the bits of its values (-0.0 counts as 0.0).
+
+    The target enters by its rank, so that its unit makes no difference to the order.
+    """
     key = np.full(len(y), 0x9E3779B97F4A7C15, np.uint64)
-    columns = [*X.T, y, *labels.T]
+    rank = np.unique(y, return_inverse=True)[1].reshape(-1)
+    columns = [*X.T, rank, *labels.T]
     for column in columns:
         bits = np.ascontiguousarray(column, dtype=float) + 0.0
         key ^= bits.view(np.uint64)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Standardizer"]
+__all__ = ["Standardizer", "mean_and_scale"]
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,7 @@ class Standardizer:
     @classmethod
     def fit(cls, X: NDArray, s: NDArray, *, clip: bool = True) -> Standardizer:
         """Learn from rows X (n, d) with weights s (n,)."""
-        shares = s / s.sum()
-        mean = shares @ X
-        variance = shares @ np.square(X - mean)
-        scale = np.sqrt(variance)
-        # A column that varies only by rounding is constant.
-        scale[scale <= 1e-10 * np.maximum(np.abs(mean), 1e-290)] = 1.0
+        mean, scale = mean_and_scale(X, s)
         return cls(mean, scale, X.min(axis=0), X.max(axis=0), clip)
 
     def transform(self, X: NDArray) -> NDArray:
@@ -46,3 +41,28 @@ class Standardizer:
         if self.clip:
             X = np.clip(X, self.low.astype(X.dtype), self.high.astype(X.dtype))
         return (X - self.mean.astype(X.dtype)) / self.scale.astype(X.dtype)
+
+
+def mean_and_scale(X: NDArray, s: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weighted mean and standard deviation of every column, (d,) each.
+
+    The scale of a column that varies only by rounding is 1, and its mean is its value. Columns
+    are divided by their range before squaring, so that neither huge nor tiny values are lost.
+    """
+    shares = s / s.sum()
+    low, high = X.min(axis=0).astype(float), X.max(axis=0).astype(float)
+    with np.errstate(over="ignore"):
+        width = high - low
+    if not np.isfinite(width).all():
+        j = int(np.argmax(~np.isfinite(width)))
+        raise ValueError(
+            f"values from {low[j]:.3g} to {high[j]:.3g} in column {j} are too far apart for "
+            "floating point: rescale them"
+        )
+    is_constant = width <= 1e-10 * np.maximum(np.abs(low), np.abs(high))
+    unit = np.where(is_constant, 1.0, width)
+    relative = (X - low) / unit
+    mean = shares @ relative
+    spread = np.sqrt(shares @ np.square(relative - mean))
+    mean = np.where(is_constant, low, low + unit * mean)
+    return mean, np.where(is_constant | (spread == 0), 1.0, unit * spread)

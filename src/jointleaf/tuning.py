@@ -35,7 +35,7 @@ from jointleaf.penalties import Frobenius
 from jointleaf.problem import Problem
 from jointleaf.progress import Progress
 from jointleaf.rows import Rows
-from jointleaf.scaling import Standardizer
+from jointleaf.scaling import Standardizer, mean_and_scale
 from jointleaf.solvers import choose_solver
 from jointleaf.solvers.dual import newton_dual
 
@@ -47,7 +47,6 @@ STRENGTHS = tuple(10.0 ** np.arange(0.5, -6.01, -0.5))  # from strong to weak: a
 
 _MAX_DENSE_ROWS = 1500  # of a fold's training part: beyond, iterative paths
 _MAX_OWN_LOSS = 500  # rows times outputs up to which every line is searched with the own loss
-_PATH_TOL = 1e-3  # of the solves along a path: enough to rank settings
 _WORSE = 1.5  # a path ends where the loss has been this much above its best, twice
 
 
@@ -118,6 +117,11 @@ def feature_weights(split_gains: NDArray, power: float) -> NDArray[np.float64]:
         return np.full(len(gains), 1.0 / max(len(gains), 1))
     weights = np.maximum((gains / largest) ** power, 1e-6)
     return weights / weights.sum()
+
+
+def path_tol(strength: float, slope_scale: float) -> float:
+    """Tolerance along a path: small against the penalty, whose effect it must resolve."""
+    return float(np.clip(0.01 * strength / max(1.0, slope_scale), 1e-7, 1e-3))
 
 
 def setting_cells(setting: Setting) -> CellKind:
@@ -205,7 +209,7 @@ class Fold:
                 alpha, _ = newton_dual(
                     problem,
                     K / strength,
-                    tol=10 * _PATH_TOL,  # it stops at a tenth
+                    tol=10 * path_tol(strength, setting.slope_scale),  # it stops at a tenth
                     max_iter=30,
                     alpha=alpha * (strength / previous),  # keeps the predictions
                 )
@@ -245,7 +249,9 @@ class Fold:
         solver = choose_solver(problem, "pcg" if problem.loss.is_quadratic else "newton")
         for strength in strengths:
             problem.penalty = base.scaled(strength).bind(problem.layout)
-            solution = solver.solve(problem, theta, tol=_PATH_TOL, max_iter=200)
+            solution = solver.solve(
+                problem, theta, tol=path_tol(strength, setting.slope_scale), max_iter=500
+            )
             theta = solution.theta
             yield valid.matvec(theta) + problem.offset
 
@@ -253,6 +259,7 @@ class Fold:
 def tune(
     make_folds: Sequence[Callable[[], Fold]],
     *,
+    cells: CellKind = "linear",
     n_jobs: int = 1,
     verbose: bool = False,
 ) -> TuningResult:
@@ -262,9 +269,10 @@ def tune(
     the other powers with the best slope scale; every line is a path over all strengths. Ties go
     to the stronger penalty. For classification with more than 500 rows times outputs the lines
     are compared by the squared error on the encoded classes, and the strength is
-    then chosen with the own loss along the best line.
+    then chosen with the own loss along the best line. Constant cells have one line only.
     """
-    n_lines = len(SLOPE_SCALES) + len(FEATURE_POWERS)
+    scales = SLOPE_SCALES if cells == "linear" else (0.0,)
+    n_lines = len(scales) + len(FEATURE_POWERS)
     progress = Progress(len(make_folds) * (1 + n_lines), "choosing the penalty", enabled=verbose)
     with (
         threadpool_limits(limits=1, user_api="blas"),
@@ -282,7 +290,7 @@ def tune(
             return _line(scale, power, np.array(losses), shares, own_loss)
 
         own_loss = all(fold.is_cheap for fold in folds)
-        table = _joined([search(scale, 1.0, own_loss) for scale in SLOPE_SCALES])
+        table = _joined([search(scale, 1.0, own_loss) for scale in scales])
         best = _best(table)
         if best.slope_scale > 0:
             others = [power for power in FEATURE_POWERS if power != 1.0]
@@ -336,6 +344,5 @@ def target_scale(y: NDArray, s: NDArray, task: Task) -> tuple[float, float]:
     """Weighted mean and standard deviation of a regression target; (0, 1) for classes."""
     if task == "classification":
         return 0.0, 1.0
-    centre = float(np.average(y, weights=s))
-    unit = float(np.sqrt(np.average(np.square(y - centre), weights=s)))
-    return centre, unit if unit > 1e-10 * max(abs(centre), 1e-290) else 1.0
+    centre, unit = mean_and_scale(y[:, None], s)
+    return float(centre[0]), float(unit[0])

@@ -17,10 +17,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from jointleaf.design import LeafDesign
-from jointleaf.fitting import solve
+from jointleaf.fitting import check_limits, solve
 from jointleaf.layout import CellKind
 from jointleaf.losses import Loss
 from jointleaf.partitions import (
+    ADAPTERS,
     Partitioner,
     RootCell,
     Task,
@@ -32,7 +33,7 @@ from jointleaf.penalties import Penalty
 from jointleaf.problem import Problem, check_weights
 from jointleaf.rows import Rows, canonical_rows
 from jointleaf.scaling import Standardizer
-from jointleaf.solvers import Solution
+from jointleaf.solvers import Solution, check_solver_name
 from jointleaf.tuning import (
     DEFAULT_SETTING,
     Fold,
@@ -99,6 +100,13 @@ class BaseJOPLEn(BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    def __sklearn_clone__(self) -> BaseJOPLEn:
+        other = super().__sklearn_clone__()
+        if any(adapter.matches(self.partitioner) for adapter in ADAPTERS):
+            # A trained ensemble is a parameter here: its clone would be an untrained one.
+            other.partitioner = self.partitioner
+        return other
 
     # -- what a subclass says ------------------------------------------------------------------
 
@@ -175,9 +183,14 @@ class BaseJOPLEn(BaseEstimator):
         setting = DEFAULT_SETTING
         if isinstance(self.penalty, str):
             folds = list(self._folds(rows, splits, valid))
+            if splits is not None and valid is None and not folds:
+                raise ValueError(
+                    f"cv={self.cv!r} gives no split with rows on both sides"
+                    + (" and two classes in training" if self._task == "classification" else "")
+                )
             if folds:
                 makers = self._fold_makers(folds, partitioner, loss)
-                tuning = tune(makers, n_jobs=n_jobs, verbose=bool(self.verbose))
+                tuning = tune(makers, cells=self.cells, n_jobs=n_jobs, verbose=bool(self.verbose))
                 setting = tuning.best
         return self._refit(rows, partitioner, loss, setting, tuning, n_jobs)
 
@@ -259,10 +272,13 @@ class BaseJOPLEn(BaseEstimator):
             raise ValueError(f"cells={self.cells!r} is not known: use 'linear' or 'constant'")
         if isinstance(self.cv, int | np.integer) and self.cv < 2:
             raise ValueError(f"cv={self.cv!r} must be at least 2 folds, or None")
-        if not self.tol > 0:
-            raise ValueError(f"tol={self.tol!r} must be a positive number")
-        if not (isinstance(self.max_iter, int | np.integer) and self.max_iter >= 1):
-            raise ValueError(f"max_iter={self.max_iter!r} must be a whole number, at least 1")
+        for name in ("root_cell", "clip"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise TypeError(f"{name}={getattr(self, name)!r} must be True or False")
+        if self.n_jobs is not None and not _is_whole(self.n_jobs):
+            raise TypeError(f"n_jobs={self.n_jobs!r} must be a whole number or None")
+        check_limits(self.tol, self.max_iter)
+        check_solver_name(self.solver)
 
     def _make_partitioner(self, seed: int, n_jobs: int) -> Partitioner:
         partitioner = make_partitioner(self.partitioner)
@@ -275,7 +291,16 @@ class BaseJOPLEn(BaseEstimator):
         if self.cv is None or isinstance(self.cv, int | np.integer):
             return None
         splitter = check_cv(self.cv, y, classifier=self._task == "classification")
-        return [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y)]
+        try:
+            splits = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y)]
+            for part in (part for split in splits for part in split):
+                np.arange(len(y))[part]  # an index that does not fit raises
+        except (IndexError, TypeError) as cause:
+            raise ValueError(
+                f"cv={self.cv!r} must be a number of folds, a splitter, or pairs of row indices "
+                f"(training, validation) below {len(y)}: {cause}"
+            ) from cause
+        return splits
 
     def _folds(
         self,
@@ -375,18 +400,20 @@ class BaseJOPLEn(BaseEstimator):
         return self.partitioner_.apply(X)
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def _check_numeric(X: ArrayLike) -> None:
     """Name the columns of a data frame that do not hold numbers."""
     dtypes = getattr(X, "dtypes", None)
     columns = getattr(X, "columns", None)
     if dtypes is None or columns is None:
         return
-    kinds = [str(t) for t in dtypes]
     wrong = [
         str(name)
-        for name, kind in zip(columns, kinds, strict=True)
-        if kind.lower() in ("str", "string", "category", "categorical")
-        or kind.startswith(("datetime", "timedelta", "Enum", "Categorical"))
+        for name, dtype in zip(columns, dtypes, strict=True)
+        if not _holds_numbers(X, name, str(dtype).lower())
     ]
     if wrong:
         raise ValueError(
@@ -394,6 +421,17 @@ def _check_numeric(X: ArrayLike) -> None:
             f"{' and more' if len(wrong) > 5 else ''}: encode them first, for example with "
             "sklearn.preprocessing.OrdinalEncoder or OneHotEncoder"
         )
+
+
+def _holds_numbers(frame: Any, name: Any, dtype: str) -> bool:
+    if dtype.startswith(("str", "string", "categor", "enum", "datetime", "timedelta", "date")):
+        return False
+    if dtype == "object":
+        try:
+            np.asarray(frame[name], dtype=float)
+        except (TypeError, ValueError):
+            return False
+    return True
 
 
 def _split_labels(splits: list[tuple[NDArray, NDArray]] | None, n: int) -> NDArray[np.int64]:

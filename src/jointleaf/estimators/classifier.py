@@ -48,7 +48,7 @@ class JOPLEnClassifier(ClassifierMixin, BaseJOPLEn):
         n_classes = len(self.classes_)
         if n_classes < 2:
             raise ValueError(
-                f"y holds one class only ({self.classes_[0]!r}, in rows of positive weight): "
+                f"y holds one class only ({self.classes_[0]}, in rows of positive weight): "
                 "at least two classes are needed"
             )
         if n_classes == 2:
@@ -58,7 +58,7 @@ class JOPLEnClassifier(ClassifierMixin, BaseJOPLEn):
     def _encode_known_target(self, y: NDArray) -> NDArray:
         unknown = np.setdiff1d(y, self.classes_)
         if unknown.size:
-            raise ValueError(f"y_val holds class {unknown[0]!r}, which y does not have")
+            raise ValueError(f"y_val holds class {unknown[0]}, which y does not have")
         numbers = np.searchsorted(self.classes_, y).astype(float)
         return 2.0 * numbers - 1.0 if len(self.classes_) == 2 else numbers
 

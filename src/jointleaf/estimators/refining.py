@@ -18,6 +18,9 @@ def refine(
     X: ArrayLike,
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
+    *,
+    X_val: ArrayLike | None = None,
+    y_val: ArrayLike | None = None,
     **parameters: Any,
 ) -> JOPLEnRegressor | JOPLEnClassifier:
     """Refit a trained tree ensemble jointly, with a linear model in every leaf.
@@ -37,6 +40,8 @@ def refine(
         Their targets.
     sample_weight : array-like (n,), optional
         Weights.
+    X_val, y_val : array-like (m, d), (m,), optional
+        Rows on which the penalty is chosen, instead of cross-validation.
     **parameters
         Passed to `JOPLEnRegressor` or `JOPLEnClassifier`, for example ``penalty`` or ``n_jobs``.
 
@@ -58,4 +63,4 @@ def refine(
     """
     adapter = check_fitted_model(model, X)
     estimator = JOPLEnClassifier if adapter.is_classifier(model) else JOPLEnRegressor
-    return estimator(model, **parameters).fit(X, y, sample_weight)
+    return estimator(model, **parameters).fit(X, y, sample_weight, X_val=X_val, y_val=y_val)

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from jointleaf.partitions.base import Task
 from jointleaf.partitions.cells import EnsemblePartitioner
 from jointleaf.partitions.checks import TrainingRows, as_seed, check_count, check_fit_rows
 from jointleaf.partitions.ensembles import lightgbm_threads, merge_lightgbm_params
+from jointleaf.scaling import mean_and_scale
 
 __all__ = [
     "ExtraTreesPartitioner",
@@ -28,6 +29,12 @@ _SUBSAMPLE = 0.7
 _MIN_LEAF_ROWS = 5
 #: Below this many rows LightGBM may put single rows in a bin of its histograms.
 _SMALL_ROWS = 1000
+
+
+def _standard_target(y: NDArray) -> NDArray[np.float64]:
+    """Mean 0 and variance 1: splits depend on neither, but squares of large targets overflow."""
+    mean, scale = mean_and_scale(y[:, None], np.ones(len(y)))
+    return (y - mean[0]) / scale[0]
 
 
 class TreePartitioner(EnsemblePartitioner):
@@ -123,7 +130,8 @@ class TreePartitioner(EnsemblePartitioner):
             **params,
         }
         model = getattr(ensemble, kind + suffix)(**{**ours, **(self.options or {})})
-        return model.fit(rows.X, rows.y, sample_weight=rows.weight)
+        y = rows.y if rows.n_classes > 0 else _standard_target(rows.y)
+        return model.fit(rows.X, y, sample_weight=rows.weight)
 
 
 def _min_leaf_rows(n_rows: int) -> int:
@@ -179,9 +187,7 @@ class LightGBMPartitioner(TreePartitioner):
             label = np.unique(label, return_inverse=True)[1]
         elif params["objective"] == "regression":
             # LightGBM keeps labels in float32: a large mean would drown the differences.
-            # The splits of a squared error depend on neither mean nor scale.
-            spread = label.std()
-            label = (label - label.mean()) / (spread if spread > 0 else 1.0)
+            label = _standard_target(label)
         data = lightgbm.Dataset(rows.X, label=label, weight=rows.weight, params=params)
         return lightgbm.train(params, data, num_boost_round=rounds)
 

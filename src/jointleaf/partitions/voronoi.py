@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf.partitions.base import Partitioner, Task
 from jointleaf.partitions.checks import as_seed, check_apply_rows, check_count, check_fit_rows
+from jointleaf.scaling import mean_and_scale
 
 __all__ = ["VoronoiPartitioner"]
 
@@ -75,7 +76,8 @@ class VoronoiPartitioner(Partitioner):
         rows = check_fit_rows(X, None, sample_weight, task)
         draw = _DistinctRows(rows.X, np.random.default_rng(as_seed(self.random_state)))
         centres = np.stack([draw(n_cells) for _ in range(n_partitions)])
-        self.mean_, self.scale_ = _standardisation(rows.X, rows.weight)
+        weight = np.ones(len(rows.X)) if rows.weight is None else rows.weight
+        self.mean_, self.scale_ = mean_and_scale(rows.X, weight)
         self.centres_ = centres
         self.n_features_in_ = rows.X.shape[1]
         self.n_cells_ = np.full(n_partitions, centres.shape[1], dtype=np.intp)
@@ -128,17 +130,3 @@ class _DistinctRows:
         k = min(k, len(values))
         # A value as likely as its rows together: the same law as above.
         return values[self._rng.choice(len(values), size=k, replace=False, p=counts / n)]
-
-
-def _standardisation(
-    X: NDArray, weight: NDArray | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give the weighted mean (d,) and standard deviation (d,), 1 for constant columns."""
-    mean = np.average(X, axis=0, weights=weight).astype(np.float64)
-    deviation = X - mean
-    # What rounding leaves of a constant column must not be blown up.
-    reach = np.abs(deviation).max(axis=0)
-    reach[reach <= 1e-12 * np.abs(mean)] = 0.0
-    deviation /= np.where(reach > 0, reach, 1.0)  # Squares of huge values would overflow.
-    sd = reach * np.sqrt(np.average(deviation**2, axis=0, weights=weight))
-    return mean, np.where(sd > 0, sd, 1.0)

@@ -125,7 +125,10 @@ def _number(name: str, value: float, *, positive: bool) -> float:
 def _weights(name: str, values: ArrayLike | None) -> NDArray[np.float64] | None:
     if values is None:
         return None
-    weights = np.array(values, dtype=float)
+    try:
+        weights = np.array(values, dtype=float)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}={values!r} must be a list of positive numbers") from None
     if weights.ndim != 1 or not np.isfinite(weights).all() or (weights <= 0).any():
         raise ValueError(f"{name} must be a list of positive numbers: raise zeros to a small value")
     return weights

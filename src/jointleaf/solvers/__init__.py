@@ -1,6 +1,6 @@
 """Solvers: each minimises a `jointleaf.problem.Problem` and gives a `Solution`."""
 
-from jointleaf.solvers.auto import SOLVERS, choose_solver
+from jointleaf.solvers.auto import SOLVERS, check_solver_name, choose_solver
 from jointleaf.solvers.base import Solution, Solver, TracePoint
 from jointleaf.solvers.dual import Dual, DualPath, dual_path
 from jointleaf.solvers.fista import FISTA
@@ -17,6 +17,7 @@ __all__ = [
     "Solution",
     "Solver",
     "TracePoint",
+    "check_solver_name",
     "choose_solver",
     "dual_path",
 ]

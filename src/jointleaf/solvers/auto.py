@@ -10,7 +10,7 @@ from jointleaf.solvers.fista import FISTA
 from jointleaf.solvers.newton import Newton
 from jointleaf.solvers.pcg import PCG
 
-__all__ = ["SOLVERS", "choose_solver"]
+__all__ = ["SOLVERS", "check_solver_name", "choose_solver"]
 
 SOLVERS: dict[str, type[Solver]] = {c.name: c for c in (Dual, PCG, Newton, FISTA)}
 
@@ -34,16 +34,20 @@ def choose_solver(problem: Problem, solver: str | Solver = "auto") -> Solver:
     """
     if isinstance(solver, Solver):
         chosen = solver
-    elif solver == "auto":
-        chosen = _by_rule(problem)
-    elif solver in SOLVERS:
-        chosen = SOLVERS[solver]()
     else:
-        raise ValueError(f"solver={solver!r} is not known: use 'auto' or one of {sorted(SOLVERS)}")
+        check_solver_name(solver)
+        chosen = _by_rule(problem) if solver == "auto" else SOLVERS[solver]()
     lacking = chosen.lacks(problem)
     if lacking is not None:
         raise ValueError(f"solver={chosen.name!r} does not fit this problem: {lacking}")
     return chosen
+
+
+def check_solver_name(solver: str | Solver) -> None:
+    """Check that a solver is "auto", one of the names, or an object."""
+    if isinstance(solver, Solver) or solver == "auto" or solver in SOLVERS:
+        return
+    raise ValueError(f"solver={solver!r} is not known: use 'auto' or one of {sorted(SOLVERS)}")
 
 
 def _by_rule(problem: Problem) -> Solver:

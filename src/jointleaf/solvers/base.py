@@ -78,8 +78,14 @@ class Solution:
 
     def predict(self, X: ArrayLike, codes: ArrayLike) -> NDArray:
         """Raw predictions (n,) or (n, K) of rows X (n, d) with codes (n, P); -1 is no cell."""
+        rows = np.asarray(X, dtype=self.coef.dtype)
+        if rows.ndim != 2 or rows.shape[1] != self.layout.n_features:
+            raise ValueError(
+                f"X has shape {rows.shape}, but the cells were fitted with "
+                f"{self.layout.n_features} features"
+            )
         design = LeafDesign(
-            np.asarray(X, dtype=self.coef.dtype),
+            rows,
             codes,
             self.layout.cells_per_partition,
             cells=self.layout.kind,

@@ -149,7 +149,7 @@ def newton_dual(
         slope = problem.slope(f).astype(float)
         # At the optimum alpha = -slope; the gradient by the weights is Phi^T (slope + alpha).
         excess = float(np.abs(problem.design.rmatvec(slope + alpha)).max())
-        optimality = excess / max(problem.start_slope, 1e-300)
+        optimality = excess / problem.start_slope
         if recorder is not None:
             recorder.add(n_iter, objective, optimality)
         if optimality <= 0.1 * tol:

@@ -67,7 +67,7 @@ class FISTA(Solver):
             theta, f, momentum = new, f_new, following
             # (ahead - new) / step is a subgradient up to a bounded factor, and free: the true
             # measure costs a pass and is taken when this one is small.
-            cheap = float(np.abs(move).max()) / step / max(problem.start_slope, 1e-300)
+            cheap = float(np.abs(move).max()) / step / problem.start_slope
             if cheap <= tol:
                 cheap = self._optimality(problem, theta, f)
             recorder.add(n_iter, new_value + penalty.value(theta), cheap)

@@ -49,6 +49,7 @@ class Newton(Solver):
         f = design.matvec(theta)
         objective = problem.objective(theta, f)
         n_iter, stalled = 0, False
+        noise = 16 * float(np.finfo(design.dtype).eps)
         while True:
             gradient = problem.data_gradient(f)
             optimality = problem.optimality(theta, gradient)
@@ -58,7 +59,7 @@ class Newton(Solver):
             residual = -(gradient + problem.quadratic()[1] * theta)
             direction, image = self._direction(problem, f, residual)
             at = partial(_objective_along, problem, theta, f, direction, image)
-            length, objective = _line_search(at, objective, -dot(residual, direction))
+            length, objective = _line_search(at, objective, -dot(residual, direction), noise)
             if length == 0.0:
                 stalled = True
                 break
@@ -119,14 +120,13 @@ def _objective_along(
 
 
 def _line_search(
-    objective_at: Callable[[float], float], start: float, slope: float
+    objective_at: Callable[[float], float], start: float, slope: float, noise: float
 ) -> tuple[float, float]:
     """Halve the step until the objective falls enough; (0, start) if it never does."""
     length = 1.0
-    noise = 1e-14 * abs(start)
     for _ in range(40):
         value = objective_at(length)
-        if value <= start + 1e-4 * length * slope + noise:
+        if value <= start + 1e-4 * length * slope + noise * abs(start):
             return length, value
         length *= 0.5
     return 0.0, start
