@@ -96,9 +96,9 @@ def main() -> None:
         scores = [evaluate(MODELS[m], X, y, args.seed) for m in args.models]
         errors.append([e for e, _ in scores])
         seconds.append([s for _, s in scores])
-        print(f"| {name} | " + " | ".join(f"{e:.3f}" for e, _ in scores) + " |", flush=True)
+        print(f"| {name} | " + " | ".join(f"{e:.4f}" for e, _ in scores) + " |", flush=True)
     means = np.exp(np.mean(np.log(errors), axis=0))
-    print("| **geometric mean** | " + " | ".join(f"{m:.3f}" for m in means) + " |")
+    print("| **geometric mean** | " + " | ".join(f"{m:.4f}" for m in means) + " |")
     print("| fit, seconds in all | " + " | ".join(f"{s:.1f}" for s in np.sum(seconds, 0)) + " |")
 
 

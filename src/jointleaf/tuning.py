@@ -209,7 +209,7 @@ class Fold:
                 alpha, _ = newton_dual(
                     problem,
                     K / strength,
-                    tol=10 * path_tol(strength, setting.slope_scale),  # it stops at a tenth
+                    tol=100 * path_tol(strength, setting.slope_scale),  # Newton overshoots it
                     max_iter=30,
                     alpha=alpha * (strength / previous),  # keeps the predictions
                 )
