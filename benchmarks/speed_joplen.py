@@ -5,8 +5,9 @@
 joplen is installed from PyPI into an environment of its own and run as a black box. It grows its
 random-forest partitions; codes, standardised X and y and the strength are handed to jointleaf.
 joplen gets the best of several steps, found by short runs before the long one, and ten minutes;
-what it has not reached by then counts as ten minutes. Both objectives are evaluated by the same
-formula, J = (1/2n) sum (f - y)^2 + (lambda/2) |W|^2 with free biases.
+what it has not reached by then counts as ten minutes. joplen's runs are kept in the work folder
+and used again by a second call; delete the folder for a run from the start. Both objectives are
+evaluated by the same formula, J = (1/2n) sum (f - y)^2 + (lambda/2) |W|^2 with free biases.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Case:
     n_cells: int
     trial_seconds: float
     lam: float = 0.01
-    steps: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3)
+    steps: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1, 0.3)
 
 
 CASES = {

@@ -37,7 +37,6 @@ TREES = {
 }  # fmt: skip
 
 
-
 class SameTreesClassifier(LGBMClassifier):
     """LightGBM with 100 trees in all, as jointleaf has: several classes share them."""
 

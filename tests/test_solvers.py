@@ -303,7 +303,7 @@ def test_solver_that_does_not_fit_says_what_would(solver, loss, penalty, remedy,
 
 
 def test_rules_of_auto(make_case, make_problem, monkeypatch):
-    squared, logistic = make_case(), make_case("logistic")
+    squared, logistic = make_case(cells=(8, 9, 10)), make_case("logistic")
 
     def chosen(case, *args, **options):
         return type(choose_solver(make_problem(case, *args, **options)))
@@ -312,6 +312,7 @@ def test_rules_of_auto(make_case, make_problem, monkeypatch):
     assert chosen(logistic, "logistic") is Dual
     assert chosen(logistic, "logistic", Frobenius(0.1, 0)) is Newton
     assert chosen(squared, cells="constant") is PCG  # fewer weights than rows
+    assert chosen(make_case()) is PCG
     assert chosen(squared, penalty=Lasso(0.1)) is FISTA
     monkeypatch.setattr(auto, "MAX_DUAL_ROWS", 59)
     monkeypatch.setattr(auto, "MAX_DUAL_ROWS_NEWTON", 59)
@@ -411,3 +412,21 @@ def test_a_problem_takes_positive_weights_only(make_case):
     weights = np.arange(len(case.y), dtype=float)
     with pytest.raises(ValueError, match="sample_weight holds zeros"):
         Problem(design, case.y, SquaredError(), Frobenius(0.1), weights)
+
+
+def test_rows_of_any_size_are_solved_by_rule():
+    rng = np.random.default_rng(0)
+    X, codes = rng.standard_normal((300, 4)), rng.integers(0, 4, (300, 5))
+    for unit in (1e-5, 1e4, 1e6):
+        assert fit_cells(unit * X, codes, X[:, 0], penalty=Frobenius(1e-6)).converged
+
+
+def test_the_optimality_of_a_norm_does_not_depend_on_the_unit_of_the_features(make_case):
+    case = make_case()
+    design = LeafDesign(case.X, case.codes)
+    best = solve(Problem(design, case.y, SquaredError(), Lasso(0.01)), tol=1e-9, max_iter=10**5)
+    for unit in (1.0, 1e2):
+        scaled = LeafDesign(unit * np.column_stack([case.X, np.ones(len(case.X))]), case.codes)
+        problem = Problem(scaled, case.y, SquaredError(), Lasso(0.01 * unit))
+        found = solve(problem, "fista", tol=1e-5, max_iter=10**5)
+        assert found.objective < best.objective * 1.01

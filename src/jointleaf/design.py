@@ -29,9 +29,9 @@ from jointleaf.layout import CellKind, CellLayout, check_codes
 __all__ = ["LeafDesign"]
 
 _BLOCK_BYTES = 2**19  # a block's products stay in the second-level cache
+_MAX_BLOCK_ROWS = 8192
 _MAX_SEGMENTS = 8  # the adjoint's partial sums: fixed, so that n_jobs cannot change a bit
 _SEGMENT_BYTES = 2**28  # and their memory
-_ADD_UP = 1.0  # cost of one entry of T against one of M, measured
 _COUNTS = 2**15  # entries of a table of counts that stays in the cache
 _TABLE_BYTES = 2**17  # weights of one group's merged cells: beyond, gathers leave the cache
 
@@ -111,6 +111,10 @@ class LeafDesign:
 
     def _set_groups(self, merged: NDArray[np.int32], groups: list[_Group] | None) -> None:
         self._merged = merged  # (n, number of groups), contiguous
+        # All entries of M are 1 and all its rows have as many: two arrays serve every block.
+        rows, width = min(_MAX_BLOCK_ROWS, max(self.n_rows, 1)), merged.shape[1]
+        self._ones = np.ones(rows * width, self.dtype)
+        self._indptr = np.arange(0, rows * width + 1, width, dtype=np.int32)
         self._kept_blocks: dict[tuple[int, int, int], list[tuple[slice, NDArray]]] = {}
         self._groups = groups
         self._adder: sparse.csr_array | None = None
@@ -149,10 +153,10 @@ class LeafDesign:
     def _grow_group(self, first: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Merge partitions from `first` on while the cost per member, n/m + k, falls."""
         label, table = _relabel(self._merged[:, first], None)
-        cost = self.n_rows + _ADD_UP * len(table)
+        cost = self.n_rows + len(table)
         for p in range(first + 1, self.layout.n_partitions):
             new_label, new_table = _relabel(self._merged[:, p], (label, table))
-            new_cost = self.n_rows / (p - first + 1) + _ADD_UP * len(new_table)
+            new_cost = self.n_rows / (p - first + 1) + len(new_table)
             table_bytes = len(new_table) * self.layout.n_columns * self.dtype.itemsize
             if new_cost > 0.97 * cost or table_bytes > _TABLE_BYTES:
                 break
@@ -176,7 +180,9 @@ class LeafDesign:
     # -- blocks and threads --------------------------------------------------------------------
 
     def _block_rows(self, n_values: int) -> int:
-        return int(np.clip(_BLOCK_BYTES // (n_values * self.dtype.itemsize), 256, 8192))
+        """Rows of a block, a power of two, so that few sizes are in use."""
+        fits = _BLOCK_BYTES // (n_values * self.dtype.itemsize)
+        return int(np.clip(2 ** int(np.log2(max(fits, 1))), 256, _MAX_BLOCK_ROWS))
 
     def _blocks(self, start: int, stop: int, n_values: int) -> list[tuple[slice, NDArray]]:
         """Blocks of rows with their part of M as a sparse matrix; kept for the next pass."""
@@ -187,16 +193,12 @@ class LeafDesign:
         return self._kept_blocks[key]
 
     def _make_blocks(self, start: int, stop: int, size: int) -> list[tuple[slice, NDArray]]:
-        width = self._merged.shape[1]
-        rows = min(size, max(stop - start, 1))
-        ones = np.ones(rows * width, self.dtype)  # all entries are 1: one array serves all blocks
-        indptr = np.arange(0, rows * width + 1, width, dtype=np.int32)
         blocks = []
         for begin in range(start, stop, size):
             end = min(begin + size, stop)
-            indices = self._merged[begin:end].ravel()  # a view
+            indices = self._merged[begin:end].ravel()  # views, here and below: nothing is copied
             block = sparse.csr_array(
-                (ones[: len(indices)], indices, indptr[: end - begin + 1]),
+                (self._ones[: len(indices)], indices, self._indptr[: end - begin + 1]),
                 shape=(end - begin, self._n_merged),
             )
             blocks.append((slice(begin, end), block))

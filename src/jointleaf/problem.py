@@ -58,6 +58,7 @@ class Problem:
             raise ValueError("sample_weight holds zeros: leave these rows out of the problem")
         self.offset = np.asarray(offset, dtype)
         self.outputs: tuple[int, ...] = self.y.shape[1:]
+        self.prox_step = 1.0
         self.start_slope = self._start_slope()
 
     def _start_slope(self) -> float:
@@ -135,16 +136,17 @@ class Problem:
     def optimality(self, theta: NDArray, gradient: NDArray) -> float:
         """How far theta is from satisfying the first-order conditions; 0 at the optimum.
 
-        For smooth penalties max |dJ/dtheta|, for others the length of a proximal step of
-        size 1, max |theta - prox(theta - G)|; both divided by max |dL/dtheta| at zero weights,
-        so that the measure does not change with the scale of y or of the weights.
-        `gradient` is the data gradient G at theta.
+        For quadratic penalties max |dJ/dtheta|, for others the largest entry of the proximal
+        gradient (theta - prox(theta - t G, t)) / t with the step t = `prox_step`, which FISTA sets
+        to 1 / L; both divided by max |dL/dtheta| at zero weights, so that the measure does not
+        change with the scale of y or X. `gradient` is the data gradient G at theta.
         """
         diagonal = self.curvature
         if diagonal is not None:
             residual = gradient + diagonal * theta
         else:
-            residual = theta - self.penalty.prox(theta - gradient, 1.0)
+            t = theta.dtype.type(self.prox_step)
+            residual = (theta - self.penalty.prox(theta - t * gradient, self.prox_step)) / t
         return float(np.abs(residual).max()) / self.start_slope
 
     def gap(self, theta: NDArray, gradient: NDArray) -> float:

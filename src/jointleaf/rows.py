@@ -29,8 +29,8 @@ class Rows:
     def __len__(self) -> int:
         return len(self.y)
 
-    def take(self, index: NDArray) -> Rows:
-        """Give the rows at an index or mask."""
+    def take(self, index: NDArray | slice) -> Rows:
+        """Give the rows at an index, mask or slice."""
         return Rows(self.X[index], self.y[index], self.s[index], self.labels[index])
 
 

@@ -16,6 +16,7 @@ seen the validation rows every choice looks too good.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,6 +25,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from jointleaf.design import LeafDesign
@@ -45,9 +47,9 @@ SLOPE_SCALES = (0.0, 0.3, 1.0, 3.0, 10.0)
 FEATURE_POWERS = (0.0, 1.0, 2.0)
 STRENGTHS = tuple(10.0 ** np.arange(0.5, -6.01, -0.5))  # from strong to weak: a warm path
 
-_MAX_DENSE_ROWS = 1500  # of a fold's training part: beyond, iterative paths
+_MAX_DENSE_ROWS = 2000  # of a fold's training part: beyond, iterative paths
 _MAX_OWN_LOSS = 500  # rows times outputs up to which every line is searched with the own loss
-_WORSE = 1.5  # a path ends where the loss has been this much above its best, twice
+_SEARCH_ROWS = 1200  # most training rows with which lines are compared
 
 
 Table = dict[str, NDArray]
@@ -74,7 +76,8 @@ class TuningResult:
     table : dict of arrays
         One entry per setting tried: strength, slope_scale, feature_power, own_loss (False
         where the squared error stood in for the loss), mean_loss (weighted mean validation
-        loss over all folds) and std_loss (over folds).
+        loss over all folds, in units of the target's variance for regression), std_loss (over
+        folds) and converged (all solves behind it).
     """
 
     best: Setting
@@ -121,7 +124,7 @@ def feature_weights(split_gains: NDArray, power: float) -> NDArray[np.float64]:
 
 def path_tol(strength: float, slope_scale: float) -> float:
     """Tolerance along a path: small against the penalty, whose effect it must resolve."""
-    return float(np.clip(0.01 * strength / max(1.0, slope_scale), 1e-7, 1e-3))
+    return float(np.clip(0.01 * strength / max(1.0, slope_scale), 1e-6, 1e-3))
 
 
 def setting_cells(setting: Setting) -> CellKind:
@@ -130,7 +133,11 @@ def setting_cells(setting: Setting) -> CellKind:
 
 
 class Fold:
-    """One split with partitions grown on its training part; gives validation losses of paths."""
+    """One split with partitions grown on its training part; gives validation losses of paths.
+
+    With `max_rows` at most so many training and validation rows are used. Losses of a regression
+    are in the given unit of the target, the same for all folds.
+    """
 
     def __init__(
         self,
@@ -138,18 +145,25 @@ class Fold:
         valid: Rows,
         partitioner: Partitioner,
         loss: Loss,
+        max_rows: int | None = None,
         *,
         task: Task,
         clip: bool,
         has_root: bool,
+        unit: float = 1.0,
+        n_jobs: int = 1,
     ) -> None:
+        self.is_part = max_rows is not None and len(train) > max_rows
+        if self.is_part:  # rows are in random order: the first are a sample
+            train, valid = train.take(slice(max_rows)), valid.take(slice(max_rows))
         self.train, self.valid, self.has_root = train, valid, has_root
         self.weight = float(valid.s.sum())
         scaler = Standardizer.fit(train.X, train.s, clip=clip)
         self.X, self.X_valid = scaler.transform(train.X), scaler.transform(valid.X)
-        centre, unit = target_scale(train.y, train.s, task)
-        self.loss = loss
-        self.y, self.y_valid = (train.y - centre) / unit, (valid.y - centre) / unit
+        centre, own_unit = target_scale(train.y, train.s, task)
+        self.loss, self.n_jobs = loss, n_jobs
+        self.y, self.y_valid = (train.y - centre) / own_unit, (valid.y - centre) / own_unit
+        self._loss_scale = (own_unit / unit) ** 2 if task == "regression" else 1.0
         grow(partitioner, train, task)
         self.codes, self.codes_valid = partitioner.apply(train.X), partitioner.apply(valid.X)
         self.n_cells, self.gains = partitioner.n_cells_, partitioner.split_gains_
@@ -163,10 +177,11 @@ class Fold:
 
     def losses(
         self, scale: float, power: float, strengths: Sequence[float], own_loss: bool = True
-    ) -> NDArray:
-        """Weighted mean validation loss at every strength, from strong to weak.
+    ) -> tuple[NDArray, NDArray]:
+        """Weighted mean validation loss at every strength, from strong to weak, and convergence.
 
-        Where the loss has become clearly worse the path ends: what follows is infinite. With
+        With many rows, where solves are iterative and cost more the weaker the penalty, the path
+        ends when the loss has not fallen twice in a row: what follows is infinite. With
         ``own_loss=False`` the squared error on the encoded targets stands in for the loss.
         """
         loss = self.loss if own_loss else SquaredError()
@@ -178,21 +193,25 @@ class Fold:
         path = self._dense_path if dense else self._iterative_path
         target = loss.encode(y_valid)
         losses = np.full(len(strengths), np.inf)
-        for k, raw in enumerate(path(problem, Setting(1.0, scale, power), strengths)):
-            losses[k] = loss.value(target, raw, self.valid.s)
-            if k and losses[k - 1 : k + 1].min() > _WORSE * losses[: k + 1].min():
+        converged = np.ones(len(strengths), bool)
+        steps = path(problem, Setting(1.0, scale, power), strengths)
+        for k, (raw, converged[k]) in enumerate(steps):
+            losses[k] = self._loss_scale * loss.value(target, raw, self.valid.s)
+            if not dense and k > 1 and losses[k - 1 : k + 1].min() > losses[: k - 1].min():
                 break
-        return losses
+        return losses, converged
 
     def _problem(self, setting: Setting, loss: Loss, y: NDArray) -> Problem:
-        design = LeafDesign(self.X, self.codes, self.n_cells, cells=setting_cells(setting))
+        design = LeafDesign(
+            self.X, self.codes, self.n_cells, cells=setting_cells(setting), n_jobs=self.n_jobs
+        )
         penalty = auto_penalty(setting, self.gains, len(self.n_cells), self.has_root)
         offset = loss.best_constant(loss.encode(y), self.train.s)
         return Problem(design, y, loss, penalty, self.train.s, offset)
 
     def _dense_path(
         self, problem: Problem, setting: Setting, strengths: Sequence[float]
-    ) -> Iterator[NDArray]:
+    ) -> Iterator[tuple[NDArray, bool]]:
         """Through the kernel: K(lambda) = K / lambda, with the shared cells counted once."""
         K, K_valid = self._kernels(problem, setting)
         spread = problem.s.sum() / problem.s
@@ -214,7 +233,7 @@ class Fold:
                     alpha=alpha * (strength / previous),  # keeps the predictions
                 )
             previous = strength
-            yield K_valid @ alpha / strength + problem.offset
+            yield K_valid @ alpha / strength + problem.offset, True
 
     def _kernels(self, problem: Problem, setting: Setting) -> tuple[NDArray, NDArray]:
         layout, penalty = problem.layout, problem.penalty
@@ -238,7 +257,7 @@ class Fold:
 
     def _iterative_path(
         self, problem: Problem, setting: Setting, strengths: Sequence[float]
-    ) -> Iterator[NDArray]:
+    ) -> Iterator[tuple[NDArray, bool]]:
         """Through the primal solvers, each started from the answer before."""
         valid = LeafDesign(
             self.X_valid, self.codes_valid, self.n_cells, cells=setting_cells(setting)
@@ -250,14 +269,14 @@ class Fold:
         for strength in strengths:
             problem.penalty = base.scaled(strength).bind(problem.layout)
             solution = solver.solve(
-                problem, theta, tol=path_tol(strength, setting.slope_scale), max_iter=500
+                problem, theta, tol=path_tol(strength, setting.slope_scale), max_iter=1000
             )
             theta = solution.theta
-            yield valid.matvec(theta) + problem.offset
+            yield valid.matvec(theta) + problem.offset, solution.converged
 
 
 def tune(
-    make_folds: Sequence[Callable[[], Fold]],
+    make_folds: Sequence[Callable[..., Fold]],
     *,
     cells: CellKind = "linear",
     n_jobs: int = 1,
@@ -267,56 +286,82 @@ def tune(
 
     A line search instead of the whole grid: first all slope scales with feature power 1, then
     the other powers with the best slope scale; every line is a path over all strengths. Ties go
-    to the stronger penalty. For classification with more than 500 rows times outputs the lines
-    are compared by the squared error on the encoded classes, and the strength is
-    then chosen with the own loss along the best line. Constant cells have one line only.
+    to the stronger penalty. Constant cells have one line only.
+
+    Where that would be slow the lines are compared more cheaply, and the strength is then chosen
+    once more, with all rows and the own loss, along the best line: folds with more than 1,200
+    training rows compare lines with 1,200 of them, and classification with more than 500 rows
+    times outputs by the squared error on the encoded classes.
     """
     scales = SLOPE_SCALES if cells == "linear" else (0.0,)
     n_lines = len(scales) + len(FEATURE_POWERS)
-    progress = Progress(len(make_folds) * (1 + n_lines), "choosing the penalty", enabled=verbose)
+    progress = Progress(len(make_folds) * (2 + n_lines), "choosing the penalty", enabled=verbose)
     with (
         threadpool_limits(limits=1, user_api="blas"),
         Parallel(n_jobs=n_jobs, prefer="threads") as run,
     ):
-        folds = run(delayed(_stepping)(make, progress) for make in make_folds)
-        shares = np.array([fold.weight for fold in folds])
-        shares /= shares.sum()
 
-        def search(scale: float, power: float, own_loss: bool) -> Table:
-            losses = run(
-                delayed(_stepping)(fold.losses, progress, scale, power, STRENGTHS, own_loss)
+        def search(
+            folds: Sequence[Fold],
+            scale: float,
+            power: float,
+            own_loss: bool,
+            strengths: Sequence[float] = STRENGTHS,
+        ) -> Table:
+            found = run(
+                delayed(_stepping)(fold.losses, progress, scale, power, strengths, own_loss)
                 for fold in folds
             )
-            return _line(scale, power, np.array(losses), shares, own_loss)
+            losses, converged = (np.array(part) for part in zip(*found, strict=True))
+            shares = np.array([fold.weight for fold in folds])
+            shares /= shares.sum()
+            mean = shares @ losses
+            with np.errstate(invalid="ignore"):  # infinite where a path has ended
+                std = np.sqrt(shares @ np.square(losses - mean))
+            n = len(strengths)
+            return {
+                "strength": np.array(strengths),
+                "slope_scale": np.full(n, scale),
+                "feature_power": np.full(n, power),
+                "own_loss": np.full(n, own_loss),
+                "mean_loss": mean,
+                "std_loss": std,
+                "converged": converged.all(axis=0),
+            }
 
+        folds = run(delayed(_stepping)(make, progress, _SEARCH_ROWS) for make in make_folds)
         own_loss = all(fold.is_cheap for fold in folds)
-        table = _joined([search(scale, 1.0, own_loss) for scale in scales])
+        table = _joined([search(folds, scale, 1.0, own_loss) for scale in scales])
         best = _best(table)
         if best.slope_scale > 0:
             others = [power for power in FEATURE_POWERS if power != 1.0]
-            table = _joined([table, *(search(best.slope_scale, q, own_loss) for q in others)])
+            lines = [search(folds, best.slope_scale, q, own_loss) for q in others]
+            table = _joined([table, *lines])
             best = _best(table)
-        if not own_loss:
-            last = search(best.slope_scale, best.feature_power, True)
+        if any(fold.is_part for fold in folds):
+            folds = run(delayed(_stepping)(make, progress) for make in make_folds)
+            # More rows want a weaker penalty, hardly ever a stronger one.
+            near = [t for t in STRENGTHS if best.strength / 150 < t < 5 * best.strength]
+            last = search(folds, best.slope_scale, best.feature_power, True, near)
+            table, best = _joined([table, last]), _best(last)
+        elif not own_loss:
+            last = search(folds, best.slope_scale, best.feature_power, True)
             table, best = _joined([table, last]), _best(last)
     progress.finish()
+    _warn_unconverged(table, best)
     return TuningResult(best, table)
 
 
-def _line(scale: float, power: float, losses: NDArray, shares: NDArray, own_loss: bool) -> Table:
-    """Rows of the table for one line; losses (folds, strengths)."""
-    mean = shares @ losses
-    with np.errstate(invalid="ignore"):  # infinite where a path has ended
-        std = np.sqrt(shares @ np.square(losses - mean))
-    n = len(STRENGTHS)
-    return {
-        "strength": np.array(STRENGTHS),
-        "slope_scale": np.full(n, scale),
-        "feature_power": np.full(n, power),
-        "own_loss": np.full(n, own_loss),
-        "mean_loss": mean,
-        "std_loss": std,
-    }
+def _warn_unconverged(table: Table, best: Setting) -> None:
+    """Say so where the chosen setting was judged by a solve that had not converged."""
+    is_best = np.all([table[name] == value for name, value in best._asdict().items()], axis=0)
+    if not table["converged"][is_best].all():
+        warnings.warn(
+            f"{best} was chosen by solves that had not converged within 1000 iterations, so its "
+            "validation loss is not exact: give a penalty, or fewer or smaller partitions",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
 
 
 def _joined(tables: Sequence[Table]) -> Table:

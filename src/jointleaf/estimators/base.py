@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from jointleaf.partitions import (
     RootCell,
     Task,
     UnionPartitioner,
+    check_fitted_model,
     make_partitioner,
     seeded,
 )
@@ -48,7 +49,7 @@ from jointleaf.tuning import (
 
 __all__ = ["BaseJOPLEn"]
 
-_MAX_CV_ROWS = 5000  # up to here K folds; above, one validation split
+_MAX_CV_ROWS = 2500  # up to here K folds; above, one validation split
 _PREDICT_ROWS = 16384  # rows predicted at a time: bounds the memory of their codes
 
 
@@ -103,9 +104,14 @@ class BaseJOPLEn(BaseEstimator):
 
     def __sklearn_clone__(self) -> BaseJOPLEn:
         other = super().__sklearn_clone__()
-        if any(adapter.matches(self.partitioner) for adapter in ADAPTERS):
-            # A trained ensemble is a parameter here: its clone would be an untrained one.
+        # Trained ensembles are parameters here: their clones would be untrained.
+        if _is_ensemble(self.partitioner):
             other.partitioner = self.partitioner
+        elif isinstance(self.partitioner, list):
+            other.partitioner = [
+                mine if _is_ensemble(mine) else theirs
+                for mine, theirs in zip(self.partitioner, other.partitioner, strict=True)
+            ]
         return other
 
     # -- what a subclass says ------------------------------------------------------------------
@@ -164,7 +170,11 @@ class BaseJOPLEn(BaseEstimator):
         y_val: ArrayLike | None,
     ) -> _Fit:
         self._check_parameters()
+        if not isinstance(self.penalty, str) and (X_val is not None or y_val is not None):
+            raise ValueError("X_val and y_val choose the penalty: give them with penalty='auto'")
         _check_numeric(X)
+        if _is_ensemble(self.partitioner):
+            check_fitted_model(self.partitioner, X)  # names and number of its columns
         y_numeric = self._task == "regression"
         given, targets = validate_data(
             self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2, y_numeric=y_numeric
@@ -189,7 +199,7 @@ class BaseJOPLEn(BaseEstimator):
                     + (" and two classes in training" if self._task == "classification" else "")
                 )
             if folds:
-                makers = self._fold_makers(folds, partitioner, loss)
+                makers = self._fold_makers(rows, folds, seed, n_jobs, loss)
                 tuning = tune(makers, cells=self.cells, n_jobs=n_jobs, verbose=bool(self.verbose))
                 setting = tuning.best
         return self._refit(rows, partitioner, loss, setting, tuning, n_jobs)
@@ -233,7 +243,7 @@ class BaseJOPLEn(BaseEstimator):
             offset=np.asarray(offset, float),
             centre=centre,
             unit=unit,
-            importances=_importances(design, solution, partitioner.split_gains_, rows.s),
+            importances=_importances(design, solution, partitioner, rows.s),
             tuning=tuning,
         )
 
@@ -335,8 +345,11 @@ class BaseJOPLEn(BaseEstimator):
                 yield rows.take(number != k), rows.take(number == k)
 
     def _fold_makers(
-        self, folds: Iterable[tuple[Rows, Rows]], partitioner: Partitioner, loss: Loss
-    ) -> list[Callable[[], Fold]]:
+        self, rows: Rows, folds: list[tuple[Rows, Rows]], seed: int, n_jobs: int, loss: Loss
+    ) -> list[Callable[..., Fold]]:
+        threads = max(1, n_jobs // len(folds))  # folds run side by side
+        partitioner = self._make_partitioner(seed, threads)
+        unit = target_scale(rows.y, rows.s, self._task)[1]
         return [
             partial(
                 Fold,
@@ -344,6 +357,8 @@ class BaseJOPLEn(BaseEstimator):
                 valid,
                 partitioner.fresh(),
                 loss,
+                unit=unit,
+                n_jobs=threads,
                 task=self._task,
                 clip=self.clip,
                 has_root=self.root_cell,
@@ -400,6 +415,10 @@ class BaseJOPLEn(BaseEstimator):
         return self.partitioner_.apply(X)
 
 
+def _is_ensemble(partitioner: Any) -> bool:
+    return any(adapter.matches(partitioner) for adapter in ADAPTERS)
+
+
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
@@ -452,7 +471,7 @@ def _deal(rows: Rows, n_folds: int, task: Task) -> NDArray[np.intp]:
 
 
 def _importances(
-    design: LeafDesign, solution: Solution, split_gains: NDArray, s: NDArray
+    design: LeafDesign, solution: Solution, partitioner: Partitioner, s: NDArray
 ) -> NDArray[np.float64]:
     """Half the share in split gains, half the share in the spread of linear contributions.
 
@@ -460,8 +479,9 @@ def _importances(
     row's cells; its spread is the weighted root mean square over rows (and outputs).
     """
     d = design.layout.n_features
-    gains = np.asarray(split_gains, float)
-    parts = [gains / gains.sum()] if gains.sum() > 0 else []
+    gains = np.asarray(partitioner.split_gains_, float)
+    counts = partitioner.splits_on_features and gains.sum() > 0
+    parts = [gains / gains.sum()] if counts else []
     if design.layout.n_slopes:
         theta = solution.theta
         weights = design.row_weights(theta)[:, :d]

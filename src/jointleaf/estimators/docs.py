@@ -10,10 +10,11 @@ T = TypeVar("T")
 
 PARAMETERS = """Parameters
     ----------
-    partitioner : None, str, Partitioner or fitted ensemble
+    partitioner : None, str, Partitioner, fitted ensemble or list of these
         Makes the partitions. None is LightGBM with 100 trees of 4 leaves; names are
         "lightgbm", "gradient_boosting", "random_forest", "extra_trees" and "voronoi"; a
-        fitted tree ensemble of scikit-learn or LightGBM is used as it is (see `refine`).
+        fitted tree ensemble of scikit-learn or LightGBM is used as it is (see `refine`); a
+        list is their union.
     penalty : "auto" or Penalty
         "auto" chooses strength, slope scale and feature weighting by honest
         cross-validation (`jointleaf.tuning`); a Penalty such as ``Frobenius(0.01)`` is used
@@ -32,7 +33,7 @@ PARAMETERS = """Parameters
     max_iter : int
         Most iterations of the solver.
     cv : None, int, splitter or iterable of index pairs
-        Splits for ``penalty="auto"``. None is 5 folds up to 5,000 distinct rows, above that one
+        Splits for ``penalty="auto"``. None is 5 folds up to 2,500 distinct rows, above that one
         validation split of a fifth.
     n_jobs : int, optional
         Threads (-1: all cores). The fitted model is the same for every value.

@@ -26,7 +26,7 @@ def choose_solver(problem: Problem, solver: str | Solver = "auto") -> Solver:
 
     - ``"fista"`` where the penalty is not quadratic;
     - ``"dual"`` for the Frobenius penalty with n <= 4000 rows (8000 with more than 200
-      features) and squared error, unless the cells are constant and fewer than n, or with
+      features) and squared error, unless there are fewer weights than rows, or with
       n <= 1500 rows and penalised biases for other losses;
     - ``"pcg"`` for squared error, ``"newton"`` for other losses otherwise.
 
@@ -57,7 +57,7 @@ def _by_rule(problem: Problem) -> Solver:
     if isinstance(problem.penalty, Frobenius) and Dual().lacks(problem) is None:
         if problem.loss.is_quadratic:
             limit = MAX_DUAL_ROWS * (2 if layout.n_slopes > WIDE else 1)
-            few_weights = layout.n_slopes == 0 and layout.n_cells < n
+            few_weights = layout.n_cells * layout.n_columns < n
         else:
             limit, few_weights = MAX_DUAL_ROWS_NEWTON, False
         if n <= limit and not few_weights:

@@ -145,7 +145,7 @@ _ADVICE = {
     ),
     "stalled": (
         "{solver} can make no more progress in {dtype} at optimality {optimality:.1e}, above tol: "
-        "use float64 input, strengthen the penalty, or loosen tol"
+        "standardise X, use another solver{float64}, strengthen the penalty, or loosen tol"
     ),
     "converged": "{solver} converged in {n_iter} iterations to optimality {optimality:.1e}",
 }
@@ -173,7 +173,11 @@ def finish(
     if not optimality <= tol:
         status = "stalled" if stalled else "max_iter"
     message = _ADVICE[status].format(
-        solver=solver, n_iter=n_iter, optimality=optimality, dtype=problem.design.dtype
+        solver=solver,
+        n_iter=n_iter,
+        optimality=optimality,
+        dtype=problem.design.dtype,
+        float64="" if problem.design.dtype == np.float64 else " or float64 input",
     )
     coef, intercept = problem.layout.split(theta)
     return Solution(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
 from jointleaf.kernel import shared_cells, times_column_kernel
 from jointleaf.penalties import Frobenius
@@ -71,7 +71,15 @@ class Dual(Solver):
     def _squared(self, problem: Problem) -> NDArray:
         target = (problem.y - problem.offset).astype(float)
         if problem.penalty.bias_strength > 0:  # type: ignore[attr-defined]
-            factor = cho_factor(_system(problem), lower=True, overwrite_a=True, check_finite=False)
+            try:
+                factor = cho_factor(
+                    _system(problem), lower=True, overwrite_a=True, check_finite=False
+                )
+            except LinAlgError as cause:
+                raise ValueError(
+                    "solver='dual': the kernel matrix is not positive definite in floating point, "
+                    "the penalty is too weak for rows of this size: use solver='pcg'"
+                ) from cause
             return _weights(problem, cho_solve(factor, target, check_finite=False))
         alpha, intercept = _with_free_biases(problem, target)
         theta = _weights(problem, alpha)
@@ -125,7 +133,9 @@ def _bias_spaces(problem: Problem) -> tuple[NDArray, NDArray, NDArray]:
     cells = problem.design.cells()
     shared = shared_cells(cells, cells, problem.layout)
     values, vectors = eigh(shared, overwrite_a=True, check_finite=False)
-    n_null = int(np.searchsorted(values, 1e-11 * len(values) * values[-1], side="right"))
+    n_null = int(
+        np.searchsorted(values, 10 * np.finfo(float).eps * len(values) * values[-1], side="right")
+    )
     return vectors[:, :n_null], vectors[:, n_null:], values[n_null:]
 
 
@@ -232,7 +242,8 @@ class DualPath:
     predictions : array (n, m)
         On the training rows.
     loo_residuals : array (n, m)
-        y_n minus the prediction of the model fitted without row n (the partitions as they are).
+        y_n minus the prediction of the model fitted without row n: the partitions as they are,
+        and the other rows counting s/S with the same S as before.
     """
 
     factors: NDArray[np.float64]

@@ -41,7 +41,7 @@ class FISTA(Solver):
         tol = effective_tol(tol, design.dtype)
         theta = problem.zeros() if init is None else np.array(init, design.dtype)
         f = design.matvec(theta)
-        step = self._first_step(problem)
+        step = problem.prox_step = self._first_step(problem)
         ahead, f_ahead, momentum = theta, f, 1.0
         noise = 16 * float(np.finfo(design.dtype).eps)
         n_iter = 0

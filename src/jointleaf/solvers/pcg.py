@@ -64,7 +64,7 @@ class PCG(Solver):
             objective = problem.objective(theta, f)
             recorder.add(iteration, objective, optimality)
             stalled = optimality > 0.9 * best and objective > (1 - noise) * best_objective
-            if optimality <= tol or stalled or iteration >= max_iter:
+            if optimality <= tol or stalled or iteration >= max_iter or np.isnan(optimality):
                 break
             best, best_objective = optimality, objective
             residual = -(gradient + diagonal * theta)
