@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_iris, make_friedman1
+from sklearn.datasets import load_iris, load_wine, make_friedman1
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -529,3 +529,15 @@ def test_many_rows_are_predicted_block_by_block(monkeypatch):
     expected = model.predict(X)
     monkeypatch.setattr("jointleaf.estimators.base._PREDICT_ROWS", 7)
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-13)
+
+
+def test_cell_starts_and_log_probabilities():
+    rows, labels = load_wine(return_X_y=True)
+    model = JOPLEnClassifier("random_forest", penalty=Frobenius(0.01), random_state=0)
+    model.fit(rows, labels)
+    cells = model.apply(rows[:1])[0] + model.cell_starts_
+    slopes, biases = model.coef_[cells].sum(axis=0), model.intercept_[cells].sum(axis=0)
+    raw = model.offset_ + rows[0] @ slopes + biases
+    np.testing.assert_allclose(model.decision_function(rows[:1])[0], raw)
+    logs = model.predict_log_proba(rows)
+    np.testing.assert_allclose(np.exp(logs), model.predict_proba(rows))

@@ -49,7 +49,7 @@ STRENGTHS = tuple(10.0 ** np.arange(0.5, -6.01, -0.5))  # from strong to weak: a
 
 _MAX_DENSE_ROWS = 2000  # of a fold's training part: beyond, iterative paths
 _MAX_OWN_LOSS = 500  # rows times outputs up to which every line is searched with the own loss
-_SEARCH_ROWS = 1200  # most training rows with which lines are compared
+_SEARCH_ROWS = 800  # most training rows with which lines are compared
 
 
 Table = dict[str, NDArray]
@@ -289,8 +289,8 @@ def tune(
     to the stronger penalty. Constant cells have one line only.
 
     Where that would be slow the lines are compared more cheaply, and the strength is then chosen
-    once more, with all rows and the own loss, along the best line: folds with more than 1,200
-    training rows compare lines with 1,200 of them, and classification with more than 500 rows
+    once more, with all rows and the own loss, along the best line: folds with more than 800
+    training rows compare lines with 800 of them, and classification with more than 500 rows
     times outputs by the squared error on the encoded classes.
     """
     scales = SLOPE_SCALES if cells == "linear" else (0.0,)

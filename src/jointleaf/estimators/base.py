@@ -261,6 +261,7 @@ class BaseJOPLEn(BaseEstimator):
         self.coef_ = fit.unit * slopes
         self.intercept_ = fit.unit * (solution.intercept - shift)
         self.offset_ = fit.centre + fit.unit * fit.offset
+        self.cell_starts_ = solution.layout.offsets[:-1]
         self.partitioner_ = fit.partitioner
         self.solution_ = solution
         self.penalty_ = fit.penalty
@@ -277,7 +278,9 @@ class BaseJOPLEn(BaseEstimator):
         if isinstance(self.penalty, str) and self.penalty != "auto":
             raise ValueError(f"penalty={self.penalty!r} is not known: use 'auto' or a Penalty")
         if not isinstance(self.penalty, str | Penalty):
-            raise TypeError(f"penalty={self.penalty!r} must be 'auto' or a Penalty")
+            raise TypeError(
+                f"penalty={self.penalty!r} must be 'auto' or a Penalty such as Frobenius(0.1)"
+            )
         if self.cells not in ("linear", "constant"):
             raise ValueError(f"cells={self.cells!r} is not known: use 'linear' or 'constant'")
         if isinstance(self.cv, int | np.integer) and self.cv < 2:

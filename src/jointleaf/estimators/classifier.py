@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_expit, log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -71,6 +72,13 @@ class JOPLEnClassifier(ClassifierMixin, BaseJOPLEn):
         raw = self._raw_predictions(X)
         loss = Logistic() if raw.ndim == 1 else Multinomial(raw.shape[1])
         return loss.link(raw)
+
+    def predict_log_proba(self, X: ArrayLike) -> NDArray:
+        """Logarithms of the class probabilities (n, K), accurate also where these are tiny."""
+        raw = self._raw_predictions(X)
+        if raw.ndim == 1:
+            return np.stack([log_expit(-raw), log_expit(raw)], axis=1)
+        return log_softmax(raw, axis=1)
 
     def predict(self, X: ArrayLike) -> NDArray:
         """Predict the class labels (n,) of rows X (n, d)."""

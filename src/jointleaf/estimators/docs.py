@@ -49,12 +49,16 @@ ATTRIBUTES = """Attributes
     intercept_ : array (C,) or (C, K)
         Biases of all cells in the units of the input.
     offset_ : float or array (K,)
-        What the cells add to: a raw prediction is
-        ``offset_ + sum_p coef_[c_p] @ x + intercept_[c_p]`` for x in the training range.
+        What the cells add to: with ``cells = apply(x) + cell_starts_``, a raw prediction is
+        ``offset_ + coef_[cells].sum(axis=0) @ x + intercept_[cells].sum()`` for one x in the
+        training range (and no cell of -1).
+    cell_starts_ : array (P,)
+        Number of the first cell of every partition.
     setting_ : Setting or None
         Strength, slope scale and feature power that "auto" chose.
     cv_results_ : dict of arrays or None
-        Every setting that was tried, with its validation loss.
+        Every setting that was tried, with its validation loss; see
+        `jointleaf.tuning.TuningResult` for the columns.
     penalty_ : Penalty
         The penalty of the fit, in standardised units.
     solution_ : Solution
