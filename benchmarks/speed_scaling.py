@@ -1,8 +1,8 @@
 """How the cost of a fit grows with the number of rows: jointleaf alone, one core.
 
-    python benchmarks/speed_scaling.py [--rows 10000 100000 1000000]
+    python benchmarks/speed_scaling.py [--rows 10000 100000 1000000] [--dtype float64]
 
-Fixed strength 0.01, d = 20 features, 100 LightGBM trees x 64 cells, float32 rows, each size in
+Fixed strength 0.01, d = 20 features, 100 LightGBM trees x 64 cells, each size in
 a process of its own. "grow" is LightGBM, "solve" the joint fit to the
 default tolerance, "predict" is of 100,000
 rows (or n, if fewer) beside LightGBM's own predict of the same rows.
@@ -32,7 +32,7 @@ def make_data(n: int, d: int = 20) -> tuple[np.ndarray, np.ndarray]:
     return X, y + 0.5 * rng.standard_normal(n)
 
 
-def measure(n: int) -> dict:
+def measure(n: int, dtype: str) -> dict:
     """Fit once and give seconds and memory."""
     from jointleaf import Frobenius, JOPLEnRegressor
     from jointleaf.partitions import LightGBMPartitioner
@@ -40,6 +40,7 @@ def measure(n: int) -> dict:
 
     warm_up()
     X, y = make_data(n)
+    X = X.astype(dtype)
     before = memory_mb("VmRSS")
     partitioner = LightGBMPartitioner(n_partitions=100, n_cells=64, random_state=0)
     model = JOPLEnRegressor(partitioner, penalty=Frobenius(0.01))
@@ -74,16 +75,17 @@ def _timed(job) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", nargs="*", type=int, default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        print(json.dumps(measure(args.one)))
+        print(json.dumps(measure(args.one, args.dtype)))
         return
     print("| rows | fit | of it the joint solve | per row | iterations | memory growth "
           "| predict | LightGBM's own predict |")  # fmt: skip
     print("|---|---|---|---|---|---|---|---|")
     for n in args.rows:
-        command = [sys.executable, __file__, "--one", str(n)]
+        command = [sys.executable, __file__, "--one", str(n), "--dtype", args.dtype]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         r = json.loads(done.stdout.splitlines()[-1])
         per_row = 1e6 * r["solve_s"] / n
