@@ -2,7 +2,8 @@
 
 from io import StringIO
 
-from jointleaf.progress import Progress
+from jointleaf.progress import Progress, SolveProgress
+from jointleaf.solvers import choose_solver
 
 
 class Terminal(StringIO):
@@ -59,3 +60,19 @@ def test_standard_error_is_the_default(capsys):
     captured = capsys.readouterr()
     assert "1/1" in captured.err
     assert captured.out == ""
+
+
+def test_a_solve_tells_its_listener(make_case, make_problem):
+    stream = StringIO()
+    problem = make_problem(make_case())
+    problem.listener = SolveProgress(stream, every=0.0)
+    solution = choose_solver(problem, "pcg").solve(problem)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == len(solution.trace)
+    assert lines[-1].startswith(f"solving: iteration {solution.n_iter}, ")
+
+
+def test_a_quick_solve_shows_nothing():
+    stream = StringIO()
+    SolveProgress(stream)(1, 0.2, 0.5, 1e-3)
+    assert stream.getvalue() == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,6 +60,8 @@ class Problem:
         self.offset = np.asarray(offset, dtype)
         self.outputs: tuple[int, ...] = self.y.shape[1:]
         self.prox_step = 1.0
+        #: called with iteration, seconds, objective and optimality while a solver works
+        self.listener: Callable[[int, float, float, float], None] | None = None
         self.start_slope = self._start_slope()
 
     def _start_slope(self) -> float:

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TextIO
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "SolveProgress"]
 
 
 class Progress:
@@ -55,3 +55,31 @@ class Progress:
         if self._done < self.total:
             self._done = self.total - 1
             self.step()
+
+
+class SolveProgress:
+    """Shows how a solve goes on, at most once a second: a listener of `Problem`.
+
+    Parameters
+    ----------
+    stream : text stream, optional
+        By default the standard error stream.
+    every : float
+        Seconds between two lines.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, every: float = 1.0) -> None:
+        self._stream = stream or sys.stderr
+        self._every = every
+        self._next = every
+
+    def __call__(self, iteration: int, seconds: float, objective: float, optimality: float) -> None:
+        """Write a line if the last one is old enough."""
+        if seconds < self._next:
+            return
+        self._next = seconds + self._every
+        self._stream.write(
+            f"solving: iteration {iteration}, {seconds:.1f} s, objective {objective:.6g}, "
+            f"optimality {optimality:.1e}\n"
+        )
+        self._stream.flush()

@@ -32,6 +32,7 @@ from jointleaf.partitions import (
 )
 from jointleaf.penalties import Penalty
 from jointleaf.problem import Problem, check_weights
+from jointleaf.progress import SolveProgress
 from jointleaf.rows import Rows, canonical_rows
 from jointleaf.scaling import Standardizer
 from jointleaf.solvers import Solution, check_solver_name
@@ -232,6 +233,8 @@ class BaseJOPLEn(BaseEstimator):
         )
         offset = loss.best_constant(loss.encode(y), rows.s)
         problem = Problem(design, y, loss, penalty, rows.s, offset)
+        if self.verbose:
+            problem.listener = SolveProgress()
         solution = solve(problem, self.solver, tol=self.tol, max_iter=self.max_iter)
         if self.verbose:
             print(f"{solution.message}, objective {solution.objective:.6g}")

@@ -121,16 +121,20 @@ class Solver(ABC):
 
 
 class Recorder:
-    """Keeps the trace of a solve."""
+    """Keeps the trace of a solve, and tells every line to the problem's listener."""
 
-    def __init__(self) -> None:
+    def __init__(self, problem: Problem) -> None:
         self._start = time.perf_counter()
+        self._listener = problem.listener
         self.points: list[TracePoint] = []
 
     def add(self, iteration: int, objective: float, optimality: float) -> None:
         """Write one line, with the seconds since the recorder was made."""
         seconds = time.perf_counter() - self._start
-        self.points.append(TracePoint(iteration, seconds, float(objective), float(optimality)))
+        point = TracePoint(iteration, seconds, float(objective), float(optimality))
+        self.points.append(point)
+        if self._listener is not None:
+            self._listener(*point)
 
 
 def effective_tol(tol: float, dtype: np.dtype) -> float:

@@ -48,7 +48,7 @@ class Dual(Solver):
         max_iter: int = 1000,
     ) -> Solution:
         """Minimise; `init` is not needed by an exact solve, Newton steps start from zero."""
-        recorder = Recorder()
+        recorder = Recorder(problem)
         tol = effective_tol(tol, problem.design.dtype)
         problem = problem.in_double()  # a dense factorisation has no use for less
         if problem.loss.is_quadratic:

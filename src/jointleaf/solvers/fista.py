@@ -36,7 +36,7 @@ class FISTA(Solver):
         max_iter: int = 1000,
     ) -> Solution:
         """Minimise until optimality <= tol; see `Solver.solve`."""
-        recorder = Recorder()
+        recorder = Recorder(problem)
         design, penalty = problem.design.merge_partitions(), problem.penalty
         tol = effective_tol(tol, design.dtype)
         theta = problem.zeros() if init is None else np.array(init, design.dtype)

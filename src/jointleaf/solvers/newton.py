@@ -42,7 +42,7 @@ class Newton(Solver):
         max_iter: int = 1000,
     ) -> Solution:
         """Minimise until optimality <= tol; see `Solver.solve`."""
-        recorder = Recorder()
+        recorder = Recorder(problem)
         design = problem.design.merge_partitions()
         tol = effective_tol(tol, design.dtype)
         theta = problem.zeros() if init is None else np.array(init, design.dtype)
