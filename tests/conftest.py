@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_diabetes, load_iris
 
 from jointleaf.design import LeafDesign
 from jointleaf.losses import make_loss
@@ -73,3 +74,15 @@ def numeric_gradient():
         return gradient
 
     return differentiate
+
+
+@pytest.fixture(scope="session")
+def diabetes():
+    """Training rows, their targets, and other rows."""
+    X, y = load_diabetes(return_X_y=True)
+    return X[:300], y[:300], X[300:]
+
+
+@pytest.fixture(scope="session")
+def iris():
+    return load_iris(return_X_y=True)

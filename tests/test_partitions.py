@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_diabetes, load_iris
 from sklearn.exceptions import NotFittedError
 
 from jointleaf.partitions import (
@@ -26,17 +25,6 @@ TREES = [
     ExtraTreesPartitioner,
 ]
 ALL = [*TREES, VoronoiPartitioner]
-
-
-@pytest.fixture(scope="module")
-def diabetes():
-    X, y = load_diabetes(return_X_y=True)
-    return X[:300], y[:300], X[300:]
-
-
-@pytest.fixture(scope="module")
-def iris():
-    return load_iris(return_X_y=True)
 
 
 def native_leaves(model, X):

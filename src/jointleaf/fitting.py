@@ -95,6 +95,7 @@ def fit_cells(
     targets = as_numbers("y", y)
     if targets.ndim != 1 or len(targets) != len(rows):
         raise ValueError(f"y has shape {targets.shape}, expected ({len(rows)},): one per row of X")
+    _check_size("y", targets, rows.dtype)
     check_limits(tol, max_iter)
     if not (isinstance(n_jobs, int | np.integer) and n_jobs >= 1):
         raise ValueError(f"n_jobs={n_jobs!r} must be a whole number, at least 1")
@@ -137,7 +138,19 @@ def _check_rows(X: ArrayLike) -> NDArray:
         rows = as_numbers("X", rows)
     if not np.isfinite(rows).all():
         raise ValueError("X holds NaN or infinity: remove these rows or fill them in")
+    _check_size("X", rows, rows.dtype)
     return rows
+
+
+def _check_size(name: str, values: NDArray, dtype: np.dtype) -> None:
+    """Refuse values whose products of four would overflow."""
+    limit = float(np.finfo(dtype).max) ** 0.25
+    largest = float(np.abs(values).max(initial=0.0))
+    if np.isfinite(largest) and largest > limit:
+        raise ValueError(
+            f"{name} holds values up to {largest:.3g}, too large for {dtype} (at most "
+            f"{limit:.0e}): rescale them"
+        )
 
 
 def check_limits(tol: float, max_iter: int) -> None:
