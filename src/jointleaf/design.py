@@ -16,6 +16,7 @@ and is exact. `merge_partitions` builds it; iterative solvers ask for it, a sing
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -86,6 +87,7 @@ class LeafDesign:
         self.layout = CellLayout(counts, X.shape[1], cells)
         self.n_rows = X.shape[0]
         self.n_jobs = max(1, n_jobs)
+        self.rows = X  # as given, also where constant cells have no use for it
         self.X = self._with_ones(X)
         self._pool: ThreadPoolExecutor | None = None
         self._is_merged = False
@@ -176,6 +178,15 @@ class LeafDesign:
             cells=self.layout.kind,
             n_jobs=self.n_jobs,
         )
+
+    def with_features(self, features: NDArray[np.intp]) -> LeafDesign:
+        """Give the design of linear cells that see only some features."""
+        other = copy.copy(self)
+        other.layout = CellLayout(self.layout.cells_per_partition, len(features), self.layout.kind)
+        other.X = np.ascontiguousarray(self.X[:, np.append(features, -1)])
+        other._set_groups(self.cells(), None)
+        other._is_merged = False  # fewer columns: more partitions may be worth merging
+        return other
 
     # -- blocks and threads --------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from jointleaf.design import LeafDesign
 from jointleaf.layout import CellKind, check_codes
 from jointleaf.losses import Loss, make_loss
-from jointleaf.penalties import Frobenius, Penalty
+from jointleaf.penalties import Frobenius, Term
 from jointleaf.problem import Problem, as_numbers, check_weights
 from jointleaf.solvers import Solution, Solver, choose_solver
 
@@ -25,7 +25,7 @@ def fit_cells(
     y: ArrayLike,
     *,
     loss: str | Loss = "squared_error",
-    penalty: Penalty | None = None,
+    penalty: Term | None = None,
     cells: CellKind = "linear",
     solver: str | Solver = "auto",
     tol: float = 1e-6,
@@ -56,7 +56,7 @@ def fit_cells(
         Targets: numbers for "squared_error", -1 and 1 for "logistic", class numbers
         0..K-1 for "multinomial".
     loss : {"squared_error", "logistic", "multinomial"} or Loss
-    penalty : Penalty, optional
+    penalty : Penalty, PredictionPenalty or a sum of these, optional
         By default ``Frobenius(0.01)``.
     cells : {"linear", "constant"}
         Constant cells have a bias only (global refinement).
@@ -104,7 +104,7 @@ def fit_cells(
         rows, checked, targets, weights = rows[keep], checked[keep], targets[keep], weights[keep]
     design = LeafDesign(rows, checked, counts, cells=cells, n_jobs=n_jobs)
     chosen = Frobenius(0.01) if penalty is None else penalty
-    if not isinstance(chosen, Penalty):
+    if not isinstance(chosen, Term):
         raise TypeError(f"penalty={penalty!r} must be a Penalty such as Frobenius(0.01)")
     problem = Problem(design, targets, make_loss(loss), chosen, weights)
     return solve(problem, solver, tol=tol, max_iter=max_iter)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf.design import LeafDesign
 from jointleaf.losses import Loss
-from jointleaf.penalties.base import Penalty
+from jointleaf.penalties.base import Penalty, Term
+from jointleaf.penalties.sums import on_predictions, on_weights
 
 __all__ = ["Problem"]
+
+T = TypeVar("T")
 
 
 class Problem:
@@ -20,8 +24,11 @@ class Problem:
 
     .. math::
 
-        J(\theta) = \frac{1}{S} \sum_n s_n\, \ell(y_n, o + f_n) + R(\theta),
-        \qquad f = \Phi \theta
+        J(\theta) = \frac{1}{S} \sum_n s_n\, \ell(y_n, o + f_n)
+        + \tfrac12 (o + f)^\top A (o + f) + R(\theta), \qquad f = \Phi \theta
+
+    The first two terms, functions of the predictions, are the data term; A is zero unless the
+    penalty has terms on predictions.
 
     Parameters
     ----------
@@ -30,7 +37,8 @@ class Problem:
     y : array (n,)
         Targets in the form of the loss.
     loss : Loss
-    penalty : Penalty
+    penalty : Penalty, PredictionPenalty or a sum of these
+        R, and A.
     sample_weight : array (n,), optional
         s, not negative, not all zero; by default all one.
     offset : number or array (K,)
@@ -42,14 +50,19 @@ class Problem:
         design: LeafDesign,
         y: ArrayLike,
         loss: Loss,
-        penalty: Penalty,
+        penalty: Term,
         sample_weight: ArrayLike | None = None,
         offset: NDArray | float = 0.0,
     ) -> None:
         self.design = design
         self.layout = design.layout
         self.loss = loss
-        self.penalty = penalty.bind(design.layout)
+        if penalty.is_auto:
+            raise ValueError(
+                f"penalty={penalty!r} has a strength to choose: fit an estimator, which chooses "
+                "it by cross-validation, or give a number"
+            )
+        self._set_penalty(on_weights(penalty))
         dtype = design.dtype
         self.y = loss.encode(y).astype(dtype)
         if len(self.y) != design.n_rows:
@@ -59,6 +72,10 @@ class Problem:
             raise ValueError("sample_weight holds zeros: leave these rows out of the problem")
         self.offset = np.asarray(offset, dtype)
         self.outputs: tuple[int, ...] = self.y.shape[1:]
+        smoothers = [term.matrix(design.rows, self.s) for term in on_predictions(penalty)]
+        #: A (n, n), or None for zero
+        self.smoother = sum(smoothers[1:], smoothers[0]).astype(dtype) if smoothers else None
+        self._kept: dict[object, object] = {}
         self.prox_step = 1.0
         #: called with iteration, seconds, objective and optimality while a solver works
         self.listener: Callable[[int, float, float, float], None] | None = None
@@ -77,12 +94,46 @@ class Problem:
             return largest
         return terms if terms > 0 else 1.0
 
+    def _set_penalty(self, penalty: Penalty) -> None:
+        self.penalty = penalty.bind(self.layout)
+        #: the penalty as a quadratic of curvature (C, q), or None for zero, plus a rest
+        self.smooth_curvature, self.rest = self.penalty.split()
+
+    # -- related problems ----------------------------------------------------------------------
+
+    def with_penalty(self, penalty: Penalty) -> Problem:
+        """Give the same problem with another penalty on the weights."""
+        other = copy.copy(self)
+        other._set_penalty(penalty)
+        return other
+
+    def restricted(self, features: NDArray[np.intp]) -> Problem:
+        """Give the problem in which only these features may have slopes."""
+        penalty = self.penalty.restricted(features)
+        if penalty is None:
+            raise ValueError(f"{self.penalty!r} cannot be restricted to some features")
+        other = copy.copy(self)
+        other.design = self.design.with_features(features)
+        other.layout = other.design.layout
+        other.penalty = penalty
+        other.smooth_curvature, other.rest = penalty.split()
+        return other
+
+    def kept(self, key: object, make: Callable[[], T]) -> T:
+        """Give what was made under a key before, here or in a related problem, or make it."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]  # type: ignore[return-value]
+
     def in_double(self) -> Problem:
         """Give the same problem in float64."""
         if self.design.dtype == np.float64:
             return self
         other = copy.copy(self)
         other.design = self.design.in_double()
+        other._kept = {}
+        if self.smoother is not None:
+            other.smoother = self.smoother.astype(float)
         other.y, other.offset = self.y.astype(float), self.offset.astype(float)
         return other
 
@@ -115,24 +166,35 @@ class Problem:
     # -- values --------------------------------------------------------------------------------
 
     def data_value(self, f: NDArray) -> float:
-        """The loss at what the cells predict, f (n,) or (n, K)."""
-        return self.loss.value(self.y, f + self.offset, self.s)
+        """The data term at what the cells predict, f (n,) or (n, K)."""
+        raw = f + self.offset
+        value = self.loss.value(self.y, raw, self.s)
+        if self.smoother is not None:
+            value += 0.5 * float(np.vdot(raw, self.smoother @ raw))
+        return value
 
     def objective(self, theta: NDArray, f: NDArray) -> float:
         """J at weights theta whose predictions are f."""
         return self.data_value(f) + self.penalty.value(theta)
 
     def slope(self, f: NDArray) -> NDArray:
-        """Derivative of the loss by the predictions, of the shape of f."""
-        return self.loss.gradient(self.y, f + self.offset, self.s)
+        """Derivative of the data term by the predictions, of the shape of f."""
+        raw = f + self.offset
+        slope = self.loss.gradient(self.y, raw, self.s)
+        return slope if self.smoother is None else slope + self.smoother @ raw
 
     def data_gradient(self, f: NDArray) -> NDArray:
-        """Gradient of the loss by the weights, of the shape of theta: one adjoint pass."""
+        """Gradient of the data term by the weights, of the shape of theta: one adjoint pass."""
         return self.design.rmatvec(self.slope(f))
 
     def loss_curvature(self, f: NDArray) -> NDArray:
         """Second derivative of the loss by every prediction, of the shape of f."""
         return self.loss.curvature(self.y, f + self.offset, self.s)
+
+    def hessian_product(self, f: NDArray, v: NDArray) -> NDArray:
+        """Hessian of the data term by the predictions, at f, times v of the shape of f."""
+        product = self.loss.hessian_product(self.y, f + self.offset, self.s, v)
+        return product if self.smoother is None else product + self.smoother @ v
 
     # -- optimality ----------------------------------------------------------------------------
 
@@ -141,16 +203,25 @@ class Problem:
 
         For quadratic penalties max |dJ/dtheta|, for others the largest entry of the proximal
         gradient (theta - prox(theta - t G, t)) / t with the step t = `prox_step`, which FISTA sets
-        to 1 / L; both divided by max |dL/dtheta| at zero weights, so that the measure does not
-        change with the scale of y or X. `gradient` is the data gradient G at theta.
+        to 1 / L, where quadratic terms of the penalty count to G; both divided by max |dL/dtheta|
+        at zero weights, so that the measure does not change with the scale of y or X.
+        `gradient` is the data gradient at theta.
         """
         diagonal = self.curvature
         if diagonal is not None:
             residual = gradient + diagonal * theta
         else:
             t = theta.dtype.type(self.prox_step)
-            residual = (theta - self.penalty.prox(theta - t * gradient, self.prox_step)) / t
+            G = self.smooth_gradient(theta, gradient)
+            residual = (theta - self.rest.prox(theta - t * G, self.prox_step)) / t
         return float(np.abs(residual).max()) / self.start_slope
+
+    def smooth_gradient(self, theta: NDArray, gradient: NDArray) -> NDArray:
+        """The data gradient plus that of the quadratic part of the penalty."""
+        if self.smooth_curvature is None:
+            return gradient
+        diagonal = self.smooth_curvature.astype(theta.dtype)
+        return gradient + (diagonal[:, :, None] if self.outputs else diagonal) * theta
 
     def gap(self, theta: NDArray, gradient: NDArray) -> float:
         """Certified bound of J(theta) - min J; infinite where some weight is not penalised.

@@ -1,6 +1,27 @@
-"""Penalties on the weights of all cells."""
+"""Penalties on the weights of all cells, and on the predictions; they add with ``+``."""
 
-from jointleaf.penalties.base import Penalty
-from jointleaf.penalties.frobenius import Frobenius
+from jointleaf.penalties.base import Penalty, PredictionPenalty, Term
+from jointleaf.penalties.frobenius import Free, Frobenius
+from jointleaf.penalties.laplacian import Laplacian
+from jointleaf.penalties.norms import L1, L21, GrOWL, LInf1, Lp1, SlopeNorm
+from jointleaf.penalties.spectral import KyFan, Nuclear, SchattenP
+from jointleaf.penalties.sums import Sum
 
-__all__ = ["Frobenius", "Penalty"]
+__all__ = [
+    "L1",
+    "L21",
+    "Free",
+    "Frobenius",
+    "GrOWL",
+    "KyFan",
+    "LInf1",
+    "Laplacian",
+    "Lp1",
+    "Nuclear",
+    "Penalty",
+    "PredictionPenalty",
+    "SchattenP",
+    "SlopeNorm",
+    "Sum",
+    "Term",
+]

@@ -8,9 +8,41 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf.layout import CellLayout
-from jointleaf.penalties.base import Penalty
+from jointleaf.penalties.base import Penalty, check_number, check_strength
 
-__all__ = ["Frobenius"]
+__all__ = ["Free", "Frobenius"]
+
+
+class Free(Penalty):
+    """No penalty at all, of weights of a shape (C, q)."""
+
+    def __init__(self, shape: tuple[int, ...] | None = None) -> None:
+        self._shape = shape
+
+    def __repr__(self) -> str:
+        return "Free()"
+
+    def bind(self, layout: CellLayout) -> Free:
+        """Remember the shape of the weights."""
+        return Free((layout.n_cells, layout.n_columns))
+
+    def value(self, theta: NDArray) -> float:
+        """Zero."""
+        return 0.0
+
+    def prox(self, theta: NDArray, step: float) -> NDArray:
+        """Theta itself."""
+        return theta
+
+    def curvature(self) -> NDArray[np.float64]:
+        """Zeros."""
+        if self._shape is None:
+            raise ValueError("this penalty is not bound to a layout: call bind(layout)")
+        return np.zeros(self._shape)
+
+    def restricted(self, features: NDArray[np.intp]) -> Free:
+        """Nothing, on some features."""
+        return Free(None if self._shape is None else (self._shape[0], len(features) + 1))
 
 
 class Frobenius(Penalty):
@@ -23,8 +55,8 @@ class Frobenius(Penalty):
 
     Parameters
     ----------
-    strength : float > 0
-        lambda, the strength on slopes.
+    strength : float > 0 or "auto"
+        lambda, the strength on slopes; "auto" lets an estimator choose it by cross-validation.
     bias_strength : float >= 0, optional
         beta, the strength on biases; by default that on slopes. Zero leaves the biases
         free, as in the JOPLEn paper; constant cells need it positive to be regularised at all.
@@ -37,23 +69,27 @@ class Frobenius(Penalty):
 
     def __init__(
         self,
-        strength: float,
+        strength: float | str,
         bias_strength: float | None = None,
         feature_weights: ArrayLike | None = None,
         partition_weights: ArrayLike | None = None,
     ) -> None:
-        self.strength = _number("strength", strength, positive=True)
+        self.strength = check_strength(strength)
+        self._bias_follows = bias_strength is None
         self.bias_strength = (
             self.strength
             if bias_strength is None
-            else _number("bias_strength", bias_strength, positive=False)
+            else check_number("bias_strength", bias_strength, positive=False)
         )
         self.feature_weights = _weights("feature_weights", feature_weights)
         self.partition_weights = _weights("partition_weights", partition_weights)
         self._curvature: NDArray[np.float64] | None = None
 
     def __repr__(self) -> str:
-        parts = [f"strength={self.strength:.4g}", f"bias_strength={self.bias_strength:.4g}"]
+        parts = [
+            f"{name}={value!r}" if isinstance(value, str) else f"{name}={value:.4g}"
+            for name, value in (("strength", self.strength), ("bias_strength", self.bias_strength))
+        ]
         for name in ("feature_weights", "partition_weights"):
             values = getattr(self, name)
             if values is not None:
@@ -68,6 +104,26 @@ class Frobenius(Penalty):
             self.feature_weights,
             self.partition_weights,
         )
+
+    def at(self, strength: float) -> Frobenius:
+        """Give the same penalty with this strength; biases follow unless they have their own."""
+        other = super().at(strength)
+        if self._bias_follows:
+            other.bias_strength = other.strength
+        return other
+
+    def restricted(self, features: NDArray[np.intp]) -> Frobenius:
+        """The penalty on some features alone."""
+        other = copy.copy(self)
+        if self.feature_weights is not None:
+            other.feature_weights = self.feature_weights[features]
+        if self._curvature is not None:
+            other._curvature = self._curvature[:, np.append(features, -1)]
+        return other
+
+    def split(self) -> tuple[NDArray | None, Penalty]:
+        """All of it, and nothing more."""
+        return self.curvature(), Free(self.curvature().shape)
 
     def bind(self, layout: CellLayout) -> Frobenius:
         """Lay the weights out over cells and columns; checks their lengths."""
@@ -109,17 +165,6 @@ class Frobenius(Penalty):
         """Theta / (1 + step * curvature)."""
         shrink = (1.0 / (1.0 + step * self.curvature())).astype(theta.dtype)
         return theta * (shrink if theta.ndim == 2 else shrink[:, :, None])
-
-
-def _number(name: str, value: float, *, positive: bool) -> float:
-    kind = "a positive number" if positive else "a number that is not negative"
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name}={value!r} must be {kind}") from None
-    if not np.isfinite(number) or number < 0 or (positive and number == 0):
-        raise ValueError(f"{name}={value!r} must be {kind}")
-    return number
 
 
 def _weights(name: str, values: ArrayLike | None) -> NDArray[np.float64] | None:

@@ -11,9 +11,11 @@ Z^T alpha = 0 instead of a kernel term.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
 from jointleaf.kernel import shared_cells, times_column_kernel
@@ -34,7 +36,10 @@ class Dual(Solver):
     def lacks(self, problem: Problem) -> str | None:
         """The Frobenius penalty, and free biases only with the squared error."""
         if not isinstance(problem.penalty, Frobenius):
-            return "it needs the Frobenius penalty: use solver='fista'"
+            other = "newton" if problem.curvature is not None else "fista"
+            return f"it needs the Frobenius penalty: use solver={other!r}"
+        if not problem.loss.is_quadratic and problem.smoother is not None:
+            return "with a penalty on predictions it needs the squared error: use solver='newton'"
         if not problem.loss.is_quadratic and problem.penalty.bias_strength == 0:
             return "it needs bias_strength > 0 with this loss: use solver='newton'"
         return None
@@ -69,29 +74,39 @@ class Dual(Solver):
         )
 
     def _squared(self, problem: Problem) -> NDArray:
-        target = (problem.y - problem.offset).astype(float)
+        A, target = _system(problem)
         if problem.penalty.bias_strength > 0:  # type: ignore[attr-defined]
             try:
-                factor = cho_factor(
-                    _system(problem), lower=True, overwrite_a=True, check_finite=False
-                )
+                factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
             except LinAlgError as cause:
                 raise ValueError(
                     "solver='dual': the kernel matrix is not positive definite in floating point, "
                     "the penalty is too weak for rows of this size: use solver='pcg'"
                 ) from cause
             return _weights(problem, cho_solve(factor, target, check_finite=False))
-        alpha, intercept = _with_free_biases(problem, target)
+        alpha, intercept = _with_free_biases(problem, A, target)
         theta = _weights(problem, alpha)
         theta[:, -1] = intercept
         return theta
 
 
-def _system(problem: Problem) -> NDArray[np.float64]:
-    """K + S diag(1/s), (n, n)."""
+def _system(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The matrix K + W^-1, (n, n), and the target t of (K + W^-1) alpha = t.
+
+    W is the Hessian of the data term, and t the negative of its gradient at zero weights times
+    W^-1: for the squared error alone S diag(1/s) and y. A smoother adds to W.
+    """
     A = kernel_matrix(problem)
-    A[np.diag_indices_from(A)] += problem.s.sum() / problem.s
-    return A
+    if problem.smoother is None:
+        A[np.diag_indices_from(A)] += problem.s.sum() / problem.s
+        return A, (problem.y - problem.offset).astype(float)
+    smoother: Any = problem.smoother
+    W = smoother.toarray() if sparse.issparse(smoother) else np.array(smoother, float)
+    W[np.diag_indices_from(W)] += problem.s / problem.s.sum()
+    slope = problem.slope(problem.zero_predictions()).astype(float)
+    factor = cho_factor(W, lower=True, overwrite_a=True, check_finite=False)
+    A += cho_solve(factor, np.eye(len(W)), overwrite_b=True, check_finite=False)
+    return A, -cho_solve(factor, slope, check_finite=False)
 
 
 def kernel_matrix(problem: Problem) -> NDArray[np.float64]:
@@ -112,13 +127,12 @@ def _weights(problem: Problem, alpha: NDArray) -> NDArray:
     return np.divide(back, diagonal, out=np.zeros_like(back), where=diagonal > 0)
 
 
-def _with_free_biases(problem: Problem, target: NDArray) -> tuple[NDArray, NDArray]:
+def _with_free_biases(problem: Problem, A: NDArray, target: NDArray) -> tuple[NDArray, NDArray]:
     """Solve A alpha + Z b = y with Z^T alpha = 0; b is the shortest of all solutions.
 
     alpha lies in the null space N of Z^T: N^T A N c = N^T y, alpha = N c.
     """
     N, Q, values = _bias_spaces(problem)
-    A = _system(problem)
     alpha = np.zeros_like(target)
     if N.shape[1]:
         factor = cho_factor(N.T @ (A @ N), lower=True, overwrite_a=True, check_finite=False)
@@ -273,6 +287,8 @@ def dual_path(problem: Problem, factors: ArrayLike) -> DualPath:
         lacking = "it needs the squared error loss"
     if lacking is None and isinstance(penalty, Frobenius) and penalty.bias_strength == 0:
         lacking = "it needs bias_strength > 0"
+    if lacking is None and problem.smoother is not None:
+        lacking = "it needs a penalty without terms on predictions"
     if lacking is not None:
         raise ValueError(f"the dual path does not fit this problem: {lacking}")
     factors = np.asarray(factors, float)

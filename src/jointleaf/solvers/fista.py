@@ -6,19 +6,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf.problem import Problem
+from jointleaf.solvers.active import ActiveFeatures
 from jointleaf.solvers.base import Recorder, Solution, Solver, effective_tol, finish
 from jointleaf.solvers.cg import dot
+from jointleaf.solvers.steps import PlainSteps, make_steps
 
 __all__ = ["FISTA"]
+
+_LONGER = 1.05
 
 
 class FISTA(Solver):
     """Nesterov's accelerated proximal gradient method.
 
     One forward and one adjoint pass an iteration: predictions are linear in the weights and are
-    extrapolated with them. The step is found automatically, from a power iteration and the
-    loss's bound on its curvature, and shortened if the objective says that it was too long.
-    Momentum restarts when it points uphill (O'Donoghue and Candes 2015).
+    extrapolated with them. The step size is found automatically, by a power iteration and then
+    from step to step: it grows slowly and is shortened where its bound does not hold. Momentum
+    restarts when it points uphill (O'Donoghue and Candes 2015). Biases that are free or
+    penalised by their square are eliminated (`jointleaf.solvers.steps`); penalties under which
+    whole features vanish are solved on the features that are alive
+    (`jointleaf.solvers.active`).
     """
 
     name = "fista"
@@ -37,53 +44,86 @@ class FISTA(Solver):
     ) -> Solution:
         """Minimise until optimality <= tol; see `Solver.solve`."""
         recorder = Recorder(problem)
-        design, penalty = problem.design.merge_partitions(), problem.penalty
-        tol = effective_tol(tol, design.dtype)
-        theta = problem.zeros() if init is None else np.array(init, design.dtype)
-        f = design.matvec(theta)
-        step = problem.prox_step = self._first_step(problem)
-        ahead, f_ahead, momentum = theta, f, 1.0
-        noise = 16 * float(np.finfo(design.dtype).eps)
-        n_iter = 0
-        recorder.add(0, problem.objective(theta, f), self._optimality(problem, theta, f))
-        while n_iter < max_iter and recorder.points[-1].optimality > tol:
-            n_iter += 1
-            value = problem.data_value(f_ahead)
-            gradient = problem.data_gradient(f_ahead)
-            while True:
-                new = penalty.prox(ahead - gradient.dtype.type(step) * gradient, step)
-                f_new = design.matvec(new)
-                move = new - ahead
-                bound = value + dot(gradient, move) + dot(move, move) / (2 * step)
-                new_value = problem.data_value(f_new)
-                if new_value <= bound + noise * abs(bound) or step < 1e-30:
-                    break
-                step *= 0.5
-            if dot(ahead - new, new - theta) > 0:  # momentum points uphill
-                momentum = 1.0
-            following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-            push = theta.dtype.type((momentum - 1) / following)
-            ahead, f_ahead = new + push * (new - theta), f_new + push * (f_new - f)
-            theta, f, momentum = new, f_new, following
-            # (ahead - new) / step is a subgradient up to a bounded factor, and free: the true
-            # measure costs a pass and is taken when this one is small.
-            cheap = float(np.abs(move).max()) / step / problem.start_slope
-            if cheap <= tol:
-                cheap = self._optimality(problem, theta, f)
-            recorder.add(n_iter, new_value + penalty.value(theta), cheap)
+        tol = effective_tol(tol, problem.design.dtype)
+        theta = problem.zeros() if init is None else np.array(init, problem.design.dtype)
+        if ActiveFeatures.fits(problem):
+            theta, n_iter = self._on_active_features(problem, theta, recorder, tol, max_iter)
+        else:
+            theta, n_iter = accelerate(problem, theta, recorder, tol, max_iter)
         return finish(
             problem, theta, recorder, solver=self.name, n_iter=n_iter, tol=tol, trace_end=False
         )
 
-    def _first_step(self, problem: Problem) -> float:
-        """1 / (largest curvature of the loss along the design), slightly shortened."""
-        shares = problem.s / problem.s.sum()
-        bound = problem.loss.max_curvature
-        if not np.isfinite(bound):  # unknown: start from the curvature at zero, then backtrack
-            h = problem.loss_curvature(problem.zero_predictions())
-            bound = float(np.max(h.reshape(len(shares), -1).max(axis=1) / shares))
-        largest = bound * problem.design.lipschitz(shares.astype(problem.design.dtype))
-        return 1.0 / (1.02 * largest) if largest > 0 else 1.0
+    def _on_active_features(
+        self, problem: Problem, theta: NDArray, recorder: Recorder, tol: float, max_iter: int
+    ) -> tuple[NDArray, int]:
+        """Solve on some features, let in those that should move, until none should."""
+        active = ActiveFeatures(problem, theta)
+        n_iter = 0
+        while True:
+            optimality = active.update(theta)
+            if n_iter >= max_iter or optimality <= tol or not active.has_grown:
+                return theta, n_iter
+            inner_tol = max(0.5 * tol, 0.1 * optimality)
+            part, used = accelerate(
+                active.problem,
+                active.take(theta),
+                recorder,
+                inner_tol,
+                max_iter - n_iter,
+                start=n_iter,
+            )
+            theta = active.put(part)
+            problem.prox_step = active.problem.prox_step
+            n_iter += used
 
-    def _optimality(self, problem: Problem, theta: NDArray, f: NDArray) -> float:
-        return problem.optimality(theta, problem.data_gradient(f))
+
+def accelerate(
+    problem: Problem,
+    theta: NDArray,
+    recorder: Recorder,
+    tol: float,
+    max_iter: int,
+    *,
+    start: int = 0,
+) -> tuple[NDArray, int]:
+    """Minimise from theta until optimality <= tol; gives weights and the number of iterations.
+
+    Iterations are recorded with numbers from `start` on.
+    """
+    design = problem.design.merge_partitions()
+    steps = make_steps(problem)
+    size = problem.prox_step = steps.size()
+    theta, f = steps.settle(theta, design.matvec(theta))
+    ahead, f_ahead, momentum = theta, f, 1.0
+    objective = problem.objective(theta, f)
+    optimality = problem.optimality(theta, problem.data_gradient(f))
+    recorder.add(start, objective, optimality)
+    noise = 16 * float(np.finfo(design.dtype).eps)
+    n_iter = 0
+    while n_iter < max_iter and optimality > tol:
+        n_iter += 1
+        new, f_new, size = steps.advance(ahead, f_ahead, size * _LONGER)
+        move = new - ahead
+        new_objective = problem.objective(new, f_new)
+        is_higher = new_objective > objective + noise * abs(objective)
+        if is_higher and momentum == 1.0 and steps.knows_curvature:
+            # Without momentum a step cannot lead uphill, unless the loss understates its curvature.
+            steps = PlainSteps(problem, trust=False)
+            size = steps.size()
+            continue
+        if dot(move, new - theta) < 0 or is_higher:  # momentum points uphill
+            momentum = 1.0
+        following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        push = theta.dtype.type((momentum - 1) / following)
+        ahead, f_ahead = new + push * (new - theta), f_new + push * (f_new - f)
+        theta, f, momentum, objective = new, f_new, following, new_objective
+        # The move over the step size is a subgradient up to a bounded factor, and free: the true
+        # measure costs a pass and is taken when this one is small.
+        moved = move[:, :-1] if steps.eliminates else move
+        optimality = float(np.abs(moved).max(initial=0.0)) / size / problem.start_slope
+        if optimality <= tol:
+            problem.prox_step = size
+            optimality = problem.optimality(theta, problem.data_gradient(f))
+        recorder.add(start + n_iter, objective, optimality)
+    return theta, n_iter

@@ -81,8 +81,7 @@ class Newton(Solver):
         self, problem: Problem, f: NDArray, residual: NDArray
     ) -> tuple[NDArray, NDArray]:
         """Newton direction and its predictions, to the accuracy that the residual deserves."""
-        design, loss = problem.design, problem.loss
-        raw = f + problem.offset
+        design = problem.design
         h = problem.loss_curvature(f)
         curvature, diagonal = problem.quadratic()
         several = h.ndim == 2  # outputs couple: one preconditioner with their mean curvature
@@ -90,12 +89,12 @@ class Newton(Solver):
             design,
             h.mean(axis=1) if several else h,
             curvature,
-            eliminate=not several,
+            eliminate=not several and problem.smoother is None,
         )
 
         def operator(p: NDArray) -> tuple[NDArray, NDArray]:
             image = precondition.complete(p, design.matvec(p))
-            curved = loss.hessian_product(problem.y, raw, problem.s, image)
+            curved = problem.hessian_product(f, image)
             return design.rmatvec(curved) + diagonal * p, image
 
         relative = float(np.abs(residual).max()) / problem.start_slope
@@ -103,7 +102,7 @@ class Newton(Solver):
         direction, image = np.zeros_like(residual), np.zeros_like(f)
         if precondition.eliminates:
             image = precondition.settle(direction, image, residual[:, -1])
-            curved = loss.hessian_product(problem.y, raw, problem.s, image)
+            curved = problem.hessian_product(f, image)
             residual = residual - design.rmatvec(curved) - diagonal * direction
         for k, step in enumerate(cg_steps(operator, precondition, residual)):
             direction += step.length * step.direction

@@ -49,11 +49,16 @@ class PCG(Solver):
         f = design.matvec(theta)
         h = problem.loss_curvature(f)
         curvature, diagonal = problem.quadratic()
-        precondition = BlockPreconditioner(design, h if h.ndim == 1 else h[:, 0], curvature)
+        precondition = BlockPreconditioner(
+            design,
+            h if h.ndim == 1 else h[:, 0],
+            curvature,
+            eliminate=problem.smoother is None,
+        )
 
         def operator(p: NDArray) -> tuple[NDArray, NDArray]:
             image = precondition.complete(p, design.matvec(p))
-            return design.rmatvec(h * image) + diagonal * p, image
+            return design.rmatvec(problem.hessian_product(f, image)) + diagonal * p, image
 
         iteration, stalled = 0, False
         best = best_objective = np.inf

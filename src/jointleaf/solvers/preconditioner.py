@@ -11,16 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack, solve_triangular
 
 from jointleaf.design import LeafDesign
+from jointleaf.solvers.biases import BiasSolver, cell_mass
 
 __all__ = ["BlockPreconditioner"]
 
-MAX_JOINT_BIASES = 8192  # C^2 floats: half a gigabyte
-# Flops of the factorisation that are worth one flop of a pass, for the passes that it saves;
-# measured, also that free biases save many more.
-JOINT_WORTH = {"penalised": 250, "free": 2500}
 MAX_BLOCK_ENTRIES = 2**27  # C d^2 floats of slope blocks (1 GB); beyond, their diagonals
 
 
@@ -52,7 +48,7 @@ class BlockPreconditioner:
         self._n_slopes = d = layout.n_slopes
         self._bias_curvature = curvature[:, d].astype(self._dtype)
         self._blocks: NDArray | None = None
-        mass = _cell_mass(design, h) + curvature[:, d]
+        mass = cell_mass(design, h) + curvature[:, d]
         mass[mass <= 0] = 1.0  # a cell without rows and without penalty stays at zero
         if d:
             if layout.n_cells * d * d <= MAX_BLOCK_ENTRIES:
@@ -63,7 +59,7 @@ class BlockPreconditioner:
             else:
                 diagonal = design.cell_diagonals(h)[:, :d] + curvature[:, :d]
                 self._scale = (1.0 / np.where(diagonal > 0, diagonal, 1.0)).astype(self._dtype)
-        self._biases = _BiasSolver(design, h, curvature[:, d], mass)
+        self._biases = BiasSolver(design, h, curvature[:, d], mass)
         self.eliminates = eliminate and self._biases.is_joint
 
     def __call__(self, residual: NDArray) -> NDArray:
@@ -100,64 +96,6 @@ class BlockPreconditioner:
         step = step if residual.ndim == 2 else step[:, 0]
         theta[:, self._n_slopes] += step
         return image + self._design.bias_matvec(step)
-
-
-class _BiasSolver:
-    """Inverts the bias part: jointly where the factorisation is worth it, else cell by cell."""
-
-    def __init__(self, design: LeafDesign, h: NDArray, curvature: NDArray, mass: NDArray) -> None:
-        self._dtype = design.dtype
-        self._diagonal = (1.0 / mass).astype(self._dtype)
-        self._factor: NDArray | None = None
-        layout = design.layout
-        pass_cost = 4.0 * design.n_rows * layout.n_partitions * layout.n_columns
-        worth = JOINT_WORTH["penalised" if (curvature > 0).all() else "free"]
-        is_worth = len(mass) ** 3 / 3 <= worth * pass_cost
-        if len(mass) > MAX_JOINT_BIASES or not is_worth:
-            return
-        gram = _bias_gram(design, h)
-        gram[np.diag_indices_from(gram)] += curvature
-        # Pivoting finds the biases that are combinations of others (with free biases every
-        # partition after the first has one): these stay where they are, which loses nothing.
-        tol = 1e-10 * float(gram.diagonal().max())
-        factor, pivots, rank, _ = lapack.dpstrf(gram.T, tol=tol, lower=1, overwrite_a=1)
-        self._factor = np.empty((rank, rank), self._dtype, order="F")
-        self._factor[...] = factor[:rank, :rank]
-        self._chosen = pivots[:rank] - 1
-
-    @property
-    def is_joint(self) -> bool:
-        """Whether the biases of all cells are solved for together, exactly."""
-        return self._factor is not None
-
-    def solve(self, r: NDArray) -> NDArray:
-        """Apply to residuals (C, K)."""
-        if self._factor is None:
-            return self._diagonal[:, None] * r
-        out = np.zeros_like(r)
-        half = solve_triangular(self._factor, r[self._chosen], lower=True, check_finite=False)
-        out[self._chosen] = solve_triangular(
-            self._factor, half, lower=True, trans=1, check_finite=False
-        )
-        return out
-
-
-def _cell_mass(design: LeafDesign, h: NDArray) -> NDArray[np.float64]:
-    """Sum of h over the rows of every cell, (C,)."""
-    cells = design.cells()
-    mass = np.zeros(design.layout.n_cells + 1)
-    for column in cells.T:
-        mass += np.bincount(column, h, minlength=len(mass))
-    return mass[:-1]
-
-
-def _bias_gram(design: LeafDesign, h: NDArray) -> NDArray[np.float64]:
-    """Z^T diag(h) Z; equal weights are counted as integers, which is faster."""
-    if np.ptp(h) > 1e-12 * np.abs(h).max():
-        return design.bias_gram(h)
-    gram = design.bias_gram()
-    gram *= float(h[0])
-    return gram
 
 
 def _inverse_blocks(

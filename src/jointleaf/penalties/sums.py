@@ -1,0 +1,165 @@
+"""Sums of penalties, minimised as their true sum."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf.layout import CellLayout
+from jointleaf.penalties.base import Penalty, PredictionPenalty, Term
+from jointleaf.penalties.frobenius import Free
+from jointleaf.penalties.norms import L1, L21
+
+__all__ = ["Sum", "on_predictions", "on_weights"]
+
+_MAX_ROUNDS = 2000
+_PRECISION = 1e-13
+
+
+class Sum(Penalty):
+    """R_1 + R_2 + ...: made by ``+``.
+
+    Quadratic terms are added up and treated as smooth by FISTA. Where one term is left, its own
+    proximal map serves; for L1 + L21 (sparse group LASSO) the two maps one after the other; for
+    any others Dykstra's algorithm finds the proximal map of the true sum, started from where the
+    last call ended.
+
+    Parameters
+    ----------
+    *terms : Term
+        Penalties on weights or on predictions.
+    """
+
+    def __init__(self, *terms: Term) -> None:
+        self._terms = terms
+        self._duals: list[NDArray] | None = None
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self._terms))
+
+    def __rmul__(self, factor: float) -> Sum:
+        return Sum(*(factor * term for term in self._terms))
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The penalties that are added."""
+        return self._terms
+
+    @property
+    def is_row_sparse(self) -> bool:  # type: ignore[override]
+        """Whether some term makes whole features vanish."""
+        return any(term.is_row_sparse for term in self._weight_terms())
+
+    def _weight_terms(self) -> list[Penalty]:
+        return [term for term in self._terms if isinstance(term, Penalty)]
+
+    def at(self, strength: float) -> Sum:
+        """Fill in every strength that is "auto"; the others stay as they are."""
+        if not self.is_auto:
+            raise ValueError(f"{self!r}: mark the strengths to change with 'auto'")
+        return Sum(*(term.at(strength) if term.is_auto else term for term in self._terms))
+
+    def bind(self, layout: CellLayout) -> Sum:
+        """Bind every term."""
+        return Sum(*(t.bind(layout) if isinstance(t, Penalty) else t for t in self._terms))
+
+    def value(self, theta: NDArray) -> float:
+        """Sum of the values of the terms on weights."""
+        return sum(term.value(theta) for term in self._weight_terms())
+
+    def curvature(self) -> NDArray | None:
+        """Sum of the curvatures, where all terms are quadratic."""
+        return _added([term.curvature() for term in self._weight_terms()])
+
+    def bias_curvature(self) -> NDArray | None:
+        """Sum of the terms' own."""
+        return _added([term.bias_curvature() for term in self._weight_terms()])
+
+    def split(self) -> tuple[NDArray | None, Penalty]:
+        """Sum of the quadratic terms, and the others."""
+        quadratic: NDArray | None = None
+        rest: list[Penalty] = []
+        for term in self._weight_terms():
+            part, other = term.split()
+            if part is not None:
+                quadratic = part if quadratic is None else quadratic + part
+            if not isinstance(other, Free):
+                rest.append(other)
+        if quadratic is not None and not rest:
+            return quadratic, Free(quadratic.shape)
+        return quadratic, rest[0] if len(rest) == 1 else Sum(*rest)
+
+    def restricted(self, features: NDArray[np.intp]) -> Sum | None:
+        """The sum of the terms on some features alone."""
+        parts = [term.restricted(features) for term in self._weight_terms()]
+        if any(part is None for part in parts):
+            return None
+        return Sum(*(part for part in parts if part is not None))
+
+    def prox(self, theta: NDArray, step: float) -> NDArray:
+        """argmin_z |z - theta|^2 / 2 + step * sum_k R_k(z)."""
+        terms = self._weight_terms()
+        if len(terms) == 1:
+            return terms[0].prox(theta, step)
+        if [type(t) for t in terms] in ([L1, L21], [L21, L1]):
+            first, second = sorted(terms, key=lambda t: isinstance(t, L21))
+            return _sparse_group(first, second, theta, step)
+        return self._dykstra(terms, theta, step)
+
+    def _dykstra(self, terms: list[Penalty], theta: NDArray, step: float) -> NDArray:
+        """Block coordinate descent on the dual: z = theta - sum_k u_k, u_k in step dR_k(z).
+
+        Every u_k in turn becomes w - prox_k(w) with w = theta - sum of the others; at the end z
+        is the same for all k.
+        """
+        duals = self._duals
+        if duals is None or duals[0].shape != theta.shape:
+            duals = [np.zeros(theta.shape) for _ in terms]
+        z = theta - np.sum(duals, axis=0)
+        for _ in range(_MAX_ROUNDS):
+            moved = 0.0
+            for k, term in enumerate(terms):
+                w = z + duals[k]
+                new = term.prox(w, step)
+                duals[k] = w - new
+                moved = max(moved, float(np.abs(new - z).max(initial=0.0)))
+                z = new
+            if moved <= _PRECISION * float(np.abs(theta).max(initial=0.0)):
+                break
+        self._duals = duals
+        return z.astype(theta.dtype, copy=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = copy.copy(self.__dict__)
+        state["_duals"] = None  # where the last proximal map ended is nobody's business
+        return state
+
+
+def _sparse_group(first: Penalty, second: Penalty, theta: NDArray, step: float) -> NDArray:
+    """L1 then L21 on slopes; both divide the biases by their strength."""
+    out = second.prox(first.prox(theta, step), step)
+    beta = first.bias_strength + second.bias_strength  # type: ignore[attr-defined]
+    out[:, -1] = theta[:, -1] / theta.dtype.type(1.0 + step * beta)
+    return out
+
+
+def _added(parts: list[NDArray | None]) -> NDArray | None:
+    if not parts or any(part is None for part in parts):
+        return None
+    return np.sum([part for part in parts if part is not None], axis=0)
+
+
+def on_weights(penalty: Term) -> Penalty:
+    """The part of a penalty that acts on weights."""
+    parts = [term for term in penalty.terms if isinstance(term, Penalty)]
+    if not parts:
+        return Free()
+    return parts[0] if len(parts) == 1 else Sum(*parts)
+
+
+def on_predictions(penalty: Term) -> list[PredictionPenalty]:
+    """The terms of a penalty that act on predictions."""
+    return [term for term in penalty.terms if isinstance(term, PredictionPenalty)]
