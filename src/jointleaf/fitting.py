@@ -16,7 +16,7 @@ from jointleaf.penalties import Frobenius, Term
 from jointleaf.problem import Problem, as_numbers, check_weights
 from jointleaf.solvers import Solution, Solver, choose_solver
 
-__all__ = ["check_limits", "fit_cells", "solve"]
+__all__ = ["check_limits", "fit_cells", "make_problem", "solve"]
 
 
 def fit_cells(
@@ -89,6 +89,34 @@ def fit_cells(
     >>> solution.converged, solution.coef.shape, solution.intercept.shape
     (True, (4, 1), (4,))
     """
+    check_limits(tol, max_iter)
+    problem = make_problem(
+        X,
+        codes,
+        y,
+        loss=loss,
+        penalty=Frobenius(0.01) if penalty is None else penalty,
+        cells=cells,
+        sample_weight=sample_weight,
+        n_cells=n_cells,
+        n_jobs=n_jobs,
+    )
+    return solve(problem, solver, tol=tol, max_iter=max_iter)
+
+
+def make_problem(
+    X: ArrayLike,
+    codes: ArrayLike,
+    y: ArrayLike,
+    *,
+    loss: str | Loss,
+    penalty: Term,
+    cells: CellKind,
+    sample_weight: ArrayLike | None,
+    n_cells: ArrayLike | None,
+    n_jobs: int,
+) -> Problem:
+    """Check everything that `fit_cells` takes and give the problem; zero weights are left out."""
     rows = _check_rows(X)
     checked, counts = check_codes(codes, len(rows), n_cells)
     weights = check_weights(sample_weight, len(rows))
@@ -96,18 +124,15 @@ def fit_cells(
     if targets.ndim != 1 or len(targets) != len(rows):
         raise ValueError(f"y has shape {targets.shape}, expected ({len(rows)},): one per row of X")
     _check_size("y", targets, rows.dtype)
-    check_limits(tol, max_iter)
     if not (isinstance(n_jobs, int | np.integer) and n_jobs >= 1):
         raise ValueError(f"n_jobs={n_jobs!r} must be a whole number, at least 1")
+    if not isinstance(penalty, Term):
+        raise TypeError(f"penalty={penalty!r} must be a Penalty such as Frobenius(0.01)")
     keep = weights > 0
     if not keep.all():
         rows, checked, targets, weights = rows[keep], checked[keep], targets[keep], weights[keep]
     design = LeafDesign(rows, checked, counts, cells=cells, n_jobs=n_jobs)
-    chosen = Frobenius(0.01) if penalty is None else penalty
-    if not isinstance(chosen, Term):
-        raise TypeError(f"penalty={penalty!r} must be a Penalty such as Frobenius(0.01)")
-    problem = Problem(design, targets, make_loss(loss), chosen, weights)
-    return solve(problem, solver, tol=tol, max_iter=max_iter)
+    return Problem(design, targets, make_loss(loss), penalty, weights)
 
 
 def solve(

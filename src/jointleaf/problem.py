@@ -125,6 +125,14 @@ class Problem:
             self._kept[key] = make()
         return self._kept[key]  # type: ignore[return-value]
 
+    def keep(self, key: object, value: object) -> None:
+        """Put something under a key, for this and all related problems."""
+        self._kept[key] = value
+
+    def has_kept(self, key: object) -> bool:
+        """Whether there is something under a key."""
+        return key in self._kept
+
     def in_double(self) -> Problem:
         """Give the same problem in float64."""
         if self.design.dtype == np.float64:

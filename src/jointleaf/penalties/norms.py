@@ -268,7 +268,8 @@ class GrOWL(SlopeNorm):
 def slope_rows(theta: NDArray) -> NDArray:
     """Slopes of theta (C, q[, K]) as W (d, C K): one row per feature."""
     slopes = theta[:, :-1]
-    return np.ascontiguousarray(np.moveaxis(slopes, 1, 0)).reshape(slopes.shape[1], -1)
+    columns = len(theta) * int(np.prod(theta.shape[2:]))
+    return np.ascontiguousarray(np.moveaxis(slopes, 1, 0)).reshape(slopes.shape[1], columns)
 
 
 def cells_of(W: NDArray, shape: tuple[int, ...]) -> NDArray:

@@ -10,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.isotonic import isotonic_regression
 
-__all__ = ["shrink_l1", "shrink_l2", "shrink_linf", "shrink_lp", "shrink_sorted"]
+__all__ = [
+    "shrink_l1",
+    "shrink_l2",
+    "shrink_l2_weighted",
+    "shrink_linf",
+    "shrink_lp",
+    "shrink_sorted",
+]
 
 
 def shrink_l1(V: NDArray, t: float) -> NDArray:
@@ -23,6 +30,34 @@ def shrink_l2(V: NDArray, t: float) -> NDArray:
     lengths = np.sqrt(np.einsum("ij,ij->i", V, V))
     scale = np.maximum(1 - t / np.maximum(lengths, 1e-300), 0)
     return V * scale[:, None].astype(V.dtype)
+
+
+def shrink_l2_weighted(V: NDArray, t: float, weights: NDArray) -> NDArray:
+    """Group soft thresholding in a weighted norm: sum_i weights_i (x_i - v_i)^2 / 2 + t |x|.
+
+    A row whose weights_i v_i have a length of at most t vanishes; of the others the length N of the
+    answer solves sum_i (weights_i v_i)^2 / (weights_i N + t)^2 = 1. The square root of the left
+    side has a reciprocal that is concave in N: Newton's method on it rises to the root.
+    """
+    pulled = V * weights
+    lengths = np.sqrt(np.einsum("ij,ij->i", pulled, pulled))
+    out = np.zeros_like(V)
+    live = lengths > t
+    if not live.any():
+        return out
+    pulled = pulled[live].astype(float)
+    m = weights.astype(float)
+    N = np.zeros(len(pulled))
+    for _ in range(100):
+        shares = pulled / (m * N[:, None] + t)
+        squares = np.einsum("ij,ij->i", shares, shares)
+        slope = np.einsum("ij,ij,ij->i", shares, shares, m / (m * N[:, None] + t))
+        step = squares * (np.sqrt(squares) - 1) / slope
+        N = np.maximum(N + step, 0.0)
+        if np.all(np.abs(step) <= 1e-13 * N):
+            break
+    out[live] = pulled * (N[:, None] / (m * N[:, None] + t))
+    return out
 
 
 def shrink_linf(V: NDArray, t: float) -> NDArray:

@@ -15,7 +15,7 @@ from scipy.linalg import lapack, solve_triangular
 
 from jointleaf.design import LeafDesign
 
-__all__ = ["BiasSolver", "cell_mass"]
+__all__ = ["BiasSolver", "bias_gram", "cell_mass"]
 
 MAX_JOINT_BIASES = 8192  # C^2 floats: half a gigabyte
 # Flops of the factorisation that are worth one flop of a pass, for the passes that it saves;
@@ -56,7 +56,7 @@ class BiasSolver:
         is_worth = len(mass) ** 3 / 3 <= worth * pass_cost
         if len(mass) > MAX_JOINT_BIASES or not is_worth:
             return
-        gram = _bias_gram(design, h)
+        gram = bias_gram(design, h)
         if smoother is not None:
             gram += _smoothed_gram(design, smoother)
         gram[np.diag_indices_from(gram)] += curvature
@@ -94,7 +94,7 @@ def cell_mass(design: LeafDesign, h: NDArray) -> NDArray[np.float64]:
     return mass[:-1]
 
 
-def _bias_gram(design: LeafDesign, h: NDArray) -> NDArray[np.float64]:
+def bias_gram(design: LeafDesign, h: NDArray) -> NDArray[np.float64]:
     """Z^T diag(h) Z; equal weights are counted as integers, which is faster."""
     if np.ptp(h) > 1e-12 * np.abs(h).max():
         return design.bias_gram(h)

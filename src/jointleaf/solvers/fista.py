@@ -93,7 +93,9 @@ def accelerate(
     """
     design = problem.design.merge_partitions()
     steps = make_steps(problem)
-    size = problem.prox_step = steps.size()
+    key = ("step size", type(steps), type(steps.metric))
+    size = problem.kept(key, steps.size)  # where a related problem ended
+    problem.prox_step = size / steps.metric.largest
     theta, f = steps.settle(theta, design.matvec(theta))
     ahead, f_ahead, momentum = theta, f, 1.0
     objective = problem.objective(theta, f)
@@ -120,10 +122,10 @@ def accelerate(
         theta, f, momentum, objective = new, f_new, following, new_objective
         # The move over the step size is a subgradient up to a bounded factor, and free: the true
         # measure costs a pass and is taken when this one is small.
-        moved = move[:, :-1] if steps.eliminates else move
-        optimality = float(np.abs(moved).max(initial=0.0)) / size / problem.start_slope
+        optimality = steps.distance(move, size) / problem.start_slope
         if optimality <= tol:
-            problem.prox_step = size
+            problem.prox_step = size / steps.metric.largest
             optimality = problem.optimality(theta, problem.data_gradient(f))
         recorder.add(start + n_iter, objective, optimality)
+    problem.keep(key, size)
     return theta, n_iter

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from jointleaf.problem import Problem
 from jointleaf.solvers.biases import BiasSolver, cell_mass
 from jointleaf.solvers.cg import dot
+from jointleaf.solvers.metrics import Metric, PlainMetric, SharedCellsMetric, metric_square
 
 __all__ = ["PlainSteps", "Step", "Steps", "make_steps"]
 
@@ -72,6 +73,7 @@ class Steps(ABC):
             h = problem.loss_curvature(problem.zero_predictions())
             bound = float(np.max(h.reshape(len(shares), -1).max(axis=1) / shares))
         self._h = (bound * shares).astype(self._dtype)
+        self.metric: Metric = PlainMetric(problem)
         diagonal = problem.smooth_curvature
         self._diagonal = None if diagonal is None else diagonal.astype(self._dtype)
 
@@ -88,7 +90,7 @@ class Steps(ABC):
         return theta, f
 
     def size(self) -> float:
-        """1 / (largest eigenvalue of the quadratic), by power iteration from a fixed start."""
+        """1 / (largest eigenvalue of the quadratic against the metric), by power iteration."""
         shape = self.problem.zeros().shape[:2]
         v = np.random.default_rng(0).standard_normal(shape).astype(self._dtype)
         value = 0.0
@@ -96,9 +98,16 @@ class Steps(ABC):
             norm = float(np.linalg.norm(v))
             if norm == 0.0:
                 break
-            v = self.curved(v / self._dtype(norm))
+            v = self.metric.divide(self.curved(v / self._dtype(norm)))
             value = float(np.linalg.norm(v))
         return 1.0 / (1.02 * value) if value > 0 else 1.0
+
+    def distance(self, move: NDArray, size: float) -> float:
+        """Largest entry of M move / size: a subgradient, up to a bounded factor."""
+        if self.eliminates:
+            move = move.copy()
+            move[:, -1] = 0.0
+        return float(np.abs(self.metric.times(move)).max(initial=0.0)) / size
 
     def _weigh(self, image: NDArray) -> NDArray:
         """H times predictions."""
@@ -176,6 +185,8 @@ class EliminatingSteps(Steps):
         if self._diagonal is not None:
             self._diagonal = self._diagonal.copy()
             self._diagonal[:, -1] = 0.0  # the biases' part is in beta
+        if SharedCellsMetric.fits(problem):
+            self.metric = SharedCellsMetric(problem, self._h)
 
     def settle(self, theta: NDArray, f: NDArray) -> tuple[NDArray, NDArray]:
         """Move the biases to the least of the bound; for the squared error to their best."""
@@ -202,7 +213,7 @@ class EliminatingSteps(Steps):
         if self._diagonal is not None:
             gradient += self._times_diagonal(theta)
         while True:
-            new = problem.rest.prox(theta - self._dtype(size) * gradient, size)
+            new = self.metric.prox(theta, gradient, size)
             new[:, -1] = theta[:, -1]
             f_new = design.matvec(new)
             image = f_new - f
@@ -214,7 +225,7 @@ class EliminatingSteps(Steps):
             bend = dot(image, self._weigh(image)) + dot(answer, self._times_beta(answer))
             if self._diagonal is not None:
                 bend += dot(move, self._times_diagonal(move))
-            if size < 1e-30 or bend <= dot(move, move) / size * (1 + 1e-6):
+            if size < 1e-30 or bend <= (1 + 1e-6) * metric_square(self.metric, move) / size:
                 break
             size *= _SHORTER
         new[:, -1] += answer

@@ -1,0 +1,146 @@
+"""Norms in which proximal gradient steps are measured.
+
+A step minimises <G, move> + |move|_M^2 / (2 t) + R(theta + move) over the slopes. The nearer M is
+to the Hessian, the fewer steps are needed; but R must have a proximal map in that norm.
+
+**The metric of shared cells.** With features that are roughly independent of each other and of the
+cells, the Hessian of the slopes of every feature is about Q = Z^T diag(h) Z, "how many rows do
+two cells share", the same for all features and with eigenvalues over many orders of magnitude.
+The l2,1 norm does not change when cells are rotated, so that in the eigenvectors of Q its proximal
+map is a search for one number per feature.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from jointleaf.penalties.norms import L21, cells_of, slope_rows
+from jointleaf.penalties.shrink import shrink_l2_weighted
+from jointleaf.problem import Problem
+from jointleaf.solvers.biases import bias_gram
+from jointleaf.solvers.cg import dot
+
+__all__ = ["Metric", "PlainMetric", "SharedCellsMetric"]
+
+MAX_CELLS = 4096  # an eigendecomposition of C x C
+WORTH = 200  # flops of it that are worth one flop of a pass, for the passes that it saves
+FLOOR = 3.0  # times the mean eigenvalue: measured; smaller eigenvalues are less alike over features
+
+
+class Metric(ABC):
+    """M, of moves (C, q[, K]) whose biases are zero or count like slopes."""
+
+    #: largest eigenvalue of M
+    largest: float = 1.0
+
+    @abstractmethod
+    def prox(self, theta: NDArray, gradient: NDArray, size: float) -> NDArray:
+        """Minimise <gradient, z - theta> + |z - theta|_M^2 / (2 size) + R(z)."""
+
+    @abstractmethod
+    def times(self, move: NDArray) -> NDArray:
+        """M move."""
+
+    @abstractmethod
+    def divide(self, gradient: NDArray) -> NDArray:
+        """M^-1 gradient."""
+
+
+class PlainMetric(Metric):
+    """The identity; for every penalty."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._rest = problem.rest
+
+    def prox(self, theta: NDArray, gradient: NDArray, size: float) -> NDArray:
+        """The penalty's own proximal map."""
+        return self._rest.prox(theta - gradient.dtype.type(size) * gradient, size)
+
+    def times(self, move: NDArray) -> NDArray:
+        """The move itself."""
+        return move
+
+    def divide(self, gradient: NDArray) -> NDArray:
+        """The gradient itself."""
+        return gradient
+
+
+class SharedCellsMetric(Metric):
+    """Q + floor on the slopes of every feature, for the l2,1 norm.
+
+    Parameters
+    ----------
+    problem : Problem
+    h : array (n,)
+        Bound of the loss's curvature at every row.
+    """
+
+    def __init__(self, problem: Problem, h: NDArray) -> None:
+        assert isinstance(problem.rest, L21)
+        self._strength = problem.rest.strength
+        values, vectors = problem.kept("cell spectrum", lambda: _spectrum(problem, h))
+        dtype = problem.design.dtype
+        extra = 0.0
+        if problem.smooth_curvature is not None and problem.layout.n_slopes:
+            extra = float(problem.smooth_curvature[:, :-1].mean())
+        self._weights = (np.maximum(values, FLOOR * values.mean()) + extra).astype(dtype)
+        self._vectors = vectors
+        self.largest = float(self._weights.max())
+
+    @staticmethod
+    def fits(problem: Problem) -> bool:
+        """Whether the penalty is an l2,1 norm and the eigendecomposition worth its time."""
+        layout, C = problem.layout, problem.layout.n_cells
+        if type(problem.rest) is not L21 or problem.smoother is not None or C > MAX_CELLS:
+            return False
+        if problem.has_kept("cell spectrum"):
+            return True
+        n, n_features = problem.design.rows.shape
+        pass_cost = 4.0 * n * layout.n_partitions * n_features  # with all features, alive or not
+        return WORTH * pass_cost >= 10.0 * C**3
+
+    def prox(self, theta: NDArray, gradient: NDArray, size: float) -> NDArray:
+        """In the eigenvectors of Q, feature by feature."""
+        weights = _along_cells(self._weights, theta.ndim)
+        turned = self._turn(theta) - theta.dtype.type(size) * self._turn(gradient) / weights
+        rows = slope_rows(turned)
+        n_outputs = theta[0, 0].size
+        shrunk = shrink_l2_weighted(
+            rows, size * self._strength, np.repeat(self._weights, n_outputs)
+        )
+        turned[:, :-1] = cells_of(shrunk, theta.shape)
+        return self._turn_back(turned)
+
+    def times(self, move: NDArray) -> NDArray:
+        """U diag(weights) U^T move."""
+        return self._turn_back(_along_cells(self._weights, move.ndim) * self._turn(move))
+
+    def divide(self, gradient: NDArray) -> NDArray:
+        """U diag(1 / weights) U^T gradient."""
+        return self._turn_back(self._turn(gradient) / _along_cells(self._weights, gradient.ndim))
+
+    def _turn(self, theta: NDArray) -> NDArray:
+        return (self._vectors.T @ theta.reshape(len(theta), -1)).reshape(theta.shape)
+
+    def _turn_back(self, theta: NDArray) -> NDArray:
+        return (self._vectors @ theta.reshape(len(theta), -1)).reshape(theta.shape)
+
+
+def metric_square(metric: Metric, move: NDArray) -> float:
+    """|move|_M^2."""
+    return dot(move, metric.times(move))
+
+
+def _along_cells(weights: NDArray, ndim: int) -> NDArray:
+    return weights.reshape(-1, *(1,) * (ndim - 1))
+
+
+def _spectrum(problem: Problem, h: NDArray) -> tuple[NDArray, NDArray]:
+    """Eigenvalues and eigenvectors of Z^T diag(h) Z."""
+    gram = bias_gram(problem.design, h)
+    values, vectors = eigh(gram, lower=False, overwrite_a=True, check_finite=False)
+    return np.maximum(values, 0.0), vectors.astype(problem.design.dtype)
