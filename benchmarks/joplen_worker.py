@@ -2,15 +2,22 @@
 
 ``joplen`` lives in its own virtual environment; this worker runs with that environment's Python and
 talks to the rest of the benchmark through files only, so that neither package ever imports the
-other.  It uses joplen's public names (``JOPLEn``, ``RFPartition``, ``SquaredFNorm``) and, as a hook
-after every pass, its public method ``record_performance``, which
+other.  It uses joplen's public names (``JOPLEn``, ``RFPartition``, the penalty classes) and, as a
+hook after every pass, its public method ``record_performance``, which
 ``fit(verbose=True, print_epochs=1)`` calls once per pass with the current weights.
 
-Problem solved: random-forest partitions, one linear model per cell, squared loss, squared Frobenius
-penalty, free biases ``b``::
+Problem solved: random-forest partitions, one linear model per cell, squared loss, free biases
+``b``, and one of three penalties on ``W``, the d x (all cells) matrix of slopes::
 
-    J(W, b) = (1 / 2n) sum_i (f(x_i) - y_i)^2 + (lam / 2) ||W||_F^2
+    J(W, b) = (1 / 2n) sum_i (f(x_i) - y_i)^2 + R(W)
     f(x)    = sum_p <w_{p,c_p(x)}, x> + b_{p,c_p(x)}
+    R(W)    = (lam / 2) ||W||_F^2 (frobenius), lam * sum of the row norms of W (l21)
+              or lam * sum of the singular values of W (nuclear)
+
+joplen's updates are proximal gradient steps on this J, but it keeps or refuses a step (and then
+halves mu) by a sum of its own: the full mean squared error plus the value of the penalty, which
+for l21 and nuclear lacks lam.  As shipped, good steps are then refused until mu is zero, so
+``--value matched`` hands it a penalty whose value makes that sum 2 J; nothing else is changed.
 
 ``J`` is evaluated here in float64, after the timed run, from the weights copied at the checkpoints;
 joplen itself works in float32.
@@ -68,6 +75,7 @@ from numpy.typing import NDArray  # noqa: E402
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
 
+PENALTIES = {"frobenius": "SquaredFNorm", "l21": "Group21Norm", "nuclear": "NuclearNorm"}
 PACKAGES = ("joplen", "jax", "jaxlib", "numpy", "scikit-learn")
 MAX_PASSES = 1_000_000
 PREDICT_REPEATS = 3
@@ -85,6 +93,8 @@ class Settings:
     random_state: int
     max_passes: int
     warmup_passes: int
+    penalty: str = "frobenius"
+    value: str = "shipped"
 
 
 @dataclass(frozen=True)
@@ -102,9 +112,8 @@ class TimeUp(Exception):
 
 
 def is_checkpoint(passes: int) -> bool:
-    """Whether ``passes`` is one of 1, 1.5, 2, 3, 5, 7 times a power of ten (whole numbers only)."""
-    scale = 10 ** int(math.log10(passes) + 1e-9)
-    return passes * 2 in {int(2 * lead * scale) for lead in (1, 1.5, 2, 3, 5, 7)}
+    """Whether ``passes`` is a rounded power of 10^(1/24), so that times are at most 10 % late."""
+    return passes == round(10 ** (round(24 * math.log10(passes)) / 24))
 
 
 @dataclass
@@ -211,12 +220,31 @@ def grow_partition(x: FloatArray, y: FloatArray, settings: Settings) -> Any:
     )
 
 
+def make_penalty(settings: Settings) -> Any:
+    """Make joplen's penalty; with ``value="matched"`` its value makes joplen's sum equal 2 J."""
+    parent = getattr(import_module("JOPLEn.st_penalty"), PENALTIES[settings.penalty])
+    if settings.value == "shipped":
+        return parent(lam=settings.lam)
+    factor = 2.0 if settings.penalty == "frobenius" else 2.0 * settings.lam
+
+    class MatchedValue(parent):  # type: ignore[misc, valid-type]
+        """The same prox or gradient, another value."""
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            return factor * super().__call__(*args, **kwargs)
+
+    return MatchedValue(lam=settings.lam)
+
+
 def build_model(partition: Any, settings: Settings, max_passes: int) -> Any:
-    """Make an unfitted ``JOPLEn`` on a grown partition: no early stopping, no rescaling."""
+    """Make an unfitted ``JOPLEn`` on a grown partition: no early stopping, no rescaling.
+
+    A negative ``stop_thresh`` is never undercut by a change of the objective: only the clock ends
+    a fit.
+    """
     from JOPLEn.enums import CellModel
     from JOPLEn.singletask import JOPLEn
     from JOPLEn.st_loss import SquaredError
-    from JOPLEn.st_penalty import SquaredFNorm
 
     return JOPLEn(
         partition,
@@ -225,9 +253,10 @@ def build_model(partition: Any, settings: Settings, max_passes: int) -> Any:
         random_state=settings.random_state,
         loss_fn=SquaredError,
         cell_model=CellModel.linear,
-        regularizers=[SquaredFNorm(lam=settings.lam)],
+        regularizers=[make_penalty(settings)],
         mu=settings.mu,
         max_iters=max_passes,
+        stop_thresh=-1.0,
         early_stop=False,
         rescale=False,
     )
@@ -269,17 +298,30 @@ def ensemble_output(
     return output
 
 
+def penalty_value(weights: FloatArray, penalty: str, lam: float) -> float:
+    """Compute R(W) (top of this file) of weights (d, P, cells)."""
+    matrix = weights.reshape(len(weights), -1)
+    if not np.isfinite(matrix).all():
+        return math.nan  # diverged; the singular values would raise
+    if penalty == "l21":
+        return lam * float(np.linalg.norm(matrix, axis=1).sum())
+    if penalty == "nuclear":
+        return lam * float(np.linalg.svd(matrix, compute_uv=False).sum())
+    return lam / 2 * float(np.sum(matrix**2))
+
+
 def objective(
     x: FloatArray,
     y: FloatArray,
     codes: IntArray,
     weights: FloatArray,
     biases: FloatArray,
-    lam: float,
+    settings: Settings,
 ) -> float:
     """Compute J(W, b) (top of this file)."""
     residual = ensemble_output(x, codes, weights, biases) - y
-    return float(residual @ residual / (2 * len(y)) + lam / 2 * np.sum(weights**2))
+    loss = float(residual @ residual / (2 * len(y)))
+    return loss + penalty_value(weights, settings.penalty, settings.lam)
 
 
 def finite_or_none(value: float) -> float | None:
@@ -298,7 +340,7 @@ def trajectory(
     for point in checkpoints:
         weights, biases = split_weights(point.weights, settings.n_partitions)
         value = objective(
-            data["X_train"], data["y_train"], codes["train"], weights, biases, settings.lam
+            data["X_train"], data["y_train"], codes["train"], weights, biases, settings
         )
         entry = {
             "passes": point.passes,
@@ -404,8 +446,13 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     )
     parser.add_argument("--n-partitions", type=int, required=True)
     parser.add_argument("--n-cells", type=int, required=True)
+    parser.add_argument("--penalty", choices=PENALTIES, default="frobenius")
+    parser.add_argument("--lam", type=float, required=True, help="strength of the penalty")
     parser.add_argument(
-        "--lam", type=float, required=True, help="strength of the squared Frobenius penalty"
+        "--value",
+        choices=("shipped", "matched"),
+        default="shipped",
+        help="value of the penalty in joplen's test of a step (top of this file)",
     )
     parser.add_argument("--mu", type=float, required=True, help="step size")
     parser.add_argument("--seconds", type=float, default=600.0, help="cap on the timed passes")

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 
-from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor, tuning
+from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.estimators import base
 from jointleaf.partitions import (
     ExtraTreesPartitioner,
@@ -16,7 +16,7 @@ from jointleaf.partitions import (
     LightGBMPartitioner,
     RandomForestPartitioner,
 )
-from jointleaf.tuning import Setting, auto_penalty, feature_weights, setting_cells
+from jointleaf.tuning import Setting, auto_penalty, feature_weights, recipe, setting_cells
 
 X, Y = make_friedman1(120, n_features=6, noise=0.5, random_state=0)
 BINARY = (np.median(Y) < Y).astype(int)
@@ -83,8 +83,8 @@ def test_the_setting_with_the_least_loss_is_used(estimator, y):
     assert {len(column) for column in table.values()} == {len(table["mean_loss"])}
     assert model.setting_ == best_in(table)
     assert table["own_loss"].all()
-    assert set(table["slope_scale"]) == set(tuning.SLOPE_SCALES)
-    assert set(table["strength"]) == set(tuning.STRENGTHS)
+    assert set(table["slope_scale"]) == set(recipe.SLOPE_SCALES)
+    assert set(table["strength"]) == set(recipe.STRENGTHS)
     best = np.argmin(table["mean_loss"])
     assert 0 < table["std_loss"][best] < np.inf
     assert model.penalty_.bias_strength == model.setting_.strength
@@ -93,7 +93,7 @@ def test_the_setting_with_the_least_loss_is_used(estimator, y):
 
 
 def test_large_classification_ends_with_a_line_of_the_own_loss(monkeypatch):
-    monkeypatch.setattr(tuning, "_MAX_OWN_LOSS", 10)
+    monkeypatch.setattr(recipe, "_MAX_OWN_LOSS", 10)
     model = JOPLEnClassifier(SMALL, cv=3, random_state=0).fit(X, THREE)
     own = model.cv_results_["own_loss"]
     line = {
@@ -106,7 +106,7 @@ def test_large_classification_ends_with_a_line_of_the_own_loss(monkeypatch):
     }
     stand_in = best_in(model.cv_results_, ~own)
     assert line == {(stand_in.slope_scale, stand_in.feature_power)}
-    assert own.sum() == len(tuning.STRENGTHS)
+    assert own.sum() == len(recipe.STRENGTHS)
     assert model.setting_ == best_in(model.cv_results_, own)
 
 
@@ -121,7 +121,8 @@ def test_losses_are_those_of_models_fitted_without_the_validation_rows():
     table = model.cv_results_
     best = np.argmin(table["mean_loss"])
     assert table["mean_loss"][best] == pytest.approx(np.mean(losses), rel=1e-6)
-    assert table["std_loss"][best] == pytest.approx(np.std(losses), rel=1e-5)
+    # Ten groups of validation rows or more, four in each of the three folds.
+    assert table["se_loss"][best] == pytest.approx(table["std_loss"][best] / np.sqrt(12))
 
 
 @pytest.mark.parametrize(
@@ -130,12 +131,12 @@ def test_losses_are_those_of_models_fitted_without_the_validation_rows():
     ids=["regression", "binary", "multiclass"],
 )
 def test_iterative_paths_agree_with_the_kernel(monkeypatch, estimator, y):
-    monkeypatch.setattr(tuning, "STRENGTHS", tuning.STRENGTHS[:9])
+    monkeypatch.setattr(recipe, "STRENGTHS", recipe.STRENGTHS[:9])
     model = estimator(SMALL, cv=2, random_state=0)
     dense = model.fit(X, y).cv_results_["mean_loss"]
-    monkeypatch.setattr(tuning, "_MAX_DENSE_ROWS", 0)
+    monkeypatch.setattr(recipe, "_MAX_DENSE_ROWS", 0)
     iterative = model.fit(X, y).cv_results_["mean_loss"]
-    n = len(tuning.STRENGTHS) * len(tuning.SLOPE_SCALES)  # the lines that are always tried
+    n = len(recipe.STRENGTHS) * len(recipe.SLOPE_SCALES)  # the lines that are always tried
     both = np.isfinite(dense[:n]) & np.isfinite(iterative[:n])
     assert both.mean() > 0.5
     np.testing.assert_allclose(iterative[:n][both], dense[:n][both], rtol=1e-3)

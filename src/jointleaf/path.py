@@ -205,10 +205,16 @@ def largest_strength(problem: Problem, penalty: Term) -> float:
 
 def gradient_without_slopes(problem: Problem) -> NDArray:
     """Data gradient (C, q[, K]) at zero slopes and the biases that are best for them."""
-    none = np.zeros(0, np.intp)
-    part = problem.restricted(none)
+    return problem.data_gradient(problem.design.matvec(biases_alone(problem)))
+
+
+def biases_alone(problem: Problem) -> NDArray:
+    """The best weights with all slopes at zero, (C, q[, K])."""
+    part = problem.without_slopes()
     biases, _ = accelerate(part, part.zeros(), Recorder(part), tol=1e-9, max_iter=2000)
-    return problem.data_gradient(part.design.matvec(biases))
+    theta = problem.zeros()
+    theta[:, -1] = biases[:, -1]
+    return theta
 
 
 def strength_grid(

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from jointleaf.design import LeafDesign
 from jointleaf.losses import Loss
 from jointleaf.penalties.base import Penalty, Term
+from jointleaf.penalties.frobenius import Quadratic
 from jointleaf.penalties.sums import on_predictions, on_weights
 
 __all__ = ["Problem"]
@@ -117,6 +118,19 @@ class Problem:
         other.layout = other.design.layout
         other.penalty = penalty
         other.smooth_curvature, other.rest = penalty.split()
+        return other
+
+    def without_slopes(self) -> Problem:
+        """Give the problem of the biases alone; weights are (C, 1) or (C, 1, K)."""
+        beta = self.penalty.bias_curvature()
+        beta = np.zeros(self.layout.n_cells) if beta is None else beta
+        other = copy.copy(self)
+        other.design = self.design.with_features(np.zeros(0, np.intp))
+        other.layout = other.design.layout
+        other.penalty = Quadratic(
+            np.zeros((self.layout.n_cells, 1)) if beta is None else beta[:, None]
+        )
+        other.smooth_curvature, other.rest = other.penalty.split()
         return other
 
     def kept(self, key: object, make: Callable[[], T]) -> T:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -17,11 +17,19 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from jointleaf.design import LeafDesign
+from jointleaf.estimators.checks import (
+    check_numeric,
+    check_penalty,
+    deal,
+    is_ensemble,
+    is_whole,
+    split_labels,
+)
+from jointleaf.estimators.summaries import importances, slope_norms
 from jointleaf.fitting import check_limits, solve
 from jointleaf.layout import CellKind
 from jointleaf.losses import Loss
 from jointleaf.partitions import (
-    ADAPTERS,
     Partitioner,
     RootCell,
     Task,
@@ -30,7 +38,7 @@ from jointleaf.partitions import (
     make_partitioner,
     seeded,
 )
-from jointleaf.penalties import Penalty
+from jointleaf.penalties import Term
 from jointleaf.problem import Problem, check_weights
 from jointleaf.progress import SolveProgress
 from jointleaf.rows import Rows, canonical_rows
@@ -39,9 +47,13 @@ from jointleaf.solvers import Solution, check_solver_name
 from jointleaf.tuning import (
     DEFAULT_SETTING,
     Fold,
+    PathFold,
+    RecipeFold,
     Setting,
+    StrengthChoice,
     TuningResult,
     auto_penalty,
+    choose_strength,
     grow,
     setting_cells,
     target_scale,
@@ -49,6 +61,8 @@ from jointleaf.tuning import (
 )
 
 __all__ = ["BaseJOPLEn"]
+
+F = TypeVar("F", bound=Fold)
 
 _MAX_CV_ROWS = 2500  # up to here K folds; above, one validation split
 _PREDICT_ROWS = 16384  # rows predicted at a time: bounds the memory of their codes
@@ -61,12 +75,12 @@ class _Fit:
     partitioner: Partitioner
     scaler: Standardizer
     solution: Solution
-    penalty: Penalty
+    penalty: Term
     offset: NDArray
     centre: float
     unit: float
     importances: NDArray
-    tuning: TuningResult | None
+    tuning: TuningResult | StrengthChoice | None
 
 
 class BaseJOPLEn(BaseEstimator):
@@ -78,7 +92,7 @@ class BaseJOPLEn(BaseEstimator):
         self,
         partitioner: Any = None,
         *,
-        penalty: str | Penalty = "auto",
+        penalty: str | Term = "auto",
         cells: CellKind = "linear",
         root_cell: bool = True,
         clip: bool = True,
@@ -86,6 +100,7 @@ class BaseJOPLEn(BaseEstimator):
         tol: float = 1e-6,
         max_iter: int = 1000,
         cv: Any = None,
+        one_se: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -99,6 +114,7 @@ class BaseJOPLEn(BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.cv = cv
+        self.one_se = one_se
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -106,11 +122,11 @@ class BaseJOPLEn(BaseEstimator):
     def __sklearn_clone__(self) -> BaseJOPLEn:
         other = super().__sklearn_clone__()
         # Trained ensembles are parameters here: their clones would be untrained.
-        if _is_ensemble(self.partitioner):
+        if is_ensemble(self.partitioner):
             other.partitioner = self.partitioner
         elif isinstance(self.partitioner, list):
             other.partitioner = [
-                mine if _is_ensemble(mine) else theirs
+                mine if is_ensemble(mine) else theirs
                 for mine, theirs in zip(self.partitioner, other.partitioner, strict=True)
             ]
         return other
@@ -171,47 +187,73 @@ class BaseJOPLEn(BaseEstimator):
         y_val: ArrayLike | None,
     ) -> _Fit:
         self._check_parameters()
-        if not isinstance(self.penalty, str) and (X_val is not None or y_val is not None):
-            raise ValueError("X_val and y_val choose the penalty: give them with penalty='auto'")
-        _check_numeric(X)
-        if _is_ensemble(self.partitioner):
+        if not self._chooses and (X_val is not None or y_val is not None):
+            raise ValueError(
+                "X_val and y_val choose the penalty: give them with penalty='auto' or a "
+                "strength that is 'auto'"
+            )
+        check_numeric(X)
+        if is_ensemble(self.partitioner):
             check_fitted_model(self.partitioner, X)  # names and number of its columns
         y_numeric = self._task == "regression"
         given, targets = validate_data(
             self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2, y_numeric=y_numeric
         )
+        if isinstance(self.penalty, Term):
+            check_penalty(self.penalty, len(given), given.shape[1], self.cells)
         weights = check_weights(sample_weight, len(targets))
         splits = self._given_splits(given, targets)
         keep = weights > 0
         target, loss = self._encode_target(targets[keep])
-        labels = _split_labels(splits, len(targets))
+        labels = split_labels(splits, len(targets))
         rows = canonical_rows(given[keep], target, weights[keep], labels[keep])
         n_jobs = effective_n_jobs(self.n_jobs)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         partitioner = self._make_partitioner(seed, n_jobs)
         valid = self._check_validation_rows(X_val, y_val)
         tuning = None
-        setting = DEFAULT_SETTING
-        if isinstance(self.penalty, str):
+        if self._chooses:
             folds = list(self._folds(rows, splits, valid))
             if splits is not None and valid is None and not folds:
                 raise ValueError(
                     f"cv={self.cv!r} gives no split with rows on both sides"
                     + (" and two classes in training" if self._task == "classification" else "")
                 )
-            if folds:
-                makers = self._fold_makers(rows, folds, seed, n_jobs, loss)
-                tuning = tune(makers, cells=self.cells, n_jobs=n_jobs, verbose=bool(self.verbose))
-                setting = tuning.best
-        return self._refit(rows, partitioner, loss, setting, tuning, n_jobs)
+            tuning = self._choose(rows, folds, seed, n_jobs, loss)
+        return self._refit(rows, partitioner, loss, tuning, n_jobs)
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether something about the penalty is left to cross-validation."""
+        return isinstance(self.penalty, str) or self.penalty.is_auto
+
+    def _choose(
+        self, rows: Rows, folds: list[tuple[Rows, Rows]], seed: int, n_jobs: int, loss: Loss
+    ) -> TuningResult | StrengthChoice | None:
+        """Cross-validate; None where there are too few rows for it."""
+        options: dict[str, Any] = {
+            "cells": self.cells,
+            "one_se": bool(self.one_se),
+            "n_jobs": n_jobs,
+            "verbose": bool(self.verbose),
+        }
+        if isinstance(self.penalty, str):
+            makers = self._fold_makers(RecipeFold, rows, folds, seed, n_jobs, loss)
+            return tune(makers, **options) if folds else None
+        if not folds:
+            raise ValueError(
+                f"penalty={self.penalty!r}: {len(rows)} different rows are too few to choose a "
+                "strength by cross-validation: give a number"
+            )
+        paths = self._fold_makers(PathFold, rows, folds, seed, n_jobs, loss)
+        return choose_strength(paths, self.penalty, **options)
 
     def _refit(
         self,
         rows: Rows,
         partitioner: Partitioner,
         loss: Loss,
-        setting: Setting,
-        tuning: TuningResult | None,
+        tuning: TuningResult | StrengthChoice | None,
         n_jobs: int,
     ) -> _Fit:
         """Grow partitions on all rows and solve the problem with the penalty that was chosen."""
@@ -219,11 +261,7 @@ class BaseJOPLEn(BaseEstimator):
         scaler = Standardizer.fit(rows.X, rows.s, clip=self.clip)
         centre, unit = target_scale(rows.y, rows.s, self._task)
         y = (rows.y - centre) / unit
-        kind, penalty = self.cells, self.penalty
-        if isinstance(penalty, str):
-            n_partitions = len(partitioner.n_cells_)
-            penalty = auto_penalty(setting, partitioner.split_gains_, n_partitions, self.root_cell)
-            kind = setting_cells(setting) if kind == "linear" else kind
+        penalty, kind = self._final_penalty(tuning, partitioner)
         design = LeafDesign(
             scaler.transform(rows.X),
             partitioner.apply(rows.X),
@@ -246,9 +284,22 @@ class BaseJOPLEn(BaseEstimator):
             offset=np.asarray(offset, float),
             centre=centre,
             unit=unit,
-            importances=_importances(design, solution, partitioner, rows.s),
+            importances=importances(design, solution, partitioner, rows.s),
             tuning=tuning,
         )
+
+    def _final_penalty(
+        self, tuning: TuningResult | StrengthChoice | None, partitioner: Partitioner
+    ) -> tuple[Term, CellKind]:
+        """The penalty that was given or chosen, and the kind of cells that goes with it."""
+        if isinstance(tuning, StrengthChoice):
+            return tuning.best, self.cells
+        if isinstance(self.penalty, Term):
+            return self.penalty, self.cells
+        setting = DEFAULT_SETTING if tuning is None else tuning.best
+        kind = setting_cells(setting) if self.cells == "linear" else self.cells
+        gains, n_partitions = partitioner.split_gains_, len(partitioner.n_cells_)
+        return auto_penalty(setting, gains, n_partitions, self.root_cell), kind
 
     def _store(self, fit: _Fit) -> None:
         """Put the results on the estimator, with coefficients in the units of the input."""
@@ -271,7 +322,11 @@ class BaseJOPLEn(BaseEstimator):
         self.feature_importances_ = fit.importances
         self.n_iter_ = solution.n_iter
         self.cv_results_ = fit.tuning.table if fit.tuning else None
-        self.setting_ = fit.tuning.best if fit.tuning else None
+        best = fit.tuning.best if fit.tuning else None
+        self.setting_ = best if isinstance(best, Setting) else None
+        self.slope_norms_ = slope_norms(solution, len(scaler.mean))
+        self.selected_features_ = np.flatnonzero(self.slope_norms_)
+        self.split_features_ = fit.partitioner.split_features_
         self._scaler, self._offset = scaler, fit.offset
         self._centre, self._unit = fit.centre, fit.unit
 
@@ -280,7 +335,7 @@ class BaseJOPLEn(BaseEstimator):
     def _check_parameters(self) -> None:
         if isinstance(self.penalty, str) and self.penalty != "auto":
             raise ValueError(f"penalty={self.penalty!r} is not known: use 'auto' or a Penalty")
-        if not isinstance(self.penalty, str | Penalty):
+        if not isinstance(self.penalty, str | Term):
             raise TypeError(
                 f"penalty={self.penalty!r} must be 'auto' or a Penalty such as Frobenius(0.1)"
             )
@@ -288,10 +343,10 @@ class BaseJOPLEn(BaseEstimator):
             raise ValueError(f"cells={self.cells!r} is not known: use 'linear' or 'constant'")
         if isinstance(self.cv, int | np.integer) and self.cv < 2:
             raise ValueError(f"cv={self.cv!r} must be at least 2 folds, or None")
-        for name in ("root_cell", "clip"):
+        for name in ("root_cell", "clip", "one_se"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise TypeError(f"{name}={getattr(self, name)!r} must be True or False")
-        if self.n_jobs is not None and not _is_whole(self.n_jobs):
+        if self.n_jobs is not None and not is_whole(self.n_jobs):
             raise TypeError(f"n_jobs={self.n_jobs!r} must be a whole number or None")
         check_limits(self.tol, self.max_iter)
         check_solver_name(self.solver)
@@ -345,24 +400,31 @@ class BaseJOPLEn(BaseEstimator):
         else:
             asked = 5 if self.cv is None else int(self.cv)
             n_folds = min(asked, len(rows) // 2)
-            number = _deal(rows, n_folds, self._task)
+            number = deal(rows, n_folds, self._task)
             only_one = self.cv is None and len(rows) > _MAX_CV_ROWS
             for k in range(1 if only_one else n_folds if n_folds >= 2 else 0):
                 yield rows.take(number != k), rows.take(number == k)
 
     def _fold_makers(
-        self, rows: Rows, folds: list[tuple[Rows, Rows]], seed: int, n_jobs: int, loss: Loss
-    ) -> list[Callable[..., Fold]]:
-        threads = max(1, n_jobs // len(folds))  # folds run side by side
+        self,
+        kind: type[F],
+        rows: Rows,
+        folds: list[tuple[Rows, Rows]],
+        seed: int,
+        n_jobs: int,
+        loss: Loss,
+    ) -> list[Callable[..., F]]:
+        threads = max(1, n_jobs // max(1, len(folds)))  # folds run side by side
         partitioner = self._make_partitioner(seed, threads)
         unit = target_scale(rows.y, rows.s, self._task)[1]
         return [
             partial(
-                Fold,
+                kind,
                 train,
                 valid,
                 partitioner.fresh(),
                 loss,
+                n_folds=len(folds),
                 unit=unit,
                 n_jobs=threads,
                 task=self._task,
@@ -379,7 +441,7 @@ class BaseJOPLEn(BaseEstimator):
             return None
         if X_val is None or y_val is None:
             raise ValueError("X_val and y_val belong together: give both or none")
-        _check_numeric(X_val)
+        check_numeric(X_val)
         X, y = validate_data(
             self,
             X_val,
@@ -396,7 +458,7 @@ class BaseJOPLEn(BaseEstimator):
     def _raw_predictions(self, X: ArrayLike) -> NDArray:
         """Predictions on the scale of the loss, (n,) or (n, K)."""
         check_is_fitted(self)
-        _check_numeric(X)
+        check_numeric(X)
         given = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         n_jobs = effective_n_jobs(self.n_jobs)
         theta, layout = self.solution_.theta, self.solution_.layout
@@ -416,83 +478,6 @@ class BaseJOPLEn(BaseEstimator):
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Codes (n, P): in which cell of every partition each row falls; -1 is no cell."""
         check_is_fitted(self)
-        _check_numeric(X)
+        check_numeric(X)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         return self.partitioner_.apply(X)
-
-
-def _is_ensemble(partitioner: Any) -> bool:
-    return any(adapter.matches(partitioner) for adapter in ADAPTERS)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _check_numeric(X: ArrayLike) -> None:
-    """Name the columns of a data frame that do not hold numbers."""
-    dtypes = getattr(X, "dtypes", None)
-    columns = getattr(X, "columns", None)
-    if dtypes is None or columns is None:
-        return
-    wrong = [
-        str(name)
-        for name, dtype in zip(columns, dtypes, strict=True)
-        if not _holds_numbers(X, name, str(dtype).lower())
-    ]
-    if wrong:
-        raise ValueError(
-            f"X has columns that are not numbers: {', '.join(wrong[:5])}"
-            f"{' and more' if len(wrong) > 5 else ''}: encode them first, for example with "
-            "sklearn.preprocessing.OrdinalEncoder or OneHotEncoder"
-        )
-
-
-def _holds_numbers(frame: Any, name: Any, dtype: str) -> bool:
-    if dtype.startswith(("str", "string", "categor", "enum", "datetime", "timedelta", "date")):
-        return False
-    if dtype == "object":
-        try:
-            np.asarray(frame[name], dtype=float)
-        except (TypeError, ValueError):
-            return False
-    return True
-
-
-def _split_labels(splits: list[tuple[NDArray, NDArray]] | None, n: int) -> NDArray[np.int64]:
-    """Per row and split: 1 in training, 2 in validation, 3 in both, 0 in neither."""
-    labels = np.zeros((n, len(splits or [])), np.int64)
-    for k, (train, valid) in enumerate(splits or []):
-        labels[train, k] |= 1
-        labels[valid, k] |= 2
-    return labels
-
-
-def _deal(rows: Rows, n_folds: int, task: Task) -> NDArray[np.intp]:
-    """Deal rows out to folds in turn, class by class; their order is random already."""
-    order = np.argsort(rows.y, kind="stable") if task == "classification" else np.arange(len(rows))
-    number = np.empty(len(rows), np.intp)
-    number[order] = np.arange(len(rows)) % max(n_folds, 1)
-    return number
-
-
-def _importances(
-    design: LeafDesign, solution: Solution, partitioner: Partitioner, s: NDArray
-) -> NDArray[np.float64]:
-    """Half the share in split gains, half the share in the spread of linear contributions.
-
-    The linear contribution of feature j to row n is x_nj times the sum of its slopes over the
-    row's cells; its spread is the weighted root mean square over rows (and outputs).
-    """
-    d = design.layout.n_features
-    gains = np.asarray(partitioner.split_gains_, float)
-    counts = partitioner.splits_on_features and gains.sum() > 0
-    parts = [gains / gains.sum()] if counts else []
-    if design.layout.n_slopes:
-        theta = solution.theta
-        weights = design.row_weights(theta)[:, :d]
-        squares = np.square(weights.reshape(len(s), d, -1) * design.X[:, :d, None]).sum(axis=2)
-        spread = np.sqrt(np.average(squares, axis=0, weights=s))
-        if spread.sum() > 0:
-            parts.append(spread / spread.sum())
-    return np.mean(parts, axis=0) if parts else np.full(d, 1.0 / d)

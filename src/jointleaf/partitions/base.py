@@ -71,3 +71,8 @@ class Partitioner(BaseEstimator, ABC):
     def splits_on_features(self) -> bool:
         """Whether ``split_gains_`` tells features apart (False: it is all equal by design)."""
         return True
+
+    @property
+    def split_features_(self) -> NDArray[np.intp]:
+        """Features on which the cells of a row depend, in rising order; by default all."""
+        return np.arange(self.n_features_in_)

@@ -52,6 +52,12 @@ class EnsemblePartitioner(Partitioner):
             leaf_ids = np.zeros((X.shape[0], 1), dtype=np.int32)
         return leaf_ids
 
+    @property
+    def split_features_(self) -> NDArray[np.intp]:
+        """Features on which some tree splits, in rising order."""
+        check_is_fitted(self)
+        return find_adapter(self.model_).split_features(self.model_)
+
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Give the codes (n, P) of rows `X` (n, d); `NO_CELL` in leaves unmet in training."""
         check_is_fitted(self)

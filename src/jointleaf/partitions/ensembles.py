@@ -75,6 +75,10 @@ class EnsembleAdapter(ABC):
         """Give the gain of each feature's splits (d,), not negative; zeros without splits."""
 
     @abstractmethod
+    def split_features(self, model: Any) -> NDArray[np.intp]:
+        """Give the features on which some tree splits, in rising order."""
+
+    @abstractmethod
     def regrow(
         self,
         model: Any,
@@ -168,6 +172,13 @@ class ScikitLearnAdapter(EnsembleAdapter):
     def split_gains(self, model: Any) -> NDArray:
         """Give the impurity-based importances (d,)."""
         return model.feature_importances_
+
+    def split_features(self, model: Any) -> NDArray[np.intp]:
+        """Give the features of all inner nodes."""
+        trees = np.asarray(model.estimators_, dtype=object).ravel()
+        used = [tree.tree_.feature for tree in trees]
+        features = np.unique(np.concatenate(used)) if used else np.zeros(0)
+        return features[features >= 0].astype(np.intp)
 
     def regrow(
         self,
@@ -291,6 +302,10 @@ class LightGBMAdapter(EnsembleAdapter):
     def split_gains(self, model: Any) -> NDArray:
         """Give the total gain of each feature's splits (d,)."""
         return _booster(model).feature_importance(importance_type="gain")
+
+    def split_features(self, model: Any) -> NDArray[np.intp]:
+        """Give the features that are split on at least once."""
+        return np.flatnonzero(_booster(model).feature_importance(importance_type="split"))
 
     def regrow(
         self,

@@ -35,6 +35,11 @@ class RootCell(Partitioner):
         """False: nothing is split."""
         return False
 
+    @property
+    def split_features_(self) -> NDArray[np.intp]:
+        """None."""
+        return np.zeros(0, np.intp)
+
     def fit(
         self,
         X: ArrayLike,
@@ -83,6 +88,12 @@ class UnionPartitioner(Partitioner):
     def splits_on_features(self) -> bool:
         """Whether any member splits on features."""
         return any(member.splits_on_features for member in self.partitioners)
+
+    @property
+    def split_features_(self) -> NDArray[np.intp]:
+        """Features on which the cells of some member depend, in rising order."""
+        check_is_fitted(self)
+        return np.unique(np.concatenate([m.split_features_ for m in self.partitioners_]))
 
     def fit(
         self,

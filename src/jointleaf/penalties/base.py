@@ -30,6 +30,7 @@ class Term:
     """
 
     strength: Any = None
+    bias_strength: Any = None
     #: what a common strength is multiplied by where this term's own is "auto"
     share: float = 1.0
 
@@ -41,13 +42,26 @@ class Term:
     @property
     def is_auto(self) -> bool:
         """Whether a strength is still to be chosen."""
-        return any(isinstance(t.strength, str) and t.strength == AUTO for t in self.terms)
+        return any(_is_auto(t.strength) for t in self.terms)
+
+    @property
+    def is_bias_auto(self) -> bool:
+        """Whether the strength on biases is still to be chosen."""
+        return any(_is_auto(t.bias_strength) for t in self.terms)
+
+    def with_bias(self, bias_strength: float) -> Any:
+        """Give the same penalty with this strength on biases, where that is "auto"."""
+        if not self.is_bias_auto:
+            return self
+        other = copy.copy(self)
+        other.bias_strength = check_number("bias_strength", bias_strength, positive=False)
+        return other
 
     def at(self, strength: float) -> Any:
-        """Give the same penalty with this strength (times its share)."""
+        """Give the same penalty with this strength (times its share); "auto" biases are free."""
         if self.strength is None:
             raise ValueError(f"{self!r} has no strength that could be changed")
-        other = copy.copy(self)
+        other = self.with_bias(0.0) if self.is_bias_auto else copy.copy(self)
         other.strength = self.share * check_number("strength", strength, positive=True)
         return other
 
@@ -146,6 +160,9 @@ class Penalty(Term, ABC):
 class PredictionPenalty(Term, ABC):
     """A quadratic penalty on predictions: R(f) = f^T A f / 2 over the training rows."""
 
+    def check_rows(self, n_rows: int) -> None:
+        """Refuse more rows than memory can hold; by default none are too many."""
+
     @abstractmethod
     def matrix(self, X: NDArray, s: NDArray) -> NDArray | sparray:
         """A (n, n), symmetric and positive semidefinite, for rows X (n, d) with weights s (n,)."""
@@ -165,9 +182,13 @@ def check_number(name: str, value: Any, *, positive: bool) -> float:
     return number
 
 
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == AUTO
+
+
 def check_strength(value: Any) -> float | str:
     """Give a positive strength, or "auto"."""
-    if isinstance(value, str) and value == AUTO:
+    if _is_auto(value):
         return AUTO
     try:
         return check_number("strength", value, positive=True)

@@ -10,14 +10,53 @@ from numpy.typing import ArrayLike, NDArray
 from jointleaf.layout import CellLayout
 from jointleaf.penalties.base import Penalty, check_number, check_strength
 
-__all__ = ["Free", "Frobenius"]
+__all__ = ["Free", "Frobenius", "Quadratic"]
 
 
-class Free(Penalty):
+class Quadratic(Penalty):
+    """R(theta) = sum of curvature * theta^2 / 2, with a given curvature (C, q)."""
+
+    _curvature: NDArray[np.float64] | None = None
+
+    def __init__(self, curvature: NDArray[np.float64]) -> None:
+        self._curvature = curvature
+
+    def curvature(self) -> NDArray[np.float64]:
+        """The Hessian's diagonal, (C, q)."""
+        if self._curvature is None:
+            raise ValueError(f"this {self!r} penalty is not bound to a layout: call bind(layout)")
+        return self._curvature
+
+    def value(self, theta: NDArray) -> float:
+        """R(theta) for theta (C, q) or (C, q, K)."""
+        squares = np.square(theta, dtype=float)
+        if theta.ndim == 3:
+            squares = squares.sum(axis=2)
+        return 0.5 * float(np.vdot(self.curvature(), squares))
+
+    def prox(self, theta: NDArray, step: float) -> NDArray:
+        """Theta / (1 + step * curvature)."""
+        shrink = (1.0 / (1.0 + step * self.curvature())).astype(theta.dtype)
+        return theta * (shrink if theta.ndim == 2 else shrink[:, :, None])
+
+    def split(self) -> tuple[NDArray | None, Penalty]:
+        """All of it, and nothing more."""
+        return self.curvature(), Free(self.curvature().shape)
+
+    def restricted(self, features: NDArray[np.intp]) -> Quadratic:
+        """The penalty on some features alone."""
+        other = copy.copy(self)
+        if self._curvature is not None:
+            other._curvature = self._curvature[:, np.append(features, -1)]
+        return other
+
+
+class Free(Quadratic):
     """No penalty at all, of weights of a shape (C, q)."""
 
     def __init__(self, shape: tuple[int, ...] | None = None) -> None:
-        self._shape = shape
+        if shape is not None:
+            self._curvature = np.zeros(shape)
 
     def __repr__(self) -> str:
         return "Free()"
@@ -26,26 +65,12 @@ class Free(Penalty):
         """Remember the shape of the weights."""
         return Free((layout.n_cells, layout.n_columns))
 
-    def value(self, theta: NDArray) -> float:
-        """Zero."""
-        return 0.0
-
     def prox(self, theta: NDArray, step: float) -> NDArray:
         """Theta itself."""
         return theta
 
-    def curvature(self) -> NDArray[np.float64]:
-        """Zeros."""
-        if self._shape is None:
-            raise ValueError("this penalty is not bound to a layout: call bind(layout)")
-        return np.zeros(self._shape)
 
-    def restricted(self, features: NDArray[np.intp]) -> Free:
-        """Nothing, on some features."""
-        return Free(None if self._shape is None else (self._shape[0], len(features) + 1))
-
-
-class Frobenius(Penalty):
+class Frobenius(Quadratic):
     r"""Ridge penalty on slopes and biases.
 
     .. math::
@@ -107,23 +132,23 @@ class Frobenius(Penalty):
 
     def at(self, strength: float) -> Frobenius:
         """Give the same penalty with this strength; biases follow unless they have their own."""
-        other = super().at(strength)
+        other = copy.copy(self)
+        other.strength = self.share * check_number("strength", strength, positive=True)
         if self._bias_follows:
             other.bias_strength = other.strength
         return other
 
-    def restricted(self, features: NDArray[np.intp]) -> Frobenius:
-        """The penalty on some features alone."""
-        other = copy.copy(self)
-        if self.feature_weights is not None:
-            other.feature_weights = self.feature_weights[features]
-        if self._curvature is not None:
-            other._curvature = self._curvature[:, np.append(features, -1)]
-        return other
+    @property
+    def is_bias_auto(self) -> bool:
+        """Never: biases follow the slopes, or have a number."""
+        return False
 
-    def split(self) -> tuple[NDArray | None, Penalty]:
-        """All of it, and nothing more."""
-        return self.curvature(), Free(self.curvature().shape)
+    def restricted(self, features: NDArray[np.intp]) -> Quadratic:
+        """The penalty on some features alone."""
+        other = super().restricted(features)
+        if isinstance(other, Frobenius) and self.feature_weights is not None:
+            other.feature_weights = self.feature_weights[features]
+        return other
 
     def bind(self, layout: CellLayout) -> Frobenius:
         """Lay the weights out over cells and columns; checks their lengths."""
@@ -147,24 +172,6 @@ class Frobenius(Penalty):
         if self.partition_weights is None:
             return np.ones(layout.n_cells)
         return self.partition_weights[layout.partition_of_cell]
-
-    def curvature(self) -> NDArray[np.float64]:
-        """Lambda / (v_j u_p) and beta / u_p: the Hessian's diagonal, (C, q)."""
-        if self._curvature is None:
-            raise ValueError("this Frobenius penalty is not bound to a layout: call bind(layout)")
-        return self._curvature
-
-    def value(self, theta: NDArray) -> float:
-        """R(theta) for theta (C, q) or (C, q, K)."""
-        squares = np.square(theta, dtype=float)
-        if theta.ndim == 3:
-            squares = squares.sum(axis=2)
-        return 0.5 * float(np.vdot(self.curvature(), squares))
-
-    def prox(self, theta: NDArray, step: float) -> NDArray:
-        """Theta / (1 + step * curvature)."""
-        shrink = (1.0 / (1.0 + step * self.curvature())).astype(theta.dtype)
-        return theta * (shrink if theta.ndim == 2 else shrink[:, :, None])
 
 
 def _weights(name: str, values: ArrayLike | None) -> NDArray[np.float64] | None:

@@ -82,6 +82,18 @@ class Laplacian(PredictionPenalty):
     def __repr__(self) -> str:
         return f"Laplacian({self.strength:.4g}, bandwidth={self.bandwidth!r}, kind={self.kind!r})"
 
+    def check_rows(self, n_rows: int) -> None:
+        """Refuse a dense graph that is too large for memory."""
+        needed = 3 * 8 * n_rows**2  # the kernel, its weighted copy and the Laplacian
+        if self._is_dense(n_rows) and needed > _MAX_DENSE_BYTES:
+            raise ValueError(
+                f"a dense Laplacian of {n_rows} rows takes about {needed / 2**30:.1f} GiB: use "
+                "graph='neighbours', a sparse graph of nearest neighbours"
+            )
+
+    def _is_dense(self, n_rows: int) -> bool:
+        return self.graph == "dense" or (self.graph == "auto" and n_rows <= MAX_DENSE_ROWS)
+
     def matrix(self, X: NDArray, s: NDArray) -> NDArray | sparse.sparray:
         """(lambda / n) L, symmetric, for rows X (n, d) with weights s (n,)."""
         rows = np.asarray(X, float)
@@ -103,15 +115,9 @@ class Laplacian(PredictionPenalty):
 
     def _kernel(self, X: NDArray, sigma: float) -> NDArray | sparse.sparray:
         n = len(X)
-        dense = self.graph == "dense" or (self.graph == "auto" and n <= MAX_DENSE_ROWS)
+        self.check_rows(n)
         gamma = 0.5 / sigma**2
-        if dense:
-            needed = 3 * 8 * n * n  # the kernel, its weighted copy and the Laplacian
-            if needed > _MAX_DENSE_BYTES:
-                raise ValueError(
-                    f"a dense Laplacian of {n} rows takes about {needed / 2**30:.1f} GiB: "
-                    "use graph='neighbours'"
-                )
+        if self._is_dense(n):
             return rbf_kernel(X, gamma=gamma)
         k = min(self.n_neighbours, n - 1)
         finder = NearestNeighbors(n_neighbors=k).fit(X)

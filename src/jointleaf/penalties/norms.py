@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf.layout import CellLayout
-from jointleaf.penalties.base import Penalty, check_number, check_strength
+from jointleaf.penalties.base import AUTO, Penalty, check_number, check_strength
 from jointleaf.penalties.shrink import shrink_l1, shrink_lp, shrink_sorted
 
 __all__ = ["L1", "L21", "GrOWL", "LInf1", "Lp1", "SlopeNorm", "check_power", "conjugate"]
@@ -29,18 +29,20 @@ class SlopeNorm(Penalty):
     ----------
     strength : float > 0 or "auto"
         "auto" lets an estimator choose it by cross-validation.
-    bias_strength : float >= 0
+    bias_strength : float >= 0 or "auto", optional
+        By default zero, or "auto" where the strength is: with many cells free biases fit the
+        training rows by themselves, so that what is left for the slopes is noise.
     """
 
-    def __init__(self, strength: float | str, bias_strength: float = 0.0) -> None:
+    def __init__(self, strength: float | str, bias_strength: float | str | None = None) -> None:
         self.strength = check_strength(strength)
-        self.bias_strength = check_number("bias_strength", bias_strength, positive=False)
+        self.bias_strength = _check_bias(bias_strength, self.is_auto)
         self._n_cells: int | None = None
 
     def __repr__(self) -> str:
         parts = [repr(self.strength) if self.is_auto else f"{self.strength:.4g}"]
         parts += [f"{name}={value}" for name, value in self._options().items()]
-        if self.bias_strength:
+        if self.bias_strength and not self.is_bias_auto:
             parts.append(f"bias_strength={self.bias_strength:.4g}")
         share = f"{self.share:g} * " if self.share != 1 else ""
         return f"{share}{type(self).__name__}({', '.join(parts)})"
@@ -101,7 +103,8 @@ class L1(SlopeNorm):
     Parameters
     ----------
     strength : float > 0 or "auto"
-    bias_strength : float >= 0
+    bias_strength : float >= 0 or "auto", optional
+        By default zero, or "auto" where the strength is.
     """
 
     is_row_sparse = True
@@ -129,12 +132,15 @@ class Lp1(SlopeNorm):
     strength : float > 0 or "auto"
     p : float >= 1
         numpy.inf for the largest absolute value.
-    bias_strength : float >= 0
+    bias_strength : float >= 0 or "auto", optional
+        By default zero, or "auto" where the strength is.
     """
 
     is_row_sparse = True
 
-    def __init__(self, strength: float | str, p: float, bias_strength: float = 0.0) -> None:
+    def __init__(
+        self, strength: float | str, p: float, bias_strength: float | str | None = None
+    ) -> None:
         super().__init__(strength, bias_strength)
         self.p = check_power(p)
 
@@ -165,10 +171,11 @@ class L21(Lp1):
     Parameters
     ----------
     strength : float > 0 or "auto"
-    bias_strength : float >= 0
+    bias_strength : float >= 0 or "auto", optional
+        By default zero, or "auto" where the strength is.
     """
 
-    def __init__(self, strength: float | str, bias_strength: float = 0.0) -> None:
+    def __init__(self, strength: float | str, bias_strength: float | str | None = None) -> None:
         super().__init__(strength, 2.0, bias_strength)
 
     def _options(self) -> dict[str, Any]:
@@ -184,10 +191,11 @@ class LInf1(Lp1):
     Parameters
     ----------
     strength : float > 0 or "auto"
-    bias_strength : float >= 0
+    bias_strength : float >= 0 or "auto", optional
+        By default zero, or "auto" where the strength is.
     """
 
-    def __init__(self, strength: float | str, bias_strength: float = 0.0) -> None:
+    def __init__(self, strength: float | str, bias_strength: float | str | None = None) -> None:
         super().__init__(strength, np.inf, bias_strength)
 
     def _options(self) -> dict[str, Any]:
@@ -206,7 +214,8 @@ class GrOWL(SlopeNorm):
     strength : float > 0 or "auto"
     weights : array (d,), optional
         Not negative, not rising, the first positive. By default from 1 to 1/d in equal steps.
-    bias_strength : float >= 0
+    bias_strength : float >= 0 or "auto", optional
+        By default zero, or "auto" where the strength is.
     """
 
     is_row_sparse = True
@@ -215,7 +224,7 @@ class GrOWL(SlopeNorm):
         self,
         strength: float | str,
         weights: ArrayLike | None = None,
-        bias_strength: float = 0.0,
+        bias_strength: float | str | None = None,
     ) -> None:
         super().__init__(strength, bias_strength)
         self.weights = None if weights is None else _check_falling(weights)
@@ -293,6 +302,16 @@ def conjugate(p: float) -> float:
     if p == 1:
         return np.inf
     return 1.0 if p == np.inf else p / (p - 1)
+
+
+def _check_bias(value: Any, is_auto: bool) -> float | str:
+    if value is None:
+        return AUTO if is_auto else 0.0
+    if isinstance(value, str) and value == AUTO:
+        if is_auto:
+            return AUTO
+        raise ValueError("bias_strength='auto' needs strength='auto': they are chosen together")
+    return check_number("bias_strength", value, positive=False)
 
 
 def _check_falling(weights: ArrayLike) -> NDArray[np.float64]:

@@ -67,7 +67,8 @@ class Nuclear(Spectral):
     Parameters
     ----------
     strength : float > 0 or "auto"
-    bias_strength : float >= 0
+    bias_strength : float >= 0 or "auto", optional
+        By default zero, or "auto" where the strength is.
     """
 
     def norm_of(self, sigma: NDArray) -> float:
@@ -91,10 +92,13 @@ class KyFan(Spectral):
     strength : float > 0 or "auto"
     k : int
         From 1 to the number of features.
-    bias_strength : float >= 0
+    bias_strength : float >= 0 or "auto", optional
+        By default zero, or "auto" where the strength is.
     """
 
-    def __init__(self, strength: float | str, k: int, bias_strength: float = 0.0) -> None:
+    def __init__(
+        self, strength: float | str, k: int, bias_strength: float | str | None = None
+    ) -> None:
         super().__init__(strength, bias_strength)
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise ValueError(f"k={k!r} must be a whole number, at least 1")
@@ -135,10 +139,13 @@ class SchattenP(Spectral):
     strength : float > 0 or "auto"
     p : float >= 1
         1 is the nuclear norm, 2 the Frobenius norm (not squared), numpy.inf the spectral norm.
-    bias_strength : float >= 0
+    bias_strength : float >= 0 or "auto", optional
+        By default zero, or "auto" where the strength is.
     """
 
-    def __init__(self, strength: float | str, p: float, bias_strength: float = 0.0) -> None:
+    def __init__(
+        self, strength: float | str, p: float, bias_strength: float | str | None = None
+    ) -> None:
         super().__init__(strength, bias_strength)
         self.p = check_power(p)
 

@@ -62,6 +62,14 @@ class Sum(Penalty):
             raise ValueError(f"{self!r}: mark the strengths to change with 'auto'")
         return Sum(*(term.at(strength) if term.is_auto else term for term in self._terms))
 
+    def with_bias(self, bias_strength: float) -> Sum:
+        """Give the first term with "auto" biases this strength on them, and the others none."""
+        filled: list[Term] = []
+        for term in self._terms:
+            filled.append(term.with_bias(bias_strength))
+            bias_strength = 0.0 if term.is_bias_auto else bias_strength
+        return Sum(*filled)
+
     def bind(self, layout: CellLayout) -> Sum:
         """Bind every term."""
         return Sum(*(t.bind(layout) if isinstance(t, Penalty) else t for t in self._terms))
@@ -141,7 +149,7 @@ class Sum(Penalty):
 def _sparse_group(first: Penalty, second: Penalty, theta: NDArray, step: float) -> NDArray:
     """L1 then L21 on slopes; both divide the biases by their strength."""
     out = second.prox(first.prox(theta, step), step)
-    beta = first.bias_strength + second.bias_strength  # type: ignore[attr-defined]
+    beta = first.bias_strength + second.bias_strength
     out[:, -1] = theta[:, -1] / theta.dtype.type(1.0 + step * beta)
     return out
 

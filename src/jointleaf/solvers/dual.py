@@ -75,7 +75,7 @@ class Dual(Solver):
 
     def _squared(self, problem: Problem) -> NDArray:
         A, target = _system(problem)
-        if problem.penalty.bias_strength > 0:  # type: ignore[attr-defined]
+        if problem.penalty.bias_strength > 0:
             try:
                 factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
             except LinAlgError as cause:

@@ -105,7 +105,7 @@ def accelerate(
     n_iter = 0
     while n_iter < max_iter and optimality > tol:
         n_iter += 1
-        new, f_new, size = steps.advance(ahead, f_ahead, size * _LONGER)
+        new, f_new, size, distance = steps.advance(ahead, f_ahead, size * _LONGER)
         move = new - ahead
         new_objective = problem.objective(new, f_new)
         is_higher = new_objective > objective + noise * abs(objective)
@@ -122,7 +122,7 @@ def accelerate(
         theta, f, momentum, objective = new, f_new, following, new_objective
         # The move over the step size is a subgradient up to a bounded factor, and free: the true
         # measure costs a pass and is taken when this one is small.
-        optimality = steps.distance(move, size) / problem.start_slope
+        optimality = distance / problem.start_slope
         if optimality <= tol:
             problem.prox_step = size / steps.metric.largest
             optimality = problem.optimality(theta, problem.data_gradient(f))

@@ -22,7 +22,6 @@ from jointleaf.penalties.norms import L21, cells_of, slope_rows
 from jointleaf.penalties.shrink import shrink_l2_weighted
 from jointleaf.problem import Problem
 from jointleaf.solvers.biases import bias_gram
-from jointleaf.solvers.cg import dot
 
 __all__ = ["Metric", "PlainMetric", "SharedCellsMetric"]
 
@@ -38,12 +37,15 @@ class Metric(ABC):
     largest: float = 1.0
 
     @abstractmethod
-    def prox(self, theta: NDArray, gradient: NDArray, size: float) -> NDArray:
-        """Minimise <gradient, z - theta> + |z - theta|_M^2 / (2 size) + R(z)."""
+    def prox(self, theta: NDArray, gradient: NDArray, size: float) -> tuple[NDArray, NDArray]:
+        """Minimise <gradient, z - theta> + |z - theta|_M^2 / (2 size) + R(z).
+
+        Gives z and z - theta in the coordinates in which M is diagonal.
+        """
 
     @abstractmethod
-    def times(self, move: NDArray) -> NDArray:
-        """M move."""
+    def weigh(self, turned: NDArray) -> NDArray:
+        """M times a move, both in the coordinates in which M is diagonal."""
 
     @abstractmethod
     def divide(self, gradient: NDArray) -> NDArray:
@@ -56,13 +58,14 @@ class PlainMetric(Metric):
     def __init__(self, problem: Problem) -> None:
         self._rest = problem.rest
 
-    def prox(self, theta: NDArray, gradient: NDArray, size: float) -> NDArray:
+    def prox(self, theta: NDArray, gradient: NDArray, size: float) -> tuple[NDArray, NDArray]:
         """The penalty's own proximal map."""
-        return self._rest.prox(theta - gradient.dtype.type(size) * gradient, size)
+        new = self._rest.prox(theta - gradient.dtype.type(size) * gradient, size)
+        return new, new - theta
 
-    def times(self, move: NDArray) -> NDArray:
+    def weigh(self, turned: NDArray) -> NDArray:
         """The move itself."""
-        return move
+        return turned
 
     def divide(self, gradient: NDArray) -> NDArray:
         """The gradient itself."""
@@ -81,7 +84,7 @@ class SharedCellsMetric(Metric):
 
     def __init__(self, problem: Problem, h: NDArray) -> None:
         assert isinstance(problem.rest, L21)
-        self._strength = problem.rest.strength
+        self._strength = float(problem.rest.strength)
         values, vectors = problem.kept("cell spectrum", lambda: _spectrum(problem, h))
         dtype = problem.design.dtype
         extra = 0.0
@@ -93,31 +96,32 @@ class SharedCellsMetric(Metric):
 
     @staticmethod
     def fits(problem: Problem) -> bool:
-        """Whether the penalty is an l2,1 norm and the eigendecomposition worth its time."""
+        """Whether the penalty is an l2,1 norm, and turning and its preparation worth their time."""
         layout, C = problem.layout, problem.layout.n_cells
         if type(problem.rest) is not L21 or problem.smoother is not None or C > MAX_CELLS:
             return False
-        if problem.has_kept("cell spectrum"):
-            return True
         n, n_features = problem.design.rows.shape
+        if n * layout.n_partitions < C**2:  # turning would cost more than the passes
+            return False
         pass_cost = 4.0 * n * layout.n_partitions * n_features  # with all features, alive or not
-        return WORTH * pass_cost >= 10.0 * C**3
+        return problem.has_kept("cell spectrum") or WORTH * pass_cost >= 10.0 * C**3
 
-    def prox(self, theta: NDArray, gradient: NDArray, size: float) -> NDArray:
+    def prox(self, theta: NDArray, gradient: NDArray, size: float) -> tuple[NDArray, NDArray]:
         """In the eigenvectors of Q, feature by feature."""
         weights = _along_cells(self._weights, theta.ndim)
-        turned = self._turn(theta) - theta.dtype.type(size) * self._turn(gradient) / weights
-        rows = slope_rows(turned)
+        start = self._turn(theta)
+        goal = start - theta.dtype.type(size) * self._turn(gradient) / weights
         n_outputs = theta[0, 0].size
         shrunk = shrink_l2_weighted(
-            rows, size * self._strength, np.repeat(self._weights, n_outputs)
+            slope_rows(goal), size * self._strength, np.repeat(self._weights, n_outputs)
         )
-        turned[:, :-1] = cells_of(shrunk, theta.shape)
-        return self._turn_back(turned)
+        new = start.copy()  # biases stay where they are
+        new[:, :-1] = cells_of(shrunk, theta.shape)
+        return self._turn_back(new), new - start
 
-    def times(self, move: NDArray) -> NDArray:
-        """U diag(weights) U^T move."""
-        return self._turn_back(_along_cells(self._weights, move.ndim) * self._turn(move))
+    def weigh(self, turned: NDArray) -> NDArray:
+        """Times the eigenvalues."""
+        return _along_cells(self._weights, turned.ndim) * turned
 
     def divide(self, gradient: NDArray) -> NDArray:
         """U diag(1 / weights) U^T gradient."""
@@ -128,11 +132,6 @@ class SharedCellsMetric(Metric):
 
     def _turn_back(self, theta: NDArray) -> NDArray:
         return (self._vectors @ theta.reshape(len(theta), -1)).reshape(theta.shape)
-
-
-def metric_square(metric: Metric, move: NDArray) -> float:
-    """|move|_M^2."""
-    return dot(move, metric.times(move))
 
 
 def _along_cells(weights: NDArray, ndim: int) -> NDArray:

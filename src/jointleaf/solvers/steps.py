@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from jointleaf.problem import Problem
 from jointleaf.solvers.biases import BiasSolver, cell_mass
 from jointleaf.solvers.cg import dot
-from jointleaf.solvers.metrics import Metric, PlainMetric, SharedCellsMetric, metric_square
+from jointleaf.solvers.metrics import Metric, PlainMetric, SharedCellsMetric
 
 __all__ = ["PlainSteps", "Step", "Steps", "make_steps"]
 
@@ -30,11 +30,16 @@ _POWER_ITERATIONS = 12
 
 
 class Step(NamedTuple):
-    """Where a step led: weights, their predictions, and the step size in the end."""
+    """Where a step led: weights, their predictions, the step size in the end, and how far.
+
+    The distance is the largest entry of M move / size in the coordinates of the metric, a
+    subgradient up to a bounded factor; where biases are eliminated, of the slopes alone.
+    """
 
     theta: NDArray
     f: NDArray
     size: float
+    distance: float
 
 
 def make_steps(problem: Problem) -> Steps:
@@ -102,13 +107,6 @@ class Steps(ABC):
             value = float(np.linalg.norm(v))
         return 1.0 / (1.02 * value) if value > 0 else 1.0
 
-    def distance(self, move: NDArray, size: float) -> float:
-        """Largest entry of M move / size: a subgradient, up to a bounded factor."""
-        if self.eliminates:
-            move = move.copy()
-            move[:, -1] = 0.0
-        return float(np.abs(self.metric.times(move)).max(initial=0.0)) / size
-
     def _weigh(self, image: NDArray) -> NDArray:
         """H times predictions."""
         weighed = (self._h if image.ndim == 1 else self._h[:, None]) * image
@@ -132,7 +130,7 @@ class PlainSteps(Steps):
             f_new = self.design.matvec(new)
             move = new - theta
             if size < 1e-30 or self._is_bound(theta, f, move, f_new, gradient, size):
-                return Step(new, f_new, size)
+                return Step(new, f_new, size, float(np.abs(move).max()) / size)
             size *= _SHORTER
 
     def _is_bound(
@@ -213,19 +211,21 @@ class EliminatingSteps(Steps):
         if self._diagonal is not None:
             gradient += self._times_diagonal(theta)
         while True:
-            new = self.metric.prox(theta, gradient, size)
+            new, turned = self.metric.prox(theta, gradient, size)
             new[:, -1] = theta[:, -1]
+            turned[:, -1] = 0.0
+            weighed_move = self.metric.weigh(turned)
             f_new = design.matvec(new)
             image = f_new - f
             weighed = design.bias_rmatvec(self._weigh(image))
             answer = self._solve(-(weighed if bias_slope is None else weighed + bias_slope))
             change = design.bias_matvec(answer)
             image = image + change
-            move = new - theta
             bend = dot(image, self._weigh(image)) + dot(answer, self._times_beta(answer))
             if self._diagonal is not None:
+                move = new - theta
                 bend += dot(move, self._times_diagonal(move))
-            if size < 1e-30 or bend <= (1 + 1e-6) * metric_square(self.metric, move) / size:
+            if size < 1e-30 or bend <= (1 + 1e-6) * dot(turned, weighed_move) / size:
                 break
             size *= _SHORTER
         new[:, -1] += answer
@@ -233,7 +233,7 @@ class EliminatingSteps(Steps):
         if settling is not None and settled is not None:
             new[:, -1] += settling
             f_new = f_new + settled
-        return Step(new, f_new, size)
+        return Step(new, f_new, size, float(np.abs(weighed_move).max(initial=0.0)) / size)
 
     def curved(self, move: NDArray) -> NDArray:
         """The Schur complement times the slopes of a move."""

@@ -28,20 +28,17 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from jointleaf.design import LeafDesign
 from jointleaf.kernel import shared_cells, times_column_kernel
 from jointleaf.layout import CellKind
 from jointleaf.losses import Loss, SquaredError
-from jointleaf.partitions import Partitioner, Task
 from jointleaf.penalties import Frobenius
 from jointleaf.problem import Problem
 from jointleaf.progress import Progress
-from jointleaf.rows import Rows
-from jointleaf.scaling import Standardizer, mean_and_scale
 from jointleaf.solvers import choose_solver
 from jointleaf.solvers.dual import newton_dual
+from jointleaf.tuning.folds import Fold, Table, choose, joined, loss_columns, stepping
 
-__all__ = ["DEFAULT_SETTING", "Setting", "TuningResult", "auto_penalty", "tune"]
+__all__ = ["DEFAULT_SETTING", "RecipeFold", "Setting", "TuningResult", "auto_penalty", "tune"]
 
 SLOPE_SCALES = (0.0, 0.3, 1.0, 3.0, 10.0)
 FEATURE_POWERS = (0.0, 1.0, 2.0)
@@ -50,9 +47,6 @@ STRENGTHS = tuple(10.0 ** np.arange(0.5, -6.01, -0.5))  # from strong to weak: a
 _MAX_DENSE_ROWS = 2000  # of a fold's training part: beyond, iterative paths
 _MAX_OWN_LOSS = 500  # rows times outputs up to which every line is searched with the own loss
 _SEARCH_ROWS = 800  # most training rows with which lines are compared
-
-
-Table = dict[str, NDArray]
 
 
 class Setting(NamedTuple):
@@ -77,7 +71,8 @@ class TuningResult:
         One entry per setting tried: strength, slope_scale, feature_power, own_loss (False
         where the squared error stood in for the loss), mean_loss (weighted mean validation
         loss over all folds, in units of the target's variance for regression), std_loss (over
-        folds) and converged (all solves behind it).
+        groups of validation rows), se_loss (standard error of the mean) and converged (all solves
+        behind it).
     """
 
     best: Setting
@@ -132,42 +127,10 @@ def setting_cells(setting: Setting) -> CellKind:
     return "linear" if setting.slope_scale > 0 else "constant"
 
 
-class Fold:
-    """One split with partitions grown on its training part; gives validation losses of paths.
+class RecipeFold(Fold):
+    """A fold that judges settings of the default penalty along paths of strengths."""
 
-    With `max_rows` at most so many training and validation rows are used. Losses of a regression
-    are in the given unit of the target, the same for all folds.
-    """
-
-    def __init__(
-        self,
-        train: Rows,
-        valid: Rows,
-        partitioner: Partitioner,
-        loss: Loss,
-        max_rows: int | None = None,
-        *,
-        task: Task,
-        clip: bool,
-        has_root: bool,
-        unit: float = 1.0,
-        n_jobs: int = 1,
-    ) -> None:
-        self.is_part = max_rows is not None and len(train) > max_rows
-        if self.is_part:  # rows are in random order: the first are a sample
-            train, valid = train.take(slice(max_rows)), valid.take(slice(max_rows))
-        self.train, self.valid, self.has_root = train, valid, has_root
-        self.weight = float(valid.s.sum())
-        scaler = Standardizer.fit(train.X, train.s, clip=clip)
-        self.X, self.X_valid = scaler.transform(train.X), scaler.transform(valid.X)
-        centre, own_unit = target_scale(train.y, train.s, task)
-        self.loss, self.n_jobs = loss, n_jobs
-        self.y, self.y_valid = (train.y - centre) / own_unit, (valid.y - centre) / own_unit
-        self._loss_scale = (own_unit / unit) ** 2 if task == "regression" else 1.0
-        grow(partitioner, train, task)
-        self.codes, self.codes_valid = partitioner.apply(train.X), partitioner.apply(valid.X)
-        self.n_cells, self.gains = partitioner.n_cells_, partitioner.split_gains_
-        self._shared: tuple[NDArray, NDArray] | None = None
+    _shared: tuple[NDArray, NDArray] | None = None
 
     @property
     def is_cheap(self) -> bool:
@@ -178,7 +141,7 @@ class Fold:
     def losses(
         self, scale: float, power: float, strengths: Sequence[float], own_loss: bool = True
     ) -> tuple[NDArray, NDArray]:
-        """Weighted mean validation loss at every strength, from strong to weak, and convergence.
+        """Validation losses (groups, strengths), from strong to weak, and convergence.
 
         With many rows, where solves are iterative and cost more the weaker the penalty, the path
         ends when the loss has not fallen twice in a row: what follows is infinite. With
@@ -192,22 +155,20 @@ class Fold:
         dense = len(self.train) <= _MAX_DENSE_ROWS
         path = self._dense_path if dense else self._iterative_path
         target = loss.encode(y_valid)
-        losses = np.full(len(strengths), np.inf)
+        losses = np.full((len(self.weights), len(strengths)), np.inf)
+        mean = np.full(len(strengths), np.inf)
         converged = np.ones(len(strengths), bool)
         steps = path(problem, Setting(1.0, scale, power), strengths)
         for k, (raw, converged[k]) in enumerate(steps):
-            losses[k] = self._loss_scale * loss.value(target, raw, self.valid.s)
-            if not dense and k > 1 and losses[k - 1 : k + 1].min() > losses[: k - 1].min():
+            losses[:, k] = self.group_losses(loss, target, raw)
+            mean[k] = self.weights @ losses[:, k]
+            if not dense and k > 1 and mean[k - 1 : k + 1].min() > mean[: k - 1].min():
                 break
         return losses, converged
 
     def _problem(self, setting: Setting, loss: Loss, y: NDArray) -> Problem:
-        design = LeafDesign(
-            self.X, self.codes, self.n_cells, cells=setting_cells(setting), n_jobs=self.n_jobs
-        )
         penalty = auto_penalty(setting, self.gains, len(self.n_cells), self.has_root)
-        offset = loss.best_constant(loss.encode(y), self.train.s)
-        return Problem(design, y, loss, penalty, self.train.s, offset)
+        return self.problem(penalty, setting_cells(setting), loss, y)
 
     def _dense_path(
         self, problem: Problem, setting: Setting, strengths: Sequence[float]
@@ -238,9 +199,7 @@ class Fold:
     def _kernels(self, problem: Problem, setting: Setting) -> tuple[NDArray, NDArray]:
         layout, penalty = problem.layout, problem.penalty
         assert isinstance(penalty, Frobenius)
-        valid = LeafDesign(
-            self.X_valid, self.codes_valid, self.n_cells, cells=setting_cells(setting)
-        )
+        valid = self.valid_design(setting_cells(setting))
         if self._shared is None:
             cells, others = problem.design.cells(), valid.cells()
             u = penalty.partition_weights
@@ -259,26 +218,27 @@ class Fold:
         self, problem: Problem, setting: Setting, strengths: Sequence[float]
     ) -> Iterator[tuple[NDArray, bool]]:
         """Through the primal solvers, each started from the answer before."""
-        valid = LeafDesign(
-            self.X_valid, self.codes_valid, self.n_cells, cells=setting_cells(setting)
-        )
+        valid = self.valid_design(setting_cells(setting))
         base = problem.penalty
         assert isinstance(base, Frobenius)
         theta = None
         solver = choose_solver(problem, "pcg" if problem.loss.is_quadratic else "newton")
         for strength in strengths:
-            problem.penalty = base.scaled(strength).bind(problem.layout)
             solution = solver.solve(
-                problem, theta, tol=path_tol(strength, setting.slope_scale), max_iter=1000
+                problem.with_penalty(base.scaled(strength)),
+                theta,
+                tol=path_tol(strength, setting.slope_scale),
+                max_iter=1000,
             )
             theta = solution.theta
             yield valid.matvec(theta) + problem.offset, solution.converged
 
 
 def tune(
-    make_folds: Sequence[Callable[..., Fold]],
+    make_folds: Sequence[Callable[..., RecipeFold]],
     *,
     cells: CellKind = "linear",
+    one_se: bool = False,
     n_jobs: int = 1,
     verbose: bool = False,
 ) -> TuningResult:
@@ -287,6 +247,9 @@ def tune(
     A line search instead of the whole grid: first all slope scales with feature power 1, then
     the other powers with the best slope scale; every line is a path over all strengths. Ties go
     to the stronger penalty. Constant cells have one line only.
+
+    With `one_se` the strongest setting of the best line is taken whose loss is within one standard
+    error of the smallest.
 
     Where that would be slow the lines are compared more cheaply, and the strength is then chosen
     once more, with all rows and the own loss, along the best line: folds with more than 800
@@ -302,54 +265,63 @@ def tune(
     ):
 
         def search(
-            folds: Sequence[Fold],
+            folds: Sequence[RecipeFold],
             scale: float,
             power: float,
             own_loss: bool,
             strengths: Sequence[float] = STRENGTHS,
         ) -> Table:
             found = run(
-                delayed(_stepping)(fold.losses, progress, scale, power, strengths, own_loss)
+                delayed(stepping)(fold.losses, progress, scale, power, strengths, own_loss)
                 for fold in folds
             )
-            losses, converged = (np.array(part) for part in zip(*found, strict=True))
-            shares = np.array([fold.weight for fold in folds])
-            shares /= shares.sum()
-            mean = shares @ losses
-            with np.errstate(invalid="ignore"):  # infinite where a path has ended
-                std = np.sqrt(shares @ np.square(losses - mean))
+            losses, converged = zip(*found, strict=True)
             n = len(strengths)
             return {
                 "strength": np.array(strengths),
                 "slope_scale": np.full(n, scale),
                 "feature_power": np.full(n, power),
                 "own_loss": np.full(n, own_loss),
-                "mean_loss": mean,
-                "std_loss": std,
-                "converged": converged.all(axis=0),
+                **loss_columns(folds, losses),
+                "converged": np.all(converged, axis=0),
             }
 
-        folds = run(delayed(_stepping)(make, progress, _SEARCH_ROWS) for make in make_folds)
+        folds = run(delayed(stepping)(make, progress, _SEARCH_ROWS) for make in make_folds)
         own_loss = all(fold.is_cheap for fold in folds)
-        table = _joined([search(folds, scale, 1.0, own_loss) for scale in scales])
+        table = joined([search(folds, scale, 1.0, own_loss) for scale in scales])
         best = _best(table)
         if best.slope_scale > 0:
             others = [power for power in FEATURE_POWERS if power != 1.0]
             lines = [search(folds, best.slope_scale, q, own_loss) for q in others]
-            table = _joined([table, *lines])
+            table = joined([table, *lines])
             best = _best(table)
         if any(fold.is_part for fold in folds):
-            folds = run(delayed(_stepping)(make, progress) for make in make_folds)
+            folds = run(delayed(stepping)(make, progress) for make in make_folds)
             # More rows want a weaker penalty, hardly ever a stronger one.
             near = [t for t in STRENGTHS if best.strength / 150 < t < 5 * best.strength]
             last = search(folds, best.slope_scale, best.feature_power, True, near)
-            table, best = _joined([table, last]), _best(last)
+            table, best = joined([table, last]), _best(last)
         elif not own_loss:
             last = search(folds, best.slope_scale, best.feature_power, True)
-            table, best = _joined([table, last]), _best(last)
+            table, best = joined([table, last]), _best(last)
     progress.finish()
+    if one_se:
+        best = _stronger(table, best)
     _warn_unconverged(table, best)
     return TuningResult(best, table)
+
+
+def _stronger(table: Table, best: Setting) -> Setting:
+    """The strongest setting within one standard error of the best, on the best one's line."""
+    is_last = (
+        table["own_loss"] if table["own_loss"].any() else np.ones(len(table["strength"]), bool)
+    )
+    on_line = is_last & (table["slope_scale"] == best.slope_scale)
+    on_line &= table["feature_power"] == best.feature_power
+    line = {name: column[on_line] for name, column in table.items()}
+    order = np.argsort(-line["strength"], kind="stable")
+    line = {name: column[order] for name, column in line.items()}
+    return best._replace(strength=float(line["strength"][choose(line, one_se=True)]))
 
 
 def _warn_unconverged(table: Table, best: Setting) -> None:
@@ -364,30 +336,6 @@ def _warn_unconverged(table: Table, best: Setting) -> None:
         )
 
 
-def _joined(tables: Sequence[Table]) -> Table:
-    return {name: np.concatenate([t[name] for t in tables]) for name in tables[0]}
-
-
-def _stepping(function: Callable, progress: Progress, *args: object) -> object:
-    result = function(*args)
-    progress.step()
-    return result
-
-
 def _best(table: Table) -> Setting:
     k = int(np.argmin(table["mean_loss"]))
     return Setting(*(float(table[name][k]) for name in Setting._fields))
-
-
-def grow(partitioner: Partitioner, rows: Rows, task: Task) -> Partitioner:
-    """Fit a partitioner on rows; classes are numbered anew, in case a fold has lost one."""
-    y = np.unique(rows.y, return_inverse=True)[1] if task == "classification" else rows.y
-    return partitioner.fit(rows.X, y, rows.s, task=task)
-
-
-def target_scale(y: NDArray, s: NDArray, task: Task) -> tuple[float, float]:
-    """Weighted mean and standard deviation of a regression target; (0, 1) for classes."""
-    if task == "classification":
-        return 0.0, 1.0
-    centre, unit = mean_and_scale(y[:, None], s)
-    return float(centre[0]), float(unit[0])

@@ -1,0 +1,42 @@
+"""What a fitted model says about its features."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf.design import LeafDesign
+from jointleaf.partitions import Partitioner
+from jointleaf.solvers import Solution
+
+__all__ = ["importances", "slope_norms"]
+
+
+def slope_norms(solution: Solution, n_features: int) -> NDArray[np.float64]:
+    """Euclidean norm of the slopes of every feature over all cells and outputs, (d,)."""
+    if not solution.layout.n_slopes:
+        return np.zeros(n_features)
+    squares = np.square(solution.coef, dtype=float)
+    return np.sqrt(squares.sum(axis=(0, *range(2, squares.ndim))))
+
+
+def importances(
+    design: LeafDesign, solution: Solution, partitioner: Partitioner, s: NDArray
+) -> NDArray[np.float64]:
+    """Half the share in split gains, half the share in the spread of linear contributions.
+
+    The linear contribution of feature j to row n is x_nj times the sum of its slopes over the
+    row's cells; its spread is the weighted root mean square over rows (and outputs).
+    """
+    d = design.layout.n_features
+    gains = np.asarray(partitioner.split_gains_, float)
+    counts = partitioner.splits_on_features and gains.sum() > 0
+    parts = [gains / gains.sum()] if counts else []
+    if design.layout.n_slopes:
+        theta = solution.theta
+        weights = design.row_weights(theta)[:, :d]
+        squares = np.square(weights.reshape(len(s), d, -1) * design.X[:, :d, None]).sum(axis=2)
+        spread = np.sqrt(np.average(squares, axis=0, weights=s))
+        if spread.sum() > 0:
+            parts.append(spread / spread.sum())
+    return np.mean(parts, axis=0) if parts else np.full(d, 1.0 / d)
