@@ -15,7 +15,19 @@ _HOMES = {
     "JOPLEnClassifier": "jointleaf.estimators",
     "refine": "jointleaf.estimators",
     "fit_cells": "jointleaf.fitting",
+    "strength_path": "jointleaf.path",
     "Frobenius": "jointleaf.penalties",
+    "L1": "jointleaf.penalties",
+    "L21": "jointleaf.penalties",
+    "LInf1": "jointleaf.penalties",
+    "Lp1": "jointleaf.penalties",
+    "GrOWL": "jointleaf.penalties",
+    "Nuclear": "jointleaf.penalties",
+    "KyFan": "jointleaf.penalties",
+    "SchattenP": "jointleaf.penalties",
+    "Laplacian": "jointleaf.penalties",
+    "PathDisplay": "jointleaf.displays",
+    "CVDisplay": "jointleaf.displays",
     "LeafDesign": "jointleaf.design",
     "Solution": "jointleaf.solvers",
 }
@@ -26,16 +38,41 @@ __all__ = [  # noqa: RUF022
     "JOPLEnClassifier",
     "refine",
     "fit_cells",
+    "strength_path",
     "Frobenius",
+    "L1",
+    "L21",
+    "LInf1",
+    "Lp1",
+    "GrOWL",
+    "Nuclear",
+    "KyFan",
+    "SchattenP",
+    "Laplacian",
+    "PathDisplay",
+    "CVDisplay",
     "LeafDesign",
     "Solution",
 ]
 
 if TYPE_CHECKING:
     from jointleaf.design import LeafDesign
+    from jointleaf.displays import CVDisplay, PathDisplay
     from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor, refine
     from jointleaf.fitting import fit_cells
-    from jointleaf.penalties import Frobenius
+    from jointleaf.path import strength_path
+    from jointleaf.penalties import (
+        L1,
+        L21,
+        Frobenius,
+        GrOWL,
+        KyFan,
+        Laplacian,
+        LInf1,
+        Lp1,
+        Nuclear,
+        SchattenP,
+    )
     from jointleaf.solvers import Solution
 
 

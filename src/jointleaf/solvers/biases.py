@@ -51,7 +51,9 @@ class BiasSolver:
         self._diagonal = (1.0 / mass).astype(self._dtype)
         self._factor: NDArray | None = None
         layout = design.layout
-        pass_cost = 4.0 * design.n_rows * layout.n_partitions * layout.n_columns
+        # With all features, alive or not: the inverse serves related problems too.
+        columns = design.rows.shape[1] + 1 if layout.kind == "linear" else 1
+        pass_cost = 4.0 * design.n_rows * layout.n_partitions * columns
         worth = JOINT_WORTH["penalised" if (curvature > 0).all() else "free"]
         is_worth = len(mass) ** 3 / 3 <= worth * pass_cost
         if len(mass) > MAX_JOINT_BIASES or not is_worth:

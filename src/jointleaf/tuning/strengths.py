@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,6 @@ from jointleaf.penalties import Free, Frobenius, Term
 from jointleaf.penalties.sums import on_weights
 from jointleaf.problem import Problem
 from jointleaf.progress import Progress
-from jointleaf.solvers import FISTA
 from jointleaf.solvers.active import live_features
 from jointleaf.tuning.folds import Fold, Table, choose, joined, loss_columns, stepping
 
@@ -28,7 +27,9 @@ __all__ = ["PathFold", "StrengthChoice", "choose_strength"]
 _N_STRENGTHS = 40
 # Of the last strength to the first: paths end earlier, when the validation loss rises.
 _SPARSE_RATIO, _QUADRATIC_RATIO = 1e-4, 1e-7
-_PATIENCE = 4  # strengths without a smaller validation loss after which a path ends
+_PATIENCE, _GAIN = 4, 5e-3  # a path ends when so many strengths gained less than this share
+_SHARES = (0.5, 0.2, 0.1)  # of the largest strength, at which strengths on biases are compared
+_HOPELESS = 2.0  # times the loss of the best biases alone
 BIAS_STRENGTHS = (10.0, 1.0, 0.1, 0.01, 1e-3, 0.0)  # from strong to weak, the last free
 _TOL = 3e-3
 _MAX_ITER = 1000
@@ -45,8 +46,9 @@ class StrengthChoice:
     best : Term
         The penalty with its strengths.
     table : dict of arrays
-        One entry per setting tried, on every path from strong to weak: strength, bias_strength
-        (NaN where it was not chosen), on_path (False: bias strengths were compared), mean_loss
+        One entry per setting tried, on every path from strong to weak: strength (NaN
+        where bias strengths were compared), bias_strength (NaN where it was not chosen), on_path
+        (False: bias strengths were compared), mean_loss
         (weighted mean validation loss over all folds, in units of the target's variance for
         regression; infinite where paths had ended), std_loss (over groups of validation rows),
         se_loss (standard error of the mean), mean_selected (features with slopes, mean over
@@ -73,48 +75,54 @@ class PathFold(Fold):
             return _largest_curvature(self._problem)
         return largest_strength(self._with(penalty.at(1.0)), penalty)
 
-    def path_losses(self, penalty: Term, strengths: Sequence[float]) -> Losses:
-        """Judge all strengths; the path ends when the loss has not fallen for some of them."""
-        solutions = follow_path(
+    def path_losses(self, penalty: Term, strengths: Sequence[float] | NDArray) -> Losses:
+        """Judge all strengths; the path ends when the loss has hardly fallen for some of them."""
+        count = len(strengths)
+        losses = np.full((len(self.weights), count), np.inf)
+        mean = np.full(count, np.inf)
+        selected, converged = np.zeros(count), np.ones(count, bool)
+        path = follow_path(
             self._with(penalty.at(1.0)), penalty, strengths, tol=_TOL, max_iter=_MAX_ITER
         )
-        weights = ((solution.theta, solution.converged) for solution in solutions)
-        return self._judge(weights, len(strengths), patience=_PATIENCE)
+        for k, solution in enumerate(path):
+            losses[:, k] = self._losses(solution.theta)
+            mean[k] = self.weights @ losses[:, k]
+            selected[k] = len(live_features(solution.theta))
+            converged[k] = solution.converged
+            before = k - _PATIENCE
+            if before >= 0 and mean[before + 1 : k + 1].min() > (1 - _GAIN) * mean[before]:
+                break
+        return losses, selected, converged
 
-    def bias_losses(self, penalty: Term, strength: float | None) -> Losses:
-        """Judge all strengths on biases, with the given strength on slopes or without slopes."""
-        return self._judge(self._bias_weights(penalty, strength), len(BIAS_STRENGTHS))
+    def bias_losses(self, penalty: Term) -> Losses:
+        """Judge every strength on biases with a few strengths on slopes, relative to the largest.
 
-    def _bias_weights(
-        self, penalty: Term, strength: float | None
-    ) -> Iterator[tuple[NDArray, bool]]:
-        theta = None
-        for bias_strength in BIAS_STRENGTHS:
-            point = self._with(penalty.with_bias(bias_strength).at(strength or 1.0))
-            if strength is None:
-                yield biases_alone(point), True
-            else:
-                solution = FISTA().solve(point, theta, tol=0.1 * _TOL, max_iter=_MAX_ITER)
-                theta = solution.theta
-                yield theta, solution.converged
+        A strength on biases with which they alone do far worse than with a stronger one is
+        left out: its losses are infinite.
+        """
+        shape = len(BIAS_STRENGTHS) * len(_SHARES)
+        losses, selected = np.full((len(self.weights), shape), np.inf), np.zeros(shape)
+        converged = np.ones(shape, bool)
+        smallest = np.inf
+        for k, bias_strength in enumerate(BIAS_STRENGTHS):
+            filled = penalty.with_bias(bias_strength)
+            point = self._with(filled.at(1.0))
+            alone = float(self.weights @ self._losses(biases_alone(point)))
+            smallest = min(smallest, alone)
+            if alone > _HOPELESS * smallest:
+                continue
+            strengths = self.largest(filled) * np.array(_SHARES)
+            columns = slice(k * len(_SHARES), (k + 1) * len(_SHARES))
+            found = self.path_losses(filled, strengths)
+            losses[:, columns], selected[columns], converged[columns] = found
+        return losses, selected, converged
 
     def _with(self, penalty: Term) -> Problem:
         return self._problem.with_penalty(on_weights(penalty))
 
-    def _judge(
-        self, weights: Iterable[tuple[NDArray, bool]], count: int, patience: int | None = None
-    ) -> Losses:
-        losses = np.full((len(self.weights), count), np.inf)
-        mean = np.full(count, np.inf)
-        selected, converged = np.zeros(count), np.ones(count, bool)
-        for k, (theta, converged[k]) in enumerate(weights):
-            raw = self._valid.matvec(theta) + self._problem.offset
-            losses[:, k] = self.group_losses(self.loss, self._target, raw)
-            mean[k] = self.weights @ losses[:, k]
-            selected[k] = len(live_features(theta))
-            if patience and k >= patience and int(np.argmin(mean[: k + 1])) <= k - patience:
-                break
-        return losses, selected, converged
+    def _losses(self, theta: NDArray) -> NDArray[np.float64]:
+        raw = self._valid.matvec(theta) + self._problem.offset
+        return self.group_losses(self.loss, self._target, raw)
 
 
 def choose_strength(
@@ -130,14 +138,16 @@ def choose_strength(
 
     The same strengths are tried in all folds: 40 in geometric steps from the smallest at which all
     slopes are zero to 1e-4 of it (for quadratic penalties from the largest curvature of the loss
-    to 1e-7 of it). Paths end when the validation loss has not fallen for four strengths. With
-    `one_se` the strongest penalty is taken whose loss is within one standard error of the smallest.
+    to 1e-7 of it). Paths end when the validation loss has not fallen by half a percent over four
+    strengths. With `one_se` the strongest penalty is taken whose loss is within one standard error
+    of the smallest.
 
-    A bias strength that is "auto" is chosen first with all slopes at zero, then once more with the
-    slopes that the best strength gives; where it changes, so may the strength, and its path is
-    followed again.
+    A bias strength that is "auto" is chosen before, from 10, 1, 0.1, 0.01, 0.001 and 0 (free),
+    each with slopes of 1/2, 1/5 and 1/10 of the largest strength.
     """
-    progress = Progress(6 * len(make_folds), "choosing the strength", enabled=verbose)
+    progress = Progress(
+        (2 + penalty.is_bias_auto) * len(make_folds), "choosing the strength", enabled=verbose
+    )
     with (
         threadpool_limits(limits=1, user_api="blas"),
         Parallel(n_jobs=n_jobs, prefer="threads") as run,
@@ -146,15 +156,8 @@ def choose_strength(
         search = _Search(folds, penalty, run, progress)
         for fold in folds:
             fold.prepare(cells)
-        if not penalty.is_bias_auto:
-            line, bias_strength = search.path(None), None
-        else:
-            bias_strength = search.bias_strength(None)
-            line = search.path(bias_strength)
-            again = search.bias_strength(float(line["strength"][choose(line, one_se=False)]))
-            if again != bias_strength:
-                bias_strength = again
-                line = search.path(bias_strength)
+        bias_strength = search.bias_strength() if penalty.is_bias_auto else None
+        line = search.path(bias_strength)
     progress.finish()
     k = choose(line, one_se=one_se)
     chosen = penalty if bias_strength is None else penalty.with_bias(bias_strength)
@@ -191,12 +194,13 @@ class _Search:
         bias = np.nan if bias_strength is None else bias_strength
         return self._table(strengths, np.full(len(strengths), bias), found, on_path=True)
 
-    def bias_strength(self, strength: float | None) -> float:
-        """The best strength on biases, with slopes of a strength or without."""
-        found = self._each("bias_losses", self._penalty, strength)
-        strengths = np.full(len(BIAS_STRENGTHS), np.inf if strength is None else strength)
-        table = self._table(strengths, np.array(BIAS_STRENGTHS), found, on_path=False)
-        return float(BIAS_STRENGTHS[choose(table, one_se=False)])
+    def bias_strength(self) -> float:
+        """The best strength on biases."""
+        found = self._each("bias_losses", self._penalty)
+        bias_strengths = np.repeat(BIAS_STRENGTHS, len(_SHARES))
+        unknown = np.full(len(bias_strengths), np.nan)  # differs from fold to fold
+        table = self._table(unknown, bias_strengths, found, on_path=False)
+        return float(bias_strengths[choose(table, one_se=False)])
 
     def _each(self, method: str, *args: Any) -> list[Losses]:
         return self._run(
