@@ -38,7 +38,7 @@ from jointleaf.partitions import (
     make_partitioner,
     seeded,
 )
-from jointleaf.penalties import Term
+from jointleaf.penalties import Penalty, Term
 from jointleaf.problem import Problem, check_weights
 from jointleaf.progress import SolveProgress
 from jointleaf.rows import Rows, canonical_rows
@@ -100,7 +100,7 @@ class BaseJOPLEn(BaseEstimator):
         tol: float = 1e-6,
         max_iter: int = 1000,
         cv: Any = None,
-        one_se: bool = False,
+        one_se: bool | str = "auto",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -227,13 +227,20 @@ class BaseJOPLEn(BaseEstimator):
         """Whether something about the penalty is left to cross-validation."""
         return isinstance(self.penalty, str) or self.penalty.is_auto
 
+    def _takes_one_se(self) -> bool:
+        """Whether the strongest penalty within one standard error of the best is taken."""
+        if self.one_se != "auto":
+            return bool(self.one_se)
+        terms = self.penalty.terms if isinstance(self.penalty, Term) else ()
+        return any(isinstance(term, Penalty) and term.is_row_sparse for term in terms)
+
     def _choose(
         self, rows: Rows, folds: list[tuple[Rows, Rows]], seed: int, n_jobs: int, loss: Loss
     ) -> TuningResult | StrengthChoice | None:
         """Cross-validate; None where there are too few rows for it."""
         options: dict[str, Any] = {
             "cells": self.cells,
-            "one_se": bool(self.one_se),
+            "one_se": self._takes_one_se(),
             "n_jobs": n_jobs,
             "verbose": bool(self.verbose),
         }
@@ -343,7 +350,9 @@ class BaseJOPLEn(BaseEstimator):
             raise ValueError(f"cells={self.cells!r} is not known: use 'linear' or 'constant'")
         if isinstance(self.cv, int | np.integer) and self.cv < 2:
             raise ValueError(f"cv={self.cv!r} must be at least 2 folds, or None")
-        for name in ("root_cell", "clip", "one_se"):
+        if not (isinstance(self.one_se, bool | np.bool_) or self.one_se == "auto"):
+            raise TypeError(f"one_se={self.one_se!r} must be True, False or 'auto'")
+        for name in ("root_cell", "clip"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise TypeError(f"{name}={getattr(self, name)!r} must be True or False")
         if self.n_jobs is not None and not is_whole(self.n_jobs):

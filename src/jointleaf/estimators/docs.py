@@ -15,10 +15,11 @@ PARAMETERS = """Parameters
         "lightgbm", "gradient_boosting", "random_forest", "extra_trees" and "voronoi"; a
         fitted tree ensemble of scikit-learn or LightGBM is used as it is (see `refine`); a
         list is their union.
-    penalty : "auto" or Penalty
-        "auto" chooses strength, slope scale and feature weighting by honest
-        cross-validation (`jointleaf.tuning`); a Penalty such as ``Frobenius(0.01)`` is used
-        as given, in standardised units.
+    penalty : "auto", Penalty or a sum of penalties
+        "auto" chooses strength, slope scale and feature weighting of a Frobenius penalty by
+        honest cross-validation (`jointleaf.tuning`); a Penalty such as ``Frobenius(0.01)`` or
+        ``L21(0.1) + Laplacian(0.01)`` is used as given, in standardised units, and strengths
+        that are "auto", as in ``L21("auto")``, are chosen by honest cross-validation.
     cells : {"linear", "constant"}
         Models of the cells; constant cells are global refinement.
     root_cell : bool
@@ -33,8 +34,12 @@ PARAMETERS = """Parameters
     max_iter : int
         Most iterations of the solver.
     cv : None, int, splitter or iterable of index pairs
-        Splits for ``penalty="auto"``. None is 5 folds up to 2,500 distinct rows, above that one
+        Splits for what is "auto" about the penalty. None is 5 folds up to 2,500 distinct rows, above that one
         validation split of a fifth.
+    one_se : bool or "auto"
+        Take the strongest penalty whose validation loss is within one standard error of the
+        smallest. "auto" does so where whole features vanish (L1, L21, ...): fewer features are
+        selected at hardly any loss, whereas the smallest loss lets many in that do not matter.
     n_jobs : int, optional
         Threads (-1: all cores). The fitted model is the same for every value.
     random_state : int, RandomState or None
@@ -55,12 +60,21 @@ ATTRIBUTES = """Attributes
     cell_starts_ : array (P,)
         Number of the first cell of every partition.
     setting_ : Setting or None
-        Strength, slope scale and feature power that "auto" chose.
+        Strength, slope scale and feature power that ``penalty="auto"`` chose.
     cv_results_ : dict of arrays or None
         Every setting that was tried, with its validation loss; see
-        `jointleaf.tuning.TuningResult` for the columns.
+        `jointleaf.tuning.TuningResult` and `jointleaf.tuning.StrengthChoice` for the columns.
     penalty_ : Penalty
-        The penalty of the fit, in standardised units.
+        The penalty of the fit, in standardised units, with every strength a number.
+    selected_features_ : array of int
+        Features that have a slope in some cell: the linear part of the model uses them.
+    split_features_ : array of int
+        Features on which the cells depend: a model can use a feature through its partitions
+        alone (all features for Voronoi cells).
+    slope_norms_ : array (d,)
+        Euclidean norm of every feature's standardised slopes over all cells and outputs; zero
+        for features that are not selected. For `sklearn.feature_selection.SelectFromModel`:
+        ``importance_getter="slope_norms_", threshold=1e-10``.
     solution_ : Solution
         The solver's record, with weights in standardised units.
     partitioner_ : Partitioner
