@@ -4,9 +4,9 @@
 
 200 independent standard normal features, of which 10 (placed at random) enter a nonlinear response
 with noise; 1,000 rows. Every method says which features it selects; the table counts those of the
-ten (hits) and the others (false) over ten seeds. LightGBM has no selection of its own: features with
-more than the mean gain are taken, scikit-learn's default in `SelectFromModel`, and, as an oracle that
-is told how many there are, its ten largest gains.
+ten (hits) and the others (false) over ten seeds. LightGBM has no selection of its own: features
+with more than the mean gain are taken, scikit-learn's default in `SelectFromModel`, and, as an
+oracle that is told how many there are, its ten largest gains.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ import time
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-from jointleaf import L21, strength_path  # noqa: E402
-from jointleaf.partitions import make_partitioner  # noqa: E402
+from jointleaf import L21, strength_path
+from jointleaf.partitions import make_partitioner
 
 
 def make_data(n: int = 20_000, d: int = 100) -> tuple[np.ndarray, np.ndarray]:

@@ -10,11 +10,10 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import PoissonRegressor
 
-from jointleaf import Frobenius, fit_cells
+from jointleaf import L1, L21, Frobenius, fit_cells, strength_path
 from jointleaf.design import LeafDesign
 from jointleaf.losses import Loss, SquaredError
-from jointleaf.path import strength_path
-from jointleaf.penalties import L1, L21, Penalty, SlopeNorm
+from jointleaf.penalties import Penalty, SlopeNorm
 from jointleaf.problem import Problem
 from jointleaf.reference import ReferenceDesign
 from jointleaf.solvers.active import ActiveFeatures

@@ -189,6 +189,8 @@ def follow_path(
     largest = float(np.max(strengths))
     for strength in strengths:
         point = problem.with_penalty(on_weights(penalty.at(float(strength))))
+        if theta is None and point.curvature is None:  # slopes that are zero need not move at all
+            theta = biases_alone(point)
         goal = tol * float(strength) / largest
         solution = choose_solver(point, solver).solve(point, theta, tol=goal, max_iter=max_iter)
         theta = solution.theta

@@ -122,8 +122,10 @@ class Problem:
 
     def without_slopes(self) -> Problem:
         """Give the problem of the biases alone; weights are (C, 1) or (C, 1, K)."""
-        beta = self.penalty.bias_curvature()
-        beta = np.zeros(self.layout.n_cells) if beta is None else beta
+        parts = [t.bias_curvature() for t in self.penalty.terms if isinstance(t, Penalty)]
+        beta = np.zeros(self.layout.n_cells)
+        for part in parts:
+            beta = beta if part is None else beta + part
         other = copy.copy(self)
         other.design = self.design.with_features(np.zeros(0, np.intp))
         other.layout = other.design.layout

@@ -34,8 +34,8 @@ PARAMETERS = """Parameters
     max_iter : int
         Most iterations of the solver.
     cv : None, int, splitter or iterable of index pairs
-        Splits for what is "auto" about the penalty. None is 5 folds up to 2,500 distinct rows, above that one
-        validation split of a fifth.
+        Splits for what is "auto" about the penalty. None is 5 folds up to 2,500 distinct rows,
+        above that one validation split of a fifth.
     one_se : bool or "auto"
         Take the strongest penalty whose validation loss is within one standard error of the
         smallest. "auto" does so where whole features vanish (L1, L21, ...): fewer features are

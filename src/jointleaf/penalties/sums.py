@@ -16,7 +16,7 @@ from jointleaf.penalties.norms import L1, L21
 __all__ = ["Sum", "on_predictions", "on_weights"]
 
 _MAX_ROUNDS = 2000
-_PRECISION = 1e-13
+_PRECISION = 1e-11
 
 
 class Sum(Penalty):
@@ -127,17 +127,20 @@ class Sum(Penalty):
         if duals is None or duals[0].shape != theta.shape:
             duals = [np.zeros(theta.shape) for _ in terms]
         z = theta - np.sum(duals, axis=0)
+        answers = [z] * len(terms)
         for _ in range(_MAX_ROUNDS):
             moved = 0.0
             for k, term in enumerate(terms):
                 w = z + duals[k]
-                new = term.prox(w, step)
-                duals[k] = w - new
-                moved = max(moved, float(np.abs(new - z).max(initial=0.0)))
-                z = new
+                answers[k] = term.prox(w, step)
+                duals[k] = w - answers[k]
+                moved = max(moved, float(np.abs(answers[k] - z).max(initial=0.0)))
+                z = answers[k]
             if moved <= _PRECISION * float(np.abs(theta).max(initial=0.0)):
                 break
         self._duals = duals
+        if not np.isfinite(self.value(z)):  # a constraint that the last term's answer just misses
+            z = min(answers, key=self.value)
         return z.astype(theta.dtype, copy=False)
 
     def __getstate__(self) -> dict[str, Any]:

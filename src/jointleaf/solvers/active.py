@@ -31,6 +31,8 @@ class ActiveFeatures:
     ----------
     problem : Problem
         On the active features.
+    has_grown : bool
+        Whether the last `update` let features in.
     """
 
     def __init__(self, problem: Problem, theta: NDArray) -> None:
@@ -66,8 +68,6 @@ class ActiveFeatures:
         if self.has_grown:
             self._mask[waiting] = True
             self.problem = whole.restricted(self.features)
-        else:
-            self.has_grown = optimality > 0  # the same features, to a smaller tolerance
         return optimality
 
     @property

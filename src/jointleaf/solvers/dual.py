@@ -26,6 +26,7 @@ from jointleaf.solvers.base import Recorder, Solution, Solver, effective_tol, fi
 __all__ = ["Dual", "DualPath", "dual_path", "kernel_matrix", "newton_dual"]
 
 _MAX_INNER = 250
+_MAX_STALLED = 20  # Newton steps without progress: rounding is all that is left
 
 
 class Dual(Solver):
@@ -169,6 +170,7 @@ def newton_dual(
     alpha = np.zeros(problem.y.shape) if alpha is None else alpha
     f = K @ alpha
     objective = problem.data_value(f) + 0.5 * float(np.vdot(alpha, f))
+    best, best_at = np.inf, 0
     for n_iter in range(max_iter):
         slope = problem.slope(f).astype(float)
         # At the optimum alpha = -slope; the gradient by the weights is Phi^T (slope + alpha).
@@ -176,7 +178,9 @@ def newton_dual(
         optimality = excess / problem.start_slope
         if recorder is not None:
             recorder.add(n_iter, objective, optimality)
-        if optimality <= 0.1 * tol:
+        if optimality < 0.9 * best:
+            best, best_at = optimality, n_iter
+        if optimality <= 0.1 * tol or n_iter - best_at > _MAX_STALLED:
             return alpha, n_iter
         accuracy = min(1e-2, 0.1 * optimality)
         goal = _newton_goal(problem, K, f, slope, accuracy)

@@ -59,10 +59,11 @@ class FISTA(Solver):
     ) -> tuple[NDArray, int]:
         """Solve on some features, let in those that should move, until none should."""
         active = ActiveFeatures(problem, theta)
-        n_iter = 0
+        n_iter, used = 0, 1
         while True:
             optimality = active.update(theta)
-            if n_iter >= max_iter or optimality <= tol or not active.has_grown:
+            is_stuck = used == 0 and not active.has_grown
+            if n_iter >= max_iter or optimality <= tol or is_stuck:
                 return theta, n_iter
             inner_tol = max(0.5 * tol, 0.1 * optimality)
             part, used = accelerate(

@@ -83,6 +83,11 @@ class Newton(Solver):
         """Newton direction and its predictions, to the accuracy that the residual deserves."""
         design = problem.design
         h = problem.loss_curvature(f)
+        # Rows without curvature (a linear piece of the loss) would leave directions free in which
+        # the loss is not flat at all.
+        flat = np.where(h > 1e-8 * h.max(), 0.0, 1e-3 * h.max()).astype(h.dtype)
+        is_flat = bool(flat.any())
+        h = h + flat if is_flat else h
         curvature, diagonal = problem.quadratic()
         several = h.ndim == 2  # outputs couple: one preconditioner with their mean curvature
         precondition = BlockPreconditioner(
@@ -92,18 +97,20 @@ class Newton(Solver):
             eliminate=not several and problem.smoother is None,
         )
 
+        def bend(image: NDArray) -> NDArray:
+            curved = problem.hessian_product(f, image)
+            return curved + flat * image if is_flat else curved
+
         def operator(p: NDArray) -> tuple[NDArray, NDArray]:
             image = precondition.complete(p, design.matvec(p))
-            curved = problem.hessian_product(f, image)
-            return design.rmatvec(curved) + diagonal * p, image
+            return design.rmatvec(bend(image)) + diagonal * p, image
 
         relative = float(np.abs(residual).max()) / problem.start_slope
         goal = min(0.1, np.sqrt(relative)) * float(np.linalg.norm(residual))
         direction, image = np.zeros_like(residual), np.zeros_like(f)
         if precondition.eliminates:
             image = precondition.settle(direction, image, residual[:, -1])
-            curved = problem.hessian_product(f, image)
-            residual = residual - design.rmatvec(curved) - diagonal * direction
+            residual = residual - design.rmatvec(bend(image)) - diagonal * direction
         for k, step in enumerate(cg_steps(operator, precondition, residual)):
             direction += step.length * step.direction
             image += step.length * step.image

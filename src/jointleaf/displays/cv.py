@@ -1,0 +1,193 @@
+"""The picture of a cross-validation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jointleaf.displays.drawing import (
+    COLORS,
+    DARK,
+    RED,
+    UNITS,
+    count_axis,
+    legend_beside,
+    log_axis,
+    new_axes,
+    strength_axis,
+    style_axes,
+    two_panels,
+)
+from jointleaf.displays.following import Estimator, check_estimator, fitted_strength
+from jointleaf.tuning import Setting
+from jointleaf.tuning.folds import Table, choose
+from jointleaf.tuning.recipe import SLOPE_SCALES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["CVDisplay"]
+
+_POWER_STYLES = {0.0: ":", 1.0: "-", 2.0: "--"}
+
+
+class CVDisplay:
+    """Validation loss of all strengths that cross-validation tried, strong ones on the left.
+
+    For a Penalty whose strength was "auto": the mean loss with a band of one standard error, and
+    the mean number of features with slopes on the upper edge. For ``penalty="auto"``: one line
+    for every slope scale and feature power, with the band around the best. Where lines were
+    compared more cheaply (with fewer rows, or by the squared error for classes) and the best was
+    judged once more, that one has a panel of its own. Made by `from_estimator`.
+
+    Parameters
+    ----------
+    table : dict of arrays
+        ``cv_results_`` of an estimator.
+    chosen : float or Setting
+        The strength, or the setting, of the fit.
+    loss_name : str
+        Label of the losses.
+
+    Attributes
+    ----------
+    ax_ : Axes
+        The panel with the best line.
+    search_ax_ : Axes or None
+        The panel of the lines that were compared before, where there is one.
+    figure_ : Figure
+    lines_ : list of Line2D
+        Mean validation losses, in the order of the table.
+    band_ : PolyCollection
+        One standard error on both sides of the best line.
+
+    Examples
+    --------
+    >>> from jointleaf import CVDisplay, JOPLEnRegressor  # doctest: +SKIP
+    >>> CVDisplay.from_estimator(JOPLEnRegressor().fit(X, y))  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, table: Table, chosen: float | Setting, *, loss_name: str = "validation loss"
+    ) -> None:
+        self.table = table
+        self.chosen = chosen
+        self.loss_name = loss_name
+
+    @classmethod
+    def from_estimator(cls, estimator: Estimator, *, ax: Axes | None = None) -> CVDisplay:
+        """Draw what the cross-validation of a fitted estimator found.
+
+        Parameters
+        ----------
+        estimator : JOPLEnRegressor or JOPLEnClassifier
+            Fitted with ``penalty="auto"`` or a strength that is "auto".
+        ax : Axes, optional
+            See `plot`.
+        """
+        check_estimator(estimator)
+        if estimator.cv_results_ is None:
+            raise ValueError(
+                f"the estimator was fitted with a fixed penalty, {estimator.penalty_!r}, so there "
+                "is no cross-validation to draw: fit with penalty='auto' or L21('auto')"
+            )
+        chosen = estimator.setting_ or fitted_strength(estimator)
+        name = f"validation loss: {UNITS[estimator._task]}"
+        return cls(estimator.cv_results_, chosen, loss_name=name).plot(ax=ax)
+
+    def plot(self, ax: Axes | None = None) -> CVDisplay:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            To draw in, best in a figure with ``layout="constrained"``, which leaves room for
+            the legend; two panels take its place. By default a new figure.
+
+        Returns
+        -------
+        self
+        """
+        lines = _lines(self.table)
+        k = self._best_line(lines)
+        again = any(_is_same(line, lines[k]) for line in lines[:k])
+        frame = new_axes(type(self).__name__, 5.5 if again else 4.0) if ax is None else ax
+        self.figure_ = frame.figure
+        self.search_ax_: Axes | None
+        self.search_ax_, self.ax_ = two_panels(frame) if again else (None, frame)
+        self.lines_ = []
+        for j, line in enumerate(lines):
+            panel = self.search_ax_ if again and j != k else self.ax_
+            self.lines_.append(_draw_line(panel, line, lw=2.2 if j == k else 1.2))
+        self._mark_best(self.ax_, lines[k])
+        self._finish(self.ax_, [lines[k]] if again else lines)
+        if self.search_ax_ is not None:
+            self._finish(self.search_ax_, lines[:k] + lines[k + 1 :])
+        return self
+
+    def _best_line(self, lines: list[Table]) -> int:
+        """The last line with the chosen slope scale and feature power."""
+        if not isinstance(self.chosen, Setting):
+            return len(lines) - 1
+        wanted = {name: np.array([value]) for name, value in self.chosen._asdict().items()}
+        return max(k for k, line in enumerate(lines) if _is_same(line, wanted))
+
+    def _mark_best(self, ax: Axes, line: Table) -> None:
+        """Draw the band, and where the loss is smallest, within one error of it, and chosen."""
+        strengths, mean, error = line["strength"], line["mean_loss"], line["se_loss"]
+        style: dict[str, Any] = {"color": DARK, "zorder": 1}
+        self.band_ = ax.fill_between(
+            strengths, mean - error, mean + error, alpha=0.15, lw=0, label="± 1 std. error", **style
+        )
+        smallest, one_se = (float(strengths[choose(line, one_se=rule)]) for rule in (False, True))
+        ax.axvline(smallest, lw=1, label=f"smallest loss: {smallest:.2g}", **style)
+        ax.axvline(one_se, lw=1, ls="--", label=f"1 std. error rule: {one_se:.2g}", **style)
+        chosen = self.chosen.strength if isinstance(self.chosen, Setting) else self.chosen
+        k = int(np.argmin(np.abs(np.log(strengths / chosen))))
+        label = f"chosen: {chosen:.2g}"
+        ax.plot(chosen, mean[k], "o", ms=8, color=RED, ls="none", zorder=5, label=label)
+
+    def _finish(self, ax: Axes, lines: list[Table]) -> None:
+        """Scale and label the axes of a panel with these lines."""
+        strengths = np.concatenate([line["strength"] for line in lines])
+        is_own = all(line["own_loss"].all() for line in lines if "own_loss" in line)
+        style_axes(ax, self.loss_name if is_own else "squared error / 2\nof encoded classes")
+        strength_axis(ax, strengths)
+        if "on_path" not in self.table:
+            losses = np.concatenate([line["mean_loss"] for line in lines])
+            # Losses of penalties far too weak may be huge, and are of no interest.
+            high = min(losses.max(), 1.5 * max(line["mean_loss"][0] for line in lines))
+            log_axis(ax, "y", losses.min() / 1.15, high * 1.15)
+        elif np.ptp(lines[0]["mean_selected"]) > 0:
+            label = "features with slopes (mean over folds)"
+            count_axis(ax, strengths, lines[0]["mean_selected"], label)
+        legend_beside(ax)
+
+
+def _lines(table: Table) -> list[Table]:
+    """The lines of a table, each from strong to weak; of paths of one penalty the last."""
+    rows = np.isfinite(table["mean_loss"]) & table.get("on_path", True)
+    kept = {name: column[rows] for name, column in table.items()}
+    is_new = np.diff(kept["strength"]) >= 0
+    for name in ("slope_scale", "feature_power"):
+        if name in kept:
+            is_new |= np.diff(kept[name]) != 0
+    parts = np.split(np.arange(rows.sum()), np.flatnonzero(is_new) + 1)
+    lines = [{name: column[part] for name, column in kept.items()} for part in parts]
+    return lines[-1:] if "on_path" in table else lines
+
+
+def _is_same(line: Table, other: Table) -> bool:
+    """Whether two lines have the same slope scale and feature power."""
+    return all(line[name][0] == other[name][0] for name in ("slope_scale", "feature_power"))
+
+
+def _draw_line(ax: Axes, line: Table, lw: float) -> Any:
+    x, y = line["strength"], line["mean_loss"]
+    if "slope_scale" not in line:
+        return ax.plot(x, y, color=DARK, marker="o", ms=3, lw=1.5, label="mean loss")[0]
+    scale, power = line["slope_scale"][0], line["feature_power"][0]
+    color = COLORS[SLOPE_SCALES.index(scale)] if scale in SLOPE_SCALES else DARK
+    label = f"slope scale {scale:g}, power {power:g}" if scale else "constant cells"
+    return ax.plot(x, y, _POWER_STYLES.get(power, "-."), color=color, lw=lw, label=label)[0]

@@ -1,0 +1,156 @@
+"""Axes, scales and labels that the displays share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "COLORS",
+    "DARK",
+    "GREY",
+    "RED",
+    "UNITS",
+    "count_axis",
+    "label_ends",
+    "label_room",
+    "legend_beside",
+    "log_axis",
+    "need_matplotlib",
+    "new_axes",
+    "strength_axis",
+    "style_axes",
+    "two_panels",
+]
+
+COLORS = (
+    "#c1432e", "#4f86b8", "#6a994e", "#e09f3e", "#7a5195",
+    "#2a9d8f", "#d1779b", "#8c6d4f", "#3d4450", "#5b6cc9",
+)  # fmt: skip
+RED, DARK, GREY = "#c1432e", "#3d4450", "#c9ced6"
+#: what losses of estimators are measured in
+UNITS = {"regression": "squared error / 2\n(target variance = 1)", "classification": "log-loss"}
+
+_FONT = 9
+_LINE_HEIGHT = 1.35 * _FONT  # points from one label to the next
+_MAX_LABELS = len(COLORS)
+_MAX_COUNTS = 8
+
+
+def need_matplotlib(name: str) -> Any:
+    """Give pyplot, or say how to get it."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as cause:
+        message = f"{name} needs matplotlib: pip install 'jointleaf[plot]'"
+        raise ImportError(message) from cause
+    return plt
+
+
+def new_axes(name: str, height: float) -> Axes:
+    """Axes in a new figure of a height in inches."""
+    plt = need_matplotlib(name)
+    return plt.subplots(figsize=(7.5, height), layout="constrained")[1]
+
+
+def two_panels(frame: Axes) -> tuple[Axes, Axes]:
+    """Put an upper and a lower panel with a common x axis in the place of some axes."""
+    frame.set_axis_off()
+    upper = frame.inset_axes((0.0, 0.42, 1.0, 0.58))
+    lower = frame.inset_axes((0.0, 0.0, 1.0, 0.36), sharex=upper)
+    upper.xaxis.label.set_visible(False)
+    upper.tick_params(labelbottom=False)
+    return upper, lower
+
+
+def style_axes(ax: Axes, y_label: str) -> None:
+    """Thin frame, small font, the label of the y axis."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(labelsize=_FONT)
+    ax.set_ylabel(y_label, fontsize=_FONT)
+
+
+def strength_axis(ax: Axes, strengths: NDArray) -> None:
+    """Logarithmic x axis from the strongest strength to the weakest."""
+    margin = 1.02 if len(np.unique(strengths)) > 1 else 2.0
+    log_axis(ax, "x", strengths.max() * margin, strengths.min() / margin)
+    ax.set_xlabel("strength of the penalty (weaker to the right)", fontsize=_FONT)
+
+
+def log_axis(ax: Axes, which: str, first: float, last: float) -> None:
+    """Logarithmic axis between two limits, with plain numbers where it spans few decades."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    getattr(ax, f"set_{which}scale")("log")
+    getattr(ax, f"set_{which}lim")(first, last)
+    axis = getattr(ax, f"{which}axis")
+    if abs(np.log10(last / first)) < 2.5:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=20))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_locator(NullLocator())
+
+
+def count_axis(ax: Axes, strengths: NDArray, counts: ArrayLike, label: str) -> None:
+    """Write numbers of features on the upper edge, at a few of the strengths."""
+    picked = np.linspace(0, len(strengths) - 1, min(_MAX_COUNTS, len(strengths))).round()
+    index = picked.astype(int)
+    top = ax.secondary_xaxis("top")
+    top.set_xticks(strengths[index], [f"{count:.0f}" for count in np.asarray(counts)[index]])
+    top.minorticks_off()
+    top.tick_params(labelsize=_FONT, length=3, color=DARK)
+    top.spines["top"].set_visible(False)
+    top.set_xlabel(label, fontsize=_FONT, labelpad=5)
+
+
+def legend_beside(ax: Axes) -> None:
+    """A legend on the right of the axes, where it hides nothing."""
+    ax.legend(
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.03),
+        frameon=False,
+        fontsize=_FONT,
+        handlelength=1.8,
+    )
+
+
+def label_room(ax: Axes) -> int:
+    """How many labels fit one above the other beside the axes, at most ten."""
+    return min(_MAX_LABELS, max(1, int(_height(ax) / _LINE_HEIGHT)))
+
+
+def label_ends(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
+    """Name lines beside their right ends, given as (y, name, colour)."""
+    right = ax.get_xlim()[1]
+    low, high = ax.get_ylim()
+    heights = np.array([(y - low) / (high - low) for y, _, _ in ends])
+    places = _spread(heights, _LINE_HEIGHT / _height(ax))
+    for (y, name, color), place in zip(ends, places, strict=True):
+        ax.annotate(
+            name, (right, y), (1.04, place), textcoords="axes fraction", va="center", color=color,
+            fontsize=_FONT, annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "shrinkA": 1, "shrinkB": 0},
+        )  # fmt: skip
+
+
+def _height(ax: Axes) -> float:
+    """Height of axes in points."""
+    return float(ax.get_window_extent().height) * 72.0 / ax.figure.dpi
+
+
+def _spread(values: NDArray, gap: float) -> NDArray:
+    """Move values in [0, 1] apart until neighbours differ by a gap; keeps their order."""
+    order = np.argsort(values, kind="stable")
+    steps = gap * np.arange(len(values))
+    sunk = values[order] - steps
+    # The least that pushes up, and the least that pushes down: their mean keeps the gaps.
+    up = np.maximum.accumulate(sunk)
+    down = np.minimum.accumulate(sunk[::-1])[::-1]
+    places = np.clip((up + down) / 2, 0.0, max(0.0, 1.0 - steps[-1:].sum())) + steps
+    out = np.empty_like(places)
+    out[order] = places
+    return out
