@@ -97,7 +97,7 @@ def test_a_sum_survives_pickling_after_use():
     penalty, theta = (L21(0.3) + Nuclear(0.2)).bind(LAYOUT), _theta()
     z = penalty.prox(theta, 0.5)
     again = pickle.loads(pickle.dumps(penalty)).prox(theta, 0.5)
-    np.testing.assert_allclose(again, z, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(again, z, rtol=0, atol=1e-8)
 
 
 # -- fits --------------------------------------------------------------------------------------
@@ -112,6 +112,7 @@ def test_a_sum_survives_pickling_after_use():
         (L21(0.05, 0.1) + L1(0.02), L1(0.02, 0.1) + L21(0.05)),
         (Nuclear(0.02) + L21(0.05), L21(0.05) + Nuclear(0.02)),
         (Frobenius(0.02, 0.01) + Frobenius(0.03, 0.04), Frobenius(0.05)),
+        (Frobenius(0.02, 0.01) + L1(0.03) + Frobenius(0.03, 0.04), L1(0.03) + Frobenius(0.05)),
         (Lp1(0.03, 1) + Frobenius(0.02), Frobenius(0.02) + L1(0.03)),
     ],
     ids=lambda p: repr(p).replace(" ", ""),
@@ -150,7 +151,7 @@ def test_prox_of_a_sum_has_converged(penalty, seed):
     theta = np.random.default_rng(seed).standard_normal((5, 7))
     bound = penalty.bind(CellLayout((5,), 6))
     z = bound.prox(theta, 1.0)
-    np.testing.assert_allclose(bound.prox(theta, 1.0), z, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(bound.prox(theta, 1.0), z, rtol=0, atol=1e-8)
 
 
 FAMILIES = [
@@ -203,7 +204,7 @@ WIDE = {
 @pytest.mark.parametrize("loss", ["squared_error", "logistic", "multinomial"])
 @pytest.mark.parametrize("name", WIDE)
 def test_shortcuts_do_not_change_the_answer(name, loss, make_case, monkeypatch):
-    case = make_case(loss, n=100, d=40, cells=(2, 3))
+    case = make_case(loss, n=80, d=40, cells=(2, 2))
     scale = 1.0 if loss == "squared_error" else 0.4
     penalty, updates = scale * WIDE[name], []
     update = ActiveFeatures.update
@@ -219,7 +220,7 @@ def test_shortcuts_do_not_change_the_answer(name, loss, make_case, monkeypatch):
         return solution
 
     fast = fit()
-    live = np.abs(fast.coef).reshape(5, 40, -1).max(axis=(0, 2)) > 0
+    live = np.abs(fast.coef).reshape(4, 40, -1).max(axis=(0, 2)) > 0
     assert updates
     assert 1 < live.sum() < 40
     monkeypatch.setattr("jointleaf.solvers.active._MIN_FEATURES", 10**9)

@@ -17,6 +17,7 @@ from jointleaf.displays.drawing import (
     new_axes,
     strength_axis,
     style_axes,
+    title_panel,
     two_panels,
 )
 from jointleaf.displays.following import Estimator, check_estimator, fitted_strength
@@ -93,7 +94,7 @@ class CVDisplay:
                 "is no cross-validation to draw: fit with penalty='auto' or L21('auto')"
             )
         chosen = estimator.setting_ or fitted_strength(estimator)
-        name = f"validation loss: {UNITS[estimator._task]}"
+        name = f"validation loss\n{UNITS[estimator._task]}"
         return cls(estimator.cv_results_, chosen, loss_name=name).plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> CVDisplay:
@@ -114,16 +115,17 @@ class CVDisplay:
         again = any(_is_same(line, lines[k]) for line in lines[:k])
         frame = new_axes(type(self).__name__, 5.5 if again else 4.0) if ax is None else ax
         self.figure_ = frame.figure
-        self.search_ax_: Axes | None
-        self.search_ax_, self.ax_ = two_panels(frame) if again else (None, frame)
-        self.lines_ = []
-        for j, line in enumerate(lines):
-            panel = self.search_ax_ if again and j != k else self.ax_
-            self.lines_.append(_draw_line(panel, line, lw=2.2 if j == k else 1.2))
+        search, self.ax_ = two_panels(frame, above=14) if again else (frame, frame)
+        self.search_ax_ = search if again else None
+        self.lines_ = [
+            _draw_line(self.ax_ if j == k else search, line, is_best=_is_same(line, lines[k]))
+            for j, line in enumerate(lines)
+        ]
         self._mark_best(self.ax_, lines[k])
         self._finish(self.ax_, [lines[k]] if again else lines)
-        if self.search_ax_ is not None:
-            self._finish(self.search_ax_, lines[:k] + lines[k + 1 :])
+        if again:
+            self._finish(search, lines[:k] + lines[k + 1 :])
+            title_panel(self.ax_, "the best line once more")
         return self
 
     def _best_line(self, lines: list[Table]) -> int:
@@ -153,13 +155,13 @@ class CVDisplay:
         strengths = np.concatenate([line["strength"] for line in lines])
         is_own = all(line["own_loss"].all() for line in lines if "own_loss" in line)
         style_axes(ax, self.loss_name if is_own else "squared error / 2\nof encoded classes")
+        if ax is self.search_ax_:
+            cheap = "with fewer rows" if is_own else "by the squared error"
+            title_panel(ax, f"search, {cheap} for speed")
         strength_axis(ax, strengths)
         if "on_path" not in self.table:
-            losses = np.concatenate([line["mean_loss"] for line in lines])
-            # Losses of penalties far too weak may be huge, and are of no interest.
-            high = min(losses.max(), 1.5 * max(line["mean_loss"][0] for line in lines))
-            log_axis(ax, "y", losses.min() / 1.15, high * 1.15)
-        elif np.ptp(lines[0]["mean_selected"]) > 0:
+            log_axis(ax, "y", *_loss_limits(lines))
+        else:
             label = "features with slopes (mean over folds)"
             count_axis(ax, strengths, lines[0]["mean_selected"], label)
         legend_beside(ax)
@@ -180,14 +182,31 @@ def _lines(table: Table) -> list[Table]:
 
 def _is_same(line: Table, other: Table) -> bool:
     """Whether two lines have the same slope scale and feature power."""
-    return all(line[name][0] == other[name][0] for name in ("slope_scale", "feature_power"))
+    names = ("slope_scale", "feature_power")
+    return all(line[name][0] == other[name][0] for name in names if name in line)
 
 
-def _draw_line(ax: Axes, line: Table, lw: float) -> Any:
+def _loss_limits(lines: list[Table]) -> tuple[float, float]:
+    """Limits of a logarithmic axis of losses."""
+    losses = np.concatenate([line["mean_loss"] for line in lines])
+    errors = np.concatenate([line["se_loss"] for line in lines])
+    k = int(np.argmin(losses))
+    low = max(losses[k] - errors[k], 0.5 * losses[k])
+    # Losses of penalties far too weak may be huge, and are of no interest.
+    strong = max(line["mean_loss"][0] + line["se_loss"][0] for line in lines)
+    return low / 1.1, 1.1 * min((losses + errors).max(), 1.5 * strong)
+
+
+def _draw_line(ax: Axes, line: Table, is_best: bool) -> Any:
     x, y = line["strength"], line["mean_loss"]
     if "slope_scale" not in line:
         return ax.plot(x, y, color=DARK, marker="o", ms=3, lw=1.5, label="mean loss")[0]
     scale, power = line["slope_scale"][0], line["feature_power"][0]
     color = COLORS[SLOPE_SCALES.index(scale)] if scale in SLOPE_SCALES else DARK
-    label = f"slope scale {scale:g}, power {power:g}" if scale else "constant cells"
-    return ax.plot(x, y, _POWER_STYLES.get(power, "-."), color=color, lw=lw, label=label)[0]
+    style: dict[str, Any] = {
+        "color": color,
+        "lw": 2.2 if is_best else 1.2,
+        "zorder": 4 if is_best else 3,
+    }
+    label = f"slope scale {scale:g}, feature power {power:g}" if scale else "constant cells"
+    return ax.plot(x, y, _POWER_STYLES.get(power, "-."), label=label, **style)[0]

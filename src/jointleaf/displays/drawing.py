@@ -25,6 +25,7 @@ __all__ = [
     "new_axes",
     "strength_axis",
     "style_axes",
+    "title_panel",
     "two_panels",
 ]
 
@@ -34,7 +35,10 @@ COLORS = (
 )  # fmt: skip
 RED, DARK, GREY = "#c1432e", "#3d4450", "#c9ced6"
 #: what losses of estimators are measured in
-UNITS = {"regression": "squared error / 2\n(target variance = 1)", "classification": "log-loss"}
+UNITS = {
+    "regression": "(squared error / 2,\ntarget variance = 1)",
+    "classification": "(log-loss)",
+}
 
 _FONT = 9
 _LINE_HEIGHT = 1.35 * _FONT  # points from one label to the next
@@ -55,14 +59,15 @@ def need_matplotlib(name: str) -> Any:
 def new_axes(name: str, height: float) -> Axes:
     """Axes in a new figure of a height in inches."""
     plt = need_matplotlib(name)
-    return plt.subplots(figsize=(7.5, height), layout="constrained")[1]
+    return plt.subplots(figsize=(8.0, height), layout="constrained")[1]
 
 
-def two_panels(frame: Axes) -> tuple[Axes, Axes]:
-    """Put an upper and a lower panel with a common x axis in the place of some axes."""
+def two_panels(frame: Axes, above: float) -> tuple[Axes, Axes]:
+    """Put two panels with a common x axis in the place of axes, with points of room above."""
     frame.set_axis_off()
-    upper = frame.inset_axes((0.0, 0.42, 1.0, 0.58))
-    lower = frame.inset_axes((0.0, 0.0, 1.0, 0.36), sharex=upper)
+    top = 1.0 - min(0.3, above / _height(frame))
+    upper = frame.inset_axes((0.0, 0.42 * top, 1.0, 0.58 * top))
+    lower = frame.inset_axes((0.0, 0.0, 1.0, 0.35 * top), sharex=upper)
     upper.xaxis.label.set_visible(False)
     upper.tick_params(labelbottom=False)
     return upper, lower
@@ -89,14 +94,18 @@ def log_axis(ax: Axes, which: str, first: float, last: float) -> None:
     getattr(ax, f"set_{which}scale")("log")
     getattr(ax, f"set_{which}lim")(first, last)
     axis = getattr(ax, f"{which}axis")
-    if abs(np.log10(last / first)) < 2.5:
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=20))
+    decades = abs(np.log10(last / first))
+    if decades < 2.5:
+        subs = (1.0, 2.0, 5.0) if decades > 1 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+        axis.set_major_locator(LogLocator(subs=subs, numticks=20))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_locator(NullLocator())
 
 
 def count_axis(ax: Axes, strengths: NDArray, counts: ArrayLike, label: str) -> None:
-    """Write numbers of features on the upper edge, at a few of the strengths."""
+    """Write numbers of features on the upper edge, at a few strengths; not where all are equal."""
+    if np.ptp(counts) == 0:
+        return
     picked = np.linspace(0, len(strengths) - 1, min(_MAX_COUNTS, len(strengths))).round()
     index = picked.astype(int)
     top = ax.secondary_xaxis("top")
@@ -105,6 +114,11 @@ def count_axis(ax: Axes, strengths: NDArray, counts: ArrayLike, label: str) -> N
     top.tick_params(labelsize=_FONT, length=3, color=DARK)
     top.spines["top"].set_visible(False)
     top.set_xlabel(label, fontsize=_FONT, labelpad=5)
+
+
+def title_panel(ax: Axes, text: str) -> None:
+    """Say in a few words what a panel shows."""
+    ax.set_title(text, loc="left", fontsize=_FONT)
 
 
 def legend_beside(ax: Axes) -> None:
@@ -133,7 +147,8 @@ def label_ends(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
         ax.annotate(
             name, (right, y), (1.04, place), textcoords="axes fraction", va="center", color=color,
             fontsize=_FONT, annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "shrinkA": 1, "shrinkB": 0},
+            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "relpos": (0.0, 0.5),
+                        "shrinkA": 0, "shrinkB": 0},
         )  # fmt: skip
 
 

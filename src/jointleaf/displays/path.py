@@ -136,7 +136,7 @@ class PathDisplay:
         path = follow(estimator, X, y, X_val, y_val, options)
         names = getattr(estimator, "feature_names_in_", None)
         names = names if feature_names is None else feature_names
-        unit, chosen = UNITS[estimator._task], fitted_strength(estimator)
+        unit, chosen = f"loss\n{UNITS[estimator._task]}", fitted_strength(estimator)
         return cls(path, names, chosen=chosen, loss_name=unit).plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> PathDisplay:
@@ -155,7 +155,7 @@ class PathDisplay:
         names = self._names()
         frame = new_axes(type(self).__name__, 5.5) if ax is None else ax
         self.figure_ = frame.figure
-        self.ax_, self.loss_ax_ = two_panels(frame)
+        self.ax_, self.loss_ax_ = two_panels(frame, above=30)
         self._draw_norms(self.ax_, names)
         self._draw_losses(self.loss_ax_)
         return self

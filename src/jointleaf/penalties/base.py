@@ -74,13 +74,15 @@ class Term:
 
     def __rmul__(self, factor: float) -> Any:
         number = check_number("factor", factor, positive=True)
-        other = copy.copy(self)
-        if self.is_auto:
-            other.share = number * self.share
-        elif self.strength is None:
+        if self.strength is None:
             raise ValueError(f"{self!r} has no strength that could be changed")
+        other = copy.copy(self)
+        if _is_auto(self.strength):
+            other.share = number * self.share
         else:
             other.strength = number * self.strength
+        if self.bias_strength is not None and not _is_auto(self.bias_strength):
+            other.bias_strength = number * self.bias_strength
         return other
 
 

@@ -108,7 +108,7 @@ class Frobenius(Quadratic):
         )
         self.feature_weights = _weights("feature_weights", feature_weights)
         self.partition_weights = _weights("partition_weights", partition_weights)
-        self._curvature: NDArray[np.float64] | None = None
+        self._layout: CellLayout | None = None
 
     def __repr__(self) -> str:
         parts = [
@@ -136,7 +136,11 @@ class Frobenius(Quadratic):
         other.strength = self.share * check_number("strength", strength, positive=True)
         if self._bias_follows:
             other.bias_strength = other.strength
-        return other
+        return other if self._layout is None else other.bind(self._layout)
+
+    def __rmul__(self, factor: float) -> Frobenius:
+        other = super().__rmul__(factor)
+        return other if self._layout is None else other.bind(self._layout)
 
     @property
     def is_bias_auto(self) -> bool:
@@ -145,10 +149,7 @@ class Frobenius(Quadratic):
 
     def restricted(self, features: NDArray[np.intp]) -> Quadratic:
         """The penalty on some features alone."""
-        other = super().restricted(features)
-        if isinstance(other, Frobenius) and self.feature_weights is not None:
-            other.feature_weights = self.feature_weights[features]
-        return other
+        return Quadratic(self.curvature()).restricted(features)
 
     def bind(self, layout: CellLayout) -> Frobenius:
         """Lay the weights out over cells and columns; checks their lengths."""
@@ -157,7 +158,9 @@ class Frobenius(Quadratic):
             "partition_weights", self.partition_weights, layout.n_partitions, "partitions"
         )
         bound = copy.copy(self)
-        bound._curvature = bound.column_strengths(layout) / bound.cell_weights(layout)[:, None]
+        bound._layout = layout
+        if not self.is_auto:
+            bound._curvature = bound.column_strengths(layout) / bound.cell_weights(layout)[:, None]
         return bound
 
     def column_strengths(self, layout: CellLayout) -> NDArray[np.float64]:

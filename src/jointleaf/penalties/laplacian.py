@@ -120,6 +120,8 @@ class Laplacian(PredictionPenalty):
         if self._is_dense(n):
             return rbf_kernel(X, gamma=gamma)
         k = min(self.n_neighbours, n - 1)
+        if k == 0:  # a single row
+            return sparse.csr_array(np.ones((1, 1)))
         finder = NearestNeighbors(n_neighbors=k).fit(X)
         distances = sparse.csr_array(finder.kneighbors_graph(mode="distance"))
         distances.data = np.exp(-gamma * distances.data**2)

@@ -28,7 +28,8 @@ def shrink_l1(V: NDArray, t: float) -> NDArray:
 def shrink_l2(V: NDArray, t: float) -> NDArray:
     """Group soft thresholding: rows shorter than t vanish, others get shorter by t."""
     lengths = np.sqrt(np.einsum("ij,ij->i", V, V))
-    scale = np.maximum(1 - t / np.maximum(lengths, 1e-300), 0)
+    live = lengths > t
+    scale = np.where(live, 1 - t / np.where(live, lengths, 1), 0)
     return V * scale[:, None].astype(V.dtype)
 
 
@@ -103,6 +104,8 @@ def shrink_sorted(v: NDArray, weights: NDArray) -> NDArray:
     The norm is sum_i weights_i v_[i] with v_[1] >= v_[2] >= ... and weights that do not rise:
     sort, subtract the weights, average what is out of order, cut at zero (Bogdan et al. 2015).
     """
+    if not v.size:
+        return v
     order = np.argsort(-v, kind="stable")
     fitted = isotonic_regression(v[order] - weights, increasing=False)
     out = np.empty_like(v)
@@ -121,12 +124,16 @@ def _lp_rows(V: NDArray, t: NDArray, p: float) -> NDArray[np.float64]:
     low, high = np.zeros(len(V)), _norms(V, p)
     for _ in range(60):
         middle = 0.5 * (low + high)
-        X = _solve_power(V, t / middle ** (p - 1), p - 1)
-        is_low = _norms(X, p) > middle
+        is_low = _norms(_lp_at(V, t, p, middle), p) > middle
         low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
         if np.all(high - low <= 1e-15 * high):
             break
-    return _solve_power(V, t / (0.5 * (low + high)) ** (p - 1), p - 1)
+    return _lp_at(V, t, p, 0.5 * (low + high))
+
+
+def _lp_at(V: NDArray, t: NDArray, p: float, N: NDArray) -> NDArray[np.float64]:
+    """Solve x + t (x / N)^(p-1) = v for a given N (rows,), in units of N: no power overflows."""
+    return N[:, None] * _solve_power(V / N[:, None], t / N, p - 1)
 
 
 def _solve_power(V: NDArray, c: NDArray, e: float) -> NDArray[np.float64]:
@@ -143,8 +150,7 @@ def _solve_power(V: NDArray, c: NDArray, e: float) -> NDArray[np.float64]:
 
 
 def _solve_power_above(V: NDArray, c: NDArray, e: float) -> NDArray[np.float64]:
-    with np.errstate(divide="ignore", over="ignore"):
-        x = np.minimum(V, (V / c) ** (1 / e))
+    x = np.minimum(V, (V / c) ** (1 / e))
     for _ in range(60):
         power = x ** (e - 1)
         step = (x + c * power * x - V) / (1 + c * e * power)

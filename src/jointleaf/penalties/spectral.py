@@ -172,8 +172,8 @@ def _gram(W: NDArray) -> NDArray[np.float64]:
 
 
 def _singular_values(W: NDArray) -> NDArray[np.float64]:
-    """Falling, from the smaller Gram matrix."""
+    """Falling; of a wide matrix through the small factor R of W^T = Q R."""
     if not W.size:
         return np.zeros(0)
-    values = np.linalg.eigvalsh(_gram(W if W.shape[0] <= W.shape[1] else W.T))
-    return np.sqrt(np.maximum(values[::-1], 0))
+    tall = (W if W.shape[0] >= W.shape[1] else W.T).astype(float)
+    return np.linalg.svd(np.linalg.qr(tall, mode="r"), compute_uv=False)
