@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 WITH_EXAMPLES = (
     "jointleaf.fitting",
+    "jointleaf.path",
     "jointleaf.estimators.regressor",
     "jointleaf.estimators.classifier",
     "jointleaf.estimators.refining",
@@ -24,6 +25,15 @@ def test_the_readme_runs_as_written(capsys):
     assert "converged" in capsys.readouterr().out
 
 
+def test_the_page_on_penalties_runs_as_written(capsys):
+    text = (ROOT / "docs" / "penalties.md").read_text()
+    space: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "penalties.md", "exec"), space)
+    assert capsys.readouterr().out.count("converged") == 4
+    assert set(space["model"].selected_features_) == {0, 1}
+
+
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_docstring_examples(name):
     result = doctest.testmod(importlib.import_module(name))
@@ -31,7 +41,8 @@ def test_docstring_examples(name):
     assert result.failed == 0
 
 
-def test_links_of_the_readme_exist():
-    text = (ROOT / "README.md").read_text()
-    for target in re.findall(r"\]\(([^)#]+)\)", text):
-        assert target.startswith("http") or (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", ["README.md", *sorted(map(str, ROOT.glob("docs/*.md")))])
+def test_links_exist(page):
+    path = ROOT / page
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+        assert target.startswith("http") or (path.parent / target).exists(), target

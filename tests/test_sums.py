@@ -5,8 +5,10 @@ import pickle
 import numpy as np
 import pytest
 
+from jointleaf.design import LeafDesign
 from jointleaf.fitting import fit_cells, solve
 from jointleaf.layout import CellLayout
+from jointleaf.losses import make_loss
 from jointleaf.penalties import (
     L1,
     L21,
@@ -18,7 +20,9 @@ from jointleaf.penalties import (
     Lp1,
     Nuclear,
 )
+from jointleaf.problem import Problem
 from jointleaf.solvers.active import ActiveFeatures
+from jointleaf.solvers.metrics import SharedCellsMetric
 
 LAYOUT = CellLayout((2, 3), 4)
 TIGHT = {"tol": 1e-9, "max_iter": 20_000}
@@ -204,7 +208,7 @@ WIDE = {
 @pytest.mark.parametrize("loss", ["squared_error", "logistic", "multinomial"])
 @pytest.mark.parametrize("name", WIDE)
 def test_shortcuts_do_not_change_the_answer(name, loss, make_case, monkeypatch):
-    case = make_case(loss, n=80, d=40, cells=(2, 2))
+    case = make_case(loss, n=100, d=40, cells=(2, 3))  # every cell holds every class
     scale = 1.0 if loss == "squared_error" else 0.4
     penalty, updates = scale * WIDE[name], []
     update = ActiveFeatures.update
@@ -220,7 +224,7 @@ def test_shortcuts_do_not_change_the_answer(name, loss, make_case, monkeypatch):
         return solution
 
     fast = fit()
-    live = np.abs(fast.coef).reshape(4, 40, -1).max(axis=(0, 2)) > 0
+    live = np.abs(fast.coef).reshape(5, 40, -1).max(axis=(0, 2)) > 0
     assert updates
     assert 1 < live.sum() < 40
     monkeypatch.setattr("jointleaf.solvers.active._MIN_FEATURES", 10**9)
@@ -231,7 +235,13 @@ def test_shortcuts_do_not_change_the_answer(name, loss, make_case, monkeypatch):
     plain = fit()
     for other in (whole, plain):
         assert other.objective == pytest.approx(fast.objective, rel=1e-8)
-        np.testing.assert_allclose(other.coef, fast.coef, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(_predictions(other, case), _predictions(fast, case), atol=1e-4)
+
+
+def _predictions(solution, case):
+    """What is unique where several slopes are equally good: a constant for all classes is not."""
+    f = solution.predict(case.X, case.codes)
+    return f if f.ndim == 1 else f - f.mean(axis=1)[:, None]
 
 
 @pytest.mark.parametrize("name", WIDE)
@@ -243,3 +253,23 @@ def test_the_active_set_ends_in_float32(name, make_case):
     )
     assert solution.converged
     assert solution.objective == pytest.approx(exact.objective, rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "logistic", "multinomial"])
+@pytest.mark.parametrize("name", ["l21", "l21_frobenius"])
+def test_the_metric_of_shared_cells_does_not_change_the_answer(name, loss, make_case, monkeypatch):
+    case = make_case(loss, n=150, d=4, cells=(2,) * 6)
+    metric = SharedCellsMetric(_problem(case, loss, L21(0.1)), case.s / case.s.sum())
+    assert metric.largest > 1.2 * metric.weigh(np.ones((12, 1))).min()  # not the plain metric
+    fits = []
+    for most in (4096, 0):
+        monkeypatch.setattr("jointleaf.solvers.metrics.MAX_CELLS", most)
+        problem = _problem(case, loss, WIDE[name])
+        assert SharedCellsMetric.fits(problem) == (most > 0)
+        fits.append(solve(problem, **TIGHT))
+    assert fits[0].objective == pytest.approx(fits[1].objective, rel=1e-10)
+    np.testing.assert_allclose(fits[0].coef, fits[1].coef, rtol=0, atol=1e-6)
+
+
+def _problem(case, loss, penalty):
+    return Problem(LeafDesign(case.X, case.codes), case.y, make_loss(loss), penalty, case.s)

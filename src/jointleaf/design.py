@@ -20,6 +20,7 @@ import copy
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -48,6 +49,14 @@ class _Group:
     members: range
     table: NDArray[np.int32]
     start: int
+
+
+class _Block(NamedTuple):
+    """A block of rows with its part of M, and that transposed: both are views of the codes."""
+
+    rows: slice
+    part: sparse.csr_array
+    transposed: sparse.csc_array
 
 
 class LeafDesign:
@@ -117,7 +126,7 @@ class LeafDesign:
         rows, width = min(_MAX_BLOCK_ROWS, max(self.n_rows, 1)), merged.shape[1]
         self._ones = np.ones(rows * width, self.dtype)
         self._indptr = np.arange(0, rows * width + 1, width, dtype=np.int32)
-        self._kept_blocks: dict[tuple[int, int, int], list[tuple[slice, NDArray]]] = {}
+        self._kept_blocks: dict[tuple[int, int, int], list[_Block]] = {}
         self._groups = groups
         self._adder: sparse.csr_array | None = None
         n_columns = self.layout.n_cells + self._has_missing
@@ -195,7 +204,7 @@ class LeafDesign:
         fits = _BLOCK_BYTES // (n_values * self.dtype.itemsize)
         return int(np.clip(2 ** int(np.log2(max(fits, 1))), 256, _MAX_BLOCK_ROWS))
 
-    def _blocks(self, start: int, stop: int, n_values: int) -> list[tuple[slice, NDArray]]:
+    def _blocks(self, start: int, stop: int, n_values: int) -> list[_Block]:
         """Blocks of rows with their part of M as a sparse matrix; kept for the next pass."""
         size = self._block_rows(n_values)
         key = (start, stop, size)
@@ -203,7 +212,7 @@ class LeafDesign:
             self._kept_blocks[key] = self._make_blocks(start, stop, size)
         return self._kept_blocks[key]
 
-    def _make_blocks(self, start: int, stop: int, size: int) -> list[tuple[slice, NDArray]]:
+    def _make_blocks(self, start: int, stop: int, size: int) -> list[_Block]:
         blocks = []
         for begin in range(start, stop, size):
             end = min(begin + size, stop)
@@ -212,7 +221,7 @@ class LeafDesign:
                 (self._ones[: len(indices)], indices, self._indptr[: end - begin + 1]),
                 shape=(end - begin, self._n_merged),
             )
-            blocks.append((slice(begin, end), block))
+            blocks.append(_Block(slice(begin, end), block, block.T))
         return blocks
 
     def _run(self, job: Callable[[int, int], None], bounds: NDArray[np.int64]) -> None:
@@ -253,7 +262,7 @@ class LeafDesign:
         f = np.empty((self.n_rows, n_outputs), self.dtype)
 
         def job(begin: int, end: int) -> None:
-            for rows, block in self._blocks(begin, end, tables.shape[1]):
+            for rows, block, _ in self._blocks(begin, end, tables.shape[1]):
                 sums = (block @ tables).reshape(-1, q, n_outputs)
                 if q == 1:
                     f[rows] = sums[:, 0]
@@ -268,7 +277,7 @@ class LeafDesign:
     def row_weights(self, theta: NDArray) -> NDArray:
         """Weights that act on every row, summed over its cells: (n, q) or (n, q, K)."""
         tables = self._tables(theta)
-        sums = [block @ tables for _, block in self._blocks(0, self.n_rows, tables.shape[1])]
+        sums = [block @ tables for _, block, _ in self._blocks(0, self.n_rows, tables.shape[1])]
         return np.concatenate(sums).reshape(self.n_rows, *theta.shape[1:])
 
     def rmatvec(self, r: NDArray) -> NDArray:
@@ -281,7 +290,7 @@ class LeafDesign:
         """Predictions f of biases (C,) or (C, K) alone: Z b."""
         tables = self._tables(biases)
         f = np.empty((self.n_rows, tables.shape[1]), self.dtype)
-        for rows, block in self._blocks(0, self.n_rows, tables.shape[1]):
+        for rows, block, _ in self._blocks(0, self.n_rows, tables.shape[1]):
             f[rows] = block @ tables
         return f[:, 0] if biases.ndim == 1 else f
 
@@ -299,9 +308,9 @@ class LeafDesign:
 
         def job(begin: int, end: int) -> None:
             partial = sums[int(np.searchsorted(bounds, begin, side="right")) - 1]
-            for rows, block in self._blocks(begin, end, width * n_outputs):
+            for rows, _, transposed in self._blocks(begin, end, width * n_outputs):
                 products = X[rows][:, :, None] * r[rows][:, None, :]
-                partial += block.T @ products.reshape(-1, width * n_outputs)
+                partial += transposed @ products.reshape(-1, width * n_outputs)
 
         self._run(job, bounds)
         total = sums.sum(axis=0) if len(sums) > 1 else sums[0]

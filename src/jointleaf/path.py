@@ -16,15 +16,14 @@ from jointleaf.penalties import Penalty, Term
 from jointleaf.penalties.sums import on_weights
 from jointleaf.problem import Problem
 from jointleaf.progress import Progress
-from jointleaf.solvers import Solution, Solver, choose_solver
+from jointleaf.solvers import PCG, Newton, Solution, Solver, choose_solver
 from jointleaf.solvers.active import live_features
-from jointleaf.solvers.base import Recorder
-from jointleaf.solvers.fista import accelerate
 
 __all__ = ["StrengthPath", "follow_path", "largest_strength", "strength_path"]
 
 N_STRENGTHS = 30
 RATIO = 1e-2
+_BIAS_TOL = 1e-9
 
 
 @dataclass(frozen=True)
@@ -202,7 +201,10 @@ def largest_strength(problem: Problem, penalty: Term) -> float:
     family = on_weights(penalty).bind(problem.layout)
     if not isinstance(family, Penalty) or problem.layout.n_slopes == 0:
         raise ValueError(f"{penalty!r} with constant cells has no slopes to set to zero")
-    return family.strength_max(gradient_without_slopes(problem))
+    gradient = gradient_without_slopes(problem)
+    if np.abs(gradient[:, :-1]).max(initial=0.0) <= 1000 * _BIAS_TOL * problem.start_slope:
+        return 0.0  # what the biases leave is rounding
+    return family.strength_max(gradient)
 
 
 def gradient_without_slopes(problem: Problem) -> NDArray:
@@ -211,11 +213,17 @@ def gradient_without_slopes(problem: Problem) -> NDArray:
 
 
 def biases_alone(problem: Problem) -> NDArray:
-    """The best weights with all slopes at zero, (C, q[, K])."""
+    """The best weights with all slopes at zero, (C, q[, K]); found once for related problems."""
     part = problem.without_slopes()
-    biases, _ = accelerate(part, part.zeros(), Recorder(part), tol=1e-9, max_iter=2000)
+    curvature, _ = part.quadratic()
+
+    def solve() -> NDArray:
+        if part.loss.is_quadratic:
+            return PCG().solve(part, tol=_BIAS_TOL, max_iter=2000).intercept
+        return Newton().solve(part, tol=100 * _BIAS_TOL, max_iter=100).intercept
+
     theta = problem.zeros()
-    theta[:, -1] = biases[:, -1]
+    theta[:, -1] = problem.kept(("biases alone", curvature.tobytes()), solve)
     return theta
 
 

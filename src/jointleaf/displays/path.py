@@ -32,14 +32,16 @@ if TYPE_CHECKING:
 
 __all__ = ["PathDisplay"]
 
+_ENTERED = 0.01
+
 
 class PathDisplay:
     """Slopes and losses along a path of strengths, from strong on the left to weak on the right.
 
-    The upper panel shows the norm of every feature's slopes; the features that enter first, at
-    most ten, are coloured and named, all others grey. The number of features with slopes is on
-    the upper edge, training and validation loss are in the lower panel. Made by `from_path` or
-    `from_estimator`.
+    The upper panel shows the norm of every feature's slopes; the features that enter first, and
+    stay, are coloured and named (at most ten), all others grey. The number of features with
+    slopes is on the upper edge, training and validation loss are in the lower panel. Made by
+    `from_path` or `from_estimator`.
 
     Parameters
     ----------
@@ -204,7 +206,12 @@ class PathDisplay:
 
 
 def _entry_order(norms: NDArray) -> NDArray[np.intp]:
-    """Features that get slopes, those that get them first in front; ties by the last norm."""
-    first = np.where((norms > 0).any(axis=0), (norms > 0).argmax(axis=0), len(norms))
+    """Features that get slopes to stay, those that get them first in front; ties by the last norm.
+
+    A feature has entered from where on its norm stays above 1 % of the largest: iterative solves
+    leave tiny slopes that come and go.
+    """
+    is_out = norms <= _ENTERED * norms.max(initial=0.0)
+    first = np.where(is_out.any(axis=0), len(norms) - is_out[::-1].argmax(axis=0), 0)
     order = np.lexsort((-norms[-1], first))
     return order[first[order] < len(norms)]

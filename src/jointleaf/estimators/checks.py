@@ -26,6 +26,11 @@ def check_penalty(penalty: Term, n_rows: int, n_features: int, cells: CellKind) 
     """Check a penalty against the data, before any work is done."""
     for term in penalty.terms:
         if isinstance(term, SlopeNorm):
+            if term.is_auto and cells == "constant":
+                raise ValueError(
+                    f"penalty={penalty!r} with cells='constant' has no slopes to penalise: use "
+                    "cells='linear' or Frobenius"
+                )
             term.bind(CellLayout((1,), n_features, cells))
         elif isinstance(term, PredictionPenalty):
             term.check_rows(n_rows)

@@ -59,10 +59,10 @@ class FISTA(Solver):
     ) -> tuple[NDArray, int]:
         """Solve on some features, let in those that should move, until none should."""
         active = ActiveFeatures(problem, theta)
-        n_iter, used = 0, 1
+        n_iter, used, optimality = 0, 1, np.inf
         while True:
-            optimality = active.update(theta)
-            is_stuck = used == 0 and not active.has_grown
+            previous, optimality = optimality, active.update(theta)
+            is_stuck = used == 0 and not active.has_grown and optimality >= previous
             if n_iter >= max_iter or optimality <= tol or is_stuck:
                 return theta, n_iter
             inner_tol = max(0.5 * tol, 0.1 * optimality)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -34,8 +34,6 @@ BIAS_STRENGTHS = (10.0, 1.0, 0.1, 0.01, 1e-3, 0.0)  # from strong to weak, the l
 _TOL = 3e-3
 _MAX_ITER = 1000
 
-Losses = tuple[NDArray, NDArray, NDArray]  # (groups, settings); features with slopes; convergence
-
 
 @dataclass(frozen=True)
 class StrengthChoice:
@@ -48,15 +46,22 @@ class StrengthChoice:
     table : dict of arrays
         One entry per setting tried, on every path from strong to weak: strength (NaN
         where bias strengths were compared), bias_strength (NaN where it was not chosen), on_path
-        (False: bias strengths were compared), mean_loss
-        (weighted mean validation loss over all folds, in units of the target's variance for
-        regression; infinite where paths had ended), std_loss (over groups of validation rows),
-        se_loss (standard error of the mean), mean_selected (features with slopes, mean over
-        folds) and converged.
+        (False: bias strengths were compared), mean_loss (weighted mean validation loss over all
+        folds, in units of the target's variance for regression; infinite for hopeless bias
+        strengths), std_loss (over groups of validation rows), se_loss (standard error of the
+        mean), mean_selected (features with slopes, mean over folds) and converged.
     """
 
     best: Term
     table: Table = field(repr=False)
+
+
+class Judged(NamedTuple):
+    """One setting in one fold: losses of the groups, features with slopes, convergence."""
+
+    losses: NDArray[np.float64]
+    n_selected: int
+    converged: bool
 
 
 class PathFold(Fold):
@@ -75,47 +80,30 @@ class PathFold(Fold):
             return _largest_curvature(self._problem)
         return largest_strength(self._with(penalty.at(1.0)), penalty)
 
-    def path_losses(self, penalty: Term, strengths: Sequence[float] | NDArray) -> Losses:
-        """Judge all strengths; the path ends when the loss has hardly fallen for some of them."""
-        count = len(strengths)
-        losses = np.full((len(self.weights), count), np.inf)
-        mean = np.full(count, np.inf)
-        selected, converged = np.zeros(count), np.ones(count, bool)
-        path = follow_path(
-            self._with(penalty.at(1.0)), penalty, strengths, tol=_TOL, max_iter=_MAX_ITER
-        )
-        for k, solution in enumerate(path):
-            losses[:, k] = self._losses(solution.theta)
-            mean[k] = self.weights @ losses[:, k]
-            selected[k] = len(live_features(solution.theta))
-            converged[k] = solution.converged
-            before = k - _PATIENCE
-            if before >= 0 and mean[before + 1 : k + 1].min() > (1 - _GAIN) * mean[before]:
-                break
-        return losses, selected, converged
+    def path(self, penalty: Term, strengths: Sequence[float] | NDArray) -> Iterator[Judged]:
+        """Judge one strength after the other."""
+        start = self._with(penalty.at(1.0))
+        for solution in follow_path(start, penalty, strengths, tol=_TOL, max_iter=_MAX_ITER):
+            theta = solution.theta
+            yield Judged(self._losses(theta), len(live_features(theta)), solution.converged)
 
-    def bias_losses(self, penalty: Term) -> Losses:
+    def judge_biases(self, penalty: Term) -> list[Judged]:
         """Judge every strength on biases with a few strengths on slopes, relative to the largest.
 
         A strength on biases with which they alone do far worse than with a stronger one is
-        left out: its losses are infinite.
+        left out, and so are all weaker ones: their losses are infinite.
         """
-        shape = len(BIAS_STRENGTHS) * len(_SHARES)
-        losses, selected = np.full((len(self.weights), shape), np.inf), np.zeros(shape)
-        converged = np.ones(shape, bool)
+        judged: list[Judged] = []
         smallest = np.inf
-        for k, bias_strength in enumerate(BIAS_STRENGTHS):
+        for bias_strength in BIAS_STRENGTHS:
             filled = penalty.with_bias(bias_strength)
-            point = self._with(filled.at(1.0))
-            alone = float(self.weights @ self._losses(biases_alone(point)))
+            alone = float(self.weights @ self._losses(biases_alone(self._with(filled.at(1.0)))))
             smallest = min(smallest, alone)
             if alone > _HOPELESS * smallest:
-                continue
-            strengths = self.largest(filled) * np.array(_SHARES)
-            columns = slice(k * len(_SHARES), (k + 1) * len(_SHARES))
-            found = self.path_losses(filled, strengths)
-            losses[:, columns], selected[columns], converged[columns] = found
-        return losses, selected, converged
+                break
+            judged += self.path(filled, self.largest(filled) * np.array(_SHARES))
+        n_missing = len(BIAS_STRENGTHS) * len(_SHARES) - len(judged)
+        return judged + [Judged(np.full(len(self.weights), np.inf), 0, True)] * n_missing
 
     def _with(self, penalty: Term) -> Problem:
         return self._problem.with_penalty(on_weights(penalty))
@@ -183,41 +171,59 @@ class _Search:
         self.tables: list[Table] = []
 
     def path(self, bias_strength: float | None) -> Table:
-        """Judge a path of strengths, with this strength on biases or the penalty's own."""
+        """Judge a path of strengths, with this strength on biases or the penalty's own.
+
+        It ends when the loss has hardly fallen for some strengths.
+        """
         penalty = self._penalty
         if bias_strength is not None:
             penalty = penalty.with_bias(bias_strength)
         largest = max(self._run(delayed(fold.largest)(penalty) for fold in self._folds))
         ratio = _SPARSE_RATIO if _is_sparse(penalty) else _QUADRATIC_RATIO
         strengths = strength_grid(largest, _N_STRENGTHS, ratio)
-        found = self._each("path_losses", penalty, strengths)
+        paths = [fold.path(penalty, strengths) for fold in self._folds]
+        columns: list[list[Judged]] = []
+        mean: list[float] = []
+        weights = np.concatenate([fold.weights for fold in self._folds])
+        for _ in strengths:
+            columns.append(self._run(delayed(next)(path) for path in paths))
+            self._progress.step()
+            mean.append(float(weights @ np.concatenate([fold.losses for fold in columns[-1]])))
+            if min(mean[-_PATIENCE:]) > (1 - _GAIN) * min([*mean[:-_PATIENCE], np.inf]):
+                break
+        tried = strengths[: len(columns)]
         bias = np.nan if bias_strength is None else bias_strength
-        return self._table(strengths, np.full(len(strengths), bias), found, on_path=True)
+        return self._table(tried, np.full(len(tried), bias), columns, on_path=True)
 
     def bias_strength(self) -> float:
         """The best strength on biases."""
-        found = self._each("bias_losses", self._penalty)
+        found = self._run(
+            delayed(stepping)(fold.judge_biases, self._progress, self._penalty)
+            for fold in self._folds
+        )
         bias_strengths = np.repeat(BIAS_STRENGTHS, len(_SHARES))
         unknown = np.full(len(bias_strengths), np.nan)  # differs from fold to fold
-        table = self._table(unknown, bias_strengths, found, on_path=False)
+        columns = [list(column) for column in zip(*found, strict=True)]
+        table = self._table(unknown, bias_strengths, columns, on_path=False)
         return float(bias_strengths[choose(table, one_se=False)])
 
-    def _each(self, method: str, *args: Any) -> list[Losses]:
-        return self._run(
-            delayed(stepping)(getattr(fold, method), self._progress, *args) for fold in self._folds
-        )
-
     def _table(
-        self, strengths: NDArray, bias_strengths: NDArray, found: list[Losses], *, on_path: bool
+        self,
+        strengths: NDArray,
+        bias_strengths: NDArray,
+        columns: list[list[Judged]],
+        *,
+        on_path: bool,
     ) -> Table:
-        losses, selected, converged = zip(*found, strict=True)
+        """What was found at every setting; `columns` holds one list of folds per setting."""
+        losses = np.stack([np.concatenate([j.losses for j in column]) for column in columns], 1)
         table = {
             "strength": strengths,
             "bias_strength": bias_strengths,
             "on_path": np.full(len(strengths), on_path),
-            **loss_columns(self._folds, losses),
-            "mean_selected": np.mean(selected, axis=0),
-            "converged": np.all(converged, axis=0),
+            **loss_columns(self._folds, [losses]),
+            "mean_selected": np.array([np.mean([j.n_selected for j in c]) for c in columns]),
+            "converged": np.array([all(j.converged for j in c) for c in columns]),
         }
         self.tables.append(table)
         return table
