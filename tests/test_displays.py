@@ -1,6 +1,8 @@
 """Displays: what is drawn are the numbers of the path or the table, and every line has a name."""
 
 import builtins
+import doctest
+import importlib
 
 import matplotlib as mpl
 import numpy as np
@@ -315,7 +317,20 @@ def test_estimators_without_cross_validation_are_refused():
         CVDisplay.from_estimator(Ridge().fit(X, Y))
 
 
+def test_a_constant_target_can_be_drawn():
+    display = CVDisplay.from_estimator(fit("auto", np.ones(len(X))))
+    display.figure_.draw_without_rendering()
+    assert all((line.get_ydata() == 0).all() for line in display.lines_)
+
+
 # -- both ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cv", "path"])
+def test_docstring_examples(name):
+    result = doctest.testmod(importlib.import_module(f"jointleaf.displays.{name}"))
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 def test_without_matplotlib_it_is_asked_for(monkeypatch, path, sparse):

@@ -136,6 +136,7 @@ def test_multiples_keep_strengths_in_proportion():
         ({"ratio": 2.0}, ValueError, "ratio=2.0 must be a number between 0 and 1"),
         ({"penalty": L1(0.1) + L21(0.1)}, ValueError, "mark the strengths to change with 'auto'"),
         ({"penalty": Laplacian(0.1) + L21(0.1)}, ValueError, "mark the strengths"),
+        ({"penalty": Laplacian(0.1)}, ValueError, "the strength of a Laplacian stays as it is"),
         ({"cells": "constant"}, ValueError, "no slopes"),
         ({"validation": (1, 2)}, ValueError, "validation must be three arrays"),
         ({"tol": 0}, ValueError, "tol=0 must be a positive number"),

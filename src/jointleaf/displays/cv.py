@@ -65,8 +65,13 @@ class CVDisplay:
 
     Examples
     --------
-    >>> from jointleaf import CVDisplay, JOPLEnRegressor  # doctest: +SKIP
-    >>> CVDisplay.from_estimator(JOPLEnRegressor().fit(X, y))  # doctest: +SKIP
+    >>> import numpy as np
+    >>> from jointleaf import CVDisplay, JOPLEnRegressor
+    >>> X = np.random.default_rng(0).standard_normal((60, 3))
+    >>> model = JOPLEnRegressor(cv=2, random_state=0).fit(X, np.abs(X[:, 0]))
+    >>> display = CVDisplay.from_estimator(model)
+    >>> len(display.lines_)  # slope scales and feature powers that were compared
+    7
     """
 
     def __init__(
@@ -90,8 +95,8 @@ class CVDisplay:
         check_estimator(estimator)
         if estimator.cv_results_ is None:
             raise ValueError(
-                f"the estimator was fitted with a fixed penalty, {estimator.penalty_!r}, so there "
-                "is no cross-validation to draw: fit with penalty='auto' or L21('auto')"
+                f"the estimator was fitted with a fixed penalty, {estimator.penalty_!r}, or with "
+                "too few rows for a choice to draw: fit with penalty='auto' or L21('auto')"
             )
         chosen = estimator.setting_ or fitted_strength(estimator)
         name = f"validation loss\n{UNITS[estimator._task]}"
@@ -191,10 +196,10 @@ def _loss_limits(lines: list[Table]) -> tuple[float, float]:
     losses = np.concatenate([line["mean_loss"] for line in lines])
     errors = np.concatenate([line["se_loss"] for line in lines])
     k = int(np.argmin(losses))
-    low = max(losses[k] - errors[k], 0.5 * losses[k])
+    low = max(losses[k] - errors[k], 0.5 * losses[k], 1e-15)
     # Losses of penalties far too weak may be huge, and are of no interest.
     strong = max(line["mean_loss"][0] + line["se_loss"][0] for line in lines)
-    return low / 1.1, 1.1 * min((losses + errors).max(), 1.5 * strong)
+    return low / 1.1, 1.1 * max(low, min((losses + errors).max(), 1.5 * strong))
 
 
 def _draw_line(ax: Axes, line: Table, is_best: bool) -> Any:

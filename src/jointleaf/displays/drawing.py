@@ -91,8 +91,8 @@ def log_axis(ax: Axes, which: str, first: float, last: float) -> None:
     """Logarithmic axis between two limits, with plain numbers where it spans few decades."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    getattr(ax, f"set_{which}scale")("log")
     getattr(ax, f"set_{which}lim")(first, last)
+    getattr(ax, f"set_{which}scale")("log")
     axis = getattr(ax, f"{which}axis")
     decades = abs(np.log10(last / first))
     if decades < 2.5:

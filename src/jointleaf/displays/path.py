@@ -67,9 +67,14 @@ class PathDisplay:
 
     Examples
     --------
-    >>> from jointleaf import PathDisplay, strength_path  # doctest: +SKIP
-    >>> path = strength_path(X, codes, y, penalty=L21("auto"))  # doctest: +SKIP
-    >>> PathDisplay.from_path(path).figure_.savefig("path.png")  # doctest: +SKIP
+    >>> import numpy as np
+    >>> from jointleaf import L21, PathDisplay, strength_path
+    >>> X = np.random.default_rng(0).standard_normal((200, 5))
+    >>> codes = (X[:, :1] > 0).astype(int)
+    >>> path = strength_path(X, codes, np.abs(X[:, 0]), penalty=L21("auto"))
+    >>> display = PathDisplay.from_path(path)
+    >>> len(display.lines_)
+    5
     """
 
     def __init__(

@@ -82,6 +82,13 @@ class Laplacian(PredictionPenalty):
     def __repr__(self) -> str:
         return f"Laplacian({self.strength:.4g}, bandwidth={self.bandwidth!r}, kind={self.kind!r})"
 
+    def at(self, strength: float) -> Laplacian:
+        """Refuse: paths and cross-validation change penalties on weights."""
+        raise ValueError(
+            "the strength of a Laplacian stays as it is along a path: add a penalty whose strength "
+            "is 'auto', such as L21('auto')"
+        )
+
     def check_rows(self, n_rows: int) -> None:
         """Refuse a dense graph that is too large for memory."""
         needed = 3 * 8 * n_rows**2  # the kernel, its weighted copy and the Laplacian

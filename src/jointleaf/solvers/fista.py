@@ -95,7 +95,7 @@ def accelerate(
     design = problem.design.merge_partitions()
     steps = make_steps(problem)
     key = ("step size", type(steps), type(steps.metric))
-    size = problem.kept(key, steps.size)  # where a related problem ended
+    size = first = problem.kept(key, steps.size)  # where a related problem ended
     problem.prox_step = size / steps.metric.largest
     theta, f = steps.settle(theta, design.matvec(theta))
     ahead, f_ahead, momentum = theta, f, 1.0
@@ -128,5 +128,5 @@ def accelerate(
             problem.prox_step = size / steps.metric.largest
             optimality = problem.optimality(theta, problem.data_gradient(f))
         recorder.add(start + n_iter, objective, optimality)
-    problem.keep(key, size)
+    problem.keep(key, max(size, 0.1 * first))
     return theta, n_iter

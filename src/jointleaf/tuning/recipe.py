@@ -288,6 +288,7 @@ def tune(
 
         folds = run(delayed(stepping)(make, progress, _SEARCH_ROWS) for make in make_folds)
         own_loss = all(fold.is_cheap for fold in folds)
+        last: Table | None = None
         table = joined([search(folds, scale, 1.0, own_loss) for scale in scales])
         best = _best(table)
         if best.slope_scale > 0:
@@ -306,7 +307,7 @@ def tune(
             table, best = joined([table, last]), _best(last)
     progress.finish()
     if one_se:
-        best = _stronger(table, best)
+        best = _stronger(table if last is None else last, best)
     _warn_unconverged(table, best)
     return TuningResult(best, table)
 
