@@ -314,10 +314,7 @@ def tune(
 
 def _stronger(table: Table, best: Setting) -> Setting:
     """The strongest setting within one standard error of the best, on the best one's line."""
-    is_last = (
-        table["own_loss"] if table["own_loss"].any() else np.ones(len(table["strength"]), bool)
-    )
-    on_line = is_last & (table["slope_scale"] == best.slope_scale)
+    on_line = table["slope_scale"] == best.slope_scale
     on_line &= table["feature_power"] == best.feature_power
     line = {name: column[on_line] for name, column in table.items()}
     order = np.argsort(-line["strength"], kind="stable")
