@@ -3,7 +3,7 @@
     python benchmarks/selection.py                          about 10 minutes on two cores
 
 200 independent standard normal features, of which 10 (placed at random) enter a nonlinear response
-with noise; 1,000 rows. Every method says which features it selects; the table counts those of the
+with noise; 2,000 rows. Every method says which features it selects; the table counts those of the
 ten (hits) and the others (false) over ten seeds. LightGBM has no selection of its own: features
 with more than the mean gain are taken, scikit-learn's default in `SelectFromModel`, and, as an
 oracle that is told how many there are, its ten largest gains.
@@ -27,8 +27,8 @@ from jointleaf.partitions import VoronoiPartitioner
 N_FEATURES, N_RELEVANT = 200, 10
 
 
-def make_data(seed: int, n_rows: int = 1000) -> tuple[NDArray, NDArray, set[int]]:
-    """Rows, targets and the set of relevant features; noise is a quarter of the variance."""
+def make_data(seed: int, n_rows: int = 2000) -> tuple[NDArray, NDArray, set[int]]:
+    """Rows, targets and the set of relevant features; noise is a tenth of the variance."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n_rows, N_FEATURES))
     relevant = rng.choice(N_FEATURES, N_RELEVANT, replace=False)
@@ -45,7 +45,7 @@ def make_data(seed: int, n_rows: int = 1000) -> tuple[NDArray, NDArray, set[int]
         + (1 + 0.5 * Z[0]) * Z[8]
         + (1 + 0.5 * np.sign(Z[1])) * Z[9]
     )
-    y = signal + np.sqrt(1 / 3) * signal.std() * rng.standard_normal(n_rows)
+    y = signal + np.sqrt(1 / 9) * signal.std() * rng.standard_normal(n_rows)
     return X, y, set(relevant.tolist())
 
 

@@ -120,35 +120,36 @@ class Sum(Penalty):
     def _prox_of_sum(self, terms: list[Penalty], theta: NDArray, step: float) -> NDArray:
         """Accelerated gradient on the dual: z = theta - sum_k u_k with u_k in step dR_k(z).
 
-        With m terms, every u_k moves to w - prox(m w, m step) / m, w = u_k + z / m; at the end
-        all m proximal maps give z. Terms that make weights vanish come last, and the answer is
-        that of the last one: what vanishes is exactly zero.
+        The last term's u is eliminated: z = prox_last(theta - sum of the m others), and each of
+        these moves to w - prox(m w, m step) / m with w = u_k + z / m. Terms that make weights
+        vanish come last, so that what vanishes is exactly zero.
         """
-        terms = sorted(terms, key=lambda term: term.is_row_sparse)
-        m, size = len(terms), float(np.abs(theta).max(initial=0.0))
+        *others, last = sorted(terms, key=lambda term: term.is_row_sparse)
+        m, size = len(others), float(np.abs(theta).max(initial=0.0))
         duals = self._duals
         if duals is None or duals.shape != (m, *theta.shape):
             duals = np.zeros((m, *theta.shape))
         ahead, momentum = duals, 1.0
         answers = np.empty_like(duals)
         for _ in range(_MAX_ROUNDS):
-            z = theta - ahead.sum(axis=0)
+            z = last.prox(theta - ahead.sum(axis=0), step)
             w = ahead + z / m
-            for k, term in enumerate(terms):
+            for k, term in enumerate(others):
                 answers[k] = term.prox(m * w[k], m * step)
             new = w - answers / m
-            if np.abs(answers - z).max(initial=0.0) <= _PRECISION * size:
+            move = new - ahead
+            if np.abs(move).max(initial=0.0) <= _PRECISION * size:
                 duals = new
                 break
-            if np.vdot(ahead - new, new - duals) > 0:  # momentum points uphill
+            if np.vdot(move, new - duals) < 0:  # momentum points uphill
                 momentum = 1.0
             following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
             ahead = new + (momentum - 1) / following * (new - duals)
             duals, momentum = new, following
         self._duals = duals
-        answer = answers[-1]
+        answer = last.prox(theta - duals.sum(axis=0), step)
         if not np.isfinite(self.value(answer)):  # a constraint that this answer just misses
-            answer = min(answers, key=self.value)
+            answer = min([answer, *answers], key=self.value)
         return answer.astype(theta.dtype)
 
     def __getstate__(self) -> dict[str, Any]:
