@@ -14,7 +14,7 @@ TEXT = "a\ttarget\tb c\n1.5\t1\t-2\n2.5\t0\t4e3\n0\t1\t7\n"
 
 
 def packed(text=TEXT):
-    return gzip.compress(text.encode())
+    return gzip.compress(text.encode(), mtime=0)
 
 
 @pytest.fixture
@@ -122,6 +122,7 @@ def test_names_that_are_no_names(name, tmp_path, no_network):
         packed("a\ttarget\n1\t2\t3\n"),
         packed("a\ttarget\n"),
     ],
+    ids=["not packed", "cut off", "no target", "a word", "too wide", "no rows"],
 )
 def test_files_that_cannot_be_read(content, tmp_path, no_network):
     (tmp_path / "odd.tsv.gz").write_bytes(content)
