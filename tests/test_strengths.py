@@ -195,3 +195,21 @@ def test_too_few_rows_for_a_choice(data):
     X, y = data
     with pytest.raises(ValueError, match=r"too few to choose a strength .* give a number"):
         JOPLEnRegressor(VORONOI, penalty=L21("auto")).fit(X[:3], y[:3])
+
+
+def test_that_no_feature_is_selected_is_told(data):
+    X, _ = data
+    noise = np.random.default_rng(1).standard_normal(len(X))
+    with pytest.warns(UserWarning, match="selected no feature"):
+        model = JOPLEnRegressor(VORONOI, penalty=L21("auto"), random_state=0).fit(X, noise)
+    assert model.selected_features_.size == 0
+
+
+def test_chosen_multiples_print_what_they_are(data):
+    X, y = data
+    penalty = 2 * L1("auto", 0.1) + L21("auto", 0.0)
+    model = JOPLEnRegressor(VORONOI, penalty=penalty, random_state=0, cv=3).fit(X, y)
+    first, second = model.penalty_.terms
+    assert first.strength == 2 * second.strength
+    assert repr(model.penalty_).startswith(f"L1({first.strength:.4g}, bias")
+    assert sum([first, second]).terms == (first, second)

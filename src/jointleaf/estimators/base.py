@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -334,6 +335,14 @@ class BaseJOPLEn(BaseEstimator):
         self.slope_norms_ = slope_norms(solution, len(scaler.mean))
         self.selected_features_ = np.flatnonzero(self.slope_norms_)
         self.split_features_ = fit.partitioner.split_features_
+        is_empty = not self.selected_features_.size and self.cells == "linear"
+        if isinstance(fit.tuning, StrengthChoice) and is_empty:
+            warnings.warn(
+                f"cross-validation of {self.penalty!r} selected no feature, the cells alone do "
+                "best: try one_se=False, or cells that know less of y (partitioner='voronoi')",
+                UserWarning,
+                stacklevel=3,
+            )
         self._scaler, self._offset = scaler, fit.offset
         self._centre, self._unit = fit.centre, fit.unit
 

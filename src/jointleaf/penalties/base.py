@@ -63,6 +63,7 @@ class Term:
             raise ValueError(f"{self!r} has no strength that could be changed")
         other = self.with_bias(0.0) if self.is_bias_auto else copy.copy(self)
         other.strength = self.share * check_number("strength", strength, positive=True)
+        other.share = 1.0
         return other
 
     def __add__(self, other: object) -> Sum:
@@ -71,6 +72,12 @@ class Term:
         if not isinstance(other, Term):
             return NotImplemented
         return Sum(*self.terms, *other.terms)
+
+    def __radd__(self, other: object) -> Any:
+        return self if isinstance(other, int) and other == 0 else NotImplemented  # for sum()
+
+    def __mul__(self, factor: float) -> Any:
+        return self.__rmul__(factor)
 
     def __rmul__(self, factor: float) -> Any:
         number = check_number("factor", factor, positive=True)

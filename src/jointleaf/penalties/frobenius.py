@@ -134,6 +134,7 @@ class Frobenius(Quadratic):
         """Give the same penalty with this strength; biases follow unless they have their own."""
         other = copy.copy(self)
         other.strength = self.share * check_number("strength", strength, positive=True)
+        other.share = 1.0
         if self._bias_follows:
             other.bias_strength = other.strength
         return other if self._layout is None else other.bind(self._layout)

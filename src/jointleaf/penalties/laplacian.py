@@ -38,6 +38,9 @@ class Laplacian(PredictionPenalty):
       distribution, n D / tr(D), in which it is symmetric: n (D - K) / tr(D). (In the plain
       inner product f^T L f would not be convex.)
 
+    The degrees of the standard Laplacian grow with the number of rows, and so does its effect: a
+    strength found with some rows is too strong for more. The two others do not grow.
+
     Rows with weights s count as s copies: k_ij becomes s_i s_j k_ij and n their sum.
 
     Parameters
@@ -63,6 +66,11 @@ class Laplacian(PredictionPenalty):
         graph: Literal["auto", "dense", "neighbours"] = "auto",
         n_neighbours: int = 10,
     ) -> None:
+        if isinstance(strength, str) and strength == "auto":
+            raise ValueError(
+                "strength='auto' is not possible for a Laplacian: give a number, for example from "
+                "a GridSearchCV over penalties"
+            )
         self.strength = check_number("strength", strength, positive=True)
         self.bandwidth = (
             "median"

@@ -111,8 +111,8 @@ class KyFan(Spectral):
         """Check k against the number of features."""
         if self.k > layout.n_features:
             raise ValueError(
-                f"k={self.k} is more than the {layout.n_features} features, which bound the "
-                "number of singular values"
+                f"k={self.k} is more than the {layout.n_features} features: W has no more "
+                "singular values, use a smaller k"
             )
         bound = copy.copy(self)
         bound._n_cells = layout.n_cells
