@@ -45,7 +45,7 @@ def data():
 def test_the_features_that_matter_are_selected(data, penalty):
     X, y = data
     model = JOPLEnRegressor(VORONOI, penalty=penalty, random_state=0).fit(X, y)
-    assert {1, 4, 9} <= set(model.selected_features_) <= {1, 4, 9, *model.selected_features_[:5]}
+    assert {1, 4, 9} <= set(model.selected_features_)
     assert len(model.selected_features_) <= 5
     assert not model.penalty_.is_auto
     assert not model.penalty_.is_bias_auto
@@ -62,7 +62,7 @@ def test_other_penalties_choose_too(data, penalty):
     table = model.cv_results_
     on_path = table["on_path"]
     best = np.nanargmin(np.where(on_path, table["mean_loss"], np.inf))
-    if model.one_se == "auto" and not isinstance(penalty, GrOWL):
+    if not isinstance(penalty, GrOWL):  # features vanish: the one-standard-error rule
         assert model.penalty_.strength == table["strength"][best]
 
 

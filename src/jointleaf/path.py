@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from jointleaf.fitting import check_limits, make_problem
 from jointleaf.layout import CellKind
 from jointleaf.losses import Loss
-from jointleaf.penalties import Penalty, Term
+from jointleaf.penalties import Term
 from jointleaf.penalties.sums import on_weights
 from jointleaf.problem import Problem
 from jointleaf.progress import Progress
@@ -165,7 +164,7 @@ def strength_path(
         optimality=np.array([s.optimality for s in solutions]),
         error=error,
         validation_error=None if held_out is None else validation_error,
-        feature_norms=np.array([_feature_norms(s) for s in solutions]),
+        feature_norms=np.array([s.slope_norms for s in solutions]),
         n_iter=np.array([s.n_iter for s in solutions]),
         solutions=tuple(solutions),
     )
@@ -199,7 +198,7 @@ def follow_path(
 def largest_strength(problem: Problem, penalty: Term) -> float:
     """The smallest strength of a penalty at which all slopes of a problem are zero."""
     family = on_weights(penalty).bind(problem.layout)
-    if not isinstance(family, Penalty) or problem.layout.n_slopes == 0:
+    if problem.layout.n_slopes == 0:
         raise ValueError(f"{penalty!r} with constant cells has no slopes to set to zero")
     gradient = gradient_without_slopes(problem)
     if np.abs(gradient[:, :-1]).max(initial=0.0) <= 1000 * _BIAS_TOL * problem.start_slope:
@@ -267,8 +266,3 @@ def _check_validation(
             f"validation has {len(X)} rows of X, {len(codes)} of codes and {len(y)} of y"
         )
     return X, codes, problem.loss.encode(y)
-
-
-def _feature_norms(solution: Solution) -> NDArray[np.float64]:
-    squares: Any = np.square(solution.coef, dtype=float)
-    return np.sqrt(squares.sum(axis=tuple(k for k in range(squares.ndim) if k != 1)))

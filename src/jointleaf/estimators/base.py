@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from jointleaf.estimators.checks import (
     is_whole,
     split_labels,
 )
-from jointleaf.estimators.summaries import importances, slope_norms
+from jointleaf.estimators.summaries import importances, warn_of_no_features
 from jointleaf.fitting import check_limits, solve
 from jointleaf.layout import CellKind
 from jointleaf.losses import Loss
@@ -332,17 +331,12 @@ class BaseJOPLEn(BaseEstimator):
         self.cv_results_ = fit.tuning.table if fit.tuning else None
         best = fit.tuning.best if fit.tuning else None
         self.setting_ = best if isinstance(best, Setting) else None
-        self.slope_norms_ = slope_norms(solution, len(scaler.mean))
+        self.slope_norms_ = solution.slope_norms
         self.selected_features_ = np.flatnonzero(self.slope_norms_)
         self.split_features_ = fit.partitioner.split_features_
         is_empty = not self.selected_features_.size and self.cells == "linear"
         if isinstance(fit.tuning, StrengthChoice) and is_empty:
-            warnings.warn(
-                f"cross-validation of {self.penalty!r} selected no feature, the cells alone do "
-                "best: try one_se=False, or cells that know less of y (partitioner='voronoi')",
-                UserWarning,
-                stacklevel=3,
-            )
+            warn_of_no_features(self.penalty)
         self._scaler, self._offset = scaler, fit.offset
         self._centre, self._unit = fit.centre, fit.unit
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,15 +11,7 @@ from jointleaf.design import LeafDesign
 from jointleaf.partitions import Partitioner
 from jointleaf.solvers import Solution
 
-__all__ = ["importances", "slope_norms"]
-
-
-def slope_norms(solution: Solution, n_features: int) -> NDArray[np.float64]:
-    """Euclidean norm of the slopes of every feature over all cells and outputs, (d,)."""
-    if not solution.layout.n_slopes:
-        return np.zeros(n_features)
-    squares = np.square(solution.coef, dtype=float)
-    return np.sqrt(squares.sum(axis=(0, *range(2, squares.ndim))))
+__all__ = ["importances", "warn_of_no_features"]
 
 
 def importances(
@@ -40,3 +34,13 @@ def importances(
         if spread.sum() > 0:
             parts.append(spread / spread.sum())
     return np.mean(parts, axis=0) if parts else np.full(d, 1.0 / d)
+
+
+def warn_of_no_features(penalty: object) -> None:
+    """Say that cross-validation left the cells alone, without slopes."""
+    warnings.warn(
+        f"cross-validation of {penalty!r} selected no feature, the cells alone do best: try "
+        "one_se=False, or cells that know less of y (partitioner='voronoi')",
+        UserWarning,
+        stacklevel=4,
+    )

@@ -76,6 +76,14 @@ class Solution:
         """Slopes and biases in one array, (C, q) or (C, q, K)."""
         return self.layout.join(self.coef, self.intercept)
 
+    @property
+    def slope_norms(self) -> NDArray[np.float64]:
+        """Euclidean norm of every feature's slopes over all cells and outputs, (d,)."""
+        if not self.layout.n_slopes:
+            return np.zeros(self.layout.n_features)
+        squares = np.square(self.coef, dtype=float)
+        return np.sqrt(squares.sum(axis=(0, *range(2, squares.ndim))))
+
     def predict(self, X: ArrayLike, codes: ArrayLike) -> NDArray:
         """Raw predictions (n,) or (n, K) of rows X (n, d) with codes (n, P); -1 is no cell."""
         rows = np.asarray(X, dtype=self.coef.dtype)

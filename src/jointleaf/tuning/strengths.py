@@ -69,7 +69,6 @@ class PathFold(Fold):
 
     def prepare(self, cells: CellKind) -> None:
         """Set up the problem; its penalty changes from call to call."""
-        self._cells = cells
         self._problem = self.problem(Free(), cells, self.loss, self.y)
         self._valid = self.valid_design(cells)
         self._target = self.loss.encode(self.y_valid)
