@@ -37,7 +37,7 @@ RIDGE = Frobenius(0.01)
 class Floors(Partitioner):
     """A user's partitioner: one partition per feature, whose cells are the whole parts seen."""
 
-    def fit(self, X, y=None, sample_weight=None, *, task="regression"):
+    def fit(self, X, y=None, sample_weight=None, *, target_type="regression"):
         X = np.asarray(X)
         self.seen_ = [np.unique(np.floor(column)) for column in X.T]
         self.n_features_in_ = X.shape[1]

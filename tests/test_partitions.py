@@ -9,12 +9,12 @@ from sklearn.exceptions import NotFittedError
 
 from jointleaf.partitions import (
     NO_CELL,
-    CellNumbering,
     ExtraTreesPartitioner,
     GradientBoostingPartitioner,
     LightGBMPartitioner,
     RandomForestPartitioner,
     RootCell,
+    TreePartitioner,
     VoronoiPartitioner,
 )
 
@@ -35,69 +35,52 @@ def native_leaves(model, X):
 
 
 def assert_same_cells(codes, leaves, new_codes=None, new_leaves=None):
-    """Codes are leaf ids in other words; unmet ids, and only those, are NO_CELL."""
+    """Codes are leaf ids in other words, 0, 1, ...; unmet ids, and only those, are NO_CELL."""
     assert codes.dtype == np.int32
     assert codes.shape == leaves.shape
     for p in range(codes.shape[1]):
-        met, number = np.unique(leaves[:, p], return_inverse=True)
-        np.testing.assert_array_equal(codes[:, p], number)
+        words = dict(zip(leaves[:, p], codes[:, p], strict=True))
+        assert sorted(words.values()) == list(range(len(words)))
+        np.testing.assert_array_equal(codes[:, p], [words[leaf] for leaf in leaves[:, p]])
         if new_codes is not None:
-            words = dict(zip(met, range(len(met)), strict=True))
             expected = [words.get(leaf, NO_CELL) for leaf in new_leaves[:, p]]
             np.testing.assert_array_equal(new_codes[:, p], expected)
+
+
+@pytest.fixture
+def grown(monkeypatch):
+    """Models that partitioners grow from here on; they do not keep them."""
+    models = []
+    grow_trees = TreePartitioner._grow_trees
+
+    def keep(self, rows):
+        grow = self._grow
+        self._grow = lambda rows: models.append(grow(rows)) or models[-1]
+        try:
+            return grow_trees(self, rows)
+        finally:
+            del self._grow
+
+    monkeypatch.setattr(TreePartitioner, "_grow_trees", keep)
+    return models
 
 
 def small(cls, **kwargs):
     return cls(n_partitions=12, n_cells=5, random_state=0, **kwargs)
 
 
-# ------------------------------------------------------------------ numbering
-
-
-def test_numbering_is_compact_and_forgives_every_id():
-    ids = np.array([[3, 0], [7, 0], [3, 2]])
-    numbering = CellNumbering(ids)
-    np.testing.assert_array_equal(numbering.n_cells, [2, 2])
-    np.testing.assert_array_equal(numbering.encode(ids), [[0, 0], [1, 0], [0, 1]])
-    other = np.array([[0, 1], [8, 3], [-1, -5], [2**31 - 1, 7], [7, 2]])
-    expected = [[-1, -1], [-1, -1], [-1, -1], [-1, -1], [1, 1]]
-    for dtype in (np.int32, np.int64):
-        codes = numbering.encode(other.astype(dtype))
-        assert codes.dtype == np.int32
-        np.testing.assert_array_equal(codes, expected)
-    np.testing.assert_array_equal(numbering.encode(np.array([[3, -1]], dtype=np.int8)), [[0, -1]])
-
-
-def test_numbering_matches_unique_over_blocks_and_in_place():
-    rng = np.random.RandomState(0)
-    ids = (rng.randint(0, 40, (20000, 30)) * 3).astype(np.int32)
-    numbering = CellNumbering(ids)
-    expected = np.stack([np.unique(c, return_inverse=True)[1] for c in ids.T], axis=1)
-    np.testing.assert_array_equal(numbering.encode(ids), expected)
-    fortran = np.asfortranarray(ids)
-    np.testing.assert_array_equal(numbering.encode(fortran), expected)
-    assert numbering.encode(ids, out=ids) is ids
-    np.testing.assert_array_equal(ids, expected)
-
-
-def test_numbering_refuses_what_is_no_leaf_id():
-    with pytest.raises(ValueError, match="negative"):
-        CellNumbering(np.array([[-1]]))
-    with pytest.raises(ValueError, match="at least one row"):
-        CellNumbering(np.zeros((0, 3), dtype=int))
-
-
 # ------------------------------------------------------------------ trees
 
 
 @pytest.mark.parametrize("cls", TREES)
-def test_codes_are_the_librarys_leaves(cls, diabetes):
+def test_codes_are_the_librarys_leaves(cls, diabetes, grown):
     X, y, X_new = diabetes
     partitioner = small(cls).fit(X, y)
     codes, new = partitioner.apply(X), partitioner.apply(X_new)
-    leaves, new_leaves = (native_leaves(partitioner.model_, A) for A in (X, X_new))
+    leaves, new_leaves = (native_leaves(grown[0], A) for A in (X, X_new))
     assert_same_cells(codes, leaves, new, new_leaves)
-    assert codes.shape[1] == 12 == len(partitioner.n_cells_)
+    assert not any(value is grown[0] for value in vars(partitioner).values())
+    assert codes.shape[1] == 12 == len(partitioner.n_cells_) == partitioner.trees_.n_trees
     np.testing.assert_array_equal(partitioner.n_cells_, codes.max(axis=0) + 1)
     assert partitioner.n_cells_.max() == 5
     assert partitioner.split_gains_.shape == (X.shape[1],)
@@ -108,12 +91,12 @@ def test_codes_are_the_librarys_leaves(cls, diabetes):
 
 
 @pytest.mark.parametrize("cls", TREES)
-def test_classification_with_three_classes(cls, iris):
+def test_classification_with_three_classes(cls, iris, grown):
     X, y = iris
-    partitioner = small(cls).fit(X, y, task="classification")
-    assert_same_cells(partitioner.apply(X), native_leaves(partitioner.model_, X))
+    partitioner = small(cls).fit(X, y, target_type="classification")
+    assert_same_cells(partitioner.apply(X), native_leaves(grown[0], X))
     assert len(partitioner.n_cells_) == 12  # 4 rounds of 3 trees, or 12 trees
-    few = cls(n_partitions=1, n_cells=3, random_state=0).fit(X, y, task="classification")
+    few = cls(n_partitions=1, n_cells=3, random_state=0).fit(X, y, target_type="classification")
     boosting = cls in (LightGBMPartitioner, GradientBoostingPartitioner)
     assert len(few.n_cells_) == (3 if boosting else 1)
 
@@ -122,10 +105,10 @@ def test_classification_with_three_classes(cls, iris):
 def test_classification_with_two_or_one_class_and_gaps_in_numbers(cls, iris):
     X, y = iris
     two = y != 1  # classes 0 and 2: class 1 has no rows, as in an unlucky fold
-    partitioner = small(cls).fit(X[two], y[two], task="classification")
+    partitioner = small(cls).fit(X[two], y[two], target_type="classification")
     assert len(partitioner.n_cells_) == 12
     assert partitioner.n_cells_.max() > 1
-    one = small(cls).fit(X[:50], y[:50], task="classification")
+    one = small(cls).fit(X[:50], y[:50], target_type="classification")
     assert set(one.n_cells_) == {1}
     assert not one.split_gains_.any()
     assert not one.apply(X).any()
@@ -142,7 +125,7 @@ def test_few_rows(cls, n, diabetes):
     if n >= 3:
         assert partitioner.n_cells_.max() > 1
     labels = np.arange(n) % 2
-    codes = small(cls).fit(X[:n], labels, task="classification").apply(X_new)
+    codes = small(cls).fit(X[:n], labels, target_type="classification").apply(X_new)
     assert codes.min() >= NO_CELL
 
 
@@ -171,9 +154,9 @@ def test_same_seed_same_cells_other_seed_other_cells(cls, diabetes):
 @pytest.mark.parametrize("cls", TREES)
 def test_number_of_threads_changes_nothing(cls):
     rng = np.random.RandomState(0)
-    X = rng.normal(size=(9000, 5))  # more than one block of rows
-    y = X[:, 0] * X[:, 1] + rng.normal(size=9000)
-    weight = rng.uniform(0.5, 2, size=9000)
+    X = rng.normal(size=(17000, 5))  # more than one block of rows
+    y = X[:, 0] * X[:, 1] + rng.normal(size=17000)
+    weight = rng.uniform(0.5, 2, size=17000)
     codes, gains = [], []
     for n_jobs in (None, 1, 2, -1):
         partitioner = small(cls, n_jobs=n_jobs).fit(X, y, weight)
@@ -226,10 +209,10 @@ def test_quiet(cls, diabetes, capfd):
     X, y, X_new = diabetes
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for target, task in ((y, "regression"), (y > 150, "classification")):
-            small(cls).fit(X[:9], target[:9], task=task).apply(X_new)
-            small(cls).fit(np.ones_like(X), target, task=task).apply(X_new)
-            small(cls).fit(X, target, task=task).apply(X_new)
+        for target, target_type in ((y, "regression"), (y > 150, "classification")):
+            small(cls).fit(X[:9], target[:9], target_type=target_type).apply(X_new)
+            small(cls).fit(np.ones_like(X), target, target_type=target_type).apply(X_new)
+            small(cls).fit(X, target, target_type=target_type).apply(X_new)
     out, err = capfd.readouterr()
     assert out == ""
     assert err == ""
@@ -286,8 +269,8 @@ def test_bad_rows_and_weights(partitioner, diabetes):
     for weight in (np.zeros(len(y)), -np.ones(len(y)), np.full(len(y), np.nan)):
         with pytest.raises(ValueError, match="finite, not negative and not all zero"):
             clone(partitioner).fit(X, y, weight)
-    with pytest.raises(ValueError, match=r'task=.guess. is unknown; use "regression"'):
-        clone(partitioner).fit(X, y, task="guess")
+    with pytest.raises(ValueError, match=r'target_type=.guess. is unknown; use "regression"'):
+        clone(partitioner).fit(X, y, target_type="guess")
 
 
 @pytest.mark.parametrize("cls", TREES)

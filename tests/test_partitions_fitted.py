@@ -10,17 +10,19 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.ensemble import (
+    AdaBoostRegressor,
     ExtraTreesClassifier,
     ExtraTreesRegressor,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
-    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
 from sklearn.exceptions import NotFittedError
 
+from jointleaf.columns import Column, Columns
 from jointleaf.partitions import (
+    ADAPTERS,
     NO_CELL,
     FittedEnsemble,
     RegrownEnsemble,
@@ -80,15 +82,32 @@ def assert_same_cells(partitioner, model, X, X_new):
     assert codes.dtype == np.int32
     np.testing.assert_array_equal(partitioner.n_cells_, codes.max(axis=0) + 1)
     for p in range(codes.shape[1]):
-        met, number = np.unique(leaves[:, p], return_inverse=True)
-        np.testing.assert_array_equal(codes[:, p], number)
-        words = dict(zip(met, range(len(met)), strict=True))
+        words = dict(zip(leaves[:, p], codes[:, p], strict=True))
+        assert sorted(words.values()) == list(range(len(words)))
+        np.testing.assert_array_equal(codes[:, p], [words[leaf] for leaf in leaves[:, p]])
         expected = [words.get(leaf, NO_CELL) for leaf in new_leaves[:, p]]
         np.testing.assert_array_equal(new_codes[:, p], expected)
 
 
+@pytest.fixture
+def regrown_models(monkeypatch):
+    """Models that are grown anew from here on; the partitioners do not keep them."""
+    models = []
+    for adapter in ADAPTERS:
+        monkeypatch.setattr(adapter, "regrow", _keeping(adapter.regrow, models))
+    return models
+
+
+def _keeping(regrow, models):
+    def keep(*args, **kwargs):
+        models.append(regrow(*args, **kwargs))
+        return models[-1]
+
+    return keep
+
+
 @pytest.mark.parametrize("kind", REGRESSORS)
-def test_regressors(kind, diabetes):
+def test_regressors(kind, diabetes, regrown_models):
     X, y, X_new = diabetes
     model = REGRESSORS[kind]().fit(X, y)
     before, predicted = pickle.dumps(model), model.predict(X_new)
@@ -97,7 +116,8 @@ def test_regressors(kind, diabetes):
     assert partitioner.split_gains_.shape == (10,)
     assert set(np.argsort(partitioner.split_gains_)[-2:]) == {2, 8}
     regrown = FittedEnsemble(model, n_jobs=2).fresh().fit(X[:200], y[:200])
-    assert regrown.model_ is not model
+    assert regrown_models[0] is not model
+    assert_same_cells(regrown, regrown_models[0], X[:200], X_new)
     assert pickle.dumps(model) == before
     np.testing.assert_array_equal(model.predict(X_new), predicted)
     assert not find_adapter(model).is_classifier(model)
@@ -108,7 +128,7 @@ def test_classifiers_with_three_classes(kind, iris):
     X, y = iris
     names = np.array(["a", "b", "c"])[y]
     model = CLASSIFIERS[kind]().fit(X[::2], names[::2])
-    partitioner = FittedEnsemble(model).fit(X[::2], y[::2], task="classification")
+    partitioner = FittedEnsemble(model).fit(X[::2], y[::2], target_type="classification")
     assert_same_cells(partitioner, model, X[::2], X)
     assert len(partitioner.n_cells_) == 12  # 4 rounds of 3 trees, or 12 trees
     assert find_adapter(model).is_classifier(model)
@@ -127,7 +147,7 @@ def test_cells_that_no_given_row_reaches(kind, diabetes):
 
 
 @pytest.mark.parametrize("params", [{}, {"linear_tree": True}, {"objective": "quantile"}])
-def test_boosters(params, diabetes):
+def test_boosters(params, diabetes, regrown_models):
     X, y, X_new = diabetes
     booster = booster_of(X, y, **params)
     text = booster.model_to_string()
@@ -142,7 +162,8 @@ def test_boosters(params, diabetes):
         np.testing.assert_array_equal(regrown.apply(X_new), partitioner.apply(X_new))
     loaded.params = {}  # as LightGBM up to 4.6 leaves it
     regrown = FittedEnsemble(loaded).fresh().fit(X, y)
-    np.testing.assert_array_equal(native_leaves(regrown.model_, X), native_leaves(booster, X))
+    np.testing.assert_array_equal(native_leaves(regrown_models[-1], X), native_leaves(booster, X))
+    assert_same_cells(regrown, booster, X, X_new)
     assert booster.model_to_string() == text
     assert not find_adapter(booster).is_classifier(booster)
 
@@ -150,13 +171,13 @@ def test_boosters(params, diabetes):
 def test_multiclass_booster(iris):
     X, y = iris
     booster = booster_of(X, y, objective="multiclass", num_class=3)
-    partitioner = FittedEnsemble(booster).fit(X, y, task="classification")
+    partitioner = FittedEnsemble(booster).fit(X, y, target_type="classification")
     assert_same_cells(partitioner, booster, X, X)
     assert len(partitioner.n_cells_) == 24
     assert find_adapter(booster).is_classifier(booster)
-    regrown = partitioner.fresh().fit(X, y, task="classification")
+    regrown = partitioner.fresh().fit(X, y, target_type="classification")
     np.testing.assert_array_equal(regrown.apply(X), partitioner.apply(X))
-    with pytest.raises(ValueError, match=r'Booster.*task="regression"'):
+    with pytest.raises(ValueError, match=r'Booster.*target_type="regression"'):
         partitioner.fresh().fit(X, y)
 
 
@@ -183,7 +204,7 @@ def early_stopped(X, y, as_booster):
 
 
 @pytest.mark.parametrize("as_booster", [False, True])
-def test_early_stopping_uses_the_best_round(as_booster, diabetes):
+def test_early_stopping_uses_the_best_round(as_booster, diabetes, regrown_models):
     X, y, X_new = diabetes
     model = early_stopped(X, y, as_booster)
     booster = model if as_booster else model.booster_
@@ -193,7 +214,9 @@ def test_early_stopping_uses_the_best_round(as_booster, diabetes):
     assert_same_cells(partitioner, model, X, X_new)
     regrown = partitioner.fresh().fit(X[:200], y[:200])
     assert len(regrown.n_cells_) == booster.best_iteration
-    np.testing.assert_array_equal(native_leaves(regrown.model_, X_new), native_leaves(model, X_new))
+    leaves = native_leaves(regrown_models[0], X_new)
+    np.testing.assert_array_equal(leaves, native_leaves(model, X_new))
+    assert_same_cells(regrown, model, X[:200], X_new)
 
 
 def test_early_stopping_as_a_parameter_does_not_get_in_the_way(diabetes):
@@ -233,7 +256,7 @@ def test_fresh_grows_the_same_model_anew(kind, diabetes):
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
-def test_fresh_classifier_keeps_class_weights_and_absent_classes(kind, iris):
+def test_fresh_classifier_keeps_class_weights_and_absent_classes(kind, iris, regrown_models):
     X, y = iris
     names = np.array(["a", "b", "c"])[y]
     model = CLASSIFIERS[kind]()
@@ -241,24 +264,26 @@ def test_fresh_classifier_keeps_class_weights_and_absent_classes(kind, iris):
         model.set_params(class_weight={"a": 1.0, "b": 1.0, "c": 30.0})
     model.fit(X, names)
     fresh = FittedEnsemble(model).fresh()
-    regrown = fresh.fit(X, y, task="classification")
-    np.testing.assert_array_equal(native_leaves(regrown.model_, X), native_leaves(model, X))
+    regrown = fresh.fit(X, y, target_type="classification")
+    np.testing.assert_array_equal(native_leaves(regrown_models[0], X), native_leaves(model, X))
+    assert_same_cells(regrown, model, X, X)
     rows = y != 1  # a fold without class 1: class 2 must keep its weight
-    regrown = clone(fresh).fit(X[rows], y[rows], task="classification")
-    assert set(regrown.model_.classes_) == {"a", "c"}
-    assert regrown.apply(X).shape[0] == len(X)
-    with pytest.raises(ValueError, match=r'tells classes apart.*task="regression"'):
+    regrown = clone(fresh).fit(X[rows], y[rows], target_type="classification")
+    assert set(regrown_models[1].classes_) == {"a", "c"}
+    assert_same_cells(regrown, regrown_models[1], X[rows], X)
+    with pytest.raises(ValueError, match=r'tells classes apart.*target_type="regression"'):
         clone(fresh).fit(X, y)
 
 
-def test_regrown_seeds_only_where_the_model_has_none(diabetes):
+def test_regrown_seeds_only_where_the_model_has_none(diabetes, regrown_models):
     X, y, X_new = diabetes
     model = ExtraTreesRegressor(5, max_leaf_nodes=8).fit(X, y)
     one, two = (RegrownEnsemble(model, random_state=3).fit(X, y) for _ in range(2))
     np.testing.assert_array_equal(one.apply(X_new), two.apply(X_new))
     assert (one.apply(X_new) != RegrownEnsemble(model, 4).fit(X, y).apply(X_new)).any()
     own = ExtraTreesRegressor(5, max_leaf_nodes=8, random_state=11).fit(X, y)
-    assert RegrownEnsemble(own, random_state=3).fit(X, y).model_.random_state == 11
+    assert_same_cells(RegrownEnsemble(own, random_state=3).fit(X, y), own, X, X_new)
+    assert regrown_models[-1].random_state == 11
     with pytest.raises(ValueError, match="needs targets; give y"):
         RegrownEnsemble(model).fit(X)
 
@@ -284,8 +309,17 @@ def test_clone_and_pickle_keep_the_trained_model(kind, diabetes):
     copy = clone(partitioner)
     assert copy.model is model
     assert not hasattr(copy, "n_cells_")
-    np.testing.assert_array_equal(copy.fit(X).apply(X_new), codes)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(partitioner)).apply(X_new), codes)
+    np.testing.assert_array_equal(clone(copy).fit(X).apply(X_new), codes)
+    loaded = pickle.loads(pickle.dumps(partitioner))  # without the model
+    np.testing.assert_array_equal(loaded.apply(X_new), codes)
+    assert loaded.model is not model
+    for act in (loaded.fit, clone(loaded).fit, loaded.fresh().fit):
+        with pytest.raises(ValueError, match=f"{type(model).__name__} .* was left out"):
+            act(X, y)
+    assert partitioner.model is model  # pickling leaves it whole
+    np.testing.assert_array_equal(partitioner.apply(X_new), codes)
+    unfitted = pickle.loads(pickle.dumps(copy))  # nothing to use but the model
+    np.testing.assert_array_equal(unfitted.fit(X).apply(X_new), codes)
     union = clone(UnionPartitioner([partitioner]))
     assert union.partitioners[0].model is model
     assert type(union.fresh().partitioners[0]) is RegrownEnsemble
@@ -299,9 +333,7 @@ def test_threads_change_nothing(kind):
     codes = [FittedEnsemble(model, n_jobs=k).fit(X).apply(X) for k in (None, 1, 2, -1)]
     for k in range(1, 4):
         np.testing.assert_array_equal(codes[0], codes[k])
-    leaves = native_leaves(model, X)
-    expected = np.stack([np.unique(c, return_inverse=True)[1] for c in leaves.T], axis=1)
-    np.testing.assert_array_equal(codes[0], expected)
+    assert_same_cells(FittedEnsemble(model).fit(X), model, X, X[:9])
 
 
 def test_unfitted_models_are_refused(diabetes):
@@ -317,7 +349,7 @@ def test_unfitted_models_are_refused(diabetes):
 
 def test_unsupported_models_are_refused(diabetes):
     X, y, _ = diabetes
-    for model in (HistGradientBoostingRegressor().fit(X, y), "forest", None):
+    for model in (AdaBoostRegressor(n_estimators=2).fit(X, y), "forest", None):
         name = type(model).__name__
         with pytest.raises(TypeError, match=f"{name}.*GradientBoostingRegressor.*Booster"):
             FittedEnsemble(model).fit(X, y)
@@ -329,9 +361,11 @@ def test_other_columns_are_refused(kind, diabetes):
     model = booster_of(X, y) if kind == "booster" else REGRESSORS[kind]().fit(X, y)
     message = f"X has 4 features, but the {type(model).__name__} was fitted on 10 features"
     fitted = FittedEnsemble(model).fit(X, y)
-    for act in (FittedEnsemble(model).fit, fitted.apply, lambda A: fitted.fresh().fit(A, y)):
+    for act in (FittedEnsemble(model).fit, lambda A: fitted.fresh().fit(A, y)):
         with pytest.raises(ValueError, match=message):
             act(X[:, :4])
+    with pytest.raises(ValueError, match="X has 4 features, but FittedEnsemble is expecting 10"):
+        fitted.apply(X[:, :4])
     with pytest.raises(NotFittedError):
         FittedEnsemble(model).apply(X)
     with pytest.raises(ValueError, match="2D array"):
@@ -355,10 +389,14 @@ def test_models_with_feature_names(kind, diabetes):
         np.testing.assert_array_equal(named.apply(X_new), codes)
         named.fresh().fit(X, y).apply(X_new)
         named.fresh().fit(frame, y).apply(new)
-    with pytest.raises(ValueError, match="same columns in the same order"):
-        check_fitted_model(model, new[new.columns[::-1]])
-    with pytest.raises(ValueError, match="same columns in the same order"):
-        named.apply(new[new.columns[::-1]])
+    turned = new[new.columns[::-1]]
+    for act in (
+        lambda: check_fitted_model(model, turned),
+        lambda: FittedEnsemble(model).fit(turned),
+        lambda: named.fresh().fit(turned, y[: len(turned)]),
+    ):
+        with pytest.raises(ValueError, match="same columns in the same order"):
+            act()
 
 
 def test_lightgbm_categories_are_looked_up_by_name():
@@ -368,10 +406,31 @@ def test_lightgbm_categories_are_looked_up_by_name():
     frame = pd.DataFrame({"colour": pd.Categorical(colour), "x": rng.normal(size=300)})
     y = (colour == "green") * 3.0 + frame["x"].to_numpy()
     model = lightgbm.LGBMRegressor(n_estimators=5, **QUIET).fit(frame, y)
-    partitioner = FittedEnsemble(model).fit(frame, sample_weight=np.ones(300))
+    adapter = find_adapter(model)
+    assert {j: list(v) for j, v in adapter.categories(model).items()} == {
+        0: ["blue", "green", "red"]
+    }
     new = frame.iloc[:20].copy()
     new["colour"] = pd.Categorical(new["colour"], categories=["red", "green", "blue"])
-    np.testing.assert_array_equal(partitioner.apply(new), partitioner.apply(frame)[:20])
+    leaves = native_leaves(model, frame)
+    # Levels in any number: as learned here, and as somebody else numbers them.
+    for columns in (
+        Columns.read(frame),
+        Columns((Column("colour", np.array(["red", "grey", "green", "blue"])), Column("x"))),
+    ):
+        X = columns.encode(frame)
+        partitioner = FittedEnsemble(model).fit(X, sample_weight=np.ones(300), columns=columns)
+        codes = partitioner.apply(X)
+        for code, leaf in zip(codes.T, leaves.T, strict=True):
+            words = dict(zip(leaf, code, strict=True))
+            np.testing.assert_array_equal(code, [words[k] for k in leaf])
+            assert sorted(words.values()) == list(range(len(words)))
+        np.testing.assert_array_equal(partitioner.apply(columns.encode(new)), codes[:20])
+        assert (partitioner.trees_.table >= 0).any()
+        regrown = partitioner.fresh().fit(X, y, columns=columns)
+        assert (regrown.trees_.table >= 0).any()
+    with pytest.raises(ValueError, match=r"red|categories"):
+        FittedEnsemble(model).fit(frame)
 
 
 def test_regrowing_lightgbm_is_quiet(diabetes, capfd):

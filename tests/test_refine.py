@@ -9,11 +9,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.ensemble import (
+    AdaBoostRegressor,
     ExtraTreesClassifier,
     ExtraTreesRegressor,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
-    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
@@ -192,10 +192,10 @@ def test_an_unfitted_model_is_refused(model):
         None,
         "lightgbm",
         LinearRegression().fit(X, Y),
-        HistGradientBoostingRegressor(max_iter=2).fit(X, Y),
+        AdaBoostRegressor(n_estimators=2).fit(X, Y),
         RandomForestRegressor,
     ],
-    ids=["None", "str", "LinearRegression", "Hist", "class"],
+    ids=["None", "str", "LinearRegression", "AdaBoost", "class"],
 )
 def test_another_kind_of_model_is_refused(model):
     with pytest.raises(TypeError, match=r"model is of type .* RandomForestRegressor"):

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from lightgbm import LGBMRegressor
 from sklearn.base import clone
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.feature_selection import SelectFromModel
 from sklearn.model_selection import KFold
 
@@ -21,7 +23,6 @@ from jointleaf import (
 from jointleaf.partitions import (
     GradientBoostingPartitioner,
     LightGBMPartitioner,
-    RandomForestPartitioner,
     VoronoiPartitioner,
 )
 
@@ -129,13 +130,13 @@ def test_select_from_model(data):
 
 def test_split_features_are_those_of_the_trees(data):
     X, y = data
-    forest = RandomForestPartitioner(5, 4, random_state=0)
+    forest = RandomForestRegressor(5, max_leaf_nodes=4, random_state=0).fit(X, y)
     model = JOPLEnRegressor(forest, penalty=L21(0.1, 0.1), random_state=0).fit(X, y)
-    trees = model.partitioner_.partitioners_[0].model_.estimators_
-    used = {int(j) for tree in trees for j in tree.tree_.feature if j >= 0}
+    used = {int(j) for tree in forest.estimators_ for j in tree.tree_.feature if j >= 0}
     assert set(model.split_features_) == used < set(range(15))
-    boosted = JOPLEnRegressor(LightGBMPartitioner(5, 4), penalty=Frobenius(0.1)).fit(X, y)
-    counts = boosted.partitioner_.partitioners_[0].model_.feature_importance("split")
+    trained = LGBMRegressor(n_estimators=5, num_leaves=4, verbose=-1).fit(X, y)
+    boosted = JOPLEnRegressor(trained, penalty=Frobenius(0.1)).fit(X, y)
+    counts = trained.booster_.feature_importance("split")
     np.testing.assert_array_equal(boosted.split_features_, np.flatnonzero(counts))
     voronoi = JOPLEnRegressor(VORONOI, penalty=Frobenius(0.1)).fit(X, y)
     np.testing.assert_array_equal(voronoi.split_features_, np.arange(15))

@@ -9,7 +9,7 @@ from sklearn.datasets import make_classification, make_friedman1
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
-from jointleaf.estimators import base
+from jointleaf.estimators import splitting
 from jointleaf.partitions import (
     ExtraTreesPartitioner,
     GradientBoostingPartitioner,
@@ -35,10 +35,10 @@ class Recording(RandomForestPartitioner):
     fits: list[np.ndarray] = []  # noqa: RUF012
     lock = threading.Lock()
 
-    def fit(self, X, y=None, sample_weight=None, *, task="regression"):
+    def fit(self, X, y=None, sample_weight=None, *, target_type="regression"):
         with self.lock:
             self.fits.append(np.array(X))
-        return super().fit(X, y, sample_weight, task=task)
+        return super().fit(X, y, sample_weight, target_type=target_type)
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_a_fixed_penalty_grows_partitions_once(recording):
 
 
 def test_many_rows_use_one_validation_split(recording, monkeypatch):
-    monkeypatch.setattr(base, "_MAX_CV_ROWS", 100)
+    monkeypatch.setattr(splitting, "_MAX_CV_ROWS", 100)
     model = JOPLEnRegressor(recording, random_state=0).fit(X, Y)
     assert [len(rows) for rows in recording.fits] == [96, 120]
     assert model.setting_ == best_in(model.cv_results_)

@@ -57,7 +57,9 @@ def canonical_rows(
     is_new = np.ones(len(y), bool)
     same = np.flatnonzero(key[1:] == key[:-1]) + 1
     if same.size:
-        equal = (X[same] == X[same - 1]).all(axis=1) & (y[same] == y[same - 1])
+        this, other = X[same], X[same - 1]
+        equal = ((this == other) | (np.isnan(this) & np.isnan(other))).all(axis=1)
+        equal &= y[same] == y[same - 1]
         equal &= (labels[same] == labels[same - 1]).all(axis=1)
         is_new[same[equal]] = False
     if is_new.all():
@@ -67,7 +69,9 @@ def canonical_rows(
 
 
 def _hash_rows(X: NDArray, y: NDArray, labels: NDArray) -> NDArray[np.uint64]:
-    """One 64-bit number per row, mixed from the bits of its values (-0.0 counts as 0.0).
+    """One 64-bit number per row, mixed from the bits of its values.
+
+    -0.0 counts as 0.0, and every NaN as the same.
 
     The target enters by its rank, so that its unit makes no difference to the order.
     """
@@ -76,6 +80,7 @@ def _hash_rows(X: NDArray, y: NDArray, labels: NDArray) -> NDArray[np.uint64]:
     columns = [*X.T, rank, *labels.T]
     for column in columns:
         bits = np.ascontiguousarray(column, dtype=float) + 0.0
+        bits[np.isnan(bits)] = np.nan
         key ^= bits.view(np.uint64)
         key *= np.uint64(0xBF58476D1CE4E5B9)
         key ^= key >> np.uint64(29)

@@ -14,6 +14,8 @@ __all__ = ["Standardizer", "mean_and_scale"]
 class Standardizer:
     """Weighted mean 0 and variance 1 for every feature; constant features become 0.
 
+    A missing value (NaN) becomes 0 as well: it counts as the training mean.
+
     Linear cells extrapolate, and one value far outside the training range can ruin a prediction.
     With `clip`, features are therefore clipped to the range seen in training before the linear
     models use them (the partitions see them as they are).
@@ -31,26 +33,44 @@ class Standardizer:
     clip: bool = True
 
     @classmethod
-    def fit(cls, X: NDArray, s: NDArray, *, clip: bool = True) -> Standardizer:
-        """Learn from rows X (n, d) with weights s (n,)."""
+    def fit(
+        cls, X: NDArray, s: NDArray, *, clip: bool = True, group: NDArray | None = None
+    ) -> Standardizer:
+        """Learn from rows X (n, d) with weights s (n,).
+
+        Parameters
+        ----------
+        X, s : arrays (n, d), (n,)
+        clip : bool
+        group : integers (d,), optional
+            Columns with the same number share one scale, with which their variances add up to 1.
+            By default every column has its own.
+        """
         mean, scale = mean_and_scale(X, s)
-        return cls(mean, scale, X.min(axis=0), X.max(axis=0), clip)
+        low, high = _extremes(X)
+        if group is not None:
+            for members in (np.flatnonzero(group == k) for k in np.unique(group)):
+                if len(members) > 1:
+                    variances = np.square(scale[members]) * (high > low)[members]
+                    scale[members] = np.sqrt(variances.sum()) or 1.0
+        return cls(mean, scale, low, high, clip)
 
     def transform(self, X: NDArray) -> NDArray:
         """Standardise rows; keeps float32."""
         if self.clip:
             X = np.clip(X, self.low.astype(X.dtype), self.high.astype(X.dtype))
-        return (X - self.mean.astype(X.dtype)) / self.scale.astype(X.dtype)
+        X = (X - self.mean.astype(X.dtype)) / self.scale.astype(X.dtype)
+        X[np.isnan(X)] = 0.0
+        return X
 
 
 def mean_and_scale(X: NDArray, s: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weighted mean and standard deviation of every column, (d,) each.
+    """Weighted mean and standard deviation of every column, (d,) each; missing values left out.
 
     The scale of a column that varies only by rounding is 1, and its mean is its value. Columns
     are divided by their range before squaring, so that neither huge nor tiny values are lost.
     """
-    shares = s / s.sum()
-    low, high = X.min(axis=0).astype(float), X.max(axis=0).astype(float)
+    low, high = _extremes(X)
     with np.errstate(over="ignore"):
         width = high - low
     if not np.isfinite(width).all():
@@ -62,7 +82,22 @@ def mean_and_scale(X: NDArray, s: NDArray) -> tuple[NDArray[np.float64], NDArray
     is_constant = width <= 1e-10 * np.maximum(np.abs(low), np.abs(high))
     unit = np.where(is_constant, 1.0, width)
     relative = (X - low) / unit
-    mean = shares @ relative
-    spread = np.sqrt(shares @ np.square(relative - mean))
+    missing = np.isnan(relative)
+    if missing.any():
+        relative[missing] = 0.0
+        total = s @ ~missing
+        shares = np.where(missing, 0.0, s[:, None]) / np.where(total > 0, total, 1.0)
+        mean = np.einsum("nd,nd->d", shares, relative)
+        spread = np.sqrt(np.einsum("nd,nd->d", shares, np.square(relative - mean)))
+    else:
+        whole = s / s.sum()
+        mean = whole @ relative
+        spread = np.sqrt(whole @ np.square(relative - mean))
     mean = np.where(is_constant, low, low + unit * mean)
     return mean, np.where(is_constant | (spread == 0), 1.0, unit * spread)
+
+
+def _extremes(X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Smallest and largest value of every column, (d,) each; 0 where all are missing."""
+    low, high = (f.reduce(X, axis=0).astype(float) for f in (np.fmin, np.fmax))
+    return np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), 0.0, high)

@@ -99,7 +99,7 @@ class CVDisplay:
                 "too few rows for a choice to draw: fit with penalty='auto' or L21('auto')"
             )
         chosen = estimator.setting_ or fitted_strength(estimator)
-        name = f"validation loss\n{UNITS[estimator._task]}"
+        name = f"validation loss\n{UNITS[estimator._target_type]}"
         return cls(estimator.cv_results_, chosen, loss_name=name).plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> CVDisplay:

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_X_y
+from sklearn.utils.validation import check_is_fitted
 
 from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
+from jointleaf.estimators.tables import read_rows
 from jointleaf.losses import Logistic, Loss, Multinomial, SquaredError
 from jointleaf.path import N_STRENGTHS, StrengthPath, strength_path
 from jointleaf.penalties import Penalty
@@ -88,18 +90,14 @@ def _prepared(
     estimator: Estimator, X: ArrayLike, y: ArrayLike | None
 ) -> tuple[NDArray, NDArray, NDArray]:
     """Rows, codes and targets as the fit of the estimator saw them."""
-    rows, targets = validate_data(
-        estimator,
-        X,
-        y,
-        reset=False,
-        dtype=[np.float64, np.float32],
-        y_numeric=estimator._task == "regression",
+    is_regression = estimator._target_type == "regression"
+    rows, targets = check_X_y(
+        read_rows(estimator, X), y, ensure_all_finite="allow-nan", y_numeric=is_regression
     )
     target = (estimator._encode_known_target(targets) - estimator._centre) / estimator._unit
-    if estimator._task == "regression":
+    if is_regression:
         target = target - estimator._offset
-    return estimator._scaler.transform(rows), estimator.partitioner_.apply(rows), target
+    return estimator._features.transform(rows), estimator.partitioner_.apply(rows), target
 
 
 def _loss(estimator: Estimator) -> Loss:

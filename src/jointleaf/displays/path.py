@@ -143,7 +143,7 @@ class PathDisplay:
         path = follow(estimator, X, y, X_val, y_val, options)
         names = getattr(estimator, "feature_names_in_", None)
         names = names if feature_names is None else feature_names
-        unit, chosen = f"loss\n{UNITS[estimator._task]}", fitted_strength(estimator)
+        unit, chosen = f"loss\n{UNITS[estimator._target_type]}", fitted_strength(estimator)
         return cls(path, names, chosen=chosen, loss_name=unit).plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> PathDisplay:

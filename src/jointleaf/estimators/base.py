@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -12,37 +12,39 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import check_cv
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import Tags, check_random_state, check_X_y
+from sklearn.utils.validation import check_is_fitted
 
+from jointleaf.columns import Columns
 from jointleaf.design import LeafDesign
-from jointleaf.estimators.checks import (
-    check_numeric,
-    check_penalty,
-    deal,
-    is_ensemble,
-    is_whole,
-    split_labels,
+from jointleaf.estimators.checks import check_gaps, check_penalty, is_whole
+from jointleaf.estimators.splitting import given_splits, make_folds, split_labels
+from jointleaf.estimators.summaries import by_column, importances, warn_of_no_features
+from jointleaf.estimators.tables import (
+    chosen_columns,
+    known_categories,
+    read_rows,
+    read_training_rows,
 )
-from jointleaf.estimators.summaries import importances, warn_of_no_features
+from jointleaf.features import FeaturePlan, LinearFeatures, plan_features
 from jointleaf.fitting import check_limits, solve
 from jointleaf.layout import CellKind
 from jointleaf.losses import Loss
 from jointleaf.partitions import (
     Partitioner,
     RootCell,
-    Task,
+    TargetType,
     UnionPartitioner,
     check_fitted_model,
+    is_ensemble,
     make_partitioner,
     seeded,
+    without_models,
 )
 from jointleaf.penalties import Penalty, Term
 from jointleaf.problem import Problem, check_weights
 from jointleaf.progress import SolveProgress
 from jointleaf.rows import Rows, canonical_rows
-from jointleaf.scaling import Standardizer
 from jointleaf.solvers import Solution, check_solver_name
 from jointleaf.tuning import (
     DEFAULT_SETTING,
@@ -64,7 +66,6 @@ __all__ = ["BaseJOPLEn"]
 
 F = TypeVar("F", bound=Fold)
 
-_MAX_CV_ROWS = 2500  # up to here K folds; above, one validation split
 _PREDICT_ROWS = 16384  # rows predicted at a time: bounds the memory of their codes
 
 
@@ -73,7 +74,8 @@ class _Fit:
     """Everything a fit finds, put on the estimator at its very end."""
 
     partitioner: Partitioner
-    scaler: Standardizer
+    columns: Columns
+    features: LinearFeatures
     solution: Solution
     penalty: Term
     offset: NDArray
@@ -83,10 +85,22 @@ class _Fit:
     tuning: TuningResult | StrengthChoice | None
 
 
+@dataclass(frozen=True)
+class _Job:
+    """What a fit works on."""
+
+    rows: Rows
+    columns: Columns
+    plan: FeaturePlan
+    loss: Loss
+    seed: int
+    n_jobs: int
+
+
 class BaseJOPLEn(BaseEstimator):
     """Joint optimisation of piecewise linear ensembles: the part common to all estimators."""
 
-    _task: Task
+    _target_type: TargetType
 
     def __init__(
         self,
@@ -96,6 +110,9 @@ class BaseJOPLEn(BaseEstimator):
         cells: CellKind = "linear",
         root_cell: bool = True,
         clip: bool = True,
+        categorical_features: Any = None,
+        linear_features: Any = None,
+        missing_indicator: bool = False,
         solver: str = "auto",
         tol: float = 1e-6,
         max_iter: int = 1000,
@@ -110,6 +127,9 @@ class BaseJOPLEn(BaseEstimator):
         self.cells = cells
         self.root_cell = root_cell
         self.clip = clip
+        self.categorical_features = categorical_features
+        self.linear_features = linear_features
+        self.missing_indicator = missing_indicator
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -130,6 +150,20 @@ class BaseJOPLEn(BaseEstimator):
                 for mine, theirs in zip(self.partitioner, other.partitioner, strict=True)
             ]
         return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A fitted model predicts without the library that grew its trees: so must its pickle.
+        state = dict(super().__getstate__())
+        if "partitioner_" in state:
+            state["partitioner"] = without_models(self.partitioner)
+        return state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
 
     # -- what a subclass says ------------------------------------------------------------------
 
@@ -156,8 +190,9 @@ class BaseJOPLEn(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like (n, d)
-            Finite numbers. float32 is computed in float32, everything else in float64.
+        X : array-like or data frame (n, d)
+            Numbers, missing values (NaN, None), and text or category columns of pandas or polars.
+            float32 is computed in float32, everything else in float64.
         y : array-like (n,)
         sample_weight : array-like (n,), optional
             Zero equals leaving the row out, 2 equals giving it twice.
@@ -192,35 +227,35 @@ class BaseJOPLEn(BaseEstimator):
                 "X_val and y_val choose the penalty: give them with penalty='auto' or a "
                 "strength that is 'auto'"
             )
-        check_numeric(X)
         if is_ensemble(self.partitioner):
             check_fitted_model(self.partitioner, X)  # names and number of its columns
-        y_numeric = self._task == "regression"
-        given, targets = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2, y_numeric=y_numeric
-        )
-        if isinstance(self.penalty, Term):
-            check_penalty(self.penalty, len(given), given.shape[1], self.cells)
+        columns, given, targets = read_training_rows(self, X, y, known_categories(self.partitioner))
         weights = check_weights(sample_weight, len(targets))
-        splits = self._given_splits(given, targets)
+        splits = given_splits(self.cv, given, targets, self._target_type)
         keep = weights > 0
+        check_gaps(given[keep], columns)
+        chosen = chosen_columns(self.linear_features, columns, X)
         target, loss = self._encode_target(targets[keep])
         labels = split_labels(splits, len(targets))
         rows = canonical_rows(given[keep], target, weights[keep], labels[keep])
-        n_jobs = effective_n_jobs(self.n_jobs)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        partitioner = self._make_partitioner(seed, n_jobs)
+        plan = plan_features(
+            rows.X, rows.s, columns, chosen, gap_indicators=bool(self.missing_indicator)
+        )
+        if isinstance(self.penalty, Term):
+            check_penalty(self.penalty, len(given), len(plan.names), self.cells)
+        job = _Job(rows, columns, plan, loss, self._seed(), effective_n_jobs(self.n_jobs))
+        # Made before the work starts: names and fitted models that do not fit are found here.
+        partitioner = self._make_partitioner(job.seed, job.n_jobs)
+        self.columns_ = columns  # for the validation rows
         valid = self._check_validation_rows(X_val, y_val)
         tuning = None
         if self._chooses:
-            folds = list(self._folds(rows, splits, valid))
-            if splits is not None and valid is None and not folds:
-                raise ValueError(
-                    f"cv={self.cv!r} gives no split with rows on both sides"
-                    + (" and two classes in training" if self._task == "classification" else "")
-                )
-            tuning = self._choose(rows, folds, seed, n_jobs, loss)
-        return self._refit(rows, partitioner, loss, tuning, n_jobs)
+            folds = make_folds(rows, self.cv, splits, valid, self._target_type)
+            tuning = self._choose(job, folds)
+        return self._refit(job, partitioner, tuning)
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     @property
     def _chooses(self) -> bool:
@@ -235,46 +270,42 @@ class BaseJOPLEn(BaseEstimator):
         return any(isinstance(term, Penalty) and term.is_row_sparse for term in terms)
 
     def _choose(
-        self, rows: Rows, folds: list[tuple[Rows, Rows]], seed: int, n_jobs: int, loss: Loss
+        self, job: _Job, folds: list[tuple[Rows, Rows]]
     ) -> TuningResult | StrengthChoice | None:
         """Cross-validate; None where there are too few rows for it."""
         options: dict[str, Any] = {
             "cells": self.cells,
             "one_se": self._takes_one_se(),
-            "n_jobs": n_jobs,
+            "n_jobs": job.n_jobs,
             "verbose": bool(self.verbose),
         }
         if isinstance(self.penalty, str):
-            makers = self._fold_makers(RecipeFold, rows, folds, seed, n_jobs, loss)
+            makers = self._fold_makers(RecipeFold, job, folds)
             return tune(makers, **options) if folds else None
         if not folds:
             raise ValueError(
-                f"penalty={self.penalty!r}: {len(rows)} different rows are too few to choose a "
+                f"penalty={self.penalty!r}: {len(job.rows)} different rows are too few to choose a "
                 "strength by cross-validation: give a number"
             )
-        paths = self._fold_makers(PathFold, rows, folds, seed, n_jobs, loss)
+        paths = self._fold_makers(PathFold, job, folds)
         return choose_strength(paths, self.penalty, **options)
 
     def _refit(
-        self,
-        rows: Rows,
-        partitioner: Partitioner,
-        loss: Loss,
-        tuning: TuningResult | StrengthChoice | None,
-        n_jobs: int,
+        self, job: _Job, partitioner: Partitioner, tuning: TuningResult | StrengthChoice | None
     ) -> _Fit:
         """Grow partitions on all rows and solve the problem with the penalty that was chosen."""
-        grow(partitioner, rows, self._task)
-        scaler = Standardizer.fit(rows.X, rows.s, clip=self.clip)
-        centre, unit = target_scale(rows.y, rows.s, self._task)
+        rows, loss = job.rows, job.loss
+        grow(partitioner, rows, self._target_type, job.columns)
+        features = job.plan.fit(rows.X, rows.s, clip=self.clip)
+        centre, unit = target_scale(rows.y, rows.s, self._target_type)
         y = (rows.y - centre) / unit
-        penalty, kind = self._final_penalty(tuning, partitioner)
+        penalty, kind = self._final_penalty(tuning, partitioner, job.plan)
         design = LeafDesign(
-            scaler.transform(rows.X),
+            features.transform(rows.X),
             partitioner.apply(rows.X),
             partitioner.n_cells_,
             cells=kind,
-            n_jobs=n_jobs,
+            n_jobs=job.n_jobs,
         )
         offset = loss.best_constant(loss.encode(y), rows.s)
         problem = Problem(design, y, loss, penalty, rows.s, offset)
@@ -285,18 +316,22 @@ class BaseJOPLEn(BaseEstimator):
             print(f"{solution.message}, objective {solution.objective:.6g}")
         return _Fit(
             partitioner=partitioner,
-            scaler=scaler,
+            columns=job.columns,
+            features=features,
             solution=solution,
             penalty=penalty,
             offset=np.asarray(offset, float),
             centre=centre,
             unit=unit,
-            importances=importances(design, solution, partitioner, rows.s),
+            importances=importances(design, solution, partitioner, rows.s, job.plan.sources),
             tuning=tuning,
         )
 
     def _final_penalty(
-        self, tuning: TuningResult | StrengthChoice | None, partitioner: Partitioner
+        self,
+        tuning: TuningResult | StrengthChoice | None,
+        partitioner: Partitioner,
+        plan: FeaturePlan,
     ) -> tuple[Term, CellKind]:
         """The penalty that was given or chosen, and the kind of cells that goes with it."""
         if isinstance(tuning, StrengthChoice):
@@ -306,18 +341,18 @@ class BaseJOPLEn(BaseEstimator):
         setting = DEFAULT_SETTING if tuning is None else tuning.best
         kind = setting_cells(setting) if self.cells == "linear" else self.cells
         gains, n_partitions = partitioner.split_gains_, len(partitioner.n_cells_)
-        return auto_penalty(setting, gains, n_partitions, self.root_cell), kind
+        return auto_penalty(setting, gains, n_partitions, self.root_cell, plan.sources), kind
 
     def _store(self, fit: _Fit) -> None:
         """Put the results on the estimator, with coefficients in the units of the input."""
-        solution, scaler = fit.solution, fit.scaler
+        solution, scaler = fit.solution, fit.features.scaler
+        plan, d = fit.features.plan, len(fit.columns)
         extra = (None,) * (solution.coef.ndim - 2)
         if solution.coef.shape[1]:
             slopes = solution.coef / scaler.scale[(slice(None), *extra)]
             shift = np.einsum("cd...,d->c...", slopes, scaler.mean)
         else:  # constant cells
-            d = len(scaler.mean)
-            slopes = np.zeros((len(solution.coef), d, *solution.coef.shape[2:]))
+            slopes = np.zeros((len(solution.coef), len(plan.names), *solution.coef.shape[2:]))
             shift = np.zeros_like(solution.intercept)
         self.coef_ = fit.unit * slopes
         self.intercept_ = fit.unit * (solution.intercept - shift)
@@ -331,13 +366,16 @@ class BaseJOPLEn(BaseEstimator):
         self.cv_results_ = fit.tuning.table if fit.tuning else None
         best = fit.tuning.best if fit.tuning else None
         self.setting_ = best if isinstance(best, Setting) else None
-        self.slope_norms_ = solution.slope_norms
+        self.slope_norms_ = by_column(solution.slope_norms, plan.sources, d)
+        self.linear_features_ = np.array(plan.names, dtype=object)
+        self.linear_sources_ = plan.sources
+        self.columns_ = fit.columns
         self.selected_features_ = np.flatnonzero(self.slope_norms_)
         self.split_features_ = fit.partitioner.split_features_
         is_empty = not self.selected_features_.size and self.cells == "linear"
         if isinstance(fit.tuning, StrengthChoice) and is_empty:
             warn_of_no_features(self.penalty)
-        self._scaler, self._offset = scaler, fit.offset
+        self._features, self._offset = fit.features, fit.offset
         self._centre, self._unit = fit.centre, fit.unit
 
     # -- pieces of a fit -----------------------------------------------------------------------
@@ -355,7 +393,7 @@ class BaseJOPLEn(BaseEstimator):
             raise ValueError(f"cv={self.cv!r} must be at least 2 folds, or None")
         if not (isinstance(self.one_se, bool | np.bool_) or self.one_se == "auto"):
             raise TypeError(f"one_se={self.one_se!r} must be True, False or 'auto'")
-        for name in ("root_cell", "clip"):
+        for name in ("root_cell", "clip", "missing_indicator"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise TypeError(f"{name}={getattr(self, name)!r} must be True or False")
         if self.n_jobs is not None and not is_whole(self.n_jobs):
@@ -369,77 +407,25 @@ class BaseJOPLEn(BaseEstimator):
             partitioner = UnionPartitioner([partitioner, RootCell()])
         return seeded(partitioner, seed, n_jobs)
 
-    def _given_splits(self, X: NDArray, y: NDArray) -> list[tuple[NDArray, NDArray]] | None:
-        """Splits that the user made (a splitter or an iterable of index pairs)."""
-        if self.cv is None or isinstance(self.cv, int | np.integer):
-            return None
-        splitter = check_cv(self.cv, y, classifier=self._task == "classification")
-        try:
-            splits = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y)]
-            for part in (part for split in splits for part in split):
-                np.arange(len(y))[part]  # an index that does not fit raises
-        except (IndexError, TypeError) as cause:
-            raise ValueError(
-                f"cv={self.cv!r} must be a number of folds, a splitter, or pairs of row indices "
-                f"(training, validation) below {len(y)}: {cause}"
-            ) from cause
-        return splits
-
-    def _folds(
-        self,
-        rows: Rows,
-        splits: list[tuple[NDArray, NDArray]] | None,
-        valid: Rows | None,
-    ) -> Iterator[tuple[Rows, Rows]]:
-        """Training and validation rows of every fold; none where there are too few rows."""
-        for train, held_out in self._all_folds(rows, splits, valid):
-            is_one_class = self._task == "classification" and len(np.unique(train.y)) < 2
-            if len(train) and len(held_out) and not is_one_class:
-                yield train, held_out
-
-    def _all_folds(
-        self,
-        rows: Rows,
-        splits: list[tuple[NDArray, NDArray]] | None,
-        valid: Rows | None,
-    ) -> Iterator[tuple[Rows, Rows]]:
-        if valid is not None:
-            yield rows, valid
-        elif splits is not None:
-            for k in range(len(splits)):
-                part = rows.labels[:, k]
-                yield rows.take((part & 1) > 0), rows.take((part & 2) > 0)
-        else:
-            asked = 5 if self.cv is None else int(self.cv)
-            n_folds = min(asked, len(rows) // 2)
-            number = deal(rows, n_folds, self._task)
-            only_one = self.cv is None and len(rows) > _MAX_CV_ROWS
-            for k in range(1 if only_one else n_folds if n_folds >= 2 else 0):
-                yield rows.take(number != k), rows.take(number == k)
-
     def _fold_makers(
-        self,
-        kind: type[F],
-        rows: Rows,
-        folds: list[tuple[Rows, Rows]],
-        seed: int,
-        n_jobs: int,
-        loss: Loss,
+        self, kind: type[F], job: _Job, folds: list[tuple[Rows, Rows]]
     ) -> list[Callable[..., F]]:
-        threads = max(1, n_jobs // max(1, len(folds)))  # folds run side by side
-        partitioner = self._make_partitioner(seed, threads)
-        unit = target_scale(rows.y, rows.s, self._task)[1]
+        threads = max(1, job.n_jobs // max(1, len(folds)))  # folds run side by side
+        partitioner = self._make_partitioner(job.seed, threads)
+        unit = target_scale(job.rows.y, job.rows.s, self._target_type)[1]
         return [
             partial(
                 kind,
                 train,
                 valid,
                 partitioner.fresh(),
-                loss,
+                job.loss,
                 n_folds=len(folds),
                 unit=unit,
                 n_jobs=threads,
-                task=self._task,
+                target_type=self._target_type,
+                plan=job.plan,
+                columns=job.columns,
                 clip=self.clip,
                 has_root=self.root_cell,
             )
@@ -453,14 +439,9 @@ class BaseJOPLEn(BaseEstimator):
             return None
         if X_val is None or y_val is None:
             raise ValueError("X_val and y_val belong together: give both or none")
-        check_numeric(X_val)
-        X, y = validate_data(
-            self,
-            X_val,
-            y_val,
-            reset=False,
-            dtype=[np.float64, np.float32],
-            y_numeric=self._task == "regression",
+        numeric = self._target_type == "regression"
+        X, y = check_X_y(
+            read_rows(self, X_val), y_val, ensure_all_finite="allow-nan", y_numeric=numeric
         )
         target = self._encode_known_target(y)
         return Rows(X, target, np.ones(len(y)), np.zeros((len(y), 0), np.int64))
@@ -470,15 +451,14 @@ class BaseJOPLEn(BaseEstimator):
     def _raw_predictions(self, X: ArrayLike) -> NDArray:
         """Predictions on the scale of the loss, (n,) or (n, K)."""
         check_is_fitted(self)
-        check_numeric(X)
-        given = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        given = read_rows(self, X)
         n_jobs = effective_n_jobs(self.n_jobs)
         theta, layout = self.solution_.theta, self.solution_.layout
         parts = []
         for start in range(0, len(given), _PREDICT_ROWS):
             rows = given[start : start + _PREDICT_ROWS]
             design = LeafDesign(
-                self._scaler.transform(rows),
+                self._features.transform(rows),
                 self.partitioner_.apply(rows),
                 layout.cells_per_partition,
                 cells=layout.kind,
@@ -490,6 +470,4 @@ class BaseJOPLEn(BaseEstimator):
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Codes (n, P): in which cell of every partition each row falls; -1 is no cell."""
         check_is_fitted(self)
-        check_numeric(X)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return self.partitioner_.apply(X)
+        return self.partitioner_.apply(read_rows(self, X))

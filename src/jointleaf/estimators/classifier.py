@@ -41,7 +41,7 @@ class JOPLEnClassifier(ClassifierMixin, BaseJOPLEn):
     True
     """
 
-    _task = "classification"
+    _target_type = "classification"
 
     def _encode_target(self, y: NDArray) -> tuple[NDArray, Loss]:
         check_classification_targets(y)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.validation import check_is_fitted
 
 from jointleaf.estimators.classifier import JOPLEnClassifier
 from jointleaf.estimators.regressor import JOPLEnRegressor
@@ -22,7 +26,7 @@ def refine(
     X_val: ArrayLike | None = None,
     y_val: ArrayLike | None = None,
     **parameters: Any,
-) -> JOPLEnRegressor | JOPLEnClassifier:
+) -> JOPLEnRegressor | JOPLEnClassifier | Pipeline:
     """Refit a trained tree ensemble jointly, with a linear model in every leaf.
 
     The model's trees are kept and the model itself is not changed. With the default
@@ -32,10 +36,11 @@ def refine(
     Parameters
     ----------
     model : fitted tree ensemble
-        Gradient boosting, random forest or extra trees of scikit-learn, or LightGBM
-        (scikit-learn API or Booster); regression or classification.
-    X : array-like (n, d)
-        Rows to fit on, usually those that the model was trained on.
+        Gradient boosting, histogram gradient boosting, random forest or extra trees of
+        scikit-learn; LightGBM or XGBoost (scikit-learn API or Booster); CatBoost; regression or
+        classification. Or a fitted scikit-learn `Pipeline` that ends in one of these.
+    X : array-like or data frame (n, d)
+        Rows to fit on, usually those that the model was trained on, as they were given to it.
     y : array-like (n,)
         Their targets.
     sample_weight : array-like (n,), optional
@@ -47,8 +52,15 @@ def refine(
 
     Returns
     -------
-    JOPLEnRegressor or JOPLEnClassifier
-        Fitted; a classifier if the model is one.
+    JOPLEnRegressor, JOPLEnClassifier or Pipeline
+        Fitted; a classifier if the model is one. For a pipeline, a pipeline of the same fitted
+        steps that ends in the refined model.
+
+    Notes
+    -----
+    The trees are copied: the refined model predicts, pickles and ships without the library that
+    grew them. The trained model is left out of pickles for that reason, so that a refined model
+    that was unpickled cannot be fitted again.
 
     Examples
     --------
@@ -61,6 +73,30 @@ def refine(
     >>> refined.solution_.converged
     True
     """
+    if isinstance(model, Pipeline):
+        return _refine_last(
+            model, X, y, sample_weight=sample_weight, X_val=X_val, y_val=y_val, **parameters
+        )
     adapter = check_fitted_model(model, X)
     estimator = JOPLEnClassifier if adapter.is_classifier(model) else JOPLEnRegressor
     return estimator(model, **parameters).fit(X, y, sample_weight, X_val=X_val, y_val=y_val)
+
+
+def _refine_last(
+    pipeline: Pipeline, X: ArrayLike, y: ArrayLike, X_val: ArrayLike | None, **more: Any
+) -> Pipeline:
+    """Refine the last step on what the fitted steps before it make of the rows."""
+    before, (name, model) = pipeline[:-1], pipeline.steps[-1]
+    steps = list(before.steps)
+    if steps:
+        check_is_fitted(before)
+        X = before.transform(X)
+        X_val = None if X_val is None else before.transform(X_val)
+        if sparse.issparse(X):
+            steps.append(("dense", FunctionTransformer(_dense, accept_sparse=True)))
+            X, X_val = _dense(X), None if X_val is None else _dense(X_val)
+    return Pipeline([*steps, (name, refine(model, X, y, X_val=X_val, **more))])
+
+
+def _dense(X: Any) -> Any:
+    return X.toarray() if sparse.issparse(X) else X

@@ -36,7 +36,7 @@ class JOPLEnRegressor(RegressorMixin, BaseJOPLEn):
     True
     """
 
-    _task = "regression"
+    _target_type = "regression"
 
     def _encode_target(self, y: NDArray) -> tuple[NDArray, Loss]:
         return self._encode_known_target(y), SquaredError()

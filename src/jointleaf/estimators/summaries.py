@@ -11,29 +11,38 @@ from jointleaf.design import LeafDesign
 from jointleaf.partitions import Partitioner
 from jointleaf.solvers import Solution
 
-__all__ = ["importances", "warn_of_no_features"]
+__all__ = ["by_column", "importances", "warn_of_no_features"]
+
+
+def by_column(values: NDArray, sources: NDArray[np.intp], n_columns: int) -> NDArray[np.float64]:
+    """Root of the sum of squares of the linear features' values (m,), column by column (d,)."""
+    return np.sqrt(np.bincount(sources, np.square(values), minlength=n_columns))
 
 
 def importances(
-    design: LeafDesign, solution: Solution, partitioner: Partitioner, s: NDArray
+    design: LeafDesign,
+    solution: Solution,
+    partitioner: Partitioner,
+    s: NDArray,
+    sources: NDArray[np.intp],
 ) -> NDArray[np.float64]:
     """Half the share in split gains, half the share in the spread of linear contributions.
 
     The linear contribution of feature j to row n is x_nj times the sum of its slopes over the
-    row's cells; its spread is the weighted root mean square over rows (and outputs).
+    row's cells; its spread is the weighted root mean square over rows (and outputs). `sources`
+    (m,) are the columns that the linear features come from.
     """
-    d = design.layout.n_features
     gains = np.asarray(partitioner.split_gains_, float)
     counts = partitioner.splits_on_features and gains.sum() > 0
     parts = [gains / gains.sum()] if counts else []
     if design.layout.n_slopes:
-        theta = solution.theta
-        weights = design.row_weights(theta)[:, :d]
-        squares = np.square(weights.reshape(len(s), d, -1) * design.X[:, :d, None]).sum(axis=2)
-        spread = np.sqrt(np.average(squares, axis=0, weights=s))
+        m = design.layout.n_features
+        weights = design.row_weights(solution.theta)[:, :m]
+        squares = np.square(weights.reshape(len(s), m, -1) * design.X[:, :m, None]).sum(axis=2)
+        spread = by_column(np.sqrt(np.average(squares, axis=0, weights=s)), sources, len(gains))
         if spread.sum() > 0:
             parts.append(spread / spread.sum())
-    return np.mean(parts, axis=0) if parts else np.full(d, 1.0 / d)
+    return np.mean(parts, axis=0) if parts else np.full(len(gains), 1.0 / len(gains))
 
 
 def warn_of_no_features(penalty: object) -> None:

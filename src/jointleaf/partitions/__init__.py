@@ -1,26 +1,27 @@
 """Partitioners: ensembles of partitions of feature space, each made of cells."""
 
-from jointleaf.partitions.base import NO_CELL, Partitioner, Task
-from jointleaf.partitions.ensembles import (
-    ADAPTERS,
-    EnsembleAdapter,
-    check_fitted_model,
-    find_adapter,
-)
+from jointleaf.partitions.base import NO_CELL, Partitioner, TargetType
 from jointleaf.partitions.factory import (
     PARTITIONERS,
     default_partitioner,
     make_partitioner,
     seeded,
 )
-from jointleaf.partitions.fitted import FittedEnsemble, RegrownEnsemble
-from jointleaf.partitions.numbering import CellNumbering
-from jointleaf.partitions.trees import (
+from jointleaf.partitions.fitted import FittedEnsemble, RegrownEnsemble, without_models
+from jointleaf.partitions.flat import FlatTrees
+from jointleaf.partitions.growers import (
     ExtraTreesPartitioner,
     GradientBoostingPartitioner,
     LightGBMPartitioner,
     RandomForestPartitioner,
     TreePartitioner,
+)
+from jointleaf.partitions.libraries import (
+    ADAPTERS,
+    EnsembleAdapter,
+    check_fitted_model,
+    find_adapter,
+    is_ensemble,
 )
 from jointleaf.partitions.union import RootCell, UnionPartitioner
 from jointleaf.partitions.voronoi import VoronoiPartitioner
@@ -29,23 +30,25 @@ __all__ = [
     "ADAPTERS",
     "NO_CELL",
     "PARTITIONERS",
-    "CellNumbering",
     "EnsembleAdapter",
     "ExtraTreesPartitioner",
     "FittedEnsemble",
+    "FlatTrees",
     "GradientBoostingPartitioner",
     "LightGBMPartitioner",
     "Partitioner",
     "RandomForestPartitioner",
     "RegrownEnsemble",
     "RootCell",
-    "Task",
+    "TargetType",
     "TreePartitioner",
     "UnionPartitioner",
     "VoronoiPartitioner",
     "check_fitted_model",
     "default_partitioner",
     "find_adapter",
+    "is_ensemble",
     "make_partitioner",
     "seeded",
+    "without_models",
 ]

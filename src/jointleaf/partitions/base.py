@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 
-__all__ = ["NO_CELL", "Partitioner", "Task"]
+from jointleaf.columns import Columns
 
-Task = Literal["regression", "classification"]
+__all__ = ["NO_CELL", "Partitioner", "TargetType"]
+
+TargetType = Literal["regression", "classification"]
 
 #: The code of a row that lies in no cell of a partition: it gets a zero contribution there.
 NO_CELL = -1
@@ -44,12 +46,18 @@ class Partitioner(BaseEstimator, ABC):
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
-        task: Task = "regression",
+        target_type: TargetType = "regression",
+        columns: Columns | None = None,
     ) -> Partitioner:
         """Make the partitions from rows `X` (n, d), targets `y` (n,) and weights (n,).
 
-        For ``task="classification"`` the targets are class numbers 0..K-1. A row of
+        `X` is a matrix of numbers with NaN for missing values. For
+        ``target_type="classification"`` the targets are class numbers 0..K-1. A row of
         weight zero counts as absent. Only relative weights matter.
+
+        `columns` says which columns of `X` hold categories, as codes 0..L-1 (see
+        `jointleaf.columns`); None means that all hold numbers. Estimators give it only where some
+        column holds categories.
         """
 
     @abstractmethod

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf.partitions.base import Partitioner, Task
+from jointleaf.columns import Columns
+from jointleaf.partitions.base import Partitioner, TargetType
 
 __all__ = ["TrainingRows", "as_seed", "check_apply_rows", "check_count", "check_fit_rows"]
 
@@ -26,12 +27,15 @@ class TrainingRows(NamedTuple):
     weight : ndarray (n,) with mean 1, or None where all weights are equal
     n_classes : int
         Number of classes present; 0 in regression.
+    columns : Columns
+        What the columns of X hold; levels of categories are their codes.
     """
 
     X: NDArray
     y: NDArray
     weight: NDArray[np.float64] | None
     n_classes: int
+    columns: Columns
 
 
 def check_count(owner: object, name: str, value: Any, least: int) -> int:
@@ -68,7 +72,11 @@ def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.flo
 
 
 def check_fit_rows(
-    X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None, task: Task
+    X: ArrayLike,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    target_type: TargetType,
+    columns: Columns | None = None,
 ) -> TrainingRows:
     """Check what `Partitioner.fit` was given and keep the rows that count.
 
@@ -78,14 +86,18 @@ def check_fit_rows(
     y : array-like (n,) or None
         None is allowed where the partitioner does not look at targets: zeros then.
     sample_weight : array-like (n,) or None
-    task : {"regression", "classification"}
+    target_type : {"regression", "classification"}
+    columns : Columns or None
+        None where all columns hold numbers.
 
     Returns
     -------
     TrainingRows
     """
-    if task not in ("regression", "classification"):
-        raise ValueError(f'task={task!r} is unknown; use "regression" or "classification".')
+    if target_type not in ("regression", "classification"):
+        raise ValueError(
+            f'target_type={target_type!r} is unknown; use "regression" or "classification".'
+        )
     X = check_rows(X)
     n_rows = X.shape[0]
     target = np.zeros(n_rows) if y is None else np.asarray(y)
@@ -105,14 +117,15 @@ def check_fit_rows(
         equal = weight.min() == weight.max()
         weight = None if equal else weight / weight.mean()
     n_classes = 0
-    if task == "classification":
+    if target_type == "classification":
         classes, numbers = np.unique(target, return_inverse=True)
         n_classes = len(classes)
         if target.dtype.kind not in "iu":
             target = numbers
     else:
         target = target.astype(np.float64, copy=False)
-    return TrainingRows(X, target, weight, n_classes)
+    columns = Columns.numbers(X.shape[1]) if columns is None else columns.coded()
+    return TrainingRows(X, target, weight, n_classes, columns)
 
 
 def check_apply_rows(partitioner: Partitioner, X: ArrayLike) -> NDArray:

@@ -10,14 +10,14 @@ import numpy as np
 from sklearn.base import clone
 
 from jointleaf.partitions.base import Partitioner
-from jointleaf.partitions.ensembles import ADAPTERS, check_fitted_model
-from jointleaf.partitions.fitted import FittedEnsemble
-from jointleaf.partitions.trees import (
+from jointleaf.partitions.fitted import FittedEnsemble, LeftOut
+from jointleaf.partitions.growers import (
     ExtraTreesPartitioner,
     GradientBoostingPartitioner,
     LightGBMPartitioner,
     RandomForestPartitioner,
 )
+from jointleaf.partitions.libraries import ADAPTERS, check_fitted_model, is_ensemble
 from jointleaf.partitions.union import UnionPartitioner
 from jointleaf.partitions.voronoi import VoronoiPartitioner
 
@@ -93,7 +93,9 @@ def make_partitioner(spec: Any = None) -> Partitioner:
         return PARTITIONERS[spec]()
     if isinstance(spec, list | tuple):
         return UnionPartitioner([make_partitioner(member) for member in spec])
-    if any(adapter.matches(spec) for adapter in ADAPTERS):
+    if isinstance(spec, LeftOut):
+        spec.refuse()
+    if is_ensemble(spec):
         check_fitted_model(spec)
         return FittedEnsemble(spec)
     names = ", ".join(f'"{name}"' for name in PARTITIONERS)

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from numpy.typing import ArrayLike
 
-from jointleaf.partitions.base import Task
-from jointleaf.partitions.cells import EnsemblePartitioner
+from jointleaf.columns import Columns
+from jointleaf.partitions.base import TargetType
+from jointleaf.partitions.cells import TreeCells
 from jointleaf.partitions.checks import as_seed, check_fit_rows, check_rows, check_weight
-from jointleaf.partitions.ensembles import check_fitted_model
+from jointleaf.partitions.libraries import (
+    EnsembleAdapter,
+    check_fitted_model,
+    find_adapter,
+    is_ensemble,
+)
+from jointleaf.partitions.union import UnionPartitioner
 
-__all__ = ["FittedEnsemble", "RegrownEnsemble"]
-
-
-def _rows_for(model: Any, X: ArrayLike) -> Any:
-    """Give `X` (n, d) as the model's library takes it: data frames stay where it reads them.
-
-    LightGBM looks up the categories it was trained with in the columns of a data frame.
-    """
-    adapter = check_fitted_model(model, X)
-    return X if hasattr(X, "iloc") and adapter.reads_frames else check_rows(X)
+__all__ = ["FittedEnsemble", "LeftOut", "RegrownEnsemble", "without_models"]
 
 
-class _OfModel(EnsemblePartitioner):
+class _OfModel(TreeCells):
     """Shared by the partitioners that have a trained model as their parameter."""
 
     def __init__(self, model: Any, random_state: Any = None, n_jobs: int | None = None) -> None:
@@ -34,6 +33,33 @@ class _OfModel(EnsemblePartitioner):
     def __sklearn_clone__(self) -> _OfModel:
         # scikit-learn's clone would make an untrained model of the trained one.
         return type(self)(self.model, random_state=self.random_state, n_jobs=self.n_jobs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The cells do without the library that grew them, and so must their pickle.
+        state = dict(super().__getstate__())
+        if "trees_" in state and not isinstance(self.model, LeftOut):
+            state["model"] = LeftOut(type(self.model).__name__)
+        return state
+
+    def _check_model(self, X: Any) -> EnsembleAdapter:
+        if isinstance(self.model, LeftOut):
+            self.model.refuse()
+        return check_fitted_model(self.model, X)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Stands for a model that was not pickled along with its cells."""
+
+    name: str
+
+    def refuse(self) -> NoReturn:
+        """Say why there is nothing to fit."""
+        raise ValueError(
+            f"The {self.name} behind these cells was left out when they were pickled, so that "
+            "they can be used without its library, and they cannot be fitted again without it; "
+            "refine the model itself once more."
+        )
 
 
 class FittedEnsemble(_OfModel):
@@ -56,8 +82,8 @@ class FittedEnsemble(_OfModel):
 
     Attributes
     ----------
-    model_ : object
-        The model.
+    trees_ : FlatTrees
+        Its trees in portable form.
     n_cells_ : ndarray (P,)
         Number of leaves of each tree that rows given to `fit` reached.
     split_gains_ : ndarray (d,)
@@ -72,18 +98,19 @@ class FittedEnsemble(_OfModel):
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
-        task: Task = "regression",
+        target_type: TargetType = "regression",
+        columns: Columns | None = None,
     ) -> FittedEnsemble:
         """Give numbers to the leaves that rows `X` (n, d) of positive weight reach."""
-        rows = _rows_for(self.model, X)
+        adapter = self._check_model(X)
+        rows = check_rows(X)
         weight = check_weight(sample_weight, rows.shape[0])
         if weight is not None and weight.min() == 0:
-            rows = rows.iloc[weight > 0] if hasattr(rows, "iloc") else rows[weight > 0]
-        self._take_cells(self.model, rows)
+            rows = rows[weight > 0]
+        columns = Columns.numbers(rows.shape[1]) if columns is None else columns
+        trees = adapter.trees(self.model, columns)
+        self._take_trees(trees, adapter.split_gains(self.model), rows)
         return self
-
-    def _model_rows(self, X: ArrayLike) -> Any:
-        return _rows_for(self.model_, X)
 
     def fresh(self) -> RegrownEnsemble:
         """Give a partitioner that grows the model anew, with its own parameters, in `fit`."""
@@ -108,8 +135,8 @@ class RegrownEnsemble(_OfModel):
 
     Attributes
     ----------
-    model_ : object
-        The new model.
+    trees_ : FlatTrees
+        Its trees in portable form.
     n_cells_, split_gains_, n_features_in_
         As for `FittedEnsemble`.
     """
@@ -120,26 +147,42 @@ class RegrownEnsemble(_OfModel):
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
-        task: Task = "regression",
+        target_type: TargetType = "regression",
+        columns: Columns | None = None,
     ) -> RegrownEnsemble:
         """Train a new model on rows `X` (n, d), targets `y` (n,) and weights (n,)."""
-        adapter = check_fitted_model(self.model, X)
+        adapter = self._check_model(X)
         name = type(self.model).__name__
         if y is None:
             raise ValueError(f"Growing a {name} again needs targets; give y.")
-        if task == "regression" and adapter.is_classifier(self.model):
+        if target_type == "regression" and adapter.is_classifier(self.model):
             raise ValueError(
-                f'A {name} that tells classes apart cannot be grown again for task="regression"; '
-                "give a model fitted for regression."
+                f"A {name} that tells classes apart cannot be grown again for "
+                'target_type="regression"; give a model fitted for regression.'
             )
-        rows = check_fit_rows(X, y, sample_weight, task)
+        rows = check_fit_rows(X, y, sample_weight, target_type, columns)
         model = adapter.regrow(
             self.model,
             rows.X,
             rows.y,
             rows.weight,
+            categorical=rows.columns.categorical,
             random_state=None if self.random_state is None else as_seed(self.random_state),
             n_jobs=self.n_jobs,
         )
-        self._take_cells(model, rows.X)
+        adapter = find_adapter(model)
+        self._take_trees(adapter.trees(model, rows.columns), adapter.split_gains(model), rows.X)
         return self
+
+
+def without_models(spec: Any) -> Any:
+    """Give what stands for partitioners, with `LeftOut` in place of trained models."""
+    if is_ensemble(spec):
+        return LeftOut(type(spec).__name__)
+    if isinstance(spec, _OfModel):
+        return type(spec)(without_models(spec.model), spec.random_state, spec.n_jobs)
+    if isinstance(spec, UnionPartitioner):
+        return UnionPartitioner(without_models(list(spec.partitioners)))
+    if isinstance(spec, list | tuple):
+        return [without_models(member) for member in spec]
+    return spec

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf.partitions.base import Partitioner, Task
+from jointleaf.columns import Columns
+from jointleaf.partitions.base import Partitioner, TargetType
 from jointleaf.partitions.checks import check_apply_rows, check_fit_rows
 
 __all__ = ["RootCell", "UnionPartitioner"]
@@ -46,10 +47,11 @@ class RootCell(Partitioner):
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
-        task: Task = "regression",
+        target_type: TargetType = "regression",
+        columns: Columns | None = None,
     ) -> RootCell:
         """Note the number of columns of `X` (n, d); nothing else is used."""
-        self.n_features_in_ = check_fit_rows(X, None, sample_weight, task).X.shape[1]
+        self.n_features_in_ = check_fit_rows(X, None, sample_weight, target_type).X.shape[1]
         self.n_cells_ = np.ones(1, dtype=np.intp)
         self.split_gains_ = np.ones(self.n_features_in_)
         return self
@@ -101,12 +103,15 @@ class UnionPartitioner(Partitioner):
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
-        task: Task = "regression",
+        target_type: TargetType = "regression",
+        columns: Columns | None = None,
     ) -> UnionPartitioner:
         """Fit a clone of every member to rows `X` (n, d), targets `y` (n,), weights (n,)."""
         self._check_members()
+        more = {} if columns is None else {"columns": columns}
         members = [
-            clone(member).fit(X, y, sample_weight, task=task) for member in self.partitioners
+            clone(member).fit(X, y, sample_weight, target_type=target_type, **more)
+            for member in self.partitioners
         ]
         self.partitioners_: list[Partitioner] = members
         self.n_features_in_ = members[0].n_features_in_
@@ -117,9 +122,8 @@ class UnionPartitioner(Partitioner):
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Give the codes (n, P) of all members side by side."""
         check_is_fitted(self)
-        if not hasattr(X, "columns"):  # Members that read data frames get them as they are.
-            X = check_apply_rows(self, X)
-        codes = np.empty((np.shape(X)[0], len(self.n_cells_)), dtype=np.int32)
+        X = check_apply_rows(self, X)
+        codes = np.empty((X.shape[0], len(self.n_cells_)), dtype=np.int32)
         start = 0
         for member in self.partitioners_:
             stop = start + len(member.n_cells_)

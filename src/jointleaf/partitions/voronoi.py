@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf.partitions.base import Partitioner, Task
+from jointleaf.columns import Columns
+from jointleaf.features import plan_features
+from jointleaf.partitions.base import Partitioner, TargetType
 from jointleaf.partitions.checks import as_seed, check_apply_rows, check_count, check_fit_rows
-from jointleaf.scaling import mean_and_scale
 
 __all__ = ["VoronoiPartitioner"]
 
@@ -25,9 +26,10 @@ class VoronoiPartitioner(Partitioner):
 
     Each partition draws `n_cells` different training rows as centres, uniformly over
     rows whatever their weight, and a row belongs to the centre at the least squared Euclidean
-    distance, the first of them in a tie. Features are standardised with the weighted mean
-    and standard deviation of the training rows (constant ones are only centred). Targets
-    are not used.
+    distance, the first of them in a tie. The distance is between linear features
+    (`jointleaf.features`): numbers standardised with the weighted mean and standard deviation of
+    the training rows (constant ones are only centred), indicators for levels, and the mean for
+    missing values. Targets are not used.
 
     Parameters
     ----------
@@ -40,10 +42,10 @@ class VoronoiPartitioner(Partitioner):
 
     Attributes
     ----------
-    centres_ : ndarray (P, n_cells, d)
-        The centres, in the units of the input.
-    mean_, scale_ : ndarray (d,)
-        What features are standardised with.
+    centres_ : ndarray (P, n_cells, m)
+        The linear features of the centres.
+    features_ : LinearFeatures
+        How rows become linear features.
     n_cells_ : ndarray (P,)
         Number of cells of each partition.
     split_gains_ : ndarray (d,)
@@ -68,16 +70,20 @@ class VoronoiPartitioner(Partitioner):
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
-        task: Task = "regression",
+        target_type: TargetType = "regression",
+        columns: Columns | None = None,
     ) -> VoronoiPartitioner:
         """Draw the centres from rows `X` (n, d) of positive weight; `y` is not used."""
         n_partitions = check_count(self, "n_partitions", self.n_partitions, 1)
         n_cells = check_count(self, "n_cells", self.n_cells, 1)
-        rows = check_fit_rows(X, None, sample_weight, task)
-        draw = _DistinctRows(rows.X, np.random.default_rng(as_seed(self.random_state)))
-        centres = np.stack([draw(n_cells) for _ in range(n_partitions)])
+        rows = check_fit_rows(X, None, sample_weight, target_type, columns)
         weight = np.ones(len(rows.X)) if rows.weight is None else rows.weight
-        self.mean_, self.scale_ = mean_and_scale(rows.X, weight)
+        plan = plan_features(rows.X, weight, rows.columns)
+        features = plan.fit(rows.X, weight, clip=False)
+        places = features.transform(rows.X.astype(np.float64, copy=False))
+        draw = _DistinctRows(places, np.random.default_rng(as_seed(self.random_state)))
+        centres = np.stack([draw(n_cells) for _ in range(n_partitions)])
+        self.features_ = features
         self.centres_ = centres
         self.n_features_in_ = rows.X.shape[1]
         self.n_cells_ = np.full(n_partitions, centres.shape[1], dtype=np.intp)
@@ -87,15 +93,15 @@ class VoronoiPartitioner(Partitioner):
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Give the codes (n, P): the number of the nearest centre in each partition."""
         X = check_apply_rows(self, X)
-        n_partitions, n_cells, d = self.centres_.shape
+        n_partitions, n_cells, m = self.centres_.shape
         # Partitions last: the steps below then run along long contiguous stretches.
-        centres = ((self.centres_ - self.mean_) / self.scale_).swapaxes(0, 1).reshape(-1, d)
+        centres = self.centres_.swapaxes(0, 1).reshape(-1, m)
         # The nearest centre c of x has the largest <x, c> - |c|^2 / 2.
         half_lengths = np.einsum("cd,cd->c", centres, centres) / 2
         codes = np.empty((X.shape[0], n_partitions), dtype=np.int32)
         step = max(1, _BLOCK_ELEMENTS // len(centres))
         for start in range(0, X.shape[0], step):
-            block = (X[start : start + step] - self.mean_) / self.scale_
+            block = self.features_.transform(X[start : start + step].astype(np.float64, copy=False))
             scores = block @ centres.T
             scores -= half_lengths
             scores = scores.reshape(-1, n_cells, n_partitions)
@@ -112,7 +118,7 @@ class _DistinctRows:
     """Draws of k different rows of `X` (n, d), uniform over rows."""
 
     def __init__(self, X: NDArray, rng: np.random.Generator) -> None:
-        self._X = X.astype(np.float64, copy=False)
+        self._X = X
         self._rng = rng
         self._distinct: tuple[NDArray, NDArray] | None = None
 

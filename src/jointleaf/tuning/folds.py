@@ -7,15 +7,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf.columns import Columns
 from jointleaf.design import LeafDesign
+from jointleaf.features import FeaturePlan
 from jointleaf.layout import CellKind
 from jointleaf.losses import Loss
-from jointleaf.partitions import Partitioner, Task
+from jointleaf.partitions import Partitioner, TargetType
 from jointleaf.penalties import Term
 from jointleaf.problem import Problem
 from jointleaf.progress import Progress
 from jointleaf.rows import Rows
-from jointleaf.scaling import Standardizer, mean_and_scale
+from jointleaf.scaling import mean_and_scale
 
 __all__ = ["Fold", "Table", "choose", "grow", "joined", "loss_columns", "stepping", "target_scale"]
 
@@ -40,7 +42,9 @@ class Fold:
         loss: Loss,
         max_rows: int | None = None,
         *,
-        task: Task,
+        target_type: TargetType,
+        plan: FeaturePlan,
+        columns: Columns,
         clip: bool,
         has_root: bool,
         n_folds: int = 1,
@@ -51,17 +55,18 @@ class Fold:
         if self.is_part:  # rows are in random order: the first are a sample
             train, valid = train.take(slice(max_rows)), valid.take(slice(max_rows))
         self.train, self.valid, self.has_root = train, valid, has_root
-        scaler = Standardizer.fit(train.X, train.s, clip=clip)
-        self.X, self.X_valid = scaler.transform(train.X), scaler.transform(valid.X)
-        centre, own_unit = target_scale(train.y, train.s, task)
+        features = plan.fit(train.X, train.s, clip=clip)
+        self.X, self.X_valid = features.transform(train.X), features.transform(valid.X)
+        self.sources = plan.sources
+        centre, own_unit = target_scale(train.y, train.s, target_type)
         self.loss, self.n_jobs = loss, n_jobs
         self.y, self.y_valid = (train.y - centre) / own_unit, (valid.y - centre) / own_unit
-        self._loss_scale = (own_unit / unit) ** 2 if task == "regression" else 1.0
+        self._loss_scale = (own_unit / unit) ** 2 if target_type == "regression" else 1.0
         n_groups = min(-(-_MIN_GROUPS // n_folds), len(valid))
         self._groups = np.array_split(np.arange(len(valid)), n_groups)
         #: weight of the rows of every group
         self.weights = np.array([valid.s[group].sum() for group in self._groups])
-        grow(partitioner, train, task)
+        grow(partitioner, train, target_type, columns)
         self.codes, self.codes_valid = partitioner.apply(train.X), partitioner.apply(valid.X)
         self.n_cells, self.gains = partitioner.n_cells_, partitioner.split_gains_
 
@@ -119,15 +124,19 @@ def stepping(function: Callable, progress: Progress, *args: object) -> object:
     return result
 
 
-def grow(partitioner: Partitioner, rows: Rows, task: Task) -> Partitioner:
+def grow(
+    partitioner: Partitioner, rows: Rows, target_type: TargetType, columns: Columns
+) -> Partitioner:
     """Fit a partitioner on rows; classes are numbered anew, in case a fold has lost one."""
-    y = np.unique(rows.y, return_inverse=True)[1] if task == "classification" else rows.y
-    return partitioner.fit(rows.X, y, rows.s, task=task)
+    # Only where there is something to tell: a partitioner for numbers need not know the word.
+    more = {"columns": columns} if columns.categorical.size else {}
+    y = np.unique(rows.y, return_inverse=True)[1] if target_type == "classification" else rows.y
+    return partitioner.fit(rows.X, y, rows.s, target_type=target_type, **more)
 
 
-def target_scale(y: NDArray, s: NDArray, task: Task) -> tuple[float, float]:
+def target_scale(y: NDArray, s: NDArray, target_type: TargetType) -> tuple[float, float]:
     """Weighted mean and standard deviation of a regression target; (0, 1) for classes."""
-    if task == "classification":
+    if target_type == "classification":
         return 0.0, 1.0
     centre, unit = mean_and_scale(y[:, None], s)
     return float(centre[0]), float(unit[0])

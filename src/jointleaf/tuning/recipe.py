@@ -80,7 +80,11 @@ class TuningResult:
 
 
 def auto_penalty(
-    setting: Setting, split_gains: NDArray, n_partitions: int, has_root: bool
+    setting: Setting,
+    split_gains: NDArray,
+    n_partitions: int,
+    has_root: bool,
+    sources: NDArray[np.intp] | None = None,
 ) -> Frobenius:
     """Give the Frobenius penalty of a setting.
 
@@ -93,16 +97,19 @@ def auto_penalty(
         P, with the root cell where there is one.
     has_root : bool
         Whether the last partition is the root cell.
+    sources : integers (m,), optional
+        Column that each linear feature comes from, whose weight it has; by default its own.
     """
     grown = n_partitions - has_root
     weights = np.full(n_partitions, 1.0 / max(grown, 1))
     if has_root:
         weights[-1] = 1.0
+    v = feature_weights(split_gains, setting.feature_power)
     scale = setting.slope_scale if setting.slope_scale > 0 else 1.0  # 0: no slopes to penalise
     return Frobenius(
         setting.strength / scale**2,
         setting.strength,
-        feature_weights(split_gains, setting.feature_power),
+        v if sources is None else v[sources],
         weights,
     )
 
@@ -167,7 +174,7 @@ class RecipeFold(Fold):
         return losses, converged
 
     def _problem(self, setting: Setting, loss: Loss, y: NDArray) -> Problem:
-        penalty = auto_penalty(setting, self.gains, len(self.n_cells), self.has_root)
+        penalty = auto_penalty(setting, self.gains, len(self.n_cells), self.has_root, self.sources)
         return self.problem(penalty, setting_cells(setting), loss, y)
 
     def _dense_path(

@@ -1,0 +1,292 @@
+"""The portable form of trees: flat arrays that need no tree library.
+
+Whatever grew the trees, jointleaf keeps them as the arrays of a `FlatTrees`, so that a fitted
+model predicts, pickles and ships without that library. Three differences between the libraries
+are settled when trees are imported, so that one rule holds here: **a row goes left where
+x <= threshold**.
+
+- XGBoost's ``x < t`` in single precision is ``x <= (the float32 before t)``;
+- libraries that cast features to float32 are marked ``single_precision``;
+- a missing value (NaN) goes where ``missing_left`` says, whatever the library calls its rule.
+
+Columns with categories hold codes: the levels 0..L-1 met in training and L for every other level.
+Their splits are tables of L + 1 truth values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["FlatTrees", "KeyPart", "Lookup", "NodeTable", "flatten"]
+
+
+@dataclass(frozen=True)
+class NodeTable:
+    """One tree as a library lists it: all nodes, leaves among them, the root first.
+
+    Attributes
+    ----------
+    feature : integers (m,)
+        Column of every split; anything negative in leaves.
+    threshold : floats (m,)
+        A row goes left where x <= threshold; not looked at in leaves and category splits.
+    left, right : integers (m,)
+        Node numbers of the children; not looked at in leaves.
+    missing_left : bool array (m,)
+        Whether missing values go left.
+    levels_left : mapping from node number to bool array (L + 1,)
+        For splits on categories: which codes go left, the last entry for unseen levels.
+    """
+
+    feature: NDArray
+    threshold: NDArray
+    left: NDArray
+    right: NDArray
+    missing_left: NDArray
+    levels_left: Mapping[int, NDArray[np.bool_]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KeyPart:
+    """One ingredient of the key of a `Lookup`.
+
+    Attributes
+    ----------
+    column : int
+    hashes : uint64 array (L + 2,) or None
+        Number of every level, then of unseen levels, then of a missing value.
+    threshold : float
+        Where `hashes` is None: the part is 1 where x > threshold (float32), else 0.
+    missing_above : bool
+        Where `hashes` is None: whether the part of a missing value is 1.
+    """
+
+    column: int
+    hashes: NDArray[np.uint64] | None = None
+    threshold: float = 0.0
+    missing_above: bool = False
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A column that is looked up: a number for every combination of levels (CatBoost's statistics).
+
+    The key of a row is h_k with h_0 = 0, h_i = M (h_{i-1} + M part_i) modulo 2^64.
+
+    Attributes
+    ----------
+    parts : tuple of KeyPart
+    keys : uint64 array (m,), rising
+    values : float array (m,)
+    default : float
+        Where the key is not among `keys`.
+    """
+
+    parts: tuple[KeyPart, ...]
+    keys: NDArray[np.uint64]
+    values: NDArray[np.float64]
+    default: float
+
+
+@dataclass(frozen=True)
+class FlatTrees:
+    """Trees as flat arrays over the splits of all trees, tree after tree.
+
+    Attributes
+    ----------
+    n_features : int
+        d, the columns of the rows. Column d + i is the i-th of `lookups`.
+    starts : integers (P + 1,)
+        First split of every tree, and their number at the end.
+    feature : int32 array (N,)
+    threshold : float64 array (N,)
+        A row goes left where x <= threshold.
+    left, right : int32 arrays (N,)
+        The split that follows, or ~k for leaf k of the same tree.
+    missing_left : bool array (N,)
+    table : int64 array (N,)
+        Where the split's entries of `levels_left` begin; -1 for splits on numbers.
+    levels_left : bool array
+        Tables of all splits on categories: which codes go left.
+    n_leaves : integers (P,)
+    cell_of_leaf : int32 array (sum of n_leaves)
+        Cell number of every leaf, tree after tree; -1 for leaves that no training row reached.
+    n_levels : integers (d,)
+        Number L of levels of columns with categories, 0 for numbers.
+    single_precision : bool
+        Whether features are rounded to float32 before they are compared.
+    zero_is_missing : bool
+        Whether zeros count as missing.
+    lookups : tuple of Lookup
+    """
+
+    n_features: int
+    starts: NDArray[np.intp]
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.float64]
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    missing_left: NDArray[np.bool_]
+    table: NDArray[np.int64]
+    levels_left: NDArray[np.bool_]
+    n_leaves: NDArray[np.intp]
+    cell_of_leaf: NDArray[np.int32]
+    n_levels: NDArray[np.intp]
+    single_precision: bool = False
+    zero_is_missing: bool = False
+    lookups: tuple[Lookup, ...] = ()
+
+    @property
+    def n_trees(self) -> int:
+        """P, the number of trees."""
+        return len(self.n_leaves)
+
+    @property
+    def leaf_starts(self) -> NDArray[np.intp]:
+        """First leaf of every tree in `cell_of_leaf`, and their number at the end, (P + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.n_leaves)]).astype(np.intp)
+
+    @property
+    def n_cells(self) -> NDArray[np.intp]:
+        """Number of cells of every tree, (P,)."""
+        starts = self.leaf_starts[:-1]
+        return (np.maximum.reduceat(self.cell_of_leaf, starts) + 1).astype(np.intp)
+
+    @property
+    def split_features(self) -> NDArray[np.intp]:
+        """Columns of the rows on which some tree splits, in rising order."""
+        used = set(np.unique(self.feature).tolist())
+        for i, lookup in enumerate(self.lookups):
+            if self.n_features + i in used:
+                used |= {part.column for part in lookup.parts}
+        return np.array(sorted(j for j in used if j < self.n_features), dtype=np.intp)
+
+    def numbered(self, leaves: NDArray) -> FlatTrees:
+        """Number as cells the leaves that rows reached; `leaves` (n, P) are the leaves of rows."""
+        met = np.zeros(len(self.cell_of_leaf), bool)
+        starts = self.leaf_starts
+        for p in range(self.n_trees):
+            met[starts[p] + np.unique(leaves[:, p])] = True
+        total = np.cumsum(met)
+        before = np.concatenate([[0], total])[starts[:-1]]
+        number = total - 1 - np.repeat(before, self.n_leaves)
+        return replace(self, cell_of_leaf=np.where(met, number, -1).astype(np.int32))
+
+
+def flatten(
+    trees: Iterable[NodeTable],
+    n_features: int,
+    n_levels: NDArray | None = None,
+    *,
+    single_precision: bool = False,
+    zero_is_missing: bool = False,
+    lookups: tuple[Lookup, ...] = (),
+) -> FlatTrees:
+    """Put trees into flat form; leaves are numbered from left to right, each one its own cell.
+
+    An ensemble without trees becomes one tree of a single leaf.
+
+    Parameters
+    ----------
+    trees : iterable of NodeTable
+    n_features : int
+        d, the columns of the rows.
+    n_levels : integers (d,), optional
+        Levels of every column, 0 for numbers (the default for all).
+    single_precision, zero_is_missing, lookups
+        See `FlatTrees`.
+    """
+    flat = [_flatten_one(tree) for tree in trees]
+    if not flat:
+        none = np.zeros(0, np.int32)
+        flat = [_OneTree(none, none.astype(float), none, none, none.astype(bool), [], 1)]
+    sizes = [len(tree.feature) for tree in flat]
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
+    tables = [table for tree in flat for table in tree.tables]
+    lengths = np.array([0 if table is None else len(table) for table in tables], dtype=np.int64)
+    begins = np.concatenate([[0], np.cumsum(lengths)])[:-1].astype(np.int64)
+    n_leaves = np.array([tree.n_leaves for tree in flat], dtype=np.intp)
+
+    threshold = np.concatenate([t.threshold for t in flat]).astype(np.float64)
+
+    def shifted(name: str) -> NDArray[np.int32]:
+        parts = []
+        for tree, start in zip(flat, starts[:-1], strict=True):
+            child = getattr(tree, name)
+            parts.append(np.where(child >= 0, child + start, child))
+        return np.concatenate(parts).astype(np.int32)
+
+    return FlatTrees(
+        n_features=n_features,
+        starts=starts,
+        feature=np.concatenate([t.feature for t in flat]).astype(np.int32),
+        threshold=_float32_below(threshold) if single_precision else threshold,
+        left=shifted("left"),
+        right=shifted("right"),
+        missing_left=np.concatenate([t.missing_left for t in flat]).astype(bool),
+        table=np.where(lengths > 0, begins, -1).astype(np.int64),
+        levels_left=np.concatenate([[], *(t for t in tables if t is not None)]).astype(bool),
+        n_leaves=n_leaves,
+        cell_of_leaf=np.concatenate([np.arange(k) for k in n_leaves]).astype(np.int32),
+        n_levels=np.zeros(n_features, np.intp) if n_levels is None else np.asarray(n_levels),
+        single_precision=single_precision,
+        zero_is_missing=zero_is_missing,
+        lookups=lookups,
+    )
+
+
+def _float32_below(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give the largest float32 not above each threshold: for float32 x the same split."""
+    with np.errstate(over="ignore"):
+        rounded = threshold.astype(np.float32)
+        below = np.nextafter(rounded, np.float32(-np.inf))
+    above = rounded.astype(np.float64) > threshold
+    return np.where(above, below, rounded).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class _OneTree:
+    """The splits of one tree, numbered from 0; children as in `FlatTrees`."""
+
+    feature: NDArray
+    threshold: NDArray
+    left: NDArray
+    right: NDArray
+    missing_left: NDArray
+    tables: list[NDArray[np.bool_] | None]
+    n_leaves: int
+
+
+def _flatten_one(tree: NodeTable) -> _OneTree:
+    """Take the leaves out of the list of nodes; splits and leaves are met from left to right."""
+    feature, left, right = (np.asarray(a).tolist() for a in (tree.feature, tree.left, tree.right))
+    number: dict[int, int] = {}
+    order: list[int] = []
+    n_leaves = 0
+    stack = [0]
+    while stack:  # a loop, not recursion: trees can be deep
+        node = stack.pop()
+        if feature[node] < 0:
+            number[node] = ~n_leaves
+            n_leaves += 1
+        else:
+            number[node] = len(order)
+            order.append(node)
+            stack += [right[node], left[node]]
+    splits = np.array(order, dtype=np.intp)
+    return _OneTree(
+        feature=np.asarray(tree.feature)[splits],
+        threshold=np.asarray(tree.threshold, dtype=np.float64)[splits],
+        left=np.array([number[left[node]] for node in order], dtype=np.int64),
+        right=np.array([number[right[node]] for node in order], dtype=np.int64),
+        missing_left=np.asarray(tree.missing_left, dtype=bool)[splits],
+        tables=[
+            None if node not in tree.levels_left else np.asarray(tree.levels_left[node], bool)
+            for node in order
+        ],
+        n_leaves=n_leaves,
+    )

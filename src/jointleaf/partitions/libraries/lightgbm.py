@@ -1,0 +1,385 @@
+"""LightGBM models: the scikit-learn classes and the plain Booster."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+
+from jointleaf.columns import Columns
+from jointleaf.partitions.flat import FlatTrees, NodeTable, flatten
+from jointleaf.partitions.libraries.base import (
+    EnsembleAdapter,
+    is_fitted_estimator,
+    native_codes,
+    own_labels,
+    threads,
+)
+from jointleaf.partitions.routing import ZERO
+
+__all__ = ["LightGBMAdapter", "merge_lightgbm_params"]
+
+#: Other names that LightGBM knows for the parameters jointleaf sets or takes away.
+_LIGHTGBM_ALIASES = {
+    "bagging_fraction": ("sub_row", "subsample", "bagging"),
+    "bagging_freq": ("subsample_freq",),
+    "categorical_feature": ("cat_feature", "categorical_column", "cat_column"),
+    "early_stopping_round": ("early_stopping_rounds", "early_stopping", "n_iter_no_change"),
+    "feature_fraction": ("sub_feature", "colsample_bytree"),
+    "lambda_l2": ("reg_lambda", "lambda"),
+    "learning_rate": ("shrinkage_rate", "eta"),
+    "min_data_in_leaf": (
+        "min_data_per_leaf",
+        "min_data",
+        "min_child_samples",
+        "min_samples_leaf",
+    ),
+    "num_class": ("num_classes",),
+    "num_iterations": (
+        "num_iteration",
+        "n_iter",
+        "num_tree",
+        "num_trees",
+        "num_round",
+        "num_rounds",
+        "nrounds",
+        "num_boost_round",
+        "n_estimators",
+        "max_iter",
+    ),
+    "num_leaves": ("num_leaf", "max_leaves", "max_leaf", "max_leaf_nodes"),
+    "num_threads": ("num_thread", "nthread", "nthreads", "n_jobs"),
+    "objective": ("objective_type", "app", "application", "loss"),
+    "seed": ("random_seed", "random_state"),
+    "verbosity": ("verbose",),
+}
+#: Kinds of missing values of a split: zeros and NaN, or NaN alone.
+_ZERO_MISSING, _NAN_MISSING = 1, 2
+_BELOW_ZERO = float(np.nextafter(-ZERO, -np.inf))
+_LIGHTGBM_CANONICAL = {
+    alias: name for name, aliases in _LIGHTGBM_ALIASES.items() for alias in aliases
+}
+
+
+def merge_lightgbm_params(params: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge two sets of LightGBM parameters; those of `over` win under any of their names."""
+    merged = {_LIGHTGBM_CANONICAL.get(name, name): value for name, value in params.items()}
+    merged.update({_LIGHTGBM_CANONICAL.get(name, name): value for name, value in over.items()})
+    return merged
+
+
+class LightGBMAdapter(EnsembleAdapter):
+    """LightGBM models: the scikit-learn classes and the plain `Booster`.
+
+    A model that stopped early is used up to its best round, as its own ``predict`` does.
+    """
+
+    supported = ("LGBMRegressor", "LGBMClassifier", "Booster")
+
+    def matches(self, model: object) -> bool:
+        """Tell whether `model` is one of the supported models or a subclass of one."""
+        lightgbm = sys.modules.get("lightgbm")
+        return lightgbm is not None and isinstance(
+            model, tuple(getattr(lightgbm, name) for name in self.supported)
+        )
+
+    def is_fitted(self, model: Any) -> bool:
+        """Tell whether `model` has been trained; a Booster is once it has a tree."""
+        if hasattr(model, "num_trees"):
+            return model.num_trees() > 0
+        return is_fitted_estimator(model)
+
+    def is_classifier(self, model: Any) -> bool:
+        """Tell whether the objective is one of classification."""
+        if not hasattr(model, "num_trees"):
+            return is_classifier(model)
+        return _booster_objective(model).startswith(("binary", "multiclass"))
+
+    def n_features(self, model: Any) -> int:
+        """Give the number of features the model was trained on."""
+        return int(_booster(model).num_feature())
+
+    def feature_names(self, model: Any) -> list[str] | None:
+        """Give the column names the model was trained with, None where it had none."""
+        names = _booster(model).feature_name()
+        made_up = [f"Column_{j}" for j in range(len(names))]
+        return None if names == made_up else names
+
+    def categories(self, model: Any) -> Mapping[int, NDArray | None]:
+        """Give the columns declared categorical; their levels where pandas said what they are."""
+        text = _ModelText(_booster(model))
+        levels = text.pandas_levels
+        if len(levels) != len(text.categorical):  # a matrix of whole numbers
+            return dict.fromkeys(text.categorical)
+        return {j: np.array(known) for j, known in zip(text.categorical, levels, strict=True)}
+
+    def trees(self, model: Any, columns: Columns) -> FlatTrees:
+        """Give the trees in portable form, up to the best round."""
+        text = _ModelText(_booster(model))
+        numbers = _level_numbers(text, columns)
+        tables = [_node_table(tree, numbers) for tree in text.trees()]
+        kinds = set().union(*(table.kinds for table in tables))
+        if {_ZERO_MISSING, _NAN_MISSING} <= kinds:
+            raise ValueError(
+                "This LightGBM model was trained partly with zero_as_missing and partly without, "
+                "so that zeros mean two things; train all its trees in one way."
+            )
+        return flatten(
+            [table.nodes for table in tables],
+            self.n_features(model),
+            columns.n_levels,
+            zero_is_missing=_ZERO_MISSING in kinds,
+        )
+
+    def split_gains(self, model: Any) -> NDArray:
+        """Give the total gain of each feature's splits (d,)."""
+        return _booster(model).feature_importance(importance_type="gain")
+
+    def regrow(
+        self,
+        model: Any,
+        X: NDArray,
+        y: NDArray,
+        weight: NDArray | None,
+        *,
+        categorical: NDArray[np.intp],
+        random_state: int | None,
+        n_jobs: int | None,
+    ) -> Any:
+        """Train with the same parameters for as many rounds as `model` uses.
+
+        `random_state` is not needed: LightGBM has fixed seeds of its own. Training is made
+        quiet and independent of the number of threads.
+        """
+        booster = _booster(model)
+        rounds = booster.best_iteration
+        if rounds <= 0:
+            rounds = booster.current_iteration()
+        if booster is model:
+            return _retrain_booster(model, rounds, X, y, weight, categorical.tolist(), n_jobs)
+        new = clone(model)
+        theirs = new.get_params()
+        ours: dict[str, Any] = {"n_estimators": rounds, "deterministic": True}
+        if not theirs.get("force_col_wise"):
+            ours["force_row_wise"] = True
+        if not {"verbose", "verbosity"} & set(theirs):
+            ours["verbose"] = -1
+        if theirs.get("n_jobs") is None:
+            ours["n_jobs"] = n_jobs
+        # Nothing is left to stop early on: the rounds are those the model stopped at.
+        stopping = {n for n in theirs if _LIGHTGBM_CANONICAL.get(n, n) == "early_stopping_round"}
+        new.set_params(**ours, **dict.fromkeys(stopping))
+        if is_classifier(model):
+            y = own_labels(model, y)
+            weights = theirs.get("class_weight")
+            if isinstance(weights, Mapping):  # LightGBM refuses weights of absent classes.
+                present = set(y.tolist())
+                new.set_params(class_weight={k: v for k, v in weights.items() if k in present})
+        return new.fit(X, y, sample_weight=weight, categorical_feature=categorical.tolist())
+
+
+def _booster(model: Any) -> Any:
+    return model if hasattr(model, "num_trees") else model.booster_
+
+
+def _booster_objective(booster: Any) -> str:
+    """Give the objective's name, "" for a custom one, from the head of the model text."""
+    head = booster.model_to_string(num_iteration=1).split("\nTree=", 1)[0]
+    for line in head.splitlines():
+        if line.startswith("objective="):
+            return line.removeprefix("objective=").split(" ")[0]
+    return ""
+
+
+def _booster_params(booster: Any) -> dict[str, Any]:
+    """Give the parameters a Booster was trained with.
+
+    LightGBM up to 4.6 reads them back from a model file only, not from a model text.
+    """
+    if booster.params:
+        return booster.params
+    import lightgbm
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.txt"
+        booster.save_model(path, num_iteration=1)
+        return lightgbm.Booster(model_file=path).params
+
+
+def _retrain_booster(
+    booster: Any,
+    rounds: int,
+    X: NDArray,
+    y: NDArray,
+    weight: NDArray | None,
+    categorical: list[int],
+    n_jobs: int | None,
+) -> Any:
+    import lightgbm
+
+    if _booster_objective(booster) in ("", "custom", "none"):
+        raise ValueError(
+            "This LightGBM Booster was trained with an objective of its own, which it does "
+            "not carry along, so it cannot be grown again. Hand over an LGBMRegressor or "
+            "LGBMClassifier with that objective instead."
+        )
+    theirs = _booster_params(booster)
+    ours: dict[str, Any] = {"verbosity": -1, "deterministic": True}
+    if not theirs.get("force_col_wise"):
+        ours["force_row_wise"] = True
+    if n_jobs is not None:
+        ours["num_threads"] = threads(n_jobs)
+    params = merge_lightgbm_params(theirs, ours)
+    params.pop("num_iterations", None)
+    params.pop("early_stopping_round", None)
+    params.pop("categorical_feature", None)
+    data = lightgbm.Dataset(
+        X, label=y, weight=weight, categorical_feature=categorical, params=params
+    )
+    return lightgbm.train(params, data, num_boost_round=rounds)
+
+
+class _ModelText:
+    """A Booster's model text: blocks of ``name=values`` lines, one block per tree."""
+
+    def __init__(self, booster: Any) -> None:
+        self._text = booster.model_to_string()  # up to the best round
+
+    @property
+    def categorical(self) -> list[int]:
+        """Columns declared categorical, in rising order."""
+        found = re.search(r"^\[categorical_feature: ([\d,]*)\]$", self._text, re.MULTILINE)
+        if found is None or not found[1]:
+            return []
+        return sorted({int(j) for j in found[1].split(",")})
+
+    @property
+    def pandas_levels(self) -> list[list]:
+        """Levels of the category columns of the data frame the model was trained on, if it was."""
+        found = re.search(r"^pandas_categorical:(.*)$", self._text, re.MULTILINE)
+        return (json.loads(found[1]) if found else None) or []
+
+    def trees(self) -> Iterator[dict[str, str]]:
+        """The lines of every tree."""
+        for block in self._text.split("\nTree=")[1:]:
+            lines = block.split("\n\n", 1)[0].splitlines()[1:]
+            yield dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def _level_numbers(text: _ModelText, columns: Columns) -> dict[int, NDArray[np.float64]]:
+    """LightGBM's numbers of our levels and of unseen ones, (L + 1,); NaN where it knows none.
+
+    A number may be compared with a threshold, too: LightGBM takes ordered categories of pandas
+    for numbers.
+    """
+    ours = [int(j) for j in columns.categorical]
+    is_text = {j: columns[j].levels.dtype.kind in "UO" for j in ours}
+    owners = _pandas_owners(text, is_text)
+    numbers = {}
+    for j in ours:
+        known = owners.get(j)
+        if known is None and is_text[j]:
+            raise ValueError(
+                f"column {columns[j].label} holds text, which the LightGBM model does not know."
+            )
+        number = native_codes(columns[j].levels, known).astype(np.float64)
+        number[-1:] = np.nan
+        if known is not None:
+            number[number < 0] = np.nan
+        numbers[j] = number
+    return numbers
+
+
+def _pandas_owners(text: _ModelText, is_text: Mapping[int, bool]) -> dict[int, list]:
+    """Whose the levels are that the model text lists for a data frame's category columns.
+
+    It does not say. They are those of the columns declared categorical, unless the frame also had
+    ordered categories or declared columns of whole numbers; then text has to tell them apart.
+    """
+    lists = text.pandas_levels
+    holds_text = [any(isinstance(level, str) for level in known) for known in lists]
+    owners = text.categorical
+    if len(owners) == len(lists) and all(
+        is_text.get(j, here) == here for j, here in zip(owners, holds_text, strict=True)
+    ):
+        return dict(zip(owners, lists, strict=True))
+    owners = [j for j, here in is_text.items() if here]
+    if lists and (not all(holds_text) or len(lists) != len(owners)):
+        raise ValueError(
+            f"The LightGBM model was trained on a data frame with {len(lists)} category columns, "
+            "and it does not say which they are; make all columns with categories of the "
+            "(unordered) category type, or none."
+        )
+    return dict(zip(owners, lists, strict=False))
+
+
+class _Nodes(NamedTuple):
+    nodes: NodeTable
+    kinds: set[int]  # of missing values, over the splits on numbers
+
+
+def _node_table(tree: Mapping[str, str], numbers: Mapping[int, NDArray[np.float64]]) -> _Nodes:
+    """Read one tree; `numbers` are LightGBM's numbers of our levels, column by column.
+
+    ``decision_type`` holds bits: 1 categories, 2 missing values go left, and 4 times the kind of
+    missing values: 0 none (a missing value counts as zero), 1 zeros, 2 NaN. On categories all
+    but the listed levels go right, missing ones too. A split ``number <= threshold`` on a column
+    that has categories here (ordered ones of pandas) becomes a table of levels as well; levels
+    without a number go the way of missing values, as pandas makes them.
+    """
+    n_leaves = int(tree["num_leaves"])
+    n_splits = n_leaves - 1
+
+    def column(name: str, dtype: Any) -> NDArray:
+        values = tree.get(name, "").split() if n_splits else []
+        return np.array(values, dtype=dtype)
+
+    feature, decision = column("split_feature", int), column("decision_type", int)
+    threshold, is_category = column("threshold", float), decision & 1 > 0
+    kind = decision >> 2 & 3
+    # LightGBM makes zeros of numbers up to 1e-35 before it compares them.
+    is_zero = (np.abs(threshold) <= ZERO) & ~is_category
+    threshold = np.where(is_zero, np.where(threshold < 0, _BELOW_ZERO, ZERO), threshold)
+    missing_left = np.where(kind == 0, threshold >= 0, decision & 2 > 0) & ~is_category
+    bounds, words = column("cat_boundaries", int), column("cat_threshold", np.uint32)
+    levels_left = {}
+    for node in np.flatnonzero(is_category | np.isin(feature, list(numbers))).tolist():
+        number = numbers.get(int(feature[node]))
+        if number is None:
+            raise ValueError(
+                f"The LightGBM model splits column {feature[node]} by categories, but it is "
+                "given as numbers; say that it holds categories."
+            )
+        if is_category[node]:
+            k = int(threshold[node])
+            bits = _bits(words[bounds[k] : bounds[k + 1]])
+            inside = (number >= 0) & (number < len(bits))
+            levels_left[node] = inside & bits[np.where(inside, number, 0).astype(np.intp)]
+        else:
+            is_missing = np.isnan(number) | ((kind[node] == _ZERO_MISSING) & (number == 0))
+            levels_left[node] = np.where(is_missing, missing_left[node], number <= threshold[node])
+    # Splits first, then the leaves, which LightGBM calls ~leaf: its children count on as they are.
+    children = [column(name, int) for name in ("left_child", "right_child")]
+    left, right = (np.where(c < 0, n_splits + ~c, c) for c in children)
+    leaves = np.full(n_leaves, -1)
+    nodes = NodeTable(
+        feature=np.concatenate([feature, leaves]),
+        threshold=np.concatenate([threshold, np.zeros(n_leaves)]),
+        left=np.concatenate([left, leaves]),
+        right=np.concatenate([right, leaves]),
+        missing_left=np.concatenate([missing_left, np.zeros(n_leaves, bool)]),
+        levels_left=levels_left,
+    )
+    return _Nodes(nodes, set(kind[~is_category].tolist()))
+
+
+def _bits(words: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    return (words[:, None] >> np.arange(32, dtype=np.uint32) & 1).astype(bool).ravel()
