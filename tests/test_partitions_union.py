@@ -221,12 +221,17 @@ def test_names():
         assert type(make_partitioner(name)) is cls
     assert set(PARTITIONERS) == {
         "lightgbm",
+        "catboost",
+        "xgboost",
         "gradient_boosting",
+        "hist_gradient_boosting",
         "random_forest",
         "extra_trees",
+        "linear_forest",
+        "steps",
         "voronoi",
     }
-    with pytest.raises(ValueError, match='"lightgbm", "gradient_boosting"') as error:
+    with pytest.raises(ValueError, match='"lightgbm", "catboost"') as error:
         make_partitioner("xgb")
     assert "partitioner='xgb'" in str(error.value)
 

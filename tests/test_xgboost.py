@@ -253,7 +253,8 @@ def test_early_stopping(training):
     assert_same_leaves(model, X, columns)
     assert_same_leaves(booster, X, columns)
     adapter = XGBoostAdapter()
-    model.set_params(callbacks=[xgboost.callback.EarlyStopping(3)])  # nothing to stop on later
+    # Growing it again must leave these out: there is nothing to stop on.
+    model.set_params(callbacks=[xgboost.callback.EarlyStopping(rounds=3)])
     assert adapter.trees(model, columns).n_trees == used
     assert adapter.trees(booster, columns).n_trees == booster.num_boosted_rounds()
     np.testing.assert_allclose(

@@ -14,6 +14,8 @@ _HOMES = {
     "JOPLEnRegressor": "jointleaf.estimators",
     "JOPLEnClassifier": "jointleaf.estimators",
     "refine": "jointleaf.estimators",
+    "LinearForestRegressor": "jointleaf.estimators",
+    "LinearForestClassifier": "jointleaf.estimators",
     "fit_cells": "jointleaf.fitting",
     "strength_path": "jointleaf.path",
     "Frobenius": "jointleaf.penalties",
@@ -37,6 +39,8 @@ __all__ = [  # noqa: RUF022
     "JOPLEnRegressor",
     "JOPLEnClassifier",
     "refine",
+    "LinearForestRegressor",
+    "LinearForestClassifier",
     "fit_cells",
     "strength_path",
     "Frobenius",
@@ -58,7 +62,13 @@ __all__ = [  # noqa: RUF022
 if TYPE_CHECKING:
     from jointleaf.design import LeafDesign
     from jointleaf.displays import CVDisplay, PathDisplay
-    from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor, refine
+    from jointleaf.estimators import (
+        JOPLEnClassifier,
+        JOPLEnRegressor,
+        LinearForestClassifier,
+        LinearForestRegressor,
+        refine,
+    )
     from jointleaf.fitting import fit_cells
     from jointleaf.path import strength_path
     from jointleaf.penalties import (

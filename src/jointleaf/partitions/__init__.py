@@ -10,11 +10,15 @@ from jointleaf.partitions.factory import (
 from jointleaf.partitions.fitted import FittedEnsemble, RegrownEnsemble, without_models
 from jointleaf.partitions.flat import FlatTrees
 from jointleaf.partitions.growers import (
+    CatBoostPartitioner,
     ExtraTreesPartitioner,
     GradientBoostingPartitioner,
+    HistGradientBoostingPartitioner,
     LightGBMPartitioner,
+    LinearForestPartitioner,
     RandomForestPartitioner,
     TreePartitioner,
+    XGBoostPartitioner,
 )
 from jointleaf.partitions.libraries import (
     ADAPTERS,
@@ -23,6 +27,7 @@ from jointleaf.partitions.libraries import (
     find_adapter,
     is_ensemble,
 )
+from jointleaf.partitions.steps import StepPartitioner
 from jointleaf.partitions.union import RootCell, UnionPartitioner
 from jointleaf.partitions.voronoi import VoronoiPartitioner
 
@@ -30,20 +35,25 @@ __all__ = [
     "ADAPTERS",
     "NO_CELL",
     "PARTITIONERS",
+    "CatBoostPartitioner",
     "EnsembleAdapter",
     "ExtraTreesPartitioner",
     "FittedEnsemble",
     "FlatTrees",
     "GradientBoostingPartitioner",
+    "HistGradientBoostingPartitioner",
     "LightGBMPartitioner",
+    "LinearForestPartitioner",
     "Partitioner",
     "RandomForestPartitioner",
     "RegrownEnsemble",
     "RootCell",
+    "StepPartitioner",
     "TargetType",
     "TreePartitioner",
     "UnionPartitioner",
     "VoronoiPartitioner",
+    "XGBoostPartitioner",
     "check_fitted_model",
     "default_partitioner",
     "find_adapter",

@@ -12,12 +12,17 @@ from sklearn.base import clone
 from jointleaf.partitions.base import Partitioner
 from jointleaf.partitions.fitted import FittedEnsemble, LeftOut
 from jointleaf.partitions.growers import (
+    CatBoostPartitioner,
     ExtraTreesPartitioner,
     GradientBoostingPartitioner,
+    HistGradientBoostingPartitioner,
     LightGBMPartitioner,
+    LinearForestPartitioner,
     RandomForestPartitioner,
+    XGBoostPartitioner,
 )
 from jointleaf.partitions.libraries import ADAPTERS, check_fitted_model, is_ensemble
+from jointleaf.partitions.steps import StepPartitioner
 from jointleaf.partitions.union import UnionPartitioner
 from jointleaf.partitions.voronoi import VoronoiPartitioner
 
@@ -26,9 +31,14 @@ __all__ = ["PARTITIONERS", "default_partitioner", "make_partitioner", "seeded"]
 #: The partitioners that can be asked for by name.
 PARTITIONERS: dict[str, Callable[[], Partitioner]] = {
     "lightgbm": LightGBMPartitioner,
+    "catboost": CatBoostPartitioner,
+    "xgboost": XGBoostPartitioner,
     "gradient_boosting": GradientBoostingPartitioner,
+    "hist_gradient_boosting": HistGradientBoostingPartitioner,
     "random_forest": RandomForestPartitioner,
     "extra_trees": ExtraTreesPartitioner,
+    "linear_forest": LinearForestPartitioner,
+    "steps": StepPartitioner,
     "voronoi": VoronoiPartitioner,
 }
 
@@ -73,10 +83,9 @@ def make_partitioner(spec: Any = None) -> Partitioner:
     Parameters
     ----------
     spec : None, str, Partitioner, fitted model, or a list of these
-        None is the default (see `default_partitioner`). A name is one of "lightgbm",
-        "gradient_boosting", "random_forest", "extra_trees", "voronoi". A `Partitioner` is
-        given back as it is, a fitted tree ensemble as a `FittedEnsemble`, a list as a
-        `UnionPartitioner`.
+        None is the default (see `default_partitioner`). A name is one of `PARTITIONERS`. A
+        `Partitioner` is given back as it is, a fitted tree ensemble as a `FittedEnsemble`, a
+        list as a `UnionPartitioner`.
 
     Returns
     -------
