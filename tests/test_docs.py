@@ -34,6 +34,17 @@ def test_the_page_on_penalties_runs_as_written(capsys):
     assert set(space["model"].selected_features_) == {0, 1}
 
 
+def test_the_page_on_partitions_runs_as_written(capsys):
+    text = (ROOT / "docs" / "partitions.md").read_text()
+    space: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "partitions.md", "exec"), space)
+    printed = capsys.readouterr().out
+    assert "(442, 141)" in printed
+    assert "['area' 'floor' 'city=Lima' 'city=Oslo' 'city=Rome']" in printed
+    assert space["small"].solution_.layout.n_cells <= 80
+
+
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_docstring_examples(name):
     result = doctest.testmod(importlib.import_module(name))

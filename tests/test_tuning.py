@@ -106,7 +106,9 @@ def test_large_classification_ends_with_a_line_of_the_own_loss(monkeypatch):
     }
     stand_in = best_in(model.cv_results_, ~own)
     assert line == {(stand_in.slope_scale, stand_in.feature_power)}
-    assert own.sum() == len(recipe.STRENGTHS)
+    alone = own & (model.cv_results_["share"] == 1)
+    assert alone.sum() == len(recipe.STRENGTHS)
+    assert own.sum() == alone.sum() + len(recipe.SHARES) - 1
     assert model.setting_ == best_in(model.cv_results_, own)
 
 

@@ -16,6 +16,7 @@ _HOMES = {
     "refine": "jointleaf.estimators",
     "LinearForestRegressor": "jointleaf.estimators",
     "LinearForestClassifier": "jointleaf.estimators",
+    "prune": "jointleaf.pruning",
     "fit_cells": "jointleaf.fitting",
     "strength_path": "jointleaf.path",
     "Frobenius": "jointleaf.penalties",
@@ -30,6 +31,7 @@ _HOMES = {
     "Laplacian": "jointleaf.penalties",
     "PathDisplay": "jointleaf.displays",
     "CVDisplay": "jointleaf.displays",
+    "PruningDisplay": "jointleaf.displays",
     "LeafDesign": "jointleaf.design",
     "Solution": "jointleaf.solvers",
 }
@@ -41,6 +43,7 @@ __all__ = [  # noqa: RUF022
     "refine",
     "LinearForestRegressor",
     "LinearForestClassifier",
+    "prune",
     "fit_cells",
     "strength_path",
     "Frobenius",
@@ -55,13 +58,14 @@ __all__ = [  # noqa: RUF022
     "Laplacian",
     "PathDisplay",
     "CVDisplay",
+    "PruningDisplay",
     "LeafDesign",
     "Solution",
 ]
 
 if TYPE_CHECKING:
     from jointleaf.design import LeafDesign
-    from jointleaf.displays import CVDisplay, PathDisplay
+    from jointleaf.displays import CVDisplay, PathDisplay, PruningDisplay
     from jointleaf.estimators import (
         JOPLEnClassifier,
         JOPLEnRegressor,
@@ -83,6 +87,7 @@ if TYPE_CHECKING:
         Nuclear,
         SchattenP,
     )
+    from jointleaf.pruning import prune
     from jointleaf.solvers import Solution
 
 

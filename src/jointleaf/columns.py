@@ -9,15 +9,18 @@ missing. `Columns` learns the levels and does the coding.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from numbers import Number, Real
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Complex, Number, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Column", "Columns", "as_codes", "column_number", "is_table"]
+__all__ = ["Column", "Columns", "as_codes", "column_names", "column_numbers", "is_table"]
+
+_MOST_EXACT = 2.0**53  # up to here floats hold every whole number
+_MOST_WHOLE = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ class Columns(Sequence[Column]):
         X: Any,
         categorical: Any = None,
         known: Mapping[int, ArrayLike | None] | None = None,
+        counts: NDArray[np.bool_] | None = None,
     ) -> Columns:
         """Learn what the columns of a table hold.
 
@@ -104,12 +108,16 @@ class Columns(Sequence[Column]):
         known : mapping from column number to levels, optional
             Further columns with categories, and levels besides those in `X`: what a model that
             was fitted before knows.
+        counts : bool array (n,), optional
+            Rows whose levels are learnt; all by default.
         """
-        names = _names(X)
-        declared = _declared(categorical, names, X) | set(known or {})
+        names = column_names(X)
+        declared = set(known or {})
+        if categorical is not None:
+            declared |= column_numbers(categorical, names, np.shape(X)[1], "categorical_features")
         columns = []
         for j in range(np.shape(X)[1]):
-            values = _values(X, j, names)
+            values = _values(X, j, names).take(counts)
             label = f"x{j}" if names is None else str(names[j])
             if j not in declared and not values.is_text and not values.is_category:
                 columns.append(Column(label))
@@ -132,7 +140,7 @@ class Columns(Sequence[Column]):
 
     def encode(self, X: Any, dtype: Any = np.float64) -> NDArray:
         """Give the float matrix (n, d) of a table with the same columns."""
-        names = _names(X)
+        names = column_names(X)
         matrix = np.empty(np.shape(X), dtype=dtype)
         for j, column in enumerate(self.columns):
             with np.errstate(over="ignore"):  # infinities are found and named by who uses them
@@ -175,7 +183,7 @@ def _refuse_numbers(name: str, levels: set[str]) -> None:
 
 def is_table(X: Any) -> bool:
     """Whether columns are looked at one by one: a data frame, or an array of objects or text."""
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+    if column_names(X) is not None:
         return True
     return isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS"
 
@@ -202,6 +210,12 @@ class _Values:
     is_text: bool
     is_category: bool = False  # by its type, whatever the levels are
 
+    def take(self, counts: NDArray[np.bool_] | None) -> _Values:
+        """Give the values of rows that count; all for None."""
+        if counts is None:
+            return self
+        return replace(self, values=self.values[counts], missing=self.missing[counts])
+
     def as_numbers(self) -> NDArray:
         if self.is_text:
             example = self.values[~self.missing][0] if not self.missing.all() else ""
@@ -219,18 +233,25 @@ class _Values:
             number: dict[str, int] = {}
             index = [number.setdefault(value, len(number)) for value in present.tolist()]
             return _Levels(list(number), np.array(index, dtype=np.intp))
-        values, inverse = np.unique(present.astype(float), return_inverse=True)
-        broken = values[(values != np.floor(values)) | ~np.isfinite(values)]
+        if present.dtype == object and not all(isinstance(v, int | np.integer) for v in present):
+            present = present.astype(float)  # but whole numbers stay as they are, however large
+        values, inverse = np.unique(present, return_inverse=True)
+        if values.dtype.kind == "f":
+            broken = values[(values != np.floor(values)) | (np.abs(values) > _MOST_EXACT)]
+        else:
+            broken = values[(values > _MOST_WHOLE) | (values < -_MOST_WHOLE)]
         if broken.size:
             raise ValueError(
-                f"{self.name} is declared categorical but holds {broken[0]:g}: categories must be "
-                "text or whole numbers, so convert it, for example with astype(str)"
+                f"{self.name} is declared categorical but holds {broken[0]:.10g}: categories must "
+                "be text or whole numbers of at most 2^53 as float, 2^63 as int, so convert it, "
+                "for example with astype(str)"
             )
         return _Levels(values.astype(np.int64).tolist(), inverse.reshape(-1))
 
 
-def _names(X: Any) -> list | None:
-    return list(X.columns) if hasattr(X, "columns") else None
+def column_names(X: Any) -> list | None:
+    """Give the column names of a data frame, None for anything else."""
+    return list(X.columns) if hasattr(X, "columns") and hasattr(X, "dtypes") else None
 
 
 def _values(X: Any, j: int, names: list | None) -> _Values:
@@ -246,12 +267,14 @@ def _values(X: Any, j: int, names: list | None) -> _Values:
             f"{name} holds times ({series.dtype}): turn it into numbers or categories first, for "
             "example year, month and weekday"
         )
-    if kind.startswith(("complex",)):
+    if kind.startswith("complex"):
         raise ValueError(f"Complex data not supported: {name}")
     is_category = kind.startswith(("categor", "enum"))
     if is_category:
         series = series.astype(object) if hasattr(series, "astype") else series.cast(str)
     values = series.to_numpy() if hasattr(series, "to_numpy") else np.asarray(series)
+    if values.ndim != 1 or values.dtype.kind == "V":
+        raise TypeError(f"{name} holds {series.dtype}: float() argument must be a real number")
     if values.dtype.kind in "biuf" and not kind.startswith(("boolean", "object")):
         return _Values(name, values, np.isnan(values), False)
     return _objects(name, np.asarray(values, dtype=object), is_category)
@@ -271,6 +294,8 @@ def _objects(name: str, values: NDArray, is_category: bool) -> _Values:
         )
     if not text:
         for kind in kinds:
+            if issubclass(kind, Complex) and not issubclass(kind, Real):
+                raise ValueError(f"Complex data not supported: {name}")
             if not issubclass(kind, Number | np.bool_):
                 example = next(v for v in values[~missing].tolist() if isinstance(v, kind))
                 if isinstance(example, datetime.date):
@@ -302,33 +327,29 @@ def _is_missing(value: Any) -> bool:
         return False
 
 
-def _declared(categorical: Any, names: list | None, X: Any) -> set[int]:
-    """Numbers of the columns that are declared categorical."""
-    if categorical is None:
-        return set()
-    d = np.shape(X)[1]
-    given = np.asarray(categorical)
-    if given.dtype == bool:
-        if given.shape != (d,):
+def column_numbers(given: Any, names: list | None, d: int, parameter: str) -> set[int]:
+    """Give the numbers of columns that are named or numbered, or marked in a mask (d,)."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ValueError(f"{parameter}={given!r} must be a list of column names or numbers")
+    entries = list(given)
+    if entries and all(isinstance(entry, bool | np.bool_) for entry in entries):
+        if len(entries) != d:
             raise ValueError(
-                f"categorical_features is a mask of shape {given.shape}, but X has {d} columns"
+                f"{parameter} is a mask of shape ({len(entries)},), but X has {d} columns"
             )
-        return set(np.flatnonzero(given).tolist())
-    if isinstance(categorical, str) or given.ndim != 1:
-        raise ValueError(
-            f"categorical_features={categorical!r} must be a list of column names or numbers"
-        )
-    return {column_number(entry, names, d, "categorical_features") for entry in categorical}
+        return set(np.flatnonzero(entries).tolist())
+    return {_column_number(entry, names, d, parameter) for entry in entries}
 
 
-def column_number(entry: Any, names: list | None, d: int, parameter: str) -> int:
+def _column_number(entry: Any, names: list | None, d: int, parameter: str) -> int:
     """Give the number of a column that is named or numbered."""
     if isinstance(entry, str):
         if names is None or entry not in names:
             known = "X has no column names" if names is None else f"the columns are {names}"
             raise ValueError(f"{parameter} names {entry!r}, but {known}")
         return names.index(entry)
-    if isinstance(entry, int | np.integer) and -d <= entry < d:
+    is_number = isinstance(entry, int | np.integer) and not isinstance(entry, bool)
+    if is_number and -d <= entry < d:
         return int(entry) % d
     raise ValueError(f"{parameter} holds {entry!r}: give column names or numbers below {d}")
 

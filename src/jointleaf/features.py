@@ -154,7 +154,7 @@ def _plan_indicators(j: int, column: NDArray, s: NDArray, columns: Columns) -> _
     names = [f"{columns[j].label}={texts[k]}" for k in kept]
     pooled = (place < 0) & (shares > 0)
     if pooled.any():
-        pooled[len(levels)] = True  # unseen levels are rare ones too
+        pooled[:-1] |= place[:-1] < 0  # levels without any weight, and unseen ones, are rare too
         place[pooled] = len(names)
         names.append(f"{columns[j].label}=other")
     if len(names) <= 2:  # one indicator tells two groups apart, and one group needs none

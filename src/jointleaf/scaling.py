@@ -57,11 +57,14 @@ class Standardizer:
 
     def transform(self, X: NDArray) -> NDArray:
         """Standardise rows; keeps float32."""
-        if self.clip:
-            X = np.clip(X, self.low.astype(X.dtype), self.high.astype(X.dtype))
-        X = (X - self.mean.astype(X.dtype)) / self.scale.astype(X.dtype)
-        X[np.isnan(X)] = 0.0
-        return X
+        low, high, mean, scale = (
+            a.astype(X.dtype) for a in (self.low, self.high, self.mean, self.scale)
+        )
+        Z = np.clip(X, low, high) if self.clip else X.copy()
+        Z -= mean
+        Z /= scale
+        Z[np.isnan(Z)] = 0.0
+        return Z
 
 
 def mean_and_scale(X: NDArray, s: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

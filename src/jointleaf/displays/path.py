@@ -130,7 +130,7 @@ class PathDisplay:
         X_val, y_val : array-like (m, d), (m,), optional
             Rows whose loss is drawn besides.
         feature_names : sequence of d strings, optional
-            By default the names that the estimator saw, or x0, x1, ...
+            Of the linear features; by default those of the estimator.
         ax : Axes, optional
             See `plot`.
         **options
@@ -141,8 +141,7 @@ class PathDisplay:
         need_matplotlib(cls.__name__)  # before the work
         check_estimator(estimator)
         path = follow(estimator, X, y, X_val, y_val, options)
-        names = getattr(estimator, "feature_names_in_", None)
-        names = names if feature_names is None else feature_names
+        names = list(estimator.linear_features_) if feature_names is None else feature_names
         unit, chosen = f"loss\n{UNITS[estimator._target_type]}", fitted_strength(estimator)
         return cls(path, names, chosen=chosen, loss_name=unit).plot(ax=ax)
 

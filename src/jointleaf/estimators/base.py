@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,8 +16,8 @@ from sklearn.utils import Tags, check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf.columns import Columns
-from jointleaf.design import LeafDesign
 from jointleaf.estimators.checks import check_gaps, check_penalty, is_whole
+from jointleaf.estimators.model import CellWeights, FittedCells, Frame, mix
 from jointleaf.estimators.splitting import given_splits, make_folds, split_labels
 from jointleaf.estimators.summaries import by_column, importances, warn_of_no_features
 from jointleaf.estimators.tables import (
@@ -26,7 +26,7 @@ from jointleaf.estimators.tables import (
     read_rows,
     read_training_rows,
 )
-from jointleaf.features import FeaturePlan, LinearFeatures, plan_features
+from jointleaf.features import FeaturePlan, plan_features
 from jointleaf.fitting import check_limits, solve
 from jointleaf.layout import CellKind
 from jointleaf.losses import Loss
@@ -44,6 +44,7 @@ from jointleaf.partitions import (
 from jointleaf.penalties import Penalty, Term
 from jointleaf.problem import Problem, check_weights
 from jointleaf.progress import SolveProgress
+from jointleaf.ranges import CellRanges, cell_ranges
 from jointleaf.rows import Rows, canonical_rows
 from jointleaf.solvers import Solution, check_solver_name
 from jointleaf.tuning import (
@@ -62,27 +63,23 @@ from jointleaf.tuning import (
     tune,
 )
 
-__all__ = ["BaseJOPLEn"]
+__all__ = ["BaseJOPLEn", "Frame"]
 
 F = TypeVar("F", bound=Fold)
-
-_PREDICT_ROWS = 16384  # rows predicted at a time: bounds the memory of their codes
 
 
 @dataclass(frozen=True)
 class _Fit:
     """Everything a fit finds, put on the estimator at its very end."""
 
+    frame: Frame
     partitioner: Partitioner
-    columns: Columns
-    features: LinearFeatures
     solution: Solution
+    weights: CellWeights
     penalty: Term
-    offset: NDArray
-    centre: float
-    unit: float
     importances: NDArray
-    tuning: TuningResult | StrengthChoice | None
+    ranges: CellRanges | None = None
+    tuning: TuningResult | StrengthChoice | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ class BaseJOPLEn(BaseEstimator):
         penalty: str | Term = "auto",
         cells: CellKind = "linear",
         root_cell: bool = True,
-        clip: bool = True,
+        clip: bool | str = True,
         categorical_features: Any = None,
         linear_features: Any = None,
         missing_indicator: bool = False,
@@ -229,7 +226,8 @@ class BaseJOPLEn(BaseEstimator):
             )
         if is_ensemble(self.partitioner):
             check_fitted_model(self.partitioner, X)  # names and number of its columns
-        columns, given, targets = read_training_rows(self, X, y, known_categories(self.partitioner))
+        known = known_categories(self.partitioner)
+        columns, given, targets = read_training_rows(self, X, y, known, sample_weight)
         weights = check_weights(sample_weight, len(targets))
         splits = given_splits(self.cv, given, targets, self._target_type)
         keep = weights > 0
@@ -296,36 +294,44 @@ class BaseJOPLEn(BaseEstimator):
         """Grow partitions on all rows and solve the problem with the penalty that was chosen."""
         rows, loss = job.rows, job.loss
         grow(partitioner, rows, self._target_type, job.columns)
-        features = job.plan.fit(rows.X, rows.s, clip=self.clip)
+        features = job.plan.fit(rows.X, rows.s, clip=bool(self.clip))
         centre, unit = target_scale(rows.y, rows.s, self._target_type)
-        y = (rows.y - centre) / unit
         penalty, kind = self._final_penalty(tuning, partitioner, job.plan)
-        design = LeafDesign(
-            features.transform(rows.X),
-            partitioner.apply(rows.X),
-            partitioner.n_cells_,
-            cells=kind,
-            n_jobs=job.n_jobs,
+        offset = np.asarray(
+            loss.best_constant(loss.encode((rows.y - centre) / unit), rows.s), float
         )
-        offset = loss.best_constant(loss.encode(y), rows.s)
-        problem = Problem(design, y, loss, penalty, rows.s, offset)
+        frame = Frame(job.columns, features, loss, offset, centre, unit, job.n_jobs)
+        fit = self._fit_cells(frame, rows, partitioner, penalty, kind)
+        if isinstance(tuning, TuningResult):
+            share = tuning.best.share
+            weights = mix(fit.weights, share, partitioner, rows, loss, centre, unit)
+            fit = replace(fit, weights=weights)
+        return replace(fit, tuning=tuning)
+
+    def _fit_cells(
+        self,
+        frame: Frame,
+        rows: Rows,
+        partitioner: Partitioner,
+        penalty: Term,
+        kind: CellKind,
+        init: NDArray | None = None,
+    ) -> _Fit:
+        """Fit the cells of a fitted partitioner with a penalty, from weights `init` or zero."""
+        design = frame.design(rows.X, partitioner, kind)
+        problem = Problem(design, frame.target(rows.y), frame.loss, penalty, rows.s, frame.offset)
         if self.verbose:
             problem.listener = SolveProgress()
-        solution = solve(problem, self.solver, tol=self.tol, max_iter=self.max_iter)
+        solution = solve(problem, self.solver, init, tol=self.tol, max_iter=self.max_iter)
         if self.verbose:
             print(f"{solution.message}, objective {solution.objective:.6g}")
-        return _Fit(
-            partitioner=partitioner,
-            columns=job.columns,
-            features=features,
-            solution=solution,
-            penalty=penalty,
-            offset=np.asarray(offset, float),
-            centre=centre,
-            unit=unit,
-            importances=importances(design, solution, partitioner, rows.s, job.plan.sources),
-            tuning=tuning,
-        )
+        sources = frame.features.plan.sources
+        shares = importances(design, solution, partitioner, rows.s, sources)
+        ranges = None
+        if self.clip == "cell" and kind == "linear":
+            ranges = cell_ranges(design.rows, partitioner.apply(rows.X), solution.layout)
+        weights = CellWeights(solution.theta, frame.offset)
+        return _Fit(frame, partitioner, solution, weights, penalty, shares, ranges)
 
     def _final_penalty(
         self,
@@ -345,18 +351,20 @@ class BaseJOPLEn(BaseEstimator):
 
     def _store(self, fit: _Fit) -> None:
         """Put the results on the estimator, with coefficients in the units of the input."""
-        solution, scaler = fit.solution, fit.features.scaler
-        plan, d = fit.features.plan, len(fit.columns)
-        extra = (None,) * (solution.coef.ndim - 2)
-        if solution.coef.shape[1]:
-            slopes = solution.coef / scaler.scale[(slice(None), *extra)]
+        frame, solution = fit.frame, fit.solution
+        scaler = frame.features.scaler
+        plan, d = frame.features.plan, len(frame.columns)
+        weights = fit.weights
+        extra = (None,) * (weights.theta.ndim - 2)
+        if weights.slopes.shape[1]:
+            slopes = weights.slopes / scaler.scale[(slice(None), *extra)]
             shift = np.einsum("cd...,d->c...", slopes, scaler.mean)
         else:  # constant cells
-            slopes = np.zeros((len(solution.coef), len(plan.names), *solution.coef.shape[2:]))
-            shift = np.zeros_like(solution.intercept)
-        self.coef_ = fit.unit * slopes
-        self.intercept_ = fit.unit * (solution.intercept - shift)
-        self.offset_ = fit.centre + fit.unit * fit.offset
+            slopes = np.zeros((len(weights.theta), len(plan.names), *weights.theta.shape[2:]))
+            shift = np.zeros_like(weights.biases)
+        self.coef_ = frame.unit * slopes
+        self.intercept_ = frame.unit * (weights.biases - shift)
+        self.offset_ = frame.centre + frame.unit * weights.offset
         self.cell_starts_ = solution.layout.offsets[:-1]
         self.partitioner_ = fit.partitioner
         self.solution_ = solution
@@ -369,14 +377,24 @@ class BaseJOPLEn(BaseEstimator):
         self.slope_norms_ = by_column(solution.slope_norms, plan.sources, d)
         self.linear_features_ = np.array(plan.names, dtype=object)
         self.linear_sources_ = plan.sources
-        self.columns_ = fit.columns
+        self.columns_ = frame.columns
         self.selected_features_ = np.flatnonzero(self.slope_norms_)
         self.split_features_ = fit.partitioner.split_features_
+        self.__dict__.pop("pruning_", None)  # of a pruned model that is fitted once more
         is_empty = not self.selected_features_.size and self.cells == "linear"
         if isinstance(fit.tuning, StrengthChoice) and is_empty:
             warn_of_no_features(self.penalty)
-        self._features, self._offset = fit.features, fit.offset
-        self._centre, self._unit = fit.centre, fit.unit
+        self._features, self._offset = frame.features, frame.offset
+        self._centre, self._unit = frame.centre, frame.unit
+        self._model = FittedCells(
+            fit.partitioner,
+            frame.features,
+            solution.layout,
+            weights,
+            frame.centre,
+            frame.unit,
+            fit.ranges,
+        )
 
     # -- pieces of a fit -----------------------------------------------------------------------
 
@@ -393,7 +411,9 @@ class BaseJOPLEn(BaseEstimator):
             raise ValueError(f"cv={self.cv!r} must be at least 2 folds, or None")
         if not (isinstance(self.one_se, bool | np.bool_) or self.one_se == "auto"):
             raise TypeError(f"one_se={self.one_se!r} must be True, False or 'auto'")
-        for name in ("root_cell", "clip", "missing_indicator"):
+        if not (isinstance(self.clip, bool | np.bool_) or self.clip == "cell"):
+            raise TypeError(f"clip={self.clip!r} must be True, False or 'cell'")
+        for name in ("root_cell", "missing_indicator"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise TypeError(f"{name}={getattr(self, name)!r} must be True or False")
         if self.n_jobs is not None and not is_whole(self.n_jobs):
@@ -426,7 +446,7 @@ class BaseJOPLEn(BaseEstimator):
                 target_type=self._target_type,
                 plan=job.plan,
                 columns=job.columns,
-                clip=self.clip,
+                clip=bool(self.clip),
                 has_root=self.root_cell,
             )
             for train, valid in folds
@@ -451,21 +471,7 @@ class BaseJOPLEn(BaseEstimator):
     def _raw_predictions(self, X: ArrayLike) -> NDArray:
         """Predictions on the scale of the loss, (n,) or (n, K)."""
         check_is_fitted(self)
-        given = read_rows(self, X)
-        n_jobs = effective_n_jobs(self.n_jobs)
-        theta, layout = self.solution_.theta, self.solution_.layout
-        parts = []
-        for start in range(0, len(given), _PREDICT_ROWS):
-            rows = given[start : start + _PREDICT_ROWS]
-            design = LeafDesign(
-                self._features.transform(rows),
-                self.partitioner_.apply(rows),
-                layout.cells_per_partition,
-                cells=layout.kind,
-                n_jobs=n_jobs,
-            )
-            parts.append(design.matvec(theta) + self._offset)
-        return self._centre + self._unit * np.concatenate(parts)
+        return self._model.predict(read_rows(self, X), effective_n_jobs(self.n_jobs))
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Codes (n, P): in which cell of every partition each row falls; -1 is no cell."""

@@ -12,9 +12,10 @@ PARAMETERS = """Parameters
     ----------
     partitioner : None, str, Partitioner, fitted ensemble or list of these
         Makes the partitions. None is LightGBM with 100 trees of 4 leaves; names are
-        "lightgbm", "gradient_boosting", "random_forest", "extra_trees" and "voronoi"; a
-        fitted tree ensemble of scikit-learn or LightGBM is used as it is (see `refine`); a
-        list is their union.
+        "lightgbm", "catboost", "xgboost", "gradient_boosting", "hist_gradient_boosting",
+        "random_forest", "extra_trees", "linear_forest", "steps" and "voronoi"; a fitted tree
+        ensemble of scikit-learn, LightGBM, XGBoost or CatBoost is used as it is (see `refine`);
+        a list is their union.
     penalty : "auto", Penalty or a sum of penalties
         "auto" chooses strength, slope scale and feature weighting of a Frobenius penalty by
         honest cross-validation (`jointleaf.tuning`); a Penalty such as ``Frobenius(0.01)`` or
@@ -24,9 +25,17 @@ PARAMETERS = """Parameters
         Models of the cells; constant cells are global refinement.
     root_cell : bool
         Add one partition with a single cell: a global linear model in the joint fit.
-    clip : bool
+    clip : True, False or "cell"
         Linear models see features clipped to their range in training, because linear cells
-        extrapolate.
+        extrapolate: the range over all training rows, or over those of the cell itself.
+    categorical_features : list of names or numbers, or bool array (d,), optional
+        Columns of X that hold categories, besides those of text or of a category type.
+    linear_features : None, "numeric", list of names or numbers, or bool array (d,)
+        Columns that the linear models of the cells see; all of them, or those of numbers, or
+        the given ones. Partitions see all columns.
+    missing_indicator : bool
+        Give the linear models one more feature for every column of numbers with gaps, which
+        tells where it is missing. A missing value itself counts as the training mean.
     solver : {"auto", "dual", "pcg", "newton", "fista"}
         See `jointleaf.solvers.choose_solver` for the rules of "auto".
     tol : float
@@ -49,8 +58,14 @@ PARAMETERS = """Parameters
 
 ATTRIBUTES = """Attributes
     ----------
-    coef_ : array (C, d) or (C, d, K)
-        Slopes of all cells in the units of the input, partition after partition.
+    coef_ : array (C, m) or (C, m, K)
+        Slopes of all cells in the units of the input, partition after partition; one column
+        for each of the m linear features, which are the d columns of X where all are numbers.
+    linear_features_ : array (m,) of str
+        Names of the linear features: columns of numbers, levels ("city=Rome") of columns with
+        categories, and indicators of gaps.
+    linear_sources_ : array (m,) of int
+        Column of X that each of them comes from.
     intercept_ : array (C,) or (C, K)
         Biases of all cells in the units of the input.
     offset_ : float or array (K,)

@@ -79,7 +79,7 @@ class _BaseLinearForest(BaseEstimator):
         self
         """
         check_count(self, "n_estimators", self.n_estimators, 1)
-        columns, matrix, targets = read_training_rows(self, X, y, {})
+        columns, matrix, targets = read_training_rows(self, X, y, {}, sample_weight)
         weights = check_weights(sample_weight, len(targets))
         keep = weights > 0
         check_gaps(matrix[keep], columns)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -12,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf.estimators.classifier import JOPLEnClassifier
 from jointleaf.estimators.regressor import JOPLEnRegressor
-from jointleaf.partitions import check_fitted_model
+from jointleaf.partitions import check_fitted_model, find_adapter
+from jointleaf.partitions.libraries.xgboost import XGBoostAdapter
 
 __all__ = ["refine"]
 
@@ -54,7 +56,8 @@ def refine(
     -------
     JOPLEnRegressor, JOPLEnClassifier or Pipeline
         Fitted; a classifier if the model is one. For a pipeline, a pipeline of the same fitted
-        steps that ends in the refined model.
+        steps that ends in the refined model. Where they make sparse matrices, a step in between
+        makes them dense; what a sparse matrix does not store is zero, but missing for XGBoost.
 
     Notes
     -----
@@ -93,10 +96,31 @@ def _refine_last(
         X = before.transform(X)
         X_val = None if X_val is None else before.transform(X_val)
         if sparse.issparse(X):
-            steps.append(("dense", FunctionTransformer(_dense, accept_sparse=True)))
-            X, X_val = _dense(X), None if X_val is None else _dense(X_val)
+            is_xgboost = isinstance(find_adapter(model), XGBoostAdapter)
+            dense = _dense_with_gaps if is_xgboost else _dense
+            if is_xgboost:  # its indicators of levels are ones and gaps
+                more.setdefault("missing_indicator", True)
+            X, X_val = dense(X), None if X_val is None else dense(X_val)
+            step = FunctionTransformer(dense, accept_sparse=True)
+            steps.append((_new_name("dense", pipeline), step))
     return Pipeline([*steps, (name, refine(model, X, y, X_val=X_val, **more))])
+
+
+def _new_name(name: str, pipeline: Pipeline) -> str:
+    while name in pipeline.named_steps:
+        name += "_"
+    return name
 
 
 def _dense(X: Any) -> Any:
     return X.toarray() if sparse.issparse(X) else X
+
+
+def _dense_with_gaps(X: Any) -> Any:
+    """Make dense, with NaN for what is not stored: that is how XGBoost reads sparse matrices."""
+    if not sparse.issparse(X):
+        return X
+    stored = X.tocoo()
+    dense: NDArray = np.full(X.shape, np.nan, dtype=np.result_type(X.dtype, np.float32))
+    dense[stored.row, stored.col] = stored.data
+    return dense

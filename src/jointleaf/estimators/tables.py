@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_X_y
+from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
-from jointleaf.columns import Columns, column_number, is_table
+from jointleaf.columns import Columns, column_names, column_numbers, is_table
 from jointleaf.partitions import (
     FittedEnsemble,
     RegrownEnsemble,
@@ -29,6 +29,7 @@ def read_training_rows(
     X: Any,
     y: ArrayLike,
     known: Mapping[int, NDArray | None],
+    sample_weight: ArrayLike | None = None,
 ) -> tuple[Columns, NDArray, NDArray]:
     """Check training rows and learn what their columns hold.
 
@@ -39,6 +40,8 @@ def read_training_rows(
     X, y : what `fit` was given
     known : mapping from column number to levels
         Columns that a model fitted before treats as categories.
+    sample_weight : array-like (n,), optional
+        Levels are learnt from rows of positive weight.
 
     Returns
     -------
@@ -49,6 +52,7 @@ def read_training_rows(
     """
     numeric = estimator._target_type == "regression"
     declared = estimator.categorical_features
+    _check_names(X)
     if not _has_levels(X):
         matrix, targets = validate_data(
             estimator,
@@ -60,14 +64,21 @@ def read_training_rows(
             y_numeric=numeric,
         )
         if declared is None and not known:
-            return Columns.numbers(matrix.shape[1], getattr(X, "columns", None)), matrix, targets
-        X = X if is_table(X) else matrix
+            return Columns.numbers(matrix.shape[1], column_names(X)), matrix, targets
+        X = _as_given(X, matrix)
     else:
         validate_data(estimator, X, skip_check_array=True)
-    columns = Columns.read(X, declared, known)
-    matrix = _finite(columns.encode(X, _dtype(X)), columns)
+    counts = None
+    if sample_weight is not None and np.shape(sample_weight) == np.shape(X)[:1]:
+        counts = np.asarray(sample_weight) > 0  # other weights are refused elsewhere
+    columns = Columns.read(X, declared, known, counts)
     matrix, targets = check_X_y(
-        matrix, y, dtype=_DTYPES, ensure_all_finite="allow-nan", y_numeric=numeric
+        _finite(columns.encode(X, _dtype(X)), columns),
+        y,
+        dtype=_DTYPES,
+        ensure_all_finite="allow-nan",
+        ensure_min_samples=2,
+        y_numeric=numeric,
     )
     return columns, matrix, targets
 
@@ -81,10 +92,11 @@ def read_rows(estimator: Any, X: Any) -> NDArray:
         )
         if not columns.categorical.size:
             return matrix
-        X = X if is_table(X) else matrix
+        X = _as_given(X, matrix)
     else:
         validate_data(estimator, X, reset=False, skip_check_array=True)
-    return _finite(columns.encode(X, _dtype(X)), columns)
+    matrix = _finite(columns.encode(X, _dtype(X)), columns)
+    return check_array(matrix, dtype=_DTYPES, ensure_all_finite="allow-nan")
 
 
 def known_categories(partitioner: Any) -> dict[int, NDArray | None]:
@@ -118,20 +130,27 @@ def chosen_columns(linear_features: Any, columns: Columns, X: Any) -> NDArray[np
             )
         chosen = np.flatnonzero(columns.n_levels == 0)
     else:
-        names = list(X.columns) if hasattr(X, "columns") else None
-        d = len(columns)
-        entries = np.asarray(linear_features)
-        if entries.dtype == bool and entries.shape == (d,):
-            chosen = np.flatnonzero(entries)
-        else:
-            numbers = {column_number(e, names, d, "linear_features") for e in linear_features}
-            chosen = np.array(sorted(numbers), dtype=np.intp)
+        numbers = column_numbers(linear_features, column_names(X), len(columns), "linear_features")
+        chosen = np.array(sorted(numbers), dtype=np.intp)
     if not chosen.size:
         raise ValueError(
             f"linear_features={linear_features!r} leaves no column to the linear models: use "
             "cells='constant' for cells without them"
         )
     return chosen
+
+
+def _check_names(X: Any) -> None:
+    """Refuse a name that several columns have."""
+    names = column_names(X) or []
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"X has several columns with the name {twice[0]!r}: rename them")
+
+
+def _as_given(X: Any, matrix: NDArray) -> Any:
+    """Tables and arrays as they are, because floats may round whole numbers; else the matrix."""
+    return X if is_table(X) or isinstance(X, np.ndarray) else matrix
 
 
 def _has_levels(X: Any) -> bool:

@@ -75,6 +75,41 @@ class Partitioner(BaseEstimator, ABC):
         """
         return clone(self)
 
+    def siblings(self) -> NDArray[np.intp]:
+        """Pairs of cells that one split divides, (m, 3): partition, cell, cell; by default none.
+
+        `NO_CELL` stands for a side of the split that is no cell. `jointleaf.prune` merges such
+        pairs, with `with_merged`, and leaves partitions without them as they are.
+        """
+        return np.zeros((0, 3), dtype=np.intp)
+
+    def with_merged(self, chosen: NDArray[np.bool_]) -> Partitioner:
+        """Give a fitted partitioner in which some pairs (m,) of `siblings` are one cell each.
+
+        The merged cell has the smaller code of the two, and the codes of a partition are 0, 1,
+        ... again, in their old order. Clones of it grow unmerged partitions.
+        """
+        return self._unless(chosen.any(), "merge cells")
+
+    def with_partitions(self, kept: NDArray[np.bool_]) -> Partitioner:
+        """Give a fitted partitioner that has only some (P,), at least one, of the partitions."""
+        return self._unless(not kept.all(), "leave partitions out")
+
+    def _unless(self, impossible: bool | np.bool_, what: str) -> Partitioner:
+        if impossible:
+            raise NotImplementedError(f"{type(self).__name__} cannot {what}")
+        return self
+
+    @property
+    def own_values_(self) -> NDArray[np.float64] | None:
+        """What the model that made the partitions adds to its raw predictions in each cell, (C, K).
+
+        Cells are numbered partition after partition; K is 1 for regression and two classes. A
+        raw prediction is the target itself, log-odds, or one number per class. By default None:
+        there is no such model, or its predictions are no such sums.
+        """
+        return None
+
     @property
     def splits_on_features(self) -> bool:
         """Whether ``split_gains_`` tells features apart (False: it is all equal by design)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,11 @@ class TreeCells(Partitioner):
     def _set_trees(self, trees: FlatTrees) -> None:
         self.trees_ = trees
         self.n_cells_ = trees.n_cells
-        self._router = Router(trees)
+        self.__dict__.pop("_router", None)
+
+    @cached_property
+    def _router(self) -> Router:
+        return Router(self.trees_)
 
     def _threads(self) -> int:
         return int(effective_n_jobs(self.n_jobs))
@@ -58,12 +63,39 @@ class TreeCells(Partitioner):
         X = check_apply_rows(self, X)
         return self._router(X, self._threads())
 
+    @property
+    def own_values_(self) -> NDArray[np.float64] | None:
+        """What the trees' own model adds in each cell, (C, K); None where that is not known."""
+        check_is_fitted(self)
+        return self.trees_.cell_values
+
+    def siblings(self) -> NDArray[np.intp]:
+        """Pairs of cells that are the two leaves of one split, (m, 3): partition, cell, cell."""
+        check_is_fitted(self)
+        trees = self.trees_
+        left, right = trees.leaves_of(trees.twigs)
+        cells = trees.cell_of_leaf
+        return np.stack([trees.tree_of_split[trees.twigs], cells[left], cells[right]], axis=1)
+
+    def with_merged(self, chosen: NDArray[np.bool_]) -> TreeCells:
+        """Give the trees in which some splits (m,) of `siblings` are one leaf each."""
+        return self._with_trees(self.trees_.merged(self.trees_.twigs[chosen]))
+
+    def with_partitions(self, kept: NDArray[np.bool_]) -> TreeCells:
+        """Give only some (P,) of the trees."""
+        return self._with_trees(self.trees_.only(kept))
+
+    def _with_trees(self, trees: FlatTrees) -> TreeCells:
+        """A copy with other trees: gains as they were where splits are left, else zero."""
+        other = type(self).__new__(type(self))  # copy.copy would leave a model out, as pickles do
+        other.__dict__.update(self.__dict__)
+        other._set_trees(trees)
+        is_used = np.zeros(self.n_features_in_, bool)
+        is_used[trees.split_features] = True
+        other.split_gains_ = np.where(is_used, self.split_gains_, 0.0)
+        return other
+
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         state.pop("_router", None)  # made anew from the trees
         return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if "trees_" in state:
-            self._router = Router(self.trees_)

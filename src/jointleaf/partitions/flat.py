@@ -40,6 +40,8 @@ class NodeTable:
         Whether missing values go left.
     levels_left : mapping from node number to bool array (L + 1,)
         For splits on categories: which codes go left, the last entry for unseen levels.
+    value : floats (m, K), optional
+        What the library's own model adds to its K raw predictions in each node that is a leaf.
     """
 
     feature: NDArray
@@ -48,6 +50,7 @@ class NodeTable:
     right: NDArray
     missing_left: NDArray
     levels_left: Mapping[int, NDArray[np.bool_]] = field(default_factory=dict)
+    value: NDArray | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,9 @@ class FlatTrees:
     zero_is_missing : bool
         Whether zeros count as missing.
     lookups : tuple of Lookup
+    leaf_values : float64 array (sum of n_leaves, K) or None
+        What the library's own model adds to its raw predictions in every leaf, tree after tree;
+        None where that is not known.
     """
 
     n_features: int
@@ -139,6 +145,7 @@ class FlatTrees:
     single_precision: bool = False
     zero_is_missing: bool = False
     lookups: tuple[Lookup, ...] = ()
+    leaf_values: NDArray[np.float64] | None = None
 
     @property
     def n_trees(self) -> int:
@@ -176,6 +183,124 @@ class FlatTrees:
         number = total - 1 - np.repeat(before, self.n_leaves)
         return replace(self, cell_of_leaf=np.where(met, number, -1).astype(np.int32))
 
+    def scaled(self, unit: float, centre: float) -> FlatTrees:
+        """Turn leaf values of a standardised target into those of the target itself."""
+        if self.leaf_values is None:
+            return self
+        return replace(self, leaf_values=unit * self.leaf_values + centre / self.n_trees)
+
+    @property
+    def cell_values(self) -> NDArray[np.float64] | None:
+        """Leaf values of the cells, (C, K), tree after tree."""
+        if self.leaf_values is None:
+            return None
+        is_cell = self.cell_of_leaf >= 0
+        start = np.repeat(np.cumsum(self.n_cells) - self.n_cells, self.n_leaves)
+        values = np.zeros((int(self.n_cells.sum()), self.leaf_values.shape[1]))
+        values[(start + self.cell_of_leaf)[is_cell]] = self.leaf_values[is_cell]
+        return values
+
+    # -- merging -------------------------------------------------------------------------------
+
+    @property
+    def tree_of_split(self) -> NDArray[np.intp]:
+        """The tree of every split, (N,)."""
+        return np.repeat(np.arange(self.n_trees), np.diff(self.starts))
+
+    @property
+    def twigs(self) -> NDArray[np.intp]:
+        """Splits whose two children are leaves, in rising order."""
+        return np.flatnonzero((self.left < 0) & (self.right < 0))
+
+    def leaves_of(self, splits: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Left and right leaf of twigs, as places in `cell_of_leaf`."""
+        first = self.leaf_starts[self.tree_of_split[splits]]
+        return first + ~self.left[splits], first + ~self.right[splits]
+
+    def merged(self, splits: NDArray[np.intp]) -> FlatTrees:
+        """Make one leaf of each of these `twigs`; the leaf is the cell of both that went before.
+
+        The merged cell has the smaller number of the two (where one leaf was no cell, that of
+        the other), and the cells of a tree are numbered 0, 1, ... again in their old order.
+        """
+        left, right = self.leaves_of(splits)
+        cells = np.stack([self.cell_of_leaf[left], self.cell_of_leaf[right]])
+        both = (cells >= 0).all(axis=0)
+        cell_of_leaf = self.cell_of_leaf.copy()
+        cell_of_leaf[left] = np.where(both, cells.min(axis=0), cells.max(axis=0))
+        n_cells = self.n_cells
+        first_cell = np.cumsum(n_cells) - n_cells
+        gone = np.zeros(n_cells.sum(), np.intp)
+        gone[(first_cell[self.tree_of_split[splits]] + cells.max(axis=0))[both]] = 1
+        before = np.concatenate([[0], np.cumsum(gone)])
+        start = np.repeat(first_cell, self.n_leaves)
+        cell_of_leaf -= np.where(cell_of_leaf >= 0, before[start + cell_of_leaf] - before[start], 0)
+        new_leaf = np.arange(len(cell_of_leaf))
+        new_leaf[right] = -1
+        becomes = np.full(len(self.feature), -1, np.intp)
+        becomes[splits] = left
+        return self._without(becomes, new_leaf >= 0, cell_of_leaf.astype(np.int32))
+
+    def _without(
+        self,
+        becomes: NDArray[np.intp],
+        stays: NDArray[np.bool_],
+        cell_of_leaf: NDArray[np.int32],
+    ) -> FlatTrees:
+        """Leave out splits that become a leaf (-1: they stay), and leaves that do not stay."""
+        kept = becomes < 0
+        number = np.cumsum(kept) - 1  # of splits that stay
+        tree, leaf_starts = self.tree_of_split, self.leaf_starts
+        before = np.concatenate([[0], np.cumsum(stays)])
+        n_leaves = np.diff(before[leaf_starts])
+
+        def renumbered(child: NDArray[np.int32]) -> NDArray[np.int32]:
+            child, first = child[kept], leaf_starts[tree[kept]]
+            inner = np.maximum(child, 0)
+            is_leaf = (child < 0) | (becomes[inner] >= 0)
+            leaf = np.where(child < 0, first + ~child, becomes[inner])
+            new = ~(before[np.where(is_leaf, leaf, first)] - before[first])
+            return np.where(is_leaf, new, number[inner]).astype(np.int32)
+
+        sizes = np.bincount(tree[kept], minlength=self.n_trees)
+        return replace(
+            self,
+            starts=np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp),
+            feature=self.feature[kept],
+            threshold=self.threshold[kept],
+            left=renumbered(self.left),
+            right=renumbered(self.right),
+            missing_left=self.missing_left[kept],
+            table=self.table[kept],
+            n_leaves=n_leaves.astype(np.intp),
+            cell_of_leaf=cell_of_leaf[stays],
+            leaf_values=None,  # of cells that are no more
+        )
+
+    def only(self, trees: NDArray[np.bool_]) -> FlatTrees:
+        """Keep some of the trees (P,), at least one."""
+        kept = trees[self.tree_of_split]
+        shift = np.cumsum(~kept)
+        sizes = np.diff(self.starts)[trees]
+
+        def moved(child: NDArray[np.int32]) -> NDArray[np.int32]:
+            child = child[kept]
+            return (child - np.where(child >= 0, shift[kept], 0)).astype(np.int32)
+
+        return replace(
+            self,
+            starts=np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp),
+            feature=self.feature[kept],
+            threshold=self.threshold[kept],
+            left=moved(self.left),
+            right=moved(self.right),
+            missing_left=self.missing_left[kept],
+            table=self.table[kept],
+            n_leaves=self.n_leaves[trees],
+            cell_of_leaf=self.cell_of_leaf[np.repeat(trees, self.n_leaves)],
+            leaf_values=None,  # of trees that are no more
+        )
+
 
 def flatten(
     trees: Iterable[NodeTable],
@@ -185,6 +310,7 @@ def flatten(
     single_precision: bool = False,
     zero_is_missing: bool = False,
     lookups: tuple[Lookup, ...] = (),
+    base: NDArray | float = 0.0,
 ) -> FlatTrees:
     """Put trees into flat form; leaves are numbered from left to right, each one its own cell.
 
@@ -199,6 +325,8 @@ def flatten(
         Levels of every column, 0 for numbers (the default for all).
     single_precision, zero_is_missing, lookups
         See `FlatTrees`.
+    base : number or array (K,)
+        What the library's own model starts its raw predictions from; dealt out to all trees.
     """
     flat = [_flatten_one(tree) for tree in trees]
     if not flat:
@@ -236,7 +364,15 @@ def flatten(
         single_precision=single_precision,
         zero_is_missing=zero_is_missing,
         lookups=lookups,
+        leaf_values=_leaf_values(flat, base),
     )
+
+
+def _leaf_values(flat: list[_OneTree], base: NDArray | float) -> NDArray[np.float64] | None:
+    values = [tree.values for tree in flat if tree.values is not None]
+    if len(values) < len(flat):
+        return None
+    return np.concatenate(values).astype(np.float64) + np.asarray(base, float) / len(flat)
 
 
 def _float32_below(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -259,6 +395,7 @@ class _OneTree:
     missing_left: NDArray
     tables: list[NDArray[np.bool_] | None]
     n_leaves: int
+    values: NDArray | None = None
 
 
 def _flatten_one(tree: NodeTable) -> _OneTree:
@@ -266,12 +403,14 @@ def _flatten_one(tree: NodeTable) -> _OneTree:
     feature, left, right = (np.asarray(a).tolist() for a in (tree.feature, tree.left, tree.right))
     number: dict[int, int] = {}
     order: list[int] = []
+    leaves: list[int] = []
     n_leaves = 0
     stack = [0]
     while stack:  # a loop, not recursion: trees can be deep
         node = stack.pop()
         if feature[node] < 0:
             number[node] = ~n_leaves
+            leaves.append(node)
             n_leaves += 1
         else:
             number[node] = len(order)
@@ -289,4 +428,5 @@ def _flatten_one(tree: NodeTable) -> _OneTree:
             for node in order
         ],
         n_leaves=n_leaves,
+        values=None if tree.value is None else np.asarray(tree.value)[leaves],
     )

@@ -23,6 +23,7 @@ __all__ = ["ZERO", "Router"]
 
 #: Rows at a time: enough to hide the cost of a call, few enough for their columns to stay cached.
 _BLOCK_ROWS = 16384
+_TURNED_ROWS = 256
 _MOST_LEAVES = 64  # of a tree whose sets of leaves are the bits of one word
 _TESTS = 8  # results in a byte
 ZERO = float(np.float32(1e-35))  # smaller numbers are zeros, LightGBM says
@@ -114,7 +115,8 @@ class Router:
                 self._score(part, columns, work, found[p])
             else:
                 self._walk(p, part, columns, found[p])
-        codes[:] = found.T
+        for start in range(0, len(X), _TURNED_ROWS):  # turned in pieces that stay in the cache
+            codes[start : start + _TURNED_ROWS] = found[:, start : start + _TURNED_ROWS].T
 
     def _columns(self, X: NDArray) -> list[NDArray]:
         """Columns in the form in which they are tested: numbers, or codes as indices."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -83,13 +84,16 @@ class UnionPartitioner(Partitioner):
         Number of features d.
     """
 
+    partitioners_: list[Partitioner]
+
     def __init__(self, partitioners: Sequence[Partitioner]) -> None:
         self.partitioners = partitioners
 
     @property
     def splits_on_features(self) -> bool:
         """Whether any member splits on features."""
-        return any(member.splits_on_features for member in self.partitioners)
+        members = getattr(self, "partitioners_", self.partitioners)
+        return any(member.splits_on_features for member in members)
 
     @property
     def split_features_(self) -> NDArray[np.intp]:
@@ -113,11 +117,14 @@ class UnionPartitioner(Partitioner):
             clone(member).fit(X, y, sample_weight, target_type=target_type, **more)
             for member in self.partitioners
         ]
-        self.partitioners_: list[Partitioner] = members
+        self._set_members(members)
+        return self
+
+    def _set_members(self, members: list[Partitioner]) -> None:
+        self.partitioners_ = members
         self.n_features_in_ = members[0].n_features_in_
         self.n_cells_ = np.concatenate([member.n_cells_ for member in members])
         self.split_gains_ = _joint_gains(members)
-        return self
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Give the codes (n, P) of all members side by side."""
@@ -131,10 +138,63 @@ class UnionPartitioner(Partitioner):
             start = stop
         return codes
 
+    @property
+    def own_values_(self) -> NDArray[np.float64] | None:
+        """The mean of the members' own models; zeros in cells of members that have none."""
+        check_is_fitted(self)
+        found = [member.own_values_ for member in self.partitioners_]
+        known = [values for values in found if values is not None]
+        if not known or len({values.shape[1] for values in known}) > 1:
+            return None
+        parts = [
+            np.zeros((int(member.n_cells_.sum()), known[0].shape[1])) if values is None else values
+            for member, values in zip(self.partitioners_, found, strict=True)
+        ]
+        return np.concatenate(parts) / len(known)
+
+    def siblings(self) -> NDArray[np.intp]:
+        """Pairs of all members, (m, 3): partition in the union, cell, cell."""
+        check_is_fitted(self)
+        pairs, start = [], 0
+        for member in self.partitioners_:
+            pairs.append(member.siblings() + np.array([start, 0, 0]))
+            start += len(member.n_cells_)
+        return np.concatenate(pairs)
+
+    def with_merged(self, chosen: NDArray[np.bool_]) -> UnionPartitioner:
+        """Give the union of the members with these pairs (m,) merged."""
+        parts = self._parts(chosen, [len(m.siblings()) for m in self.partitioners_])
+        return self._with_members(
+            [m.with_merged(part) for m, part in zip(self.partitioners_, parts, strict=True)]
+        )
+
+    def with_partitions(self, kept: NDArray[np.bool_]) -> UnionPartitioner:
+        """Give the union without some partitions (P,), and without members that have none left."""
+        parts = self._parts(kept, [len(m.n_cells_) for m in self.partitioners_])
+        pairs = zip(self.partitioners_, parts, strict=True)
+        return self._with_members([m.with_partitions(part) for m, part in pairs if part.any()])
+
+    def _parts(self, values: NDArray, sizes: list[int]) -> list[NDArray]:
+        return np.split(values, np.cumsum(sizes)[:-1])
+
+    def _with_members(self, members: list[Partitioner]) -> UnionPartitioner:
+        other = UnionPartitioner(self.partitioners)
+        other._set_members(members)
+        return other
+
     def fresh(self) -> UnionPartitioner:
         """Give a union of what the members' `fresh` gives."""
         self._check_members()
         return UnionPartitioner([member.fresh() for member in self.partitioners])
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The fitted members do without trained models, and so must those they were cloned from.
+        state = dict(super().__getstate__())
+        if "partitioners_" in state:
+            from jointleaf.partitions.fitted import without_models
+
+            state["partitioners"] = without_models(list(self.partitioners))
+        return state
 
     def _check_members(self) -> None:
         members = self.partitioners

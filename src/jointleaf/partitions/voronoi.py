@@ -95,7 +95,7 @@ class VoronoiPartitioner(Partitioner):
         X = check_apply_rows(self, X)
         n_partitions, n_cells, m = self.centres_.shape
         # Partitions last: the steps below then run along long contiguous stretches.
-        centres = self.centres_.swapaxes(0, 1).reshape(-1, m)
+        centres = self.centres_.swapaxes(0, 1).reshape(n_cells * n_partitions, m)
         # The nearest centre c of x has the largest <x, c> - |c|^2 / 2.
         half_lengths = np.einsum("cd,cd->c", centres, centres) / 2
         codes = np.empty((X.shape[0], n_partitions), dtype=np.int32)

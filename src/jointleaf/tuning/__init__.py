@@ -1,6 +1,6 @@
 """Choice of penalties by honest cross-validation: the default recipe, and single strengths."""
 
-from jointleaf.tuning.folds import Fold, grow, target_scale
+from jointleaf.tuning.folds import Fold, grow, own_predictions, target_scale
 from jointleaf.tuning.recipe import (
     DEFAULT_SETTING,
     RecipeFold,
@@ -25,6 +25,7 @@ __all__ = [
     "choose_strength",
     "feature_weights",
     "grow",
+    "own_predictions",
     "setting_cells",
     "target_scale",
     "tune",

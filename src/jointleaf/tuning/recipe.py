@@ -9,6 +9,11 @@ features and M the share of partitions in which two rows meet, the joint fit is 
 - the **slope scale** s: how freely slopes may move against biases (0: constant cells),
 - the **feature power** q: v_j is proportional to (split gain of feature j)^q and sums to 1.
 
+A fourth number, the **share** a, mixes the joint fit with the model that made the partitions, where
+there is one: a f + (1 - a) f_own. Both are sums over the same cells, so that the mix is again one
+model. With many rows, or few that say little, boosting's own values can be the better ones, and a
+mean of two good models is often better than either.
+
 As a penalty this is `Frobenius(lambda / s^2, lambda, v, u)` with u_p = 1/P for the P partitions
 and u = 1 for the root cell. Partitions are grown anew inside every fold: on partitions that have
 seen the validation rows every choice looks too good.
@@ -42,6 +47,7 @@ __all__ = ["DEFAULT_SETTING", "RecipeFold", "Setting", "TuningResult", "auto_pen
 
 SLOPE_SCALES = (0.0, 0.3, 1.0, 3.0, 10.0)
 FEATURE_POWERS = (0.0, 1.0, 2.0)
+SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the joint fit; ties go to the first
 STRENGTHS = tuple(10.0 ** np.arange(0.5, -6.01, -0.5))  # from strong to weak: a warm path
 
 _MAX_DENSE_ROWS = 2000  # of a fold's training part: beyond, iterative paths
@@ -50,11 +56,12 @@ _SEARCH_ROWS = 800  # most training rows with which lines are compared
 
 
 class Setting(NamedTuple):
-    """The three numbers of the default penalty."""
+    """The three numbers of the default penalty, and the share of the joint fit in the model."""
 
     strength: float
     slope_scale: float
     feature_power: float
+    share: float = 1.0
 
 
 DEFAULT_SETTING = Setting(strength=0.1, slope_scale=1.0, feature_power=1.0)
@@ -68,7 +75,7 @@ class TuningResult:
     ----------
     best : Setting
     table : dict of arrays
-        One entry per setting tried: strength, slope_scale, feature_power, own_loss (False
+        One entry per setting tried: strength, slope_scale, feature_power, share, own_loss (False
         where the squared error stood in for the loss), mean_loss (weighted mean validation
         loss over all folds, in units of the target's variance for regression), std_loss (over
         groups of validation rows), se_loss (standard error of the mean) and converged (all solves
@@ -138,6 +145,8 @@ class RecipeFold(Fold):
     """A fold that judges settings of the default penalty along paths of strengths."""
 
     _shared: tuple[NDArray, NDArray] | None = None
+    #: raw predictions of the validation rows, by setting and loss
+    _kept: dict[tuple[Setting, bool], tuple[NDArray, bool]] | None = None
 
     @property
     def is_cheap(self) -> bool:
@@ -166,12 +175,33 @@ class RecipeFold(Fold):
         mean = np.full(len(strengths), np.inf)
         converged = np.ones(len(strengths), bool)
         steps = path(problem, Setting(1.0, scale, power), strengths)
+        self._kept = {} if self._kept is None else self._kept
         for k, (raw, converged[k]) in enumerate(steps):
+            self._kept[Setting(strengths[k], scale, power), own_loss] = raw, converged[k]
             losses[:, k] = self.group_losses(loss, target, raw)
             mean[k] = self.weights @ losses[:, k]
             if not dense and k > 1 and mean[k - 1 : k + 1].min() > mean[: k - 1].min():
                 break
         return losses, converged
+
+    def can_mix(self, setting: Setting) -> bool:
+        """Whether the partitions have a model of their own whose predictions fit to the loss."""
+        kept = (self._kept or {}).get((setting, True))
+        return (
+            self.own_valid is not None
+            and kept is not None
+            and (self.own_valid.shape == kept[0].shape)
+        )
+
+    def mixed_losses(self, setting: Setting, shares: Sequence[float]) -> tuple[NDArray, bool]:
+        """Validation losses (groups, shares) of mixes with the partitions' own model."""
+        assert self._kept is not None
+        assert self.own_valid is not None
+        raw, converged = self._kept[setting, True]
+        target = self.loss.encode(self.y_valid)
+        mixes = [a * raw + (1 - a) * self.own_valid for a in shares]
+        losses = [self.group_losses(self.loss, target, mix) for mix in mixes]
+        return np.stack(losses, axis=1), converged
 
     def _problem(self, setting: Setting, loss: Loss, y: NDArray) -> Problem:
         penalty = auto_penalty(setting, self.gains, len(self.n_cells), self.has_root, self.sources)
@@ -288,6 +318,7 @@ def tune(
                 "strength": np.array(strengths),
                 "slope_scale": np.full(n, scale),
                 "feature_power": np.full(n, power),
+                "share": np.ones(n),
                 "own_loss": np.full(n, own_loss),
                 **loss_columns(folds, losses),
                 "converged": np.all(converged, axis=0),
@@ -316,7 +347,24 @@ def tune(
     if one_se:
         best = _stronger(table if last is None else last, best)
     _warn_unconverged(table, best)
+    if all(fold.can_mix(best) for fold in folds):
+        mixes = _mixes(folds, best)
+        best = _best(mixes)
+        table = joined([table, {name: column[1:] for name, column in mixes.items()}])
     return TuningResult(best, table)
+
+
+def _mixes(folds: Sequence[RecipeFold], best: Setting) -> Table:
+    """The best setting mixed with the partitions' own model, in several shares."""
+    losses, converged = zip(*(fold.mixed_losses(best, SHARES) for fold in folds), strict=True)
+    n = len(SHARES)
+    return {
+        **{name: np.full(n, value) for name, value in best._asdict().items()},
+        "share": np.array(SHARES),
+        "own_loss": np.ones(n, bool),
+        **loss_columns(folds, losses),
+        "converged": np.full(n, all(converged)),
+    }
 
 
 def _stronger(table: Table, best: Setting) -> Setting:

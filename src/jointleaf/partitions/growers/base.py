@@ -117,6 +117,9 @@ class TreePartitioner(TreeCells):
             raise ValueError(f"{type(self).__name__} grows trees on targets; give y.")
         rows = check_fit_rows(X, y, sample_weight, target_type, columns)
         trees, gains = self._grow_trees(rows)
+        if rows.n_classes == 0:  # the library saw the standardised target
+            mean, scale = mean_and_scale(rows.y[:, None], np.ones(len(rows.y)))
+            trees = trees.scaled(float(scale[0]), float(mean[0]))
         self._take_trees(trees, gains, rows.X)
         return self
 

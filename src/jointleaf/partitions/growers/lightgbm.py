@@ -77,6 +77,8 @@ class LightGBMPartitioner(TreePartitioner):
             "bagging_freq": 1,
             "feature_fraction": SUBSAMPLE,
             "min_data_in_leaf": least_leaf_rows(n),
+            # LightGBM's 100 rows of a level are for many rows: with few, no level had as many.
+            "min_data_per_group": min(100, max(least_leaf_rows(n), n // 50)),
             "lambda_l2": 0.0,
             "seed": as_seed(self.random_state),
             "num_threads": threads(self.n_jobs),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,7 +72,9 @@ class LinearForestPartitioner(TreePartitioner):
         fitted = self._grow(rows)
         adapter = find_adapter(fitted.forest)
         trees = adapter.trees(fitted.forest, Columns.numbers(len(rows.columns)))
-        return fitted.encoding.translate(trees), adapter.split_gains(fitted.forest)
+        # The leaf values are those of residuals, and no predictions of the target.
+        trees = replace(fitted.encoding.translate(trees), leaf_values=None)
+        return trees, adapter.split_gains(fitted.forest)
 
 
 class LinearForest(NamedTuple):

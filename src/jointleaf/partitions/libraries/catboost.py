@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -141,7 +141,11 @@ class CatBoostAdapter(EnsembleAdapter):
         if isinstance(model, NoTrees) or model.tree_count_ == 0:
             return flatten([], len(columns), columns.n_levels, single_precision=True)
         _refuse_text(model)
-        return read_trees(model, columns)
+        trees = read_trees(model, columns)
+        classes = self.classes(model)
+        if classes is not None and not np.array_equal(classes, np.sort(classes)):
+            trees = replace(trees, leaf_values=None)  # of classes in an order that is not ours
+        return trees
 
     def split_gains(self, model: Any) -> NDArray:
         """Give how much predictions change with each feature (d,)."""

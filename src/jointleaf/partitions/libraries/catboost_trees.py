@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +36,21 @@ def read_trees(model: Any, columns: Columns) -> FlatTrees:
     text = _json(model)
     reader = _Reader(text["features_info"], columns)
     if "oblivious_trees" in text:
-        tables = [reader.symmetric(tree.get("splits") or []) for tree in text["oblivious_trees"]]
+        tables = [
+            reader.symmetric(tree.get("splits") or [], tree["leaf_values"])
+            for tree in text["oblivious_trees"]
+        ]
     else:
         tables = [reader.nested(tree) for tree in text["trees"]]
+    scale, bias = text.get("scale_and_bias", [1.0, [0.0]])
+    tables = [replace(table, value=scale * table.value) for table in tables]
     return flatten(
         tables,
         len(columns),
         columns.n_levels,
         single_precision=True,
         lookups=_lookups(text, reader),
+        base=np.atleast_1d(np.asarray(bias, float)),
     )
 
 
@@ -168,7 +174,7 @@ class _Reader:
         j = self.cats[feature]
         return _Question(j, yes=self.hashes[j] == np.uint64(_extended(int(value))))
 
-    def symmetric(self, splits: list[Mapping[str, Any]]) -> NodeTable:
+    def symmetric(self, splits: list[Mapping[str, Any]], values: list[float]) -> NodeTable:
         """Read a tree that asks the same question everywhere on a level.
 
         CatBoost's number of a leaf has the answer to question k as bit k: with the last question
@@ -178,14 +184,14 @@ class _Reader:
         n_splits = 2 ** len(questions) - 1
         asked = [q for k, q in enumerate(questions) for _ in range(2**k)]
         left = np.arange(n_splits) * 2 + 1
-        return _node_table(asked, left, left + 1, n_splits + 1)
+        return _node_table(asked, left, left + 1, np.reshape(values, (n_splits + 1, -1)))
 
     def nested(self, tree: Mapping[str, Any]) -> NodeTable:
         """Read a tree of nodes within nodes."""
         # Splits are numbered as they are met; leaves follow behind all of them.
         asked: list[_Question] = []
         children: list[list[int]] = []
-        n_leaves = 0
+        values: list[Any] = []
         stack: list[tuple[Mapping[str, Any], int, int]] = [(tree, -1, 0)]
         while stack:
             node, parent, side = stack.pop()
@@ -195,17 +201,20 @@ class _Reader:
                 children.append([0, 0])
                 stack += [(node["right"], number, 1), (node["left"], number, 0)]
             else:
-                number = ~n_leaves
-                n_leaves += 1
+                number = ~len(values)
+                values.append(node["value"])
             if parent >= 0:
                 children[parent][side] = number
         both = np.array(children, dtype=np.int64).reshape(-1, 2)
         both = np.where(both < 0, len(asked) + ~both, both)
-        return _node_table(asked, both[:, 0], both[:, 1], n_leaves)
+        return _node_table(asked, both[:, 0], both[:, 1], np.reshape(values, (len(values), -1)))
 
 
-def _node_table(asked: list[_Question], left: NDArray, right: NDArray, n_leaves: int) -> NodeTable:
-    """Splits, then leaves."""
+def _node_table(
+    asked: list[_Question], left: NDArray, right: NDArray, values: NDArray
+) -> NodeTable:
+    """Splits, then leaves with their values (n_leaves, K)."""
+    n_leaves = len(values)
     leaves = np.full(n_leaves, -1)
     none = [False] * n_leaves
     return NodeTable(
@@ -217,6 +226,7 @@ def _node_table(asked: list[_Question], left: NDArray, right: NDArray, n_leaves:
             [not (q.missing_yes if q.yes is None else q.yes[-1]) for q in asked] + none
         ),
         levels_left={k: ~q.yes[:-1] for k, q in enumerate(asked) if q.yes is not None},
+        value=np.concatenate([np.zeros((len(asked), values.shape[1])), values]),
     )
 
 

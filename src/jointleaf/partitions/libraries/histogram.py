@@ -83,10 +83,15 @@ class HistogramAdapter(EnsembleAdapter):
                 )
             if column.levels is not None:
                 codes[j] = native_codes(column.levels, layout.levels[j].tolist())
+        n_outputs = model.n_trees_per_iteration_
         return flatten(
-            [_node_table(tree, layout, codes) for tree in layout.trees],
+            [
+                _node_table(tree, layout, codes, np.eye(n_outputs)[k % n_outputs])
+                for k, tree in enumerate(layout.trees)
+            ],
             self.n_features(model),
             columns.n_levels,
+            base=np.ravel(model._baseline_prediction),
         )
 
     def split_gains(self, model: Any) -> NDArray:
@@ -233,8 +238,13 @@ def _levels(values: list) -> NDArray:
     return whole if np.array_equal(whole, numbers) else numbers
 
 
-def _node_table(tree: Any, layout: _Layout, codes: Mapping[int, NDArray[np.int64]]) -> NodeTable:
-    """Read one tree; `codes` are the encoder's codes of our levels, -1 where it knows none."""
+def _node_table(
+    tree: Any, layout: _Layout, codes: Mapping[int, NDArray[np.int64]], output: NDArray
+) -> NodeTable:
+    """Read one tree; `codes` are the encoder's codes of our levels, -1 where it knows none.
+
+    `output` (K,) says to which raw prediction the tree adds.
+    """
     nodes = tree.nodes
     is_leaf = nodes["is_leaf"].astype(bool)
     feature = np.where(is_leaf, -1, layout.order[np.where(is_leaf, 0, nodes["feature_idx"])])
@@ -255,6 +265,7 @@ def _node_table(tree: Any, layout: _Layout, codes: Mapping[int, NDArray[np.int64
         right=nodes["right"],
         missing_left=missing_left,
         levels_left=levels_left,
+        value=nodes["value"][:, None] * output,
     )
 
 

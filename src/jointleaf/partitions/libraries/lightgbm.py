@@ -125,7 +125,12 @@ class LightGBMAdapter(EnsembleAdapter):
         """Give the trees in portable form, up to the best round."""
         text = _ModelText(_booster(model))
         numbers = _level_numbers(text, columns)
-        tables = [_node_table(tree, numbers) for tree in text.trees()]
+        trees, outputs = list(text.trees()), np.eye(text.n_outputs)
+        if text.is_averaged:  # a forest grown by LightGBM averages its trees, boosting adds them
+            outputs *= text.n_outputs / max(1, len(trees))
+        tables = [
+            _node_table(tree, numbers, outputs[k % len(outputs)]) for k, tree in enumerate(trees)
+        ]
         kinds = set().union(*(table.kinds for table in tables))
         if {_ZERO_MISSING, _NAN_MISSING} <= kinds:
             raise ValueError(
@@ -267,6 +272,17 @@ class _ModelText:
         found = re.search(r"^pandas_categorical:(.*)$", self._text, re.MULTILINE)
         return (json.loads(found[1]) if found else None) or []
 
+    @property
+    def n_outputs(self) -> int:
+        """K, the trees of a round."""
+        found = re.search(r"^num_tree_per_iteration=(\d+)$", self._text, re.MULTILINE)
+        return int(found[1]) if found else 1
+
+    @property
+    def is_averaged(self) -> bool:
+        """Whether raw predictions are means over rounds."""
+        return re.search(r"^average_output$", self._text, re.MULTILINE) is not None
+
     def trees(self) -> Iterator[dict[str, str]]:
         """The lines of every tree."""
         for block in self._text.split("\nTree=")[1:]:
@@ -326,8 +342,12 @@ class _Nodes(NamedTuple):
     kinds: set[int]  # of missing values, over the splits on numbers
 
 
-def _node_table(tree: Mapping[str, str], numbers: Mapping[int, NDArray[np.float64]]) -> _Nodes:
+def _node_table(
+    tree: Mapping[str, str], numbers: Mapping[int, NDArray[np.float64]], output: NDArray
+) -> _Nodes:
     """Read one tree; `numbers` are LightGBM's numbers of our levels, column by column.
+
+    `output` (K,) says to which raw prediction the tree adds, and by how much of its values.
 
     ``decision_type`` holds bits: 1 categories, 2 missing values go left, and 4 times the kind of
     missing values: 0 none (a missing value counts as zero), 1 zeros, 2 NaN. On categories all
@@ -377,8 +397,17 @@ def _node_table(tree: Mapping[str, str], numbers: Mapping[int, NDArray[np.float6
         right=np.concatenate([right, leaves]),
         missing_left=np.concatenate([missing_left, np.zeros(n_leaves, bool)]),
         levels_left=levels_left,
+        value=_values(tree, n_splits, output),
     )
     return _Nodes(nodes, set(kind[~is_category].tolist()))
+
+
+def _values(tree: Mapping[str, str], n_splits: int, output: NDArray) -> NDArray | None:
+    """Leaf values (m, K), zeros for splits; None where the leaves hold linear models."""
+    if tree.get("is_linear", "0") != "0":
+        return None
+    values = np.array(tree["leaf_value"].split(), dtype=float)
+    return np.concatenate([np.zeros(n_splits), values])[:, None] * output
 
 
 def _bits(words: NDArray[np.uint32]) -> NDArray[np.bool_]:

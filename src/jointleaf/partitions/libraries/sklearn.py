@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier, DummyRegressor
 
 from jointleaf.columns import Columns
 from jointleaf.partitions.encoding import tables_from_scores
@@ -57,8 +58,10 @@ class ScikitLearnAdapter(EnsembleAdapter):
 
     def trees(self, model: Any, columns: Columns) -> FlatTrees:
         """Give the trees in portable form; trees of one boosting round lie side by side."""
+        estimators = np.asarray(model.estimators_, dtype=object).ravel()
+        outputs, base = _outputs(model, len(estimators))
         tables = []
-        for estimator in np.asarray(model.estimators_, dtype=object).ravel():
+        for k, estimator in enumerate(estimators):
             tree = estimator.tree_
             tables.append(
                 NodeTable(
@@ -67,9 +70,10 @@ class ScikitLearnAdapter(EnsembleAdapter):
                     tree.children_left,
                     tree.children_right,
                     tree.missing_go_to_left,
+                    value=None if outputs is None else tree.value[:, 0] * outputs[k % len(outputs)],
                 )
             )
-        trees = flatten(tables, self.n_features(model), single_precision=True)
+        trees = flatten(tables, self.n_features(model), single_precision=True, base=base)
         return tables_from_scores(trees, _level_scores(columns))
 
     def split_gains(self, model: Any) -> NDArray:
@@ -108,3 +112,24 @@ def _level_scores(columns: Columns) -> dict[int, NDArray[np.float64]]:
             )
         scores[int(j)] = np.append(levels.astype(np.float32), [np.nan, np.nan]).astype(float)
     return scores
+
+
+def _outputs(model: Any, n_trees: int) -> tuple[NDArray | None, NDArray | float]:
+    """How trees add up to raw predictions: factors (K, K), tree after tree, and the start.
+
+    None where they do not: forests of classifiers average shares of classes, and boosting may
+    start from another model.
+    """
+    if not hasattr(model, "learning_rate"):
+        is_single = model.n_outputs_ == 1 and not is_classifier(model)
+        return (np.eye(1) / max(1, n_trees), 0.0) if is_single else (None, 0.0)
+    outputs = model.learning_rate * np.eye(model.estimators_.shape[1])
+    if isinstance(model.init_, str):  # "zero"
+        return outputs, 0.0
+    if isinstance(model.init_, DummyRegressor):
+        return outputs, float(np.ravel(model.init_.constant_)[0])
+    if isinstance(model.init_, DummyClassifier):
+        shares = np.asarray(model.init_.class_prior_, float)
+        logs = np.log(np.maximum(shares, np.finfo(np.float32).eps))
+        return outputs, logs[1:] - logs[:1] if len(outputs) == 1 else logs
+    return None, 0.0

@@ -58,6 +58,11 @@ def feature_types(n_features: int, categorical: NDArray[np.intp]) -> list[str]:
     return types.tolist()
 
 
+#: Objectives whose raw predictions start from the base score itself, and from its log-odds.
+_PLAIN = ("reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror")
+_LOGISTIC = ("binary:logistic", "reg:logistic", "binary:logitraw")
+
+
 class XGBoostAdapter(EnsembleAdapter):
     """XGBoost models: the scikit-learn classes and the plain ``xgboost.Booster``.
 
@@ -110,11 +115,16 @@ class XGBoostAdapter(EnsembleAdapter):
         _check_missing(model)
         read = _ModelJson(model)
         codes = read.native_codes(columns)
+        outputs, base = read.outputs()
         return flatten(
-            [_node_table(tree, codes) for tree in read.trees()],
+            [
+                _node_table(tree, codes, None if outputs is None else outputs[k])
+                for k, tree in enumerate(read.trees())
+            ],
             self.n_features(model),
             columns.n_levels,
             single_precision=True,
+            base=base,
         )
 
     def split_gains(self, model: Any) -> NDArray:
@@ -239,10 +249,31 @@ class _ModelJson:
                 'give a model with booster="gbtree" or "dart".'
             )
         self._model = booster.get("gbtree", booster)["model"]
+        self._drops = booster.get("weight_drop")  # of dart's trees
 
     def trees(self) -> Iterator[dict[str, Any]]:
         """Trees of the rounds that are used."""
         yield from self._model["trees"][: self._model["iteration_indptr"][self._n_rounds]]
+
+    def outputs(self) -> tuple[NDArray | None, NDArray | float]:
+        """To which raw prediction every tree adds, (P, K), and what these start from.
+
+        None where trees have vectors in their leaves, or the objective is one whose start is not
+        known here.
+        """
+        param, objective = self._learner["learner_model_param"], self._learner["objective"]["name"]
+        is_plain = objective in _PLAIN or objective.startswith("multi:")
+        if int(param.get("num_target", "1")) > 1 or not (is_plain or objective in _LOGISTIC):
+            return None, 0.0
+        start = np.array(json.loads(f"[{param['base_score'].strip('[]')}]"), dtype=float)
+        if objective in _LOGISTIC:
+            start = np.log(start / (1 - start))
+        n_outputs = max(1, int(param.get("num_class", "0")))
+        groups = np.array(self._model["tree_info"], dtype=np.intp)
+        outputs = np.eye(n_outputs)[groups]
+        if self._drops is not None:
+            outputs *= np.array(self._drops, dtype=float)[:, None]
+        return outputs, start
 
     @property
     def categories(self) -> dict[int, NDArray | None]:
@@ -301,8 +332,12 @@ def _levels(entry: Mapping[str, Any]) -> NDArray:
     return np.array([text[a:b].decode() for a, b in pairwise(entry["offsets"])], dtype=str)
 
 
-def _node_table(tree: Mapping[str, Any], codes: Mapping[int, NDArray[np.int64]]) -> NodeTable:
+def _node_table(
+    tree: Mapping[str, Any], codes: Mapping[int, NDArray[np.int64]], output: NDArray | None
+) -> NodeTable:
     """Read one tree; `codes` are the model's codes of our levels, column by column.
+
+    `output` (K,) says to which raw prediction the tree adds, and by how much of its values.
 
     On numbers, rows with x < t go left; on categories the listed ones go right and all others,
     unknown ones among them, left.
@@ -326,6 +361,8 @@ def _node_table(tree: Mapping[str, Any], codes: Mapping[int, NDArray[np.int64]])
         right=np.array(tree["right_children"], dtype=np.int64),
         missing_left=np.array(tree["default_left"], dtype=bool),
         levels_left=levels_left,
+        # In leaves the "condition" is the value.
+        value=None if output is None else split.astype(np.float64)[:, None] * output,
     )
 
 

@@ -1,0 +1,134 @@
+"""The fitted model of all cells: what predicts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf.columns import Columns
+from jointleaf.design import LeafDesign
+from jointleaf.features import LinearFeatures
+from jointleaf.layout import CellKind, CellLayout
+from jointleaf.losses import Loss
+from jointleaf.partitions import Partitioner
+from jointleaf.ranges import CellRanges
+from jointleaf.rows import Rows
+from jointleaf.tuning import own_predictions
+
+__all__ = ["CellWeights", "FittedCells", "Frame", "mix"]
+
+_PREDICT_ROWS = 16384  # rows predicted at a time: bounds the memory of their codes
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What the cells are fitted in: how rows and targets become standardised numbers."""
+
+    columns: Columns
+    features: LinearFeatures
+    loss: Loss
+    offset: NDArray
+    centre: float
+    unit: float
+    n_jobs: int
+
+    def design(self, X: NDArray, partitioner: Partitioner, kind: CellKind) -> LeafDesign:
+        """The design of rows X (n, d) and all cells of a fitted partitioner."""
+        features, codes = self.features.transform(X), partitioner.apply(X)
+        n_cells, n_jobs = partitioner.n_cells_, self.n_jobs
+        return LeafDesign(features, codes, n_cells, cells=kind, n_jobs=n_jobs)
+
+    def target(self, y: NDArray) -> NDArray:
+        """Targets (n,) in standard units."""
+        return (y - self.centre) / self.unit
+
+
+@dataclass(frozen=True)
+class CellWeights:
+    """Weights theta (C, q[, K]) of all cells in standard units, and what they add to."""
+
+    theta: NDArray
+    offset: NDArray
+
+    @property
+    def slopes(self) -> NDArray:
+        """Slopes (C, m[, K]); m is 0 for constant cells."""
+        return self.theta[:, :-1]
+
+    @property
+    def biases(self) -> NDArray:
+        """Biases (C[, K])."""
+        return self.theta[:, -1]
+
+
+@dataclass(frozen=True)
+class FittedCells:
+    """Partitions, how rows become linear features, and the weights of all cells.
+
+    Attributes
+    ----------
+    partitioner : Partitioner
+    features : LinearFeatures
+    layout : CellLayout
+    weights : CellWeights
+    centre, unit : float
+        Of the target.
+    ranges : CellRanges or None
+        What the cells saw, where their linear models are limited to that.
+    """
+
+    partitioner: Partitioner
+    features: LinearFeatures
+    layout: CellLayout
+    weights: CellWeights
+    centre: float
+    unit: float
+    ranges: CellRanges | None = None
+
+    def predict(self, X: NDArray, n_jobs: int) -> NDArray:
+        """Predictions on the scale of the loss, (n,) or (n, K), of rows X (n, d)."""
+        parts = []
+        for start in range(0, len(X), _PREDICT_ROWS):
+            rows = X[start : start + _PREDICT_ROWS]
+            features, codes = self.features.transform(rows), self.partitioner.apply(rows)
+            parts.append(self._sums(features, codes, n_jobs) + self.weights.offset)
+        return self.centre + self.unit * np.concatenate(parts)
+
+    def _sums(self, features: NDArray, codes: NDArray, n_jobs: int) -> NDArray:
+        layout, theta = self.layout, self.weights.theta
+        if self.ranges is not None:
+            return self.ranges.predict(features, codes, theta, layout)
+        n_cells = layout.cells_per_partition
+        design = LeafDesign(features, codes, n_cells, cells=layout.kind, n_jobs=n_jobs)
+        return design.matvec(theta)
+
+
+def mix(
+    weights: CellWeights,
+    share: float,
+    partitioner: Partitioner,
+    rows: Rows,
+    loss: Loss,
+    centre: float,
+    unit: float,
+) -> CellWeights:
+    """Mix the joint fit with the model that made the partitions: share f + (1 - share) f_own.
+
+    The model's own values must do better than a constant on the training rows; otherwise
+    they are in another unit or of other classes, and the joint fit stays alone.
+    """
+    own = own_predictions(partitioner, partitioner.apply(rows.X))
+    values = partitioner.own_values_
+    if share == 1 or own is None or values is None:
+        return weights
+    target = loss.encode((rows.y - centre) / unit)
+    raw = (own - centre) / unit
+    constant = np.broadcast_to(loss.best_constant(target, rows.s), raw.shape)
+    biases = values.reshape(weights.biases.shape) / unit
+    if not loss.value(target, raw, rows.s) < loss.value(target, constant, rows.s):
+        return weights
+    theta = share * weights.theta
+    theta[:, -1] += (1 - share) * biases
+    return CellWeights(theta, share * weights.offset - (1 - share) * centre / unit)
