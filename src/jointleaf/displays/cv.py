@@ -153,6 +153,8 @@ class CVDisplay:
         chosen = self.chosen.strength if isinstance(self.chosen, Setting) else self.chosen
         k = int(np.argmin(np.abs(np.log(strengths / chosen))))
         label = f"chosen: {chosen:.2g}"
+        if isinstance(self.chosen, Setting) and self.chosen.share < 1:
+            label += f", share {self.chosen.share:g}"
         ax.plot(chosen, mean[k], "o", ms=8, color=RED, ls="none", zorder=5, label=label)
 
     def _finish(self, ax: Axes, lines: list[Table]) -> None:
@@ -173,8 +175,12 @@ class CVDisplay:
 
 
 def _lines(table: Table) -> list[Table]:
-    """The lines of a table, each from strong to weak; of paths of one penalty the last."""
+    """The lines of a table, each from strong to weak; of paths of one penalty the last.
+
+    Mixes of the best setting with the partitions' own model are points, not lines, and left out.
+    """
     rows = np.isfinite(table["mean_loss"]) & table.get("on_path", True)
+    rows &= table.get("share", 1.0) == 1.0
     kept = {name: column[rows] for name, column in table.items()}
     is_new = np.diff(kept["strength"]) >= 0
     for name in ("slope_scale", "feature_power"):

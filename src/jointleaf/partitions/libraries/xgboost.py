@@ -267,6 +267,7 @@ class _ModelJson:
             return None, 0.0
         start = np.array(json.loads(f"[{param['base_score'].strip('[]')}]"), dtype=float)
         if objective in _LOGISTIC:
+            start = np.clip(start, 1e-7, 1 - 1e-7)  # 0 or 1 where rows had a single class
             start = np.log(start / (1 - start))
         n_outputs = max(1, int(param.get("num_class", "0")))
         groups = np.array(self._model["tree_info"], dtype=np.intp)
