@@ -17,8 +17,8 @@ PARAMETERS = """Parameters
         ensemble of scikit-learn, LightGBM, XGBoost or CatBoost is used as it is (see `refine`);
         a list is their union.
     penalty : "auto", Penalty or a sum of penalties
-        "auto" chooses strength, slope scale and feature weighting of a Frobenius penalty by
-        honest cross-validation (`jointleaf.tuning`); a Penalty such as ``Frobenius(0.01)`` or
+        "auto" chooses strength, slope scale and feature weighting of a Frobenius penalty, and how
+        much of the trees' own values is kept, by honest cross-validation (`jointleaf.tuning`); a Penalty such as ``Frobenius(0.01)`` or
         ``L21(0.1) + Laplacian(0.01)`` is used as given, in standardised units, and strengths
         that are "auto", as in ``L21("auto")``, are chosen by honest cross-validation.
     cells : {"linear", "constant"}
@@ -75,7 +75,9 @@ ATTRIBUTES = """Attributes
     cell_starts_ : array (P,)
         Number of the first cell of every partition.
     setting_ : Setting or None
-        Strength, slope scale and feature power that ``penalty="auto"`` chose.
+        Strength, slope scale, feature power and share that ``penalty="auto"`` chose. With a share
+        a below 1 the model is a f + (1 - a) f_own, where f is the joint fit (``solution_``) and
+        f_own the model that made the partitions; ``coef_`` and ``intercept_`` are those of the mix.
     cv_results_ : dict of arrays or None
         Every setting that was tried, with its validation loss; see
         `jointleaf.tuning.TuningResult` and `jointleaf.tuning.StrengthChoice` for the columns.
