@@ -19,7 +19,6 @@ from sklearn.linear_model import Ridge
 from jointleaf import L21, Frobenius, JOPLEnClassifier, JOPLEnRegressor, refine
 from jointleaf.displays.pruning import PruningDisplay
 from jointleaf.fitting import solve
-from jointleaf.merging import CellModel, merge, merging_costs
 from jointleaf.partitions import (
     LightGBMPartitioner,
     RandomForestPartitioner,
@@ -29,8 +28,9 @@ from jointleaf.partitions import (
 )
 from jointleaf.partitions.flat import flatten
 from jointleaf.partitions.routing import Router
-from jointleaf.pruning import _fitted_frame, _read_rows, _walk, prune
-from jointleaf.shrinking import Descent
+from jointleaf.pruning.merging import CellModel, merge, merging_costs
+from jointleaf.pruning.pruner import _fitted_frame, _read_rows, _walk, prune
+from jointleaf.pruning.shrinking import Descent
 from test_flat import random_rows, random_tree
 
 mpl.use("Agg")
@@ -541,7 +541,7 @@ def test_the_picture_without_validation_and_of_other_models(model):
         PruningDisplay.from_estimator(JOPLEnRegressor())
 
 
-@pytest.mark.parametrize("name", ["pruning", "displays.pruning"])
+@pytest.mark.parametrize("name", ["pruning.pruner", "displays.pruning"])
 def test_docstring_examples(name):
     result = doctest.testmod(importlib.import_module(f"jointleaf.{name}"))
     assert result.attempted > 0

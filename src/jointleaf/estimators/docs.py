@@ -18,9 +18,10 @@ PARAMETERS = """Parameters
         a list is their union.
     penalty : "auto", Penalty or a sum of penalties
         "auto" chooses strength, slope scale and feature weighting of a Frobenius penalty, and how
-        much of the trees' own values is kept, by honest cross-validation (`jointleaf.tuning`); a Penalty such as ``Frobenius(0.01)`` or
-        ``L21(0.1) + Laplacian(0.01)`` is used as given, in standardised units, and strengths
-        that are "auto", as in ``L21("auto")``, are chosen by honest cross-validation.
+        much of the trees' own values is kept, by honest cross-validation (`jointleaf.tuning`); a
+        Penalty such as ``Frobenius(0.01)`` or ``L21(0.1) + Laplacian(0.01)`` is used as given, in
+        standardised units, and strengths that are "auto", as in ``L21("auto")``, are chosen by
+        honest cross-validation.
     cells : {"linear", "constant"}
         Models of the cells; constant cells are global refinement.
     root_cell : bool

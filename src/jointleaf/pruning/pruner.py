@@ -18,18 +18,19 @@ from sklearn.base import clone
 from sklearn.utils import check_X_y
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf.estimators.base import BaseJOPLEn, Frame
+from jointleaf.estimators.base import BaseJOPLEn
 from jointleaf.estimators.checks import is_whole
+from jointleaf.estimators.model import Frame
 from jointleaf.estimators.splitting import make_folds
 from jointleaf.estimators.tables import read_rows
 from jointleaf.losses import Logistic, Loss, Multinomial, SquaredError
-from jointleaf.merging import CellModel
 from jointleaf.partitions import Partitioner
 from jointleaf.penalties import Term
 from jointleaf.penalties.base import check_number
 from jointleaf.problem import check_weights
+from jointleaf.pruning.merging import CellModel
+from jointleaf.pruning.shrinking import Descent, Path, Walk, to_size
 from jointleaf.rows import Rows, canonical_rows
-from jointleaf.shrinking import Descent, Path, Walk, to_size
 from jointleaf.tuning import DEFAULT_SETTING, auto_penalty, grow, target_scale
 
 __all__ = ["Pruning", "prune"]

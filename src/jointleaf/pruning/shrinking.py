@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.estimators.base import Frame
+from jointleaf.estimators.model import Frame
 from jointleaf.layout import CellKind
-from jointleaf.merging import CellModel, merge, merging_costs
 from jointleaf.penalties import Frobenius
 from jointleaf.problem import Problem
 from jointleaf.progress import Progress
+from jointleaf.pruning.merging import CellModel, merge, merging_costs
 from jointleaf.rows import Rows
 from jointleaf.solvers import choose_solver
 
