@@ -153,6 +153,8 @@ def main() -> None:
         for seed in args.seeds:
             for name in args.sets or SETS[args.task]:
                 X, y = load_pmlb(name, folder=args.data, return_X_y=True)
+                if args.task == "binary":  # XGBoost wants classes 0 and 1
+                    y = np.unique(y, return_inverse=True)[1]
                 for model in args.models:
                     key = (args.task, model, name, seed)
                     if key in done:
