@@ -79,11 +79,7 @@ class RandomForestPartitioner(_ScikitLearnPartitioner):
         n_jobs: int | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        self.n_partitions = n_partitions
-        self.n_cells = n_cells
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.options = options
+        super().__init__(n_partitions, n_cells, random_state, n_jobs, options)
 
     def _grow(self, rows: TrainingRows) -> Any:
         params = {"n_estimators": self.n_partitions, "n_jobs": self._threads()}
@@ -107,11 +103,7 @@ class ExtraTreesPartitioner(_ScikitLearnPartitioner):
         n_jobs: int | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        self.n_partitions = n_partitions
-        self.n_cells = n_cells
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.options = options
+        super().__init__(n_partitions, n_cells, random_state, n_jobs, options)
 
     def _grow(self, rows: TrainingRows) -> Any:
         params = {"n_estimators": self.n_partitions, "n_jobs": self._threads()}

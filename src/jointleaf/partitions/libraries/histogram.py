@@ -1,14 +1,13 @@
 """Histogram gradient boosting of scikit-learn.
 
 scikit-learn offers no public way to the trees of these models. This file, and no other, reads
-private attributes: ``_predictors`` (trees as arrays of nodes, with bit sets of categories) and
-``_preprocessor`` (the encoder of categories). Where they are not what is expected, the error says
-so and names the version of scikit-learn.
+private attributes: ``_predictors`` (trees as arrays of nodes, with bit sets of categories),
+``_preprocessor`` (the encoder of categories) and ``_baseline_prediction`` (what trees add to).
+Where they are not what is expected, the error says so and names the version of scikit-learn.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -19,7 +18,8 @@ from sklearn.base import clone, is_classifier
 
 from jointleaf.columns import Columns
 from jointleaf.partitions.flat import FlatTrees, NodeTable, flatten
-from jointleaf.partitions.libraries.base import EnsembleAdapter, native_codes, threads
+from jointleaf.partitions.libraries.base import native_codes, threads
+from jointleaf.partitions.libraries.sklearn import ScikitLearnAdapter
 
 __all__ = ["HistogramAdapter", "limited_threads", "without_empty_columns"]
 
@@ -34,10 +34,11 @@ _FIELDS = {
     "is_leaf",
     "is_categorical",
     "bitset_idx",
+    "value",
 }
 
 
-class HistogramAdapter(EnsembleAdapter):
+class HistogramAdapter(ScikitLearnAdapter):
     """Histogram gradient boosting of scikit-learn.
 
     Features are compared in double precision. A level that the model does not know goes where
@@ -45,26 +46,6 @@ class HistogramAdapter(EnsembleAdapter):
     """
 
     supported = ("HistGradientBoostingRegressor", "HistGradientBoostingClassifier")
-
-    def matches(self, model: object) -> bool:
-        """Tell whether `model` is one of the supported models or a subclass of one."""
-        ensemble = sys.modules.get("sklearn.ensemble")
-        return ensemble is not None and isinstance(
-            model, tuple(getattr(ensemble, name) for name in self.supported)
-        )
-
-    def is_classifier(self, model: Any) -> bool:
-        """Tell whether `model` is a classifier."""
-        return is_classifier(model)
-
-    def n_features(self, model: Any) -> int:
-        """Give the number of features the model was trained on."""
-        return int(model.n_features_in_)
-
-    def feature_names(self, model: Any) -> list[str] | None:
-        """Give the column names the model was trained with, None where it had none."""
-        names = getattr(model, "feature_names_in_", None)
-        return None if names is None else [str(name) for name in names]
 
     def categories(self, model: Any) -> Mapping[int, NDArray | None]:
         """Give the columns with categories and their levels."""

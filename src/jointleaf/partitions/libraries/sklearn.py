@@ -27,7 +27,7 @@ class ScikitLearnAdapter(EnsembleAdapter):
     any send them to the child with more rows.
     """
 
-    supported = (
+    supported: tuple[str, ...] = (
         "GradientBoostingRegressor",
         "GradientBoostingClassifier",
         "RandomForestRegressor",
