@@ -290,3 +290,19 @@ def test_a_frame_is_as_good_as_hand_made_indicators():
     ridge = make_pipeline(StandardScaler(), Ridge(1e-6)).fit(hand, Y)
     weak = JOPLEnRegressor(RootCell(), root_cell=False, penalty=Frobenius(1e-9, 0)).fit(X, Y)
     np.testing.assert_allclose(weak.predict(X), ridge.predict(hand), atol=1e-3)
+
+
+def test_rows_in_a_form_of_a_library_are_refused(regressor):
+    import catboost
+    import xgboost
+
+    numbers = X[["size", "noise"]]
+    for rows, message in (
+        (FORMS["polars"](X).lazy(), r"LazyFrame.*X.collect\(\)"),
+        (xgboost.DMatrix(numbers), "X is a DMatrix.*data frame or matrix"),
+        (catboost.Pool(numbers), "X is a Pool.*data frame or matrix"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            regressor.predict(rows)
+        with pytest.raises(TypeError, match=message):
+            clone(regressor).fit(rows, Y)

@@ -20,6 +20,7 @@ from sklearn.ensemble import (
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import mean_squared_error
+from sklearn.model_selection import GridSearchCV
 
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor, refine
 from jointleaf.partitions import NO_CELL
@@ -193,13 +194,20 @@ def test_an_unfitted_model_is_refused(model):
         "lightgbm",
         LinearRegression().fit(X, Y),
         AdaBoostRegressor(n_estimators=2).fit(X, Y),
-        RandomForestRegressor,
     ],
-    ids=["None", "str", "LinearRegression", "AdaBoost", "class"],
+    ids=["None", "str", "LinearRegression", "AdaBoost"],
 )
 def test_another_kind_of_model_is_refused(model):
     with pytest.raises(TypeError, match=r"model is of type .* RandomForestRegressor"):
         refine(model, X, Y)
+
+
+def test_a_class_and_a_search_are_refused_with_what_to_give():
+    with pytest.raises(TypeError, match="the class RandomForestRegressor itself; give a fitted"):
+        refine(RandomForestRegressor, X, Y)
+    search = GridSearchCV(RandomForestRegressor(2), {"max_depth": [2]}, cv=2).fit(X, Y)
+    with pytest.raises(TypeError, match=r"GridSearchCV, a search; .* model.best_estimator_"):
+        refine(search, X, Y)
 
 
 @pytest.mark.parametrize("library", MODELS)

@@ -52,6 +52,7 @@ def read_training_rows(
     """
     numeric = estimator._target_type == "regression"
     declared = estimator.categorical_features
+    _check_kind(X)
     _check_names(X)
     if not _has_levels(X):
         matrix, targets = validate_data(
@@ -85,6 +86,7 @@ def read_training_rows(
 
 def read_rows(estimator: Any, X: Any) -> NDArray:
     """Give the matrix (n, d) of rows with the same columns as in training."""
+    _check_kind(X)
     columns: Columns = estimator.columns_
     if not _has_levels(X):
         matrix = validate_data(
@@ -138,6 +140,18 @@ def chosen_columns(linear_features: Any, columns: Columns, X: Any) -> NDArray[np
             "cells='constant' for cells without them"
         )
     return chosen
+
+
+def _check_kind(X: Any) -> None:
+    """Refuse what holds rows in a form of its own, and say what to give instead."""
+    kind = type(X).__name__
+    if kind == "LazyFrame":
+        raise TypeError("X is a polars LazyFrame, which has no rows yet: give X.collect()")
+    if kind in ("DMatrix", "QuantileDMatrix", "Pool", "Dataset"):
+        raise TypeError(
+            f"X is a {kind}, which only its own library can read: give the data frame or matrix "
+            "that it was made from"
+        )
 
 
 def _check_names(X: Any) -> None:

@@ -39,6 +39,13 @@ def find_adapter(model: object) -> EnsembleAdapter:
     for adapter in ADAPTERS:
         if adapter.matches(model):
             return adapter
+    if isinstance(model, type):
+        raise TypeError(f"model is the class {model.__name__} itself; give a fitted model of it.")
+    if hasattr(model, "best_estimator_"):
+        raise TypeError(
+            f"model is of type {type(model).__name__}, a search; give what it found, "
+            "model.best_estimator_."
+        )
     names = ", ".join(name for adapter in ADAPTERS for name in adapter.supported)
     raise TypeError(
         f"model is of type {type(model).__name__}, whose cells jointleaf cannot read; "
