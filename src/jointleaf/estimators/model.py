@@ -119,10 +119,11 @@ def mix(
     The model's own values must do better than a constant on the training rows; otherwise
     they are in another unit or of other classes, and the joint fit stays alone.
     """
-    own = own_predictions(partitioner, partitioner.apply(rows.X))
     values = partitioner.own_values_
-    if share == 1 or own is None or values is None:
+    if share == 1 or values is None:
         return weights
+    own = own_predictions(partitioner, partitioner.apply(rows.X))
+    assert own is not None
     target = loss.encode((rows.y - centre) / unit)
     raw = (own - centre) / unit
     constant = np.broadcast_to(loss.best_constant(target, rows.s), raw.shape)

@@ -84,6 +84,9 @@ class Router:
 
     def __init__(self, trees: FlatTrees) -> None:
         self.trees = trees
+        used = set(np.unique(trees.feature).tolist())
+        used |= {part.column for lookup in trees.lookups for part in lookup.parts}
+        self._used = sorted(j for j in used if j < trees.n_features)
         leaf_starts = trees.leaf_starts
         self._parts = [
             self._prepare(p, trees.cell_of_leaf[leaf_starts[p] : leaf_starts[p + 1]])
@@ -114,7 +117,7 @@ class Router:
             if isinstance(part, _SmallTree):
                 self._score(part, columns, work, found[p])
             else:
-                self._walk(p, part, columns, found[p])
+                self._walk(part, columns, found[p])
         for start in range(0, len(X), _TURNED_ROWS):  # turned in pieces that stay in the cache
             codes[start : start + _TURNED_ROWS] = found[:, start : start + _TURNED_ROWS].T
 
@@ -122,12 +125,8 @@ class Router:
         """Columns in the form in which they are tested: numbers, or codes as indices."""
         trees = self.trees
         dtype = np.float32 if trees.single_precision else np.float64
-        used = set(np.unique(trees.feature).tolist())
-        used |= {part.column for lookup in trees.lookups for part in lookup.parts}
         columns: list[NDArray] = [np.zeros(0)] * (trees.n_features + len(trees.lookups))
-        for j in range(trees.n_features):
-            if j not in used:
-                continue
+        for j in self._used:
             if trees.n_levels[j] > 0:
                 columns[j] = as_codes(X[:, j], int(trees.n_levels[j]))
                 continue
@@ -211,9 +210,7 @@ class Router:
 
     # -- large trees ---------------------------------------------------------------------------
 
-    def _walk(
-        self, p: int, tree: _LargeTree, columns: list[NDArray], out: NDArray[np.int32]
-    ) -> None:
+    def _walk(self, tree: _LargeTree, columns: list[NDArray], out: NDArray[np.int32]) -> None:
         """Send the rows down one level at a time; those in a leaf drop out."""
         trees, start = self.trees, tree.rows.start
         rows = np.arange(len(out))

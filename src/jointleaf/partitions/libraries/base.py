@@ -14,7 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from jointleaf.columns import Columns
 from jointleaf.partitions.flat import FlatTrees
 
-__all__ = ["EnsembleAdapter", "is_fitted_estimator", "native_codes", "own_labels", "threads"]
+__all__ = [
+    "EnsembleAdapter",
+    "is_fitted_estimator",
+    "native_codes",
+    "own_labels",
+    "set_bits",
+    "threads",
+]
 
 
 class EnsembleAdapter(ABC):
@@ -141,3 +148,8 @@ def native_codes(levels: NDArray, known: Sequence[Any] | None) -> NDArray[np.int
         return np.append(levels.astype(np.int64), -1)
     number = {level: k for k, level in enumerate(known)}
     return np.array([*(number.get(level, -1) for level in levels.tolist()), -1], dtype=np.int64)
+
+
+def set_bits(words: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """Give the bits of 32-bit words, the lowest of the first word first."""
+    return (words[:, None] >> np.arange(32, dtype=np.uint32) & 1).astype(bool).ravel()

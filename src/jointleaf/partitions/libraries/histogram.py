@@ -18,7 +18,7 @@ from sklearn.base import clone, is_classifier
 
 from jointleaf.columns import Columns
 from jointleaf.partitions.flat import FlatTrees, NodeTable, flatten
-from jointleaf.partitions.libraries.base import native_codes, threads
+from jointleaf.partitions.libraries.base import native_codes, set_bits, threads
 from jointleaf.partitions.libraries.sklearn import ScikitLearnAdapter
 
 __all__ = ["HistogramAdapter", "limited_threads", "without_empty_columns"]
@@ -232,7 +232,7 @@ def _node_table(
     missing_left = nodes["missing_go_to_left"].astype(bool)
     levels_left = {}
     for node in np.flatnonzero(nodes["is_categorical"].astype(bool) & ~is_leaf).tolist():
-        bits = _bits(tree.raw_left_cat_bitsets[nodes["bitset_idx"][node]])
+        bits = set_bits(tree.raw_left_cat_bitsets[nodes["bitset_idx"][node]])
         j = int(feature[node])
         levels_left[node] = np.where(
             codes[j] < 0, missing_left[node], bits[np.maximum(codes[j], 0)]
@@ -248,7 +248,3 @@ def _node_table(
         levels_left=levels_left,
         value=nodes["value"][:, None] * output,
     )
-
-
-def _bits(words: NDArray[np.uint32]) -> NDArray[np.bool_]:
-    return (words[:, None] >> np.arange(32, dtype=np.uint32) & 1).astype(bool).ravel()

@@ -21,6 +21,7 @@ from jointleaf.partitions.libraries.base import (
     is_fitted_estimator,
     native_codes,
     own_labels,
+    set_bits,
     threads,
 )
 from jointleaf.partitions.routing import ZERO
@@ -380,7 +381,7 @@ def _node_table(
             )
         if is_category[node]:
             k = int(threshold[node])
-            bits = _bits(words[bounds[k] : bounds[k + 1]])
+            bits = set_bits(words[bounds[k] : bounds[k + 1]])
             inside = (number >= 0) & (number < len(bits))
             levels_left[node] = inside & bits[np.where(inside, number, 0).astype(np.intp)]
         else:
@@ -408,7 +409,3 @@ def _values(tree: Mapping[str, str], n_splits: int, output: NDArray) -> NDArray 
         return None
     values = np.array(tree["leaf_value"].split(), dtype=float)
     return np.concatenate([np.zeros(n_splits), values])[:, None] * output
-
-
-def _bits(words: NDArray[np.uint32]) -> NDArray[np.bool_]:
-    return (words[:, None] >> np.arange(32, dtype=np.uint32) & 1).astype(bool).ravel()
