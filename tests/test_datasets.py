@@ -7,8 +7,7 @@ from urllib.error import HTTPError, URLError
 import numpy as np
 import pytest
 
-import jointleaf.datasets as datasets
-from jointleaf.datasets import data_folder, load_pmlb
+from jointleaf.datasets import data_folder, fetching, load_pmlb
 
 TEXT = "a\ttarget\tb c\n1.5\t1\t-2\n2.5\t0\t4e3\n0\t1\t7\n"
 
@@ -22,7 +21,7 @@ def no_network(monkeypatch):
     def refuse(address, timeout):
         raise URLError("no route to host")
 
-    monkeypatch.setattr(datasets, "urlopen", refuse)
+    monkeypatch.setattr(fetching, "urlopen", refuse)
 
 
 @pytest.mark.parametrize("sub", ["", "pmlb", "pmlb_large"])
@@ -59,7 +58,7 @@ def test_download_once_into_the_cache(tmp_path, monkeypatch):
         asked.append((address, timeout))
         return io.BytesIO(packed())
 
-    monkeypatch.setattr(datasets, "urlopen", answer)
+    monkeypatch.setattr(fetching, "urlopen", answer)
     monkeypatch.setenv("JOINTLEAF_DATA", str(tmp_path / "kept"))
     first = load_pmlb("tiny", timeout=3.0)
     second = load_pmlb("tiny", folder=tmp_path)  # not in the folder, but in the cache
@@ -74,7 +73,7 @@ def test_a_download_that_breaks_off_leaves_nothing(tmp_path, monkeypatch):
         def read(self, *args):
             raise TimeoutError("timed out")
 
-    monkeypatch.setattr(datasets, "urlopen", lambda address, timeout: Broken())
+    monkeypatch.setattr(fetching, "urlopen", lambda address, timeout: Broken())
     with pytest.raises(ConnectionError, match="timed out"):
         load_pmlb("tiny", cache=tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -84,8 +83,8 @@ def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def full(source, target):
         raise OSError("no space left")
 
-    monkeypatch.setattr(datasets, "urlopen", lambda address, timeout: io.BytesIO(packed()))
-    monkeypatch.setattr(datasets.os, "replace", full)
+    monkeypatch.setattr(fetching, "urlopen", lambda address, timeout: io.BytesIO(packed()))
+    monkeypatch.setattr(fetching.os, "replace", full)
     with pytest.raises(OSError, match="no space left"):
         load_pmlb("tiny", cache=tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -101,7 +100,7 @@ def test_server_errors(code, error, tmp_path, monkeypatch):
     def answer(address, timeout):
         raise HTTPError(address, code, "sorry", None, None)
 
-    monkeypatch.setattr(datasets, "urlopen", answer)
+    monkeypatch.setattr(fetching, "urlopen", answer)
     with pytest.raises(error, match="tiny"):
         load_pmlb("tiny", cache=tmp_path)
 
@@ -134,7 +133,7 @@ def test_cache_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("JOINTLEAF_DATA", str(tmp_path))
     assert data_folder() == tmp_path
     monkeypatch.delenv("JOINTLEAF_DATA")
-    monkeypatch.setattr(datasets.sys, "platform", "linux")
+    monkeypatch.setattr(fetching.sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
     assert data_folder() == tmp_path / "x" / "jointleaf"
     monkeypatch.delenv("XDG_CACHE_HOME")

@@ -1,22 +1,19 @@
-"""Public data sets to try things on: the PMLB collection."""
+"""The PMLB collection: one target each."""
 
 from __future__ import annotations
 
 import gzip
-import os
 import re
-import sys
-import tempfile
 from itertools import chain
 from pathlib import Path
-from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-__all__ = ["data_folder", "load_pmlb"]
+from jointleaf.datasets.fetching import Folder, cache_folder, download, find_file
+
+__all__ = ["load_pmlb"]
 
 _ADDRESS = "https://github.com/EpistasisLab/pmlb/raw/master/datasets/{name}/{name}.tsv.gz"
 _TARGET = "target"
@@ -24,29 +21,11 @@ _TARGET = "target"
 _SUBFOLDERS = ("", "pmlb", "pmlb_large")
 
 
-def data_folder() -> Path:
-    """Give the folder in which downloaded data sets are kept.
-
-    It is the environment variable ``JOINTLEAF_DATA``, or else ``jointleaf`` in the user's
-    usual cache folder. It need not exist yet.
-    """
-    given = os.environ.get("JOINTLEAF_DATA")
-    if given:
-        return Path(given).expanduser()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "jointleaf"
-
-
 def load_pmlb(
     name: str,
     *,
-    folder: str | os.PathLike[str] | None = None,
-    cache: str | os.PathLike[str] | None = None,
+    folder: Folder | None = None,
+    cache: Folder | None = None,
     return_X_y: bool = False,
     timeout: float = 30.0,
 ) -> Bunch | tuple[NDArray[np.float64], NDArray]:
@@ -81,11 +60,16 @@ def load_pmlb(
     """
     if not isinstance(name, str) or not re.fullmatch(r"[\w.-]+", name):
         raise ValueError(f"name={name!r} is no name of a PMLB data set, e.g. '564_fried'.")
-    kept = data_folder() if cache is None else Path(cache).expanduser()
-    path = _find(name, folder, kept)
+    kept, file = cache_folder(cache), f"{name}.tsv.gz"
+    path = find_file([file], folder, _SUBFOLDERS, kept)
     if path is None:
-        path = kept / f"{name}.tsv.gz"
-        _download(name, path, timeout)
+        path = kept / file
+        unknown = (
+            f"PMLB has no data set name={name!r}; the names are listed at "
+            "https://epistasislab.github.io/pmlb/"
+        )
+        address, what = _ADDRESS.format(name=name), f"Data set {name!r}"
+        download(address, path, timeout, what=what, unknown=unknown)
     names, table = _read(path)
     column = names.index(_TARGET)
     X = np.ascontiguousarray(np.delete(table, column, axis=1))
@@ -101,17 +85,6 @@ def load_pmlb(
         name=name,
         filename=str(path),
     )
-
-
-def _find(name: str, folder: str | os.PathLike[str] | None, kept: Path) -> Path | None:
-    places = [kept]
-    if folder is not None:
-        places = [Path(folder).expanduser() / sub for sub in _SUBFOLDERS] + places
-    for place in places:
-        path = place / f"{name}.tsv.gz"
-        if path.is_file():
-            return path
-    return None
 
 
 def _read(path: Path) -> tuple[list[str], NDArray[np.float64]]:
@@ -134,35 +107,3 @@ def _read(path: Path) -> tuple[list[str], NDArray[np.float64]]:
             f"one column named {_TARGET!r}. Delete it, so that it is downloaded again."
         )
     return names, table
-
-
-def _download(name: str, path: Path, timeout: float) -> None:
-    """Fetch a data set; `path` appears complete or not at all."""
-    address = _ADDRESS.format(name=name)
-    try:
-        with urlopen(address, timeout=timeout) as answer:
-            content = answer.read()
-    except HTTPError as cause:
-        if cause.code == 404:
-            raise FileNotFoundError(
-                f"PMLB has no data set name={name!r} (looked at {address}); the names are listed "
-                "at https://epistasislab.github.io/pmlb/."
-            ) from cause
-        raise ConnectionError(_no_download(name, path, address, cause)) from cause
-    except (URLError, OSError) as cause:
-        raise ConnectionError(_no_download(name, path, address, cause)) from cause
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
-        part.write(content)
-    try:
-        os.replace(part.name, path)
-    except BaseException:
-        os.unlink(part.name)
-        raise
-
-
-def _no_download(name: str, path: Path, address: str, cause: Exception) -> str:
-    return (
-        f"Data set {name!r} is not in {path.parent} and cannot be downloaded from {address} "
-        f"({cause}). Go online, or put {path.name} into a folder and give it as folder=."
-    )
