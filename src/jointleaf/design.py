@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
+from jointleaf.design_base import Block, Design
 from jointleaf.layout import CellKind, CellLayout, check_codes
 
 __all__ = ["LeafDesign"]
@@ -59,7 +60,7 @@ class _Block(NamedTuple):
     transposed: sparse.csc_array
 
 
-class LeafDesign:
+class LeafDesign(Design):
     """Maps all cell weights to predictions and back.
 
     Parameters
@@ -106,6 +107,15 @@ class LeafDesign:
         rows = np.ones((self.n_rows, self.layout.n_columns), self.dtype)
         rows[:, : self.layout.n_slopes] = X[:, : self.layout.n_slopes]
         return rows
+
+    def blocks(self) -> list[Block]:
+        """One: all rows and all cells."""
+        return [Block(slice(0, self.n_rows), slice(0, self.layout.n_cells), self)]
+
+    @property
+    def largest_value(self) -> float:
+        """Largest absolute value of a row, the one for the bias among them."""
+        return float(np.abs(self.X).max())
 
     # -- partitions, one by one or merged ------------------------------------------------------
 
@@ -164,7 +174,7 @@ class LeafDesign:
     def _grow_group(self, first: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Merge partitions from `first` on while the cost per member, n/m + k, falls."""
         label, table = _relabel(self._merged[:, first], None)
-        cost = self.n_rows + len(table)
+        cost = float(self.n_rows + len(table))
         for p in range(first + 1, self.layout.n_partitions):
             new_label, new_table = _relabel(self._merged[:, p], (label, table))
             new_cost = self.n_rows / (p - first + 1) + len(new_table)
@@ -191,7 +201,7 @@ class LeafDesign:
     def with_features(self, features: NDArray[np.intp]) -> LeafDesign:
         """Give the design of linear cells that see only some features."""
         other = copy.copy(self)
-        other.layout = CellLayout(self.layout.cells_per_partition, len(features), self.layout.kind)
+        other.layout = self.layout.with_features(len(features))
         other.X = np.ascontiguousarray(self.X[:, np.append(features, -1)])
         other._set_groups(self.cells(), None)
         other._is_merged = False  # fewer columns: more partitions may be worth merging
@@ -390,26 +400,6 @@ class LeafDesign:
         else:
             for i, group in enumerate(self._groups):
                 yield self._merged[:, i] - group.start, group.table, group.members
-
-    def lipschitz(self, h: NDArray, *, max_iter: int = 50, tol: float = 1e-3) -> float:
-        """Largest eigenvalue of Phi^T diag(h) Phi, by power iteration from a fixed start."""
-        v = np.random.default_rng(0).standard_normal(self.layout_shape).astype(self.dtype)
-        value = 0.0
-        for _ in range(max_iter):
-            norm = float(np.linalg.norm(v))
-            if norm == 0.0:
-                return 0.0
-            product = self.rmatvec(h * self.matvec(v / norm))
-            previous, value = value, float(np.linalg.norm(product))
-            if abs(value - previous) <= tol * value:
-                break
-            v = product
-        return value
-
-    @property
-    def layout_shape(self) -> tuple[int, int]:
-        """Shape of the weights of one output, (C, q)."""
-        return self.layout.n_cells, self.layout.n_columns
 
 
 def _relabel(

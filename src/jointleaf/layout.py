@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
@@ -9,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["CellKind", "CellLayout", "check_codes"]
+__all__ = ["CellKind", "CellLayout", "TaskLayout", "check_codes"]
 
 CellKind = Literal["linear", "constant"]
 
@@ -69,6 +70,33 @@ class CellLayout:
         """The partition of every cell: shape (C,)."""
         return np.repeat(np.arange(self.n_partitions), self.cells_per_partition)
 
+    # -- tasks ---------------------------------------------------------------------------------
+
+    @property
+    def tasks(self) -> tuple[CellLayout, ...]:
+        """The layout of every task; without tasks there is one, with all cells."""
+        return (self,)
+
+    @property
+    def task_weights(self) -> NDArray[np.float64]:
+        """gamma_t of every task, (T,)."""
+        return np.ones(1)
+
+    @cached_property
+    def task_starts(self) -> NDArray[np.int64]:
+        """First cell of every task, and C at the end: shape (T + 1,)."""
+        return np.concatenate([[0], np.cumsum([t.n_cells for t in self.tasks])]).astype(np.int64)
+
+    def cell_factors(self) -> NDArray[np.float64]:
+        """gamma_t of every cell's task, (C,): terms that belong to one task are scaled by it."""
+        return np.repeat(self.task_weights, np.diff(self.task_starts))
+
+    def with_features(self, n_features: int) -> CellLayout:
+        """Give the same cells with another number of features."""
+        return CellLayout(self.cells_per_partition, n_features, self.kind)
+
+    # -- weights -------------------------------------------------------------------------------
+
     def split(self, theta: NDArray) -> tuple[NDArray, NDArray]:
         """View theta as slopes (C, d[, K]) and biases (C[, K])."""
         return theta[:, : self.n_slopes], theta[:, self.n_slopes]
@@ -76,6 +104,43 @@ class CellLayout:
     def join(self, coef: NDArray, intercept: NDArray) -> NDArray:
         """Put slopes (C, d[, K]) and biases (C[, K]) into one theta: the inverse of `split`."""
         return np.concatenate([coef[:, : self.n_slopes], intercept[:, None]], axis=1)
+
+
+@dataclass(frozen=True)
+class TaskLayout(CellLayout):
+    """The cells of several tasks, task after task; partitions are numbered over all of them.
+
+    Attributes
+    ----------
+    parts : tuple of CellLayout
+        The layout of every task, with the same features and kind of cells.
+    weights : tuple of float
+        gamma_t.
+    """
+
+    parts: tuple[CellLayout, ...] = ()
+    weights: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, parts: Sequence[CellLayout], weights: Sequence[float]) -> TaskLayout:
+        """Put the cells of tasks behind each other."""
+        cells = tuple(k for part in parts for k in part.cells_per_partition)
+        first = parts[0]
+        return cls(cells, first.n_features, first.kind, tuple(parts), tuple(map(float, weights)))
+
+    @property
+    def tasks(self) -> tuple[CellLayout, ...]:
+        """The layout of every task."""
+        return self.parts
+
+    @property
+    def task_weights(self) -> NDArray[np.float64]:
+        """gamma_t of every task, (T,)."""
+        return np.array(self.weights)
+
+    def with_features(self, n_features: int) -> TaskLayout:
+        """Give the same cells with another number of features."""
+        return TaskLayout.of([part.with_features(n_features) for part in self.parts], self.weights)
 
 
 def check_codes(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf.design import LeafDesign
+from jointleaf.design_base import Design
 from jointleaf.losses import Loss
-from jointleaf.penalties.base import Penalty, Term
+from jointleaf.penalties.base import Penalty, PredictionPenalty, Term
 from jointleaf.penalties.frobenius import Quadratic
 from jointleaf.penalties.sums import on_predictions, on_weights
 
@@ -33,7 +34,7 @@ class Problem:
 
     Parameters
     ----------
-    design : LeafDesign
+    design : Design
         Phi.
     y : array (n,)
         Targets in the form of the loss.
@@ -46,9 +47,12 @@ class Problem:
         o, a fixed raw prediction that the cells add to.
     """
 
+    #: what the objective was divided by, for which strengths are not as given
+    mass: float = 1.0
+
     def __init__(
         self,
-        design: LeafDesign,
+        design: Design,
         y: ArrayLike,
         loss: Loss,
         penalty: Term,
@@ -73,7 +77,7 @@ class Problem:
             raise ValueError("sample_weight holds zeros: leave these rows out of the problem")
         self.offset = np.asarray(offset, dtype)
         self.outputs: tuple[int, ...] = self.y.shape[1:]
-        smoothers = [term.matrix(design.rows, self.s) for term in on_predictions(penalty)]
+        smoothers = [self._smoother(term) for term in on_predictions(penalty)]
         #: A (n, n), or None for zero
         self.smoother = sum(smoothers[1:], smoothers[0]).astype(dtype) if smoothers else None
         self._kept: dict[object, object] = {}
@@ -90,10 +94,14 @@ class Problem:
         """
         slope = self.slope(self.zero_predictions())
         largest = float(np.abs(self.design.rmatvec(slope)).max())
-        terms = float(np.abs(slope).sum()) * float(np.abs(self.design.X).max())
+        terms = float(np.abs(slope).sum()) * self.design.largest_value
         if largest > 4 * np.finfo(self.design.dtype).eps * terms:
             return largest
         return terms if terms > 0 else 1.0
+
+    def _smoother(self, term: PredictionPenalty) -> Any:
+        """The matrix (n, n) of a penalty on predictions."""
+        return term.matrix(self.leaf_design.rows, self.s)
 
     def _set_penalty(self, penalty: Penalty) -> None:
         self.penalty = penalty.bind(self.layout)
@@ -160,6 +168,12 @@ class Problem:
             other.smoother = self.smoother.astype(float)
         other.y, other.offset = self.y.astype(float), self.offset.astype(float)
         return other
+
+    @property
+    def leaf_design(self) -> LeafDesign:
+        """The design of a problem with a single task."""
+        (block,) = self.design.blocks()
+        return block.design
 
     # -- shapes --------------------------------------------------------------------------------
 

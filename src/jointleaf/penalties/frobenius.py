@@ -39,6 +39,9 @@ class Quadratic(Penalty):
         shrink = (1.0 / (1.0 + step * self.curvature())).astype(theta.dtype)
         return theta * (shrink if theta.ndim == 2 else shrink[:, :, None])
 
+    def __rmul__(self, factor: float) -> Quadratic:
+        return Quadratic(check_number("factor", factor, positive=True) * self.curvature())
+
     def split(self) -> tuple[NDArray | None, Penalty]:
         """All of it, and nothing more."""
         return self.curvature(), Free(self.curvature().shape)
@@ -65,6 +68,9 @@ class Free(Quadratic):
         """Remember the shape of the weights."""
         return Free((layout.n_cells, layout.n_columns))
 
+    def __rmul__(self, factor: float) -> Free:
+        return self
+
     def prox(self, theta: NDArray, step: float) -> NDArray:
         """Theta itself."""
         return theta
@@ -77,6 +83,8 @@ class Frobenius(Quadratic):
 
         R(W, b) = \tfrac{1}{2} \sum_p \frac{1}{u_p} \sum_{c \in p} \Big(
             \lambda \sum_j \frac{w_{cj}^2}{v_j} + \beta\, b_c^2 \Big)
+
+    With several tasks every term is multiplied by the weight gamma_t of its task.
 
     Parameters
     ----------
@@ -140,7 +148,7 @@ class Frobenius(Quadratic):
         return other if self._layout is None else other.bind(self._layout)
 
     def __rmul__(self, factor: float) -> Frobenius:
-        other = super().__rmul__(factor)
+        other = Penalty.__rmul__(self, factor)
         return other if self._layout is None else other.bind(self._layout)
 
     @property
@@ -172,10 +180,11 @@ class Frobenius(Quadratic):
         return np.append(slopes, self.bias_strength)
 
     def cell_weights(self, layout: CellLayout) -> NDArray[np.float64]:
-        """u_p of the partition of every cell: shape (C,)."""
+        """u_p of the partition of every cell, over gamma_t of its task: shape (C,)."""
+        factors = layout.cell_factors()
         if self.partition_weights is None:
-            return np.ones(layout.n_cells)
-        return self.partition_weights[layout.partition_of_cell]
+            return 1.0 / factors
+        return self.partition_weights[layout.partition_of_cell] / factors
 
 
 def _weights(name: str, values: ArrayLike | None) -> NDArray[np.float64] | None:

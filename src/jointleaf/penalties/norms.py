@@ -14,16 +14,32 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf.layout import CellLayout
 from jointleaf.penalties.base import AUTO, Penalty, check_number, check_strength
-from jointleaf.penalties.shrink import shrink_l1, shrink_lp, shrink_sorted
+from jointleaf.penalties.shrink import (
+    shrink_l1,
+    shrink_l2_weighted,
+    shrink_lp,
+    shrink_sorted,
+)
 
-__all__ = ["L1", "L21", "GrOWL", "LInf1", "Lp1", "SlopeNorm", "check_power", "conjugate"]
+__all__ = [
+    "L1",
+    "L21",
+    "GrOWL",
+    "LInf1",
+    "Lp1",
+    "RotationInvariant",
+    "SlopeNorm",
+    "check_power",
+    "conjugate",
+]
 
 
 class SlopeNorm(Penalty):
     r"""R(W, b) = strength * |W| + (bias_strength / 2) |b|^2, for a norm |W| of the slopes.
 
-    Biases are free unless `bias_strength` is positive. A subclass gives the norm, its proximal
-    map and its dual norm, on W (d, m).
+    Biases are free unless `bias_strength` is positive; with several tasks |b|^2 is
+    sum_t gamma_t |b_t|^2. A subclass gives the norm, its proximal map and its dual norm, on
+    W (d, m).
 
     Parameters
     ----------
@@ -37,7 +53,8 @@ class SlopeNorm(Penalty):
     def __init__(self, strength: float | str, bias_strength: float | str | None = None) -> None:
         self.strength = check_strength(strength)
         self.bias_strength = _check_bias(bias_strength, self.is_auto)
-        self._n_cells: int | None = None
+        #: bound to a layout: gamma_t of every cell's task, (C,)
+        self._factors: NDArray[np.float64] | None = None
 
     def __repr__(self) -> str:
         parts = [repr(self.strength) if self.is_auto else f"{self.strength:.4g}"]
@@ -64,16 +81,17 @@ class SlopeNorm(Penalty):
         """Largest <G, W> over all W with |W| <= 1."""
 
     def bind(self, layout: CellLayout) -> SlopeNorm:
-        """Remember the number of cells."""
+        """Remember the cells."""
         bound = copy.copy(self)
-        bound._n_cells = layout.n_cells
+        bound._factors = layout.cell_factors()
         return bound
 
     def value(self, theta: NDArray) -> float:
         """|W| times the strength, + (bias_strength / 2) |b|^2."""
         value = self.strength * self.norm(slope_rows(theta))
         if self.bias_strength:
-            value += 0.5 * self.bias_strength * float(np.sum(np.square(theta[:, -1], dtype=float)))
+            squares = np.square(theta[:, -1], dtype=float).reshape(len(theta), -1).sum(axis=1)
+            value += 0.5 * float(self._bias_strengths(theta) @ squares)
         return value
 
     def prox(self, theta: NDArray, step: float) -> NDArray:
@@ -81,12 +99,18 @@ class SlopeNorm(Penalty):
         out = np.empty_like(theta)
         shrunk = self.shrink(slope_rows(theta), step * self.strength)
         out[:, :-1] = cells_of(shrunk, theta.shape)
-        out[:, -1] = theta[:, -1] / theta.dtype.type(1.0 + step * self.bias_strength)
+        shrink = (1.0 + step * self._bias_strengths(theta)).astype(theta.dtype)
+        out[:, -1] = theta[:, -1] / (shrink if theta.ndim == 2 else shrink[:, None])
         return out
 
+    def _bias_strengths(self, theta: NDArray) -> NDArray[np.float64]:
+        """Of every cell, (C,)."""
+        factors = np.ones(len(theta)) if self._factors is None else self._factors
+        return self.bias_strength * factors
+
     def bias_curvature(self) -> NDArray[np.float64] | None:
-        """bias_strength for every cell."""
-        return None if self._n_cells is None else np.full(self._n_cells, self.bias_strength)
+        """bias_strength, times gamma_t, of every cell."""
+        return None if self._factors is None else self.bias_strength * self._factors
 
     def restricted(self, features: NDArray[np.intp]) -> SlopeNorm:
         """Itself: rows of zeros do not change the norm."""
@@ -95,6 +119,14 @@ class SlopeNorm(Penalty):
     def strength_max(self, gradient: NDArray) -> float:
         """The dual norm of the slopes' gradient at zero slopes and the best biases."""
         return self.dual_norm(slope_rows(np.asarray(gradient, float))) / self.share
+
+
+class RotationInvariant(SlopeNorm):
+    """A norm that does not change when the cells of a task are rotated among each other."""
+
+    @abstractmethod
+    def shrink_weighted(self, W: NDArray, t: float, weights: NDArray) -> NDArray:
+        """argmin_Z sum_j weights_j |Z_j - W_j|^2 / 2 + t |Z| over columns j; weights (m,)."""
 
 
 class L1(SlopeNorm):
@@ -162,7 +194,7 @@ class Lp1(SlopeNorm):
         return float(np.linalg.norm(G, conjugate(self.p), axis=1).max())
 
 
-class L21(Lp1):
+class L21(Lp1, RotationInvariant):
     """R = strength * sum over features of the Euclidean norm of the feature's slopes.
 
     Whole features vanish: the group LASSO over all cells of all partitions.
@@ -180,6 +212,10 @@ class L21(Lp1):
 
     def _options(self) -> dict[str, Any]:
         return {}
+
+    def shrink_weighted(self, W: NDArray, t: float, weights: NDArray) -> NDArray:
+        """Group soft thresholding in a weighted norm."""
+        return shrink_l2_weighted(W, t, weights)
 
 
 class LInf1(Lp1):
@@ -236,7 +272,7 @@ class GrOWL(SlopeNorm):
         """Check the number of weights, or make the default ones."""
         d = layout.n_slopes
         bound = copy.copy(self)
-        bound._n_cells = layout.n_cells
+        bound._factors = layout.cell_factors()
         if self.weights is None:
             bound.weights = np.arange(d, 0, -1) / max(d, 1)
         elif len(self.weights) != layout.n_features:

@@ -6,7 +6,6 @@ matrix W W^T = U diag(sigma^2) U^T gives W -> U diag(new sigma / sigma) U^T W.
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from typing import Any
 
@@ -107,16 +106,14 @@ class KyFan(Spectral):
     def _options(self) -> dict[str, Any]:
         return {"k": self.k}
 
-    def bind(self, layout: CellLayout) -> KyFan:
+    def bind(self, layout: CellLayout) -> SlopeNorm:
         """Check k against the number of features."""
         if self.k > layout.n_features:
             raise ValueError(
                 f"k={self.k} is more than the {layout.n_features} features: W has no more "
                 "singular values, use a smaller k"
             )
-        bound = copy.copy(self)
-        bound._n_cells = layout.n_cells
-        return bound
+        return super().bind(layout)
 
     def norm_of(self, sigma: NDArray) -> float:
         """Sum of the k largest."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from jointleaf.layout import CellLayout
 from jointleaf.penalties.base import Penalty, PredictionPenalty, Term
 from jointleaf.penalties.frobenius import Free
-from jointleaf.penalties.norms import L1, L21
+from jointleaf.penalties.norms import L1, L21, SlopeNorm
 
 __all__ = ["Sum", "on_predictions", "on_weights"]
 
@@ -114,6 +114,8 @@ class Sum(Penalty):
             return terms[0].prox(theta, step)
         if [type(t) for t in terms] in ([L1, L21], [L21, L1]):
             first, second = sorted(terms, key=lambda t: isinstance(t, L21))
+            assert isinstance(first, SlopeNorm)
+            assert isinstance(second, SlopeNorm)
             return _sparse_group(first, second, theta, step)
         return self._prox_of_sum(terms, theta, step)
 
@@ -158,11 +160,12 @@ class Sum(Penalty):
         return state
 
 
-def _sparse_group(first: Penalty, second: Penalty, theta: NDArray, step: float) -> NDArray:
+def _sparse_group(first: SlopeNorm, second: SlopeNorm, theta: NDArray, step: float) -> NDArray:
     """L1 then L21 on slopes; both divide the biases by their strength."""
     out = second.prox(first.prox(theta, step), step)
-    beta = first.bias_strength + second.bias_strength
-    out[:, -1] = theta[:, -1] / theta.dtype.type(1.0 + step * beta)
+    beta = (first._bias_strengths(theta) + second._bias_strengths(theta)).astype(theta.dtype)
+    shrink = 1 + theta.dtype.type(step) * beta
+    out[:, -1] = theta[:, -1] / (shrink if theta.ndim == 2 else shrink[:, None])
     return out
 
 

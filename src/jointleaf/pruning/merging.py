@@ -73,7 +73,7 @@ def _change_costs(
     problem: Problem, theta: NDArray, change: NDArray, partitions: NDArray[np.intp]
 ) -> NDArray[np.float64]:
     """Sum of h_n <x_n, change>^2 / 2 over the rows of every cell (C,), in some partitions."""
-    design, n_cells = problem.design, problem.layout.n_cells
+    design, n_cells = problem.leaf_design, problem.layout.n_cells
     h = problem.loss_curvature(design.matvec(theta)).reshape(design.n_rows, -1)
     cells = design.cells()
     change = change.reshape(n_cells + 1, design.layout.n_columns, -1)

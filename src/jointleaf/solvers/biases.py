@@ -6,6 +6,7 @@ a few thousand cells the C x C matrix Z^T diag(h) Z + D_b is therefore factorise
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 
 from jointleaf.design import LeafDesign
+from jointleaf.design_base import Design
 
 __all__ = ["BiasSolver", "bias_gram", "cell_mass"]
 
@@ -26,18 +28,51 @@ JOINT_WORTH = {"penalised": 250, "free": 2500}
 class BiasSolver:
     """Inverts Z^T (diag(h) + A) Z + D_b: jointly where that is worth it, else cell by cell.
 
+    Tasks have no cell in common, so that each has an inverse of its own.
+
     Parameters
     ----------
-    design : LeafDesign
+    design : Design
     h : array (n,)
         Curvature of the loss at every row.
     curvature : array (C,)
         D_b, of the penalty on biases; zero for free ones.
     mass : array (C,)
         Diagonal of the matrix, with 1 in place of zeros.
-    smoother : array or sparse array (n, n), optional
+    smoother : array, sparse array or BlockSmoother (n, n), optional
         A, of a penalty on predictions; only the joint inverse knows it.
     """
+
+    def __init__(
+        self,
+        design: Design,
+        h: NDArray,
+        curvature: NDArray,
+        mass: NDArray,
+        smoother: Any = None,
+    ) -> None:
+        blocks = design.blocks()
+        smoothers = [smoother] if len(blocks) == 1 else _parts(smoother, len(blocks))
+        self._parts: list[tuple[slice, _BlockInverse]] = [
+            (cells, _BlockInverse(part, h[rows], curvature[cells], mass[cells], smooth))
+            for (rows, cells, part), smooth in zip(blocks, smoothers, strict=True)
+        ]
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether the biases of all cells of a task are solved for together, exactly."""
+        return all(inverse.is_joint for _, inverse in self._parts)
+
+    def solve(self, r: NDArray) -> NDArray:
+        """Apply to residuals (C, K)."""
+        out = np.empty_like(r)
+        for cells, inverse in self._parts:
+            out[cells] = inverse.solve(r[cells])
+        return out
+
+
+class _BlockInverse:
+    """The inverse of one task; arguments as for `BiasSolver`."""
 
     def __init__(
         self,
@@ -45,7 +80,7 @@ class BiasSolver:
         h: NDArray,
         curvature: NDArray,
         mass: NDArray,
-        smoother: Any = None,
+        smoother: Any,
     ) -> None:
         self._dtype = design.dtype
         self._diagonal = (1.0 / mass).astype(self._dtype)
@@ -72,7 +107,7 @@ class BiasSolver:
 
     @property
     def is_joint(self) -> bool:
-        """Whether the biases of all cells are solved for together, exactly."""
+        """Whether the biases of all cells are solved for together."""
         return self._factor is not None
 
     def solve(self, r: NDArray) -> NDArray:
@@ -87,13 +122,15 @@ class BiasSolver:
         return out
 
 
-def cell_mass(design: LeafDesign, h: NDArray) -> NDArray[np.float64]:
+def cell_mass(design: Design, h: NDArray) -> NDArray[np.float64]:
     """Sum of h over the rows of every cell, (C,)."""
-    cells = design.cells()
-    mass = np.zeros(design.layout.n_cells + 1)
-    for column in cells.T:
-        mass += np.bincount(column, h, minlength=len(mass))
-    return mass[:-1]
+    masses = []
+    for rows, _, part in design.blocks():
+        mass = np.zeros(part.layout.n_cells + 1)
+        for column in part.cells().T:
+            mass += np.bincount(column, h[rows], minlength=len(mass))
+        masses.append(mass[:-1])
+    return np.concatenate(masses)
 
 
 def bias_gram(design: LeafDesign, h: NDArray) -> NDArray[np.float64]:
@@ -103,6 +140,10 @@ def bias_gram(design: LeafDesign, h: NDArray) -> NDArray[np.float64]:
     gram = design.bias_gram()
     gram *= float(h[0])
     return gram
+
+
+def _parts(smoother: Any, n: int) -> Sequence[Any]:
+    return [None] * n if smoother is None else smoother.parts
 
 
 def _smoothed_gram(design: LeafDesign, smoother: Any) -> NDArray[np.float64]:

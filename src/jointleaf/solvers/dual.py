@@ -39,6 +39,9 @@ class Dual(Solver):
         if not isinstance(problem.penalty, Frobenius):
             other = "newton" if problem.curvature is not None else "fista"
             return f"it needs the Frobenius penalty: use solver={other!r}"
+        if len(problem.layout.tasks) > 1:
+            other = "pcg" if problem.loss.is_quadratic else "newton"
+            return f"it needs a single task: use solver={other!r}"
         if not problem.loss.is_quadratic and problem.smoother is not None:
             return "with a penalty on predictions it needs the squared error: use solver='newton'"
         if not problem.loss.is_quadratic and problem.penalty.bias_strength == 0:
@@ -112,7 +115,7 @@ def _system(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 
 def kernel_matrix(problem: Problem) -> NDArray[np.float64]:
     """K = Phi D^-1 Phi^T over the penalised columns, (n, n)."""
-    design, penalty = problem.design, problem.penalty
+    design, penalty = problem.leaf_design, problem.penalty
     assert isinstance(penalty, Frobenius)
     cells = design.cells()
     K = shared_cells(cells, cells, design.layout, penalty.partition_weights)
@@ -145,7 +148,7 @@ def _with_free_biases(problem: Problem, A: NDArray, target: NDArray) -> tuple[ND
 
 def _bias_spaces(problem: Problem) -> tuple[NDArray, NDArray, NDArray]:
     """Bases of the null space of Z^T and of the range of Z, and the eigenvalues of the latter."""
-    cells = problem.design.cells()
+    cells = problem.leaf_design.cells()
     shared = shared_cells(cells, cells, problem.layout)
     values, vectors = eigh(shared, overwrite_a=True, check_finite=False)
     n_null = int(

@@ -7,7 +7,8 @@ to the Hessian, the fewer steps are needed; but R must have a proximal map in th
 cells, the Hessian of the slopes of every feature is about Q = Z^T diag(h) Z, "how many rows do
 two cells share", the same for all features and with eigenvalues over many orders of magnitude.
 The l2,1 norm does not change when cells are rotated, so that in the eigenvectors of Q its proximal
-map is a search for one number per feature.
+map is a search for one number per feature. Tasks share no rows: Q has one block for each, and what
+does not change when the cells of a task are rotated, such as the Dirty LASSO, serves as well.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from jointleaf.penalties.norms import L21, cells_of, slope_rows
-from jointleaf.penalties.shrink import shrink_l2_weighted
+from jointleaf.penalties.norms import RotationInvariant, cells_of, slope_rows
 from jointleaf.problem import Problem
 from jointleaf.solvers.biases import bias_gram
 
@@ -73,7 +73,7 @@ class PlainMetric(Metric):
 
 
 class SharedCellsMetric(Metric):
-    """Q + floor on the slopes of every feature, for the l2,1 norm.
+    """Q + floor on the slopes of every feature, for norms that rotations of cells do not change.
 
     Parameters
     ----------
@@ -83,28 +83,31 @@ class SharedCellsMetric(Metric):
     """
 
     def __init__(self, problem: Problem, h: NDArray) -> None:
-        assert isinstance(problem.rest, L21)
-        self._strength = float(problem.rest.strength)
-        values, vectors = problem.kept("cell spectrum", lambda: _spectrum(problem, h))
+        assert isinstance(problem.rest, RotationInvariant)
+        self._norm = problem.rest
+        values, self._vectors = problem.kept("cell spectrum", lambda: _spectrum(problem, h))
         dtype = problem.design.dtype
         extra = 0.0
         if problem.smooth_curvature is not None and problem.layout.n_slopes:
             extra = float(problem.smooth_curvature[:, :-1].mean())
         self._weights = (np.maximum(values, FLOOR * values.mean()) + extra).astype(dtype)
-        self._vectors = vectors
         self.largest = float(self._weights.max())
 
     @staticmethod
     def fits(problem: Problem) -> bool:
-        """Whether the penalty is an l2,1 norm, and turning and its preparation worth their time."""
-        layout, C = problem.layout, problem.layout.n_cells
-        if type(problem.rest) is not L21 or problem.smoother is not None or C > MAX_CELLS:
+        """Whether the norm allows it, and turning and its preparation are worth their time."""
+        if not isinstance(problem.rest, RotationInvariant) or problem.smoother is not None:
             return False
-        n, n_features = problem.design.rows.shape
-        if n * layout.n_partitions < C**2:  # turning would cost more than the passes
+        blocks = [block.design for block in problem.design.blocks()]
+        counts = np.array([design.layout.n_cells for design in blocks], float)
+        entries = np.array([design.n_rows * design.layout.n_partitions for design in blocks])
+        if counts.max() > MAX_CELLS:
             return False
-        pass_cost = 4.0 * n * layout.n_partitions * n_features  # with all features, alive or not
-        return problem.has_kept("cell spectrum") or WORTH * pass_cost >= 10.0 * C**3
+        if entries.sum() < np.sum(counts**2):  # turning would cost more than the passes
+            return False
+        n_features = blocks[0].rows.shape[1]  # all features, alive or not
+        pass_cost = 4.0 * entries.sum() * n_features
+        return problem.has_kept("cell spectrum") or WORTH * pass_cost >= 10.0 * np.sum(counts**3)
 
     def prox(self, theta: NDArray, gradient: NDArray, size: float) -> tuple[NDArray, NDArray]:
         """In the eigenvectors of Q, feature by feature."""
@@ -112,8 +115,8 @@ class SharedCellsMetric(Metric):
         start = self._turn(theta)
         goal = start - theta.dtype.type(size) * self._turn(gradient) / weights
         n_outputs = theta[0, 0].size
-        shrunk = shrink_l2_weighted(
-            slope_rows(goal), size * self._strength, np.repeat(self._weights, n_outputs)
+        shrunk = self._norm.shrink_weighted(
+            slope_rows(goal), size * self._norm.strength, np.repeat(self._weights, n_outputs)
         )
         new = start.copy()  # biases stay where they are
         new[:, :-1] = cells_of(shrunk, theta.shape)
@@ -128,18 +131,29 @@ class SharedCellsMetric(Metric):
         return self._turn_back(self._turn(gradient) / _along_cells(self._weights, gradient.ndim))
 
     def _turn(self, theta: NDArray) -> NDArray:
-        return (self._vectors.T @ theta.reshape(len(theta), -1)).reshape(theta.shape)
+        return self._times([vectors.T for vectors in self._vectors], theta)
 
     def _turn_back(self, theta: NDArray) -> NDArray:
-        return (self._vectors @ theta.reshape(len(theta), -1)).reshape(theta.shape)
+        return self._times(self._vectors, theta)
+
+    def _times(self, matrices: list[NDArray], theta: NDArray) -> NDArray:
+        flat, out, start = theta.reshape(len(theta), -1), [], 0
+        for matrix in matrices:
+            out.append(matrix @ flat[start : start + len(matrix)])
+            start += len(matrix)
+        return np.concatenate(out).reshape(theta.shape)
 
 
 def _along_cells(weights: NDArray, ndim: int) -> NDArray:
     return weights.reshape(-1, *(1,) * (ndim - 1))
 
 
-def _spectrum(problem: Problem, h: NDArray) -> tuple[NDArray, NDArray]:
-    """Eigenvalues and eigenvectors of Z^T diag(h) Z."""
-    gram = bias_gram(problem.design, h)
-    values, vectors = eigh(gram, lower=False, overwrite_a=True, check_finite=False)
-    return np.maximum(values, 0.0), vectors.astype(problem.design.dtype)
+def _spectrum(problem: Problem, h: NDArray) -> tuple[NDArray, list[NDArray]]:
+    """Eigenvalues (C,) of Z^T diag(h) Z, and the eigenvectors (C_t, C_t) of every task's block."""
+    found = []
+    for rows, _, design in problem.design.blocks():
+        gram = bias_gram(design, h[rows])
+        found.append(eigh(gram, lower=False, overwrite_a=True, check_finite=False))
+    values = np.concatenate([values for values, _ in found])
+    dtype = problem.design.dtype
+    return np.maximum(values, 0.0), [vectors.astype(dtype) for _, vectors in found]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.design import LeafDesign
+from jointleaf.design_base import Design
 from jointleaf.solvers.biases import BiasSolver, cell_mass
 
 __all__ = ["BlockPreconditioner"]
@@ -25,7 +25,7 @@ class BlockPreconditioner:
 
     Parameters
     ----------
-    design : LeafDesign
+    design : Design
     h : array (n,)
         Curvature of the loss at every row.
     curvature : array (C, q)
@@ -40,7 +40,7 @@ class BlockPreconditioner:
     """
 
     def __init__(
-        self, design: LeafDesign, h: NDArray, curvature: NDArray, *, eliminate: bool = True
+        self, design: Design, h: NDArray, curvature: NDArray, *, eliminate: bool = True
     ) -> None:
         layout = design.layout
         self._design, self._dtype = design, design.dtype

@@ -1,0 +1,1 @@
+"""Several tasks fitted together."""
