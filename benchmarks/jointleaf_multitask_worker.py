@@ -40,14 +40,16 @@ def warm_up() -> None:
 
 
 def whole(parts: list[np.ndarray], problem: Problem, n_cells: int) -> np.ndarray:
-    """Put slopes (used cells, d) or biases (used cells,) of tasks into all cells, as joplen's.
+    """Put slopes (cells, d) or biases (cells,) of tasks where joplen has them, cells last.
 
-    Cells without a training row have no weights in jointleaf; they do not count in the objective.
+    jointleaf knows the cells of a partition only up to the last one with a training row.
     """
     full = []
     for part, codes in zip(parts, problem.codes, strict=True):
+        last = local_codes(codes, n_cells).max(axis=0)
+        at = [n_cells * p + cell for p, top in enumerate(last) for cell in range(top + 1)]
         cells = np.zeros((codes.shape[1] * n_cells, *part.shape[1:]))
-        cells[np.unique(codes)] = part
+        cells[at] = part
         full.append(np.moveaxis(cells, 0, -1))
     return np.array(full)
 
@@ -60,7 +62,7 @@ def solve(args: argparse.Namespace) -> dict:
         (X, local_codes(codes, args.n_cells), problem.Y[:, t])
         for t, codes in enumerate(problem.codes)
     ]
-    penalty = DirtyLasso(common=args.common, task=args.task)
+    penalty = DirtyLasso(args.common, args.task, bias_strength=0.0)
     warm_up()
     before = memory_mb("VmRSS")
     start = time.perf_counter()
