@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.estimator_checks import check_estimator
 
 from jointleaf import JOPLEnRegressor
 from jointleaf.multitask.bouts import (
@@ -149,6 +151,69 @@ def test_universal_split_has_the_largest_smallest_decrease(price):
         np.testing.assert_allclose(tree.gains[:, j], best[:, j])
         for t, (X, y) in enumerate(data):  # every task at the best of its own thresholds
             np.testing.assert_allclose(decrease(X[:, j], y, tree.threshold[t][0]), best[t, j])
+
+
+def reference_leaves(data, price, owned, depth, least):
+    """Rows of every task in the leaves of a tree that is grown without any shortcut."""
+    level, leaves, owned = [[np.arange(len(y)) for _, y in data]], [], owned.copy()
+    for _ in range(depth):
+        offers = [[brute_force(data, rows, j, least) for j in range(len(owned))] for rows in level]
+        gains = np.array([[min(g for g, _ in by_task) for by_task in offer] for offer in offers])
+        order = np.argsort(-(gains - price * ~owned).max(axis=1), kind="stable") if level else []
+        children = []
+        for i in order:
+            net = gains[i] - price * ~owned
+            j = net.argmax()
+            if net[j] <= 1e-12:
+                leaves.append(level[i])
+                continue
+            owned[j] = True
+            parts = [
+                (rows, X[rows, j] <= v)
+                for (X, _), rows, (_, v) in zip(data, level[i], offers[i][j], strict=True)
+            ]
+            children += [
+                [rows[left] for rows, left in parts],
+                [rows[~left] for rows, left in parts],
+            ]
+        level = children
+    return leaves + level
+
+
+def brute_force(data, rows, j, least):
+    """Largest decrease by feature j in a node, and its threshold, for every task."""
+    found = []
+    for (X, y), own in zip(data, rows, strict=True):
+        share = y[own].var() * len(own) / (y.var() * len(y))
+        values = np.unique(X[own, j])
+        cuts = (values[1:] + values[:-1]) / 2
+        gains = [share * decrease(X[own, j], y[own], v, least) for v in cuts]
+        best = int(np.argmax(gains)) if gains else -1
+        found.append((max(gains[best], 0.0), cuts[best]) if gains else (0.0, np.inf))
+    return found
+
+
+@pytest.mark.parametrize("sizes", [(60,), (50, 70, 60)])
+@pytest.mark.parametrize("price", [0.0, 0.01, 0.04])
+def test_shortcuts_change_no_split(sizes, price):
+    """Neither subtracted sums nor features that are left out of sight."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        data = []
+        for t, n in enumerate(sizes):
+            X = rng.integers(0, 7, (n, 5)).astype(float)
+            data.append(
+                (X, X[:, 0] + X[:, 1] * (X[:, 2] > 2) + X[:, 3 - t] + rng.standard_normal(n))
+            )
+        owned = np.arange(5) == 4
+        expected = reference_leaves(data, price, owned, 3, least=3)
+        slopes = [as_slopes(X, y, least=3) for X, y in data]
+        tree = grow_tree(slopes, price, owned.copy(), TreeShape(3, 8))
+
+        def as_sets(leaves):
+            return {tuple(tuple(rows.tolist()) for rows in leaf) for leaf in leaves}
+
+        assert as_sets(rows for _, rows in tree.leaves) == as_sets(expected)
 
 
 def test_what_one_node_buys_is_free_for_the_others_of_its_level():
@@ -392,13 +457,13 @@ Y4 = np.arange(4.0)
     ("given", "message"),
     [
         (([],), "there are no tasks"),
-        ((X4,), "a list or dict of pairs (X_t, y_t), not as ndarray"),
+        ((X4,), "requires y to be passed"),
         (({"a": X4},), "task 'a' is a ndarray; give a pair"),
         (([(X4, Y4, Y4)],), "task 0 is a tuple of length 3"),
         (({"a": (X4, Y4), "b": (X4[:, :1], Y4)},), "task 'b' has 1 columns, but task 'a' has 2"),
         (({"a": (X4, Y4), "b": (X4[:0], Y4[:0])},), "task 'b' has no rows"),
         (({"a": (X4, Y4[:3])},), "task 'a': y has shape (3,), but X has 4 rows"),
-        (({"a": (Y4, Y4)},), "X of task 'a' has shape (4,)"),
+        (({"a": (Y4, Y4)},), "X of task 'a': Expected 2D array, got 1D array"),
         (({"a": (X4, [1, np.nan, 2, 3])},), "task 'a': y holds nan in row 1"),
         (({"a": (X4, ["p", "q", "r", "s"])},), "task 'a': y must hold numbers"),
         (({"a": (np.where(X4 == 3, np.inf, X4), Y4)},), "column 1 holds inf in row 1"),
@@ -426,6 +491,16 @@ def test_bad_input_to_predict_is_named(tasks, model):
             model.predict(X, task)
     with pytest.raises(ValueError, match="X has 3 features, but BoUTSRegressor is expecting 12"):
         model.predict(X[:, :3])
+    with pytest.raises(NotFittedError):
+        BoUTSRegressor().predict(X)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("checked", [BoUTSRegressor(3, 3), BoUTSClassifier(3, 3)])
+def test_conventions_of_scikit_learn(checked):
+    results = check_estimator(checked, on_fail=None)
+    failed = [r["check_name"] for r in results if r["status"] == "failed"]
+    assert failed == []
 
 
 # -- partitions ----------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf.columns import column_names
@@ -98,6 +100,13 @@ class _BoUTS(BaseEstimator):
         self.min_samples_leaf = min_samples_leaf
         self.subsample = subsample
         self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Grow the trees of both stages.
@@ -301,6 +310,7 @@ class BoUTSClassifier(ClassifierMixin, _BoUTS):
             raise ValueError(
                 f"task {task.name!r}: y holds NaN or infinity; drop rows without a class."
             )
+        check_classification_targets(task.y)
         classes, y = np.unique(task.y, return_inverse=True)
         rows = canonical_rows(task.X, y.reshape(-1), task.s)
         return BoostingRows(rows.X, rows.y, rows.s, len(classes))

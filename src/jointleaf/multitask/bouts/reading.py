@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_array
 
 from jointleaf.columns import Columns, column_names, is_table
 
@@ -93,14 +94,9 @@ def read_matrix(X: Any, what: str) -> NDArray[np.float64]:
         matrix = columns.encode(X)
     else:
         try:
-            matrix = np.asarray(X, dtype=np.float64)
-        except (TypeError, ValueError) as cause:
-            raise ValueError(f"{what} is no table of numbers: {cause}") from cause
-    if matrix.ndim != 2 or matrix.shape[1] == 0:
-        raise ValueError(
-            f"{what} has shape {matrix.shape}; give a table with one row per observation, "
-            "shape (n, d)."
-        )
+            matrix = check_array(X, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0)
+        except ValueError as cause:
+            raise ValueError(f"{what}: {cause}") from cause
     infinite = np.argwhere(np.isinf(matrix))
     if infinite.size:
         names = column_names(X)
@@ -122,8 +118,8 @@ def _of_pairs(tasks: Any, sample_weight: Any) -> list[_Given]:
         names, pairs = list(range(len(tasks))), list(tasks)
     else:
         raise ValueError(
-            f"without y, tasks are given as a list or dict of pairs (X_t, y_t), not as "
-            f"{type(tasks).__name__}; give y besides, or such pairs."
+            "a single table requires y to be passed, but the target y is None; give y, or tasks "
+            f"as a list or dict of pairs (X_t, y_t) in place of this {type(tasks).__name__}."
         )
     if not pairs:
         raise ValueError("there are no tasks; give at least one pair (X_t, y_t).")
