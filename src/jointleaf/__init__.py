@@ -22,6 +22,7 @@ _HOMES = {
     "MultiTaskJOPLEnRegressor": "jointleaf.multitask",
     "MultiTaskJOPLEnClassifier": "jointleaf.multitask",
     "BoUTSRegressor": "jointleaf.multitask",
+    "BoUTSClassifier": "jointleaf.multitask",
     "fit_tasks": "jointleaf.multitask",
     "DirtyLasso": "jointleaf.penalties",
     "DirtyLInf": "jointleaf.penalties",
@@ -53,6 +54,14 @@ __all__ = [  # noqa: RUF022
     "prune",
     "fit_cells",
     "strength_path",
+    "MultiTaskJOPLEnRegressor",
+    "MultiTaskJOPLEnClassifier",
+    "BoUTSRegressor",
+    "BoUTSClassifier",
+    "fit_tasks",
+    "DirtyLasso",
+    "DirtyLInf",
+    "PerTask",
     "Frobenius",
     "L1",
     "L21",
@@ -81,10 +90,19 @@ if TYPE_CHECKING:
         refine,
     )
     from jointleaf.fitting import fit_cells
+    from jointleaf.multitask import (
+        BoUTSClassifier,
+        BoUTSRegressor,
+        MultiTaskJOPLEnClassifier,
+        MultiTaskJOPLEnRegressor,
+        fit_tasks,
+    )
     from jointleaf.path import strength_path
     from jointleaf.penalties import (
         L1,
         L21,
+        DirtyLasso,
+        DirtyLInf,
         Frobenius,
         GrOWL,
         KyFan,
@@ -92,6 +110,7 @@ if TYPE_CHECKING:
         LInf1,
         Lp1,
         Nuclear,
+        PerTask,
         SchattenP,
     )
     from jointleaf.pruning import prune

@@ -30,6 +30,8 @@ def read_training_rows(
     y: ArrayLike,
     known: Mapping[int, NDArray | None],
     sample_weight: ArrayLike | None = None,
+    *,
+    multi_output: bool = False,
 ) -> tuple[Columns, NDArray, NDArray]:
     """Check training rows and learn what their columns hold.
 
@@ -42,6 +44,8 @@ def read_training_rows(
         Columns that a model fitted before treats as categories.
     sample_weight : array-like (n,), optional
         Levels are learnt from rows of positive weight.
+    multi_output : bool
+        Whether y may be (n, T).
 
     Returns
     -------
@@ -63,6 +67,7 @@ def read_training_rows(
             ensure_all_finite="allow-nan",
             ensure_min_samples=2,
             y_numeric=numeric,
+            multi_output=multi_output,
         )
         if declared is None and not known:
             return Columns.numbers(matrix.shape[1], column_names(X)), matrix, targets
@@ -80,6 +85,7 @@ def read_training_rows(
         ensure_all_finite="allow-nan",
         ensure_min_samples=2,
         y_numeric=numeric,
+        multi_output=multi_output,
     )
     return columns, matrix, targets
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf.multitask.problem import TaskProblem
-from jointleaf.penalties import LInf1, Lp1, PerTask, SlopeNorm, TaskNorm
+from jointleaf.penalties import Penalty, SlopeNorm, TaskNorm
 from jointleaf.penalties.norms import cells_of, slope_rows
 from jointleaf.solvers import Solution
 from jointleaf.solvers.base import Status, TracePoint
 
-__all__ = ["TaskSolution", "make_solution"]
+__all__ = ["TaskSolution", "make_solution", "split_slopes"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def make_solution(problem: TaskProblem, solution: Solution) -> TaskSolution:
     layout = problem.layout
     objective = problem.mass * solution.objective
     trace = [point._replace(objective=problem.mass * point.objective) for point in solution.trace]
-    common, specific = split_slopes(problem, solution.theta)
+    common, specific = split_slopes(problem.penalty, solution.theta)
     bounds = layout.task_starts[1:-1]
     gap = problem.mass * solution.gap
 
@@ -114,23 +114,18 @@ def make_solution(problem: TaskProblem, solution: Solution) -> TaskSolution:
     )
 
 
-def split_slopes(problem: TaskProblem, theta: NDArray) -> tuple[NDArray, NDArray]:
-    """Common slopes and slopes of single tasks, both (C, d).
+def split_slopes(penalty: Penalty, theta: NDArray) -> tuple[NDArray, NDArray]:
+    """Common slopes and slopes of single tasks, both (C, d), under a bound penalty.
 
     A Dirty LASSO says which is which. Under other penalties that act on all tasks together and
     make whole features vanish every slope is common; under all others it belongs to its task.
     """
     slopes = theta[:, :-1]
-    terms = problem.penalty.terms
-    for term in terms:
+    for term in penalty.terms:
         if isinstance(term, TaskNorm):
             common, specific = term.parts(slope_rows(theta))
             return cells_of(common, theta.shape), cells_of(specific, theta.shape)
-    are_common = any(
-        isinstance(term, SlopeNorm) and not isinstance(term, PerTask) and term.is_row_sparse
-        and isinstance(term, Lp1 | LInf1)
-        for term in terms
-    )  # fmt: skip
+    are_common = any(isinstance(t, SlopeNorm) and t.is_row_sparse for t in penalty.terms)
     zeros = np.zeros_like(slopes)
     return (slopes, zeros) if are_common else (zeros, slopes)
 

@@ -120,6 +120,13 @@ class UnionPartitioner(Partitioner):
         self._set_members(members)
         return self
 
+    @classmethod
+    def of_fitted(cls, members: list[Partitioner]) -> UnionPartitioner:
+        """Give the fitted union of partitioners that are fitted already."""
+        union = cls(members)
+        union._set_members(members)
+        return union
+
     def _set_members(self, members: list[Partitioner]) -> None:
         self.partitioners_ = members
         self.n_features_in_ = members[0].n_features_in_

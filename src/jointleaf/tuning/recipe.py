@@ -238,14 +238,14 @@ class RecipeFold(Fold):
         assert isinstance(penalty, Frobenius)
         valid = self.valid_design(setting_cells(setting))
         if self._shared is None:
-            cells, others = problem.design.cells(), valid.cells()
+            cells, others = problem.leaf_design.cells(), valid.cells()
             u = penalty.partition_weights
             self._shared = (
                 shared_cells(cells, cells, layout, u),
                 shared_cells(others, cells, layout, u),
             )
         strengths = penalty.column_strengths(layout)
-        X = problem.design.X
+        X = problem.leaf_design.X
         return (
             times_column_kernel(self._shared[0].copy(), X, X, strengths),
             times_column_kernel(self._shared[1].copy(), valid.X, X, strengths),

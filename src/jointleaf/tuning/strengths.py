@@ -22,7 +22,16 @@ from jointleaf.progress import Progress
 from jointleaf.solvers.active import live_features
 from jointleaf.tuning.folds import Fold, Table, choose, joined, loss_columns, stepping
 
-__all__ = ["PathFold", "StrengthChoice", "choose_strength"]
+__all__ = [
+    "BIAS_STRENGTHS",
+    "PathFold",
+    "StrengthChoice",
+    "choose_strength",
+    "is_sparse",
+    "largest_curvature",
+    "path_has_ended",
+    "warn_unconverged",
+]
 
 _N_STRENGTHS = 40
 # Of the last strength to the first: paths end earlier, when the validation loss rises.
@@ -75,8 +84,8 @@ class PathFold(Fold):
 
     def largest(self, penalty: Term) -> float:
         """The largest strength of interest."""
-        if not _is_sparse(penalty):
-            return _largest_curvature(self._problem)
+        if not is_sparse(penalty):
+            return largest_curvature(self._problem)
         return largest_strength(self._with(penalty.at(1.0)), penalty)
 
     def path(self, penalty: Term, strengths: Sequence[float] | NDArray) -> Iterator[Judged]:
@@ -150,12 +159,7 @@ def choose_strength(
     chosen = penalty if bias_strength is None else penalty.with_bias(bias_strength)
     best = chosen.at(float(line["strength"][k]))
     if not line["converged"][k]:
-        warnings.warn(
-            f"{best!r} was chosen by solves that had not converged within {_MAX_ITER} iterations, "
-            "so its validation loss is not exact: give a strength, or fewer or smaller partitions",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
+        warn_unconverged(best, _MAX_ITER)
     return StrengthChoice(best, joined(search.tables))
 
 
@@ -178,7 +182,7 @@ class _Search:
         if bias_strength is not None:
             penalty = penalty.with_bias(bias_strength)
         largest = max(self._run(delayed(fold.largest)(penalty) for fold in self._folds))
-        ratio = _SPARSE_RATIO if _is_sparse(penalty) else _QUADRATIC_RATIO
+        ratio = _SPARSE_RATIO if is_sparse(penalty) else _QUADRATIC_RATIO
         strengths = strength_grid(largest, _N_STRENGTHS, ratio)
         paths = [fold.path(penalty, strengths) for fold in self._folds]
         columns: list[list[Judged]] = []
@@ -188,7 +192,7 @@ class _Search:
             columns.append(self._run(delayed(next)(path) for path in paths))
             self._progress.step()
             mean.append(float(weights @ np.concatenate([fold.losses for fold in columns[-1]])))
-            if min(mean[-_PATIENCE:]) > (1 - _GAIN) * min([*mean[:-_PATIENCE], np.inf]):
+            if path_has_ended(mean):
                 break
         tried = strengths[: len(columns)]
         bias = np.nan if bias_strength is None else bias_strength
@@ -228,12 +232,28 @@ class _Search:
         return table
 
 
-def _is_sparse(penalty: Term) -> bool:
+def path_has_ended(losses: Sequence[float]) -> bool:
+    """Whether the last strengths of a path gained next to nothing."""
+    return min(losses[-_PATIENCE:]) > (1 - _GAIN) * min([*losses[:-_PATIENCE], np.inf])
+
+
+def warn_unconverged(best: Term, max_iter: int) -> None:
+    """Say that the chosen strength was judged by solves that had not converged."""
+    warnings.warn(
+        f"{best!r} was chosen by solves that had not converged within {max_iter} iterations, "
+        "so its validation loss is not exact: give a strength, or fewer or smaller partitions",
+        ConvergenceWarning,
+        stacklevel=6,
+    )
+
+
+def is_sparse(penalty: Term) -> bool:
     """Whether a strength to choose belongs to a penalty that can hold all slopes at zero."""
     return any(term.is_auto and not isinstance(term, Frobenius) for term in penalty.terms)
 
 
-def _largest_curvature(problem: Problem) -> float:
+def largest_curvature(problem: Problem) -> float:
+    """A bound of the largest eigenvalue of the data term's Hessian."""
     shares = problem.s / problem.s.sum()
     bound = problem.loss.max_curvature if np.isfinite(problem.loss.max_curvature) else 1.0
     return bound * problem.design.lipschitz(shares.astype(problem.design.dtype), tol=1e-2)
