@@ -376,11 +376,6 @@ class MultiTaskJOPLEnClassifier(ClassifierMixin, BaseMultiTaskJOPLEn):
         check_is_fitted(self, "task_names_")
         return self._task_classes[0] if self._form == "single" else self._task_classes
 
-    def decision_function(self, X: Any, task: Any = None) -> NDArray:
-        """Raw predictions, positive for the second class; shapes as for `predict`."""
-        found = self._per_task(X, task, lambda t, raw: raw)
-        return np.stack(found, axis=1) if isinstance(found, list) else found
-
     def predict_proba(self, X: Any, task: Any = None) -> NDArray | list[NDArray]:
         """Class probabilities (n, 2) of a task; without `task` a list of them, one per task."""
         return self._per_task(X, task, lambda t, raw: Logistic().link(raw))
