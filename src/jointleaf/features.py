@@ -104,6 +104,10 @@ class LinearFeatures:
         """Give the standardised linear features (n, m) of rows X (n, d)."""
         return self.scaler.transform(self.plan.raw(X))
 
+    def scaled(self, X: NDArray) -> NDArray:
+        """Give the same with NaN where a linear feature counts as the mean."""
+        return self.scaler.scaled(self.plan.raw(X))
+
 
 def plan_features(
     X: NDArray,

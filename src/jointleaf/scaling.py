@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 __all__ = ["Standardizer", "mean_and_scale"]
 
+_STRETCH = 4096  # numbers standardised at a time: they stay in the first-level cache
+
 
 @dataclass(frozen=True)
 class Standardizer:
@@ -57,13 +59,32 @@ class Standardizer:
 
     def transform(self, X: NDArray) -> NDArray:
         """Standardise rows; keeps float32."""
+        Z = self.scaled(X)
+        missing = np.isnan(Z)
+        if missing.any():
+            Z[missing] = 0.0
+        return Z
+
+    def scaled(self, X: NDArray) -> NDArray:
+        """Standardise rows as `transform` does, but leave missing values as they are."""
+        n_rows, width = X.shape
+        # Some rows at a time, as one long row, with means and scales repeated: steps along the
+        # few columns of a single row would cost more than the arithmetic.
+        step = max(1, _STRETCH // max(1, width))
         low, high, mean, scale = (
-            a.astype(X.dtype) for a in (self.low, self.high, self.mean, self.scale)
+            np.tile(a.astype(X.dtype), min(step, n_rows))
+            for a in (self.low, self.high, self.mean, self.scale)
         )
-        Z = np.clip(X, low, high) if self.clip else X.copy()
-        Z -= mean
-        Z /= scale
-        Z[np.isnan(Z)] = 0.0
+        Z = np.empty((n_rows, width), X.dtype)
+        given, found = np.ascontiguousarray(X).reshape(-1), Z.reshape(-1)
+        for begin in range(0, found.size, max(1, step * width)):
+            x, z = (a[begin : begin + step * width] for a in (given, found))
+            k = len(z)
+            if self.clip:
+                np.maximum(x, low[:k], out=z)
+                x = np.minimum(z, high[:k], out=z)
+            np.subtract(x, mean[:k], out=z)
+            np.divide(z, scale[:k], out=z)
         return Z
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf.columns import Columns
 from jointleaf.design import LeafDesign
+from jointleaf.estimators.sums import LEAST_ROWS, GroupedSums
 from jointleaf.features import LinearFeatures
 from jointleaf.layout import CellKind, CellLayout
 from jointleaf.losses import Loss
@@ -88,21 +91,52 @@ class FittedCells:
     ranges: CellRanges | None = None
 
     def predict(self, X: NDArray, n_jobs: int) -> NDArray:
-        """Predictions on the scale of the loss, (n,) or (n, K), of rows X (n, d)."""
+        """Predictions on the scale of the loss, (n,) or (n, K), of rows X (n, d).
+
+        From `LEAST_ROWS` rows on small trees are looked up in tables, several at a time
+        (`GroupedSums`); the numbers are the same up to rounding.
+        """
+        tables = self._tables(X.dtype) if len(X) >= LEAST_ROWS and self.ranges is None else None
+        if tables is None or tables.n_groups == 0:
+            sums = self._plain(X, self.partitioner.apply, self.layout, self.weights.theta, n_jobs)
+        else:
+            sums = tables(X, self.features, n_jobs)
+            if tables.rest is not None:
+                rest = tables.rest
+                sums += self._plain(X, rest.codes, rest.layout, rest.theta, n_jobs)
+        return self.centre + self.unit * (sums + self.weights.offset)
+
+    def _plain(
+        self,
+        X: NDArray,
+        apply: Callable[[NDArray], NDArray],
+        layout: CellLayout,
+        theta: NDArray,
+        n_jobs: int,
+    ) -> NDArray:
+        """Sums over partitions, (n,) or (n, K), from the codes that `apply` gives."""
         parts = []
         for start in range(0, len(X), _PREDICT_ROWS):
             rows = X[start : start + _PREDICT_ROWS]
-            features, codes = self.features.transform(rows), self.partitioner.apply(rows)
-            parts.append(self._sums(features, codes, n_jobs) + self.weights.offset)
-        return self.centre + self.unit * np.concatenate(parts)
+            features, codes = self.features.transform(rows), apply(rows)
+            if self.ranges is not None:
+                parts.append(self.ranges.predict(features, codes, theta, layout))
+                continue
+            n_cells, kind = layout.cells_per_partition, layout.kind
+            design = LeafDesign(features, codes, n_cells, cells=kind, n_jobs=n_jobs)
+            parts.append(design.matvec(theta))
+        return np.concatenate(parts)
 
-    def _sums(self, features: NDArray, codes: NDArray, n_jobs: int) -> NDArray:
-        layout, theta = self.layout, self.weights.theta
-        if self.ranges is not None:
-            return self.ranges.predict(features, codes, theta, layout)
-        n_cells = layout.cells_per_partition
-        design = LeafDesign(features, codes, n_cells, cells=layout.kind, n_jobs=n_jobs)
-        return design.matvec(theta)
+    def _tables(self, dtype: np.dtype) -> GroupedSums:
+        """The tables, made when they are needed for the first time."""
+        kept: dict[np.dtype, GroupedSums] = self.__dict__.setdefault("_kept", {})
+        if dtype not in kept:
+            kept[dtype] = GroupedSums(self.partitioner, self.layout, self.weights.theta, dtype)
+        return kept[dtype]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tables are made anew from the rest: they would only make pickles larger.
+        return {name: value for name, value in self.__dict__.items() if name != "_kept"}
 
 
 def mix(

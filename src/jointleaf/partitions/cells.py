@@ -49,6 +49,11 @@ class TreeCells(Partitioner):
     def _router(self) -> Router:
         return Router(self.trees_)
 
+    @property
+    def router(self) -> Router:
+        """What finds the cells of rows."""
+        return self._router
+
     def _threads(self) -> int:
         return int(effective_n_jobs(self.n_jobs))
 

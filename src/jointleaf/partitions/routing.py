@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from jointleaf.columns import as_codes
 from jointleaf.partitions.flat import FlatTrees, Lookup
 
-__all__ = ["ZERO", "Router"]
+__all__ = ["ZERO", "Router", "Test"]
 
 #: Rows at a time: enough to hide the cost of a call, few enough for their columns to stay cached.
 _BLOCK_ROWS = 16384
@@ -33,7 +33,7 @@ _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 
 
 @dataclass(frozen=True)
-class _Test:
+class Test:
     """One question about a column.
 
     The answer is ``x > threshold``, or ``x <= threshold`` where missing values go right (NaN makes
@@ -56,7 +56,7 @@ class _Test:
 class _Chunk:
     """Up to eight tests and what their answers, as bits of a byte, say."""
 
-    tests: list[_Test]
+    tests: list[Test]
     table: NDArray = field(repr=False)  # (256,) sets of leaves, or cells if it is the only chunk
 
 
@@ -86,7 +86,9 @@ class Router:
         self.trees = trees
         used = set(np.unique(trees.feature).tolist())
         used |= {part.column for lookup in trees.lookups for part in lookup.parts}
-        self._used = sorted(j for j in used if j < trees.n_features)
+        used = {j for j in used if j < trees.n_features}
+        self._numbers = sorted(j for j in used if trees.n_levels[j] == 0)
+        self._categories = sorted(j for j in used if trees.n_levels[j] > 0)
         leaf_starts = trees.leaf_starts
         self._parts = [
             self._prepare(p, trees.cell_of_leaf[leaf_starts[p] : leaf_starts[p + 1]])
@@ -110,7 +112,7 @@ class Router:
         return codes
 
     def _route(self, X: NDArray, codes: NDArray[np.int32]) -> None:
-        columns = self._columns(X)
+        columns = self.columns(X)
         found = np.empty((self.trees.n_trees, len(X)), dtype=np.int32)
         work = _Work(len(X))
         for p, part in enumerate(self._parts):
@@ -121,20 +123,21 @@ class Router:
         for start in range(0, len(X), _TURNED_ROWS):  # turned in pieces that stay in the cache
             codes[start : start + _TURNED_ROWS] = found[:, start : start + _TURNED_ROWS].T
 
-    def _columns(self, X: NDArray) -> list[NDArray]:
+    def columns(self, X: NDArray) -> list[NDArray]:
         """Columns in the form in which they are tested: numbers, or codes as indices."""
         trees = self.trees
         dtype = np.float32 if trees.single_precision else np.float64
         columns: list[NDArray] = [np.zeros(0)] * (trees.n_features + len(trees.lookups))
-        for j in self._used:
-            if trees.n_levels[j] > 0:
-                columns[j] = as_codes(X[:, j], int(trees.n_levels[j]))
-                continue
-            with np.errstate(over="ignore"):  # too large for float32: still compares rightly
-                column: NDArray = np.array(X[:, j], dtype=dtype)
-            if trees.zero_is_missing:
-                column[np.abs(column) <= ZERO] = np.nan
+        numbers = np.empty((len(self._numbers), len(X)), dtype)
+        with np.errstate(over="ignore"):  # too large for float32: still compares rightly
+            for i, j in enumerate(self._numbers):
+                numbers[i] = X[:, j]
+        if trees.zero_is_missing:
+            numbers[np.abs(numbers) <= ZERO] = np.nan
+        for j, column in zip(self._numbers, numbers, strict=True):
             columns[j] = column
+        for j in self._categories:
+            columns[j] = as_codes(X[:, j], int(trees.n_levels[j]))
         for i, lookup in enumerate(trees.lookups):
             columns[trees.n_features + i] = _looked_up(lookup, columns).astype(dtype)
         return columns
@@ -147,12 +150,12 @@ class Router:
         if trees.n_leaves[p] > _MOST_LEAVES:
             return _LargeTree(rows, cells)
         tests: dict[tuple, int] = {}
-        found: list[_Test] = []
+        found: list[Test] = []
         sets: list[tuple[int, int]] = []  # leaves that stay possible for answers 0 and 1
         below = self._leaves_below(rows)
         everything = (1 << int(trees.n_leaves[p])) - 1
         for node in range(rows.start, rows.stop):
-            key, test = self._test(node)
+            key, test = self.test(node)
             k = tests.setdefault(key, len(found))
             if k == len(found):
                 found.append(test)
@@ -171,16 +174,17 @@ class Router:
             chunks = [_Chunk(only.tests, cells[np.minimum(leaf, len(cells) - 1)])]
         return _SmallTree(chunks, cells)
 
-    def _test(self, node: int) -> tuple[tuple, _Test]:
+    def test(self, node: int) -> tuple[tuple, Test]:
+        """Give the test of a split, and a key that equal tests share."""
         trees = self.trees
         column, missing_left = int(trees.feature[node]), bool(trees.missing_left[node])
         begin = int(trees.table[node])
         if begin < 0:
             threshold = float(trees.threshold[node])
-            return (column, threshold, missing_left), _Test(column, threshold, not missing_left)
+            return (column, threshold, missing_left), Test(column, threshold, not missing_left)
         n_levels = int(trees.n_levels[column])
         left = np.append(trees.levels_left[begin : begin + n_levels + 1], missing_left)
-        return (column, left.tobytes()), _Test(column, 0.0, False, left)
+        return (column, left.tobytes()), Test(column, 0.0, False, left)
 
     def _leaves_below(self, rows: slice) -> dict[int, tuple[int, int]]:
         """Sets of leaves, as bits, in the left and the right branch of every split."""
