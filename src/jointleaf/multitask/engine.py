@@ -23,9 +23,9 @@ from jointleaf.estimators.tables import (
     read_training_rows,
 )
 from jointleaf.features import FeaturePlan, plan_features
-from jointleaf.fitting import solve
 from jointleaf.losses import Loss
 from jointleaf.multitask.parts import Grower, TaskParts
+from jointleaf.multitask.relaxing import solve_tasks
 from jointleaf.multitask.solution import TaskSolution, make_solution
 from jointleaf.multitask.tasks import Form, LongTable, rows_by_task
 from jointleaf.multitask.tuning import TaskFold, choose_task_strengths
@@ -257,7 +257,9 @@ def _fit_jointly(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
     problem = parts.problem(penalty, model.cells, job.task_weights, job.n_jobs)
     if model.verbose:
         problem.listener = SolveProgress()
-    solved = solve(problem, model.solver, tol=model.tol, max_iter=model.max_iter)
+    problem, solved = solve_tasks(
+        problem, penalty, model.solver, tol=model.tol, max_iter=model.max_iter
+    )
     solution = make_solution(problem, solved)
     models, shares = [], []
     for frame, partitioner, own, task, block in zip(

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jointleaf.fitting import check_limits, make_problem, solve
+from jointleaf.fitting import check_limits, make_problem
 from jointleaf.layout import CellKind
 from jointleaf.losses import Loss, make_loss
 from jointleaf.multitask.problem import TaskProblem
+from jointleaf.multitask.relaxing import solve_tasks
 from jointleaf.multitask.solution import TaskSolution, make_solution
 from jointleaf.multitask.weights import check_task_weights
 from jointleaf.penalties import Free, Term
@@ -106,7 +107,7 @@ def fit_tasks(
         raise ValueError(
             f"init has shape {start.shape}, but the weights have {problem.design.layout_shape}"
         )
-    return make_solution(problem, solve(problem, solver, start, tol=tol, max_iter=max_iter))
+    return make_solution(*solve_tasks(problem, penalty, solver, start, tol=tol, max_iter=max_iter))
 
 
 def _check_task(number: int, task: Task, loss: str | Loss, cells: CellKind) -> Problem:

@@ -8,6 +8,7 @@ strengths follow a warm-started path from where all slopes are zero.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,12 +20,15 @@ from threadpoolctl import threadpool_limits
 from jointleaf.layout import CellKind
 from jointleaf.multitask.parts import TaskParts
 from jointleaf.multitask.problem import TaskProblem
+from jointleaf.multitask.relaxing import relax_of, relaxed, support_of
 from jointleaf.multitask.solution import split_slopes
 from jointleaf.path import biases_alone, follow_path, largest_strength, strength_grid
-from jointleaf.penalties import Free, PredictionPenalty, TaskNorm, Term
+from jointleaf.penalties import Free, Penalty, PredictionPenalty, TaskNorm, Term
+from jointleaf.penalties.base import AUTO
 from jointleaf.penalties.sums import Sum, on_weights
 from jointleaf.progress import Progress
 from jointleaf.rows import Rows
+from jointleaf.solvers import FISTA, Solution
 from jointleaf.tuning import StrengthChoice
 from jointleaf.tuning.folds import Table, joined, loss_columns, stepping
 from jointleaf.tuning.strengths import (
@@ -37,12 +41,17 @@ from jointleaf.tuning.strengths import (
 
 __all__ = ["TaskFold", "choose_task_strengths", "ratio_grid"]
 
-N_RATIOS = 5
+N_RATIOS = 4
 _N_STRENGTHS, _SPARSE_RATIO, _QUADRATIC_RATIO = 25, 1e-3, 1e-7
 _SHARES = (0.5, 0.2, 0.1)  # of the largest strength, at which strengths on biases are compared
 _HOPELESS = 2.0  # times the loss of the best biases alone
 _MIN_GROUPS = 10  # of validation rows over all folds
 _TOL, _MAX_ITER = 3e-3, 1000
+_STEP = _SPARSE_RATIO ** (1 / (_N_STRENGTHS - 1))  # from one strength to the next
+# By what strengths are multiplied for the features selected: whole steps along the path, so that
+# neighbours on it with the same features share their answers.
+RELAX = (1.0, _STEP**4, _STEP**8)
+_MOST_SELECTED = 0.5
 
 
 class Judged(NamedTuple):
@@ -102,19 +111,51 @@ class TaskFold:
             return self._problem.mass * largest_curvature(self._problem)
         return largest_strength(self._with(penalty.at(1.0)), penalty)
 
-    def path(self, penalty: Term, strengths: Sequence[float] | NDArray) -> Iterator[Judged]:
-        """Judge one strength after the other."""
+    def path(
+        self,
+        penalty: Term,
+        strengths: Sequence[float] | NDArray,
+        factors: Sequence[float] = (1.0,),
+    ) -> Iterator[list[Judged]]:
+        """Judge one strength after the other, each as it is and relaxed by factors."""
         start = self._with(penalty.at(1.0))
         bound = on_weights(penalty.at(1.0)).bind(start.layout)
-        for solution in follow_path(start, penalty, strengths, tol=_TOL, max_iter=_MAX_ITER):
-            theta = solution.theta
-            common, specific = split_slopes(bound, theta)
-            n_common = np.any(common != 0, axis=0)
-            parts = np.split(specific, start.layout.task_starts[1:-1])
-            alone = [np.sum(np.any(part != 0, axis=0) & ~n_common) for part in parts]
-            yield Judged(
-                self._losses(theta), int(n_common.sum()), float(np.mean(alone)), solution.converged
-            )
+        known: dict[tuple[bytes, float], tuple[NDArray, bool]] = {}
+        steps = follow_path(start, penalty, strengths, tol=_TOL, max_iter=_MAX_ITER)
+        for strength, solution in zip(strengths, steps, strict=False):
+            counts = self._counts(bound, solution.theta)
+            support = support_of(start.layout, solution.theta)
+            judged = []
+            for factor in factors:
+                key = (support.tobytes(), round(float(np.log(strength * factor)), 6))
+                if factor == 1.0:
+                    known[key] = self._losses(solution.theta), solution.converged
+                elif key not in known:
+                    known[key] = self._relaxed(penalty.at(strength), factor, support, solution)
+                judged.append(Judged(known[key][0], *counts, known[key][1]))
+            yield judged
+
+    def _counts(self, bound: Penalty, theta: NDArray) -> tuple[float, float]:
+        """Number of common features, and mean number of further features of a task."""
+        common, specific = split_slopes(bound, theta)
+        is_common = np.any(common != 0, axis=0)
+        parts = np.split(specific, self._problem.layout.task_starts[1:-1])
+        alone = [np.sum(np.any(part != 0, axis=0) & ~is_common) for part in parts]
+        return float(is_common.sum()), float(np.mean(alone))
+
+    def _relaxed(
+        self, penalty: Term, factor: float, support: NDArray[np.bool_], start: Solution
+    ) -> tuple[NDArray, bool]:
+        """Losses of the selected features with a weaker penalty, and convergence.
+
+        Not where most features are selected: there is nothing to gain.
+        """
+        if support.mean() > _MOST_SELECTED:
+            return np.full(len(self.weights), np.inf), True
+        problem = self._with(relaxed(penalty, factor, support))
+        goal = _TOL * factor
+        found = FISTA().solve(problem, start.theta, tol=goal, max_iter=_MAX_ITER)
+        return self._losses(found.theta), found.converged
 
     def judge_biases(self, penalty: Term) -> list[Judged]:
         """Judge every strength on biases with a few strengths on slopes, relative to the largest.
@@ -130,7 +171,8 @@ class TaskFold:
             smallest = min(smallest, alone)
             if alone > _HOPELESS * smallest:
                 break
-            judged += self.path(filled, self.largest(filled) * np.array(_SHARES))
+            strengths = self.largest(filled) * np.array(_SHARES)
+            judged += [first for (first,) in self.path(filled, strengths)]
         n_missing = len(BIAS_STRENGTHS) * len(_SHARES) - len(judged)
         return judged + [Judged(np.full(len(self.weights), np.inf), 0, 0, True)] * n_missing
 
@@ -177,11 +219,15 @@ def choose_task_strengths(
 ) -> StrengthChoice:
     """Choose strengths by the mean validation loss over the folds.
 
-    For every ratio of the two strengths of a Dirty LASSO (five; other penalties have one strength
+    For every ratio of the two strengths of a Dirty LASSO (four; other penalties have one strength
     and one path) 25 strengths in geometric steps from the smallest at which all slopes are zero
     to 1e-3 of it, in all folds the same. Paths end when the validation loss has not fallen by half
     a percent over four strengths. With `one_se` the sparsest answer is taken, over all paths,
     whose loss is within one standard error of the smallest.
+
+    At every point the features that it selects are also judged with strengths that are three and
+    ten times weaker (`relax`): strengths that keep irrelevant features out shrink what the relevant
+    ones do, and a model would look worse than its features are.
 
     A bias strength that is "auto" is chosen before, with the middle ratio, from 10, 1, 0.1, 0.01,
     0.001 and 0 (free), each with slopes of 1/2, 1/5 and 1/10 of the largest strength.
@@ -202,11 +248,10 @@ def choose_task_strengths(
             penalty = penalty.with_bias(search.bias_strength(middle))
         found = [search.path(with_ratio(penalty, ratio)) for ratio in ratios]
     progress.finish()
-    points = [(ratio, s) for ratio, (strengths, _) in zip(ratios, found, strict=True)
-              for s in strengths]  # fmt: skip
+    points = [point for tried, _ in found for point in tried]
     paths = joined([table for _, table in found])
     k = _choose(paths, one_se=one_se)
-    best = with_ratio(penalty, points[k][0]).at(points[k][1])
+    best = points[k]
     if not paths["converged"][k]:
         warn_unconverged(best, _MAX_ITER)
     return StrengthChoice(best, joined([*search.comparisons, paths]))
@@ -221,6 +266,17 @@ def with_ratio(penalty: Term, ratio: float | None) -> Any:
     if isinstance(penalty, TaskNorm) and penalty.is_ratio_auto:
         return penalty.with_ratio(ratio)
     return penalty
+
+
+def with_relax(penalty: Term, factor: float) -> Any:
+    """The penalty relaxed by this factor, where it can be."""
+    if isinstance(penalty, Sum):
+        return Sum(*(with_relax(term, factor) for term in penalty.terms))
+    if not isinstance(penalty, TaskNorm) or penalty.relax != AUTO:
+        return penalty
+    other = copy.copy(penalty)
+    other.relax = factor
+    return other
 
 
 def _choose(table: Table, *, one_se: bool) -> int:
@@ -241,22 +297,26 @@ class _Search:
         self._folds, self._run, self._progress = folds, run, progress
         self.comparisons: list[Table] = []
 
-    def path(self, penalty: Term) -> tuple[NDArray, Table]:
+    def path(self, penalty: Term) -> tuple[list[Term], Table]:
         """Judge a path of strengths; it ends when the loss has hardly fallen for some of them."""
         largest = max(self._run(delayed(fold.largest)(penalty) for fold in self._folds))
         ratio = _SPARSE_RATIO if is_sparse(penalty) else _QUADRATIC_RATIO
         strengths = strength_grid(largest, _N_STRENGTHS, ratio)
-        paths = [fold.path(penalty, strengths) for fold in self._folds]
+        factors = RELAX if relax_of(penalty) == AUTO else (1.0,)
+        paths = [fold.path(penalty, strengths, factors) for fold in self._folds]
+        tried: list[Term] = []
         columns: list[list[Judged]] = []
-        mean: list[float] = []
-        for _ in strengths:
-            columns.append(self._run(delayed(next)(path) for path in paths))
-            mean.append(float(np.mean(np.concatenate([fold.losses for fold in columns[-1]]))))
-            if path_has_ended(mean):
+        smallest: list[float] = []
+        for strength in strengths:
+            found = self._run(delayed(next)(path) for path in paths)
+            new = [[fold[k] for fold in found] for k in range(len(factors))]
+            columns += new
+            tried += [with_relax(penalty.at(strength), factor) for factor in factors]
+            smallest.append(min(float(np.mean([j.losses for j in column])) for column in new))
+            if path_has_ended(smallest):
                 break
         self._progress.step()
-        tried = strengths[: len(columns)]
-        return tried, self._table([penalty.at(s) for s in tried], columns, on_path=True)
+        return tried, self._table(tried, columns, on_path=True)
 
     def bias_strength(self, penalty: Term) -> float:
         """The best strength on biases."""
@@ -293,10 +353,10 @@ def _strength_columns(penalties: Sequence[Term], *, known: bool) -> Table:
     for penalty in penalties:
         term = next((t for t in penalty.terms if isinstance(t, TaskNorm)), penalty.terms[0])
         pair = (term.common, term.task) if isinstance(term, TaskNorm) else (term.strength, None)
-        bias = term.bias_strength
-        rows.append([_number(x) if known else np.nan for x in pair] + [_number(bias)])
-    common, task, bias = np.array(rows, float).T
-    return {"common": common, "task": task, "bias_strength": bias}
+        strengths = [_number(x) if known else np.nan for x in pair]
+        rows.append([*strengths, _number(term.bias_strength), relax_of(penalty) if known else 1.0])
+    common, task, bias, relax = np.array(rows, float).T
+    return {"common": common, "task": task, "bias_strength": bias, "relax": relax}
 
 
 def _number(value: Any) -> float:

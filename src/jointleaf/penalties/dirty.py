@@ -49,6 +49,7 @@ class TaskNorm(SlopeNorm):
         common: float | str | None = AUTO,
         task: float | str | None = AUTO,
         bias_strength: float | str | None = None,
+        relax: float | str | None = None,
     ) -> None:
         _check_pair(common, task)
         super().__init__(_first_given(task, common), bias_strength)
@@ -59,8 +60,11 @@ class TaskNorm(SlopeNorm):
         elif task is not None:
             # Both to be chosen: the ratio too.
             self.ratio = None if self.is_auto else float(common) / float(task)
+        self.relax = _check_relax(relax, self.is_auto)
         self._kappa = np.ones(1)
         self._starts: NDArray[np.int64] | None = None
+        #: features (d, T) that may have slopes in a task; None for all
+        self._support: NDArray[np.bool_] | None = None
 
     # -- strengths -----------------------------------------------------------------------------
 
@@ -89,6 +93,12 @@ class TaskNorm(SlopeNorm):
         other.ratio = check_number("ratio", ratio, positive=True)
         return other
 
+    def relaxed(self, factor: float, support: NDArray[np.bool_]) -> Any:
+        """Give the penalty with weaker strengths on features (d, T) that were selected, alone."""
+        other = copy.copy(self)
+        other.strength, other.relax, other._support = factor * self.strength, 1.0, support
+        return other
+
     def at(self, strength: float) -> Any:
         """Give the same penalty with this strength on single tasks, the ratio kept."""
         if self.ratio is None:
@@ -102,6 +112,8 @@ class TaskNorm(SlopeNorm):
         parts = [f"common={shown(self.common)}", f"task={shown(self.task)}"]
         if self.bias_strength and not self.is_bias_auto:
             parts.append(f"bias_strength={self.bias_strength:.4g}")
+        if self.relax not in (1.0, AUTO):
+            parts.append(f"relax={self.relax:.4g}")
         return f"{type(self).__name__}({', '.join(parts)})"
 
     # -- tasks ---------------------------------------------------------------------------------
@@ -127,6 +139,26 @@ class TaskNorm(SlopeNorm):
         starts = np.array([0, 1]) if self._starts is None else self._starts
         bounds = (starts * (W.shape[1] // max(int(starts[-1]), 1))).tolist()
         return [slice(a, b) for a, b in pairwise(bounds)]
+
+    def restricted(self, features: NDArray[np.intp]) -> TaskNorm:
+        """The penalty on some features: rows of zeros do not change the norm."""
+        if self._support is None:
+            return self
+        other = copy.copy(self)
+        other._support = self._support[features]
+        return other
+
+    def _supported(self, W: NDArray) -> NDArray:
+        """W with zeros where a task has no slopes.
+
+        The least of R over such W has the proximal map of R, applied to this: blocks of zeros
+        stay zero.
+        """
+        return W if self._support is None else W * self._spread(self._support, W)
+
+    def _spread(self, values: NDArray, W: NDArray) -> NDArray:
+        """Values (d, T) on the columns of their tasks, (d, m)."""
+        return np.repeat(values, [c.stop - c.start for c in self._columns(W)], axis=1)
 
     def parts(self, W: NDArray) -> tuple[NDArray, NDArray]:
         """The cheapest split of W (d, m) into common slopes and slopes of single tasks."""
@@ -161,6 +193,11 @@ class DirtyLasso(TaskNorm, RotationInvariant):
         "auto" is for both, or for one while the other is None.
     bias_strength : float >= 0 or "auto", optional
         By default zero, or "auto" where the strengths are.
+    relax : float in (0, 1] or "auto", optional
+        Below 1 the features that are selected are fitted once more, alone, with both strengths
+        multiplied by it (the relaxed LASSO, Meinshausen 2007): a strength that keeps
+        irrelevant features out also shrinks what the relevant ones do. By default 1, or
+        "auto" where the strengths are.
     """
 
     is_row_sparse = True
@@ -177,19 +214,21 @@ class DirtyLasso(TaskNorm, RotationInvariant):
     def dual_norm(self, G: NDArray) -> float:
         """Smallest multiple of the intersection that holds every row of G."""
         r, kappa = self._limits()
-        lengths = self._lengths(G)
+        lengths = self._lengths(self._supported(G))
         whole = np.sqrt(np.sum(lengths**2, axis=1)).max(initial=0.0) / r
         return float(max(whole, (lengths / kappa).max(initial=0.0)))
 
     def shrink(self, W: NDArray, t: float) -> NDArray:
         """W minus its projection on t times the intersection."""
         r, kappa = self._limits()
+        W = self._supported(W)
         scale = cap_l2(self._lengths(W), t * kappa, t * r)
         return W * self._spread(1.0 - scale, W).astype(W.dtype)
 
     def shrink_weighted(self, W: NDArray, t: float, weights: NDArray) -> NDArray:
         """The same in a weighted norm: the projection is a search for T + 1 numbers per row."""
         r, kappa = self._limits()
+        W = self._supported(W)
         return cap_l2_weighted(W, self._columns(W), weights, t * kappa, t * r)
 
     def _common_part(self, W: NDArray) -> NDArray:
@@ -206,11 +245,6 @@ class DirtyLasso(TaskNorm, RotationInvariant):
         """Euclidean lengths of every feature's slopes in every task, (d, T)."""
         parts = [np.linalg.norm(W[:, c].astype(float), axis=1) for c in self._columns(W)]
         return np.stack(parts, axis=1)
-
-    def _spread(self, values: NDArray, W: NDArray) -> NDArray:
-        """Values (d, T) on the columns of their tasks, (d, m)."""
-        widths = [c.stop - c.start for c in self._columns(W)]
-        return np.repeat(values, widths, axis=1)
 
 
 class DirtyLInf(TaskNorm):
@@ -232,6 +266,11 @@ class DirtyLInf(TaskNorm):
         "auto" is for both, or for one while the other is None.
     bias_strength : float >= 0 or "auto", optional
         By default zero, or "auto" where the strengths are.
+    relax : float in (0, 1] or "auto", optional
+        Below 1 the features that are selected are fitted once more, alone, with both strengths
+        multiplied by it (the relaxed LASSO, Meinshausen 2007): a strength that keeps
+        irrelevant features out also shrinks what the relevant ones do. By default 1, or
+        "auto" where the strengths are.
     """
 
     is_row_sparse = True
@@ -253,6 +292,7 @@ class DirtyLInf(TaskNorm):
     def dual_norm(self, G: NDArray) -> float:
         """Smallest multiple of the intersection that holds every row of G."""
         r, kappa = self._limits()
+        G = self._supported(G)
         sums = np.stack([np.abs(G[:, c]).sum(axis=1) for c in self._columns(G)], axis=1)
         whole = float(sums.sum(axis=1).max(initial=0.0)) / r
         return max(whole, float((sums / kappa).max(initial=0.0)))
@@ -260,6 +300,7 @@ class DirtyLInf(TaskNorm):
     def shrink(self, W: NDArray, t: float) -> NDArray:
         """Slopes of every task are cut to a level."""
         r, kappa = self._limits()
+        W = self._supported(W)
         levels = cap_l1(W, self._columns(W), t * kappa, t * r)
         return self._cut(W, levels)
 
@@ -285,6 +326,22 @@ def _first_given(task: float | str | None, common: float | str | None) -> float 
     given = common if task is None else task
     assert given is not None
     return given
+
+
+def _check_relax(relax: Any, is_auto: bool) -> float | str:
+    if relax is None:
+        return AUTO if is_auto else 1.0
+    if isinstance(relax, str) and relax == AUTO:
+        if not is_auto:
+            raise ValueError("relax='auto' is chosen together with strengths that are 'auto'")
+        return AUTO
+    try:
+        number = check_number("relax", relax, positive=True)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error}, at most 1, or 'auto'") from None
+    if number > 1:
+        raise ValueError(f"relax={relax!r} must be a positive number, at most 1, or 'auto'")
+    return number
 
 
 def _check_pair(common: Any, task: Any) -> None:
