@@ -233,10 +233,11 @@ def test_chosen_columns(mixed):
     plan, Z = transformed(X, columns, s, chosen=np.array([2, 0]))
     full = transformed(X, columns, s)[1]
     assert plan.names == ("a", "c")
-    np.testing.assert_array_equal(Z, full[:, :2])
+    # Means are matrix products, which round differently in matrices of different widths.
+    np.testing.assert_allclose(Z, full[:, :2], rtol=1e-14)
     plan, Z = transformed(X, columns, s, chosen=np.array([1]), gap_indicators=True)
     np.testing.assert_array_equal(plan.sources, 1)
-    np.testing.assert_array_equal(Z, full[:, 2:])
+    np.testing.assert_allclose(Z, full[:, 2:], rtol=1e-14)
 
 
 def test_numbers_alone_pass_through():
