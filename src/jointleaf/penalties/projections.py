@@ -13,6 +13,7 @@ __all__ = ["cap_l1", "cap_l2", "cap_l2_weighted", "cut_level", "fill_level"]
 
 _ROUNDS = 100
 _HALVINGS = 60  # of an interval: to the last bit of its largest number
+_MORE = 1 + 1e-12  # what a sum may exceed a limit by that was meant to be the same
 
 
 def fill_level(lengths: NDArray, kappa: NDArray, r: float) -> NDArray[np.float64]:
@@ -42,7 +43,7 @@ def fill_level(lengths: NDArray, kappa: NDArray, r: float) -> NDArray[np.float64
         # The sum at the k-th point; it falls with z, so that the level lies behind every
         # point at which it is still too large.
         at_point = free[:, 1:] / points**2 + at_cap[:, 1:]
-        k = np.sum((points > 0) & (at_point > r**2), axis=1)
+        k = np.sum((points > 0) & (at_point > _MORE * r**2), axis=1)
         k += np.sum(points == 0, axis=1)
         rows = np.arange(len(lengths))
         room = r**2 - at_cap[rows, k]
@@ -91,11 +92,16 @@ def _multiplier(
     m = np.zeros(len(least))
     if not np.isfinite(radius):
         return m
-    length, slope = _length(parts, masses, least, m)
+    length, _ = _length(parts, masses, least, m)
     live = np.flatnonzero(length > radius)
-    low, high = np.zeros(len(live)), np.full(len(live), np.inf)
+    if not live.size:
+        return m
     parts, least = [part[live] for part in parts], least[live]
-    at, length, slope = np.zeros(len(live)), length[live], slope[live]
+    # Up to the smallest least_t of a task with slopes the length stays as it is.
+    moves = np.stack([part.any(axis=1) for part in parts], axis=1)
+    at = np.where(moves, least, np.inf).min(axis=1, initial=np.inf)
+    low, high = at, np.full(len(live), np.inf)
+    length, slope = _length(parts, masses, least, at)
     for _ in range(_ROUNDS):
         is_long = length > radius
         low, high = np.where(is_long, at, low), np.where(is_long, high, at)
@@ -105,7 +111,8 @@ def _multiplier(
         middle = np.where(np.isfinite(high), 0.5 * (low + high), 2.0 * low + 1e-12)
         inside = np.isfinite(new) & (new >= low) & (new <= high)
         new = np.where(inside, new, middle)
-        done = np.abs(new - at) <= 1e-14 * new
+        # Where m times the masses is tiny, rounding of the length hides the last digits of m.
+        done = (np.abs(new - at) <= 1e-14 * new) | (np.abs(length / radius - 1) <= 4e-16)
         at = new
         if done.all():
             break
@@ -134,9 +141,9 @@ def cut_level(largest: NDArray, kappa: NDArray, r: float) -> NDArray[np.float64]
     order = np.argsort(-largest, axis=1)
     ordered = np.take_along_axis(largest, order, axis=1)
     filled = np.cumsum(np.where(ordered > 0, kappa[order], 0.0), axis=1)
-    k = np.argmax(filled > r, axis=1)
+    k = np.argmax(filled > _MORE * r, axis=1)
     rows = np.arange(len(largest))
-    return np.where(filled[:, -1] > r, ordered[rows, k], 0.0)
+    return np.where(filled[:, -1] > _MORE * r, ordered[rows, k], 0.0)
 
 
 def cap_l1(V: NDArray, columns: list[slice], kappa: NDArray, r: float) -> NDArray[np.float64]:
