@@ -137,8 +137,10 @@ class LeafDesign(Design):
         self._ones = np.ones(rows * width, self.dtype)
         self._indptr = np.arange(0, rows * width + 1, width, dtype=np.int32)
         self._kept_blocks: dict[tuple[int, int, int], list[_Block]] = {}
+        self._kept_segments: dict[int, NDArray[np.int64]] = {}
         self._groups = groups
         self._adder: sparse.csr_array | None = None
+        self._adder_transposed: sparse.csc_array | None = None
         n_columns = self.layout.n_cells + self._has_missing
         if groups is None:
             self._n_merged = n_columns
@@ -150,6 +152,7 @@ class LeafDesign(Design):
         self._adder = sparse.csr_array(
             (np.ones(len(indices), self.dtype), indices, indptr), shape=(self._n_merged, n_columns)
         )
+        self._adder_transposed = self._adder.T
 
     def merge_partitions(self) -> LeafDesign:
         """Merge neighbouring partitions where that makes passes cheaper; gives the design."""
@@ -212,7 +215,7 @@ class LeafDesign(Design):
     def _block_rows(self, n_values: int) -> int:
         """Rows of a block, a power of two, so that few sizes are in use."""
         fits = _BLOCK_BYTES // (n_values * self.dtype.itemsize)
-        return int(np.clip(2 ** int(np.log2(max(fits, 1))), 256, _MAX_BLOCK_ROWS))
+        return min(max(1 << (max(fits, 1).bit_length() - 1), 256), _MAX_BLOCK_ROWS)
 
     def _blocks(self, start: int, stop: int, n_values: int) -> list[_Block]:
         """Blocks of rows with their part of M as a sparse matrix; kept for the next pass."""
@@ -253,7 +256,9 @@ class LeafDesign(Design):
         if out_bytes:  # adding up the partial sums must stay a small part of the pass
             by_work = min(by_work, self._merged.size // (8 * self._n_merged))
         count = max(1, min(_MAX_SEGMENTS, by_memory, by_work))
-        return np.linspace(0, self.n_rows, count + 1).astype(np.int64)
+        if count not in self._kept_segments:
+            self._kept_segments[count] = np.linspace(0, self.n_rows, count + 1).astype(np.int64)
+        return self._kept_segments[count]
 
     # -- products ------------------------------------------------------------------------------
 
@@ -325,7 +330,7 @@ class LeafDesign(Design):
         self._run(job, bounds)
         total = sums.sum(axis=0) if len(sums) > 1 else sums[0]
         if self._adder is not None:
-            total = self._adder.T @ total
+            total = self._adder_transposed @ total
         return total[: self.layout.n_cells].reshape(self.layout.n_cells, width, n_outputs)
 
     # -- second-order pieces -------------------------------------------------------------------
