@@ -236,22 +236,28 @@ class Problem:
 
     # -- optimality ----------------------------------------------------------------------------
 
-    def optimality(self, theta: NDArray, gradient: NDArray) -> float:
+    def proximal_step(self, theta: NDArray, gradient: NDArray) -> NDArray:
+        """prox(theta - t G, t) with t = `prox_step`; `gradient` is the data gradient at theta."""
+        t = theta.dtype.type(self.prox_step)
+        G = self.smooth_gradient(theta, gradient)
+        return self.rest.prox(theta - t * G, self.prox_step)
+
+    def optimality(self, theta: NDArray, gradient: NDArray, moved: NDArray | None = None) -> float:
         """How far theta is from satisfying the first-order conditions; 0 at the optimum.
 
         For quadratic penalties max |dJ/dtheta|, for others the largest entry of the proximal
         gradient (theta - prox(theta - t G, t)) / t with the step t = `prox_step`, which FISTA sets
         to 1 / L, where quadratic terms of the penalty count to G; both divided by max |dL/dtheta|
         at zero weights, so that the measure does not change with the scale of y or X.
-        `gradient` is the data gradient at theta.
+        `gradient` is the data gradient at theta, `moved` the `proximal_step` where it is known.
         """
         diagonal = self.curvature
         if diagonal is not None:
             residual = gradient + diagonal * theta
         else:
-            t = theta.dtype.type(self.prox_step)
-            G = self.smooth_gradient(theta, gradient)
-            residual = (theta - self.rest.prox(theta - t * G, self.prox_step)) / t
+            if moved is None:
+                moved = self.proximal_step(theta, gradient)
+            residual = (theta - moved) / theta.dtype.type(self.prox_step)
         return float(np.abs(residual).max()) / self.start_slope
 
     def smooth_gradient(self, theta: NDArray, gradient: NDArray) -> NDArray:

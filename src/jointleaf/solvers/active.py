@@ -53,11 +53,11 @@ class ActiveFeatures:
     def update(self, theta: NDArray) -> float:
         """Let features in that should move; gives the optimality of theta in the whole problem."""
         whole = self._whole
-        gradient = whole.data_gradient(whole.design.matvec(theta))
-        optimality = whole.optimality(theta, gradient)
-        t = theta.dtype.type(whole.prox_step)
-        G = whole.smooth_gradient(theta, gradient)
-        moved = whole.rest.prox(theta - t * G, whole.prox_step)
+        # Other features than the active ones add nothing to predictions.
+        active = theta if self.problem is whole else self.take(theta)
+        gradient = whole.data_gradient(self.problem.design.matvec(active))
+        moved = whole.proximal_step(theta, gradient)
+        optimality = whole.optimality(theta, gradient, moved)
         size = np.square(moved[:, :-1], dtype=float)
         size = size.sum(axis=tuple(k for k in range(size.ndim) if k != 1))
         size[self._mask] = 0.0
