@@ -16,9 +16,9 @@ def kind(request):
     return request.param
 
 
-@pytest.fixture(params=["plain", "merged"])
-def merged(request):
-    return request.param == "merged"
+@pytest.fixture(params=["plain", "merged", "dense"])
+def form(request):
+    return request.param
 
 
 @pytest.fixture(params=["float32", "float64"])
@@ -32,14 +32,18 @@ def case(request, make_case):
 
 
 @pytest.fixture
-def designs(case, kind, merged, dtype, monkeypatch):
+def designs(case, kind, form, dtype, monkeypatch):
     """The fast design, in several blocks of rows, and the reference."""
     monkeypatch.setattr(design_module, "_BLOCK_BYTES", 1)
+    if form == "merged":
+        monkeypatch.setattr(design_module, "_DENSE_ENTRIES", 0)
     X = case.X.astype(dtype)
     fast = LeafDesign(X, case.codes, N_CELLS, cells=kind)
-    if merged:
+    if form != "plain":
         fast.merge_partitions()
+    if form == "merged":
         assert len(fast._groups) < len(N_CELLS), "the case must exercise merging"
+    assert (fast._dense is not None) == (form == "dense")
     return fast, ReferenceDesign(X, case.codes, N_CELLS, cells=kind)
 
 
@@ -146,6 +150,7 @@ def long_case(make_case):
 
 
 @pytest.mark.parametrize("dtype_name", ["float32", "float64"])
+@pytest.mark.parametrize("merged", [False, True])
 def test_results_are_bit_identical_for_every_n_jobs(long_case, merged, dtype_name):
     X, codes = long_case.X.astype(dtype_name), long_case.codes
     theta, r = _normal(24, 3, 2), _normal(30_000)
@@ -164,6 +169,7 @@ def test_results_are_bit_identical_for_every_n_jobs(long_case, merged, dtype_nam
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("merged", [False, True])
 def test_many_rows_in_threads_equal_plain_sums(long_case, merged):
     fast = LeafDesign(long_case.X, long_case.codes, n_jobs=2)
     if merged:

@@ -12,6 +12,9 @@ sum of weights, so that a group of partitions can be replaced by one whose cells
 non-empty intersections: Z = M T, where M has one entry per row and *group*, and T adds
 up the members of every intersection. With small trees this makes a pass several times cheaper
 and is exact. `merge_partitions` builds it; iterative solvers ask for it, a single pass does not.
+
+**Small problems.** Where the whole of Phi has a hundred thousand entries at most, iterative solvers
+spend their time on calls, not on arithmetic: `merge_partitions` then makes it a dense matrix.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ _MAX_BLOCK_ROWS = 8192
 _MAX_SEGMENTS = 8  # the adjoint's partial sums: fixed, so that n_jobs cannot change a bit
 _SEGMENT_BYTES = 2**28  # and their memory
 _COUNTS = 2**15  # entries of a table of counts that stays in the cache
+_DENSE_ENTRIES = 2**17  # of Phi, up to which it is dense for iterative solvers
 _TABLE_BYTES = 2**17  # weights of one group's merged cells: beyond, gathers leave the cache
 
 
@@ -138,6 +142,7 @@ class LeafDesign(Design):
         self._indptr = np.arange(0, rows * width + 1, width, dtype=np.int32)
         self._kept_blocks: dict[tuple[int, int, int], list[_Block]] = {}
         self._kept_segments: dict[int, NDArray[np.int64]] = {}
+        self._dense: NDArray | None = None
         self._groups = groups
         self._adder: sparse.csr_array | None = None
         self._adder_transposed: sparse.csc_array | None = None
@@ -159,6 +164,9 @@ class LeafDesign(Design):
         if self._is_merged:
             return self
         self._is_merged = True
+        if self.n_rows * self.layout.n_cells * self.layout.n_columns <= _DENSE_ENTRIES:
+            self._dense = self._dense_matrix()
+            return self
         if self.layout.n_partitions == 1 or self.n_rows == 0:
             return self
         groups: list[_Group] = []
@@ -173,6 +181,13 @@ class LeafDesign(Design):
         if len(groups) < self.layout.n_partitions:
             self._set_groups(np.ascontiguousarray(np.stack(columns, axis=1)), groups)
         return self
+
+    def _dense_matrix(self) -> NDArray:
+        """Phi, (n, C, q)."""
+        matrix = np.zeros((self.n_rows, self.layout.n_cells + 1, self.layout.n_columns), self.dtype)
+        for column in self.cells().T:
+            matrix[np.arange(self.n_rows), column] = self.X
+        return np.ascontiguousarray(matrix[:, :-1])
 
     def _grow_group(self, first: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Merge partitions from `first` on while the cost per member, n/m + k, falls."""
@@ -271,6 +286,9 @@ class LeafDesign(Design):
 
     def matvec(self, theta: NDArray) -> NDArray:
         """Predictions f (n,) or (n, K) of weights theta (C, q) or (C, q, K)."""
+        if self._dense is not None:
+            flat = theta.reshape(-1, *theta.shape[2:]).astype(self.dtype, copy=False)
+            return self._dense.reshape(self.n_rows, -1) @ flat
         q = self.layout.n_columns
         tables = self._tables(theta)
         n_outputs = tables.shape[1] // q
@@ -298,11 +316,16 @@ class LeafDesign(Design):
     def rmatvec(self, r: NDArray) -> NDArray:
         """Adjoint: G (C, q) or (C, q, K) with G_c = sum over rows n in cell c of r_n x_n."""
         r = np.asarray(r, dtype=self.dtype)
+        if self._dense is not None:
+            products = self._dense.reshape(self.n_rows, -1).T @ r
+            return products.reshape(*self.layout_shape, *r.shape[1:])
         G = self._scatter(r.reshape(self.n_rows, -1), self.X)
         return G[:, :, 0] if r.ndim == 1 else G
 
     def bias_matvec(self, biases: NDArray) -> NDArray:
         """Predictions f of biases (C,) or (C, K) alone: Z b."""
+        if self._dense is not None:
+            return self._dense[:, :, -1] @ biases.astype(self.dtype, copy=False)
         tables = self._tables(biases)
         f = np.empty((self.n_rows, tables.shape[1]), self.dtype)
         for rows, block, _ in self._blocks(0, self.n_rows, tables.shape[1]):
@@ -312,6 +335,8 @@ class LeafDesign(Design):
     def bias_rmatvec(self, r: NDArray) -> NDArray:
         """Sums of r (n,) or (n, K) over the rows of every cell, (C,) or (C, K): Z^T r."""
         r = np.asarray(r, dtype=self.dtype)
+        if self._dense is not None:
+            return self._dense[:, :, -1].T @ r
         sums = self._scatter(r.reshape(self.n_rows, -1), self.X[:, -1:])[:, 0]
         return sums[:, 0] if r.ndim == 1 else sums
 

@@ -6,13 +6,12 @@ a few thousand cells the C x C matrix Z^T diag(h) Z + D_b is therefore factorise
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import lapack
 
 from jointleaf.design import LeafDesign
 from jointleaf.design_base import Design
@@ -52,7 +51,7 @@ class BiasSolver:
         smoother: Any = None,
     ) -> None:
         blocks = design.blocks()
-        smoothers = [smoother] if len(blocks) == 1 else _parts(smoother, len(blocks))
+        smoothers = getattr(smoother, "parts", [smoother] * len(blocks))
         self._parts: list[tuple[slice, _BlockInverse]] = [
             (cells, _BlockInverse(part, h[rows], curvature[cells], mass[cells], smooth))
             for (rows, cells, part), smooth in zip(blocks, smoothers, strict=True)
@@ -104,6 +103,8 @@ class _BlockInverse:
         self._factor = np.empty((rank, rank), self._dtype, order="F")
         self._factor[...] = factor[:rank, :rank]
         self._chosen = pivots[:rank] - 1
+        # Called directly: for small tasks what surrounds a call costs more than the call.
+        (self._potrs,) = lapack.get_lapack_funcs(("potrs",), (self._factor,))
 
     @property
     def is_joint(self) -> bool:
@@ -115,10 +116,7 @@ class _BlockInverse:
         if self._factor is None:
             return self._diagonal[:, None] * r
         out = np.zeros_like(r)
-        half = solve_triangular(self._factor, r[self._chosen], lower=True, check_finite=False)
-        out[self._chosen] = solve_triangular(
-            self._factor, half, lower=True, trans=1, check_finite=False
-        )
+        out[self._chosen], _ = self._potrs(self._factor, r[self._chosen], lower=True)
         return out
 
 
@@ -140,10 +138,6 @@ def bias_gram(design: LeafDesign, h: NDArray) -> NDArray[np.float64]:
     gram = design.bias_gram()
     gram *= float(h[0])
     return gram
-
-
-def _parts(smoother: Any, n: int) -> Sequence[Any]:
-    return [None] * n if smoother is None else smoother.parts
 
 
 def _smoothed_gram(design: LeafDesign, smoother: Any) -> NDArray[np.float64]:
