@@ -1,6 +1,7 @@
 """Splits and peers of the multitask experiments, on made-up data."""
 
 import importlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -132,3 +133,97 @@ def test_dirty_lasso_is_optimal(experiment, chem_folder):
     np.testing.assert_allclose(norms[0], common, rtol=1e-3)
     chosen = module.choose_dirty_lasso(data, [(0.3, 0.2), (common, task)])
     assert chosen.about["common"] == common
+
+
+# -- the whole experiment ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def curved_folder(tmp_path):
+    """Targets in the format of SARCOS that bend along a feature, and need one of their own."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 21))
+    Y = np.abs(X[:, [20]]) + X[:, [20]] + X[:, :7] + 0.1 * rng.standard_normal((300, 7))
+    np.savez(tmp_path / "sarcos_test.npz", X=X, Y=Y)
+    return tmp_path
+
+
+def make_point(module, validation, n_common, n_specific, test=None):
+    mse = {"validation": np.array(validation), "test": np.array(test or validation)}
+    return module.Point("JOPLEn DL", {}, mse, n_common, np.array(n_specific), 0.0)
+
+
+def test_points_are_chosen_by_validation_error(experiment):
+    paths, choice = experiment("multitask_paths"), experiment("multitask_choice")
+    sparse = make_point(paths, [0.5, 0.5], 0, [1, 0])
+    uneven = make_point(paths, [0.1, 0.32], 1, [1, 0])
+    even = make_point(paths, [0.2, 0.2], 2, [0, 1])
+    dense = make_point(paths, [0.2, 0.19], 9, [0, 0])
+    points = [dense, sparse, even, uneven]
+    assert [point.features for point in points] == [9, 0.5, 2.5, 1.5]
+    assert choice.own_choice(points) is even  # within 5 % of dense
+    rival = make_point(paths, [0.25, 0.25], 4, [2, 2])
+    assert choice.not_above(points, rival) is uneven
+    assert choice.not_above(points, rival, 2) is even
+    assert choice.not_above(points, make_point(paths, [0.1, 0.1], 0, [0, 0])) is None
+    assert choice.frontier(points) == [sparse, uneven, even, dense]
+    assert choice.budget_table(points, [0, 1, 3]) == [None, sparse, even]
+    found = choice.compare(even, make_point(paths, [0.3, 0.1], 1, [3, 1]))
+    assert (found["tasks_lower_error"], found["tasks_fewer_features"]) == (1, 1)
+    assert (found["tasks_both"], found["tasks_either"]) == (1, 1)
+
+
+def test_points_of_paths_are_those_of_the_estimator(experiment, curved_folder):
+    paths = experiment("multitask_paths")
+    data = experiment("multitask_data").sarcos_data(curved_folder, "test")
+    found = list(paths.dirty_path(paths.JOPLEN, data, (0.1,), 2, 4.0, size=(5, 3)))
+    assert found[0].features == 0
+    assert found[-1].features > 4
+    point = next(point for point in found if point.features >= 2)
+    model, again = paths.fit_point(point, data, size=(5, 3))
+    np.testing.assert_allclose(again.mse["test"], point.mse["test"], rtol=0.02)
+    assert abs(again.features - point.features) < 0.5
+    assert model.penalty_.common == pytest.approx(point.settings["common"])
+
+
+def test_linear_dirty_lasso_is_that_of_mutar(experiment, curved_folder):
+    pytest.importorskip("mutar")
+    paths, peers = experiment("multitask_paths"), experiment("multitask_peers")
+    data = experiment("multitask_data").sarcos_data(curved_folder, "test")
+    peer = peers.fit_dirty_lasso(data, 0.2, 0.1, tol=1e-8)
+    penalty = paths.DirtyLasso(common=0.2, task=0.1)
+    model = paths.joint_model(paths.DL, penalty, tol=1e-7, clip=False).fit(paths.as_tasks(data))
+    slopes = np.array([task.coef[0] for task in model.solution_.tasks])
+    np.testing.assert_allclose(slopes, peer.coef, atol=2e-4)
+    assert model.common_features_.tolist() == peer.common
+    specific = [model.task_features_[task.name].tolist() for task in data.tasks]
+    assert specific == peer.specific
+    np.testing.assert_allclose(paths.model_errors(model, data)["test"], peer.mse["test"], rtol=1e-3)
+
+
+def test_multitask_experiment(experiment, curved_folder, monkeypatch, capsys, tmp_path):
+    """All methods are traced, chosen and fitted; tables, files and pictures come out."""
+    pytest.importorskip("lightgbm")
+    pytest.importorskip("matplotlib").use("Agg")
+    module = experiment("multitask")
+    grid = module.Grid(8.0, (0.1,), (0.02, 0.1), (0.02,), n_ratios=2, size=(10, 3))
+    monkeypatch.setitem(module.GRIDS, "sarcos", grid)
+    monkeypatch.setattr(experiment("multitask_paths"), "N_TREES", 10)
+    out = tmp_path / "out"
+    module.main(["--data", str(curved_folder), "--sets", "sarcos", "--output", str(out)])
+    printed = capsys.readouterr().out
+    for text in ("| JOPLEn DL at DL's mean error |", "| BoUTS |", "| ridge |", "1 + 1"):
+        assert text in printed
+    assert "cells, and so the biases of" in printed
+    pictures = [f"multitask_sarcos_{kind}.png" for kind in ("frontier", "weights", "errors")]
+    assert all((out / name).stat().st_size > 10_000 for name in pictures)
+    record = json.loads((out / "multitask_sarcos.json").read_text())
+    against = record["comparisons"]["JOPLEn DL at DL's mean error"]
+    assert against["test_mse"] < 1.2 * against["rival_test_mse"]
+    assert len((out / "multitask_sarcos_paths.csv").read_text().splitlines()) > 10
+
+
+def test_multitask_experiment_needs_a_folder(experiment, capsys):
+    with pytest.raises(SystemExit):
+        experiment("multitask").main(["--data", "nowhere"])
+    assert "is not a folder" in capsys.readouterr().err
