@@ -40,6 +40,10 @@ _HOMES = {
     "PathDisplay": "jointleaf.displays",
     "CVDisplay": "jointleaf.displays",
     "PruningDisplay": "jointleaf.displays",
+    "TaskWeightsDisplay": "jointleaf.displays",
+    "SelectionDisplay": "jointleaf.displays",
+    "TaskErrorDisplay": "jointleaf.displays",
+    "TaskPathDisplay": "jointleaf.displays",
     "LeafDesign": "jointleaf.design",
     "Solution": "jointleaf.solvers",
 }
@@ -75,13 +79,25 @@ __all__ = [  # noqa: RUF022
     "PathDisplay",
     "CVDisplay",
     "PruningDisplay",
+    "TaskWeightsDisplay",
+    "SelectionDisplay",
+    "TaskErrorDisplay",
+    "TaskPathDisplay",
     "LeafDesign",
     "Solution",
 ]
 
 if TYPE_CHECKING:
     from jointleaf.design import LeafDesign
-    from jointleaf.displays import CVDisplay, PathDisplay, PruningDisplay
+    from jointleaf.displays import (
+        CVDisplay,
+        PathDisplay,
+        PruningDisplay,
+        SelectionDisplay,
+        TaskErrorDisplay,
+        TaskPathDisplay,
+        TaskWeightsDisplay,
+    )
     from jointleaf.estimators import (
         JOPLEnClassifier,
         JOPLEnRegressor,

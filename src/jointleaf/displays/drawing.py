@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COLORS",
     "DARK",
+    "FONT",
     "GREY",
     "RED",
     "UNITS",
@@ -40,8 +41,8 @@ UNITS = {
     "classification": "(log-loss)",
 }
 
-_FONT = 9
-_LINE_HEIGHT = 1.35 * _FONT  # points from one label to the next
+FONT = 9
+_LINE_HEIGHT = 1.35 * FONT  # points from one label to the next
 _MAX_LABELS = len(COLORS)
 _MAX_COUNTS = 8
 
@@ -76,15 +77,15 @@ def two_panels(frame: Axes, above: float) -> tuple[Axes, Axes]:
 def style_axes(ax: Axes, y_label: str) -> None:
     """Thin frame, small font, the label of the y axis."""
     ax.spines[["top", "right"]].set_visible(False)
-    ax.tick_params(labelsize=_FONT)
-    ax.set_ylabel(y_label, fontsize=_FONT)
+    ax.tick_params(labelsize=FONT)
+    ax.set_ylabel(y_label, fontsize=FONT)
 
 
 def strength_axis(ax: Axes, strengths: NDArray) -> None:
     """Logarithmic x axis from the strongest strength to the weakest."""
     margin = 1.02 if len(np.unique(strengths)) > 1 else 2.0
     log_axis(ax, "x", strengths.max() * margin, strengths.min() / margin)
-    ax.set_xlabel("strength of the penalty (weaker to the right)", fontsize=_FONT)
+    ax.set_xlabel("strength of the penalty (weaker to the right)", fontsize=FONT)
 
 
 def log_axis(ax: Axes, which: str, first: float, last: float) -> None:
@@ -111,25 +112,20 @@ def count_axis(ax: Axes, strengths: NDArray, counts: ArrayLike, label: str) -> N
     top = ax.secondary_xaxis("top")
     top.set_xticks(strengths[index], [f"{count:.0f}" for count in np.asarray(counts)[index]])
     top.minorticks_off()
-    top.tick_params(labelsize=_FONT, length=3, color=DARK)
+    top.tick_params(labelsize=FONT, length=3, color=DARK)
     top.spines["top"].set_visible(False)
-    top.set_xlabel(label, fontsize=_FONT, labelpad=5)
+    top.set_xlabel(label, fontsize=FONT, labelpad=5)
 
 
 def title_panel(ax: Axes, text: str) -> None:
     """Say in a few words what a panel shows."""
-    ax.set_title(text, loc="left", fontsize=_FONT)
+    ax.set_title(text, loc="left", fontsize=FONT)
 
 
-def legend_beside(ax: Axes) -> None:
-    """A legend on the right of the axes, where it hides nothing."""
-    ax.legend(
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1.03),
-        frameon=False,
-        fontsize=_FONT,
-        handlelength=1.8,
-    )
+def legend_beside(ax: Axes, **options: Any) -> None:
+    """A legend on the right of the axes, where it hides nothing, with options of `Axes.legend`."""
+    settings: dict[str, Any] = {"fontsize": FONT, "handlelength": 1.8, **options}
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.03), frameon=False, **settings)
 
 
 def label_room(ax: Axes) -> int:
@@ -146,7 +142,7 @@ def label_ends(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
     for (y, name, color), place in zip(ends, places, strict=True):
         ax.annotate(
             name, (right, y), (1.04, place), textcoords="axes fraction", va="center", color=color,
-            fontsize=_FONT, annotation_clip=False,
+            fontsize=FONT, annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "relpos": (0.0, 0.5),
                         "shrinkA": 0, "shrinkB": 0},
         )  # fmt: skip
