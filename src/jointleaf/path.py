@@ -203,7 +203,7 @@ def largest_strength(problem: Problem, penalty: Term) -> float:
     gradient = gradient_without_slopes(problem)
     if np.abs(gradient[:, :-1]).max(initial=0.0) <= 1000 * _BIAS_TOL * problem.start_slope:
         return 0.0  # what the biases leave is rounding
-    return problem.mass * family.strength_max(gradient)
+    return family.strength_max(problem.mass * gradient)
 
 
 def gradient_without_slopes(problem: Problem) -> NDArray:

@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 
 from jointleaf.columns import Columns
 from jointleaf.layout import CellKind, CellLayout
-from jointleaf.penalties import PredictionPenalty, SlopeNorm, Term
+from jointleaf.penalties import PerTask, PredictionPenalty, SlopeNorm, Term
 
 __all__ = ["check_gaps", "check_penalty", "is_whole"]
 
 
 def check_penalty(penalty: Term, n_rows: int, n_features: int, cells: CellKind) -> None:
     """Check a penalty against the data, before any work is done."""
-    for term in penalty.terms:
+    for given in penalty.terms:
+        term = given.penalty if isinstance(given, PerTask) else given
         if isinstance(term, SlopeNorm):
             if term.is_auto and cells == "constant":
                 raise ValueError(

@@ -12,6 +12,7 @@ from jointleaf.design import LeafDesign
 from jointleaf.losses import Loss
 from jointleaf.multitask.design import BlockSmoother, TaskDesign
 from jointleaf.penalties.base import Penalty, PredictionPenalty, Term
+from jointleaf.penalties.scaled import times
 from jointleaf.problem import Problem
 
 __all__ = ["TaskProblem"]
@@ -71,7 +72,7 @@ class TaskProblem(Problem):
         )
 
     def _set_penalty(self, penalty: Penalty) -> None:
-        super()._set_penalty((1.0 / self.mass) * penalty)
+        super()._set_penalty(times(1.0 / self.mass, penalty))
 
     def _smoother(self, term: PredictionPenalty) -> Any:
         shares = self.design.layout.task_weights / self.mass

@@ -147,8 +147,11 @@ class Penalty(Term, ABC):
         if not np.any(move[:, :-1]):
             return 0.0
 
+        least = 1e-9 * float(np.abs(move[:, :-1]).max())  # proximal maps of sums are searched for
+
         def moves(strength: float) -> bool:
-            return bool(np.any(self.at(strength).split()[1].prox(move, 1.0)[:, :-1]))
+            answer = self.at(strength).split()[1].prox(move, 1.0)
+            return bool(np.any(np.abs(answer[:, :-1]) > least))
 
         high = 1.0
         for _ in range(200):

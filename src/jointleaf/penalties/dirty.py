@@ -102,7 +102,11 @@ class TaskNorm(SlopeNorm):
     def at(self, strength: float) -> Any:
         """Give the same penalty with this strength on single tasks, the ratio kept."""
         if self.ratio is None:
-            raise ValueError(f"{self!r} has a ratio of strengths to choose: use with_ratio first")
+            raise ValueError(
+                f"{self!r} has two strengths to choose, which MultiTaskJOPLEnRegressor and "
+                "MultiTaskJOPLEnClassifier do: for a single task use L21 or LInf1, or fix the "
+                "ratio of the two with with_ratio"
+            )
         return super().at(strength)
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 
 from jointleaf.layout import CellLayout
 from jointleaf.penalties.base import Penalty
+from jointleaf.penalties.dirty import TaskNorm
+from jointleaf.penalties.frobenius import Free
 
 __all__ = ["PerTask"]
 
@@ -27,10 +30,15 @@ class PerTask(Penalty):
     """
 
     def __init__(self, penalty: Penalty) -> None:
-        if not isinstance(penalty, Penalty) or len(penalty.terms) > 1 or penalty is None:
+        if not isinstance(penalty, Penalty) or len(penalty.terms) > 1:
             raise TypeError(
                 f"PerTask: penalty={penalty!r} must be a single penalty on weights, such as "
                 "L21(0.1); of a sum, give every term its own PerTask"
+            )
+        if isinstance(penalty, TaskNorm):
+            raise TypeError(
+                f"PerTask: penalty={penalty!r} is a penalty on several tasks, of which one alone "
+                "has nothing in common: use L21 or LInf1"
             )
         self.penalty = penalty
         self._bound: list[tuple[slice, float, Penalty]] = []
@@ -38,9 +46,11 @@ class PerTask(Penalty):
     def __repr__(self) -> str:
         return f"PerTask({self.penalty!r})"
 
-    def _with(self, penalty: Any) -> PerTask:
+    def _changed(self, change: Callable[[Any], Any]) -> PerTask:
+        """The same with another penalty, and so for every task where it is bound to some."""
         other = copy.copy(self)
-        other.penalty = penalty
+        other.penalty = change(self.penalty)
+        other._bound = [(cells, gamma, change(own)) for cells, gamma, own in self._bound]
         return other
 
     # -- strengths -----------------------------------------------------------------------------
@@ -67,14 +77,14 @@ class PerTask(Penalty):
 
     def at(self, strength: float) -> PerTask:
         """Give the same penalty with this strength."""
-        return self._with(self.penalty.at(strength))
+        return self._changed(lambda penalty: penalty.at(strength))
 
     def with_bias(self, bias_strength: float) -> PerTask:
         """Give the same penalty with this strength on biases, where that is "auto"."""
-        return self._with(self.penalty.with_bias(bias_strength))
+        return self._changed(lambda penalty: penalty.with_bias(bias_strength))
 
     def __rmul__(self, factor: float) -> PerTask:
-        return self._with(factor * self.penalty)
+        return self._changed(lambda penalty: factor * penalty)
 
     # -- the penalty ---------------------------------------------------------------------------
 
@@ -85,7 +95,7 @@ class PerTask(Penalty):
 
     def bind(self, layout: CellLayout) -> PerTask:
         """Bind one copy to the cells of every task."""
-        bound = self._with(self.penalty)
+        bound = copy.copy(self)
         starts = layout.task_starts.tolist()
         bound._bound = [
             (slice(a, b), float(gamma), self.penalty.bind(part))
@@ -116,6 +126,8 @@ class PerTask(Penalty):
         """The quadratic part of every task, and the rest."""
         parts = [own.split() for _, _, own in self._bound]
         quadratic = self._stack([part for part, _ in parts])
+        if quadratic is not None and all(isinstance(own, Free) for _, own in parts):
+            return quadratic, Free(quadratic.shape)
         rest = copy.copy(self)
         rest._bound = [
             (cells, gamma, own)

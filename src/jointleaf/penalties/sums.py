@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from jointleaf.layout import CellLayout
 from jointleaf.penalties.base import Penalty, PredictionPenalty, Term
+from jointleaf.penalties.dirty import DirtyLasso
 from jointleaf.penalties.frobenius import Free
 from jointleaf.penalties.norms import L1, L21, SlopeNorm
 
@@ -23,9 +24,9 @@ class Sum(Penalty):
     """R_1 + R_2 + ...: made by ``+``.
 
     Quadratic terms are added up and treated as smooth by FISTA. Where one term is left, its own
-    proximal map serves; for L1 + L21 (sparse group LASSO) the two maps one after the other; for
-    any others the proximal map of the true sum is found by a splitting method, started from where
-    the last call ended.
+    proximal map serves; for L1 + L21 (sparse group LASSO) and L1 + DirtyLasso the two maps one
+    after the other; for any others the proximal map of the true sum is found by a splitting method,
+    started from where the last call ended.
 
     Parameters
     ----------
@@ -112,8 +113,8 @@ class Sum(Penalty):
         terms = self._weight_terms()
         if len(terms) == 1:
             return terms[0].prox(theta, step)
-        if [type(t) for t in terms] in ([L1, L21], [L21, L1]):
-            first, second = sorted(terms, key=lambda t: isinstance(t, L21))
+        if len(terms) == 2 and {type(t) for t in terms} in ({L1, L21}, {L1, DirtyLasso}):
+            first, second = sorted(terms, key=lambda t: not isinstance(t, L1))
             assert isinstance(first, SlopeNorm)
             assert isinstance(second, SlopeNorm)
             return _sparse_group(first, second, theta, step)
@@ -161,7 +162,10 @@ class Sum(Penalty):
 
 
 def _sparse_group(first: SlopeNorm, second: SlopeNorm, theta: NDArray, step: float) -> NDArray:
-    """L1 then L21 on slopes; both divide the biases by their strength."""
+    """L1, then a norm that only makes rows or blocks of them shorter; both divide the biases.
+
+    One after the other is right because what is made shorter keeps its signs (Yu 2013).
+    """
     out = second.prox(first.prox(theta, step), step)
     beta = (first._bias_strengths(theta) + second._bias_strengths(theta)).astype(theta.dtype)
     shrink = 1 + theta.dtype.type(step) * beta

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from jointleaf.layout import CellKind
 from jointleaf.path import biases_alone, follow_path, largest_strength, strength_grid
-from jointleaf.penalties import Free, Frobenius, Term
+from jointleaf.penalties import Free, Frobenius, PerTask, Term
 from jointleaf.penalties.sums import on_weights
 from jointleaf.problem import Problem
 from jointleaf.progress import Progress
@@ -109,7 +109,8 @@ class PathFold(Fold):
             smallest = min(smallest, alone)
             if alone > _HOPELESS * smallest:
                 break
-            judged += self.path(filled, self.largest(filled) * np.array(_SHARES))
+            largest = self.largest(filled) or 1.0  # slopes may be zero at every strength
+            judged += self.path(filled, largest * np.array(_SHARES))
         n_missing = len(BIAS_STRENGTHS) * len(_SHARES) - len(judged)
         return judged + [Judged(np.full(len(self.weights), np.inf), 0, True)] * n_missing
 
@@ -249,7 +250,8 @@ def warn_unconverged(best: Term, max_iter: int) -> None:
 
 def is_sparse(penalty: Term) -> bool:
     """Whether a strength to choose belongs to a penalty that can hold all slopes at zero."""
-    return any(term.is_auto and not isinstance(term, Frobenius) for term in penalty.terms)
+    parts = [term.penalty if isinstance(term, PerTask) else term for term in penalty.terms]
+    return any(part.is_auto and not isinstance(part, Frobenius) for part in parts)
 
 
 def largest_curvature(problem: Problem) -> float:
