@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 
 from jointleaf.columns import Columns
 from jointleaf.estimators.base import _Job
-from jointleaf.estimators.checks import check_gaps, check_penalty
+from jointleaf.estimators.checks import check_gaps, check_penalty, is_whole
 from jointleaf.estimators.model import CellWeights, FittedCells
-from jointleaf.estimators.splitting import given_splits, make_folds, split_labels
+from jointleaf.estimators.splitting import Splits, given_splits, make_folds, split_labels
 from jointleaf.estimators.summaries import by_column, importances
 from jointleaf.estimators.tables import (
     chosen_columns,
@@ -33,6 +34,7 @@ from jointleaf.multitask.weights import check_task_weights
 from jointleaf.penalties import Penalty, PredictionPenalty, Term
 from jointleaf.problem import check_weights
 from jointleaf.progress import SolveProgress
+from jointleaf.ranges import cell_ranges
 from jointleaf.rows import Rows, canonical_rows
 from jointleaf.tuning import StrengthChoice, target_scale
 from jointleaf.tuning.folds import Table
@@ -73,7 +75,7 @@ class _TaskJob:
     plan: FeaturePlan
     loss: Loss
     rows: list[Rows]
-    folds: list[tuple[list[Rows], list[Rows]]]
+    folds: list[list[tuple[Rows, Rows]]]  # of every task
     task_weights: NDArray
     seed: int
     n_jobs: int
@@ -91,11 +93,6 @@ def fit_outcome(model: BaseMultiTaskJOPLEn, table: LongTable, valid: LongTable |
 
 
 def _prepare(model: BaseMultiTaskJOPLEn, table: LongTable, valid: LongTable | None) -> _TaskJob:
-    if valid is not None and not model._chooses:
-        raise ValueError(
-            "X_val and y_val choose the penalty: give them with penalty='auto' or strengths that "
-            "are 'auto'"
-        )
     known = known_categories(model.partitioner)
     columns, given, targets = read_training_rows(
         model, table.X, table.y, known, table.s, multi_output=True
@@ -122,6 +119,7 @@ def _task_rows(
 ) -> tuple[list[Rows], Loss]:
     """Rows of every task in an order that does not depend on how they were given, and the loss."""
     kept = []
+    splits = _row_splits(model, table, given)
     for name, (own, y) in zip(table.names, rows_by_task(table, len(table.names)), strict=True):
         is_kept = s[own] > 0
         if is_kept.sum() < 2:
@@ -129,7 +127,7 @@ def _task_rows(
                 f"task {name!r} has {int(is_kept.sum())} rows of positive weight: at least 2 are "
                 "needed, or leave it out"
             )
-        labels = _split_labels(model, table, given, own, y)
+        labels = _split_labels(model, splits, given, own, y)
         kept.append((own[is_kept], y[is_kept], labels[is_kept]))
     targets, loss = model._encode_tasks([y for _, y, _ in kept], table.names)
     rows = [
@@ -140,7 +138,7 @@ def _task_rows(
 
 
 def _split_labels(
-    model: BaseMultiTaskJOPLEn, table: LongTable, given: NDArray, own: NDArray, y: NDArray
+    model: BaseMultiTaskJOPLEn, splits: Splits | None, given: NDArray, own: NDArray, y: NDArray
 ) -> NDArray[np.int64]:
     """Where a task's rows are in the splits that the user gave.
 
@@ -148,34 +146,58 @@ def _split_labels(
     """
     if hasattr(model.cv, "split"):
         return split_labels(given_splits(model.cv, given[own], y, model._target_type), len(own))
-    if table.form == "pairs" and model.cv is not None and np.ndim(model.cv) > 0:
-        raise ValueError("cv: with pairs (X, y) give a number of folds or a splitter")
-    splits = given_splits(model.cv, given, np.zeros(len(given)), model._target_type)
     return split_labels(splits, len(given))[own]
+
+
+def _row_splits(model: BaseMultiTaskJOPLEn, table: LongTable, given: NDArray) -> Splits | None:
+    """Pairs of indices into the rows of X that the user gave, if any."""
+    if model.cv is None or hasattr(model.cv, "split") or is_whole(model.cv):
+        return None
+    if table.form == "pairs":
+        raise ValueError(
+            f"cv={model.cv!r}: with pairs (X, y) give a number of folds or a splitter, which deals "
+            "out the rows of every task"
+        )
+    return given_splits(model.cv, given, np.zeros(len(given)), model._target_type)
 
 
 def _make_folds(
     model: BaseMultiTaskJOPLEn, rows: list[Rows], valid: LongTable | None
-) -> list[tuple[list[Rows], list[Rows]]]:
-    """Training and validation rows of every task in every fold; none where rows are too few."""
+) -> list[list[tuple[Rows, Rows]]]:
+    """Training and validation rows of every fold of every task; none where rows are too few."""
     held_out: list[Rows | None] = [None] * len(rows)
     if valid is not None:
         matrix = read_rows(model, valid.X)
+        if len(valid.y) != len(matrix):
+            raise ValueError(
+                f"X_val has {len(matrix)} rows, but y_val has {len(valid.y)}: give one per row"
+            )
         parts = rows_by_task(valid, len(rows))
-        encoded = model._encode_known_tasks([y for _, y in parts])
-        for t, ((own, _), y) in enumerate(zip(parts, encoded, strict=True)):
+        for name, (own, _) in zip(valid.names, parts, strict=True):
             if len(own) == 0:
-                raise ValueError(f"task {valid.names[t]!r} has no validation rows")
+                raise ValueError(
+                    f"task {name!r} has no validation rows in X_val: give some, or leave X_val out"
+                )
+        encoded = model._encode_known_tasks([y for _, y in parts], valid.names)
+        for t, ((own, _), y) in enumerate(zip(parts, encoded, strict=True)):
             held_out[t] = Rows(matrix[own], y, np.ones(len(y)), np.zeros((len(y), 0), np.int64))
     found = []
     for task, fresh in zip(rows, held_out, strict=True):
         # The labels say where rows are in splits that the user gave.
         splits: Any = [()] * task.labels.shape[1] if task.labels.shape[1] else None
         found.append(make_folds(task, model.cv, splits, fresh, model._target_type))
-    # A task with many rows has one fold: as many as all have are used.
-    n_folds = min(len(folds) for folds in found)
+    return found
+
+
+def _joint_folds(job: _TaskJob) -> list[tuple[list[Rows], list[Rows]]]:
+    """Training and validation rows of all tasks in every fold that all of them have.
+
+    A task with many rows has one fold.
+    """
+    n_folds = min(len(folds) for folds in job.folds)
     return [
-        ([folds[k][0] for folds in found], [folds[k][1] for folds in found]) for k in range(n_folds)
+        ([folds[k][0] for folds in job.folds], [folds[k][1] for folds in job.folds])
+        for k in range(n_folds)
     ]
 
 
@@ -189,10 +211,17 @@ def _task_weights(model: BaseMultiTaskJOPLEn, rows: list[Rows], names: list) -> 
         sums = np.array([own.s.sum() for own in rows])
         return np.sqrt(sums / sums.max())
     given = model.task_weights
-    if isinstance(given, dict):
+    if isinstance(given, Mapping):
         missing = [name for name in names if name not in given]
         if missing:
-            raise ValueError(f"task_weights has no number for task {missing[0]!r}")
+            raise ValueError(
+                f"task_weights has no number for task {missing[0]!r}: give a positive one"
+            )
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise ValueError(
+                f"task_weights has a number for task {unknown[0]!r}: the tasks are {names}"
+            )
         given = [given[name] for name in names]
     return check_task_weights(given, names)
 
@@ -207,8 +236,7 @@ def _fit_one_by_one(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
         seed = (job.seed + t) % (2**31 - 1)
         single = _Job(own, job.columns, job.plan, job.loss, seed, job.n_jobs)
         partitioner = model._make_partitioner(seed, job.n_jobs)
-        folds = [(train[t], valid[t]) for train, valid in job.folds]
-        fit = model._refit(single, partitioner, model._choose(single, folds))
+        fit = model._refit(single, partitioner, model._choose(single, job.folds[t]))
         fits.append(fit)
         models.append(
             FittedCells(
@@ -267,8 +295,13 @@ def _fit_jointly(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
         strict=True,
     ):  # fmt: skip
         weights = CellWeights(task.theta, frame.offset)
+        ranges = None
+        if model.clip == "cell" and model.cells == "linear":
+            ranges = cell_ranges(block.design.rows, partitioner.apply(own.X), task.layout)
         models.append(
-            FittedCells(partitioner, frame.features, task.layout, weights, frame.centre, frame.unit)
+            FittedCells(
+                partitioner, frame.features, task.layout, weights, frame.centre, frame.unit, ranges
+            )
         )
         shares.append(importances(block.design, task, partitioner, own.s, job.plan.sources))
     return _outcome(
@@ -284,10 +317,13 @@ def _fit_jointly(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
 
 
 def _choose_strengths(model: BaseMultiTaskJOPLEn, job: _TaskJob, grower: Grower) -> StrengthChoice:
-    if not job.folds:
+    joint = _joint_folds(job)
+    if not joint:
+        few = next(t for t, folds in enumerate(job.folds) if not folds)
         raise ValueError(
-            f"penalty={model.penalty!r}: the rows of some task are too few to choose a strength by "
-            "cross-validation: give numbers"
+            f"penalty={model.penalty!r}: task {job.table.names[few]!r} has {len(job.rows[few])} "
+            "different rows, too few to choose a strength by cross-validation: give numbers, or "
+            "leave the task out"
         )
     assert isinstance(model.penalty, Term)
     units = [target_scale(own.y, own.s, model._target_type)[1] for own in job.rows]
@@ -302,12 +338,12 @@ def _choose_strengths(model: BaseMultiTaskJOPLEn, job: _TaskJob, grower: Grower)
             clip=bool(model.clip),
         )
         return TaskFold(
-            parts, valid, units, job.task_weights, n_folds=len(job.folds), cells=model.cells,
+            parts, valid, units, job.task_weights, n_folds=len(joint), cells=model.cells,
             extra=_on_predictions(model.penalty),
         )  # fmt: skip
 
     return choose_task_strengths(
-        [partial(make, train, valid) for train, valid in job.folds],
+        [partial(make, train, valid) for train, valid in joint],
         model.penalty,
         job.task_weights,
         one_se=model._takes_one_se(),

@@ -14,16 +14,19 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf.columns import column_names
 from jointleaf.estimators.base import BaseJOPLEn
+from jointleaf.estimators.summaries import warn_of_no_features
 from jointleaf.estimators.tables import read_rows
 from jointleaf.layout import CellKind
 from jointleaf.losses import Logistic, Loss, SquaredError
 from jointleaf.multitask.docs import describe_tasks
 from jointleaf.multitask.engine import Outcome, fit_outcome
 from jointleaf.multitask.selection import selection_report
-from jointleaf.multitask.tasks import drop_column, read_long_table
-from jointleaf.partitions import TargetType
+from jointleaf.multitask.tasks import LongTable, drop_column, read_long_table
+from jointleaf.partitions import TargetType, without_models
 from jointleaf.penalties import Term
+from jointleaf.problem import as_numbers
 
 __all__ = ["BaseMultiTaskJOPLEn", "MultiTaskJOPLEnClassifier", "MultiTaskJOPLEnRegressor"]
 
@@ -74,6 +77,13 @@ class BaseMultiTaskJOPLEn(BaseJOPLEn):
         )
         self.task_weights = task_weights
 
+    def __getstate__(self) -> dict[str, Any]:
+        # As for single tasks: the pickle of a fitted model needs no library that grew its trees.
+        state = dict(super().__getstate__())
+        if "partitioners_" in state:
+            state["partitioner"] = without_models(self.partitioner)
+        return state
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
@@ -116,9 +126,7 @@ class BaseMultiTaskJOPLEn(BaseJOPLEn):
         try:
             self._check_parameters()
             table = read_long_table(X, y, sample_weight, task)
-            valid = None
-            if X_val is not None or y_val is not None:
-                valid = read_long_table(X_val, y_val, None, task_val, table.names)
+            valid = self._read_validation(X_val, y_val, task_val, table)
             self._keep(fit_outcome(self, table, valid))
         except BaseException:
             # An error or Ctrl-C leaves the estimator as it was, never half fitted.
@@ -126,6 +134,25 @@ class BaseMultiTaskJOPLEn(BaseJOPLEn):
             self.__dict__.update(before)
             raise
         return self
+
+    def _read_validation(
+        self, X_val: Any, y_val: Any, task_val: Any, table: LongTable
+    ) -> LongTable | None:
+        """Validation rows, whose tasks are those of the training rows."""
+        if X_val is None:
+            if y_val is None and task_val is None:
+                return None
+            raise ValueError("X_val and y_val belong together: give both or none")
+        if not self._chooses:
+            raise ValueError(
+                f"X_val and y_val choose the penalty, but penalty={self.penalty!r} has nothing to "
+                "choose: leave them out, or give penalty='auto' or strengths that are 'auto'"
+            )
+        task_val = table.column if task_val is None else task_val
+        try:
+            return read_long_table(X_val, y_val, None, task_val, table.names)
+        except ValueError as error:
+            raise ValueError(f"X_val, y_val: {error}") from None
 
     def _keep(self, outcome: Outcome) -> None:
         """Put the results on the estimator."""
@@ -148,6 +175,9 @@ class BaseMultiTaskJOPLEn(BaseJOPLEn):
             name: np.flatnonzero(alone[:, t]) for t, name in enumerate(outcome.names)
         }
         self.selected_features_ = np.flatnonzero(self.slope_norms_.any(axis=1))
+        is_empty = not self.selected_features_.size and self.cells == "linear"
+        if isinstance(self.penalty, Term) and self._chooses and is_empty:
+            warn_of_no_features(self.penalty)
         self.feature_importances_ = outcome.importances
         self._models = outcome.models
         self._form, self._task_column = outcome.form, outcome.column
@@ -175,10 +205,7 @@ class BaseMultiTaskJOPLEn(BaseJOPLEn):
         `answer` gives those of one task, by number, for rows of raw predictions.
         """
         check_is_fitted(self)
-        if task is None and self._task_column is not None:
-            task = self._task_column
-        if task is not None and np.ndim(task) == 0 and self._is_column(task):
-            X, task = drop_column(X, task)
+        X, task = self._without_column(X, task)
         rows = read_rows(self, X)
         jobs = effective_n_jobs(self.n_jobs)
         if task is None:
@@ -206,8 +233,18 @@ class BaseMultiTaskJOPLEn(BaseJOPLEn):
         assert out is not None
         return out
 
-    def _is_column(self, task: Any) -> bool:
-        return self._task_column is not None and task == self._task_column
+    def _without_column(self, X: Any, task: Any) -> tuple[Any, Any]:
+        """X without the column of tasks, where it has one, and the tasks that are asked for."""
+        column = self._task_column
+        if column is None:
+            return X, task
+        is_asked = task is None or (np.ndim(task) == 0 and task == column)
+        names = column_names(X)
+        width = np.shape(X)[1] if np.ndim(X) == 2 else 0
+        if is_asked or (width > self.n_features_in_ if names is None else column in names):
+            X, labels = drop_column(X, column)
+            return X, labels if is_asked else task
+        return X, task
 
     def _number(self, name: Any) -> int:
         if name not in self.task_names_:
@@ -217,14 +254,20 @@ class BaseMultiTaskJOPLEn(BaseJOPLEn):
     def apply(self, X: Any, task: Any = None) -> Any:
         """Codes (n, P) of a task's partitions, or a list of them, one for every task."""
         check_is_fitted(self)
-        rows = read_rows(self, X)
-        if task is not None:
+        has_task = task is not None
+        rows = read_rows(self, self._without_column(X, task if has_task else 0)[0])
+        if has_task:
             return self.partitioners_[self._number(task)].apply(rows)
         codes = [partitioner.apply(rows) for partitioner in self.partitioners_]
         return codes[0] if self._form == "single" else codes
 
     def _mean_score(self, X: Any, y: Any, sample_weight: Any, task: Any, metric: Any) -> float:
         """Mean over the tasks of a metric of their own rows."""
+        check_is_fitted(self)
+        if task is not None and np.ndim(task) == 0 and task != self._task_column:
+            self._number(task)
+            X, task = self._without_column(X, task)
+            task = self._labels(np.full(np.shape(X)[0], self.task_names_.index(task)))
         table = read_long_table(X, y, sample_weight, task, self.task_names_)
         assert table.numbers is not None
         predicted = np.asarray(self.predict(table.X, task=self._labels(table.numbers)))
@@ -250,7 +293,7 @@ class BaseMultiTaskJOPLEn(BaseJOPLEn):
         """Targets of every task as numbers for the loss, and the loss."""
         raise NotImplementedError
 
-    def _encode_known_tasks(self, targets: list[NDArray]) -> list[NDArray]:
+    def _encode_known_tasks(self, targets: list[NDArray], names: list) -> list[NDArray]:
         """Targets of validation rows, encoded as the training targets were."""
         raise NotImplementedError
 
@@ -294,8 +337,16 @@ class MultiTaskJOPLEnRegressor(RegressorMixin, BaseMultiTaskJOPLEn):
             encoded.append(values)
         return encoded, SquaredError()
 
-    def _encode_known_tasks(self, targets: list[NDArray]) -> list[NDArray]:
-        return [np.asarray(y, float) for y in targets]
+    def _encode_known_tasks(self, targets: list[NDArray], names: list) -> list[NDArray]:
+        encoded = []
+        for name, y in zip(names, targets, strict=True):
+            values = as_numbers(f"y_val of task {name!r}", y)
+            if not np.isfinite(values).all():
+                raise ValueError(
+                    f"task {name!r}: y_val contains NaN or infinity: remove these rows"
+                )
+            encoded.append(values)
+        return encoded
 
     def predict(self, X: Any, task: Any = None) -> NDArray:
         """Predict targets of rows X (n, d).
@@ -361,12 +412,15 @@ class MultiTaskJOPLEnClassifier(ClassifierMixin, BaseMultiTaskJOPLEn):
             encoded.append(2.0 * numbers - 1.0)
         return encoded, Logistic()
 
-    def _encode_known_tasks(self, targets: list[NDArray]) -> list[NDArray]:
+    def _encode_known_tasks(self, targets: list[NDArray], names: list) -> list[NDArray]:
         encoded = []
-        for y, classes in zip(targets, self._task_classes, strict=True):
-            unknown = np.setdiff1d(y, classes)
-            if unknown.size:
-                raise ValueError(f"y_val holds class {unknown[0]}, which y does not have")
+        for name, y, classes in zip(names, targets, self._task_classes, strict=True):
+            unknown = [label for label in np.unique(y).tolist() if label not in classes.tolist()]
+            if unknown:
+                raise ValueError(
+                    f"task {name!r}: y_val holds class {unknown[0]!r}, but the classes in y are "
+                    f"{classes.tolist()}"
+                )
             encoded.append(2.0 * np.searchsorted(classes, y) - 1.0)
         return encoded
 

@@ -80,9 +80,9 @@ class Grower:
         return grow(partitioner, rows, self.target_type, self.columns)
 
     def _grow_together(self, rows: Sequence[Rows]) -> list[Partitioner]:
-        joint = self.partitioner.fresh() if hasattr(self.partitioner, "fresh") else self.partitioner
-        if "random_state" in getattr(joint, "get_params", dict)():
-            joint.set_params(random_state=self.seed)
+        joint = self.partitioner
+        if hasattr(joint, "get_params"):
+            joint = seeded(joint, self.seed, self.n_jobs)
         fitted = joint.fit_tasks(list(rows), self.target_type, columns=self.columns)
         if not self.root_cell:
             return fitted

@@ -56,17 +56,38 @@ def read_long_table(
 ) -> LongTable:
     """Read tasks in any form; `names` are those of the tasks of a model fitted before."""
     if task is not None:
+        if y is None:
+            raise ValueError(
+                "y is missing: with task, the task of every row, give X and y of all tasks"
+            )
         return _from_long(X, y, sample_weight, task, names)
     if y is None:
         return _from_pairs(X, sample_weight, names)
     targets = _targets(y)
     weights = None if sample_weight is None else np.asarray(sample_weight)
     if targets.ndim == 1:
+        if names is not None and len(names) > 1:
+            raise ValueError(
+                f"y has shape {targets.shape}, but there are {len(names)} tasks: give a column for "
+                "each, or task, the task of every row"
+            )
         return LongTable(X, targets, weights, names or [0], None, "single")
     found = names or column_names(y) or list(range(targets.shape[1]))
     if len(found) != targets.shape[1]:
-        raise ValueError(f"y has {targets.shape[1]} columns, but there are {len(found)} tasks")
+        raise ValueError(
+            f"y has {targets.shape[1]} columns, but there are {len(found)} tasks: give one for each"
+        )
+    for name, column in zip(found, targets.T, strict=True):
+        if _has_gaps(column):
+            raise ValueError(
+                f"y contains NaN or infinity for task {name!r}: give the tasks as pairs (X, y), "
+                "each with its own rows, and leave these out"
+            )
     return LongTable(X, targets, weights, list(found), None, "outputs")
+
+
+def _has_gaps(y: NDArray) -> bool:
+    return y.dtype.kind == "f" and not np.isfinite(y).all()
 
 
 def _targets(y: Any) -> NDArray:
@@ -118,6 +139,8 @@ def _check_lengths(name: Any, X: Any, y: Any) -> None:
         raise ValueError(
             f"task {name!r}: y has shape {targets.shape}, expected ({shape[0]},): one per row of X"
         )
+    if _has_gaps(targets):
+        raise ValueError(f"task {name!r}: y contains NaN or infinity: remove these rows")
 
 
 def _check_columns(names: Sequence, tables: Sequence) -> None:
@@ -131,7 +154,10 @@ def _check_columns(names: Sequence, tables: Sequence) -> None:
         own = column_names(X)
         if own != first:
             pairs = list(zip(own or range(width), first or range(width), strict=True))
-            mine, theirs = next((a, b) for a, b in pairs if a != b)
+            differing = [(a, b) for a, b in pairs if a != b]
+            if not differing:  # names that are numbers, and none at all
+                continue
+            mine, theirs = differing[0]
             raise ValueError(
                 f"task {name!r} has the column {mine!r} where task {names[0]!r} has {theirs!r}: "
                 "tasks must have the same features in the same order"
@@ -143,14 +169,26 @@ def _stacked(tables: Sequence[Any]) -> Any:
     first = tables[0]
     kind = type(first).__module__.split(".")[0]
     if kind == "pandas":
-        import pandas as pd
-
-        return pd.concat(tables, ignore_index=True)
+        return _stacked_pandas(tables)
     if kind == "polars":
         import polars as pl
 
-        return pl.concat(tables)
+        return pl.concat(tables, how="vertical_relaxed")
     return np.concatenate([np.asarray(X) for X in tables])
+
+
+def _stacked_pandas(tables: Sequence[Any]) -> Any:
+    """pandas.concat, which forgets that a column holds categories where these differ."""
+    import pandas as pd
+
+    first = tables[0]
+    frames = [pd.DataFrame(X).set_axis(range(first.shape[1]), axis=1) for X in tables]
+    whole = pd.concat(frames, ignore_index=True)
+    for j in whole.columns:
+        columns = [frame[j] for frame in frames]
+        if any(isinstance(column.dtype, pd.CategoricalDtype) for column in columns):
+            whole[j] = whole[j].astype("category")
+    return whole.set_axis(first.columns, axis=1)
 
 
 def _weights_of_pairs(sample_weight: Any, names: list, pairs: list) -> NDArray | None:
@@ -158,6 +196,11 @@ def _weights_of_pairs(sample_weight: Any, names: list, pairs: list) -> NDArray |
         return None
     given = sample_weight
     if isinstance(given, Mapping):
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise ValueError(
+                f"sample_weight has weights for task {unknown[0]!r}: the tasks are {names}"
+            )
         given = [given.get(name) for name in names]
     if not isinstance(given, list | tuple) or len(given) != len(names):
         raise ValueError(
@@ -177,6 +220,8 @@ def _weights_of_pairs(sample_weight: Any, names: list, pairs: list) -> NDArray |
 
 
 def _from_long(X: Any, y: Any, sample_weight: Any, task: Any, names: list | None) -> LongTable:
+    if isinstance(X, Mapping) or (isinstance(X, list | tuple) and _is_pair(X[:1])):
+        raise ValueError("task is for a long table: pairs (X, y) have their tasks already")
     column = None
     if np.ndim(task) == 0:
         column = task
@@ -186,13 +231,23 @@ def _from_long(X: Any, y: Any, sample_weight: Any, task: Any, names: list | None
     n = np.shape(X)[0]
     if labels.shape != (n,):
         raise ValueError(f"task has shape {labels.shape}, expected ({n},): one per row of X")
-    found = names if names is not None else sorted(set(labels.tolist()), key=_sort_key)
-    targets = None if y is None else np.asarray(y)
-    if targets is not None and targets.shape != (n,):
+    values = labels.tolist()
+    missing = [row for row, label in enumerate(values) if label is None or label != label]
+    if missing:
+        raise ValueError(
+            f"task is missing in row {missing[0]}: name the task of every row, or leave the row out"
+        )
+    found = names if names is not None else sorted(set(values), key=_sort_key)
+    targets = np.asarray(y)
+    if targets.shape != (n,):
         raise ValueError(f"y has shape {targets.shape}, expected ({n},): one per row of X")
     weights = None if sample_weight is None else np.asarray(sample_weight)
-    targets = np.zeros(n) if targets is None else targets
     return LongTable(X, targets, weights, found, _numbers(labels, found), "long", column)
+
+
+def _is_pair(first: Any) -> bool:
+    """Whether a list begins with something that has rows of its own."""
+    return len(first) == 1 and isinstance(first[0], list | tuple) and np.ndim(first[0][0]) == 2
 
 
 def _sort_key(label: Any) -> tuple[str, Any]:

@@ -51,7 +51,7 @@ _STEP = _SPARSE_RATIO ** (1 / (_N_STRENGTHS - 1))  # from one strength to the ne
 # By what strengths are multiplied for the features selected: whole steps along the path, so that
 # neighbours on it with the same features share their answers.
 RELAX = (1.0, _STEP**4, _STEP**8)
-_MOST_SELECTED = 0.5
+_MOST_SELECTED = 0.5  # of all features, with which relaxed strengths are still tried
 
 
 class Judged(NamedTuple):
@@ -130,6 +130,8 @@ class TaskFold:
                 key = (support.tobytes(), round(float(np.log(strength * factor)), 6))
                 if factor == 1.0:
                     known[key] = self._losses(solution.theta), solution.converged
+                elif len(factors) > 1 and support.mean() > _MOST_SELECTED:  # nothing to gain
+                    known[key] = np.full(len(self.weights), np.inf), True
                 elif key not in known:
                     known[key] = self._relaxed(penalty.at(strength), factor, support, solution)
                 judged.append(Judged(known[key][0], *counts, known[key][1]))
@@ -146,12 +148,7 @@ class TaskFold:
     def _relaxed(
         self, penalty: Term, factor: float, support: NDArray[np.bool_], start: Solution
     ) -> tuple[NDArray, bool]:
-        """Losses of the selected features with a weaker penalty, and convergence.
-
-        Not where most features are selected: there is nothing to gain.
-        """
-        if support.mean() > _MOST_SELECTED:
-            return np.full(len(self.weights), np.inf), True
+        """Losses of the selected features with a weaker penalty, and convergence."""
         problem = self._with(relaxed(penalty, factor, support))
         goal = _TOL * factor
         found = FISTA().solve(problem, start.theta, tol=goal, max_iter=_MAX_ITER)
@@ -171,7 +168,8 @@ class TaskFold:
             smallest = min(smallest, alone)
             if alone > _HOPELESS * smallest:
                 break
-            strengths = self.largest(filled) * np.array(_SHARES)
+            largest = self.largest(filled) or 1.0  # slopes may be zero at every strength
+            strengths = largest * np.array(_SHARES)
             judged += [first for (first,) in self.path(filled, strengths)]
         n_missing = len(BIAS_STRENGTHS) * len(_SHARES) - len(judged)
         return judged + [Judged(np.full(len(self.weights), np.inf), 0, 0, True)] * n_missing
@@ -302,7 +300,8 @@ class _Search:
         largest = max(self._run(delayed(fold.largest)(penalty) for fold in self._folds))
         ratio = _SPARSE_RATIO if is_sparse(penalty) else _QUADRATIC_RATIO
         strengths = strength_grid(largest, _N_STRENGTHS, ratio)
-        factors = RELAX if relax_of(penalty) == AUTO else (1.0,)
+        relax = relax_of(penalty)
+        factors = RELAX if relax == AUTO else (relax,)
         paths = [fold.path(penalty, strengths, factors) for fold in self._folds]
         tried: list[Term] = []
         columns: list[list[Judged]] = []
@@ -312,7 +311,7 @@ class _Search:
             new = [[fold[k] for fold in found] for k in range(len(factors))]
             columns += new
             tried += [with_relax(penalty.at(strength), factor) for factor in factors]
-            smallest.append(min(float(np.mean([j.losses for j in column])) for column in new))
+            smallest.append(min(_mean_loss(column) for column in new))
             if path_has_ended(smallest):
                 break
         self._progress.step()
@@ -357,6 +356,11 @@ def _strength_columns(penalties: Sequence[Term], *, known: bool) -> Table:
         rows.append([*strengths, _number(term.bias_strength), relax_of(penalty) if known else 1.0])
     common, task, bias, relax = np.array(rows, float).T
     return {"common": common, "task": task, "bias_strength": bias, "relax": relax}
+
+
+def _mean_loss(column: list[Judged]) -> float:
+    """Over all groups of all folds."""
+    return float(np.mean(np.concatenate([judged.losses for judged in column])))
 
 
 def _number(value: Any) -> float:
