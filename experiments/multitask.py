@@ -87,18 +87,25 @@ def load(name: str, folder: Path) -> MultitaskData:
 
 def trace(data: MultitaskData, grid: Grid) -> dict[str, list[Point]]:
     """All points of the methods that select."""
-    progress = Progress(3, "paths")
-    paths: dict[str, list[Point]] = {}
-    traced: dict[str, Iterator[Point]] = {
-        JOPLEN: dirty_path(
-            JOPLEN, data, grid.bias_strengths, grid.n_ratios, grid.most, size=grid.size
+    traced: dict[str, tuple[int, Iterator[list[Point]]]] = {
+        JOPLEN: (
+            len(grid.bias_strengths) * grid.n_ratios,
+            dirty_path(JOPLEN, data, grid.bias_strengths, grid.n_ratios, grid.most, size=grid.size),
         ),
-        DL: dirty_path(DL, data, (0.0,), grid.n_ratios, grid.most),
-        BOUTS: price_path(data, grid.universal_prices, grid.task_prices),
+        DL: (grid.n_ratios, dirty_path(DL, data, (0.0,), grid.n_ratios, grid.most)),
+        BOUTS: (
+            len(grid.universal_prices) * len(grid.task_prices),
+            price_path(data, grid.universal_prices, grid.task_prices),
+        ),
     }
-    for method, points in traced.items():
-        paths[method] = list(points)
-        progress.step(f"{method}: {len(paths[method])} points")
+    paths: dict[str, list[Point]] = {}
+    for method, (total, found) in traced.items():
+        progress = Progress(total, method)
+        paths[method] = []
+        for points in found:
+            paths[method] += points
+            best = min(point.error() for point in paths[method])
+            progress.step(f"{len(paths[method])} points, validation error down to {best:.4f}")
     return paths
 
 

@@ -204,14 +204,14 @@ def dirty_path(
     n_ratios: int = 4,
     most: float = np.inf,
     **more: Any,
-) -> Iterator[Point]:
-    """All points of ratios x strengths (x strengths on biases) of a Dirty LASSO."""
+) -> Iterator[list[Point]]:
+    """Paths of strengths of a Dirty LASSO, one for every ratio and strength on biases."""
     problem = DirtyProblem(method, data, **more)
     ratios = ratio_grid(problem.task_weights, n_ratios)
     for bias_strength, ratio in product(bias_strengths, ratios):
         # Without a second fit of what was selected, which the paper does not have.
         penalty = DirtyLasso(bias_strength=bias_strength, relax=1.0).with_ratio(float(ratio))
-        yield from problem.path(method, penalty, most)
+        yield list(problem.path(method, penalty, most))
 
 
 # -- BoUTS ---------------------------------------------------------------------------------------
@@ -219,10 +219,10 @@ def dirty_path(
 
 def price_path(
     data: MultitaskData, universal_prices: Iterable[float], task_prices: Sequence[float]
-) -> Iterator[Point]:
-    """All points of a grid of prices of BoUTS."""
+) -> Iterator[list[Point]]:
+    """The points of a grid of prices of BoUTS, one by one."""
     for universal, task in product(universal_prices, task_prices):
-        yield fit_bouts(data, {"universal_price": universal, "task_price": task})[1]
+        yield [fit_bouts(data, {"universal_price": universal, "task_price": task})[1]]
 
 
 def fit_bouts(data: MultitaskData, settings: dict[str, float]) -> tuple[BoUTSRegressor, Point]:

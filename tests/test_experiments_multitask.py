@@ -176,7 +176,9 @@ def test_points_are_chosen_by_validation_error(experiment):
 def test_points_of_paths_are_those_of_the_estimator(experiment, curved_folder):
     paths = experiment("multitask_paths")
     data = experiment("multitask_data").sarcos_data(curved_folder, "test")
-    found = list(paths.dirty_path(paths.JOPLEN, data, (0.1,), 2, 4.0, size=(5, 3)))
+    traced = list(paths.dirty_path(paths.JOPLEN, data, (0.1,), 2, 4.0, size=(5, 3)))
+    assert len(traced) == 2
+    found = traced[0]
     assert found[0].features == 0
     assert found[-1].features > 4
     point = next(point for point in found if point.features >= 2)
