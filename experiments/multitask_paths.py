@@ -37,6 +37,7 @@ __all__ = [
     "fit_point",
     "joint_model",
     "price_path",
+    "selected_features",
 ]
 
 #: The parts on which points are judged. Choices look at the first alone.
@@ -234,6 +235,15 @@ def fit_bouts(data: MultitaskData, settings: dict[str, float]) -> tuple[BoUTSReg
     universal = len(model.universal_features_)
     errors = model_errors(model, data)
     return model, Point(BOUTS, settings, errors, universal, alone, seconds)
+
+
+# -- what was selected ---------------------------------------------------------------------------
+
+
+def selected_features(model: Any) -> list[list[int]]:
+    """Features of every task that a fitted model selected, common ones first."""
+    shared = model.universal_features_ if hasattr(model, "trees_") else model.common_features_
+    return [[*shared.tolist(), *model.task_features_[name].tolist()] for name in model.task_names_]
 
 
 # -- one point again -----------------------------------------------------------------------------

@@ -76,6 +76,16 @@ def count_table(chosen: Mapping[str, Point], data: MultitaskData) -> str:
     return markdown(["features", *(task.name for task in data.tasks), "per task"], rows)
 
 
+def selected_table(refits: Mapping[str, Sequence[float]], data: MultitaskData) -> str:
+    """Test errors of LightGBM on selected features."""
+    rows = [
+        [name, *(f"{value:.4f}" for value in [*errors, np.mean(errors)])]
+        for name, errors in refits.items()
+    ]
+    names = [task.name for task in data.tasks]
+    return markdown(["LightGBM on the features of", *names, "mean"], rows)
+
+
 def settings_lines(chosen: Mapping[str, Point]) -> str:
     """Strengths and prices that were chosen."""
     lines = []
@@ -121,7 +131,11 @@ def claim_lines(found: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def tables(
-    paths: Paths, chosen: Mapping[str, Point], peers: Sequence[Peer], data: MultitaskData
+    paths: Paths,
+    chosen: Mapping[str, Point],
+    refits: Mapping[str, Sequence[float]],
+    peers: Sequence[Peer],
+    data: MultitaskData,
 ) -> str:
     """Everything that is printed."""
     return "\n\n".join(
@@ -134,6 +148,8 @@ def tables(
             error_table(chosen, peers, data),
             count_table(chosen, data),
             meaning_of_selected(paths),
+            "What is in the selected features by themselves:",
+            selected_table(refits, data),
             claim_lines(claims(chosen)),
         )
     )
@@ -176,6 +192,7 @@ def write_files(
     name: str,
     paths: Paths,
     chosen: Mapping[str, Point],
+    refits: Mapping[str, Sequence[float]],
     peers: Sequence[Peer],
     data: MultitaskData,
     folder: Path,
@@ -190,6 +207,9 @@ def write_files(
         "peers": {
             peer.name: {part: np.round(mse, 5).tolist() for part, mse in peer.mse.items()}
             for peer in peers
+        },
+        "lightgbm_on_selected": {
+            name: np.round(errors, 5).tolist() for name, errors in refits.items()
         },
         "comparisons": claims(chosen),
         "path_seconds": {

@@ -216,7 +216,8 @@ def test_multitask_experiment(experiment, curved_folder, monkeypatch, capsys, tm
     printed = capsys.readouterr().out
     for text in ("| JOPLEn DL at DL's mean error |", "| BoUTS |", "| ridge |", "1 + 1"):
         assert text in printed
-    assert "cells, and so the biases of" in printed
+    assert "use all features: without any slope" in printed
+    assert "| LightGBM on the features of |" in printed
     pictures = [f"multitask_sarcos_{kind}.png" for kind in ("frontier", "weights", "errors")]
     assert all((out / name).stat().st_size > 10_000 for name in pictures)
     record = json.loads((out / "multitask_sarcos.json").read_text())
