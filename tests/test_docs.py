@@ -14,6 +14,8 @@ WITH_EXAMPLES = (
     "jointleaf.estimators.regressor",
     "jointleaf.estimators.classifier",
     "jointleaf.estimators.refining",
+    "jointleaf.multitask.estimators",
+    "jointleaf.multitask.fitting",
 )
 
 
@@ -43,6 +45,14 @@ def test_the_page_on_partitions_runs_as_written(capsys):
     assert "(442, 141)" in printed
     assert "['area' 'floor' 'city=Lima' 'city=Oslo' 'city=Rome']" in printed
     assert space["small"].solution_.layout.n_cells <= 80
+
+
+def test_the_page_on_tasks_runs_as_written(capsys):
+    text = (ROOT / "docs" / "multitask.md").read_text()
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "multitask.md", "exec"), {})
+    shown = re.search(r"```text\n(.*?)```", text, re.DOTALL).group(1)
+    assert shown in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
