@@ -238,10 +238,13 @@ class BaseMultiTaskJOPLEn(BaseJOPLEn):
         column = self._task_column
         if column is None:
             return X, task
-        is_asked = task is None or (np.ndim(task) == 0 and task == column)
         names = column_names(X)
         width = np.shape(X)[1] if np.ndim(X) == 2 else 0
-        if is_asked or (width > self.n_features_in_ if names is None else column in names):
+        has_column = width > self.n_features_in_ if names is None else column in names
+        is_asked = task is None or (np.ndim(task) == 0 and task == column)
+        if is_asked and not has_column and task in self.task_names_:
+            is_asked = False  # a task with the name of the column
+        if is_asked or has_column:
             X, labels = drop_column(X, column)
             return X, labels if is_asked else task
         return X, task
