@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf.columns import Columns
 from jointleaf.estimators.checks import check_gaps, check_penalty, is_whole
-from jointleaf.estimators.model import CellWeights, FittedCells, Frame, mix
+from jointleaf.estimators.mixing import mixed
+from jointleaf.estimators.model import CellWeights, FittedCells, Frame
 from jointleaf.estimators.splitting import given_splits, make_folds, split_labels
 from jointleaf.estimators.summaries import by_column, importances, warn_of_no_features
 from jointleaf.estimators.tables import (
@@ -31,6 +32,7 @@ from jointleaf.fitting import check_limits, solve
 from jointleaf.layout import CellKind
 from jointleaf.losses import Loss
 from jointleaf.partitions import (
+    FittedEnsemble,
     Partitioner,
     RootCell,
     TargetType,
@@ -50,6 +52,7 @@ from jointleaf.solvers import Solution, check_solver_name
 from jointleaf.tuning import (
     DEFAULT_SETTING,
     Fold,
+    Mix,
     PathFold,
     RecipeFold,
     Setting,
@@ -80,6 +83,7 @@ class _Fit:
     importances: NDArray
     ranges: CellRanges | None = None
     tuning: TuningResult | StrengthChoice | None = None
+    mix: Mix | None = None
 
 
 @dataclass(frozen=True)
@@ -279,7 +283,8 @@ class BaseJOPLEn(BaseEstimator):
         }
         if isinstance(self.penalty, str):
             makers = self._fold_makers(RecipeFold, job, folds)
-            return tune(makers, **options) if folds else None
+            is_trained = isinstance(make_partitioner(self.partitioner), FittedEnsemble)
+            return tune(makers, is_trained=is_trained, **options) if folds else None
         if not folds:
             raise ValueError(
                 f"penalty={self.penalty!r}: {len(job.rows)} different rows are too few to choose a "
@@ -303,9 +308,8 @@ class BaseJOPLEn(BaseEstimator):
         frame = Frame(job.columns, features, loss, offset, centre, unit, job.n_jobs)
         fit = self._fit_cells(frame, rows, partitioner, penalty, kind)
         if isinstance(tuning, TuningResult):
-            share = tuning.best.share
-            weights = mix(fit.weights, share, partitioner, rows, loss, centre, unit)
-            fit = replace(fit, weights=weights)
+            weights, mix = mixed(fit.weights, tuning.mix, partitioner, rows, frame)
+            fit = replace(fit, weights=weights, mix=mix)
         return replace(fit, tuning=tuning)
 
     def _fit_cells(
@@ -374,6 +378,7 @@ class BaseJOPLEn(BaseEstimator):
         self.cv_results_ = fit.tuning.table if fit.tuning else None
         best = fit.tuning.best if fit.tuning else None
         self.setting_ = best if isinstance(best, Setting) else None
+        self.mix_ = fit.mix
         self.slope_norms_ = by_column(solution.slope_norms, plan.sources, d)
         self.linear_features_ = np.array(plan.names, dtype=object)
         self.linear_sources_ = plan.sources

@@ -79,6 +79,9 @@ ATTRIBUTES = """Attributes
         Strength, slope scale, feature power and share that ``penalty="auto"`` chose. With a share
         a below 1 the model is a f + (1 - a) f_own, where f is the joint fit (``solution_``) and
         f_own the model that made the partitions; ``coef_`` and ``intercept_`` are those of the mix.
+    mix_ : Mix or None
+        With ``penalty="auto"`` the model is ``joint * f + own * f_own + constant``: the share and
+        what is left of it in regression; for classes calibrated on rows held out.
     cv_results_ : dict of arrays or None
         Every setting that was tried, with its validation loss; see
         `jointleaf.tuning.TuningResult` and `jointleaf.tuning.StrengthChoice` for the columns.

@@ -17,10 +17,8 @@ from jointleaf.layout import CellKind, CellLayout
 from jointleaf.losses import Loss
 from jointleaf.partitions import Partitioner
 from jointleaf.ranges import CellRanges
-from jointleaf.rows import Rows
-from jointleaf.tuning import own_predictions
 
-__all__ = ["CellWeights", "FittedCells", "Frame", "mix"]
+__all__ = ["CellWeights", "FittedCells", "Frame"]
 
 _PREDICT_ROWS = 16384  # rows predicted at a time: bounds the memory of their codes
 
@@ -137,33 +135,3 @@ class FittedCells:
     def __getstate__(self) -> dict[str, Any]:
         # Tables are made anew from the rest: they would only make pickles larger.
         return {name: value for name, value in self.__dict__.items() if name != "_kept"}
-
-
-def mix(
-    weights: CellWeights,
-    share: float,
-    partitioner: Partitioner,
-    rows: Rows,
-    loss: Loss,
-    centre: float,
-    unit: float,
-) -> CellWeights:
-    """Mix the joint fit with the model that made the partitions: share f + (1 - share) f_own.
-
-    The model's own values must do better than a constant on the training rows; otherwise
-    they are in another unit or of other classes, and the joint fit stays alone.
-    """
-    values = partitioner.own_values_
-    if share == 1 or values is None:
-        return weights
-    own = own_predictions(partitioner, partitioner.apply(rows.X))
-    assert own is not None
-    target = loss.encode((rows.y - centre) / unit)
-    raw = (own - centre) / unit
-    constant = np.broadcast_to(loss.best_constant(target, rows.s), raw.shape)
-    biases = values.reshape(weights.biases.shape) / unit
-    if not loss.value(target, raw, rows.s) < loss.value(target, constant, rows.s):
-        return weights
-    theta = share * weights.theta
-    theta[:, -1] += (1 - share) * biases
-    return CellWeights(theta, share * weights.offset - (1 - share) * centre / unit)

@@ -31,7 +31,7 @@ from jointleaf.problem import check_weights
 from jointleaf.pruning.merging import CellModel
 from jointleaf.pruning.shrinking import Descent, Path, Walk, to_size
 from jointleaf.rows import Rows, canonical_rows
-from jointleaf.tuning import DEFAULT_SETTING, auto_penalty, grow, target_scale
+from jointleaf.tuning import DEFAULT_SETTING, Mix, auto_penalty, grow, target_scale
 
 __all__ = ["Pruning", "prune"]
 
@@ -342,6 +342,7 @@ def _pruned(estimator: E, frame: Frame, rows: Rows, model: CellModel, path: Path
     other.cv_results_ = estimator.cv_results_
     if estimator.setting_ is not None:  # the trees' own values are not mixed in any more
         other.setting_ = estimator.setting_._replace(share=1.0)
+        other.mix_ = Mix()
     before = int(estimator.partitioner_.n_cells_.sum())
     other.pruning_ = Pruning(*path, n_cells_before=before, n_cells_after=model.n_cells)
     return other

@@ -1,6 +1,7 @@
 """Choice of penalties by honest cross-validation: the default recipe, and single strengths."""
 
-from jointleaf.tuning.folds import Fold, grow, own_predictions, target_scale
+from jointleaf.tuning.folds import Fold, grow, target_scale
+from jointleaf.tuning.mixing import Mix, own_predictions, own_values
 from jointleaf.tuning.recipe import (
     DEFAULT_SETTING,
     RecipeFold,
@@ -16,6 +17,7 @@ from jointleaf.tuning.strengths import PathFold, StrengthChoice, choose_strength
 __all__ = [
     "DEFAULT_SETTING",
     "Fold",
+    "Mix",
     "PathFold",
     "RecipeFold",
     "Setting",
@@ -26,6 +28,7 @@ __all__ = [
     "feature_weights",
     "grow",
     "own_predictions",
+    "own_values",
     "setting_cells",
     "target_scale",
     "tune",

@@ -18,6 +18,7 @@ from jointleaf.problem import Problem
 from jointleaf.progress import Progress
 from jointleaf.rows import Rows
 from jointleaf.scaling import mean_and_scale
+from jointleaf.tuning.mixing import own_predictions, own_values
 
 __all__ = [
     "Fold",
@@ -26,7 +27,6 @@ __all__ = [
     "grow",
     "joined",
     "loss_columns",
-    "own_predictions",
     "stepping",
     "target_scale",
 ]
@@ -79,9 +79,14 @@ class Fold:
         grow(partitioner, train, target_type, columns)
         self.codes, self.codes_valid = partitioner.apply(train.X), partitioner.apply(valid.X)
         self.n_cells, self.gains = partitioner.n_cells_, partitioner.split_gains_
-        own = own_predictions(partitioner, self.codes_valid)
+        values = own_values(partitioner, self.codes, loss, loss.encode(self.y), train.s)
+        #: whether these are those of the model that made the partitions
+        self.has_own_values = partitioner.own_values_ is not None
         #: raw predictions of the partitions' own model for the validation rows, if it has any
-        self.own_valid = None if own is None else (own - centre) / own_unit
+        self.own_valid: NDArray | None = None
+        if values is not None:
+            own = own_predictions(values, self.n_cells, self.codes_valid)
+            self.own_valid = (own - centre) / own_unit
 
     def problem(self, penalty: Term, cells: CellKind, loss: Loss, y: NDArray) -> Problem:
         """The problem on the training rows, with targets y in the form of the loss."""
@@ -135,20 +140,6 @@ def stepping(function: Callable, progress: Progress, *args: object) -> object:
     result = function(*args)
     progress.step()
     return result
-
-
-def own_predictions(partitioner: Partitioner, codes: NDArray) -> NDArray[np.float64] | None:
-    """Raw predictions (n,) or (n, K) of the model that made the partitions, from codes (n, P)."""
-    values = partitioner.own_values_
-    if values is None:
-        return None
-    n_cells = partitioner.n_cells_
-    cells = np.where(codes < 0, len(values), codes + np.cumsum(n_cells) - n_cells)
-    padded = np.concatenate([values, np.zeros_like(values[:1])])
-    sums = np.zeros((len(codes), values.shape[1]))
-    for column in cells.T:
-        sums += padded[column]
-    return sums[:, 0] if values.shape[1] == 1 else sums
 
 
 def grow(

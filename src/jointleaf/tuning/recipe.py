@@ -12,7 +12,8 @@ features and M the share of partitions in which two rows meet, the joint fit is 
 A fourth number, the **share** a, mixes the joint fit with the model that made the partitions, where
 there is one: a f + (1 - a) f_own. Both are sums over the same cells, so that the mix is again one
 model. With many rows, or few that say little, boosting's own values can be the better ones, and a
-mean of two good models is often better than either.
+mean of two good models is often better than either. For classes the mix is then calibrated
+(`jointleaf.tuning.mixing`).
 
 As a penalty this is `Frobenius(lambda / s^2, lambda, v, u)` with u_p = 1/P for the P partitions
 and u = 1 for the root cell. Partitions are grown anew inside every fold: on partitions that have
@@ -42,6 +43,7 @@ from jointleaf.progress import Progress
 from jointleaf.solvers import choose_solver
 from jointleaf.solvers.dual import newton_dual
 from jointleaf.tuning.folds import Fold, Table, choose, joined, loss_columns, stepping
+from jointleaf.tuning.mixing import Mix, calibrated
 
 __all__ = ["DEFAULT_SETTING", "RecipeFold", "Setting", "TuningResult", "auto_penalty", "tune"]
 
@@ -53,6 +55,8 @@ STRENGTHS = tuple(10.0 ** np.arange(0.5, -6.01, -0.5))  # from strong to weak: a
 _MAX_DENSE_ROWS = 2000  # of a fold's training part: beyond, iterative paths
 _MAX_OWN_LOSS = 500  # rows times outputs up to which every line is searched with the own loss
 _SEARCH_ROWS = 800  # most training rows with which lines are compared
+_TRUST = 0.25  # part of the way back to a trained classifier: the joint fit's setting was chosen
+# on the very rows that judge it, and between two models a convex loss is below its chord
 
 
 class Setting(NamedTuple):
@@ -74,6 +78,8 @@ class TuningResult:
     Attributes
     ----------
     best : Setting
+    mix : Mix
+        How the joint fit and the partitions' own model make up the fitted model.
     table : dict of arrays
         One entry per setting tried: strength, slope_scale, feature_power, share, own_loss (False
         where the squared error stood in for the loss), mean_loss (weighted mean validation
@@ -83,6 +89,7 @@ class TuningResult:
     """
 
     best: Setting
+    mix: Mix
     table: Table = field(repr=False)
 
 
@@ -193,6 +200,13 @@ class RecipeFold(Fold):
             and (self.own_valid.shape == kept[0].shape)
         )
 
+    def kept(self, setting: Setting) -> tuple[NDArray, NDArray, NDArray]:
+        """Raw predictions of the joint fit and of the partitions' own model, and targets."""
+        assert self._kept is not None
+        assert self.own_valid is not None
+        raw, _ = self._kept[setting._replace(share=1.0), True]
+        return raw, self.own_valid, self.loss.encode(self.y_valid)
+
     def mixed_losses(self, setting: Setting, shares: Sequence[float]) -> tuple[NDArray, bool]:
         """Validation losses (groups, shares) of mixes with the partitions' own model."""
         assert self._kept is not None
@@ -276,6 +290,7 @@ def tune(
     *,
     cells: CellKind = "linear",
     one_se: bool = False,
+    is_trained: bool = False,
     n_jobs: int = 1,
     verbose: bool = False,
 ) -> TuningResult:
@@ -292,6 +307,8 @@ def tune(
     once more, with all rows and the own loss, along the best line: folds with more than 800
     training rows compare lines with 800 of them, and classification with more than 500 rows
     times outputs by the squared error on the encoded classes.
+
+    `is_trained` says that the partitions are those of a model that was trained already.
     """
     scales = SLOPE_SCALES if cells == "linear" else (0.0,)
     n_lines = len(scales) + len(FEATURE_POWERS)
@@ -347,11 +364,13 @@ def tune(
     if one_se:
         best = _stronger(table if last is None else last, best)
     _warn_unconverged(table, best)
+    mix = Mix()
     if all(fold.can_mix(best) for fold in folds):
         mixes = _mixes(folds, best)
         best = _best(mixes)
         table = joined([table, {name: column[1:] for name, column in mixes.items()}])
-    return TuningResult(best, table)
+        mix = _final_mix(folds, best, is_trained)
+    return TuningResult(best, mix, table)
 
 
 def _mixes(folds: Sequence[RecipeFold], best: Setting) -> Table:
@@ -365,6 +384,18 @@ def _mixes(folds: Sequence[RecipeFold], best: Setting) -> Table:
         **loss_columns(folds, losses),
         "converged": np.full(n, all(converged)),
     }
+
+
+def _final_mix(folds: Sequence[RecipeFold], best: Setting, is_trained: bool) -> Mix:
+    """The mix of the best setting; calibrated for classes, not too far from a trained model."""
+    mix = Mix(best.share, 1 - best.share)
+    if folds[0].loss.is_quadratic:
+        return mix
+    parts = zip(*(fold.kept(best) for fold in folds), strict=True)
+    joint, own, target = (np.concatenate(part) for part in parts)
+    mix = calibrated(mix, joint, own, target, np.concatenate([fold.valid.s for fold in folds]))
+    knows_values = all(fold.has_own_values for fold in folds)
+    return mix.towards_own(_TRUST) if is_trained and knows_values else mix
 
 
 def _stronger(table: Table, best: Setting) -> Setting:
