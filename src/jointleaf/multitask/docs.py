@@ -71,9 +71,10 @@ ATTRIBUTES = """Attributes
         Slopes and biases of all tasks in standardised units, and how they were found.
     cv_results_ : dict of arrays, list of them for ``penalty="auto"``, or None
         Every setting that was tried: common and task (the strengths; for other penalties the
-        strength is in common), bias_strength, on_path (False where strengths on biases were
-        compared), mean_loss (weighted mean over tasks, in units of the targets' variances for
-        regression), std_loss, se_loss, mean_common (number of common features, mean over folds),
+        strength is in common), bias_strength, relax (by what the strengths were multiplied for the
+        selected features), on_path (False where strengths on biases were compared), mean_loss
+        (weighted mean over tasks, in units of the targets' variances for regression; infinite
+        where most features were selected, so that relaxing was not tried), std_loss, se_loss, mean_common (number of common features, mean over folds),
         mean_specific (of further features of a task, mean over tasks and folds), mean_selected
         (their sum) and converged.
     partitioners_ : list of Partitioner
