@@ -155,8 +155,9 @@ def _row_splits(model: BaseMultiTaskJOPLEn, table: LongTable, given: NDArray) ->
         return None
     if table.form == "pairs":
         raise ValueError(
-            f"cv={model.cv!r}: with pairs (X, y) give a number of folds or a splitter, which deals "
-            "out the rows of every task"
+            f"cv is a {type(model.cv).__name__} of row indices, which count the rows of one X: "
+            "with pairs (X, y) give a number of folds or a splitter, which deals out every task's "
+            "rows"
         )
     return given_splits(model.cv, given, np.zeros(len(given)), model._target_type)
 

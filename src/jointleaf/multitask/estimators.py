@@ -371,6 +371,7 @@ class MultiTaskJOPLEnRegressor(RegressorMixin, BaseMultiTaskJOPLEn):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, task: Any = None) -> float:
         """R^2, the mean over tasks."""
+        check_is_fitted(self)
         if y is None or task is not None or self._task_column is not None:
             at = self._task_column if task is None else task
             return self._mean_score(X, y, sample_weight, at, r2_score)
@@ -452,6 +453,7 @@ class MultiTaskJOPLEnClassifier(ClassifierMixin, BaseMultiTaskJOPLEn):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, task: Any = None) -> float:
         """Accuracy, the mean over tasks."""
+        check_is_fitted(self)
         if y is None or task is not None or self._task_column is not None:
             at = self._task_column if task is None else task
             return self._mean_score(X, y, sample_weight, at, accuracy_score)

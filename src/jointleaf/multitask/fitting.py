@@ -84,6 +84,8 @@ def fit_tasks(
         raise TypeError(f"penalty={penalty!r} must be a Penalty such as DirtyLasso(0.2, 0.1)")
     if not isinstance(tasks, Sequence) or len(tasks) == 0:
         raise ValueError("tasks must be a list of (X, codes, y), one for every task")
+    if not (isinstance(n_jobs, int | np.integer) and n_jobs >= 1):
+        raise ValueError(f"n_jobs={n_jobs!r} must be a whole number, at least 1")
     checked = [_check_task(t, task, loss, cells) for t, task in enumerate(tasks)]
     widths = [part.layout.n_features for part in checked]
     for t, width in enumerate(widths):
