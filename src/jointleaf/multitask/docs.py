@@ -74,9 +74,9 @@ ATTRIBUTES = """Attributes
         strength is in common), bias_strength, relax (by what the strengths were multiplied for the
         selected features), on_path (False where strengths on biases were compared), mean_loss
         (weighted mean over tasks, in units of the targets' variances for regression; infinite
-        where most features were selected, so that relaxing was not tried), std_loss, se_loss, mean_common (number of common features, mean over folds),
-        mean_specific (of further features of a task, mean over tasks and folds), mean_selected
-        (their sum) and converged.
+        where most features were selected, so that relaxing was not tried), std_loss, se_loss,
+        mean_common (number of common features, mean over folds), mean_specific (of further features
+        of a task, mean over tasks and folds), mean_selected (their sum) and converged.
     partitioners_ : list of Partitioner
         The fitted partitioner of every task.
     feature_importances_ : array (d,)
