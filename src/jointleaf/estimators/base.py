@@ -66,7 +66,7 @@ from jointleaf.tuning import (
     tune,
 )
 
-__all__ = ["BaseJOPLEn", "Frame"]
+__all__ = ["BaseJOPLEn", "Frame", "Job"]
 
 F = TypeVar("F", bound=Fold)
 
@@ -87,7 +87,7 @@ class _Fit:
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
     """What a fit works on."""
 
     rows: Rows
@@ -245,7 +245,7 @@ class BaseJOPLEn(BaseEstimator):
         )
         if isinstance(self.penalty, Term):
             check_penalty(self.penalty, len(given), len(plan.names), self.cells)
-        job = _Job(rows, columns, plan, loss, self._seed(), effective_n_jobs(self.n_jobs))
+        job = Job(rows, columns, plan, loss, self._seed(), effective_n_jobs(self.n_jobs))
         # Made before the work starts: names and fitted models that do not fit are found here.
         partitioner = self._make_partitioner(job.seed, job.n_jobs)
         self.columns_ = columns  # for the validation rows
@@ -272,7 +272,7 @@ class BaseJOPLEn(BaseEstimator):
         return any(isinstance(term, Penalty) and term.is_row_sparse for term in terms)
 
     def _choose(
-        self, job: _Job, folds: list[tuple[Rows, Rows]]
+        self, job: Job, folds: list[tuple[Rows, Rows]]
     ) -> TuningResult | StrengthChoice | None:
         """Cross-validate; None where there are too few rows for it."""
         options: dict[str, Any] = {
@@ -294,7 +294,7 @@ class BaseJOPLEn(BaseEstimator):
         return choose_strength(paths, self.penalty, **options)
 
     def _refit(
-        self, job: _Job, partitioner: Partitioner, tuning: TuningResult | StrengthChoice | None
+        self, job: Job, partitioner: Partitioner, tuning: TuningResult | StrengthChoice | None
     ) -> _Fit:
         """Grow partitions on all rows and solve the problem with the penalty that was chosen."""
         rows, loss = job.rows, job.loss
@@ -433,7 +433,7 @@ class BaseJOPLEn(BaseEstimator):
         return seeded(partitioner, seed, n_jobs)
 
     def _fold_makers(
-        self, kind: type[F], job: _Job, folds: list[tuple[Rows, Rows]]
+        self, kind: type[F], job: Job, folds: list[tuple[Rows, Rows]]
     ) -> list[Callable[..., F]]:
         threads = max(1, job.n_jobs // max(1, len(folds)))  # folds run side by side
         partitioner = self._make_partitioner(job.seed, threads)

@@ -12,7 +12,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from jointleaf.columns import Columns
-from jointleaf.estimators.base import _Job
+from jointleaf.estimators.base import Job
 from jointleaf.estimators.checks import check_gaps, check_penalty, is_whole
 from jointleaf.estimators.model import CellWeights, FittedCells
 from jointleaf.estimators.splitting import Splits, given_splits, make_folds, split_labels
@@ -235,7 +235,7 @@ def _fit_one_by_one(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
     models, fits = [], []
     for t, own in enumerate(job.rows):
         seed = (job.seed + t) % (2**31 - 1)
-        single = _Job(own, job.columns, job.plan, job.loss, seed, job.n_jobs)
+        single = Job(own, job.columns, job.plan, job.loss, seed, job.n_jobs)
         partitioner = model._make_partitioner(seed, job.n_jobs)
         fit = model._refit(single, partitioner, model._choose(single, job.folds[t]))
         fits.append(fit)
