@@ -220,7 +220,9 @@ def test_weights_equal_repeated_rows_and_zero_leaves_out():
         }
     )
     np.testing.assert_array_equal(weighted.predict(NEW), repeated.predict(NEW))
-    np.testing.assert_allclose(weighted.task_weights_, repeated.task_weights_)
+    sums = np.array([own.sum() for own in counts.values()])
+    for model in (weighted, repeated):
+        np.testing.assert_allclose(model.task_weights_, np.sqrt(sums / sums.max()))
     long = regressor().fit(LONG_X, LONG_Y, np.concatenate(list(counts.values())), task=LABELS)
     np.testing.assert_array_equal(long.predict(NEW), weighted.predict(NEW))
 
@@ -246,6 +248,13 @@ def test_gammas():
     equal = regressor(task_weights=None).fit(PAIRS)
     np.testing.assert_array_equal(equal.task_weights_, 1.0)
     assert not np.array_equal(equal.predict(NEW), model.predict(NEW))
+
+
+def test_every_task_has_cells_of_its_own():
+    model = regressor(penalty=PerTask(Frobenius(0.1))).fit([PAIRS["a"], PAIRS["a"]])
+    first, second = model.apply(NEW)
+    assert not np.array_equal(first, second)
+    assert not np.array_equal(*model.predict(NEW).T)
 
 
 def test_unit_and_shift_of_a_target_make_no_difference(fitted):
