@@ -8,11 +8,13 @@ from sklearn.exceptions import NotFittedError
 from jointleaf import (
     DirtyLasso,
     DirtyLInf,
+    JOPLEnRegressor,
     MultiTaskJOPLEnClassifier,
     MultiTaskJOPLEnRegressor,
     PerTask,
     fit_tasks,
 )
+from jointleaf.multitask import BoUTSPartitioner
 from jointleaf.partitions import RootCell, VoronoiPartitioner
 from jointleaf.penalties import L21, Frobenius, GrOWL, Laplacian, Nuclear
 
@@ -392,3 +394,17 @@ ONE, OTHER = (XA, CODES_A, YA), (XB, CODES_B, YB)
 def test_what_fit_tasks_refuses(tasks, options, error, message):
     with pytest.raises(error, match=message):
         fit_tasks(tasks, **{"penalty": DIRTY, **options})
+
+
+def test_trees_of_all_tasks_do_not_go_with_tasks_fitted_alone():
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    model = MultiTaskJOPLEnRegressor(BoUTSPartitioner(2, 2, 4))
+    with pytest.raises(ValueError, match="penalty='auto' fits every task alone"):
+        model.fit(X, X[:, :2])
+
+
+@pytest.mark.parametrize("penalty", [DirtyLasso(), DirtyLasso(0.2, 0.1), PerTask(L21(0.1))])
+def test_penalties_on_tasks_are_refused_where_there_is_one(penalty):
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    with pytest.raises(ValueError, match="is for several tasks: use L21 here"):
+        JOPLEnRegressor(penalty=penalty).fit(X, X[:, 0])

@@ -16,7 +16,12 @@ from sklearn.utils import Tags, check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf.columns import Columns
-from jointleaf.estimators.checks import check_gaps, check_penalty, is_whole
+from jointleaf.estimators.checks import (
+    check_gaps,
+    check_penalty,
+    is_whole,
+    refuse_task_penalties,
+)
 from jointleaf.estimators.mixing import mixed
 from jointleaf.estimators.model import CellWeights, FittedCells, Frame
 from jointleaf.estimators.splitting import given_splits, make_folds, split_labels
@@ -223,6 +228,7 @@ class BaseJOPLEn(BaseEstimator):
         y_val: ArrayLike | None,
     ) -> _Fit:
         self._check_parameters()
+        refuse_task_penalties(self.penalty)
         if not self._chooses and (X_val is not None or y_val is not None):
             raise ValueError(
                 "X_val and y_val choose the penalty: give them with penalty='auto' or a "

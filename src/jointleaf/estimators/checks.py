@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from jointleaf.columns import Columns
 from jointleaf.layout import CellKind, CellLayout
-from jointleaf.penalties import PerTask, PredictionPenalty, SlopeNorm, Term
+from jointleaf.penalties import PerTask, PredictionPenalty, SlopeNorm, TaskNorm, Term
 
-__all__ = ["check_gaps", "check_penalty", "is_whole"]
+__all__ = ["check_gaps", "check_penalty", "is_whole", "refuse_task_penalties"]
 
 
 def check_penalty(penalty: Term, n_rows: int, n_features: int, cells: CellKind) -> None:
@@ -27,6 +27,16 @@ def check_penalty(penalty: Term, n_rows: int, n_features: int, cells: CellKind) 
             term.bind(CellLayout((1,), n_features, cells))
         elif isinstance(term, PredictionPenalty):
             term.check_rows(n_rows)
+
+
+def refuse_task_penalties(penalty: Any) -> None:
+    """Refuse penalties that tell tasks apart, where there is only one."""
+    for term in penalty.terms if isinstance(penalty, Term) else ():
+        if isinstance(term, TaskNorm | PerTask):
+            raise ValueError(
+                f"penalty={penalty!r} is for several tasks: use L21 here, or "
+                "MultiTaskJOPLEnRegressor, which also takes a single task"
+            )
 
 
 def is_whole(value: Any) -> bool:

@@ -232,6 +232,12 @@ def _task_weights(model: BaseMultiTaskJOPLEn, rows: list[Rows], names: list) -> 
 
 def _fit_one_by_one(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
     """The default recipe, whose penalty has nothing that ties tasks together."""
+    if hasattr(model.partitioner, "fit_tasks"):
+        raise ValueError(
+            f"partitioner={model.partitioner!r} grows the partitions of all tasks together, but "
+            "penalty='auto' fits every task alone: give a penalty, for example DirtyLasso() to "
+            "select features or PerTask(Frobenius('auto')) to predict"
+        )
     models, fits = [], []
     for t, own in enumerate(job.rows):
         seed = (job.seed + t) % (2**31 - 1)
