@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -138,7 +139,7 @@ class LeafDesign(Design):
         self._merged = merged  # (n, number of groups), contiguous
         # All entries of M are 1 and all its rows have as many: two arrays serve every block.
         rows, width = min(_MAX_BLOCK_ROWS, max(self.n_rows, 1)), merged.shape[1]
-        self._ones = np.ones(rows * width, self.dtype)
+        self._ones = _shared_ones(rows * width, self.dtype)
         self._indptr = np.arange(0, rows * width + 1, width, dtype=np.int32)
         self._kept_blocks: dict[tuple[int, int, int], list[_Block]] = {}
         self._kept_segments: dict[int, NDArray[np.int64]] = {}
@@ -430,6 +431,18 @@ class LeafDesign(Design):
         else:
             for i, group in enumerate(self._groups):
                 yield self._merged[:, i] - group.start, group.table, group.members
+
+
+_ONES: WeakValueDictionary[tuple[int, str], NDArray] = WeakValueDictionary()
+
+
+def _shared_ones(size: int, dtype: np.dtype) -> NDArray:
+    """An array of ones, the same for all designs that are alive: tasks have one design each."""
+    key = (size, dtype.str)
+    ones = _ONES.get(key)
+    if ones is None:
+        ones = _ONES[key] = np.ones(size, dtype)
+    return ones
 
 
 def _relabel(

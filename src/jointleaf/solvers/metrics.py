@@ -150,10 +150,10 @@ def _along_cells(weights: NDArray, ndim: int) -> NDArray:
 
 def _spectrum(problem: Problem, h: NDArray) -> tuple[NDArray, list[NDArray]]:
     """Eigenvalues (C,) of Z^T diag(h) Z, and the eigenvectors (C_t, C_t) of every task's block."""
-    found = []
+    values, vectors = [], []
     for rows, _, design in problem.design.blocks():
         gram = bias_gram(design, h[rows])
-        found.append(eigh(gram, lower=False, overwrite_a=True, check_finite=False))
-    values = np.concatenate([values for values, _ in found])
-    dtype = problem.design.dtype
-    return np.maximum(values, 0.0), [vectors.astype(dtype) for _, vectors in found]
+        own, turned = eigh(gram, lower=False, overwrite_a=True, check_finite=False)
+        values.append(np.maximum(own, 0.0))
+        vectors.append(turned.astype(problem.design.dtype))  # one block in float64 at a time
+    return np.concatenate(values), vectors
