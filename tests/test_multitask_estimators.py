@@ -450,3 +450,33 @@ def test_chosen_strengths_of_a_classifier():
     assert 0 in model.selected_features_
     assert model.penalty_.common > 0
     assert model.score(tasks) > 0.75
+
+
+def test_every_task_keeps_the_type_of_its_labels():
+    """Text next to numbers stays text next to numbers, in all forms."""
+    XA = np.random.default_rng(0).standard_normal((80, 4))
+    first = np.where(XA[:, 0] > 0, "yes", "no")
+    second = (XA[:, 1] > 0).astype(int)
+    model = MultiTaskJOPLEnClassifier(CELLS, penalty=DIRTY, random_state=0)
+    pairs = {"a": (XA, first), "b": (XA, second)}
+    for given in ((pairs,), (XA, pd.DataFrame({"a": first, "b": second}))):
+        model.fit(*given)
+        assert model.predict(XA, task="b").dtype.kind == "i"
+        assert model.predict(XA, task="a").dtype.kind == "U"
+        assert np.mean(model.predict(XA, task="b") == second) > 0.8
+        both = model.predict(XA)
+        assert both.dtype == object
+        assert set(map(type, both[0])) == {str, int}
+        mixed = model.predict(XA, task=np.where(np.arange(len(XA)) % 2, "a", "b"))
+        assert isinstance(mixed[0], int)
+        assert isinstance(mixed[1], str)
+        assert model.score(*given) > 0.8
+
+
+def test_lists_of_tables_and_dicts_are_told_apart_from_pairs():
+    model = MultiTaskJOPLEnRegressor(CELLS, penalty=DIRTY, random_state=0)
+    (XA, YA), (XB, YB) = list(PAIRS.values())[:2]
+    with pytest.raises(ValueError, match=r"give pairs, \[\(X_1, y_1\)"):
+        model.fit([XA, XB], [YA, YB])
+    with pytest.raises(TypeError, match="X is a dict"):
+        model.fit(PAIRS).predict(PAIRS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from jointleaf.losses import Logistic, Loss, SquaredError
 from jointleaf.multitask.docs import describe_tasks
 from jointleaf.multitask.engine import Outcome, fit_outcome
 from jointleaf.multitask.selection import selection_report
-from jointleaf.multitask.tasks import LongTable, drop_column, read_long_table
+from jointleaf.multitask.tasks import LongTable, drop_column, joined_values, read_long_table
 from jointleaf.partitions import TargetType, without_models
 from jointleaf.penalties import Term
 from jointleaf.problem import as_numbers
@@ -205,6 +205,8 @@ class BaseMultiTaskJOPLEn(BaseJOPLEn):
         `answer` gives those of one task, by number, for rows of raw predictions.
         """
         check_is_fitted(self)
+        if isinstance(X, Mapping):
+            raise TypeError("X is a dict: give the rows of one table, and task, whose model to use")
         X, task = self._without_column(X, task)
         rows = read_rows(self, X)
         jobs = effective_n_jobs(self.n_jobs)
@@ -222,16 +224,12 @@ class BaseMultiTaskJOPLEn(BaseJOPLEn):
                 f"{len(rows)} rows"
             )
         numbers = np.array([self._number(label) for label in labels.tolist()])
-        out: NDArray | None = None
+        order, parts = [], []
         for t in np.unique(numbers):
-            own = numbers == t
-            part = answer(int(t), self._models[t].predict(rows[own], jobs))
-            out = np.empty((len(rows), *part.shape[1:]), part.dtype) if out is None else out
-            if not np.can_cast(part.dtype, out.dtype):
-                out = out.astype(np.result_type(out, part))
-            out[own] = part
-        assert out is not None
-        return out
+            own = np.flatnonzero(numbers == t)
+            order.append(own)
+            parts.append(answer(int(t), self._models[t].predict(rows[own], jobs)))
+        return joined_values(parts)[np.argsort(np.concatenate(order))]
 
     def _without_column(self, X: Any, task: Any) -> tuple[Any, Any]:
         """X without the column of tasks, where it has one, and the tasks that are asked for."""
@@ -278,7 +276,8 @@ class BaseMultiTaskJOPLEn(BaseJOPLEn):
         scores = []
         for t in np.unique(table.numbers):
             own = table.numbers == t
-            scores.append(metric(table.y[own], predicted[own], sample_weight=weights[own]))
+            truth, guess = _own_type(table.y[own]), _own_type(predicted[own])
+            scores.append(metric(truth, guess, sample_weight=weights[own]))
         return float(np.mean(scores))
 
     def _labels(self, numbers: NDArray) -> NDArray:
@@ -367,7 +366,7 @@ class MultiTaskJOPLEnRegressor(RegressorMixin, BaseMultiTaskJOPLEn):
             unless the model was fitted with a single y (n,) or X has the column of tasks.
         """
         found = self._per_task(X, task, lambda t, raw: raw)
-        return np.stack(found, axis=1) if isinstance(found, list) else found
+        return joined_values(found, axis=1) if isinstance(found, list) else found
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, task: Any = None) -> float:
         """R^2, the mean over tasks."""
@@ -400,8 +399,9 @@ class MultiTaskJOPLEnClassifier(ClassifierMixin, BaseMultiTaskJOPLEn):
     def _encode_tasks(self, targets: list[NDArray], names: list) -> tuple[list[NDArray], Loss]:
         encoded, self._task_classes = [], []
         for name, y in zip(names, targets, strict=True):
-            check_classification_targets(y)
-            classes, numbers = np.unique(y, return_inverse=True)
+            labels = _own_type(y)
+            check_classification_targets(labels)
+            classes, numbers = np.unique(labels, return_inverse=True)
             if len(classes) < 2:
                 raise ValueError(
                     f"task {name!r} has one class only ({classes[0]}): at least two are needed, "
@@ -418,7 +418,8 @@ class MultiTaskJOPLEnClassifier(ClassifierMixin, BaseMultiTaskJOPLEn):
 
     def _encode_known_tasks(self, targets: list[NDArray], names: list) -> list[NDArray]:
         encoded = []
-        for name, y, classes in zip(names, targets, self._task_classes, strict=True):
+        own = map(_own_type, targets)
+        for name, y, classes in zip(names, own, self._task_classes, strict=True):
             unknown = [label for label in np.unique(y).tolist() if label not in classes.tolist()]
             if unknown:
                 raise ValueError(
@@ -449,7 +450,7 @@ class MultiTaskJOPLEnClassifier(ClassifierMixin, BaseMultiTaskJOPLEn):
         """
         check_is_fitted(self)
         found = self._per_task(X, task, lambda t, raw: self._task_classes[t][(raw > 0).astype(int)])
-        return np.stack(found, axis=1) if isinstance(found, list) else found
+        return joined_values(found, axis=1) if isinstance(found, list) else found
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, task: Any = None) -> float:
         """Accuracy, the mean over tasks."""
@@ -461,3 +462,8 @@ class MultiTaskJOPLEnClassifier(ClassifierMixin, BaseMultiTaskJOPLEn):
             labels, predicted = np.asarray(y), self.predict(X)
             return float(np.average((labels == predicted).mean(axis=1), weights=sample_weight))
         return float(super().score(X, y, sample_weight))
+
+
+def _own_type(labels: NDArray) -> NDArray:
+    """Labels of one task in their own type, where tasks with text and numbers were mixed."""
+    return np.array(labels.tolist()) if labels.dtype == object else labels

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from jointleaf.columns import column_names, is_table
 
-__all__ = ["Form", "LongTable", "drop_column", "read_long_table", "rows_by_task"]
+__all__ = ["Form", "LongTable", "drop_column", "joined_values", "read_long_table", "rows_by_task"]
 
 Form = Literal["pairs", "outputs", "single", "long"]
 
@@ -63,6 +63,10 @@ def read_long_table(
         return _from_long(X, y, sample_weight, task, names)
     if y is None:
         return _from_pairs(X, sample_weight, names)
+    if isinstance(X, list | tuple) and X and np.ndim(X[0]) == 2:
+        raise ValueError(
+            "X is a list of tables and y a list besides: give pairs, [(X_1, y_1), (X_2, y_2)]"
+        )
     targets = _targets(y)
     weights = None if sample_weight is None else np.asarray(sample_weight)
     if targets.ndim == 1:
@@ -117,16 +121,27 @@ def _from_pairs(tasks: Any, sample_weight: Any, names: list | None) -> LongTable
             raise ValueError(f"task {unknown[0]!r} is not known: the tasks are {names}")
     for name, pair in zip(found, pairs, strict=True):
         if not (isinstance(pair, list | tuple) and len(pair) == 2):
-            raise ValueError(f"task {name!r} must be a pair (X, y)")
+            raise ValueError(
+                f"task {name!r} must be a pair (X, y): give [(X_1, y_1), (X_2, y_2)], or a dict "
+                "with names"
+            )
         _check_lengths(name, *pair)
     _check_columns(found, [X for X, _ in pairs])
     numbers = [np.full(np.shape(X)[0], t) for t, (X, _) in enumerate(pairs)]
-    y = np.concatenate([np.asarray(y) for _, y in pairs])
+    y = joined_values([np.asarray(y) for _, y in pairs])
     s = _weights_of_pairs(sample_weight, found, pairs)
     order = np.arange(len(found)) if names is None else np.array([names.index(n) for n in found])
     table = _stacked([X for X, _ in pairs])
     task_numbers = order[np.concatenate(numbers)]
     return LongTable(table, y, s, found if names is None else names, task_numbers, "pairs")
+
+
+def joined_values(parts: Sequence[NDArray], axis: int = 0) -> NDArray:
+    """Put targets or labels together; text next to numbers stays text next to numbers."""
+    kinds = {"number" if part.dtype.kind in "iuf" else part.dtype.kind for part in parts}
+    if len(kinds) > 1:
+        parts = [part.astype(object) for part in parts]
+    return np.concatenate(parts) if axis == 0 else np.stack(parts, axis=axis)
 
 
 def _check_lengths(name: Any, X: Any, y: Any) -> None:
