@@ -208,7 +208,7 @@ def test_multitask_experiment(experiment, curved_folder, monkeypatch, capsys, tm
     pytest.importorskip("lightgbm")
     pytest.importorskip("matplotlib").use("Agg")
     module = experiment("multitask")
-    grid = module.Grid(8.0, (0.1,), (0.02, 0.1), (0.02,), n_ratios=2, size=(10, 3))
+    grid = module.Grid(8.0, 12.0, (0.1,), (0.02, 0.1), (0.02,), n_ratios=2, size=(10, 3))
     monkeypatch.setitem(module.GRIDS, "sarcos", grid)
     monkeypatch.setattr(experiment("multitask_paths"), "N_TREES", 10)
     out = tmp_path / "out"
