@@ -93,7 +93,8 @@ def fit_outcome(model: BaseMultiTaskJOPLEn, table: LongTable, valid: LongTable |
 
 
 def _prepare(model: BaseMultiTaskJOPLEn, table: LongTable, valid: LongTable | None) -> _TaskJob:
-    if model._target_type == "regression":  # numbers, or an error that names the task
+    if model._target_type == "regression" and table.y.dtype.kind in "OUS":
+        # Text among numbers: an error that names the task.
         model._encode_tasks([y for _, y in rows_by_task(table, len(table.names))], table.names)
     known = known_categories(model.partitioner)
     columns, given, targets = read_training_rows(
