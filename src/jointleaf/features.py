@@ -14,10 +14,11 @@ Partitions look at the columns themselves, with categories and gaps. A linear mo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from jointleaf.columns import Columns, as_codes
 from jointleaf.scaling import Standardizer
@@ -104,9 +105,13 @@ class LinearFeatures:
         """Give the standardised linear features (n, m) of rows X (n, d)."""
         return self.scaler.transform(self.plan.raw(X))
 
-    def scaled(self, X: NDArray) -> NDArray:
-        """Give the same with NaN where a linear feature counts as the mean."""
-        return self.scaler.scaled(self.plan.raw(X))
+    def prepared(self, dtype: DTypeLike, n_rows: int) -> Callable[[NDArray], NDArray]:
+        """Give a function for many blocks of at most `n_rows` rows each.
+
+        It does what `transform` does, but gives NaN where a linear feature counts as the mean.
+        """
+        scaled = self.scaler.prepared(dtype, n_rows)
+        return lambda X: scaled(self.plan.raw(X))
 
 
 def plan_features(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 __all__ = ["Standardizer", "mean_and_scale"]
 
@@ -59,32 +60,48 @@ class Standardizer:
 
     def transform(self, X: NDArray) -> NDArray:
         """Standardise rows; keeps float32."""
-        Z = self.scaled(X)
+        Z = self.prepared(X.dtype, len(X))(X)
         missing = np.isnan(Z)
         if missing.any():
             Z[missing] = 0.0
         return Z
 
-    def scaled(self, X: NDArray) -> NDArray:
-        """Standardise rows as `transform` does, but leave missing values as they are."""
-        n_rows, width = X.shape
-        # Some rows at a time, as one long row, with means and scales repeated: steps along the
-        # few columns of a single row would cost more than the arithmetic.
-        step = max(1, _STRETCH // max(1, width))
-        low, high, mean, scale = (
-            np.tile(a.astype(X.dtype), min(step, n_rows))
-            for a in (self.low, self.high, self.mean, self.scale)
+    def prepared(self, dtype: DTypeLike, n_rows: int) -> Callable[[NDArray], NDArray]:
+        """Give a function for many blocks of at most `n_rows` rows each.
+
+        It does what `transform` does, but leaves missing values as they are.
+        """
+        return _Stretches(self, dtype, n_rows)
+
+
+class _Stretches:
+    """Standardises some rows at a time, as one long row, with means and scales repeated.
+
+    Steps along the few columns of a single row would cost more than the arithmetic.
+    """
+
+    def __init__(self, scaler: Standardizer, dtype: DTypeLike, n_rows: int) -> None:
+        width = len(scaler.mean)
+        step = max(1, min(_STRETCH // max(1, width), n_rows))
+        self._size = max(1, step * width)
+        self._clip = scaler.clip
+        # Products are faster than quotients; one by a number without a reciprocal would be lost.
+        factor = 1.0 / np.maximum(scaler.scale, np.finfo(dtype).tiny)
+        self._low, self._high, self._mean, self._factor = (
+            np.tile(a.astype(dtype), step) for a in (scaler.low, scaler.high, scaler.mean, factor)
         )
-        Z = np.empty((n_rows, width), X.dtype)
+
+    def __call__(self, X: NDArray) -> NDArray:
+        Z = np.empty(X.shape, X.dtype)
         given, found = np.ascontiguousarray(X).reshape(-1), Z.reshape(-1)
-        for begin in range(0, found.size, max(1, step * width)):
-            x, z = (a[begin : begin + step * width] for a in (given, found))
+        for begin in range(0, found.size, self._size):
+            x, z = (a[begin : begin + self._size] for a in (given, found))
             k = len(z)
-            if self.clip:
-                np.maximum(x, low[:k], out=z)
-                x = np.minimum(z, high[:k], out=z)
-            np.subtract(x, mean[:k], out=z)
-            np.divide(z, scale[:k], out=z)
+            if self._clip:
+                np.maximum(x, self._low[:k], out=z)
+                x = np.minimum(z, self._high[:k], out=z)
+            np.subtract(x, self._mean[:k], out=z)
+            np.multiply(z, self._factor[:k], out=z)
         return Z
 
 

@@ -12,7 +12,7 @@ tests. Partitions that are not small trees go the usual way and are added.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -137,8 +137,9 @@ class GroupedSums:
 
         def fill(worker: int) -> None:
             work = _Worker(self._groupings, self._starts, self._tables, self._shape)
+            scaled = features.prepared(X.dtype, _BLOCK_ROWS)
             for rows in blocks[worker::n_jobs]:
-                work(X[rows], features, f[rows])
+                work(X[rows], scaled, f[rows])
 
         if n_jobs == 1:
             fill(0)
@@ -175,7 +176,7 @@ class _Worker:
             self._index.append(GroupIndex(grouping, starts[groups], entries[:, groups]))
             begin = groups.stop
 
-    def __call__(self, X: NDArray, features: LinearFeatures, out: NDArray) -> None:
+    def __call__(self, X: NDArray, scaled: Callable[[NDArray], NDArray], out: NDArray) -> None:
         """Write the sums of rows X (b, d) to `out` (b[, K])."""
         n_rows = len(X)
         for index in self._index:
@@ -185,7 +186,7 @@ class _Worker:
         if self._shape[0] == 1:  # constant cells
             out[:] = sums[:, 0]
             return
-        rows = features.scaled(X)
+        rows = scaled(X)
         self._products(rows, sums, out)
         if np.isnan(out).any():  # a look at the few results is cheaper than one at all rows
             rows[np.isnan(rows)] = 0.0

@@ -130,8 +130,11 @@ class Router:
         columns: list[NDArray] = [np.zeros(0)] * (trees.n_features + len(trees.lookups))
         numbers = np.empty((len(self._numbers), len(X)), dtype)
         with np.errstate(over="ignore"):  # too large for float32: still compares rightly
-            for i, j in enumerate(self._numbers):
-                numbers[i] = X[:, j]
+            everything = len(self._numbers) == X.shape[1]
+            for start in range(0, len(X), _TURNED_ROWS):  # what is turned stays in the cache
+                rows = X[start : start + _TURNED_ROWS]
+                rows = rows if everything else rows[:, self._numbers]
+                numbers[:, start : start + len(rows)] = rows.astype(dtype).T
         if trees.zero_is_missing:
             numbers[np.abs(numbers) <= ZERO] = np.nan
         for j, column in zip(self._numbers, numbers, strict=True):
