@@ -1,0 +1,115 @@
+"""Arguments of the command `python -m benchmarks.accuracy`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from sklearn.exceptions import ConvergenceWarning
+
+from .comparison import Comparison, compare
+from .models import MODELS, select_models
+from .running import plan, run_all
+from .sets import GROUPS, HALVES, TASKS, select_half, select_sets
+from .store import Key, Result, read_results
+from .tables import markdown, markdown_per_set
+
+RESULTS = Path("benchmarks/results/accuracy.csv")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the exit status is 1 where arguments or the installation are at fault."""
+    args = _parser().parse_args(arguments)
+    try:
+        return args.command(args)
+    except (ValueError, ImportError, FileNotFoundError, ConnectionError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the models over the sets, and append to the file of results."""
+    warnings.filterwarnings("ignore", message="X does not have valid feature names")
+    warnings.filterwarnings("ignore", category=ConvergenceWarning)
+    sets = select_sets(args.sets, task=args.task, group=args.group)
+    runs = plan(sets, select_models(args.models), args.seeds, args.output)
+    progress = run_all(runs, args.output, args.data)
+    print(f"{progress.done - progress.failed} runs added, {progress.failed} failed.")
+    return 0
+
+
+def report(args: argparse.Namespace) -> int:
+    """Print the tables, and save the pictures if a file is named."""
+    results = read_results(args.input)
+    sets = select_sets(args.sets, group=args.group)
+    if args.half:
+        sets = select_half(sets, args.half)
+    models = None if args.models is None else [m.name for m in select_models(args.models)]
+    compared = [
+        compare(results, sets, task, models, args.seeds) for task in _tasks(args.task, results)
+    ]
+    print("\n\n".join(markdown(comparison) for comparison in compared))
+    if args.per_set:
+        print("\n" + "\n\n".join(markdown_per_set(comparison) for comparison in compared))
+    if args.picture:
+        _draw(compared, args.picture)
+    return 0
+
+
+def _tasks(wanted: str, results: dict[Key, Result]) -> list[str]:
+    """The task that is wanted; or all that the file has results of."""
+    if wanted != "all":
+        return [wanted]
+    found = {result.task for result in results.values()}
+    if not found:
+        raise ValueError("There are no results in the file.")
+    return [task for task in TASKS if task in found]
+
+
+def _draw(compared: list[Comparison], path: Path) -> None:
+    """Save the strips to the named file, and the ranks to a second one beside it."""
+    from .rank_diagram import draw_ranks
+    from .strips import draw_strips
+
+    ranks = path.with_name(f"{path.stem}_ranks{path.suffix}")
+    draw_strips(compared, path)
+    draw_ranks(compared, ranks)
+    print(f"\nPictures: {path}, {ranks}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.accuracy",
+        description="Accuracy of jointleaf and its peers on PMLB, everything out of the box.",
+    )
+    commands = parser.add_subparsers(required=True)
+    _add_run(commands.add_parser("run", help="run models over data sets, and keep the results"))
+    _add_report(commands.add_parser("report", help="tables and pictures of the results"))
+    return parser
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=run)
+    parser.add_argument("--data", type=Path, help="local folder with PMLB data; else downloaded")
+    parser.add_argument("--task", choices=(*TASKS, "all"), default="all")
+    parser.add_argument("--group", choices=GROUPS, default="paper", help="unless --sets are named")
+    parser.add_argument("--sets", nargs="+", help="names of PMLB; by default the whole group")
+    parser.add_argument("--models", nargs="+", help=f"of {', '.join(MODELS)}; by default all")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1], help="of the splits")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=report)
+    parser.add_argument("--input", type=Path, default=RESULTS)
+    parser.add_argument("--task", choices=(*TASKS, "all"), default="all")
+    parser.add_argument("--group", choices=GROUPS, default="paper", help="unless --sets are named")
+    parser.add_argument("--sets", nargs="+", help="names of PMLB; by default the whole group")
+    parser.add_argument("--half", choices=HALVES, help="only one half of the paper's sets")
+    parser.add_argument("--models", nargs="+", help="by default all that are in the file")
+    parser.add_argument("--seeds", nargs="+", type=int, help="by default all in the file")
+    parser.add_argument("--per-set", action="store_true", help="also the scores on every set")
+    parser.add_argument("--picture", type=Path, help="file for the strips; ranks go to *_ranks")

@@ -1,0 +1,77 @@
+"""The models: one file each, with its label, its package and how it is made for a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import (
+    catboost,
+    constant,
+    cubist,
+    ebm,
+    extra_trees,
+    gradient_boosting,
+    histogram,
+    jointleaf,
+    lightgbm,
+    lightgbm_linear,
+    linear,
+    perpetual,
+    random_forest,
+    realmlp,
+    same_trees,
+    xgboost,
+)
+from .base import Model
+
+MODELS: dict[str, Model] = {
+    module.MODEL.name: module.MODEL
+    for module in (
+        jointleaf,
+        cubist,
+        catboost,
+        lightgbm,
+        lightgbm_linear,
+        xgboost,
+        perpetual,
+        ebm,
+        gradient_boosting,
+        histogram,
+        random_forest,
+        extra_trees,
+        linear,
+        constant,
+        same_trees,
+        realmlp,
+    )
+}
+
+# Run and shown only when they are named: the first is a part of jointleaf and no peer, the second
+# takes minutes where the others take seconds.
+_ON_REQUEST = ("same_trees", "realmlp")
+# No peer: run with the others, and not shown among them.
+REFERENCE = "constant"
+
+
+def default_peers() -> list[str]:
+    """Names of the models that are compared unless others are named."""
+    return [name for name in MODELS if name not in (*_ON_REQUEST, REFERENCE)]
+
+
+def select_models(names: Sequence[str] | None = None) -> list[Model]:
+    """Give the models with these names; by default all but those on request.
+
+    Raises
+    ------
+    ValueError
+        There is no model of a name.
+    """
+    if names is None:
+        return [model for name, model in MODELS.items() if name not in _ON_REQUEST]
+    for name in names:
+        if name not in MODELS:
+            raise ValueError(f"Unknown model {name!r}; known are {', '.join(MODELS)}.")
+    return [MODELS[name] for name in dict.fromkeys(names)]
+
+
+__all__ = ["MODELS", "REFERENCE", "Model", "default_peers", "select_models"]
