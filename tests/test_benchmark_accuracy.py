@@ -91,7 +91,6 @@ def test_runs_are_kept_and_not_run_again(run, capsys):
 
 
 def test_scores_are_those_of_the_definitions(run, module):
-    module("cli")
     lines = {tuple(line.split(",")[1:4]): line.split(",") for line in run("linear", "constant")}
     assert float(lines[NUMBERS, "0", "constant"][4]) == pytest.approx(1.0)
     assert float(lines[NUMBERS, "0", "linear"][4]) < 0.1
@@ -122,21 +121,23 @@ def test_a_model_that_fails_is_reported_and_missing(run, module, monkeypatch, ca
 
 
 def test_a_package_that_is_missing_is_named_before_the_first_run(
-    module, main, data, monkeypatch, capsys
+    main, data, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setitem(sys.modules, "cubist", None)
-    assert (
-        main(["run", "--data", str(data), "--sets", NUMBERS, "--models", "linear", "cubist"]) == 1
-    )
+    output = tmp_path / "results.csv"
+    arguments = ["run", "--data", str(data), "--sets", NUMBERS, "--models", "linear", "cubist"]
+    assert main([*arguments, "--output", str(output)]) == 1
     assert "pip install cubist" in capsys.readouterr().err
+    assert not output.exists()
 
 
-def test_unknown_names_are_errors_that_list_the_known(main, capsys):
-    assert main(["run", "--sets", "iris_of_mine"]) == 1
+def test_unknown_names_are_errors_that_list_the_known(main, tmp_path, capsys):
+    output = ["--output", str(tmp_path / "results.csv")]
+    assert main(["run", "--sets", "iris_of_mine", *output]) == 1
     err = capsys.readouterr().err
     assert "'iris_of_mine'" in err
     assert "1030_ERA" in err
-    assert main(["run", "--sets", NUMBERS, "--models", "oracle"]) == 1
+    assert main(["run", "--sets", NUMBERS, "--models", "oracle", *output]) == 1
     err = capsys.readouterr().err
     assert "'oracle'" in err
     assert "random_forest" in err

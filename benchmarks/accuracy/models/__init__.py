@@ -18,7 +18,6 @@ from . import (
     linear,
     perpetual,
     random_forest,
-    realmlp,
     same_trees,
     xgboost,
 )
@@ -42,13 +41,11 @@ MODELS: dict[str, Model] = {
         linear,
         constant,
         same_trees,
-        realmlp,
     )
 }
 
-# Run and shown only when they are named: the first is a part of jointleaf and no peer, the second
-# takes minutes where the others take seconds.
-_ON_REQUEST = ("same_trees", "realmlp")
+# Run and shown only when it is named: a part of jointleaf, and no peer.
+_ON_REQUEST = ("same_trees",)
 # No peer: run with the others, and not shown among them.
 REFERENCE = "constant"
 
