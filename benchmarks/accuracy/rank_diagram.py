@@ -38,7 +38,7 @@ def draw_ranks(comparisons: Sequence[Comparison], path: Path) -> None:
         _draw_labels(ax, comparison, ranks, len(groups))
         _draw_bars(ax, np.sort(ranks), groups)
         ax.set_title(f"{_TITLES[comparison.task]}, {len(comparison.sets)} data sets", fontsize=11)
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=150, bbox_inches="tight")
 
 
 def _layout(comparison: Comparison) -> tuple[np.ndarray, list[tuple[int, int]], float]:

@@ -55,8 +55,7 @@ def _draw_panel(ax: Axes, comparison: Comparison) -> None:
     low, high = _limits(values)
     for position, k in enumerate(order):
         colour = _OURS_COLOUR if comparison.models[k] == OURS else _PEER_COLOUR
-        shown = np.clip(values[:, k], low, high)
-        ax.scatter(shown, position + jitter, s=9, color=colour, alpha=0.4, linewidths=0)
+        _draw_points(ax, values[:, k], position + jitter, (low, high), colour)
         ax.plot([medians[k]] * 2, [position - 0.42, position + 0.42], color="black", lw=2)
         ax.annotate(
             f"{medians[k]:.3f}", (1.01, position), xycoords=("axes fraction", "data"), va="center",
@@ -73,8 +72,19 @@ def _draw_panel(ax: Axes, comparison: Comparison) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
+def _draw_points(
+    ax: Axes, x: NDArray, y: NDArray, limits: tuple[float, float], colour: str
+) -> None:
+    """Dots; and at the ends of the axis arrowheads for what lies beyond."""
+    low, high = limits
+    inside = (x >= low) & (x <= high)
+    for marker, size, chosen in (("o", 9, inside), ("<", 16, x < low), (">", 16, x > high)):
+        shown = np.clip(x[chosen], low, high)
+        ax.scatter(shown, y[chosen], s=size, marker=marker, color=colour, alpha=0.4, linewidths=0)
+
+
 def _limits(values: NDArray) -> tuple[float, float]:
-    """Where the axis ends; the few points beyond are drawn at its ends.
+    """Where the axis ends: all but the few smallest and largest scores lie between.
 
     A perfect score is minus infinity on a logarithmic axis, and a few others would leave
     the rest little room.
