@@ -45,6 +45,7 @@ from jointleaf.partitions import (
     check_fitted_model,
     is_ensemble,
     make_partitioner,
+    recipe_partitioner,
     seeded,
     without_models,
 )
@@ -270,6 +271,11 @@ class BaseJOPLEn(BaseEstimator):
         """Whether something about the penalty is left to cross-validation."""
         return isinstance(self.penalty, str) or self.penalty.is_auto
 
+    @property
+    def _is_recipe(self) -> bool:
+        """Whether partitions and penalty are those of the default recipe."""
+        return self.partitioner is None and isinstance(self.penalty, str)
+
     def _takes_one_se(self) -> bool:
         """Whether the strongest penalty within one standard error of the best is taken."""
         if self.one_se != "auto":
@@ -290,7 +296,8 @@ class BaseJOPLEn(BaseEstimator):
         if isinstance(self.penalty, str):
             makers = self._fold_makers(RecipeFold, job, folds)
             is_trained = isinstance(make_partitioner(self.partitioner), FittedEnsemble)
-            return tune(makers, is_trained=is_trained, **options) if folds else None
+            options |= {"is_trained": is_trained, "mixes": not self._is_recipe}
+            return tune(makers, **options) if folds else None
         if not folds:
             raise ValueError(
                 f"penalty={self.penalty!r}: {len(job.rows)} different rows are too few to choose a "
@@ -433,7 +440,7 @@ class BaseJOPLEn(BaseEstimator):
         check_solver_name(self.solver)
 
     def _make_partitioner(self, seed: int, n_jobs: int) -> Partitioner:
-        partitioner = make_partitioner(self.partitioner)
+        partitioner = recipe_partitioner() if self._is_recipe else make_partitioner(self.partitioner)
         if self.root_cell:
             partitioner = UnionPartitioner([partitioner, RootCell()])
         return seeded(partitioner, seed, n_jobs)

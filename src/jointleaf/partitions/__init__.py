@@ -5,6 +5,7 @@ from jointleaf.partitions.factory import (
     PARTITIONERS,
     default_partitioner,
     make_partitioner,
+    recipe_partitioner,
     seeded,
 )
 from jointleaf.partitions.fitted import FittedEnsemble, RegrownEnsemble, without_models
@@ -17,6 +18,7 @@ from jointleaf.partitions.growers import (
     LightGBMPartitioner,
     LinearForestPartitioner,
     RandomForestPartitioner,
+    RandomTreesPartitioner,
     TreePartitioner,
     XGBoostPartitioner,
 )
@@ -27,6 +29,7 @@ from jointleaf.partitions.libraries import (
     find_adapter,
     is_ensemble,
 )
+from jointleaf.partitions.residual import ResidualPartitioner
 from jointleaf.partitions.steps import StepPartitioner
 from jointleaf.partitions.union import RootCell, UnionPartitioner
 from jointleaf.partitions.voronoi import VoronoiPartitioner
@@ -46,7 +49,9 @@ __all__ = [
     "LinearForestPartitioner",
     "Partitioner",
     "RandomForestPartitioner",
+    "RandomTreesPartitioner",
     "RegrownEnsemble",
+    "ResidualPartitioner",
     "RootCell",
     "StepPartitioner",
     "TargetType",
@@ -59,6 +64,7 @@ __all__ = [
     "find_adapter",
     "is_ensemble",
     "make_partitioner",
+    "recipe_partitioner",
     "seeded",
     "without_models",
 ]

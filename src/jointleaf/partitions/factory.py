@@ -19,14 +19,22 @@ from jointleaf.partitions.growers import (
     LightGBMPartitioner,
     LinearForestPartitioner,
     RandomForestPartitioner,
+    RandomTreesPartitioner,
     XGBoostPartitioner,
 )
 from jointleaf.partitions.libraries import ADAPTERS, check_fitted_model, is_ensemble
+from jointleaf.partitions.residual import ResidualPartitioner
 from jointleaf.partitions.steps import StepPartitioner
 from jointleaf.partitions.union import UnionPartitioner
 from jointleaf.partitions.voronoi import VoronoiPartitioner
 
-__all__ = ["PARTITIONERS", "default_partitioner", "make_partitioner", "seeded"]
+__all__ = [
+    "PARTITIONERS",
+    "default_partitioner",
+    "make_partitioner",
+    "recipe_partitioner",
+    "seeded",
+]
 
 #: The partitioners that can be asked for by name.
 PARTITIONERS: dict[str, Callable[[], Partitioner]] = {
@@ -37,6 +45,7 @@ PARTITIONERS: dict[str, Callable[[], Partitioner]] = {
     "hist_gradient_boosting": HistGradientBoostingPartitioner,
     "random_forest": RandomForestPartitioner,
     "extra_trees": ExtraTreesPartitioner,
+    "random_trees": RandomTreesPartitioner,
     "linear_forest": LinearForestPartitioner,
     "steps": StepPartitioner,
     "voronoi": VoronoiPartitioner,
@@ -60,6 +69,22 @@ def default_partitioner() -> LightGBMPartitioner | GradientBoostingPartitioner:
             n_partitions=partitioner.n_partitions, n_cells=partitioner.n_cells
         )
     return partitioner
+
+
+def recipe_partitioner() -> UnionPartitioner:
+    """Give the partitions of the default recipe, 400 small trees of four kinds.
+
+    Boosted and extremely randomised trees, grown on the target and on the residuals of a linear
+    model: on some data the ones are better, on others the others, and together they are better
+    than each.
+    """
+    boosted = default_partitioner().set_params(n_partitions=50, n_cells=4)
+    on_residuals = UnionPartitioner(
+        [clone(boosted), RandomTreesPartitioner(100, 8), RandomTreesPartitioner(100, 4)]
+    )
+    return UnionPartitioner(
+        [boosted, RandomTreesPartitioner(100, 8), ResidualPartitioner(on_residuals)]
+    )
 
 
 def _tell_fallback(cause: Exception) -> None:

@@ -17,6 +17,7 @@ from jointleaf.partitions.libraries import (
     find_adapter,
     is_ensemble,
 )
+from jointleaf.partitions.residual import ResidualPartitioner
 from jointleaf.partitions.union import UnionPartitioner
 
 __all__ = ["FittedEnsemble", "LeftOut", "RegrownEnsemble", "without_models"]
@@ -183,6 +184,8 @@ def without_models(spec: Any) -> Any:
         return type(spec)(without_models(spec.model), spec.random_state, spec.n_jobs)
     if isinstance(spec, UnionPartitioner):
         return UnionPartitioner(without_models(list(spec.partitioners)))
+    if isinstance(spec, ResidualPartitioner):
+        return ResidualPartitioner(without_models(spec.partitioner))
     if isinstance(spec, list | tuple):
         return [without_models(member) for member in spec]
     return spec

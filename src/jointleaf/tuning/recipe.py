@@ -291,6 +291,7 @@ def tune(
     cells: CellKind = "linear",
     one_se: bool = False,
     is_trained: bool = False,
+    mixes: bool = True,
     n_jobs: int = 1,
     verbose: bool = False,
 ) -> TuningResult:
@@ -365,10 +366,10 @@ def tune(
         best = _stronger(table if last is None else last, best)
     _warn_unconverged(table, best)
     mix = Mix()
-    if all(fold.can_mix(best) for fold in folds):
-        mixes = _mixes(folds, best)
-        best = _best(mixes)
-        table = joined([table, {name: column[1:] for name, column in mixes.items()}])
+    if mixes and all(fold.can_mix(best) for fold in folds):
+        mixed = _mixes(folds, best)
+        best = _best(mixed)
+        table = joined([table, {name: column[1:] for name, column in mixed.items()}])
         mix = _final_mix(folds, best, is_trained)
     return TuningResult(best, mix, table)
 

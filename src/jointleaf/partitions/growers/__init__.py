@@ -5,6 +5,7 @@ from jointleaf.partitions.growers.catboost import CatBoostPartitioner
 from jointleaf.partitions.growers.histogram import HistGradientBoostingPartitioner
 from jointleaf.partitions.growers.lightgbm import LightGBMPartitioner
 from jointleaf.partitions.growers.linear_forest import LinearForestPartitioner
+from jointleaf.partitions.growers.random_trees import RandomTreesPartitioner
 from jointleaf.partitions.growers.sklearn import (
     ExtraTreesPartitioner,
     GradientBoostingPartitioner,
@@ -20,6 +21,7 @@ __all__ = [
     "LightGBMPartitioner",
     "LinearForestPartitioner",
     "RandomForestPartitioner",
+    "RandomTreesPartitioner",
     "TreePartitioner",
     "XGBoostPartitioner",
 ]
