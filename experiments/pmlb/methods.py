@@ -1,0 +1,154 @@
+"""All methods of the figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from experiments.pmlb import ensembles, networks, soft_trees
+from experiments.pmlb.ensembles import Fit
+from experiments.pmlb.joint import joint_fit, joint_space
+from experiments.pmlb.sets import Task
+from experiments.pmlb.space import Space
+
+__all__ = ["METHODS", "Method"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the figure.
+
+    Attributes
+    ----------
+    name, label : str
+        On the command line, and in tables and the figure.
+    group : str
+        Methods of a group have one colour.
+    spaces : mapping from task to Space
+        Ranges of its parameters; a task that is missing is not possible.
+    base : str, optional
+        The ensemble that it refits: it is tested against it.
+    categories : bool
+        Sees all columns; the others see those with real values alone.
+    twin : str, optional
+        The method that it equals on sets without categories.
+    paper : str, optional
+        Its name in the paper's recorded scores.
+    needs : str, optional
+        A module of another package, without which it cannot be run.
+    """
+
+    name: str
+    label: str
+    group: str
+    fit: Fit
+    spaces: Mapping[Task, Space]
+    base: str | None = None
+    categories: bool = False
+    twin: str | None = None
+    paper: str | None = None
+    needs: str | None = None
+
+
+def _both(space: Space) -> dict[Task, Space]:
+    return {"regression": space, "binary": space}
+
+
+def _baselines() -> list[Method]:
+    """Methods in which nothing is refitted."""
+    linear: dict[Task, Space] = {"regression": ensembles.RIDGE, "binary": ensembles.LOGISTIC}
+    gb, cb = _both(ensembles.GRADIENT_BOOSTING), _both(ensembles.CATBOOST)
+    forest, nn, tabnet = map(_both, (ensembles.TREES, networks.NETWORK, networks.TABNET))
+    # The authors' code of FASTEL has no loss for classes, so that the paper leaves them out.
+    fastel: dict[Task, Space] = {"regression": soft_trees.SOFT_TREES}
+    fit_cb, torch = ensembles.fit_catboost, "torch"
+    return [
+        Method("ridge", "ridge", "linear", ensembles.fit_linear, linear, paper="ridge"),
+        Method("gb", "GB", "GB", ensembles.fit_gradient_boosting, gb, paper="gb"),
+        Method("rf", "RF", "RF", ensembles.fit_forest, forest, paper="rf"),
+        Method("lf", "LF", "LF", ensembles.fit_linear_forest, forest, paper="lf"),
+        # The recorded scores of CatBoost are of real-valued columns alone.
+        Method("cb_nc", "CB (NC)", "CB", fit_cb, cb, paper="cb", needs="catboost"),
+        Method("cb", "CB", "CB", fit_cb, cb, categories=True, twin="cb_nc", needs="catboost"),
+        Method("nn", "NN", "networks", networks.fit_network, nn, paper="nn", needs=torch),
+        Method("tabnet", "TabNet", "networks", networks.fit_tabnet, tabnet, needs="pytorch_tabnet"),
+        Method(
+            "fastel",
+            "FASTEL",
+            "networks",
+            soft_trees.fit_soft_trees,
+            fastel,
+            paper="fastel",
+            needs=torch,
+        ),
+    ]
+
+
+def _friedman(base: Method, kind: str) -> Method:
+    spaces = {
+        task: {**space, "refit_strength": ensembles.REFIT_STRENGTH}
+        for task, space in base.spaces.items()
+    }
+    name = f"{base.name}_fr"
+    label, fit = f"{base.label} Friedman", ensembles.friedman_refit(kind)
+    return Method(name, label, base.group, fit, spaces, base=base.name, paper=name)
+
+
+def _refits() -> list[Method]:
+    """Global refinement, and JOPLEn with two penalties, on all cells."""
+    # Cells, label, the ensemble to compare with, and the name in the recorded scores.
+    kinds = (
+        ("gb", "GB", "gb", "gb"),
+        ("rf", "RF", "rf", "rf"),
+        ("lf", "LF", "lf", "linforest"),
+        ("cb", "CB", "cb_nc", None),
+        ("vor", "Vor", None, "vor"),
+    )
+    variants = (
+        ("gr", "GR", "const_{}_l2"),
+        ("f", "JOPLEn F", "linear_{}_l2"),
+        ("l", "JOPLEn L", "linear_{}_l2L2"),
+    )
+    methods = []
+    for cells, label, base, recorded in kinds:
+        for short, title, pattern in variants:
+            kind = {"linear": short != "gr", "laplacian": short == "l"}
+            is_cb_gr = cells == "cb" and short == "gr"
+            methods.append(
+                Method(
+                    f"{cells}_gr_nc" if is_cb_gr else f"{cells}_{short}",
+                    f"{label} {title}" + " (NC)" * is_cb_gr,
+                    label,
+                    joint_fit(cells, **kind),
+                    _both(joint_space(cells, **kind)),
+                    base=base,
+                    paper=recorded and "jp_" + pattern.format(recorded),
+                    needs="catboost" if cells == "cb" else None,
+                )
+            )
+    return methods
+
+
+def _all_methods() -> dict[str, Method]:
+    methods = {method.name: method for method in (*_baselines(), *_refits())}
+    # The paper has global refinement of CatBoost's cells with and without categories.
+    kind = {"linear": False, "laplacian": False}
+    methods["cb_gr"] = Method(
+        "cb_gr",
+        "CB GR",
+        "CB",
+        joint_fit("cb", **kind),
+        _both(joint_space("cb", **kind)),
+        base="cb",
+        categories=True,
+        twin="cb_gr_nc",
+        needs="catboost",
+    )
+    for base, kind_name in (("gb", "GradientBoosting"), ("rf", "RandomForest")):
+        refit = _friedman(methods[base], kind_name)
+        methods[refit.name] = refit
+    return methods
+
+
+#: By name, in the order in which they are run.
+METHODS: dict[str, Method] = _all_methods()

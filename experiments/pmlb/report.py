@@ -1,0 +1,111 @@
+"""Tables of what a file of results holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from experiments.pmlb.methods import METHODS
+from experiments.pmlb.paper import paper_tables
+from experiments.pmlb.records import Record
+from experiments.pmlb.scores import Scores, common_sets, compare, errors_by_method
+from experiments.pmlb.sets import PAPER_SETS
+
+__all__ = ["GOAL", "report_text"]
+
+GOAL = 0.01  # of p, for every kind of ensemble, in regression
+_TITLES = {"regression": "Regression", "binary": "Two classes"}
+_MEASURES = {
+    "regression": "RMSE / RMSE of the training mean (square it for a ratio of MSEs)",
+    "binary": "0/1 loss",
+}
+
+
+def report_text(records: Sequence[Record], paper: Path | None) -> str:
+    """All tables, as Markdown."""
+    lines: list[str] = []
+    for task, title in _TITLES.items():
+        scores = errors_by_method(records, task)
+        if not scores:
+            continue
+        n_sets = len({record.set for record in records if record.task == task})
+        n_all = sum(info.task == task for info in PAPER_SETS.values())
+        lines += [
+            f"## {title}: {records[0].setting}, {n_sets} of the paper's {n_all} sets",
+            "",
+            f"Error: {_MEASURES[task]}. Lower is better.",
+            "",
+            *median_table(scores),
+            "",
+            *test_table(scores),
+            "",
+        ]
+        if task == "regression":
+            lines += [*goal_lines(scores), ""]
+        if paper is not None:
+            lines += [*paper_tables(records, task, paper), ""]
+    return "\n".join(lines)
+
+
+def median_table(scores: Scores) -> list[str]:
+    """Medians over a method's own sets, and over those that all methods have."""
+    shared = common_sets(scores)
+    lines = [
+        f"| method | sets | median | median of {len(shared)} common sets | mean rank there |",
+        "|---|---|---|---|---|",
+    ]
+    names = [name for name in METHODS if name in scores]
+    ranks = dict.fromkeys(names, float("nan"))
+    if shared:
+        table = np.array([[scores[name][s] for s in shared] for name in names])
+        ranks = dict(zip(names, stats.rankdata(table, axis=0).mean(axis=1), strict=True))
+    medians = {name: np.median(list(scores[name].values())) for name in names}
+    for name in sorted(names, key=lambda name: medians[name]):
+        inside = np.median([scores[name][s] for s in shared]) if shared else float("nan")
+        lines.append(
+            f"| {METHODS[name].label} | {len(scores[name])} | {medians[name]:.4f} "
+            f"| {inside:.4f} | {ranks[name]:.1f} |"
+        )
+    return lines
+
+
+def test_table(scores: Scores) -> list[str]:
+    """Every refit against its base ensemble."""
+    lines = [
+        "| refit | against | sets | better | worse | error / base, geometric mean | one-sided p |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, method in METHODS.items():
+        base = method.base
+        if base is None or base not in scores or name not in scores:
+            continue
+        found = compare(scores[name], scores[base])
+        lines.append(
+            f"| {method.label} | {METHODS[base].label} | {found.n} | {found.better} "
+            f"| {found.worse} | {found.ratio:.3f} | {found.p:.1e} |"
+        )
+    return lines
+
+
+def goal_lines(scores: Scores) -> list[str]:
+    """Whether joint refitting improves every kind of ensemble."""
+    lines = [f"Does joint refitting improve the ensemble? One-sided Wilcoxon, goal p < {GOAL}:"]
+    for base in ("gb", "rf", "lf", "cb_nc"):
+        refits = [
+            name
+            for name, method in METHODS.items()
+            if method.base == base and name in scores and not name.endswith("_fr")
+        ]
+        if base not in scores or not refits:
+            continue
+        tests = {METHODS[name].label: compare(scores[name], scores[base]).p for name in refits}
+        texts = [f"{label} p = {p:.1e} ({_verdict(p)})" for label, p in tests.items()]
+        lines.append(f"- {METHODS[base].label}: " + ", ".join(texts))
+    return lines
+
+
+def _verdict(p: float) -> str:
+    return "yes" if p < GOAL else "no"

@@ -1,0 +1,121 @@
+"""Searching every method on every set."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import warnings
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
+
+from experiments.pmlb.data import Data, load_data
+from experiments.pmlb.ensembles import Predict
+from experiments.pmlb.losses import loss, score
+from experiments.pmlb.methods import Method
+from experiments.pmlb.records import Record, ResultFile, Setting
+from experiments.pmlb.search import make_search
+from experiments.pmlb.sets import SetInfo
+from experiments.pmlb.space import Parameters
+from jointleaf.progress import Progress
+
+__all__ = ["run", "search_method"]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A fitted model and what came of it on the validation rows."""
+
+    parameters: Parameters
+    predict: Predict
+    loss: float
+    seconds: float
+
+
+def run(
+    sets: Sequence[SetInfo],
+    methods: Sequence[Method],
+    setting: Setting,
+    folder: Path | None,
+    file: ResultFile,
+) -> None:
+    """Run what is not in the file yet, set after set."""
+    todo = [
+        (info, method)
+        for info in sets
+        for method in methods
+        if info.task in method.spaces and file.find(info.name, method.name) is None
+    ]
+    progress = Progress(len(todo), f"{len(sets)} sets, {setting}")
+    data: Data | None = None
+    loaded = ""
+    for info, method in todo:
+        if loaded != info.name:
+            data, loaded = load_data(info, folder, setting.seed), info.name
+        assert data is not None
+        twin = None if data.categorical else file.find(info.name, method.twin)
+        if twin is None:
+            file.add(search_method(info, data, method, setting))
+        else:
+            file.add(replace(twin, method=method.name))
+        progress.step(f"{info.name}, {method.label}")
+
+
+def search_method(info: SetInfo, data: Data, method: Method, setting: Setting) -> Record:
+    """Try parameters; test the trial with the least validation loss."""
+    seen = data if method.categories else data.real_valued()
+    # Every set and method has its own draws, whatever else is run.
+    seed = zlib.crc32(f"{setting.seed}/{info.name}/{method.name}".encode())
+    search: Any = make_search(setting.search, method.spaces[info.task], seed)  # type: ignore[arg-type]
+    start = time.perf_counter()
+    best: _Trial | None = None
+    for _ in range(setting.trials):
+        trial = _try(method, seen, search.ask(), setting.seed)
+        search.tell(trial.loss)
+        if best is None or trial.loss < best.loss:
+            best = trial
+    assert best is not None
+    seconds = time.perf_counter() - start
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tested = score(seen, best.predict)
+    return Record(
+        info.task,
+        info.name,
+        method.name,
+        setting.search,
+        setting.trials,
+        setting.seed,
+        info.rows,
+        seen.X["train"].shape[1],
+        _short(best.loss),
+        _short(tested.error),
+        _short(tested.dummy),
+        _short(tested.log_loss),
+        round(best.seconds, 3),
+        round(seconds, 3),
+        json.dumps({name: _short(value) for name, value in best.parameters.items()}),
+    )
+
+
+def _try(method: Method, data: Data, parameters: Parameters, seed: int) -> _Trial:
+    """Fit on the training rows; networks that diverge overflow on the way."""
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        predict = method.fit(data, parameters, seed)
+        seconds = time.perf_counter() - start
+        return _Trial(parameters, predict, loss(data, "valid", predict(data.X["valid"])), seconds)
+
+
+def _short(value: Any) -> Any:
+    """Six digits are plenty, and keep the file small."""
+    if isinstance(value, float) and math.isfinite(value):
+        return float(f"{value:.6g}")
+    return value

@@ -1,0 +1,104 @@
+"""Searching a space: Ax, as in the paper, or plain random search."""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from experiments import require
+from experiments.pmlb.space import Choice, Integer, Parameters, Space, draw
+
+__all__ = ["SEARCHES", "AxSearch", "RandomSearch", "Search", "SearchName", "make_search"]
+
+SearchName = Literal["ax", "random"]
+SEARCHES: tuple[SearchName, ...] = ("ax", "random")
+
+#: What Ax is told of any larger loss. Losses are about 1 for a constant; a single one of 1e6, of a
+#: network that diverged, would leave its Gaussian process blind to everything else.
+WORST_LOSS = 5.0
+
+
+class Search(Protocol):
+    """Proposes parameters and learns what came of them."""
+
+    def ask(self) -> Parameters:
+        """The next parameters to try."""
+
+    def tell(self, loss: float) -> None:
+        """The validation loss of the parameters that were asked for last."""
+
+
+class RandomSearch:
+    """Independent random draws: no extra package, and next to no time per trial."""
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._space = space
+        self._rng = np.random.default_rng(seed)
+
+    def ask(self) -> Parameters:
+        """Draw the next parameters."""
+        return draw(self._space, self._rng)
+
+    def tell(self, loss: float) -> None:
+        """Nothing is learnt."""
+
+
+class AxSearch:
+    """Ax with its default strategy: a few quasi-random trials, then Bayesian optimisation.
+
+    A Bayesian trial takes Ax a second or two. The first five trials are quasi-random, so that a
+    search of five is a space-filling design and nothing more.
+    """
+
+    def __init__(self, space: Space, seed: int) -> None:
+        client = require("ax.api.client")
+        # Its loggers have levels of their own, and tell of every trial.
+        for handler in logging.getLogger("ax").handlers:
+            handler.setLevel(logging.WARNING)
+        self._client = client.Client(random_seed=seed)
+        self._client.configure_experiment(
+            name="search", parameters=[_ax_parameter(name, space[name]) for name in space]
+        )
+        self._client.configure_optimization(objective="-loss")
+        self._trial = -1
+
+    def ask(self) -> Parameters:
+        """Ask Ax for a trial."""
+        with warnings.catch_warnings():  # remarks on numerics inside its models
+            warnings.simplefilter("ignore")
+            ((self._trial, parameters),) = self._client.get_next_trials(max_trials=1).items()
+        return dict(parameters)
+
+    def tell(self, loss: float) -> None:
+        """Complete the trial."""
+        bounded = min(loss, WORST_LOSS) if math.isfinite(loss) else WORST_LOSS
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._client.complete_trial(trial_index=self._trial, raw_data={"loss": bounded})
+
+
+def _ax_parameter(name: str, values: Any) -> Any:
+    configs = require("ax.api.configs")
+    if isinstance(values, Choice):
+        is_number = isinstance(values.values[0], int)
+        return configs.ChoiceParameterConfig(
+            name=name,
+            parameter_type="int" if is_number else "str",
+            values=list(values.values),
+            is_ordered=is_number,
+        )
+    return configs.RangeParameterConfig(
+        name=name,
+        parameter_type="int" if isinstance(values, Integer) else "float",
+        bounds=(values.low, values.high),
+        scaling="log" if values.log else "linear",
+    )
+
+
+def make_search(kind: SearchName, space: Space, seed: int) -> Search:
+    """The search of this name."""
+    return AxSearch(space, seed) if kind == "ax" else RandomSearch(space, seed)
