@@ -28,6 +28,8 @@ __all__ = [
     "fit_linear",
     "fit_linear_forest",
     "friedman_refit",
+    "grow_catboost",
+    "grow_trees",
     "predictor",
 ]
 
@@ -64,15 +66,16 @@ def predictor(model: Any, data: Data) -> Predict:
 
 def fit_gradient_boosting(data: Data, parameters: Parameters, seed: int) -> Predict:
     """scikit-learn's gradient boosting."""
-    return predictor(_grow("GradientBoosting", data, parameters, seed), data)
+    return predictor(grow_trees("GradientBoosting", data, parameters, seed), data)
 
 
 def fit_forest(data: Data, parameters: Parameters, seed: int) -> Predict:
     """scikit-learn's random forest."""
-    return predictor(_grow("RandomForest", data, parameters, seed), data)
+    return predictor(grow_trees("RandomForest", data, parameters, seed), data)
 
 
-def _grow(kind: str, data: Data, parameters: Parameters, seed: int) -> Any:
+def grow_trees(kind: str, data: Data, parameters: Parameters, seed: int) -> Any:
+    """Train an ensemble of scikit-learn."""
     suffix = "Classifier" if data.is_binary else "Regressor"
     model = getattr(ensemble, kind + suffix)(**parameters, random_state=seed)
     return model.fit(data.X["train"], data.y["train"])
@@ -93,6 +96,12 @@ def fit_linear_forest(data: Data, parameters: Parameters, seed: int) -> Predict:
 
 def fit_catboost(data: Data, parameters: Parameters, seed: int) -> Predict:
     """CatBoost with symmetric trees, stopped early on the validation rows."""
+    predict = predictor(grow_catboost(data, parameters, seed), data)
+    return lambda X: predict(_with_levels(X, data.categorical))
+
+
+def grow_catboost(data: Data, parameters: Parameters, seed: int) -> Any:
+    """Train CatBoost."""
     catboost = require("catboost")
     make = catboost.CatBoostClassifier if data.is_binary else catboost.CatBoostRegressor
     model = make(
@@ -106,9 +115,7 @@ def fit_catboost(data: Data, parameters: Parameters, seed: int) -> Predict:
         cat_features=list(data.categorical),
     )
     rows = {part: _with_levels(data.X[part], data.categorical) for part in ("train", "valid")}
-    model.fit(rows["train"], data.y["train"], eval_set=(rows["valid"], data.y["valid"]))
-    predict = predictor(model, data)
-    return lambda X: predict(_with_levels(X, data.categorical))
+    return model.fit(rows["train"], data.y["train"], eval_set=(rows["valid"], data.y["valid"]))
 
 
 def _with_levels(X: NDArray, categorical: tuple[int, ...]) -> NDArray:
@@ -142,7 +149,7 @@ def friedman_refit(kind: str) -> Fit:
 
     def fit(data: Data, parameters: Parameters, seed: int) -> Predict:
         own = {k: v for k, v in parameters.items() if k != "refit_strength"}
-        grown = _grow(kind, data, own, seed)
+        grown = grow_trees(kind, data, own, seed)
         strength = parameters["refit_strength"]
         outer: Any = Lasso(alpha=strength)
         if data.is_binary:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from experiments.pmlb import ensembles, networks, soft_trees
 from experiments.pmlb.ensembles import Fit
 from experiments.pmlb.joint import joint_fit, joint_space
+from experiments.pmlb.refined import refined_fit
 from experiments.pmlb.sets import Task
 from experiments.pmlb.space import Space
 
@@ -34,6 +35,8 @@ class Method:
         The method that it equals on sets without categories.
     paper : str, optional
         Its name in the paper's recorded scores.
+    tuned_as : str, optional
+        The method whose chosen parameters it takes; nothing is searched.
     needs : str, optional
         A module of another package, without which it cannot be run.
     """
@@ -47,6 +50,7 @@ class Method:
     categories: bool = False
     twin: str | None = None
     paper: str | None = None
+    tuned_as: str | None = None
     needs: str | None = None
 
 
@@ -129,6 +133,24 @@ def _refits() -> list[Method]:
     return methods
 
 
+def _refined() -> list[Method]:
+    """Tuned ensembles that are refitted as they are."""
+    bases = (("gb", "GB", "gb"), ("rf", "RF", "rf"), ("lf", "LF", "lf"), ("cb", "CB", "cb_nc"))
+    return [
+        Method(
+            f"{name}_refine",
+            f"{label} refine",
+            label,
+            refined_fit(name),
+            _both({}),
+            base=base,
+            tuned_as=base,
+            needs="catboost" if name == "cb" else None,
+        )
+        for name, label, base in bases
+    ]
+
+
 def _all_methods() -> dict[str, Method]:
     methods = {method.name: method for method in (*_baselines(), *_refits())}
     # The paper has global refinement of CatBoost's cells with and without categories.
@@ -147,7 +169,7 @@ def _all_methods() -> dict[str, Method]:
     for base, kind_name in (("gb", "GradientBoosting"), ("rf", "RandomForest")):
         refit = _friedman(methods[base], kind_name)
         methods[refit.name] = refit
-    return methods
+    return methods | {method.name: method for method in _refined()}
 
 
 #: By name, in the order in which they are run.

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from experiments.pmlb.search import SearchName
+
 __all__ = ["Record", "ResultFile", "Setting", "read_records"]
 
 
@@ -15,7 +17,7 @@ __all__ = ["Record", "ResultFile", "Setting", "read_records"]
 class Setting:
     """What all rows of a file have in common."""
 
-    search: str
+    search: SearchName
     trials: int
     seed: int
 
@@ -42,7 +44,7 @@ class Record:
     task: str
     set: str
     method: str
-    search: str
+    search: SearchName
     trials: int
     seed: int
     rows: int

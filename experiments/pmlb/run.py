@@ -19,7 +19,7 @@ from experiments.pmlb.ensembles import Predict
 from experiments.pmlb.losses import loss, score
 from experiments.pmlb.methods import Method
 from experiments.pmlb.records import Record, ResultFile, Setting
-from experiments.pmlb.search import make_search
+from experiments.pmlb.search import NoSearch, Search, make_search
 from experiments.pmlb.sets import SetInfo
 from experiments.pmlb.space import Parameters
 from jointleaf.progress import Progress
@@ -59,22 +59,31 @@ def run(
             data, loaded = load_data(info, folder, setting.seed), info.name
         assert data is not None
         twin = None if data.categorical else file.find(info.name, method.twin)
-        if twin is None:
-            file.add(search_method(info, data, method, setting))
-        else:
+        tuned = file.find(info.name, method.tuned_as)
+        if twin is not None:
             file.add(replace(twin, method=method.name))
+        elif method.tuned_as is None or tuned is not None:
+            file.add(search_method(info, data, method, setting, tuned))
+        else:
+            print(f"{info.name}, {method.name}: needs {method.tuned_as}, which was not run")
         progress.step(f"{info.name}, {method.label}")
 
 
-def search_method(info: SetInfo, data: Data, method: Method, setting: Setting) -> Record:
-    """Try parameters; test the trial with the least validation loss."""
+def search_method(
+    info: SetInfo, data: Data, method: Method, setting: Setting, tuned: Record | None = None
+) -> Record:
+    """Try parameters, or only those of `tuned`; test the trial with the least validation loss."""
     seen = data if method.categories else data.real_valued()
     # Every set and method has its own draws, whatever else is run.
     seed = zlib.crc32(f"{setting.seed}/{info.name}/{method.name}".encode())
-    search: Any = make_search(setting.search, method.spaces[info.task], seed)  # type: ignore[arg-type]
+    search: Search
+    if tuned is None:
+        search = make_search(setting.search, method.spaces[info.task], seed)
+    else:
+        search = NoSearch(json.loads(tuned.parameters))
     start = time.perf_counter()
     best: _Trial | None = None
-    for _ in range(setting.trials):
+    for _ in range(setting.trials if tuned is None else 1):
         trial = _try(method, seen, search.ask(), setting.seed)
         search.tell(trial.loss)
         if best is None or trial.loss < best.loss:

@@ -12,7 +12,15 @@ import numpy as np
 from experiments import require
 from experiments.pmlb.space import Choice, Integer, Parameters, Space, draw
 
-__all__ = ["SEARCHES", "AxSearch", "RandomSearch", "Search", "SearchName", "make_search"]
+__all__ = [
+    "SEARCHES",
+    "AxSearch",
+    "NoSearch",
+    "RandomSearch",
+    "Search",
+    "SearchName",
+    "make_search",
+]
 
 SearchName = Literal["ax", "random"]
 SEARCHES: tuple[SearchName, ...] = ("ax", "random")
@@ -42,6 +50,20 @@ class RandomSearch:
     def ask(self) -> Parameters:
         """Draw the next parameters."""
         return draw(self._space, self._rng)
+
+    def tell(self, loss: float) -> None:
+        """Nothing is learnt."""
+
+
+class NoSearch:
+    """Parameters that are known."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+
+    def ask(self) -> Parameters:
+        """Give them."""
+        return self._parameters
 
     def tell(self, loss: float) -> None:
         """Nothing is learnt."""
