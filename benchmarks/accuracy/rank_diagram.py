@@ -30,7 +30,7 @@ def draw_ranks(comparisons: Sequence[Comparison], path: Path) -> None:
     from matplotlib.figure import Figure
 
     laid_out = [_layout(comparison) for comparison in comparisons]
-    height = max(depth for *_, depth in laid_out) + 0.75
+    height = max(depth for *_, depth in laid_out) + 0.45
     figure = Figure(figsize=(6.2 * len(comparisons), height), layout="constrained")
     axes = figure.subplots(1, len(comparisons), squeeze=False)[0]
     for ax, comparison, (ranks, groups, _) in zip(axes, comparisons, laid_out, strict=True):
@@ -57,7 +57,7 @@ def _draw_axis(ax: Axes, n_models: int, height: float) -> None:
     """Ranks from 1, on the left, to the number of models; depth counts in inches."""
     margin = 0.45 * n_models
     ax.set_xlim(1 - margin, n_models + margin)
-    ax.set_ylim(height - 0.45, -0.4)
+    ax.set_ylim(height - 0.6, -0.4)
     ax.set_axis_off()
     ax.plot([1, n_models], [0, 0], color="black", lw=1)
     for rank in range(1, n_models + 1):

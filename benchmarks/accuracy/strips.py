@@ -24,6 +24,7 @@ _UNITS = {
 _OURS_COLOUR, _PEER_COLOUR = "#c1440e", "#33658a"
 _SPREAD = 0.3
 _QUANTILES = (0.01, 0.99)
+_LEAST_SHOWN = 2e-3
 
 
 def draw_strips(comparisons: Sequence[Comparison], path: Path) -> None:
@@ -90,4 +91,4 @@ def _limits(values: NDArray) -> tuple[float, float]:
     the rest little room.
     """
     low, high = np.quantile(values, _QUANTILES)
-    return max(low, 1e-5), max(high, 1.5)
+    return max(low, _LEAST_SHOWN), max(high, 1.5)
