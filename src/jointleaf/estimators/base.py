@@ -16,6 +16,7 @@ from sklearn.utils import Tags, check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf.columns import Columns
+from jointleaf.design import LeafDesign
 from jointleaf.estimators.checks import (
     check_gaps,
     check_penalty,
@@ -24,6 +25,7 @@ from jointleaf.estimators.checks import (
 )
 from jointleaf.estimators.mixing import mixed
 from jointleaf.estimators.model import CellWeights, FittedCells, Frame
+from jointleaf.estimators.outcome import Outcome, averaged, with_linear
 from jointleaf.estimators.splitting import given_splits, make_folds, split_labels
 from jointleaf.estimators.summaries import by_column, importances, warn_of_no_features
 from jointleaf.estimators.tables import (
@@ -52,13 +54,12 @@ from jointleaf.partitions import (
 from jointleaf.penalties import Penalty, Term
 from jointleaf.problem import Problem, check_weights
 from jointleaf.progress import SolveProgress
-from jointleaf.ranges import CellRanges, cell_ranges
+from jointleaf.ranges import cell_ranges
 from jointleaf.rows import Rows, canonical_rows
-from jointleaf.solvers import Solution, check_solver_name
+from jointleaf.solvers import check_solver_name
 from jointleaf.tuning import (
     DEFAULT_SETTING,
     Fold,
-    Mix,
     PathFold,
     RecipeFold,
     Setting,
@@ -75,21 +76,6 @@ from jointleaf.tuning import (
 __all__ = ["BaseJOPLEn", "Frame", "Job"]
 
 F = TypeVar("F", bound=Fold)
-
-
-@dataclass(frozen=True)
-class _Fit:
-    """Everything a fit finds, put on the estimator at its very end."""
-
-    frame: Frame
-    partitioner: Partitioner
-    solution: Solution
-    weights: CellWeights
-    penalty: Term
-    importances: NDArray
-    ranges: CellRanges | None = None
-    tuning: TuningResult | StrengthChoice | None = None
-    mix: Mix | None = None
 
 
 @dataclass(frozen=True)
@@ -227,7 +213,7 @@ class BaseJOPLEn(BaseEstimator):
         sample_weight: ArrayLike | None,
         X_val: ArrayLike | None,
         y_val: ArrayLike | None,
-    ) -> _Fit:
+    ) -> Outcome:
         self._check_parameters()
         refuse_task_penalties(self.penalty)
         if not self._chooses and (X_val is not None or y_val is not None):
@@ -296,7 +282,7 @@ class BaseJOPLEn(BaseEstimator):
         if isinstance(self.penalty, str):
             makers = self._fold_makers(RecipeFold, job, folds)
             is_trained = isinstance(make_partitioner(self.partitioner), FittedEnsemble)
-            options |= {"is_trained": is_trained, "mixes": not self._is_recipe}
+            options |= {"is_trained": is_trained, "is_recipe": self._is_recipe}
             return tune(makers, **options) if folds else None
         if not folds:
             raise ValueError(
@@ -308,19 +294,29 @@ class BaseJOPLEn(BaseEstimator):
 
     def _refit(
         self, job: Job, partitioner: Partitioner, tuning: TuningResult | StrengthChoice | None
-    ) -> _Fit:
+    ) -> Outcome:
         """Grow partitions on all rows and solve the problem with the penalty that was chosen."""
         rows, loss = job.rows, job.loss
         grow(partitioner, rows, self._target_type, job.columns)
         features = job.plan.fit(rows.X, rows.s, clip=bool(self.clip))
         centre, unit = target_scale(rows.y, rows.s, self._target_type)
-        penalty, kind = self._final_penalty(tuning, partitioner, job.plan)
+        penalties = self._final_penalties(tuning, partitioner, job.plan)
         offset = np.asarray(
             loss.best_constant(loss.encode((rows.y - centre) / unit), rows.s), float
         )
         frame = Frame(job.columns, features, loss, offset, centre, unit, job.n_jobs)
-        fit = self._fit_cells(frame, rows, partitioner, penalty, kind)
-        if isinstance(tuning, TuningResult):
+        designs = {
+            kind: frame.design(rows.X, partitioner, kind)
+            for kind in {kind for _, kind in penalties}
+        }
+        fits = [
+            self._fit_cells(frame, rows, partitioner, penalty, kind, design=designs[kind])
+            for penalty, kind in penalties
+        ]
+        fit = fits[0] if len(fits) == 1 else averaged(fits)
+        if isinstance(tuning, TuningResult) and tuning.linear is not None:
+            fit = with_linear(fit, tuning.linear, rows)
+        elif isinstance(tuning, TuningResult):
             weights, mix = mixed(fit.weights, tuning.mix, partitioner, rows, frame)
             fit = replace(fit, weights=weights, mix=mix)
         return replace(fit, tuning=tuning)
@@ -333,9 +329,10 @@ class BaseJOPLEn(BaseEstimator):
         penalty: Term,
         kind: CellKind,
         init: NDArray | None = None,
-    ) -> _Fit:
+        design: LeafDesign | None = None,
+    ) -> Outcome:
         """Fit the cells of a fitted partitioner with a penalty, from weights `init` or zero."""
-        design = frame.design(rows.X, partitioner, kind)
+        design = frame.design(rows.X, partitioner, kind) if design is None else design
         problem = Problem(design, frame.target(rows.y), frame.loss, penalty, rows.s, frame.offset)
         if self.verbose:
             problem.listener = SolveProgress()
@@ -348,25 +345,31 @@ class BaseJOPLEn(BaseEstimator):
         if self.clip == "cell" and kind == "linear":
             ranges = cell_ranges(design.rows, partitioner.apply(rows.X), solution.layout)
         weights = CellWeights(solution.theta, frame.offset)
-        return _Fit(frame, partitioner, solution, weights, penalty, shares, ranges)
+        return Outcome(
+            frame, partitioner, solution, weights, solution.layout, penalty, shares, ranges
+        )
 
-    def _final_penalty(
+    def _final_penalties(
         self,
         tuning: TuningResult | StrengthChoice | None,
         partitioner: Partitioner,
         plan: FeaturePlan,
-    ) -> tuple[Term, CellKind]:
-        """The penalty that was given or chosen, and the kind of cells that goes with it."""
+    ) -> list[tuple[Term, CellKind]]:
+        """The penalties that were given or chosen, and the kinds of cells that go with them."""
         if isinstance(tuning, StrengthChoice):
-            return tuning.best, self.cells
+            return [(tuning.best, self.cells)]
         if isinstance(self.penalty, Term):
-            return self.penalty, self.cells
-        setting = DEFAULT_SETTING if tuning is None else tuning.best
-        kind = setting_cells(setting) if self.cells == "linear" else self.cells
+            return [(self.penalty, self.cells)]
         gains, n_partitions = partitioner.split_gains_, len(partitioner.n_cells_)
-        return auto_penalty(setting, gains, n_partitions, self.root_cell, plan.sources), kind
+        return [
+            (
+                auto_penalty(setting, gains, n_partitions, self.root_cell, plan.sources),
+                setting_cells(setting) if self.cells == "linear" else self.cells,
+            )
+            for setting in ((DEFAULT_SETTING,) if tuning is None else tuning.settings)
+        ]
 
-    def _store(self, fit: _Fit) -> None:
+    def _store(self, fit: Outcome) -> None:
         """Put the results on the estimator, with coefficients in the units of the input."""
         frame, solution = fit.frame, fit.solution
         scaler = frame.features.scaler
@@ -391,8 +394,9 @@ class BaseJOPLEn(BaseEstimator):
         self.cv_results_ = fit.tuning.table if fit.tuning else None
         best = fit.tuning.best if fit.tuning else None
         self.setting_ = best if isinstance(best, Setting) else None
+        self.settings_ = fit.settings
         self.mix_ = fit.mix
-        self.slope_norms_ = by_column(solution.slope_norms, plan.sources, d)
+        self.slope_norms_ = by_column(fit.slope_norms, plan.sources, d)
         self.linear_features_ = np.array(plan.names, dtype=object)
         self.linear_sources_ = plan.sources
         self.columns_ = frame.columns
@@ -407,7 +411,7 @@ class BaseJOPLEn(BaseEstimator):
         self._model = FittedCells(
             fit.partitioner,
             frame.features,
-            solution.layout,
+            fit.layout,
             weights,
             frame.centre,
             frame.unit,
@@ -440,7 +444,9 @@ class BaseJOPLEn(BaseEstimator):
         check_solver_name(self.solver)
 
     def _make_partitioner(self, seed: int, n_jobs: int) -> Partitioner:
-        partitioner = recipe_partitioner() if self._is_recipe else make_partitioner(self.partitioner)
+        partitioner = (
+            recipe_partitioner() if self._is_recipe else make_partitioner(self.partitioner)
+        )
         if self.root_cell:
             partitioner = UnionPartitioner([partitioner, RootCell()])
         return seeded(partitioner, seed, n_jobs)

@@ -83,7 +83,7 @@ class ResidualPartitioner(Partitioner):
     @property
     def splits_on_features(self) -> bool:
         """Whether the partitioner splits on features."""
-        return getattr(self, "partitioner_", self.partitioner).splits_on_features
+        return bool(getattr(self, "partitioner_", self.partitioner).splits_on_features)
 
     @property
     def split_features_(self) -> NDArray[np.intp]:

@@ -117,9 +117,11 @@ def kernel_matrix(problem: Problem) -> NDArray[np.float64]:
     """K = Phi D^-1 Phi^T over the penalised columns, (n, n)."""
     design, penalty = problem.leaf_design, problem.penalty
     assert isinstance(penalty, Frobenius)
-    cells = design.cells()
-    K = shared_cells(cells, cells, design.layout, penalty.partition_weights)
-    return times_column_kernel(K, design.X, design.X, penalty.column_strengths(design.layout))
+    weights = penalty.partition_weights
+    K = design.shared_cells(np.ones(design.layout.n_partitions) if weights is None else weights)
+    return times_column_kernel(
+        K.copy(), design.X, design.X, penalty.column_strengths(design.layout)
+    )
 
 
 def _weights(problem: Problem, alpha: NDArray) -> NDArray:
@@ -165,20 +167,32 @@ def newton_dual(
     max_iter: int,
     alpha: NDArray | None = None,
     recorder: Recorder | None = None,
+    in_kernel_norm: bool = False,
 ) -> tuple[NDArray, int]:
     """Newton's method on the predictions f = K alpha of a smooth loss; gives alpha and steps.
 
-    alpha has the shape of f, (n,) or (n, K). Steps are shortened until J falls.
+    alpha has the shape of f, (n,) or (n, K). Steps are shortened until J falls. The optimality is
+    the largest entry of the gradient by the weights, or with `in_kernel_norm` the norm of the
+    gradient that belongs to the penalty, sqrt(e^T K e) for e = slope + alpha, relative to that at
+    the start: it needs no pass over the design.
     """
     alpha = np.zeros(problem.y.shape) if alpha is None else alpha
     f = K @ alpha
     objective = problem.data_value(f) + 0.5 * float(np.vdot(alpha, f))
     best, best_at = np.inf, 0
+
+    def kernel_norm(e: NDArray) -> float:
+        return float(np.sqrt(max(0.0, np.vdot(e, K @ e))))
+
+    start = kernel_norm(problem.slope(np.zeros_like(f)).astype(float)) if in_kernel_norm else 0.0
     for n_iter in range(max_iter):
         slope = problem.slope(f).astype(float)
         # At the optimum alpha = -slope; the gradient by the weights is Phi^T (slope + alpha).
-        excess = float(np.abs(problem.design.rmatvec(slope + alpha)).max())
-        optimality = excess / problem.start_slope
+        if in_kernel_norm:
+            optimality = kernel_norm(slope + alpha) / max(start, 1e-300)
+        else:
+            excess = float(np.abs(problem.design.rmatvec(slope + alpha)).max())
+            optimality = excess / problem.start_slope
         if recorder is not None:
             recorder.add(n_iter, objective, optimality)
         if optimality < 0.9 * best:

@@ -1,22 +1,23 @@
 """Choice of penalties by honest cross-validation: the default recipe, and single strengths."""
 
 from jointleaf.tuning.folds import Fold, grow, target_scale
+from jointleaf.tuning.linear import LinearShare, fit_linear
 from jointleaf.tuning.mixing import Mix, own_predictions, own_values
-from jointleaf.tuning.recipe import (
+from jointleaf.tuning.recipe import TuningResult, tune
+from jointleaf.tuning.recipe_fold import RecipeFold
+from jointleaf.tuning.settings import (
     DEFAULT_SETTING,
-    RecipeFold,
     Setting,
-    TuningResult,
     auto_penalty,
     feature_weights,
     setting_cells,
-    tune,
 )
 from jointleaf.tuning.strengths import PathFold, StrengthChoice, choose_strength
 
 __all__ = [
     "DEFAULT_SETTING",
     "Fold",
+    "LinearShare",
     "Mix",
     "PathFold",
     "RecipeFold",
@@ -26,6 +27,7 @@ __all__ = [
     "auto_penalty",
     "choose_strength",
     "feature_weights",
+    "fit_linear",
     "grow",
     "own_predictions",
     "own_values",

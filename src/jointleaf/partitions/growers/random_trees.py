@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.columns import Columns
 from jointleaf.partitions.checks import TrainingRows, as_seed
 from jointleaf.partitions.encoding import Encoding
 from jointleaf.partitions.flat import FlatTrees, NodeTable, flatten
@@ -25,9 +24,9 @@ class RandomTreesPartitioner(TreePartitioner):
     """The leaves of extremely randomised trees (Geurts, Ernst and Wehenkel 2006).
 
     In every leaf one threshold is drawn for each column, uniformly between the smallest and the
-    largest value there; the column whose threshold lowers the squared error most is a candidate, and
-    the leaf with the best candidate is split next. For classes the squared error is that of their
-    indicators (the Gini impurity). A leaf has at least 2 rows.
+    largest value there; the column whose threshold lowers the squared error most is the leaf's
+    candidate, and the leaf with the best candidate is split next. For classes the squared error
+    is that of their indicators (the Gini impurity). A leaf has at least 2 rows.
 
     `ExtraTreesPartitioner` grows such trees with scikit-learn, one after the other. Here all grow
     at the same time, which is 3 to 10 times as fast for the small trees that joint fits want. A
@@ -155,7 +154,7 @@ class _Grower:
     def _gain(
         self, rows: NDArray, starts: NDArray, sizes: NDArray, is_right: NDArray[np.bool_]
     ) -> NDArray[np.float32]:
-        """How much every split (m, d) lowers the sum of squares; negative where it is not allowed."""
+        """How much every split (m, d) lowers the sum of squares; -1 where it is not allowed."""
         counts = np.add.reduceat(is_right.view(np.uint8), starts, dtype=np.int32)
         if self._weight is None:
             mass, right = sizes[:, None].astype(np.float32), counts.astype(np.float32)
