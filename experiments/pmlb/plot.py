@@ -84,7 +84,7 @@ def _draw_row(axes: Any, row: int, name: str, scores: Scores, limit: float) -> N
     """Points of a method, its median, and at the right the test against its base."""
     method = METHODS[name]
     values = np.array(list(scores[name].values()))
-    # The same jitter for the same set in every row, and in every drawing.
+    # The same in every drawing.
     jitter = np.random.default_rng(0).uniform(-0.22, 0.22, len(values))
     axes.scatter(
         np.minimum(values, limit),
