@@ -23,9 +23,10 @@ from jointleaf.estimators.checks import (
     is_whole,
     refuse_task_penalties,
 )
+from jointleaf.estimators.many_rows import MANY_ROWS, ManyRows
 from jointleaf.estimators.mixing import mixed
 from jointleaf.estimators.model import CellWeights, FittedCells, Frame
-from jointleaf.estimators.outcome import Outcome, averaged, with_linear
+from jointleaf.estimators.outcome import Outcome, averaged, with_simpler
 from jointleaf.estimators.splitting import given_splits, make_folds, split_labels
 from jointleaf.estimators.summaries import by_column, importances, warn_of_no_features
 from jointleaf.estimators.tables import (
@@ -246,6 +247,8 @@ class BaseJOPLEn(BaseEstimator):
         tuning = None
         if self._chooses:
             folds = make_folds(rows, self.cv, splits, valid, self._target_type)
+            if folds and self._has_many_rows(job):
+                return self._fit_many_rows(job, *folds[0])
             tuning = self._choose(job, folds)
         return self._refit(job, partitioner, tuning)
 
@@ -261,6 +264,15 @@ class BaseJOPLEn(BaseEstimator):
     def _is_recipe(self) -> bool:
         """Whether partitions and penalty are those of the default recipe."""
         return self.partitioner is None and isinstance(self.penalty, str)
+
+    def _has_many_rows(self, job: Job) -> bool:
+        """Whether the recipe for many rows is used."""
+        usual = self.cells == "linear" and self.root_cell and self.clip != "cell"
+        return self._is_recipe and usual and len(job.rows) > MANY_ROWS
+
+    def _fit_many_rows(self, job: Job, train: Rows, valid: Rows) -> Outcome:
+        rest = self._target_type, job.seed, job.n_jobs, bool(self.clip)
+        return ManyRows(job.rows, job.columns, job.plan, job.loss, *rest).fit(train, valid)
 
     def _takes_one_se(self) -> bool:
         """Whether the strongest penalty within one standard error of the best is taken."""
@@ -314,8 +326,8 @@ class BaseJOPLEn(BaseEstimator):
             for penalty, kind in penalties
         ]
         fit = fits[0] if len(fits) == 1 else averaged(fits)
-        if isinstance(tuning, TuningResult) and tuning.linear is not None:
-            fit = with_linear(fit, tuning.linear, rows)
+        if isinstance(tuning, TuningResult) and tuning.shares is not None:
+            fit = with_simpler(fit, tuning.shares, rows)
         elif isinstance(tuning, TuningResult):
             weights, mix = mixed(fit.weights, tuning.mix, partitioner, rows, frame)
             fit = replace(fit, weights=weights, mix=mix)
@@ -385,7 +397,7 @@ class BaseJOPLEn(BaseEstimator):
         self.coef_ = frame.unit * slopes
         self.intercept_ = frame.unit * (weights.biases - shift)
         self.offset_ = frame.centre + frame.unit * weights.offset
-        self.cell_starts_ = solution.layout.offsets[:-1]
+        self.cell_starts_ = fit.layout.offsets[:-1]
         self.partitioner_ = fit.partitioner
         self.solution_ = solution
         self.penalty_ = fit.penalty

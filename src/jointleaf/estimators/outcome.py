@@ -15,9 +15,17 @@ from jointleaf.penalties import Term
 from jointleaf.ranges import CellRanges
 from jointleaf.rows import Rows
 from jointleaf.solvers import Solution
-from jointleaf.tuning import LinearShare, Mix, Setting, StrengthChoice, TuningResult, fit_linear
+from jointleaf.tuning import (
+    Mix,
+    Setting,
+    Shares,
+    StrengthChoice,
+    TuningResult,
+    fit_linear,
+    own_values,
+)
 
-__all__ = ["Outcome", "averaged", "with_linear"]
+__all__ = ["Outcome", "averaged", "with_simpler"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,7 @@ class Outcome:
         """Norm of each linear feature's slopes over all cells, (m,)."""
         tuning = self.tuning
         if not isinstance(tuning, TuningResult) or (
-            tuning.linear is None and len(tuning.settings) == 1
+            tuning.shares is None and len(tuning.settings) == 1
         ):
             return self.solution.slope_norms
         slopes = self.weights.slopes
@@ -81,15 +89,24 @@ def averaged(fits: Sequence[Outcome]) -> Outcome:
     return replace(fits[0], weights=weights, layout=layout, importances=importances, ranges=ranges)
 
 
-def with_linear(fit: Outcome, share: LinearShare, rows: Rows) -> Outcome:
-    """Mix a global linear model of classes into the last cell, the root cell: one model again."""
+def with_simpler(fit: Outcome, shares: Shares, rows: Rows) -> Outcome:
+    """Mix simpler models of classes in.
+
+    The linear one goes to the last cell, which is the root cell, and the partitions' own model to
+    the biases.
+    """
     frame = fit.frame
-    features = frame.features.transform(rows.X)
-    linear = fit_linear(features, frame.target(rows.y), rows.s, share.strength)
+    features, y = frame.features.transform(rows.X), frame.target(rows.y)
+    linear = fit_linear(features, y, rows.s, shares.strength)
     layout = replace(fit.layout, kind="linear")
-    theta = share.joint * _widened(fit.weights.theta, layout.n_columns)
-    theta[-1] += share.linear * linear[0]
-    weights = CellWeights(theta, share.joint * fit.weights.offset)
+    theta = shares.joint * _widened(fit.weights.theta, layout.n_columns)
+    theta[-1] += shares.linear * linear[0]
+    if shares.own > 0:
+        codes = fit.partitioner.apply(rows.X)
+        values = own_values(fit.partitioner, codes, frame.loss, frame.loss.encode(y), rows.s)
+        if values is not None:
+            theta[:, -1] += shares.own * values.reshape(theta[:, -1].shape)
+    weights = CellWeights(theta, shares.joint * fit.weights.offset)
     return replace(fit, weights=weights, layout=layout)
 
 

@@ -72,15 +72,19 @@ def default_partitioner() -> LightGBMPartitioner | GradientBoostingPartitioner:
 
 
 def recipe_partitioner() -> UnionPartitioner:
-    """Give the partitions of the default recipe, 400 small trees of four kinds.
+    """Give the partitions of the default recipe, 450 small trees of four kinds.
 
     Boosted and extremely randomised trees, grown on the target and on the residuals of a linear
     model: on some data the ones are better, on others the others, and together they are better
     than each.
     """
-    boosted = default_partitioner().set_params(n_partitions=50, n_cells=4)
+    boosted = default_partitioner().set_params(n_partitions=100, n_cells=4)
     on_residuals = UnionPartitioner(
-        [clone(boosted), RandomTreesPartitioner(100, 8), RandomTreesPartitioner(100, 4)]
+        [
+            clone(boosted).set_params(n_partitions=50),
+            RandomTreesPartitioner(100, 8),
+            RandomTreesPartitioner(100, 4),
+        ]
     )
     return UnionPartitioner(
         [boosted, RandomTreesPartitioner(100, 8), ResidualPartitioner(on_residuals)]

@@ -83,7 +83,8 @@ class ResidualPartitioner(Partitioner):
     @property
     def splits_on_features(self) -> bool:
         """Whether the partitioner splits on features."""
-        return bool(getattr(self, "partitioner_", self.partitioner).splits_on_features)
+        member = self.__dict__.get("partitioner_", self.partitioner)
+        return bool(member.splits_on_features)
 
     @property
     def split_features_(self) -> NDArray[np.intp]:

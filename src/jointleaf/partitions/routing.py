@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ __all__ = ["ZERO", "Router", "Test"]
 #: Rows at a time: enough to hide the cost of a call, few enough for their columns to stay cached.
 _BLOCK_ROWS = 16384
 _TURNED_ROWS = 256
+_FEW_ROWS = 512  # up to which preparing trees costs more than it saves
 _MOST_LEAVES = 64  # of a tree whose sets of leaves are the bits of one word
 _TESTS = 8  # results in a byte
 ZERO = float(np.float32(1e-35))  # smaller numbers are zeros, LightGBM says
@@ -89,15 +91,21 @@ class Router:
         used = {j for j in used if j < trees.n_features}
         self._numbers = sorted(j for j in used if trees.n_levels[j] == 0)
         self._categories = sorted(j for j in used if trees.n_levels[j] > 0)
-        leaf_starts = trees.leaf_starts
-        self._parts = [
-            self._prepare(p, trees.cell_of_leaf[leaf_starts[p] : leaf_starts[p + 1]])
-            for p in range(trees.n_trees)
+
+    @cached_property
+    def _parts(self) -> list[_SmallTree | _LargeTree]:
+        leaf_starts, cells = self.trees.leaf_starts, self.trees.cell_of_leaf
+        return [
+            self._prepare(p, cells[leaf_starts[p] : leaf_starts[p + 1]])
+            for p in range(self.trees.n_trees)
         ]
 
     def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
         """Give the cells (n, P) of rows X (n, d); -1 in leaves that no training row reached."""
         codes = np.empty((len(X), self.trees.n_trees), dtype=np.int32)
+        if len(X) <= _FEW_ROWS:
+            self._walk_all(X, codes)
+            return codes
         blocks = [slice(b, b + _BLOCK_ROWS) for b in range(0, len(X), _BLOCK_ROWS)]
 
         def fill(rows: slice) -> None:
@@ -214,6 +222,42 @@ class Router:
         for chunk in tree.chunks[1:]:
             possible &= chunk.table[work.answers(chunk, columns)]
         np.take(tree.cells, _lowest_bit(possible), 0, out, "clip")
+
+    # -- few rows ------------------------------------------------------------------------------
+
+    def _walk_all(self, X: NDArray, codes: NDArray[np.int32]) -> None:
+        """Send all rows down all trees, one level at a time: nothing has to be prepared."""
+        trees = self.trees
+        columns = self.columns(X)
+        x = np.zeros((len(columns), len(X)))
+        for j, column in enumerate(columns):
+            if column.size:
+                x[j] = column
+        n_splits, cells, first = np.diff(trees.starts), trees.cell_of_leaf, trees.leaf_starts
+        single = n_splits == 0
+        codes[:, single] = cells[first[:-1][single]]
+        row, tree = np.divmod(np.arange(len(X) * trees.n_trees), trees.n_trees)
+        if single.any():
+            row, tree = row[~single[tree]], tree[~single[tree]]
+        node = trees.starts[tree]
+        while len(node):
+            goes_left = self._all_go_left(node, x[trees.feature[node], row])
+            node = np.where(goes_left, trees.left[node], trees.right[node])
+            done = node < 0
+            codes[row[done], tree[done]] = cells[first[tree[done]] + ~node[done]]
+            row, tree, node = row[~done], tree[~done], node[~done]
+
+    def _all_go_left(self, node: NDArray, x: NDArray) -> NDArray[np.bool_]:
+        """Whether rows with these numbers or codes go left at splits on any columns."""
+        trees = self.trees
+        left = (x <= trees.threshold[node]) | (trees.missing_left[node] & np.isnan(x))
+        on_levels = np.flatnonzero(trees.table[node] >= 0)
+        if on_levels.size:
+            split, code = node[on_levels], x[on_levels].astype(np.intp)
+            is_missing = code > trees.n_levels[trees.feature[split]]
+            inside = trees.levels_left[trees.table[split] + np.where(is_missing, 0, code)]
+            left[on_levels] = np.where(is_missing, trees.missing_left[split], inside)
+        return left
 
     # -- large trees ---------------------------------------------------------------------------
 

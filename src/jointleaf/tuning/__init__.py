@@ -1,7 +1,6 @@
 """Choice of penalties by honest cross-validation: the default recipe, and single strengths."""
 
 from jointleaf.tuning.folds import Fold, grow, target_scale
-from jointleaf.tuning.linear import LinearShare, fit_linear
 from jointleaf.tuning.mixing import Mix, own_predictions, own_values
 from jointleaf.tuning.recipe import TuningResult, tune
 from jointleaf.tuning.recipe_fold import RecipeFold
@@ -12,16 +11,17 @@ from jointleaf.tuning.settings import (
     feature_weights,
     setting_cells,
 )
+from jointleaf.tuning.shares import Shares, fit_linear
 from jointleaf.tuning.strengths import PathFold, StrengthChoice, choose_strength
 
 __all__ = [
     "DEFAULT_SETTING",
     "Fold",
-    "LinearShare",
     "Mix",
     "PathFold",
     "RecipeFold",
     "Setting",
+    "Shares",
     "StrengthChoice",
     "TuningResult",
     "auto_penalty",

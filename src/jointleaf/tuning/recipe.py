@@ -34,10 +34,10 @@ from threadpoolctl import threadpool_limits
 from jointleaf.layout import CellKind
 from jointleaf.progress import Progress
 from jointleaf.tuning.folds import Table, choose, joined, loss_columns, stepping
-from jointleaf.tuning.linear import LinearShare, choose_linear_share
 from jointleaf.tuning.mixing import Mix, calibrated
 from jointleaf.tuning.recipe_fold import RecipeFold
 from jointleaf.tuning.settings import Setting
+from jointleaf.tuning.shares import Shares, choose_shares
 
 __all__ = ["SLOPE_SCALES", "TuningResult", "tune"]
 
@@ -65,8 +65,8 @@ class TuningResult:
     settings : tuple of Setting
         Those whose joint fits are averaged, the best one first: for classes the five best, for
         numbers the best one alone.
-    linear : LinearShare or None
-        How a global linear model takes part.
+    shares : Shares or None
+        How simpler models take part.
     mix : Mix
         How the joint fit and the partitions' own model make up the fitted model.
     table : dict of arrays
@@ -79,7 +79,7 @@ class TuningResult:
 
     best: Setting
     settings: tuple[Setting, ...]
-    linear: LinearShare | None
+    shares: Shares | None
     mix: Mix
     table: Table = field(repr=False)
 
@@ -114,7 +114,7 @@ def tune(
 
     With `is_recipe` the joint fit is not mixed with the model that made the partitions. Instead,
     for classes, the joint fits with the five best settings are averaged (with few rows it is
-    chance which of them is best), and a linear model is mixed in (`jointleaf.tuning.linear`).
+    chance which of them is best), and simpler models are mixed in (`jointleaf.tuning.shares`).
     """
     n_lines = len(SLOPE_SCALES) + len(FEATURE_POWERS) if cells == "linear" else 1
     progress = Progress(len(make_folds) * (2 + n_lines), "choosing the penalty", enabled=verbose)
@@ -155,8 +155,8 @@ def _recipe_result(
         return TuningResult(best, settings, None, Mix(), table)
     if search.has_compared_lines and best == search.best:
         settings = search.leading(_AVERAGED)
-    linear = choose_linear_share(folds, settings) if folds[0].has_root else None
-    return TuningResult(best, settings, linear, Mix(), table)
+    shares = choose_shares(folds, settings) if folds[0].has_root else None
+    return TuningResult(best, settings, shares, Mix(), table)
 
 
 class _Search:

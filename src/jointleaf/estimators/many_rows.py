@@ -1,0 +1,261 @@
+"""The default recipe for many rows: boosted trees of the usual size beside a joint fit.
+
+With thousands of rows small cells tell more than slopes, and joint fits of hundreds of linear
+partitions are slow. Here two ensembles of boosted trees keep their own values, a joint fit of 75
+small partitions with linear cells takes what is smooth, and all are added up,
+
+    a f + b f_linear + sum_k c_k f_k,     a, b, c_k >= 0,
+
+with factors fitted to rows held out (`jointleaf.tuning.shares`). All of it is a sum over cells, so
+one model of a union of partitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from jointleaf.columns import Columns
+from jointleaf.estimators.model import CellWeights, Frame
+from jointleaf.estimators.outcome import Outcome
+from jointleaf.estimators.summaries import importances
+from jointleaf.features import FeaturePlan
+from jointleaf.fitting import solve
+from jointleaf.layout import CellLayout
+from jointleaf.losses import Loss
+from jointleaf.partitions import (
+    Partitioner,
+    RandomTreesPartitioner,
+    ResidualPartitioner,
+    RootCell,
+    TargetType,
+    UnionPartitioner,
+    default_partitioner,
+    seeded,
+)
+from jointleaf.problem import Problem
+from jointleaf.rows import Rows
+from jointleaf.scaling import mean_and_scale
+from jointleaf.tuning import (
+    Mix,
+    RecipeFold,
+    Setting,
+    TuningResult,
+    auto_penalty,
+    fit_linear,
+    grow,
+    target_scale,
+)
+from jointleaf.tuning.folds import Table, loss_columns
+from jointleaf.tuning.shares import stacked
+
+__all__ = ["MANY_ROWS", "ManyRows"]
+
+#: Rows from which on this is the default recipe.
+MANY_ROWS = 2000
+_JOINT_ROWS = 10_000  # most rows of the joint fit and of its judgement: it is smooth
+_ROUNDS, _CELLS, _RATE, _LEAF_ROWS = 300, 31, 0.05, 20
+_EVERY = 10  # rounds after which boosting is judged
+_STRENGTHS = (1e-1, 1e-2, 1e-3, 1e-4)
+_SLOPE_SCALES = {"regression": 3.0, "classification": 1.0}
+_START = {"joint": 0.3, "linear": 0.1, "boosted": 0.3}
+
+
+@dataclass(frozen=True)
+class ManyRows:
+    """What a fit works on.
+
+    Attributes
+    ----------
+    rows : Rows
+    columns : Columns
+    plan : FeaturePlan
+    loss : Loss
+    target_type : {"regression", "classification"}
+    seed, n_jobs : int
+    clip : bool
+    """
+
+    rows: Rows
+    columns: Columns
+    plan: FeaturePlan
+    loss: Loss
+    target_type: TargetType
+    seed: int
+    n_jobs: int
+    clip: bool
+
+    def fit(self, train: Rows, valid: Rows) -> Outcome:
+        """Judge all parts on one split, then fit them to all rows."""
+        few = valid.take(slice(_JOINT_ROWS))
+        fold = RecipeFold(
+            train.take(slice(_JOINT_ROWS)),
+            few,
+            self._seeded(_small_partitions()),
+            self.loss,
+            target_type=self.target_type,
+            plan=self.plan,
+            columns=self.columns,
+            clip=self.clip,
+            has_root=True,
+            unit=target_scale(self.rows.y, self.rows.s, self.target_type)[1],
+            n_jobs=self.n_jobs,
+        )
+        table = self._judge_joint(fold)
+        k = int(np.argmin(table["mean_loss"]))
+        best = Setting(*(float(table[name][k]) for name in Setting._fields))
+        rounds, raws = zip(*(self._judge(b, train, few) for b in self._boosters()), strict=True)
+        shares = stacked(fold, best, raws, _START)
+        return self._refit(best, shares, rounds, table)
+
+    # -- judging on held-out rows ---------------------------------------------------------------
+
+    def _seeded(self, partitioner: Partitioner) -> Partitioner:
+        return seeded(partitioner, self.seed, self.n_jobs)
+
+    def _boosters(self) -> list[Partitioner]:
+        members = self._seeded(UnionPartitioner(_boosters())).get_params()["partitioners"]
+        return list(members)
+
+    def _judge_joint(self, fold: RecipeFold) -> Table:
+        scale = _SLOPE_SCALES[self.target_type]
+        losses, converged = fold.losses(scale, 1.0, _STRENGTHS)
+        n = len(_STRENGTHS)
+        return {
+            "strength": np.array(_STRENGTHS),
+            "slope_scale": np.full(n, scale),
+            "feature_power": np.ones(n),
+            "share": np.ones(n),
+            "own_loss": np.ones(n, bool),
+            **loss_columns([fold], [losses]),
+            "converged": converged,
+        }
+
+    def _judge(self, booster: Partitioner, train: Rows, valid: Rows) -> tuple[int, NDArray]:
+        """The best number of rounds, and the raw predictions after them."""
+        grow(booster, train, self.target_type, self.columns)
+        centre, unit = target_scale(train.y, train.s, self.target_type)
+        target = self.loss.encode((valid.y - centre) / unit)
+        per_round = target.shape[1] if target.ndim == 2 else 1
+        best, best_loss, kept = 1, np.inf, np.zeros(target.shape)
+        raw = np.zeros((len(valid), per_round))
+        for t, step in enumerate(_steps(booster, train, valid, self.target_type)):
+            raw = raw + step / unit
+            number, is_whole = divmod(t + 1, per_round)
+            if is_whole or number % _EVERY:
+                continue
+            now = raw[:, 0] if target.ndim == 1 else raw
+            loss = self.loss.value(target, now, valid.s)
+            if loss < best_loss:
+                best, best_loss, kept = number * per_round, loss, now
+        return best, kept
+
+    # -- all rows -------------------------------------------------------------------------------
+
+    def _refit(
+        self, best: Setting, shares: dict[str, NDArray], rounds: tuple[int, ...], table: Table
+    ) -> Outcome:
+        rows, loss = self.rows, self.loss
+        few = rows.take(slice(_JOINT_ROWS))
+        features = self.plan.fit(rows.X, rows.s, clip=self.clip)
+        centre, unit = target_scale(rows.y, rows.s, self.target_type)
+        y = loss.encode((few.y - centre) / unit)
+        offset = np.asarray(loss.best_constant(y, few.s), float)
+        frame = Frame(self.columns, features, loss, offset, centre, unit, self.n_jobs)
+        small = self._seeded(_small_partitions())
+        grow(small, few, self.target_type, self.columns)
+        n_partitions = len(small.n_cells_)
+        penalty = auto_penalty(best, small.split_gains_, n_partitions, True, self.plan.sources)
+        design = frame.design(few.X, small, "linear")
+        problem = Problem(design, frame.target(few.y), loss, penalty, few.s, offset)
+        solution = solve(problem, "auto", tol=1e-4, max_iter=300)
+        fit = Outcome(
+            frame,
+            small,
+            solution,
+            CellWeights(solution.theta, offset),
+            solution.layout,
+            penalty,
+            importances(design, solution, small, few.s, self.plan.sources),
+            tuning=TuningResult(best, (best,), None, Mix(), table),
+        )
+        return self._with_boosted(fit, shares, rounds)
+
+    def _with_boosted(
+        self, fit: Outcome, shares: dict[str, NDArray], rounds: tuple[int, ...]
+    ) -> Outcome:
+        """Add the linear model and the boosted trees, each with its factor."""
+        rows, frame = self.rows, fit.frame
+        theta = float(shares["joint"][0]) * fit.weights.theta
+        offset = np.asarray(float(shares["joint"][0]) * fit.weights.offset)
+        if shares["linear"].size:
+            X = frame.features.transform(rows.X)
+            strength = float(shares["strength"][0])
+            linear = fit_linear(X, frame.target(rows.y), rows.s, strength)
+            theta[-1] += float(shares["linear"][0]) * linear[0]
+        members, parts = [], []
+        for booster, n, factor in zip(self._boosters(), rounds, shares["boosted"], strict=True):
+            if factor == 0:
+                continue
+            booster = clone(booster).set_params(n_partitions=n)
+            grow(booster, rows, self.target_type, self.columns)
+            values = booster.own_values_
+            assert values is not None
+            part = np.zeros((len(values), *theta.shape[1:]))
+            part[:, -1] = float(factor) * values.reshape(part[:, -1].shape) / frame.unit
+            offset = offset - float(factor) * frame.centre / frame.unit
+            members.append(booster)
+            parts.append(part)
+        union = UnionPartitioner.of_fitted([*members, *_members(fit.partitioner)])
+        counts = tuple(int(c) for c in union.n_cells_)
+        layout = CellLayout(counts, fit.layout.n_features, "linear")
+        weights = CellWeights(np.concatenate([*parts, theta]), offset)
+        return replace(fit, partitioner=union, weights=weights, layout=layout)
+
+
+def _small_partitions() -> UnionPartitioner:
+    boosted = default_partitioner().set_params(n_partitions=25, n_cells=8)
+    return UnionPartitioner(
+        [
+            boosted,
+            RandomTreesPartitioner(25, 16),
+            ResidualPartitioner(clone(boosted)),
+            RootCell(),
+        ]
+    )
+
+
+def _boosters() -> list[Partitioner]:
+    """Boosted trees, and the same with thresholds drawn at random."""
+    usual = default_partitioner().set_params(n_partitions=_ROUNDS, n_cells=_CELLS)
+    options = {"learning_rate": _RATE, "min_data_in_leaf": _LEAF_ROWS}
+    if type(usual).__name__ != "LightGBMPartitioner":
+        return [usual]
+    return [
+        usual.set_params(options=options),
+        clone(usual).set_params(options={**options, "extra_trees": True}),
+    ]
+
+
+def _members(partitioner: Partitioner) -> list[Partitioner]:
+    assert isinstance(partitioner, UnionPartitioner)
+    return list(partitioner.partitioners_)
+
+
+def _steps(
+    booster: Partitioner, train: Rows, valid: Rows, target_type: TargetType
+) -> list[NDArray]:
+    """What each tree adds to the raw predictions of validation rows, (n, K); means left out."""
+    values = booster.own_values_
+    assert values is not None
+    codes, n_cells = booster.apply(valid.X), booster.n_cells_
+    starts = np.cumsum(n_cells) - n_cells
+    base = 0.0
+    if target_type == "regression":  # dealt out to all trees
+        base = float(mean_and_scale(train.y[:, None], np.ones(len(train)))[0][0]) / len(n_cells)
+    padded = np.concatenate([values - base, np.zeros_like(values[:1])])
+    cells = np.where(codes < 0, len(values), codes + starts)
+    return [padded[column] for column in cells.T]

@@ -1,0 +1,202 @@
+"""Simpler models of classes next to the joint fit: judged on the same folds, and mixed in.
+
+With few rows a linear model or the boosted trees alone are often nearly as good as any other, and
+their mistakes are not those of the joint fit. The model is
+
+    a f + b f_linear + c f_own,     a, b, c >= 0,
+
+with f_linear a linear model of the root cell and f_own the boosted trees' own values, so that
+the mix is one model of all cells again. The factors are fitted by logistic regression to
+predictions of rows held out, as if 100 more rows agreed with f / 2 + f_linear / 4 + f_own / 4.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize, nnls
+from scipy.special import expit, logsumexp, softmax
+from sklearn.exceptions import ConvergenceWarning
+
+from jointleaf.tuning.recipe_fold import RecipeFold
+from jointleaf.tuning.settings import Setting
+
+__all__ = ["Shares", "choose_shares", "fit_linear", "stacked"]
+
+STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))
+_START = (0.5, 0.25, 0.25)
+_MORE_ROWS = 100.0
+_MAX_WEIGHTS = 1000  # slopes and intercepts up to which second derivatives are cheap
+_MAX_ITER = 200
+
+
+class Shares(NamedTuple):
+    """How simpler models take part: ``joint * f + linear * f_linear + own * f_own``.
+
+    Attributes
+    ----------
+    joint, linear, own : float
+    strength : float
+        Of the linear model's Frobenius penalty.
+    """
+
+    joint: float
+    linear: float
+    own: float
+    strength: float
+
+
+def choose_shares(folds: Sequence[RecipeFold], settings: Sequence[Setting]) -> Shares | None:
+    """Choose the strength of the linear model, then all factors; None where a class is missing."""
+    if not _has_all_classes(folds):
+        return None
+    strength, linear = _choose_linear(folds)
+    joint = [np.mean([fold.raw(setting) for setting in settings], axis=0) for fold in folds]
+    parts = [np.concatenate(joint), np.concatenate(linear)]
+    own = [fold.own_valid for fold in folds if fold.own_valid is not None]
+    if len(own) == len(folds) and all(o.shape == j.shape for o, j in zip(own, joint, strict=True)):
+        parts.append(np.concatenate(own))
+    target = np.concatenate([fold.loss.encode(fold.y_valid) for fold in folds])
+    s = np.concatenate([fold.valid.s for fold in folds])
+    start = np.array(_START[: len(parts)])
+    factors = [*_factors(parts, target, s, start / start.sum()), 0.0]
+    return Shares(factors[0], factors[1], factors[2], strength)
+
+
+def stacked(
+    fold: RecipeFold, setting: Setting, boosted: Sequence[NDArray], start: Mapping[str, float]
+) -> dict[str, NDArray]:
+    """Factors of the joint fit, of a linear model (of classes only) and of boosted ensembles.
+
+    Parameters
+    ----------
+    fold : RecipeFold
+    setting : Setting
+        Of the joint fit.
+    boosted : arrays (n,) or (n, K)
+        Raw predictions of the fold's validation rows.
+    start : mapping
+        Factors that 100 more rows agree with: ``joint``, ``linear``, and ``boosted`` for each.
+
+    Returns
+    -------
+    dict
+        ``joint`` (1,), ``linear`` (1,) or (0,), ``boosted``, ``strength`` of the linear model.
+    """
+    parts, first = [fold.raw(setting)], [start["joint"]]
+    has_linear = not fold.loss.is_quadratic and _has_all_classes([fold])
+    strength = 0.0
+    if has_linear:
+        strength, linear = _choose_linear([fold])
+        parts, first = [*parts, linear[0]], [*first, start["linear"]]
+    n_simple = len(parts)
+    parts, first = [*parts, *boosted], [*first, *[start["boosted"]] * len(boosted)]
+    target = fold.loss.encode(fold.y_valid)
+    find = _least_squares if fold.loss.is_quadratic else _factors
+    factors = np.array(find(parts, target, fold.valid.s, np.array(first) / sum(first)))
+    return {
+        "joint": factors[:1],
+        "linear": factors[1:n_simple],
+        "boosted": factors[n_simple:],
+        "strength": np.array([strength]),
+    }
+
+
+def _has_all_classes(folds: Sequence[RecipeFold]) -> bool:
+    target = folds[0].loss.encode(folds[0].y_valid)
+    n_classes = 2 if target.ndim == 1 else target.shape[1]
+    return all(len(np.unique(fold.y)) == n_classes for fold in folds)
+
+
+def _choose_linear(folds: Sequence[RecipeFold]) -> tuple[float, list[NDArray]]:
+    """The best strength of a linear model, and its raw predictions of held-out rows."""
+    best, best_loss, kept = STRENGTHS[0], np.inf, [_raw(fold, STRENGTHS[0]) for fold in folds]
+    for strength in STRENGTHS:
+        raws = [_raw(fold, strength) for fold in folds]
+        losses = [
+            fold.loss.value(fold.loss.encode(fold.y_valid), raw, fold.valid.s)
+            for fold, raw in zip(folds, raws, strict=True)
+        ]
+        loss = float(np.average(losses, weights=[fold.valid.s.sum() for fold in folds]))
+        if loss < best_loss:
+            best, best_loss, kept = strength, loss, raws
+        elif loss > 1.1 * best_loss:
+            break
+    return best, kept
+
+
+def _raw(fold: RecipeFold, strength: float) -> NDArray:
+    """Raw predictions of the validation rows, (n,) or (n, K)."""
+    theta = fit_linear(fold.X, fold.y, fold.train.s, strength)
+    return fold.X_valid @ theta[0, :-1] + theta[0, -1]
+
+
+def fit_linear(X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray[np.float64]:
+    """Weights (1, m + 1[, K]) of a linear model of classes y: those of one cell.
+
+    They minimise (1/S) sum_n s_n loss_n + (strength / 2) ||W||^2; the bias is free.
+
+    Parameters
+    ----------
+    X : array (n, m)
+        Standardised.
+    y : array (n,)
+        Class numbers, all of K.
+    s : array (n,)
+        Weights with sum S.
+    strength : float
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    n_outputs = len(np.unique(y))
+    n_outputs = 1 if n_outputs == 2 else n_outputs
+    if X.shape[1] == 0:
+        X = np.zeros((len(y), 1))
+    few = n_outputs * (X.shape[1] + 1) <= _MAX_WEIGHTS
+    model = LogisticRegression(
+        C=1.0 / (strength * len(y)),
+        solver="newton-cholesky" if few else "lbfgs",
+        max_iter=_MAX_ITER,
+    )
+    with warnings.catch_warnings():
+        # Its mix with the joint fit is judged on rows held out, converged or not.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X.astype(float), y, sample_weight=s * len(y) / s.sum())
+    theta = np.concatenate([model.coef_, model.intercept_[:, None]], axis=1).T[None]
+    return theta[:, :, 0] if n_outputs == 1 else theta
+
+
+def _least_squares(
+    parts: Sequence[NDArray], target: NDArray, s: NDArray, start: NDArray
+) -> list[float]:
+    """Factors >= 0 of predictions (n,) with which they predict held-out numbers."""
+    A = np.stack(parts, axis=1) * np.sqrt(s)[:, None]
+    more = np.sqrt(_MORE_ROWS / len(s))
+    found, _ = nnls(np.concatenate([A, more * A]), np.append(target * np.sqrt(s), more * A @ start))
+    return [float(w) for w in found]
+
+
+def _factors(parts: Sequence[NDArray], target: NDArray, s: NDArray, start: NDArray) -> list[float]:
+    """Factors >= 0 of raw predictions (n,) or (n, K) with which they predict held-out classes."""
+    one = target.ndim == 1
+    before = sum(w * part for w, part in zip(start, parts, strict=True))
+    said = expit(before) if one else softmax(before, axis=1)
+    more = _MORE_ROWS / len(s)
+    shares = ((target > 0) + more * said) / (1 + more)
+    weights = s / s.sum()
+
+    def objective(w: NDArray) -> tuple[float, NDArray]:
+        raw = np.asarray(sum(w_k * part for w_k, part in zip(w, parts, strict=True)))
+        total = np.logaddexp(0, raw) if one else logsumexp(raw, axis=1)
+        agreed = shares * raw if one else (shares * raw).sum(axis=1)
+        error = (expit(raw) if one else softmax(raw, axis=1)) - shares
+        error = (weights if one else weights[:, None]) * error
+        return float(weights @ (total - agreed)), np.array([(error * p).sum() for p in parts])
+
+    bounds = [(0, None)] * len(parts)
+    found = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+    return [float(w) for w in found]
