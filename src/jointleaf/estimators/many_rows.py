@@ -57,7 +57,7 @@ __all__ = ["MANY_ROWS", "ManyRows"]
 #: Rows from which on this is the default recipe.
 MANY_ROWS = 2000
 _JOINT_ROWS = 10_000  # most rows of the joint fit and of its judgement: it is smooth
-_ROUNDS, _CELLS, _RATE, _LEAF_ROWS = 300, 31, 0.05, 20
+_ROUNDS, _CELLS, _RATE, _LEAF_ROWS = 300, 31, 0.05, 5
 _EVERY = 10  # rounds after which boosting is judged
 _STRENGTHS = (1e-1, 1e-2, 1e-3, 1e-4)
 _SLOPE_SCALES = {"regression": 3.0, "classification": 1.0}
