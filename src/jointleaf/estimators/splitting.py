@@ -16,6 +16,7 @@ __all__ = ["given_splits", "make_folds", "split_labels"]
 
 Splits = list[tuple[NDArray, NDArray]]
 
+_FEW_ROWS = 400  # up to here five folds; above, three say as much
 _MAX_CV_ROWS = 2500  # up to here K folds; above, one validation split
 
 
@@ -83,7 +84,7 @@ def _all_folds(
             part = rows.labels[:, k]
             yield rows.take((part & 1) > 0), rows.take((part & 2) > 0)
     else:
-        asked = 5 if cv is None else int(cv)
+        asked = (5 if len(rows) <= _FEW_ROWS else 3) if cv is None else int(cv)
         n_folds = min(asked, len(rows) // 2)
         number = _deal(rows, n_folds, target_type)
         only_one = cv is None and len(rows) > _MAX_CV_ROWS
@@ -92,9 +93,24 @@ def _all_folds(
 
 
 def _deal(rows: Rows, n_folds: int, target_type: TargetType) -> NDArray[np.intp]:
-    """Deal rows out to folds in turn, class by class; their order is random already."""
+    """Deal rows out to folds in turn, class by class; their order is random already.
+
+    Rows with the same x stay together. Their targets differ (equal rows are one), so that those in
+    training would be wrong for every one of those held out.
+    """
     by_class = target_type == "classification"
     order = np.argsort(rows.y, kind="stable") if by_class else np.arange(len(rows))
+    first = _first_of_equal(rows.X)
+    leads = order[first[order] == order]
     number = np.empty(len(rows), np.intp)
-    number[order] = np.arange(len(rows)) % max(n_folds, 1)
-    return number
+    number[leads] = np.arange(len(leads)) % max(n_folds, 1)
+    return number[first]
+
+
+def _first_of_equal(X: NDArray) -> NDArray[np.intp]:
+    """For every row the first one with the same x; NaN equals NaN, and -0.0 equals 0.0."""
+    X = np.ascontiguousarray(X) + 0.0
+    X[np.isnan(X)] = np.nan
+    as_bytes = X.view(np.dtype((np.void, X.dtype.itemsize * X.shape[1]))).ravel()
+    _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
+    return first[inverse.ravel()]

@@ -34,9 +34,11 @@ class TreeCells(Partitioner):
 
     def _take_trees(self, trees: FlatTrees, gains: ArrayLike, X: NDArray) -> None:
         """Number the leaves that training rows `X` (n, d) reach as cells."""
-        trees = trees.numbered(Router(trees)(X, self._threads()))
+        router = Router(trees)
+        trees = trees.numbered(router(X, self._threads()))
         # Set together at the end: an interrupted fit leaves nothing half-fitted.
         self._set_trees(trees)
+        self.__dict__["_router"] = router.renumbered(trees)
         self.n_features_in_ = X.shape[1]
         self.split_gains_ = np.maximum(np.nan_to_num(np.asarray(gains, dtype=np.float64)), 0.0)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from jointleaf.partitions.base import Partitioner
+from jointleaf.partitions.base import Partitioner, TargetType
 from jointleaf.partitions.fitted import FittedEnsemble, LeftOut
 from jointleaf.partitions.growers import (
     CatBoostPartitioner,
@@ -71,14 +71,16 @@ def default_partitioner() -> LightGBMPartitioner | GradientBoostingPartitioner:
     return partitioner
 
 
-def recipe_partitioner() -> UnionPartitioner:
-    """Give the partitions of the default recipe, 450 small trees of four kinds.
+def recipe_partitioner(target_type: TargetType = "regression") -> UnionPartitioner:
+    """Give the partitions of the default recipe: 400 small trees of four kinds, 450 for classes.
 
     Boosted and extremely randomised trees, grown on the target and on the residuals of a linear
     model: on some data the ones are better, on others the others, and together they are better
-    than each.
+    than each. For classes the boosted trees also take part with their own values: there are 100
+    of them instead of 50.
     """
-    boosted = default_partitioner().set_params(n_partitions=100, n_cells=4)
+    n_boosted = 100 if target_type == "classification" else 50
+    boosted = default_partitioner().set_params(n_partitions=n_boosted, n_cells=4)
     on_residuals = UnionPartitioner(
         [
             clone(boosted).set_params(n_partitions=50),

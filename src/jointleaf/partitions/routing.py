@@ -25,7 +25,7 @@ __all__ = ["ZERO", "Router", "Test"]
 #: Rows at a time: enough to hide the cost of a call, few enough for their columns to stay cached.
 _BLOCK_ROWS = 16384
 _TURNED_ROWS = 256
-_FEW_ROWS = 512  # up to which preparing trees costs more than it saves
+_FEW_ROWS = 640  # up to which preparing trees costs more than it saves
 _MOST_LEAVES = 64  # of a tree whose sets of leaves are the bits of one word
 _TESTS = 8  # results in a byte
 ZERO = float(np.float32(1e-35))  # smaller numbers are zeros, LightGBM says
@@ -99,6 +99,15 @@ class Router:
             self._prepare(p, cells[leaf_starts[p] : leaf_starts[p + 1]])
             for p in range(self.trees.n_trees)
         ]
+
+    def renumbered(self, trees: FlatTrees) -> Router:
+        """Give the router of the same trees with other cells, where these here are the leaves."""
+        other = Router(trees)
+        if "_parts" in self.__dict__:
+            cells = np.split(trees.cell_of_leaf, trees.leaf_starts[1:-1])
+            parts = [_with_cells(*pair) for pair in zip(self._parts, cells, strict=True)]
+            other.__dict__["_parts"] = parts
+        return other
 
     def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
         """Give the cells (n, P) of rows X (n, d); -1 in leaves that no training row reached."""
@@ -288,6 +297,16 @@ class Router:
             inside = trees.levels_left[trees.table[node] + np.where(is_missing, 0, x)]
             return np.where(is_missing, missing_left, inside)
         return (x <= trees.threshold[node]) | (missing_left & np.isnan(x))
+
+
+def _with_cells(part: _SmallTree | _LargeTree, cells: NDArray[np.int32]) -> _SmallTree | _LargeTree:
+    """The part of a tree whose leaves, so far their own cells, have these cells."""
+    if isinstance(part, _LargeTree):
+        return _LargeTree(part.rows, cells)
+    if len(part.chunks) == 1:
+        only = part.chunks[0]
+        return _SmallTree([_Chunk(only.tests, cells[only.table])], cells)
+    return _SmallTree(part.chunks, cells)
 
 
 class _Work:
