@@ -28,7 +28,7 @@ assert model.score(X, y) > 0.9
 told = [w for w in told if "LightGBM" in str(w.message)]
 assert len(told) == 1, told
 assert told[0].category is UserWarning
-print(type(model.partitioner_.partitioners_[0]).__name__)
+print(type(model.partitioner_.partitioners_[0].partitioners_[0]).__name__)
 print(told[0].message)
 try:
     JOPLEnRegressor("lightgbm", penalty=Frobenius(0.1)).fit(X, y)

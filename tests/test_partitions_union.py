@@ -227,6 +227,7 @@ def test_names():
         "hist_gradient_boosting",
         "random_forest",
         "extra_trees",
+        "random_trees",
         "linear_forest",
         "steps",
         "voronoi",

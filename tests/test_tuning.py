@@ -16,7 +16,15 @@ from jointleaf.partitions import (
     LightGBMPartitioner,
     RandomForestPartitioner,
 )
-from jointleaf.tuning import Setting, auto_penalty, feature_weights, mixing, recipe, setting_cells
+from jointleaf.tuning import (
+    Setting,
+    auto_penalty,
+    feature_weights,
+    mixing,
+    recipe,
+    recipe_fold,
+    setting_cells,
+)
 
 X, Y = make_friedman1(120, n_features=6, noise=0.5, random_state=0)
 BINARY = (np.median(Y) < Y).astype(int)
@@ -83,8 +91,8 @@ def test_the_setting_with_the_least_loss_is_used(estimator, y):
     assert {len(column) for column in table.values()} == {len(table["mean_loss"])}
     assert model.setting_ == best_in(table)
     assert table["own_loss"].all()
-    assert set(table["slope_scale"]) == set(recipe.SLOPE_SCALES)
-    assert set(table["strength"]) == set(recipe.STRENGTHS)
+    assert {0, 1, 3, 10} <= set(table["slope_scale"]) <= set(recipe.SLOPE_SCALES)
+    assert set(recipe.STRENGTHS) < set(table["strength"])  # and finer ones around the best
     best = np.argmin(table["mean_loss"])
     assert 0 < table["std_loss"][best] < np.inf
     assert model.penalty_.bias_strength == model.setting_.strength
@@ -95,7 +103,7 @@ def test_the_setting_with_the_least_loss_is_used(estimator, y):
 
 
 def test_large_classification_ends_with_a_line_of_the_own_loss(monkeypatch):
-    monkeypatch.setattr(recipe, "_MAX_OWN_LOSS", 10)
+    monkeypatch.setattr(recipe_fold, "_MAX_OWN_LOSS", 10)
     model = JOPLEnClassifier(SMALL, cv=3, random_state=0).fit(X, THREE)
     own = model.cv_results_["own_loss"]
     line = {
@@ -109,7 +117,7 @@ def test_large_classification_ends_with_a_line_of_the_own_loss(monkeypatch):
     stand_in = best_in(model.cv_results_, ~own)
     assert line == {(stand_in.slope_scale, stand_in.feature_power)}
     alone = own & (model.cv_results_["share"] == 1)
-    assert alone.sum() == len(recipe.STRENGTHS)
+    assert alone.sum() == len(recipe._FINER)
     assert own.sum() == alone.sum() + len(recipe.SHARES) - 1
     assert model.setting_ == best_in(model.cv_results_, own)
 
@@ -135,15 +143,22 @@ def test_losses_are_those_of_models_fitted_without_the_validation_rows():
     ids=["regression", "binary", "multiclass"],
 )
 def test_iterative_paths_agree_with_the_kernel(monkeypatch, estimator, y):
-    monkeypatch.setattr(recipe, "STRENGTHS", recipe.STRENGTHS[:9])
+    monkeypatch.setattr(recipe, "STRENGTHS", recipe.STRENGTHS[:5])
     model = estimator(SMALL, cv=2, random_state=0)
-    dense = model.fit(X, y).cv_results_["mean_loss"]
-    monkeypatch.setattr(recipe, "_MAX_DENSE_ROWS", 0)
-    iterative = model.fit(X, y).cv_results_["mean_loss"]
-    n = len(recipe.STRENGTHS) * len(recipe.SLOPE_SCALES)  # the lines that are always tried
-    both = np.isfinite(dense[:n]) & np.isfinite(iterative[:n])
-    assert both.mean() > 0.5
-    np.testing.assert_allclose(iterative[:n][both], dense[:n][both], rtol=1e-3)
+    dense = losses_by_setting(model.fit(X, y).cv_results_)
+    monkeypatch.setattr(recipe_fold, "_MAX_DENSE_ROWS", 0)
+    iterative = losses_by_setting(model.fit(X, y).cv_results_)
+    both = dense.keys() & iterative.keys()
+    assert len(both) > 0.5 * len(dense)
+    for setting in both:
+        assert iterative[setting] == pytest.approx(dense[setting], rel=1e-3)
+
+
+def losses_by_setting(table):
+    names = ("strength", "slope_scale", "feature_power", "share")
+    settings = zip(*(table[name] for name in names), strict=True)
+    found = dict(zip(settings, table["mean_loss"], strict=True))
+    return {setting: loss for setting, loss in found.items() if setting[3] == 1 and loss < np.inf}
 
 
 def test_the_choice_beats_extreme_penalties():

@@ -71,7 +71,7 @@ class CVDisplay:
     >>> model = JOPLEnRegressor(cv=2, random_state=0).fit(X, np.abs(X[:, 0]))
     >>> display = CVDisplay.from_estimator(model)
     >>> len(display.lines_)  # slope scales and feature powers that were compared
-    7
+    6
     """
 
     def __init__(

@@ -126,7 +126,7 @@ class RecipeFold(Fold):
                 alpha, _ = newton_dual(
                     problem,
                     K / strength,
-                    tol=100 * path_tol(strength, setting.slope_scale),  # Newton overshoots it
+                    tol=10 * path_tol(strength, setting.slope_scale),  # Newton overshoots it
                     max_iter=30,
                     alpha=alpha * (strength / previous),  # keeps the predictions
                     in_kernel_norm=True,
