@@ -407,6 +407,7 @@ class BaseJOPLEn(BaseEstimator):
         best = fit.tuning.best if fit.tuning else None
         self.setting_ = best if isinstance(best, Setting) else None
         self.settings_ = fit.settings
+        self.shares_ = fit.tuning.shares if isinstance(fit.tuning, TuningResult) else None
         self.mix_ = fit.mix
         self.slope_norms_ = by_column(fit.slope_norms, plan.sources, d)
         self.linear_features_ = np.array(plan.names, dtype=object)
@@ -457,7 +458,9 @@ class BaseJOPLEn(BaseEstimator):
 
     def _make_partitioner(self, seed: int, n_jobs: int) -> Partitioner:
         partitioner = (
-            recipe_partitioner() if self._is_recipe else make_partitioner(self.partitioner)
+            recipe_partitioner(self._target_type)
+            if self._is_recipe
+            else make_partitioner(self.partitioner)
         )
         if self.root_cell:
             partitioner = UnionPartitioner([partitioner, RootCell()])

@@ -11,11 +11,13 @@ T = TypeVar("T")
 PARAMETERS = """Parameters
     ----------
     partitioner : None, str, Partitioner, fitted ensemble or list of these
-        Makes the partitions. None is LightGBM with 100 trees of 4 leaves; names are
-        "lightgbm", "catboost", "xgboost", "gradient_boosting", "hist_gradient_boosting",
-        "random_forest", "extra_trees", "linear_forest", "steps" and "voronoi"; a fitted tree
-        ensemble of scikit-learn, LightGBM, XGBoost or CatBoost is used as it is (see `refine`);
-        a list is their union.
+        Makes the partitions. None with ``penalty="auto"`` is the default recipe: boosted and
+        random trees, on the target and on the residuals of a linear model, and more than that
+        with over 2,000 rows; None with another penalty is LightGBM with 100 trees of 4 leaves.
+        Names are "lightgbm", "catboost", "xgboost", "gradient_boosting",
+        "hist_gradient_boosting", "random_forest", "extra_trees", "random_trees",
+        "linear_forest", "steps" and "voronoi"; a fitted tree ensemble of scikit-learn, LightGBM,
+        XGBoost or CatBoost is used as it is (see `refine`); a list is their union.
     penalty : "auto", Penalty or a sum of penalties
         "auto" chooses strength, slope scale and feature weighting of a Frobenius penalty, and how
         much of the trees' own values is kept, by honest cross-validation (`jointleaf.tuning`); a
@@ -44,8 +46,9 @@ PARAMETERS = """Parameters
     max_iter : int
         Most iterations of the solver.
     cv : None, int, splitter or iterable of index pairs
-        Splits for what is "auto" about the penalty. None is 5 folds up to 2,500 distinct rows,
-        above that one validation split of a fifth.
+        Splits for what is "auto" about the penalty. None is 5 folds, 3 with 400 to 2,000 distinct
+        rows, and with more than 2,500 one validation split of a fifth. The default recipe for
+        more than 2,000 rows uses the first split alone.
     one_se : bool or "auto"
         Take the strongest penalty whose validation loss is within one standard error of the
         smallest. "auto" does so where whole features vanish (L1, L21, ...): fewer features are
@@ -79,9 +82,16 @@ ATTRIBUTES = """Attributes
         Strength, slope scale, feature power and share that ``penalty="auto"`` chose. With a share
         a below 1 the model is a f + (1 - a) f_own, where f is the joint fit (``solution_``) and
         f_own the model that made the partitions; ``coef_`` and ``intercept_`` are those of the mix.
+    settings_ : tuple of Setting
+        Settings whose joint fits are averaged: five for classes with the default recipe and few
+        rows, otherwise the one above.
+    shares_ : Shares or None
+        Of the default recipe: how much of the joint fit, of a linear model and of boosted trees is
+        in the sum.
     mix_ : Mix or None
-        With ``penalty="auto"`` the model is ``joint * f + own * f_own + constant``: the share and
-        what is left of it in regression; for classes calibrated on rows held out.
+        With ``penalty="auto"`` and a given partitioner the model is
+        ``joint * f + own * f_own + constant``: the share and what is left of it in regression;
+        for classes calibrated on rows held out.
     cv_results_ : dict of arrays or None
         Every setting that was tried, with its validation loss; see
         `jointleaf.tuning.TuningResult` and `jointleaf.tuning.StrengthChoice` for the columns.

@@ -50,7 +50,7 @@ from jointleaf.tuning import (
     target_scale,
 )
 from jointleaf.tuning.folds import Table, loss_columns
-from jointleaf.tuning.shares import stacked
+from jointleaf.tuning.shares import Shares, stacked
 
 __all__ = ["MANY_ROWS", "ManyRows"]
 
@@ -158,7 +158,7 @@ class ManyRows:
     # -- all rows -------------------------------------------------------------------------------
 
     def _refit(
-        self, best: Setting, shares: dict[str, NDArray], rounds: tuple[int, ...], table: Table
+        self, best: Setting, shares: Shares, rounds: tuple[int, ...], table: Table
     ) -> Outcome:
         rows, loss = self.rows, self.loss
         few = rows.take(slice(_JOINT_ROWS[self.target_type]))
@@ -182,24 +182,21 @@ class ManyRows:
             solution.layout,
             penalty,
             importances(design, solution, small, few.s, self.plan.sources),
-            tuning=TuningResult(best, (best,), None, Mix(), table),
+            tuning=TuningResult(best, (best,), shares, Mix(), table),
         )
         return self._with_boosted(fit, shares, rounds)
 
-    def _with_boosted(
-        self, fit: Outcome, shares: dict[str, NDArray], rounds: tuple[int, ...]
-    ) -> Outcome:
+    def _with_boosted(self, fit: Outcome, shares: Shares, rounds: tuple[int, ...]) -> Outcome:
         """Add the linear model and the boosted trees, each with its factor."""
         rows, frame = self.rows, fit.frame
-        theta = float(shares["joint"][0]) * fit.weights.theta
-        offset = np.asarray(float(shares["joint"][0]) * fit.weights.offset)
-        if shares["linear"].size:
+        theta = shares.joint * fit.weights.theta
+        offset = np.asarray(shares.joint * fit.weights.offset)
+        if shares.linear > 0:
             X = frame.features.transform(rows.X)
-            strength = float(shares["strength"][0])
-            linear = fit_linear(X, frame.target(rows.y), rows.s, strength)
-            theta[-1] += float(shares["linear"][0]) * linear[0]
+            linear = fit_linear(X, frame.target(rows.y), rows.s, shares.strength)
+            theta[-1] += shares.linear * linear[0]
         members, parts = [], []
-        for booster, n, factor in zip(self._boosters(), rounds, shares["boosted"], strict=True):
+        for booster, n, factor in zip(self._boosters(), rounds, shares.boosted, strict=True):
             if factor == 0:
                 continue
             booster = clone(booster).set_params(n_partitions=n)
@@ -207,8 +204,8 @@ class ManyRows:
             values = booster.own_values_
             assert values is not None
             part = np.zeros((len(values), *theta.shape[1:]))
-            part[:, -1] = float(factor) * values.reshape(part[:, -1].shape) / frame.unit
-            offset = offset - float(factor) * frame.centre / frame.unit
+            part[:, -1] = factor * values.reshape(part[:, -1].shape) / frame.unit
+            offset = offset - factor * frame.centre / frame.unit
             members.append(booster)
             parts.append(part)
         union = UnionPartitioner.of_fitted([*members, *_members(fit.partitioner)])

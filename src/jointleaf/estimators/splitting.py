@@ -16,7 +16,7 @@ __all__ = ["given_splits", "make_folds", "split_labels"]
 
 Splits = list[tuple[NDArray, NDArray]]
 
-_FEW_ROWS = 400  # up to here five folds; above, three say as much
+_FEW_ROWS, _SOME_ROWS = 400, 2000  # between them three folds say as much as five
 _MAX_CV_ROWS = 2500  # up to here K folds; above, one validation split
 
 
@@ -84,7 +84,7 @@ def _all_folds(
             part = rows.labels[:, k]
             yield rows.take((part & 1) > 0), rows.take((part & 2) > 0)
     else:
-        asked = (5 if len(rows) <= _FEW_ROWS else 3) if cv is None else int(cv)
+        asked = (3 if _FEW_ROWS < len(rows) <= _SOME_ROWS else 5) if cv is None else int(cv)
         n_folds = min(asked, len(rows) // 2)
         number = _deal(rows, n_folds, target_type)
         only_one = cv is None and len(rows) > _MAX_CV_ROWS

@@ -35,19 +35,23 @@ _MAX_ITER = 200
 
 
 class Shares(NamedTuple):
-    """How simpler models take part: ``joint * f + linear * f_linear + own * f_own``.
+    """How much of each model is in the sum ``joint * f + linear * f_linear + own * f_own + ...``.
 
     Attributes
     ----------
     joint, linear, own : float
+        Of the joint fit, of a global linear model, and of the values of the partitions' own model.
     strength : float
         Of the linear model's Frobenius penalty.
+    boosted : tuple of float
+        With many rows, of every ensemble of boosted trees.
     """
 
     joint: float
     linear: float
     own: float
     strength: float
+    boosted: tuple[float, ...] = ()
 
 
 def choose_shares(folds: Sequence[RecipeFold], settings: Sequence[Setting]) -> Shares | None:
@@ -69,7 +73,7 @@ def choose_shares(folds: Sequence[RecipeFold], settings: Sequence[Setting]) -> S
 
 def stacked(
     fold: RecipeFold, setting: Setting, boosted: Sequence[NDArray], start: Mapping[str, float]
-) -> dict[str, NDArray]:
+) -> Shares:
     """Factors of the joint fit, of a linear model (of classes only) and of boosted ensembles.
 
     Parameters
@@ -81,11 +85,6 @@ def stacked(
         Raw predictions of the fold's validation rows.
     start : mapping
         Factors that 100 more rows agree with: ``joint``, ``linear``, and ``boosted`` for each.
-
-    Returns
-    -------
-    dict
-        ``joint`` (1,), ``linear`` (1,) or (0,), ``boosted``, ``strength`` of the linear model.
     """
     parts, first = [fold.raw(setting)], [start["joint"]]
     has_linear = not fold.loss.is_quadratic and _has_all_classes([fold])
@@ -97,13 +96,9 @@ def stacked(
     parts, first = [*parts, *boosted], [*first, *[start["boosted"]] * len(boosted)]
     target = fold.loss.encode(fold.y_valid)
     find = _least_squares if fold.loss.is_quadratic else _factors
-    factors = np.array(find(parts, target, fold.valid.s, np.array(first) / sum(first)))
-    return {
-        "joint": factors[:1],
-        "linear": factors[1:n_simple],
-        "boosted": factors[n_simple:],
-        "strength": np.array([strength]),
-    }
+    factors = find(parts, target, fold.valid.s, np.array(first) / sum(first))
+    linear_share = factors[1] if has_linear else 0.0
+    return Shares(factors[0], linear_share, 0.0, strength, tuple(factors[n_simple:]))
 
 
 def _has_all_classes(folds: Sequence[RecipeFold]) -> bool:
