@@ -58,8 +58,9 @@ class Encoding:
         for j in np.flatnonzero(rows.columns.n_levels == 0) if gaps else ():
             seen = ~np.isnan(rows.X[:, j])
             fill = np.average(rows.X[seen, j], weights=s[seen]) if seen.any() else 0.0
-            with np.errstate(over="ignore"):  # scikit-learn says that it is too large
-                self._fills[int(j)] = float(np.float32(fill))
+            with np.errstate(over="ignore"):
+                rounded = np.float32(fill)  # in which trees compare it, if they can
+            self._fills[int(j)] = float(rounded if np.isfinite(rounded) else fill)
 
     def transform(self, rows: TrainingRows) -> TrainingRows:
         """Replace codes by scores and fill missing numbers."""

@@ -16,6 +16,7 @@ from jointleaf.partitions.growers.base import TreePartitioner, standard_target
 __all__ = ["RandomTreesPartitioner"]
 
 _LEAST_LEAF_ROWS = 2
+_LEAST_SHARE = 1e-5  # of a node's weight: less, as a difference of sums, may be all rounding
 _ROWS_PER_CELL = 256  # rows a tree is grown on, times its cells: more would not move its splits
 _BATCH = 2**18  # numbers compared at a time: they stay in the cache
 
@@ -55,6 +56,10 @@ class RandomTreesPartitioner(TreePartitioner):
             )
         encoding = Encoding(rows, levels=True, gaps=True)
         numbers = encoding.transform(rows)
+        if not np.isfinite(numbers.X).all():
+            raise ValueError(
+                "RandomTreesPartitioner: X holds infinity; give finite numbers or NaN."
+            )
         grower = _Grower(numbers, _targets(rows), self.n_partitions, self.n_cells)
         trees = grower.grow(np.random.default_rng(as_seed(self.random_state)))
         return encoding.translate(trees), grower.gains
@@ -65,7 +70,8 @@ def _targets(rows: TrainingRows) -> NDArray[np.float32]:
     if rows.n_classes == 0:
         return standard_target(rows.y)[:, None].astype(np.float32)
     classes = np.unique(rows.y)
-    return (rows.y[:, None] == classes[min(1, len(classes) - 1) :]).astype(np.float32)
+    told = classes[1:] if len(classes) == 2 else classes
+    return (rows.y[:, None] == told).astype(np.float32)
 
 
 class _Grower:
@@ -166,12 +172,16 @@ class _Grower:
         gain = np.zeros(counts.shape, np.float32)
         with np.errstate(divide="ignore", invalid="ignore"):
             for target in self._y.T:
-                y = target[rows] if self._weight is None else target[rows] * weight
+                y = target[rows]
+                varies = np.minimum.reduceat(y, starts) < np.maximum.reduceat(y, starts)
+                y = y if self._weight is None else y * weight
                 total = np.add.reduceat(y, starts)[:, None]
                 on_right = np.add.reduceat(is_right * y[:, None], starts)
                 on_left = total - on_right
-                gain += on_right**2 / right + on_left**2 / left - total**2 / mass
+                lower = on_right**2 / right + on_left**2 / left - total**2 / mass
+                gain += np.where(varies[:, None], lower, 0)  # else it is nothing but rounding
         allowed = (counts >= _LEAST_LEAF_ROWS) & (sizes[:, None] - counts >= _LEAST_LEAF_ROWS)
+        allowed &= np.minimum(left, right) > _LEAST_SHARE * mass
         return np.where(allowed, gain, np.float32(-1))
 
 
@@ -229,7 +239,8 @@ class _Nodes:
     def tables(self, low: NDArray, half: NDArray) -> Iterator[NodeTable]:
         """The trees, with thresholds in the units of the columns."""
         for left, column, threshold in zip(self._left, self.column, self.threshold, strict=True):
-            share = threshold.astype(np.float64)
+            # Numbers up to half a step above a threshold were rounded to it, and went left.
+            share = threshold / 2.0 + np.nextafter(threshold, np.float32(2)).astype(float) / 2
             yield NodeTable(
                 feature=np.where(left >= 0, column, -1),
                 threshold=low[column] + share * half[column] + share * half[column],
