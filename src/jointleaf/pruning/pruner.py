@@ -214,6 +214,12 @@ def _check_arguments(estimator: Any, n_cells: Any, tol: Any, share: Any) -> None
             "give the last step, and rows as that step sees them"
         )
     check_is_fitted(estimator)
+    if len(estimator.solution_.theta) != int(estimator.partitioner_.n_cells_.sum()):
+        raise ValueError(
+            "estimator was fitted with the default recipe for many rows, a sum of several models "
+            "of which only one is a joint fit: give it a partitioner, for example "
+            "partitioner='lightgbm', and fit it again"
+        )
     check_number("tol", tol, positive=False)
     if not 0 < check_number("share", share, positive=True) < 1:
         raise ValueError(f"share={share!r} must lie between 0 and 1: each step merges this share")

@@ -44,6 +44,7 @@ __all__ = ["SLOPE_SCALES", "TuningResult", "tune"]
 SLOPE_SCALES = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 _FIRST_SCALES = (0.0, 1.0, 3.0, 10.0)  # the others only next to the best of these
 FEATURE_POWERS = (0.0, 1.0, 2.0)
+_FIRST_POWERS = {"numbers": 1.0, "classes": 0.0}  # with which slope scales are compared
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the joint fit; ties go to the first
 STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))  # from strong to weak: a warm path
 _FINER = (1.0, 0.5, 0.0, -0.5, -1.0)  # exponents around the best of these
@@ -165,7 +166,7 @@ class _Search:
     def __init__(self, folds: Sequence[RecipeFold], run: Parallel, progress: Progress) -> None:
         self._folds, self._run, self._progress = folds, run, progress
         self._own_loss = all(fold.is_cheap for fold in folds)
-        self._power = 1.0 if folds[0].loss.is_quadratic else 0.0  # with which scales are compared
+        self._power = _FIRST_POWERS["classes" if not folds[0].loss.is_quadratic else "numbers"]
         self.tables: list[Table] = []
 
     @property
