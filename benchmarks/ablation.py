@@ -71,8 +71,7 @@ REGRESSION: dict[str, dict[str, object]] = {
 BINARY: dict[str, dict[str, object]] = {
     "the recipe": {},
     "no random trees": {BASE: boosted_alone},
-    "one setting instead of five": {f"{RECIPE}._AVERAGED": 1},
-    "no simpler models": {f"{RECIPE}.choose_shares": lambda folds, settings: None},
+    "no simpler models": {f"{RECIPE}.choose_shares": lambda folds, setting: None},
     "constant cells (s = 0)": {f"{RECIPE}._FIRST_SCALES": (0.0,), f"{RECIPE}.SLOPE_SCALES": (0.0,)},
 }
 

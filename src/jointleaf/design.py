@@ -31,12 +31,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from jointleaf.design_base import Block, Design
-from jointleaf.kernel import shared_cells
 from jointleaf.layout import CellKind, CellLayout, check_codes
 
 __all__ = ["LeafDesign"]
 
-_MAX_SHARED_ROWS = 2000  # up to which the shared cells of all pairs of rows are kept
 _BLOCK_BYTES = 2**19  # a block's products stay in the second-level cache
 _MAX_BLOCK_ROWS = 8192
 _MAX_SEGMENTS = 8  # the adjoint's partial sums: fixed, so that n_jobs cannot change a bit
@@ -85,8 +83,6 @@ class LeafDesign(Design):
     n_jobs : int
         Threads over blocks of rows. The results are bit-identical for every value.
     """
-
-    _shared: tuple[NDArray, NDArray[np.float64]] | None = None
 
     def __init__(
         self,
@@ -426,22 +422,6 @@ class LeafDesign(Design):
         return np.concatenate(
             [g.table[self._merged[:, i] - g.start] for i, g in enumerate(self._groups)], axis=1
         )
-
-    def shared_cells(self, partition_weights: NDArray) -> NDArray[np.float64]:
-        """Weight of the partitions in which two rows meet, (n, n); not to be written to.
-
-        It is kept for the next call where it is small: several penalties may ask for it.
-        """
-        if self._shared is None or not np.array_equal(self._shared[0], partition_weights):
-            cells = self.cells()
-            self._shared = (
-                partition_weights,
-                shared_cells(cells, cells, self.layout, partition_weights),
-            )
-        found = self._shared[1]
-        if self.n_rows > _MAX_SHARED_ROWS:
-            self._shared = None
-        return found
 
     def _merged_labels(self) -> Iterator[tuple[NDArray, NDArray, range]]:
         """Merged cell of every row, the members of every merged cell, and the partitions."""

@@ -16,7 +16,6 @@ from sklearn.utils import Tags, check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf.columns import Columns
-from jointleaf.design import LeafDesign
 from jointleaf.estimators.checks import (
     check_gaps,
     check_penalty,
@@ -26,7 +25,7 @@ from jointleaf.estimators.checks import (
 from jointleaf.estimators.many_rows import MANY_ROWS, ManyRows
 from jointleaf.estimators.mixing import mixed
 from jointleaf.estimators.model import CellWeights, FittedCells, Frame
-from jointleaf.estimators.outcome import Outcome, averaged, with_simpler
+from jointleaf.estimators.outcome import Outcome, with_simpler
 from jointleaf.estimators.splitting import given_splits, make_folds, split_labels
 from jointleaf.estimators.summaries import by_column, importances, warn_of_no_features
 from jointleaf.estimators.tables import (
@@ -312,20 +311,12 @@ class BaseJOPLEn(BaseEstimator):
         grow(partitioner, rows, self._target_type, job.columns)
         features = job.plan.fit(rows.X, rows.s, clip=bool(self.clip))
         centre, unit = target_scale(rows.y, rows.s, self._target_type)
-        penalties = self._final_penalties(tuning, partitioner, job.plan)
+        penalty, kind = self._final_penalty(tuning, partitioner, job.plan)
         offset = np.asarray(
             loss.best_constant(loss.encode((rows.y - centre) / unit), rows.s), float
         )
         frame = Frame(job.columns, features, loss, offset, centre, unit, job.n_jobs)
-        designs = {
-            kind: frame.design(rows.X, partitioner, kind)
-            for kind in {kind for _, kind in penalties}
-        }
-        fits = [
-            self._fit_cells(frame, rows, partitioner, penalty, kind, design=designs[kind])
-            for penalty, kind in penalties
-        ]
-        fit = fits[0] if len(fits) == 1 else averaged(fits)
+        fit = self._fit_cells(frame, rows, partitioner, penalty, kind)
         if isinstance(tuning, TuningResult) and tuning.shares is not None:
             fit = with_simpler(fit, tuning.shares, rows)
         elif isinstance(tuning, TuningResult):
@@ -341,10 +332,9 @@ class BaseJOPLEn(BaseEstimator):
         penalty: Term,
         kind: CellKind,
         init: NDArray | None = None,
-        design: LeafDesign | None = None,
     ) -> Outcome:
         """Fit the cells of a fitted partitioner with a penalty, from weights `init` or zero."""
-        design = frame.design(rows.X, partitioner, kind) if design is None else design
+        design = frame.design(rows.X, partitioner, kind)
         problem = Problem(design, frame.target(rows.y), frame.loss, penalty, rows.s, frame.offset)
         if self.verbose:
             problem.listener = SolveProgress()
@@ -361,25 +351,21 @@ class BaseJOPLEn(BaseEstimator):
             frame, partitioner, solution, weights, solution.layout, penalty, shares, ranges
         )
 
-    def _final_penalties(
+    def _final_penalty(
         self,
         tuning: TuningResult | StrengthChoice | None,
         partitioner: Partitioner,
         plan: FeaturePlan,
-    ) -> list[tuple[Term, CellKind]]:
-        """The penalties that were given or chosen, and the kinds of cells that go with them."""
+    ) -> tuple[Term, CellKind]:
+        """The penalty that was given or chosen, and the kind of cells that goes with it."""
         if isinstance(tuning, StrengthChoice):
-            return [(tuning.best, self.cells)]
+            return tuning.best, self.cells
         if isinstance(self.penalty, Term):
-            return [(self.penalty, self.cells)]
+            return self.penalty, self.cells
+        setting = DEFAULT_SETTING if tuning is None else tuning.best
+        kind = setting_cells(setting) if self.cells == "linear" else self.cells
         gains, n_partitions = partitioner.split_gains_, len(partitioner.n_cells_)
-        return [
-            (
-                auto_penalty(setting, gains, n_partitions, self.root_cell, plan.sources),
-                setting_cells(setting) if self.cells == "linear" else self.cells,
-            )
-            for setting in ((DEFAULT_SETTING,) if tuning is None else tuning.settings)
-        ]
+        return auto_penalty(setting, gains, n_partitions, self.root_cell, plan.sources), kind
 
     def _store(self, fit: Outcome) -> None:
         """Put the results on the estimator, with coefficients in the units of the input."""
@@ -406,7 +392,6 @@ class BaseJOPLEn(BaseEstimator):
         self.cv_results_ = fit.tuning.table if fit.tuning else None
         best = fit.tuning.best if fit.tuning else None
         self.setting_ = best if isinstance(best, Setting) else None
-        self.settings_ = fit.settings
         self.shares_ = fit.tuning.shares if isinstance(fit.tuning, TuningResult) else None
         self.mix_ = fit.mix
         self.slope_norms_ = by_column(fit.slope_norms, plan.sources, d)

@@ -82,9 +82,6 @@ ATTRIBUTES = """Attributes
         Strength, slope scale, feature power and share that ``penalty="auto"`` chose. With a share
         a below 1 the model is a f + (1 - a) f_own, where f is the joint fit (``solution_``) and
         f_own the model that made the partitions; ``coef_`` and ``intercept_`` are those of the mix.
-    settings_ : tuple of Setting
-        Settings whose joint fits are averaged: five for classes with the default recipe and few
-        rows, otherwise the one above.
     shares_ : Shares or None
         Of the default recipe: how much of the joint fit, of a linear model and of boosted trees is
         in the sum.

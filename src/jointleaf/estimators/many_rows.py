@@ -92,6 +92,8 @@ class ManyRows:
 
     def fit(self, train: Rows, valid: Rows) -> Outcome:
         """Judge all parts on one split, then fit them to all rows."""
+        if self.target_type == "classification":
+            train, valid = _with_all_classes(self.rows, train, valid)
         few = valid.take(slice(_VALID_ROWS))
         fold = RecipeFold(
             train.take(slice(_JOINT_ROWS[self.target_type])),
@@ -143,8 +145,11 @@ class ManyRows:
         target = self.loss.encode((valid.y - centre) / unit)
         per_round = target.shape[1] if target.ndim == 2 else 1
         best, best_loss, kept = 1, np.inf, np.zeros(target.shape)
-        raw = np.zeros((len(valid), per_round))
-        for t, step in enumerate(_steps(booster, train, valid, self.target_type)):
+        mean = 0.0
+        if self.target_type == "regression":  # dealt out to all trees, and not the weighted one
+            mean = float(mean_and_scale(train.y[:, None], np.ones(len(train)))[0][0])
+        raw = np.full((len(valid), per_round), (mean - centre) / unit)
+        for t, step in enumerate(_steps(booster, valid, mean)):
             raw = raw + step / unit
             number, is_whole = divmod(t + 1, per_round)
             if is_whole or number % _EVERY:
@@ -182,7 +187,7 @@ class ManyRows:
             solution.layout,
             penalty,
             importances(design, solution, small, few.s, self.plan.sources),
-            tuning=TuningResult(best, (best,), shares, Mix(), table),
+            tuning=TuningResult(best, shares, Mix(), table),
         )
         return self._with_boosted(fit, shares, rounds)
 
@@ -244,17 +249,22 @@ def _members(partitioner: Partitioner) -> list[Partitioner]:
     return list(partitioner.partitioners_)
 
 
-def _steps(
-    booster: Partitioner, train: Rows, valid: Rows, target_type: TargetType
-) -> list[NDArray]:
-    """What each tree adds to the raw predictions of validation rows, (n, K); means left out."""
+def _with_all_classes(rows: Rows, train: Rows, valid: Rows) -> tuple[Rows, Rows]:
+    """Move rows of classes that training would lack: boosting could not name these classes."""
+    lacks, known = ~np.isin(rows.y, train.y), np.isin(valid.y, train.y)
+    if not lacks.any() or not known.any():
+        return train, valid
+    more = rows.take(lacks)
+    parts = zip(vars(train).values(), vars(more).values(), strict=True)
+    return Rows(*(np.concatenate(pair) for pair in parts)), valid.take(known)
+
+
+def _steps(booster: Partitioner, valid: Rows, mean: float) -> list[NDArray]:
+    """What each tree adds to the raw predictions of validation rows, (n, K), without the mean."""
     values = booster.own_values_
     assert values is not None
     codes, n_cells = booster.apply(valid.X), booster.n_cells_
     starts = np.cumsum(n_cells) - n_cells
-    base = 0.0
-    if target_type == "regression":  # dealt out to all trees
-        base = float(mean_and_scale(train.y[:, None], np.ones(len(train)))[0][0]) / len(n_cells)
-    padded = np.concatenate([values - base, np.zeros_like(values[:1])])
+    padded = np.concatenate([values - mean / len(n_cells), np.zeros_like(values[:1])])
     cells = np.where(codes < 0, len(values), codes + starts)
     return [padded[column] for column in cells.T]

@@ -1,8 +1,7 @@
-"""What a fit finds, and the mean of several fits of the same cells."""
+"""What a fit finds, and its sum with simpler models."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +16,6 @@ from jointleaf.rows import Rows
 from jointleaf.solvers import Solution
 from jointleaf.tuning import (
     Mix,
-    Setting,
     Shares,
     StrengthChoice,
     TuningResult,
@@ -25,7 +23,7 @@ from jointleaf.tuning import (
     own_values,
 )
 
-__all__ = ["Outcome", "averaged", "with_simpler"]
+__all__ = ["Outcome", "with_simpler"]
 
 
 @dataclass(frozen=True)
@@ -60,33 +58,12 @@ class Outcome:
     mix: Mix | None = None
 
     @property
-    def settings(self) -> tuple[Setting, ...]:
-        """Settings of the default penalty whose fits are averaged."""
-        return self.tuning.settings if isinstance(self.tuning, TuningResult) else ()
-
-    @property
     def slope_norms(self) -> NDArray[np.float64]:
         """Norm of each linear feature's slopes over all cells, (m,)."""
-        tuning = self.tuning
-        if not isinstance(tuning, TuningResult) or (
-            tuning.shares is None and len(tuning.settings) == 1
-        ):
+        if not isinstance(self.tuning, TuningResult) or self.tuning.shares is None:
             return self.solution.slope_norms
         slopes = self.weights.slopes
         return np.sqrt(np.square(slopes).sum(axis=(0, *range(2, slopes.ndim))))
-
-
-def averaged(fits: Sequence[Outcome]) -> Outcome:
-    """The mean of several fits of the same cells: means of their weights, so one model again.
-
-    Constant cells are linear ones with slopes of zero. Everything else is that of the first fit.
-    """
-    layout = max((fit.layout for fit in fits), key=lambda layout: layout.n_columns)
-    theta = sum(_widened(fit.weights.theta, layout.n_columns) for fit in fits) / len(fits)
-    importances = np.mean([fit.importances for fit in fits], axis=0)
-    weights = CellWeights(np.asarray(theta), fits[0].weights.offset)
-    ranges = next((fit.ranges for fit in fits if fit.ranges is not None), None)
-    return replace(fits[0], weights=weights, layout=layout, importances=importances, ranges=ranges)
 
 
 def with_simpler(fit: Outcome, shares: Shares, rows: Rows) -> Outcome:

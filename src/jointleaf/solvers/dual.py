@@ -117,11 +117,9 @@ def kernel_matrix(problem: Problem) -> NDArray[np.float64]:
     """K = Phi D^-1 Phi^T over the penalised columns, (n, n)."""
     design, penalty = problem.leaf_design, problem.penalty
     assert isinstance(penalty, Frobenius)
-    weights = penalty.partition_weights
-    K = design.shared_cells(np.ones(design.layout.n_partitions) if weights is None else weights)
-    return times_column_kernel(
-        K.copy(), design.X, design.X, penalty.column_strengths(design.layout)
-    )
+    cells = design.cells()
+    K = shared_cells(cells, cells, design.layout, penalty.partition_weights)
+    return times_column_kernel(K, design.X, design.X, penalty.column_strengths(design.layout))
 
 
 def _weights(problem: Problem, alpha: NDArray) -> NDArray:

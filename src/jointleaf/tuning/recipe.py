@@ -50,7 +50,6 @@ STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))  # from strong to weak: a
 _FINER = (1.0, 0.5, 0.0, -0.5, -1.0)  # exponents around the best of these
 _MORE_ROWS = (0.5, 0.0, -0.5, -1.0, -1.5, -2.0)  # more rows want a weaker penalty
 
-_AVERAGED = 5  # settings whose joint fits are averaged for classes
 _SEARCH_ROWS = 800  # most training rows with which lines are compared
 _TRUST = 0.25  # part of the way back to a trained classifier: the joint fit's setting was chosen
 # on the very rows that judge it, and between two models a convex loss is below its chord
@@ -63,9 +62,6 @@ class TuningResult:
     Attributes
     ----------
     best : Setting
-    settings : tuple of Setting
-        Those whose joint fits are averaged, the best one first: for classes the five best, for
-        numbers the best one alone.
     shares : Shares or None
         How simpler models take part.
     mix : Mix
@@ -79,7 +75,6 @@ class TuningResult:
     """
 
     best: Setting
-    settings: tuple[Setting, ...]
     shares: Shares | None
     mix: Mix
     table: Table = field(repr=False)
@@ -113,9 +108,8 @@ def tune(
 
     `is_trained` says that the partitions are those of a model that was trained already.
 
-    With `is_recipe` the joint fit is not mixed with the model that made the partitions. Instead,
-    for classes, the joint fits with the five best settings are averaged (with few rows it is
-    chance which of them is best), and simpler models are mixed in (`jointleaf.tuning.shares`).
+    With `is_recipe` the joint fit is not mixed with the model that made the partitions; for classes
+    it is mixed with simpler models instead (`jointleaf.tuning.shares`).
     """
     n_lines = len(SLOPE_SCALES) + len(FEATURE_POWERS) if cells == "linear" else 1
     progress = Progress(len(make_folds) * (2 + n_lines), "choosing the penalty", enabled=verbose)
@@ -137,27 +131,16 @@ def tune(
         best = _stronger(search.last, best)
     _warn_unconverged(table, best)
     if is_recipe:
-        return _recipe_result(search, folds, best, table)
+        mixes = not folds[0].loss.is_quadratic and folds[0].has_root
+        shares = choose_shares(folds, best) if mixes else None
+        return TuningResult(best, shares, Mix(), table)
     mix = Mix()
     if all(fold.can_mix(best) for fold in folds):
         mixed = _mixes(folds, best)
         best = _best(mixed)
         table = joined([table, {name: column[1:] for name, column in mixed.items()}])
         mix = _final_mix(folds, best, is_trained)
-    return TuningResult(best, (best,), None, mix, table)
-
-
-def _recipe_result(
-    search: _Search, folds: Sequence[RecipeFold], best: Setting, table: Table
-) -> TuningResult:
-    """The best setting; for classes the best ones and a linear model."""
-    settings: tuple[Setting, ...] = (best,)
-    if folds[0].loss.is_quadratic:
-        return TuningResult(best, settings, None, Mix(), table)
-    if search.has_compared_lines and best == search.best:
-        settings = search.leading(_AVERAGED)
-    shares = choose_shares(folds, settings) if folds[0].has_root else None
-    return TuningResult(best, settings, shares, Mix(), table)
+    return TuningResult(best, None, mix, table)
 
 
 class _Search:
@@ -179,19 +162,7 @@ class _Search:
         """All settings that were judged in the same way as the last ones."""
         return joined(self.tables[self._start :])
 
-    @property
-    def has_compared_lines(self) -> bool:
-        """Whether the last settings are of several lines."""
-        return self._start == 0
-
     _start = 0
-
-    def leading(self, n: int) -> tuple[Setting, ...]:
-        """The best n of the settings that are comparable with the last ones."""
-        table = self.last
-        order = np.argsort(table["mean_loss"], kind="stable")
-        order = order[np.isfinite(table["mean_loss"][order])][:n]
-        return tuple(_setting(table, k) for k in order)
 
     def lines(self, cells: CellKind) -> None:
         """Compare slope scales, then feature powers."""

@@ -54,12 +54,12 @@ class Shares(NamedTuple):
     boosted: tuple[float, ...] = ()
 
 
-def choose_shares(folds: Sequence[RecipeFold], settings: Sequence[Setting]) -> Shares | None:
+def choose_shares(folds: Sequence[RecipeFold], setting: Setting) -> Shares | None:
     """Choose the strength of the linear model, then all factors; None where a class is missing."""
     if not _has_all_classes(folds):
         return None
     strength, linear = _choose_linear(folds)
-    joint = [np.mean([fold.raw(setting) for setting in settings], axis=0) for fold in folds]
+    joint = [fold.raw(setting) for fold in folds]
     parts = [np.concatenate(joint), np.concatenate(linear)]
     own = [fold.own_valid for fold in folds if fold.own_valid is not None]
     if len(own) == len(folds) and all(o.shape == j.shape for o, j in zip(own, joint, strict=True)):
