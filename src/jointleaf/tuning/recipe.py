@@ -131,7 +131,7 @@ def tune(
         best = _stronger(search.last, best)
     _warn_unconverged(table, best)
     if is_recipe:
-        mixes = not folds[0].loss.is_quadratic and folds[0].has_root
+        mixes = not folds[0].loss.is_quadratic and folds[0].has_root and cells == "linear"
         shares = choose_shares(folds, best) if mixes else None
         return TuningResult(best, shares, Mix(), table)
     mix = Mix()
