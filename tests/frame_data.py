@@ -78,6 +78,7 @@ NAMES = [
     "hist_gradient_boosting",
     "random_forest",
     "extra_trees",
+    "random_trees",
     "linear_forest",
     "steps",
     "voronoi",

@@ -411,7 +411,7 @@ def test_verbose_shows_progress_and_the_end_of_the_solve(capsys):
     JOPLEnRegressor(SMALL, cv=2, verbose=1).fit(X, Y)
     shown = capsys.readouterr()
     assert "choosing the penalty" in shown.err
-    assert "20/20" in shown.err
+    assert "24/24" in shown.err
     assert "converged" in shown.out
     JOPLEnRegressor(SMALL, penalty=RIDGE, verbose=1).fit(X, Y)
     shown = capsys.readouterr()

@@ -149,10 +149,11 @@ class ManyRows:
         if self.target_type == "regression":  # dealt out to all trees, and not the weighted one
             mean = float(mean_and_scale(train.y[:, None], np.ones(len(train)))[0][0])
         raw = np.full((len(valid), per_round), (mean - centre) / unit)
-        for t, step in enumerate(_steps(booster, valid, mean)):
+        steps = _steps(booster, valid, mean)
+        for t, step in enumerate(steps):
             raw = raw + step / unit
             number, is_whole = divmod(t + 1, per_round)
-            if is_whole or number % _EVERY:
+            if is_whole or (number % _EVERY and t + 1 < len(steps)):
                 continue
             now = raw[:, 0] if target.ndim == 1 else raw
             loss = self.loss.value(target, now, valid.s)
