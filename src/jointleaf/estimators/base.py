@@ -243,12 +243,18 @@ class BaseJOPLEn(BaseEstimator):
         partitioner = self._make_partitioner(job.seed, job.n_jobs)
         self.columns_ = columns  # for the validation rows
         valid = self._check_validation_rows(X_val, y_val)
-        tuning = None
+        folds = []
         if self._chooses:
             folds = make_folds(rows, self.cv, splits, valid, self._target_type)
-            if folds and self._has_many_rows(job):
-                return self._fit_many_rows(job, *folds[0])
-            tuning = self._choose(job, folds)
+        return self._fit_job(job, partitioner, folds)
+
+    def _fit_job(
+        self, job: Job, partitioner: Partitioner, folds: list[tuple[Rows, Rows]]
+    ) -> Outcome:
+        """Choose what is left to choose on folds, and fit all rows."""
+        if folds and self._has_many_rows(job):
+            return self._fit_many_rows(job, *folds[0])
+        tuning = self._choose(job, folds) if self._chooses else None
         return self._refit(job, partitioner, tuning)
 
     def _seed(self) -> int:

@@ -246,16 +246,16 @@ def _fit_one_by_one(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
         seed = (job.seed + t) % (2**31 - 1)
         single = Job(own, job.columns, job.plan, job.loss, seed, job.n_jobs)
         partitioner = model._make_partitioner(seed, job.n_jobs)
-        fit = model._refit(single, partitioner, model._choose(single, job.folds[t]))
+        fit = model._fit_job(single, partitioner, job.folds[t])
         fits.append(fit)
         models.append(
             FittedCells(
-                fit.partitioner, fit.frame.features, fit.solution.layout, fit.weights,
+                fit.partitioner, fit.frame.features, fit.layout, fit.weights,
                 fit.frame.centre, fit.frame.unit, fit.ranges,
             )
         )  # fmt: skip
     d = len(job.columns)
-    norms = [by_column(fit.solution.slope_norms, job.plan.sources, d) for fit in fits]
+    norms = [by_column(fit.slope_norms, job.plan.sources, d) for fit in fits]
     slope_norms = np.stack(norms, axis=1)
     return _outcome(
         job,
