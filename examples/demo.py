@@ -37,27 +37,14 @@ TREES = {
 }  # fmt: skip
 
 
-class SameTreesClassifier(LGBMClassifier):
-    """LightGBM with 100 trees in all, as jointleaf has: several classes share them."""
-
-    def __init__(self) -> None:
-        super().__init__(**TREES)
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> SameTreesClassifier:
-        """Grow the trees."""
-        n_classes = len(np.unique(y))
-        self.n_estimators = round(100 / n_classes) if n_classes > 2 else 100
-        return super().fit(X, y)
-
-
 MODELS: dict[str, dict[str, Callable]] = {
     "jointleaf": {
         "regression": lambda: JOPLEnRegressor(random_state=0),
         "classification": lambda: JOPLEnClassifier(random_state=0),
     },
-    "same trees, not refitted": {
+    "LightGBM, 100 x 4": {
         "regression": lambda: LGBMRegressor(**TREES),
-        "classification": SameTreesClassifier,
+        "classification": lambda: LGBMClassifier(**TREES),
     },
     "random forest": {
         "regression": lambda: RandomForestRegressor(random_state=0),
@@ -169,6 +156,11 @@ def draw_errors(axes, results: dict[str, dict[str, tuple[float, float]]]) -> Non
             values, range(len(names)), s=55, color=color, marker=marker, label=model, zorder=3
         )
     axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    steps = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+    ticks = [tick for tick in steps if low <= tick <= high]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -1.2)
     axes.set_xlabel("test error relative to a constant prediction (left is better)")

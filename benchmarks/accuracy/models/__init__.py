@@ -18,7 +18,6 @@ from . import (
     linear,
     perpetual,
     random_forest,
-    same_trees,
     xgboost,
 )
 from .base import Model
@@ -40,23 +39,20 @@ MODELS: dict[str, Model] = {
         extra_trees,
         linear,
         constant,
-        same_trees,
     )
 }
 
-# Run and shown only when it is named: a part of jointleaf, and no peer.
-_ON_REQUEST = ("same_trees",)
 # No peer: run with the others, and not shown among them.
 REFERENCE = "constant"
 
 
 def default_peers() -> list[str]:
     """Names of the models that are compared unless others are named."""
-    return [name for name in MODELS if name not in (*_ON_REQUEST, REFERENCE)]
+    return [name for name in MODELS if name != REFERENCE]
 
 
 def select_models(names: Sequence[str] | None = None) -> list[Model]:
-    """Give the models with these names; by default all but those on request.
+    """Give the models with these names; by default all.
 
     Raises
     ------
@@ -64,7 +60,7 @@ def select_models(names: Sequence[str] | None = None) -> list[Model]:
         There is no model of a name.
     """
     if names is None:
-        return [model for name, model in MODELS.items() if name not in _ON_REQUEST]
+        return list(MODELS.values())
     for name in names:
         if name not in MODELS:
             raise ValueError(f"Unknown model {name!r}; known are {', '.join(MODELS)}.")
