@@ -287,8 +287,9 @@ def test_different_rows_are_dealt_out_evenly_class_by_class():
 @pytest.mark.parametrize(("n", "n_folds"), [(9, 4), (400, 5), (401, 3), (2000, 3), (2001, 5)])
 def test_number_of_folds(n, n_folds):
     rows = Rows(np.arange(n)[:, None] * 1.0, np.arange(n) * 1.0, np.ones(n), np.zeros((n, 0), int))
-    folds = splitting.make_folds(rows, None, None, None, "regression")
+    folds = splitting.make_folds(rows, None, None, None, "regression", is_recipe=True)
     assert len(folds) == n_folds
+    assert len(splitting.make_folds(rows, None, None, None, "regression")) == min(5, n // 2)
     held_out = np.concatenate([valid.y for _, valid in folds])
     assert sorted(held_out) == list(range(n))
 

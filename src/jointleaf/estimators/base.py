@@ -245,7 +245,8 @@ class BaseJOPLEn(BaseEstimator):
         valid = self._check_validation_rows(X_val, y_val)
         folds = []
         if self._chooses:
-            folds = make_folds(rows, self.cv, splits, valid, self._target_type)
+            parts = rows, self.cv, splits, valid, self._target_type
+            folds = make_folds(*parts, is_recipe=self._is_recipe)
         return self._fit_job(job, partitioner, folds)
 
     def _fit_job(

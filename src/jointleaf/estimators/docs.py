@@ -46,9 +46,9 @@ PARAMETERS = """Parameters
     max_iter : int
         Most iterations of the solver.
     cv : None, int, splitter or iterable of index pairs
-        Splits for what is "auto" about the penalty. None is 5 folds, 3 with 400 to 2,000 distinct
-        rows, and with more than 2,500 one validation split of a fifth. The default recipe for
-        more than 2,000 rows uses the first split alone.
+        Splits for what is "auto" about the penalty. None is 5 folds up to 2,500 distinct rows,
+        above that one validation split of a fifth. The default recipe has 3 folds with 400 to
+        2,000 rows, and above that uses the first split alone.
     one_se : bool or "auto"
         Take the strongest penalty whose validation loss is within one standard error of the
         smallest. "auto" does so where whole features vanish (L1, L21, ...): fewer features are

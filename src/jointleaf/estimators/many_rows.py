@@ -27,6 +27,7 @@ from jointleaf.fitting import solve
 from jointleaf.layout import CellLayout
 from jointleaf.losses import Loss
 from jointleaf.partitions import (
+    LightGBMPartitioner,
     Partitioner,
     RandomTreesPartitioner,
     ResidualPartitioner,
@@ -237,7 +238,7 @@ def _boosters() -> list[Partitioner]:
     """Boosted trees, and the same with thresholds drawn at random."""
     usual = default_partitioner().set_params(n_partitions=_ROUNDS, n_cells=_CELLS)
     options = {"learning_rate": _RATE, "min_data_in_leaf": _LEAF_ROWS}
-    if type(usual).__name__ != "LightGBMPartitioner":
+    if not isinstance(usual, LightGBMPartitioner):  # the stand-in has other options
         return [usual]
     return [
         usual.set_params(options=options),

@@ -16,7 +16,7 @@ __all__ = ["given_splits", "make_folds", "split_labels"]
 
 Splits = list[tuple[NDArray, NDArray]]
 
-_FEW_ROWS, _SOME_ROWS = 400, 2000  # between them three folds say as much as five
+_FEW_ROWS, _SOME_ROWS = 400, 2000  # between them the recipe has three folds
 _MAX_CV_ROWS = 2500  # up to here K folds; above, one validation split
 
 
@@ -47,7 +47,13 @@ def split_labels(splits: Splits | None, n: int) -> NDArray[np.int64]:
 
 
 def make_folds(
-    rows: Rows, cv: Any, splits: Splits | None, valid: Rows | None, target_type: TargetType
+    rows: Rows,
+    cv: Any,
+    splits: Splits | None,
+    valid: Rows | None,
+    target_type: TargetType,
+    *,
+    is_recipe: bool = False,
 ) -> list[tuple[Rows, Rows]]:
     """Give training and validation rows of every fold; none where there are too few rows.
 
@@ -60,9 +66,11 @@ def make_folds(
     valid : Rows or None
         Validation rows of their own, which come before everything else.
     target_type : {"regression", "classification"}
+    is_recipe : bool
+        For the default recipe, for which three folds say as much as five with some hundred rows.
     """
     folds = []
-    for train, held_out in _all_folds(rows, cv, splits, valid, target_type):
+    for train, held_out in _all_folds(rows, cv, splits, valid, target_type, is_recipe):
         is_one_class = target_type == "classification" and len(np.unique(train.y)) < 2
         if len(train) and len(held_out) and not is_one_class:
             folds.append((train, held_out))
@@ -75,7 +83,12 @@ def make_folds(
 
 
 def _all_folds(
-    rows: Rows, cv: Any, splits: Splits | None, valid: Rows | None, target_type: TargetType
+    rows: Rows,
+    cv: Any,
+    splits: Splits | None,
+    valid: Rows | None,
+    target_type: TargetType,
+    is_recipe: bool,
 ) -> Iterator[tuple[Rows, Rows]]:
     if valid is not None:
         yield rows, valid
@@ -84,7 +97,8 @@ def _all_folds(
             part = rows.labels[:, k]
             yield rows.take((part & 1) > 0), rows.take((part & 2) > 0)
     else:
-        asked = (3 if _FEW_ROWS < len(rows) <= _SOME_ROWS else 5) if cv is None else int(cv)
+        three = is_recipe and _FEW_ROWS < len(rows) <= _SOME_ROWS
+        asked = (3 if three else 5) if cv is None else int(cv)
         n_folds = min(asked, len(rows) // 2)
         number = _deal(rows, n_folds, target_type)
         only_one = cv is None and len(rows) > _MAX_CV_ROWS

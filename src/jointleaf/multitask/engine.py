@@ -189,7 +189,8 @@ def _make_folds(
     for task, fresh in zip(rows, held_out, strict=True):
         # The labels say where rows are in splits that the user gave.
         splits: Any = [()] * task.labels.shape[1] if task.labels.shape[1] else None
-        found.append(make_folds(task, model.cv, splits, fresh, model._target_type))
+        kind, is_recipe = model._target_type, model._is_recipe
+        found.append(make_folds(task, model.cv, splits, fresh, kind, is_recipe=is_recipe))
     return found
 
 

@@ -109,7 +109,8 @@ def _has_all_classes(folds: Sequence[RecipeFold]) -> bool:
 
 def _choose_linear(folds: Sequence[RecipeFold]) -> tuple[float, list[NDArray]]:
     """The best strength of a linear model, and its raw predictions of held-out rows."""
-    best, best_loss, kept = STRENGTHS[0], np.inf, [_raw(fold, STRENGTHS[0]) for fold in folds]
+    best, best_loss = STRENGTHS[0], np.inf
+    kept: list[NDArray] = []
     for strength in STRENGTHS:
         raws = [_raw(fold, strength) for fold in folds]
         losses = [

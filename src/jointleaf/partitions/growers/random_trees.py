@@ -30,7 +30,7 @@ class RandomTreesPartitioner(TreePartitioner):
     is that of their indicators (the Gini impurity). A leaf has at least 2 rows.
 
     `ExtraTreesPartitioner` grows such trees with scikit-learn, one after the other. Here all grow
-    at the same time, which is 3 to 10 times as fast for the small trees that joint fits want. A
+    at the same time, which is 2 to 7 times as fast for the small trees that joint fits want. A
     tree is grown on at most 256 rows per cell, drawn at random.
 
     See `TreePartitioner` for parameters and attributes; there are no `options`.
