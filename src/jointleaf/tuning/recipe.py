@@ -42,9 +42,7 @@ from jointleaf.tuning.shares import Shares, choose_shares
 __all__ = ["SLOPE_SCALES", "TuningResult", "tune"]
 
 SLOPE_SCALES = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-_FIRST_SCALES = (0.0, 1.0, 3.0, 10.0)  # the others only next to the best of these
 FEATURE_POWERS = (0.0, 1.0, 2.0)
-_FIRST_POWERS = {"numbers": 1.0, "classes": 0.0}  # with which slope scales are compared
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the joint fit; ties go to the first
 STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))  # from strong to weak: a warm path
 _FINER = (1.0, 0.5, 0.0, -0.5, -1.0)  # exponents around the best of these
@@ -53,6 +51,28 @@ _MORE_ROWS = (0.5, 0.0, -0.5, -1.0, -1.5, -2.0)  # more rows want a weaker penal
 _SEARCH_ROWS = 800  # most training rows with which lines are compared
 _TRUST = 0.25  # part of the way back to a trained classifier: the joint fit's setting was chosen
 # on the very rows that judge it, and between two models a convex loss is below its chord
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Where a search begins: the first lines, and their strengths from strong to weak."""
+
+    scales: tuple[float, ...]  # the others only next to the best of these
+    power: float  # with which slope scales are compared
+    strengths: tuple[float, ...]
+    is_fine: bool  # whether no strengths in between are left to try
+
+
+def _plan(is_recipe: bool, is_regression: bool) -> _Plan:
+    """The recipe has many small partitions, where strengths in steps of ten say enough.
+
+    For partitions that are given the finer steps are worth their time: there the joint fit competes
+    with a model that was trained on the same cells.
+    """
+    if is_recipe:
+        return _Plan((0.0, 1.0, 3.0, 10.0), 1.0 if is_regression else 0.0, STRENGTHS, False)
+    half_steps = tuple(10.0 ** np.arange(0.5, -6.01, -0.5))
+    return _Plan((0.0, 0.3, 1.0, 3.0, 10.0), 1.0, half_steps, True)
 
 
 @dataclass(frozen=True)
@@ -92,11 +112,12 @@ def tune(
 ) -> TuningResult:
     """Choose the setting with the smallest mean validation loss over the folds.
 
-    A search along lines instead of the whole grid; every line is a path over strengths, in steps
-    of ten. First slope scales 0, 1, 3 and 10 with feature power 1, and the neighbours of the best
-    of them as long as these are better; then the other powers with the best slope scale; last
-    the strengths in between on the best line. Ties go to the stronger penalty. Constant
-    cells have one line only.
+    A search along lines instead of the whole grid; every line is a path over strengths. First
+    slope scales 0, 0.3, 1, 3 and 10 with feature power 1, and the neighbours of the best of them as
+    long as these are better; then the other powers with the best slope scale. Ties go to the
+    stronger penalty. Constant cells have one line only. Strengths go from 10^0.5 to 10^-6 in half
+    powers of ten; with `is_recipe` in powers of ten first and in between on the best line, without
+    slope scale 0.3, and for classes the first power is 0.
 
     With `one_se` the strongest setting of the best line is taken whose loss is within one standard
     error of the smallest.
@@ -118,7 +139,7 @@ def tune(
         Parallel(n_jobs=n_jobs, prefer="threads") as run,
     ):
         folds = run(delayed(stepping)(make, progress, _SEARCH_ROWS) for make in make_folds)
-        search = _Search(folds, run, progress)
+        search = _Search(folds, run, progress, _plan(is_recipe, folds[0].loss.is_quadratic))
         search.lines(cells)
         if any(fold.is_part for fold in folds):
             folds = run(delayed(stepping)(make, progress) for make in make_folds)
@@ -146,10 +167,11 @@ def tune(
 class _Search:
     """The settings judged so far, and the best of them."""
 
-    def __init__(self, folds: Sequence[RecipeFold], run: Parallel, progress: Progress) -> None:
-        self._folds, self._run, self._progress = folds, run, progress
+    def __init__(
+        self, folds: Sequence[RecipeFold], run: Parallel, progress: Progress, plan: _Plan
+    ) -> None:
+        self._folds, self._run, self._progress, self._plan = folds, run, progress, plan
         self._own_loss = all(fold.is_cheap for fold in folds)
-        self._power = _FIRST_POWERS["classes" if not folds[0].loss.is_quadratic else "numbers"]
         self.tables: list[Table] = []
 
     @property
@@ -166,9 +188,10 @@ class _Search:
 
     def lines(self, cells: CellKind) -> None:
         """Compare slope scales, then feature powers."""
-        scales = _FIRST_SCALES if cells == "linear" else (0.0,)
+        plan = self._plan
+        scales = plan.scales if cells == "linear" else (0.0,)
         for scale in scales:
-            self._line(scale, self._power, STRENGTHS)
+            self._line(scale, plan.power, plan.strengths)
         if cells != "linear":
             return
         tried = set(scales)
@@ -178,16 +201,21 @@ class _Search:
             if not near:
                 break
             for scale in near:
-                self._line(scale, self._power, STRENGTHS)
+                self._line(scale, plan.power, plan.strengths)
             tried |= set(near)
         best = self.best
         for power in FEATURE_POWERS if best.slope_scale > 0 else ():
             if power != best.feature_power:
-                self._line(best.slope_scale, power, STRENGTHS)
+                self._line(best.slope_scale, power, plan.strengths)
 
     def finer(self) -> None:
         """Try the strengths in between on the best line, with the own loss."""
         best = self.best
+        if self._plan.is_fine:
+            if not self._own_loss:
+                self._own_loss, self._start = True, len(self.tables)
+                self._line(best.slope_scale, best.feature_power, self._plan.strengths)
+            return
         exponents = _FINER if not self._own_loss else _FINER[1:4:2]
         if not self._own_loss:
             self._own_loss, self._start = True, len(self.tables)
