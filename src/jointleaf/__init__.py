@@ -37,6 +37,8 @@ _HOMES = {
     "KyFan": "jointleaf.penalties",
     "SchattenP": "jointleaf.penalties",
     "Laplacian": "jointleaf.penalties",
+    "Explanation": "jointleaf.inspection",
+    "explain": "jointleaf.inspection",
     "PathDisplay": "jointleaf.displays",
     "CVDisplay": "jointleaf.displays",
     "PruningDisplay": "jointleaf.displays",
@@ -76,6 +78,8 @@ __all__ = [  # noqa: RUF022
     "KyFan",
     "SchattenP",
     "Laplacian",
+    "Explanation",
+    "explain",
     "PathDisplay",
     "CVDisplay",
     "PruningDisplay",
@@ -106,6 +110,7 @@ if TYPE_CHECKING:
         refine,
     )
     from jointleaf.fitting import fit_cells
+    from jointleaf.inspection import Explanation, explain
     from jointleaf.multitask import (
         BoUTSClassifier,
         BoUTSRegressor,

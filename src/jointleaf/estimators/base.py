@@ -24,7 +24,7 @@ from jointleaf.estimators.checks import (
 )
 from jointleaf.estimators.many_rows import MANY_ROWS, ManyRows
 from jointleaf.estimators.mixing import mixed
-from jointleaf.estimators.model import CellWeights, FittedCells, Frame
+from jointleaf.estimators.model import CellWeights, Frame
 from jointleaf.estimators.outcome import Outcome, with_simpler
 from jointleaf.estimators.splitting import given_splits, make_folds, split_labels
 from jointleaf.estimators.summaries import by_column, importances, warn_of_no_features
@@ -36,6 +36,7 @@ from jointleaf.estimators.tables import (
 )
 from jointleaf.features import FeaturePlan, plan_features
 from jointleaf.fitting import check_limits, solve
+from jointleaf.inspection.methods import Explainable
 from jointleaf.layout import CellKind
 from jointleaf.losses import Loss
 from jointleaf.partitions import (
@@ -90,7 +91,7 @@ class Job:
     n_jobs: int
 
 
-class BaseJOPLEn(BaseEstimator):
+class BaseJOPLEn(Explainable, BaseEstimator):
     """Joint optimisation of piecewise linear ensembles: the part common to all estimators."""
 
     _target_type: TargetType
@@ -254,9 +255,9 @@ class BaseJOPLEn(BaseEstimator):
     ) -> Outcome:
         """Choose what is left to choose on folds, and fit all rows."""
         if folds and self._has_many_rows(job):
-            return self._fit_many_rows(job, *folds[0])
+            return self._fit_many_rows(job, *folds[0]).with_means(job.rows)
         tuning = self._choose(job, folds) if self._chooses else None
-        return self._refit(job, partitioner, tuning)
+        return self._refit(job, partitioner, tuning).with_means(job.rows)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -413,15 +414,7 @@ class BaseJOPLEn(BaseEstimator):
             warn_of_no_features(self.penalty)
         self._features, self._offset = frame.features, frame.offset
         self._centre, self._unit = frame.centre, frame.unit
-        self._model = FittedCells(
-            fit.partitioner,
-            frame.features,
-            fit.layout,
-            weights,
-            frame.centre,
-            frame.unit,
-            fit.ranges,
-        )
+        self._model = fit.model
 
     # -- pieces of a fit -----------------------------------------------------------------------
 

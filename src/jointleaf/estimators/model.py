@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf.columns import Columns
+from jointleaf.contributions import LinearContributions, TrainingMeans, training_means
 from jointleaf.design import LeafDesign
 from jointleaf.estimators.sums import LEAST_ROWS, GroupedSums
 from jointleaf.features import LinearFeatures
@@ -21,6 +22,7 @@ from jointleaf.ranges import CellRanges
 __all__ = ["CellWeights", "FittedCells", "Frame"]
 
 _PREDICT_ROWS = 16384  # rows predicted at a time: bounds the memory of their codes
+_MEANS_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class FittedCells:
         Of the target.
     ranges : CellRanges or None
         What the cells saw, where their linear models are limited to that.
+    means : TrainingMeans or None
+        What explanations measure from (`jointleaf.inspection`).
     """
 
     partitioner: Partitioner
@@ -87,6 +91,19 @@ class FittedCells:
     centre: float
     unit: float
     ranges: CellRanges | None = None
+    means: TrainingMeans | None = None
+
+    def with_means(self, X: NDArray, s: NDArray) -> FittedCells:
+        """Give the model with the means of training rows X (n, d) with weights s (n,)."""
+        linear = LinearContributions(self.layout, self.weights.theta, self.ranges)
+
+        def blocks() -> Iterator[tuple[NDArray, NDArray, NDArray]]:
+            for start in range(0, len(X), _MEANS_ROWS):
+                rows = X[start : start + _MEANS_ROWS]
+                own = s[start : start + _MEANS_ROWS]
+                yield self.features.transform(rows), self.partitioner.apply(rows), own
+
+        return replace(self, means=training_means(linear, self.layout, blocks()))
 
     def predict(self, X: NDArray, n_jobs: int) -> NDArray:
         """Predictions on the scale of the loss, (n,) or (n, K), of rows X (n, d).
@@ -134,4 +151,5 @@ class FittedCells:
 
     def __getstate__(self) -> dict[str, Any]:
         # Tables are made anew from the rest: they would only make pickles larger.
-        return {name: value for name, value in self.__dict__.items() if name != "_kept"}
+        made = ("_kept", "_explainer")
+        return {name: value for name, value in self.__dict__.items() if name not in made}

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.estimators.model import CellWeights, Frame
+from jointleaf.contributions import TrainingMeans
+from jointleaf.estimators.model import CellWeights, FittedCells, Frame
 from jointleaf.layout import CellLayout
 from jointleaf.partitions import Partitioner
 from jointleaf.penalties import Term
@@ -44,6 +45,8 @@ class Outcome:
     importances : array (d,)
     ranges : CellRanges or None
     tuning, mix : what cross-validation found, or None
+    means : TrainingMeans or None
+        Of the training rows, see `with_means`.
     """
 
     frame: Frame
@@ -56,6 +59,20 @@ class Outcome:
     ranges: CellRanges | None = None
     tuning: TuningResult | StrengthChoice | None = None
     mix: Mix | None = None
+    means: TrainingMeans | None = None
+
+    @property
+    def model(self) -> FittedCells:
+        """What predicts."""
+        frame = self.frame
+        return FittedCells(
+            self.partitioner, frame.features, self.layout, self.weights, frame.centre, frame.unit,
+            self.ranges, self.means,
+        )  # fmt: skip
+
+    def with_means(self, rows: Rows) -> Outcome:
+        """Give the outcome with the means of its training rows, which explanations need."""
+        return replace(self, means=self.model.with_means(rows.X, rows.s).means)
 
     @property
     def slope_norms(self) -> NDArray[np.float64]:

@@ -249,12 +249,7 @@ def _fit_one_by_one(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
         partitioner = model._make_partitioner(seed, job.n_jobs)
         fit = model._fit_job(single, partitioner, job.folds[t])
         fits.append(fit)
-        models.append(
-            FittedCells(
-                fit.partitioner, fit.frame.features, fit.layout, fit.weights,
-                fit.frame.centre, fit.frame.unit, fit.ranges,
-            )
-        )  # fmt: skip
+        models.append(fit.model)
     d = len(job.columns)
     norms = [by_column(fit.slope_norms, job.plan.sources, d) for fit in fits]
     slope_norms = np.stack(norms, axis=1)
@@ -309,11 +304,10 @@ def _fit_jointly(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
         ranges = None
         if model.clip == "cell" and model.cells == "linear":
             ranges = cell_ranges(block.design.rows, partitioner.apply(own.X), task.layout)
-        models.append(
-            FittedCells(
-                partitioner, frame.features, task.layout, weights, frame.centre, frame.unit, ranges
-            )
+        fitted = FittedCells(
+            partitioner, frame.features, task.layout, weights, frame.centre, frame.unit, ranges
         )
+        models.append(fitted.with_means(own.X, own.s))
         shares.append(importances(block.design, task, partitioner, own.s, job.plan.sources))
     return _outcome(
         job,

@@ -18,6 +18,7 @@ from jointleaf.columns import column_names
 from jointleaf.estimators.base import BaseJOPLEn
 from jointleaf.estimators.summaries import warn_of_no_features
 from jointleaf.estimators.tables import read_rows
+from jointleaf.inspection.methods import ExplainableTasks
 from jointleaf.layout import CellKind
 from jointleaf.losses import Logistic, Loss, SquaredError
 from jointleaf.multitask.docs import describe_tasks
@@ -31,7 +32,7 @@ from jointleaf.problem import as_numbers
 __all__ = ["BaseMultiTaskJOPLEn", "MultiTaskJOPLEnClassifier", "MultiTaskJOPLEnRegressor"]
 
 
-class BaseMultiTaskJOPLEn(BaseJOPLEn):
+class BaseMultiTaskJOPLEn(ExplainableTasks, BaseJOPLEn):
     """What the estimators of several tasks share."""
 
     _target_type: TargetType

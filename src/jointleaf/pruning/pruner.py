@@ -344,7 +344,7 @@ def _pruned(estimator: E, frame: Frame, rows: Rows, model: CellModel, path: Path
     other.__dict__.update({k: v for k, v in estimator.__dict__.items() if k not in own})
     kind = estimator.solution_.layout.kind
     fit = other._fit_cells(frame, rows, model.partitioner, model.penalty, kind, model.theta)
-    other._store(fit)
+    other._store(fit.with_means(rows))
     other.cv_results_ = estimator.cv_results_
     if estimator.setting_ is not None:  # the trees' own values are not mixed in any more
         other.setting_ = estimator.setting_._replace(share=1.0)

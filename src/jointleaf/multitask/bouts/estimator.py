@@ -13,12 +13,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf.columns import column_names
+from jointleaf.inspection.methods import ExplainableTasks
 from jointleaf.losses import Logistic, Multinomial
 from jointleaf.multitask.bouts.boosting import BoostedTask, BoostingPlan, BoostingRows, boost
 from jointleaf.multitask.bouts.checks import check_settings
 from jointleaf.multitask.bouts.reading import Task, read_matrix, read_tasks
 from jointleaf.multitask.bouts.trees import TreeShape
 from jointleaf.partitions.checks import as_seed, check_count
+from jointleaf.partitions.flat import FlatTrees
 from jointleaf.partitions.routing import Router
 from jointleaf.rows import canonical_rows
 
@@ -76,7 +78,7 @@ def _described(cls: type[T]) -> type[T]:
     return cls
 
 
-class _BoUTS(BaseEstimator):
+class _BoUTS(ExplainableTasks, BaseEstimator):
     """What regression and classification share."""
 
     def __init__(
@@ -128,7 +130,8 @@ class _BoUTS(BaseEstimator):
         """
         plan = self._plan()
         given = read_tasks(X, y, sample_weight)
-        boosted = boost([self._rows(task) for task in given.tasks], plan)
+        rows = [self._rows(task) for task in given.tasks]
+        boosted = boost(rows, plan)
         self.task_names_ = [task.name for task in given.tasks]
         self._take_answers(given.tasks)
         self.universal_features_ = boosted.universal
@@ -137,6 +140,10 @@ class _BoUTS(BaseEstimator):
         self.task_features_ = self._by_task(boosted.tasks, "features")
         self.feature_importances_ = self._by_task(boosted.tasks, "gains")
         self.trees_ = self._by_task(boosted.tasks, "trees")
+        self._leaf_weights = {
+            name: _leaf_weights(self.trees_[name], own.X, own.s)
+            for name, own in zip(self.task_names_, rows, strict=True)
+        }
         self._is_single = given.is_single
         self.__dict__.pop("feature_names_in_", None)
         if given.feature_names is not None:
@@ -242,6 +249,14 @@ class _BoUTS(BaseEstimator):
     @abstractmethod
     def _answers(self, X: NDArray[np.float64], name: Any) -> NDArray:
         """Predictions (n,) of a task."""
+
+
+def _leaf_weights(trees: FlatTrees, X: NDArray, s: NDArray) -> NDArray[np.float64]:
+    """Share of the weight s (n,) of training rows X (n, d) in every leaf (L,)."""
+    leaves = Router(trees)(X) + trees.leaf_starts[:-1]
+    weights = np.repeat(s / s.sum(), leaves.shape[1])
+    counts = np.bincount(leaves.reshape(-1), weights, minlength=int(trees.n_leaves.sum()))
+    return counts.astype(np.float64)
 
 
 @_described
