@@ -34,10 +34,13 @@ class TrainingMeans:
         Share of the weight of all training rows that lies in every cell.
     linear : array (m, K)
         Weighted mean of the linear contributions, in standard units of the target.
+    n_rows : int
+        Number of different training rows.
     """
 
     cell_weights: NDArray[np.float64]
     linear: NDArray[np.float64]
+    n_rows: int
 
 
 class LinearContributions:
@@ -145,12 +148,13 @@ def training_means(
         Standardised features (n, m), codes (n, P) and weights (n,) of some rows each.
     """
     linear = np.zeros((layout.n_features, contributions.n_outputs))
-    weights, total = np.zeros(layout.n_cells), 0.0
+    weights, total, n_rows = np.zeros(layout.n_cells), 0.0, 0
     for features, codes, s in blocks:
         total += s.sum()
+        n_rows += len(s)
         linear += np.einsum("n,nmk->mk", s, contributions(features, codes))
         for p, first in enumerate(layout.offsets[:-1]):
             inside, count = codes[:, p] >= 0, layout.cells_per_partition[p]
             found = np.bincount(codes[inside, p], s[inside], minlength=count)
             weights[first : first + count] += found
-    return TrainingMeans(weights / total, linear / total)
+    return TrainingMeans(weights / total, linear / total, n_rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +14,7 @@ from jointleaf.inspection.credits import TreeCredits, tree_credits
 from jointleaf.partitions import Partitioner, ResidualPartitioner, UnionPartitioner
 from jointleaf.partitions.cells import TreeCells
 from jointleaf.partitions.flat import FlatTrees
-from jointleaf.partitions.routing import Router
+from jointleaf.partitions.routing import Router, leaves_as_cells
 
 if TYPE_CHECKING:
     from jointleaf.estimators.model import FittedCells
@@ -56,9 +56,8 @@ class TreeExplainer:
 
     def __init__(self, trees: FlatTrees, values: NDArray, weights: NDArray) -> None:
         self._first = trees.leaf_starts[:-1]
-        numbers = np.arange(len(trees.cell_of_leaf)) - np.repeat(self._first, trees.n_leaves)
         # Leaves that no training row reached are told apart here, though they are no cells.
-        self._router = Router(replace(trees, cell_of_leaf=numbers.astype(np.int32)))
+        self._router = Router(leaves_as_cells(trees))
         self._cell_of_leaf = trees.cell_of_leaf
         self._shape = trees.n_features, values.shape[1]
         self._credits: TreeCredits = tree_credits(trees, values, weights)

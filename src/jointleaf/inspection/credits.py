@@ -22,7 +22,7 @@ from scipy import sparse
 
 from jointleaf.partitions.flat import FlatTrees
 
-__all__ = ["TreeCredits", "tree_credits"]
+__all__ = ["TreeCredits", "parents", "tree_credits"]
 
 _DENSE_WIDTH = 64  # columns of credits up to which products with a dense table are faster
 _DENSE_SIZE = 2**23  # numbers in it
@@ -59,7 +59,7 @@ def tree_credits(trees: FlatTrees, values: NDArray, weights: NDArray) -> TreeCre
         Share of the training weight in every leaf.
     """
     n_splits, n_leaves, n_outputs = len(trees.feature), *values.shape
-    parent = _parents(trees)
+    parent = parents(trees)
     value, weight = np.zeros((n_splits + n_leaves, n_outputs)), np.zeros(n_splits + n_leaves)
     value[n_splits:], weight[n_splits:] = values, weights
     value[n_splits:] *= weights[:, None]
@@ -86,7 +86,7 @@ def tree_credits(trees: FlatTrees, values: NDArray, weights: NDArray) -> TreeCre
     return TreeCredits(_table(trees, *entries, (n_leaves, n_outputs)), mean)
 
 
-def _parents(trees: FlatTrees) -> NDArray[np.intp]:
+def parents(trees: FlatTrees) -> NDArray[np.intp]:
     """The split above every split and, behind them, every leaf (N + L,); -1 for roots."""
     n_splits = len(trees.feature)
     first = trees.leaf_starts[trees.tree_of_split]

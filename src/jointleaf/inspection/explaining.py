@@ -37,8 +37,9 @@ def explain(model: Any, X: Any, *, task: Any = None) -> Explanation:
     linear part is taken apart feature by feature, which is exact, and put together again for the
     columns that indicators of levels and gaps come from. What the cells themselves are worth is
     credited to the columns that trees split on along the row's way
-    (`jointleaf.inspection.credits`). That takes about as long as predicting. Shapley values of the same trees share a tree's value
-    more evenly between the splits near the root and those near the leaves, but cost a multiple.
+    (`jointleaf.inspection.credits`). That takes about as long as predicting. Shapley values of the
+    same trees share a tree's value more evenly between the splits near the root and those near
+    the leaves, but cost a multiple.
 
     Examples
     --------

@@ -2,15 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from sklearn import get_config
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import estimator_html_repr
+from sklearn.utils.validation import check_is_fitted
 
 if TYPE_CHECKING:
     from jointleaf.inspection.explanation import Explanation
+    from jointleaf.inspection.local import LocalModel
 
-__all__ = ["Explainable", "ExplainableTasks"]
+__all__ = ["Explainable", "ExplainableTasks", "Summarised"]
 
 
-class Explainable:
+class Summarised:
+    """A fitted estimator with a summary, which notebooks show under scikit-learn's diagram."""
+
+    def summary(self) -> str:
+        """Say in a few lines what the fit found: rows, cells, penalty, losses, convergence."""
+        from jointleaf.inspection.summary import summary_text
+
+        check_is_fitted(self)
+        return summary_text(self)
+
+    @property
+    def _repr_html_(self) -> Callable[[], str]:
+        # A property, as in scikit-learn: with another display there must be no such attribute.
+        if get_config()["display"] != "diagram":
+            raise AttributeError("_repr_html_ is there with sklearn.set_config(display='diagram')")
+        return self._as_html
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        bundle = {"text/plain": repr(self)}
+        if get_config()["display"] == "diagram":
+            bundle["text/html"] = self._as_html()
+        return bundle
+
+    def _as_html(self) -> str:
+        from jointleaf.inspection.summary import html
+
+        diagram = estimator_html_repr(self)
+        try:
+            check_is_fitted(self)
+        except NotFittedError:
+            return diagram
+        return html(self, diagram)
+
+
+class Explainable(Summarised):
     """What a fitted estimator tells about its predictions."""
 
     def explain(self, X: Any) -> Explanation:
@@ -28,8 +69,17 @@ class Explainable:
 
         return explain(self, X)
 
+    def local_model(self, X: Any) -> LocalModel:
+        """Give the linear model in force around the one row of X (1, d).
 
-class ExplainableTasks:
+        See `jointleaf.inspection.local_model`.
+        """
+        from jointleaf.inspection import local_model
+
+        return local_model(self, X)
+
+
+class ExplainableTasks(Summarised):
     """The same for estimators of several tasks."""
 
     def explain(self, X: Any, task: Any = None) -> Explanation:
@@ -52,3 +102,12 @@ class ExplainableTasks:
         from jointleaf.inspection import explain
 
         return explain(self, X, task=task)
+
+    def local_model(self, X: Any, task: Any = None) -> LocalModel:
+        """Give the linear model of a task in force around the one row of X (1, d).
+
+        See `jointleaf.inspection.local_model`.
+        """
+        from jointleaf.inspection import local_model
+
+        return local_model(self, X, task=task)

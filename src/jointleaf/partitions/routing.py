@@ -11,7 +11,7 @@ more than 64 leaves are walked level by level.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from jointleaf.columns import as_codes
 from jointleaf.partitions.flat import FlatTrees, Lookup
 
-__all__ = ["ZERO", "Router", "Test"]
+__all__ = ["ZERO", "Router", "Test", "leaves_as_cells"]
 
 #: Rows at a time: enough to hide the cost of a call, few enough for their columns to stay cached.
 _BLOCK_ROWS = 16384
@@ -297,6 +297,13 @@ class Router:
             inside = trees.levels_left[trees.table[node] + np.where(is_missing, 0, x)]
             return np.where(is_missing, missing_left, inside)
         return (x <= trees.threshold[node]) | (missing_left & np.isnan(x))
+
+
+def leaves_as_cells(trees: FlatTrees) -> FlatTrees:
+    """Give the trees with every leaf as a cell, also those that no training row reached."""
+    first = np.repeat(trees.leaf_starts[:-1], trees.n_leaves)
+    numbers = np.arange(len(trees.cell_of_leaf)) - first
+    return replace(trees, cell_of_leaf=numbers.astype(np.int32))
 
 
 def _with_cells(part: _SmallTree | _LargeTree, cells: NDArray[np.int32]) -> _SmallTree | _LargeTree:
