@@ -17,6 +17,9 @@ _HOMES = {
     "LinearForestRegressor": "jointleaf.estimators",
     "LinearForestClassifier": "jointleaf.estimators",
     "prune": "jointleaf.pruning",
+    "save": "jointleaf.model_file",
+    "load": "jointleaf.model_file",
+    "ModelFileError": "jointleaf.model_file",
     "fit_cells": "jointleaf.fitting",
     "strength_path": "jointleaf.path",
     "MultiTaskJOPLEnRegressor": "jointleaf.multitask",
@@ -58,6 +61,9 @@ __all__ = [  # noqa: RUF022
     "LinearForestRegressor",
     "LinearForestClassifier",
     "prune",
+    "save",
+    "load",
+    "ModelFileError",
     "fit_cells",
     "strength_path",
     "MultiTaskJOPLEnRegressor",
@@ -111,6 +117,7 @@ if TYPE_CHECKING:
     )
     from jointleaf.fitting import fit_cells
     from jointleaf.inspection import Explanation, explain
+    from jointleaf.model_file import ModelFileError, load, save
     from jointleaf.multitask import (
         BoUTSClassifier,
         BoUTSRegressor,

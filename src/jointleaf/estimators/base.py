@@ -24,7 +24,7 @@ from jointleaf.estimators.checks import (
 )
 from jointleaf.estimators.many_rows import MANY_ROWS, ManyRows
 from jointleaf.estimators.mixing import mixed
-from jointleaf.estimators.model import CellWeights, Frame
+from jointleaf.estimators.model import CellWeights, FittedCells, Frame
 from jointleaf.estimators.outcome import Outcome, with_simpler
 from jointleaf.estimators.splitting import given_splits, make_folds, split_labels
 from jointleaf.estimators.summaries import by_column, importances, warn_of_no_features
@@ -52,6 +52,7 @@ from jointleaf.partitions import (
     seeded,
     without_models,
 )
+from jointleaf.partitions.fitted import LeftOut
 from jointleaf.penalties import Penalty, Term
 from jointleaf.problem import Problem, check_weights
 from jointleaf.progress import SolveProgress
@@ -376,23 +377,9 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         return auto_penalty(setting, gains, n_partitions, self.root_cell, plan.sources), kind
 
     def _store(self, fit: Outcome) -> None:
-        """Put the results on the estimator, with coefficients in the units of the input."""
+        """Put the results on the estimator."""
         frame, solution = fit.frame, fit.solution
-        scaler = frame.features.scaler
         plan, d = frame.features.plan, len(frame.columns)
-        weights = fit.weights
-        extra = (None,) * (weights.theta.ndim - 2)
-        if weights.slopes.shape[1]:
-            slopes = weights.slopes / scaler.scale[(slice(None), *extra)]
-            shift = np.einsum("cd...,d->c...", slopes, scaler.mean)
-        else:  # constant cells
-            slopes = np.zeros((len(weights.theta), len(plan.names), *weights.theta.shape[2:]))
-            shift = np.zeros_like(weights.biases)
-        self.coef_ = frame.unit * slopes
-        self.intercept_ = frame.unit * (weights.biases - shift)
-        self.offset_ = frame.centre + frame.unit * weights.offset
-        self.cell_starts_ = fit.layout.offsets[:-1]
-        self.partitioner_ = fit.partitioner
         self.solution_ = solution
         self.penalty_ = fit.penalty
         self.feature_importances_ = fit.importances
@@ -403,22 +390,42 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         self.shares_ = fit.tuning.shares if isinstance(fit.tuning, TuningResult) else None
         self.mix_ = fit.mix
         self.slope_norms_ = by_column(fit.slope_norms, plan.sources, d)
-        self.linear_features_ = np.array(plan.names, dtype=object)
-        self.linear_sources_ = plan.sources
         self.columns_ = frame.columns
-        self.selected_features_ = np.flatnonzero(self.slope_norms_)
-        self.split_features_ = fit.partitioner.split_features_
+        self._offset = frame.offset
         self.__dict__.pop("pruning_", None)  # of a pruned model that is fitted once more
+        self._take_cells(fit.model)
         is_empty = not self.selected_features_.size and self.cells == "linear"
         if isinstance(fit.tuning, StrengthChoice) and is_empty:
             warn_of_no_features(self.penalty)
-        self._features, self._offset = frame.features, frame.offset
-        self._centre, self._unit = frame.centre, frame.unit
-        self._model = fit.model
+
+    def _take_cells(self, model: FittedCells) -> None:
+        """Predict with this model, and give its coefficients in the units of the input."""
+        scaler, plan, weights = model.features.scaler, model.features.plan, model.weights
+        extra = (None,) * (weights.theta.ndim - 2)
+        if weights.slopes.shape[1]:
+            slopes = weights.slopes / scaler.scale[(slice(None), *extra)]
+            shift = np.einsum("cd...,d->c...", slopes, scaler.mean)
+        else:  # constant cells
+            slopes = np.zeros((len(weights.theta), len(plan.names), *weights.theta.shape[2:]))
+            shift = np.zeros_like(weights.biases)
+        self.coef_ = model.unit * slopes
+        self.intercept_ = model.unit * (weights.biases - shift)
+        self.offset_ = model.centre + model.unit * weights.offset
+        self.cell_starts_ = model.layout.offsets[:-1]
+        self.partitioner_ = model.partitioner
+        self.linear_features_ = np.array(plan.names, dtype=object)
+        self.linear_sources_ = plan.sources
+        self.selected_features_ = np.flatnonzero(self.slope_norms_)
+        self.split_features_ = model.partitioner.split_features_
+        self._features, self._centre, self._unit = model.features, model.centre, model.unit
+        self._model = model
 
     # -- pieces of a fit -----------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
+        for value in self.get_params(deep=False).values():
+            if isinstance(value, LeftOut):
+                value.refuse()
         if isinstance(self.penalty, str) and self.penalty != "auto":
             raise ValueError(f"penalty={self.penalty!r} is not known: use 'auto' or a Penalty")
         if not isinstance(self.penalty, str | Term):

@@ -62,6 +62,17 @@ class Encoding:
                 rounded = np.float32(fill)  # in which trees compare it, if they can
             self._fills[int(j)] = float(rounded if np.isfinite(rounded) else fill)
 
+    @classmethod
+    def of(cls, scores: Mapping[int, NDArray], fills: Mapping[int, float]) -> Encoding:
+        """Give the encoding with these scores (L + 2,) and fills of columns."""
+        encoding = cls.__new__(cls)
+        encoding._scores, encoding._fills = dict(scores), dict(fills)
+        return encoding
+
+    def parts(self) -> tuple[dict[int, NDArray[np.float64]], dict[int, float]]:
+        """Scores (L + 2,) and fills, by column."""
+        return self._scores, self._fills
+
     def transform(self, rows: TrainingRows) -> TrainingRows:
         """Replace codes by scores and fill missing numbers."""
         X = self.numbers(rows.X)

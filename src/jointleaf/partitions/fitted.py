@@ -50,16 +50,16 @@ class _OfModel(TreeCells):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Stands for a model that was not pickled along with its cells."""
+    """Stands for a model, or another object, that was not pickled or saved along with its cells."""
 
     name: str
 
     def refuse(self) -> NoReturn:
         """Say why there is nothing to fit."""
         raise ValueError(
-            f"The {self.name} behind these cells was left out when they were pickled, so that "
-            "they can be used without its library, and they cannot be fitted again without it; "
-            "refine the model itself once more."
+            f"The {self.name} behind these cells was left out when they were pickled or saved, so "
+            "that they can be used without its library, and they cannot be fitted again without "
+            "it; refine the model itself once more."
         )
 
 
