@@ -1,9 +1,9 @@
-"""The bytes of a model file: a fixed start, a JSON header and raw arrays.
+r"""The bytes of a model file: a fixed start, a JSON header and raw arrays.
 
 ======  =========  ==========================================================
 bytes   type       meaning
 ======  =========  ==========================================================
-0-7     bytes      ``\\x89JLEAF\\r\\n``
+0-7     bytes      ``\x89JLEAF\r\n``
 8-11    uint32     format version
 12-15   uint32     CRC-32 of everything from byte 16 on
 16-23   uint64     length of the whole file
@@ -24,7 +24,7 @@ import json
 import math
 import struct
 import zlib
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,7 @@ def pack(header: dict[str, Any], arrays: list[NDArray]) -> bytes:
     listed, parts = [], []
     for array in arrays:
         is_turned = array.flags.f_contiguous and not array.flags.c_contiguous
-        order = "F" if is_turned else "C"
+        order: Literal["C", "F"] = "F" if is_turned else "C"
         kept = array.astype(array.dtype.newbyteorder("<"), copy=False)
         listed.append([kept.dtype.str, list(array.shape), order])
         parts.append(kept.tobytes(order))

@@ -137,7 +137,8 @@ def read_joplen(part: Part, cls: type[JOPLEnRegressor | JOPLEnClassifier]) -> An
         n_outputs = len(model.classes_) if len(model.classes_) > 2 else 1
     model.columns_ = columns
     cells = read_cells(part.child("cells"), columns.n_levels, n_outputs)
-    model._offset = part.array("offset", "f4 f8", (n_outputs,) if n_outputs > 1 else (), finite=True)
+    outputs = (n_outputs,) if n_outputs > 1 else ()
+    model._offset = part.array("offset", "f4 f8", outputs, finite=True)
     model.solution_ = read_solution(part.child("solution"))
     model.n_iter_ = model.solution_.n_iter
     model.penalty_ = read_fitted_penalty(part.child("penalty"))

@@ -193,7 +193,7 @@ def _write_fitted(partitioner: Any, arrays: Arrays, depth: int) -> dict[str, Any
     if isinstance(partitioner, VoronoiPartitioner):
         features = write_features(partitioner.features_, arrays)
         return {"features": features, "centres": arrays.add(partitioner.centres_)}
-    data = {
+    data: dict[str, Any] = {
         "trees": write_trees(partitioner.trees_, arrays),
         "split_gains": arrays.add(partitioner.split_gains_),
     }

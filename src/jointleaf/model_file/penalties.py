@@ -41,8 +41,8 @@ _MADE_WITH: dict[type[Term], tuple[str, ...]] = {
     **dict.fromkeys((DirtyLasso, DirtyLInf), ("common", "task", "bias_strength", "relax")),
     Free: (),
 }
-_AROUND = (PerTask, Scaled, Sum)
-_CLASSES = {cls.__name__: cls for cls in (*_MADE_WITH, *_AROUND)}
+_AROUND: tuple[type[Term], ...] = (PerTask, Scaled, Sum)
+_CLASSES: dict[str, type[Term]] = {cls.__name__: cls for cls in (*_MADE_WITH, *_AROUND)}
 
 
 def knows_penalty(term: Any) -> bool:

@@ -60,7 +60,8 @@ def read_shares(part: Part | None) -> Shares | None:
     boosted = part.get("boosted")
     if not isinstance(boosted, list) or not all(type(v) is float for v in boosted):
         part.fail("must be a list of numbers", "boosted")
-    shares = Shares(*(part.number(name) for name in _SHARES), boosted=tuple(boosted))
+    values: Any = {name: part.number(name) for name in _SHARES}
+    shares = Shares(**values, boosted=tuple(boosted))
     part.close()
     return shares
 

@@ -28,11 +28,7 @@ from jointleaf.model_file.results import read_table, write_table
 from jointleaf.model_file.trees import read_trees, write_trees
 from jointleaf.model_file.values import read_labels, read_plain, write_labels, write_plain
 from jointleaf.multitask.bouts import BoUTSClassifier, BoUTSRegressor
-from jointleaf.multitask.estimators import (
-    BaseMultiTaskJOPLEn,
-    MultiTaskJOPLEnClassifier,
-    MultiTaskJOPLEnRegressor,
-)
+from jointleaf.multitask.estimators import MultiTaskJOPLEnClassifier, MultiTaskJOPLEnRegressor
 from jointleaf.multitask.solution import TaskSolution
 from jointleaf.multitask.tasks import Form
 from jointleaf.solvers.base import Status
@@ -58,7 +54,7 @@ def _read_task_names(part: Part) -> list:
 # -- JOPLEn --------------------------------------------------------------------------------------
 
 
-def write_tasks(model: BaseMultiTaskJOPLEn, arrays: Arrays) -> dict[str, Any]:
+def write_tasks(model: Any, arrays: Arrays) -> dict[str, Any]:
     """Give JSON for a fitted MultiTaskJOPLEnRegressor or MultiTaskJOPLEnClassifier."""
     data = {
         "parameters": write_parameters(model, arrays),
@@ -90,9 +86,7 @@ def write_tasks(model: BaseMultiTaskJOPLEn, arrays: Arrays) -> dict[str, Any]:
     return data
 
 
-def read_tasks(
-    part: Part, cls: type[MultiTaskJOPLEnRegressor | MultiTaskJOPLEnClassifier]
-) -> Any:
+def read_tasks(part: Part, cls: type[MultiTaskJOPLEnRegressor | MultiTaskJOPLEnClassifier]) -> Any:
     """Read a fitted MultiTaskJOPLEnRegressor or MultiTaskJOPLEnClassifier."""
     model: Any = make(part, cls)
     columns = read_columns(part, "columns")
@@ -193,7 +187,7 @@ def _read_joint(part: Part, n_tasks: int) -> TaskSolution:
     tasks = tuple(read_solution(own) for own in part.children("tasks"))
     if len(tasks) != n_tasks:
         part.fail(f"are {len(tasks)} for {n_tasks} tasks", "tasks")
-    slopes = []
+    slopes: dict[str, Any] = {}
     for name in ("common", "specific"):
         parts = part.children(name)
         if len(parts) != n_tasks:
@@ -202,18 +196,18 @@ def _read_joint(part: Part, n_tasks: int) -> TaskSolution:
         for own, task in zip(parts, tasks, strict=True):
             found.append(own.array("slopes", _FLOATS, task.coef.shape))
             own.close()
-        slopes.append(tuple(found))
+        slopes[name] = tuple(found)
     status: Any = part.choice("status", get_args(Status))
     solution = TaskSolution(
         tasks,
-        *slopes,
-        status,
-        part.text("message"),
-        part.text("solver"),
-        part.integer("n_iter"),
-        part.number("objective", finite=False),
-        part.number("optimality", finite=False),
-        read_trace(part, "trace"),
+        **slopes,
+        status=status,
+        message=part.text("message"),
+        solver=part.text("solver"),
+        n_iter=part.integer("n_iter"),
+        objective=part.number("objective", finite=False),
+        optimality=part.number("optimality", finite=False),
+        trace=read_trace(part, "trace"),
     )
     part.close()
     return solution

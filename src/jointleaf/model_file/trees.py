@@ -65,9 +65,7 @@ def read_trees(part: Part, n_features: int) -> FlatTrees:
         single_precision=part.flag("single_precision"),
         zero_is_missing=part.flag("zero_is_missing"),
         lookups=lookups,
-        leaf_values=part.maybe_array(
-            "leaf_values", "f8", (int(n_leaves.sum()), None), finite=True
-        ),
+        leaf_values=part.maybe_array("leaf_values", "f8", (int(n_leaves.sum()), None), finite=True),
     )
     if np.isnan(trees.threshold).any():
         part.fail("holds NaN", "threshold")
