@@ -141,7 +141,7 @@ class Part:
         """Give one of these texts."""
         value = self.text(name)
         if value not in options:
-            self.fail(f"is {value[:40]!r}, but must be one of {', '.join(options)}", name)
+            self.fail(f"is {value[:40]!r}, which is not known", name)
         return value
 
     def texts(self, name: str) -> list[str]:

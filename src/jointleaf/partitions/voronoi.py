@@ -98,7 +98,8 @@ class VoronoiPartitioner(Partitioner):
         centres = self.centres_.swapaxes(0, 1).reshape(n_cells * n_partitions, m)
         # The nearest centre c of x has the largest <x, c> - |c|^2 / 2.
         half_lengths = np.einsum("cd,cd->c", centres, centres) / 2
-        codes = np.empty((X.shape[0], n_partitions), dtype=np.int32)
+        # Zeros: distances that overflow are larger than none, and the first centre is as good then.
+        codes = np.zeros((X.shape[0], n_partitions), dtype=np.int32)
         step = max(1, _BLOCK_ELEMENTS // len(centres))
         for start in range(0, X.shape[0], step):
             block = self.features_.transform(X[start : start + step].astype(np.float64, copy=False))
