@@ -65,6 +65,11 @@ def test_round_trip(name, tmp_path):
     for key, value in vars(model).items():
         if key.endswith("_") and key != "forest_":
             assert equal(value, getattr(loaded, key)), key
+    if hasattr(model, "explain"):
+        which = {"task": "b"} if name == "bouts, classes" else {}
+        a, b = (m.explain(rows[:5], **which) for m in (model, loaded))
+        assert equal(a.values, b.values)
+        assert equal(a.baseline, b.baseline)
     jl.save(loaded, again)
     assert again.read_bytes() == path.read_bytes()
 

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from jointleaf.contributions import TrainingMeans
 from jointleaf.estimators.model import CellWeights, FittedCells
 from jointleaf.layout import CellKind, CellLayout
 from jointleaf.model_file.features import read_features, write_features
@@ -44,6 +45,7 @@ def write_cells(model: FittedCells, arrays: Arrays) -> dict[str, Any]:
         "unit": number(model.unit),
         "low": arrays.maybe(None if ranges is None else ranges.low),
         "high": arrays.maybe(None if ranges is None else ranges.high),
+        "means": _write_means(model.means, arrays),
     }
 
 
@@ -75,10 +77,33 @@ def read_cells(part: Part, n_levels: np.ndarray, n_outputs: int) -> FittedCells:
     elif not part.is_none("high"):
         part.fail("stands alone", "high")
     centre, unit = part.number("centre"), part.number("unit")
+    means = _read_means(part.maybe_child("means"), layout, n_outputs)
     part.close()
-    return FittedCells(
-        partitioner, features, layout, CellWeights(theta, offset), centre, unit, ranges
-    )
+    weights = CellWeights(theta, offset)
+    return FittedCells(partitioner, features, layout, weights, centre, unit, ranges, means)
+
+
+def _write_means(means: TrainingMeans | None, arrays: Arrays) -> dict[str, Any] | None:
+    if means is None:
+        return None
+    return {
+        "cell_weights": arrays.add(means.cell_weights),
+        "linear": arrays.add(means.linear),
+        "n_rows": int(means.n_rows),
+    }
+
+
+def _read_means(part: Part | None, layout: CellLayout, n_outputs: int) -> TrainingMeans | None:
+    """Read what explanations measure from."""
+    if part is None:
+        return None
+    cell_weights = part.array("cell_weights", "f8", (layout.n_cells,), finite=True)
+    if (cell_weights < 0).any():
+        part.fail("must not be negative", "cell_weights")
+    linear = part.array("linear", "f8", (layout.n_features, n_outputs), finite=True)
+    means = TrainingMeans(cell_weights, linear, part.integer("n_rows", 1))
+    part.close()
+    return means
 
 
 # -- solutions -----------------------------------------------------------------------------------

@@ -224,6 +224,7 @@ def write_bouts(model: Any, arrays: Arrays) -> dict[str, Any]:
             "trees": write_trees(model.trees_[name], arrays),
             "features": arrays.add(model.task_features_[name]),
             "importances": arrays.add(model.feature_importances_[name]),
+            "leaf_weights": arrays.add(model._leaf_weights[name]),
         }
         if isinstance(model, BoUTSClassifier):
             own["classes"] = write_labels(model._classes[name], arrays)
@@ -254,6 +255,7 @@ def read_bouts(part: Part, cls: type[BoUTSRegressor | BoUTSClassifier]) -> Any:
     if len(tasks) != len(names) or (model._is_single and len(names) != 1):
         part.fail(f"are {len(tasks)} for {len(names)} names", "tasks")
     model.trees_, model.task_features_, model.feature_importances_ = {}, {}, {}
+    model._leaf_weights = {}
     if issubclass(cls, BoUTSClassifier):
         model._classes = {}
     for name, own in zip(names, tasks, strict=True):
@@ -278,5 +280,9 @@ def _read_bouts_task(part: Part, model: Any, name: Any, d: int) -> None:
     if (trees.cell_of_leaf != own).any():
         part.fail("has leaves that are not their own cells", "trees")
     model.trees_[name] = trees
+    weights = part.array("leaf_weights", "f8", (len(values),), finite=True)
+    if (weights < 0).any():
+        part.fail("must not be negative", "leaf_weights")
+    model._leaf_weights[name] = weights
     model.task_features_[name] = part.indices("features", d, rising=True)
     part.close()
