@@ -1,6 +1,11 @@
-"""Pictures of strengths, pruning and selection in several tasks (extra ``plot``)."""
+"""Pictures of strengths, pruning, explanations and selection in several tasks (extra ``plot``)."""
 
 from jointleaf.displays.cv import CVDisplay
+from jointleaf.displays.effect import EffectDisplay
+from jointleaf.displays.explanation import ExplanationDisplay
+from jointleaf.displays.importance import ImportanceDisplay
+from jointleaf.displays.interaction import InteractionDisplay
+from jointleaf.displays.local import LocalModelDisplay
 from jointleaf.displays.path import PathDisplay
 from jointleaf.displays.pruning import PruningDisplay
 from jointleaf.displays.selection import SelectionDisplay
@@ -10,6 +15,11 @@ from jointleaf.displays.task_weights import TaskWeightsDisplay
 
 __all__ = [
     "CVDisplay",
+    "EffectDisplay",
+    "ExplanationDisplay",
+    "ImportanceDisplay",
+    "InteractionDisplay",
+    "LocalModelDisplay",
     "PathDisplay",
     "PruningDisplay",
     "SelectionDisplay",

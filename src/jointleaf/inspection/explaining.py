@@ -43,17 +43,19 @@ def explain(model: Any, X: Any, *, task: Any = None) -> Explanation:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from sklearn.datasets import load_diabetes
     >>> from jointleaf import Frobenius, JOPLEnRegressor
     >>> from jointleaf.inspection import explain
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
     >>> model = JOPLEnRegressor(penalty=Frobenius(0.1), random_state=0).fit(X, y)
-    >>> print(explain(model, X.head(1)).describe(n_columns=2))
-    baseline            152.1
-    s5 = 0.01991       +20.35
-    bmi = 0.0617       +20.05
-    8 other columns    +1.797
-    prediction          194.3
+    >>> found = explain(model, X)
+    >>> found.values.shape
+    (442, 10)
+    >>> bool(np.allclose(found.baseline + found.values.sum(axis=1), model.predict(X)))
+    True
+    >>> bool(np.isclose(found.baseline, model.predict(X).mean()))
+    True
     """
     model, X = last_step(model, X)
     names = task_names(model) if hasattr(model, "task_names_") else None

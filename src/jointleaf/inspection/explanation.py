@@ -56,7 +56,7 @@ class Explanation:
     >>> model = JOPLEnRegressor(penalty=Frobenius(0.01), random_state=0).fit(X, y)
     >>> explanation = model.explain(X[:5])
     >>> explanation
-    Explanation of 5 predictions by 3 columns, baseline 0.7624
+    Explanation of 5 predictions by 3 columns, baseline 0.6656
     >>> whole = explanation.baseline + explanation.values.sum(axis=1)
     >>> bool(np.allclose(whole, model.predict(X[:5]), atol=1e-12))
     True

@@ -14,6 +14,7 @@ from jointleaf.inspection.raw import RawModel, last_step, named_column, raw_mode
 __all__ = ["Interactions", "interactions"]
 
 _BLOCK_ROWS = 50_000
+_ROUNDING = 1e-13  # smaller strengths, relative to the predictions, are none
 
 
 @dataclass(frozen=True, repr=False)
@@ -150,7 +151,9 @@ def _strengths(
             many[i * n : (i + 1) * n, columns] = others[:, columns]
         values |= zip(some, predict(many).astype(float).reshape(len(some), n), strict=True)
     strengths = np.zeros((c, c))
+    rounding = _ROUNDING * max(np.abs(found).max() for found in values.values())
     for a, b in pairs:
         mixed = values[()] - values[a,] - values[b,] + values[a, b]
-        strengths[a, b] = strengths[b, a] = 0.5 * np.sqrt(np.mean(mixed**2))
+        strength = 0.5 * np.sqrt(np.mean(mixed**2))
+        strengths[a, b] = strengths[b, a] = strength if strength > rounding else 0.0
     return strengths

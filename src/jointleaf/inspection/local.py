@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf.inspection.cells import explainer_of
-from jointleaf.inspection.raw import last_step, raw_model
+from jointleaf.inspection.raw import last_step, output_number, raw_model
 from jointleaf.inspection.reach import reach
 
 __all__ = ["LocalModel", "local_model"]
@@ -39,6 +39,11 @@ class LocalModel:
         How far each column of numbers can be moved, the others fixed, before the row enters
         another cell or a slope changes: the model holds for low < x < high. NaN for levels,
         gaps, missing values, and where cells are of a kind whose limits are not known.
+    scale : array (m,)
+        Standard deviations over the training rows: ``coef * scale`` are comparable. Indicators of
+        one column share a scale.
+    is_number : bool array (m,)
+        Which linear features are columns of numbers; the others are ones and zeros.
     output_names : tuple or None
 
     Examples
@@ -59,12 +64,21 @@ class LocalModel:
     x: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    is_number: NDArray[np.bool_]
     output_names: tuple | None = None
 
     def predict(self, x: NDArray) -> Any:
         """Raw prediction of linear features x (m,) or (n, m); NaN counts as in the row."""
         u = np.where(np.isnan(x), np.nan_to_num(self.x), x)
         return self.intercept + u @ self.coef
+
+    def of_output(self, output: Any = None) -> tuple[NDArray[np.float64], float]:
+        """Slopes (m,) and prediction of one output, which is a class where there are several."""
+        if self.output_names is None:
+            return self.coef, float(self.value)
+        k = output_number(self.output_names, output)
+        return self.coef[:, k], float(self.value[k])
 
     def __repr__(self) -> str:
         one = self.output_names is None
@@ -111,4 +125,6 @@ def local_model(model: Any, X: Any, *, task: Any = None) -> LocalModel:
         parts: tuple[Any, Any, Any] = coef[:, 0], float(intercept[0]), float(value[0])
     else:
         parts = coef, intercept, value
-    return LocalModel(features.plan.names, *parts, u, low, high, raw.outputs)
+    is_number = np.arange(len(u)) < len(features.plan.numbers)
+    names, scale = features.plan.names, scaler.scale
+    return LocalModel(names, *parts, u, low, high, scale, is_number, raw.outputs)

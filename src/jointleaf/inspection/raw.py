@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jointleaf.estimators.model import FittedCells
     from jointleaf.multitask.bouts.estimator import _BoUTS
 
-__all__ = ["RawModel", "last_step", "named_column", "raw_model", "task_names"]
+__all__ = ["RawModel", "last_step", "named_column", "output_number", "raw_model", "task_names"]
 
 
 @dataclass(frozen=True)
