@@ -55,6 +55,25 @@ def test_the_page_on_tasks_runs_as_written(capsys):
     assert shown in capsys.readouterr().out
 
 
+def test_the_page_on_explanations_runs_as_written(capsys):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    pytest.importorskip("shap")
+    plt.switch_backend("Agg")
+    text = (ROOT / "docs" / "explaining.md").read_text()
+    space: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "explaining.md", "exec"), space)
+    plt.close("all")
+    printed = capsys.readouterr().out
+    assert printed.startswith("baseline")
+    assert "\nTrue\n" in printed
+    shown = re.search(r"```text\n(.*?)```", text, re.DOTALL).group(1)
+    assert [line.split()[0] for line in shown.splitlines()] == [
+        line.split()[0] for line in printed.splitlines()[: len(shown.splitlines())]
+    ]
+    assert "('all', 'half')" in printed
+
+
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_docstring_examples(name):
     result = doctest.testmod(importlib.import_module(name))

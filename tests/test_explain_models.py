@@ -1,10 +1,7 @@
 """Explanations add up to the prediction, for every kind of model and row."""
 
-import pickle
-
 import numpy as np
 import pytest
-from sklearn.datasets import make_classification, make_friedman1
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingClassifier,
@@ -17,48 +14,18 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from explain_checks import BINARY, NEW_X, RIDGE, THREE, X, Y, assert_centred, assert_sums
 from frame_data import NAMES, NEW, SMALL, TASKS, make_frame, raw
 from frame_data import X as FRAME
 from jointleaf import (
-    L21,
-    BoUTSClassifier,
-    BoUTSRegressor,
-    DirtyLasso,
-    Frobenius,
     JOPLEnClassifier,
     JOPLEnRegressor,
-    MultiTaskJOPLEnClassifier,
     MultiTaskJOPLEnRegressor,
     prune,
     refine,
 )
 from jointleaf.inspection import explain
 from jointleaf.partitions import Partitioner, StepPartitioner, VoronoiPartitioner
-
-RIDGE = Frobenius(0.01)
-X, Y = make_friedman1(200, n_features=6, noise=0.5, random_state=0)
-NEW_X = 1.5 * make_friedman1(60, n_features=6, random_state=1)[0] - 0.25  # outside the range too
-BINARY = np.where(np.median(Y) < Y, "yes", "no")
-THREE = np.digitize(Y, np.quantile(Y, [0.3, 0.6]))
-
-
-def assert_sums(explanation, prediction):
-    """Baseline and parts give the prediction up to rounding, and fit each other."""
-    scale = max(1.0, np.abs(prediction).max())
-    assert explanation.values.shape[:2] == explanation.data.shape
-    whole = explanation.baseline + explanation.values.sum(axis=1) + explanation.cells_rest
-    np.testing.assert_allclose(whole, prediction, rtol=0, atol=1e-10 * scale)
-    np.testing.assert_allclose(explanation.prediction, prediction, rtol=0, atol=1e-10 * scale)
-
-
-def assert_centred(explanation, training_prediction):
-    """Over the training rows the baseline is the mean, and every column's mean is zero."""
-    scale = np.abs(training_prediction).max()
-    mean = training_prediction.mean(axis=0)
-    np.testing.assert_allclose(explanation.baseline, mean, rtol=0, atol=1e-10 * scale)
-    np.testing.assert_allclose(explanation.values.mean(axis=0), 0, atol=1e-10 * scale)
-    np.testing.assert_allclose(explanation.linear.mean(axis=0), 0, atol=1e-10 * scale)
-    np.testing.assert_allclose(explanation.cells_rest.mean(axis=0), 0, atol=1e-10 * scale)
 
 
 @pytest.mark.parametrize("kind", TASKS)
@@ -94,35 +61,6 @@ def test_options(options):
     assert_centred(model.explain(frame), model.predict(frame))
     if options.get("cells") == "constant":
         assert not model.explain(far).linear.any()
-
-
-@pytest.mark.parametrize("y", [Y, BINARY, THREE], ids=["regression", "binary", "multiclass"])
-def test_the_default_recipe(y):
-    estimator = JOPLEnRegressor if y is Y else JOPLEnClassifier
-    model = estimator(random_state=0).fit(X, y)
-    assert_sums(model.explain(NEW_X), raw(model, NEW_X))
-    assert_centred(model.explain(X), raw(model, X))
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.explain(NEW_X).values, model.explain(NEW_X).values)
-
-
-@pytest.mark.parametrize("n_classes", [0, 2, 3])
-def test_the_recipe_for_many_rows(n_classes):
-    if n_classes:
-        X, y = make_classification(
-            2300, 8, n_informative=6, n_classes=n_classes, flip_y=0.1, random_state=0
-        )
-        model = JOPLEnClassifier(random_state=0).fit(X, y)
-    else:
-        X, y = make_friedman1(2300, n_features=8, noise=1.0, random_state=0)
-        model = JOPLEnRegressor(random_state=0).fit(X, y)
-    assert model.shares_.boosted
-    explanation = model.explain(X)
-    assert_sums(explanation, raw(model, X))
-    assert_centred(explanation, raw(model, X))
-    # From 10,000 rows on predictions come from tables.
-    many = np.tile(X[:1000], (11, 1))
-    assert_sums(model.explain(many), raw(model, many))
 
 
 def _libraries():
@@ -242,81 +180,6 @@ def test_leaves_that_no_training_row_reached():
     assert_centred(model.explain(X[:40]), model.predict(X[:40]))
 
 
-# -- several tasks --------------------------------------------------------------------------------
-
-PAIRS = {"a": (X[:120], Y[:120]), "b": (X[120:], -Y[120:] + X[120:, 5])}
-
-
-@pytest.mark.parametrize(
-    "penalty", [DirtyLasso(0.05, 0.05, bias_strength=0.1), L21(0.05), RIDGE], ids=str
-)
-def test_tasks_as_pairs(penalty):
-    model = MultiTaskJOPLEnRegressor("lightgbm", penalty=penalty, random_state=0).fit(PAIRS)
-    both = model.explain(NEW_X)
-    assert both.output_names == ("a", "b")
-    assert_sums(both, model.predict(NEW_X))
-    for name, (own, _) in PAIRS.items():
-        assert_sums(model.explain(NEW_X, task=name), model.predict(NEW_X, task=name))
-        assert_centred(model.explain(own, task=name), model.predict(own, task=name))
-        np.testing.assert_array_equal(
-            both.output(name).values, model.explain(NEW_X, task=name).values
-        )
-    labels = np.where(NEW_X[:, 0] > 0.5, "a", "b")
-    mixed = model.explain(NEW_X, task=labels)
-    assert mixed.baseline.shape == (len(NEW_X),)
-    assert_sums(mixed, model.predict(NEW_X, task=labels))
-    assert_sums(mixed[3:5], model.predict(NEW_X, task=labels)[3:5])
-
-
-@pytest.mark.parametrize("clip", [True, "cell"])
-def test_tasks_as_columns_of_y(clip):
-    targets = np.column_stack([Y, X[:, 0] - Y, Y**2])
-    model = MultiTaskJOPLEnRegressor("voronoi", penalty=RIDGE, clip=clip, random_state=0)
-    model.fit(X, targets)
-    assert_sums(model.explain(NEW_X), model.predict(NEW_X))
-
-
-def test_tasks_of_a_long_table_and_each_with_its_recipe():
-    frame, y = make_frame(120)
-    model = MultiTaskJOPLEnRegressor(random_state=0).fit(frame, y, task="kind")
-    assert_sums(model.explain(NEW), model.predict(NEW))
-    assert model.explain(NEW).feature_names == ("size", "city", "age", "noise")
-    assert_sums(model.explain(NEW, task="old"), model.predict(NEW, task="old"))
-
-
-def test_tasks_with_two_classes():
-    targets = np.column_stack([BINARY == "yes", X[:, 0] > 0.5]).astype(int)
-    model = MultiTaskJOPLEnClassifier("lightgbm", penalty=RIDGE, random_state=0).fit(X, targets)
-    odds = [np.log(p[:, 1] / p[:, 0]) for p in model.predict_proba(NEW_X)]
-    assert_sums(model.explain(NEW_X), np.stack(odds, axis=1))
-    single = MultiTaskJOPLEnClassifier("lightgbm", penalty=RIDGE, random_state=0).fit(X, BINARY)
-    shares = single.predict_proba(NEW_X)
-    assert_sums(single.explain(NEW_X), np.log(shares[:, 1] / shares[:, 0]))
-
-
-def test_bouts():
-    model = BoUTSRegressor(n_universal=20, n_task=20).fit(PAIRS)
-    assert_sums(model.explain(NEW_X), model.predict(NEW_X))
-    assert_sums(model.explain(NEW_X, task="b"), model.predict(NEW_X, task="b"))
-    own = PAIRS["b"][0]
-    assert_centred(model.explain(own, task="b"), model.predict(own, task="b"))
-    unused = np.setdiff1d(np.arange(6), [*model.universal_features_, *model.task_features_["b"]])
-    assert not model.explain(NEW_X, task="b").values[:, unused].any()
-
-
-def test_bouts_with_classes():
-    tasks = {"two": (X, BINARY), "three": (X, THREE)}
-    model = BoUTSClassifier(n_universal=10, n_task=10).fit(tasks)
-    shares = model.predict_proba(NEW_X, task="two")
-    odds = np.log(shares[:, 1] / shares[:, 0])
-    assert_sums(model.explain(NEW_X, task="two"), odds)
-    found = model.explain(NEW_X, task="three").prediction
-    shares = np.exp(found) / np.exp(found).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(shares, model.predict_proba(NEW_X, task="three"), atol=1e-12)
-    with pytest.raises(ValueError, match="task 'three' has several classes"):
-        model.explain(NEW_X)
-
-
 # -- what cannot be explained ---------------------------------------------------------------------
 
 
@@ -330,7 +193,8 @@ def test_errors():
         explain(model, X, task="a")
     with pytest.raises(ValueError, match="features"):
         model.explain(X[:, :3])
-    tasks = MultiTaskJOPLEnRegressor("lightgbm", penalty=RIDGE, random_state=0).fit(PAIRS)
+    tasks = MultiTaskJOPLEnRegressor("lightgbm", penalty=RIDGE, random_state=0)
+    tasks.fit({"a": (X, Y), "b": (X, -Y)})
     with pytest.raises(ValueError, match=r"task 'c' is not known: the tasks are \['a', 'b'\]"):
         tasks.explain(X, task="c")
     with pytest.raises(ValueError, match="one for each of the 200 rows"):

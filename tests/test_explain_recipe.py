@@ -1,0 +1,40 @@
+"""Explanations of the default recipe add up, with few rows and with many."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification, make_friedman1
+
+from explain_checks import BINARY, NEW_X, THREE, X, Y, assert_centred, assert_sums
+from frame_data import raw
+from jointleaf import JOPLEnClassifier, JOPLEnRegressor
+
+
+@pytest.mark.parametrize("y", [Y, BINARY, THREE], ids=["regression", "binary", "multiclass"])
+def test_the_default_recipe(y):
+    estimator = JOPLEnRegressor if y is Y else JOPLEnClassifier
+    model = estimator(random_state=0).fit(X, y)
+    assert_sums(model.explain(NEW_X), raw(model, NEW_X))
+    assert_centred(model.explain(X), raw(model, X))
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.explain(NEW_X).values, model.explain(NEW_X).values)
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+def test_the_recipe_for_many_rows(n_classes):
+    if n_classes:
+        X, y = make_classification(
+            2300, 8, n_informative=6, n_classes=n_classes, flip_y=0.1, random_state=0
+        )
+        model = JOPLEnClassifier(random_state=0).fit(X, y)
+    else:
+        X, y = make_friedman1(2300, n_features=8, noise=1.0, random_state=0)
+        model = JOPLEnRegressor(random_state=0).fit(X, y)
+    assert model.shares_.boosted
+    explanation = model.explain(X)
+    assert_sums(explanation, raw(model, X))
+    assert_centred(explanation, raw(model, X))
+    # From 10,000 rows on predictions come from tables.
+    many = np.tile(X[:1000], (11, 1))
+    assert_sums(model.explain(many), raw(model, many))
