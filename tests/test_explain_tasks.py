@@ -13,6 +13,7 @@ from jointleaf import (
     MultiTaskJOPLEnClassifier,
     MultiTaskJOPLEnRegressor,
 )
+from jointleaf.inspection import effect
 
 PAIRS = {"a": (X[:120], Y[:120]), "b": (X[120:], -Y[120:] + X[120:, 5])}
 
@@ -85,3 +86,17 @@ def test_bouts_with_classes():
     np.testing.assert_allclose(shares, model.predict_proba(NEW_X, task="three"), atol=1e-12)
     with pytest.raises(ValueError, match="task 'three' has several classes"):
         model.explain(NEW_X)
+
+
+def test_tasks_in_the_first_column_of_an_array():
+    rows = np.column_stack([np.arange(len(Y)) % 2 + 5, X])
+    model = MultiTaskJOPLEnRegressor("lightgbm", penalty=RIDGE, random_state=0)
+    model.fit(rows, Y, task=0)
+    assert model.task_names_ == [5, 6]
+    assert_sums(model.explain(rows), model.predict(rows))
+    assert_sums(model.explain(NEW_X, task=6), model.predict(NEW_X, task=6))
+    assert_sums(model.explain(rows, task=6), model.predict(rows, task=6))
+    local = model.local_model(rows[:1], task=6)
+    assert local.value == pytest.approx(model.predict(X[:1], task=6)[0])
+    curve = effect(model, rows, 2, task=5)
+    np.testing.assert_array_equal(curve.values, effect(model, X, 2, task=5).values)

@@ -113,8 +113,9 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
     if isinstance(model, _BoUTS):
         return _bouts(model, model.task_names_[0] if task is None else model._name(task))
     if isinstance(model, BaseMultiTaskJOPLEn):
-        fitted = model._models[0 if task is None else model._number(task)]
-        return _joplen(model, fitted, lambda X: model._without_column(X, 0)[0])
+        name = model.task_names_[0] if task is None else task
+        fitted = model._models[model._number(name)]
+        return _joplen(model, fitted, lambda X: model._without_column(X, name)[0])
     return _joplen(model, model._model)
 
 
