@@ -1,0 +1,8 @@
+"""``python -m jointleaf`` is the command line."""
+
+import sys
+
+from jointleaf.shell import main
+
+if __name__ == "__main__":
+    sys.exit(main())

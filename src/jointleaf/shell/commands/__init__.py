@@ -1,0 +1,1 @@
+"""One module a command: `add` describes its arguments, `run` does the work."""

@@ -1,0 +1,1 @@
+"""The report of a fit: one HTML file with everything in it."""

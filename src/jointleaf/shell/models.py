@@ -1,0 +1,124 @@
+"""Model files of the command line: the model, and the record of its fit."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jointleaf.shell.errors import ShellError
+from jointleaf.shell.output import finite, said
+from jointleaf.shell.tables.preparing import Preparation
+from jointleaf.shell.tables.raw import RawTable
+from jointleaf.shell.tables.reading import read_table
+
+__all__ = ["RECORD_FORMAT", "LoadedModel", "load_model", "read_rows", "save_model"]
+
+#: The format of records that is written, and the newest that is read.
+RECORD_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model from a file.
+
+    Attributes
+    ----------
+    source : str
+    model : estimator
+    preparation : Preparation
+    record : dict or None
+        Of its fit (`jointleaf.shell.summaries`); None if it was saved by `jointleaf.save`.
+    """
+
+    source: str
+    model: Any
+    preparation: Preparation
+    record: dict[str, Any] | None
+
+    @property
+    def target(self) -> str | None:
+        """Name of the target, where it is known."""
+        return None if self.record is None else self.record["target"]["name"]
+
+    def need_record(self, command: str) -> dict[str, Any]:
+        """Give the record, or say that the file has none."""
+        if self.record is None:
+            raise ShellError(
+                f"{self.source}: `jointleaf {command}` needs a model of `jointleaf fit`; this one "
+                "was saved from Python and holds no record of its fit"
+            )
+        return self.record
+
+
+def save_model(model: Any, record: dict[str, Any], path: Path) -> None:
+    """Write a model and its record in one step."""
+    import jointleaf
+
+    try:
+        jointleaf.save(model, path, metadata={"shell": finite(record)})
+    except OSError as cause:
+        raise ShellError(f"{path}: cannot be written ({cause.strerror or cause})") from None
+
+
+def load_model(path: str) -> LoadedModel:
+    """Read a model file."""
+    import jointleaf
+
+    try:
+        model, metadata = jointleaf.load(path), jointleaf.load_metadata(path)
+    except FileNotFoundError:
+        raise ShellError(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise ShellError(f"{path}: is a folder; name a model file") from None
+    except OSError as cause:
+        raise ShellError(f"{path}: cannot be read ({cause.strerror or cause})") from None
+    if not hasattr(model, "columns_") or hasattr(model, "tasks_"):
+        raise ShellError(
+            f"{path}: holds a {type(model).__name__}, which the command line does not know; "
+            "use it from Python, jointleaf.load"
+        )
+    record = metadata.get("shell")
+    if record is None:
+        return LoadedModel(path, model, Preparation.of_model(model, path), None)
+    if record.get("format", 0) > RECORD_FORMAT:
+        raise ShellError(f"{path}: was written by a newer jointleaf; upgrade jointleaf")
+    try:
+        preparation = Preparation.from_dict(record["preparation"])
+    except (KeyError, TypeError) as cause:
+        raise ShellError(f"{path}: the record of the fit is damaged ({cause})") from None
+    return LoadedModel(path, model, preparation, record)
+
+
+def read_rows(
+    loaded: LoadedModel, args: argparse.Namespace, *, known: Collection[str] = ()
+) -> tuple[RawTable, Any]:
+    """Read rows for a model, as its training rows were read.
+
+    Parameters
+    ----------
+    loaded : LoadedModel
+    args : Namespace
+        With `data`, `delimiter`, `encoding` and `ignore_extra`.
+    known : names of further columns that may be there
+
+    Returns
+    -------
+    table : RawTable
+        As read.
+    X : DataFrame
+        What the model sees.
+    """
+    table = read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
+    for name in known:
+        table.column(name, "--id")
+    familiar = {*known, *([] if loaded.target is None else [loaded.target])}
+    if args.ignore_extra:
+        familiar |= set(table.names)
+    loaded.preparation.check_columns(table, known=familiar)
+    X, notes = loaded.preparation.apply(table)
+    for note in notes:
+        said(f"{table.source}: {note}")
+    return table, X

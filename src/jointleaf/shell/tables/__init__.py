@@ -1,0 +1,1 @@
+"""Tables in files: reading them, what their columns hold, and how they are made ready."""
