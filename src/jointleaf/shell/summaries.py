@@ -177,19 +177,22 @@ def feature_summaries(model: Any, preparation: Preparation) -> list[dict[str, An
 
 
 def cv_lines(model: Any) -> list[dict[str, Any]]:
-    """The losses that cross-validation found, one record a line, from strong to weak."""
+    """The losses that cross-validation found, one record a line, from strong to weak.
+
+    Lines whose "own" is False were compared more cheaply, by the squared error for classes.
+    """
     table = model.cv_results_
     if not table:
         return []
     strengths, losses = table["strength"], table["mean_loss"]
     rows = np.isfinite(strengths) & np.isfinite(losses) & (strengths > 0)
     rows &= table.get("share", np.ones(len(rows))) == 1.0
-    rows &= table.get("own_loss", np.ones(len(rows), bool)).astype(bool)
+    own = table.get("own_loss", np.ones(len(rows), bool)).astype(bool)
     rows &= table.get("on_path", np.ones(len(rows), bool)).astype(bool)
     names = [name for name in ("slope_scale", "feature_power") if name in table]
     lines: dict[tuple, dict[float, tuple[float, float]]] = {}
     for k in np.flatnonzero(rows):
-        key = tuple(float(table[name][k]) for name in names)
+        key = (bool(own[k]), *(float(table[name][k]) for name in names))
         # A strength that was judged twice counts as judged last, which was more careful.
         lines.setdefault(key, {})[float(strengths[k])] = (
             float(losses[k]),
@@ -200,7 +203,7 @@ def cv_lines(model: Any) -> list[dict[str, Any]]:
         ordered = sorted(points, reverse=True)
         found.append(
             {
-                **dict(zip(names, key, strict=True)),
+                **dict(zip(("own", *names), key, strict=True)),
                 "strength": ordered,
                 "loss": [points[s][0] for s in ordered],
                 "error": [points[s][1] for s in ordered],

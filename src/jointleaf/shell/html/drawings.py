@@ -69,15 +69,14 @@ def calibration_chart(groups: list[Record]) -> str:
     return chart.render()
 
 
-def cv_chart(record: Record) -> str:
+def cv_chart(lines: list[Record], setting: Record | None, label: str) -> str:
     """Validation losses along the strengths, the chosen line in red with its band."""
-    lines, setting = record["cv"], record["model"]["setting"]
     best = next((k for k, line in enumerate(lines) if _is_chosen(line, setting)), 0)
     strengths = [s for line in lines for s in line["strength"]]
     # Losses of penalties far too weak may be huge, and are of no interest.
     low = min(min(line["loss"]) for line in lines)
     high = 1.2 * max(line["loss"][0] for line in lines)
-    y = Axis(max(low / 1.15, 1e-15), max(high, 1.05 * low), "validation loss", log=True)
+    y = Axis(max(low / 1.15, 1e-15), max(high, 1.05 * low), label, log=True)
     x = Axis(max(strengths), min(strengths), "strength of the penalty", log=True)
     chart = Chart(x, y, "Cross-validation")
     for k, line in enumerate(lines):

@@ -195,8 +195,8 @@ def _fresh(fresh: Record, target: Record) -> str:
     )
     text = (
         f"The model as it is in the file, on the {fresh['n_rows']:,} rows of {fresh['source']} "
-        f"that have a target: {values}. If these are the rows it was fitted on, this is too good to be "
-        "true for others."
+        f"that have a target: {values}. If these are the rows it was fitted on, this is too good "
+        "to be true for others."
     )
     parts = _quality_parts(fresh["summary"], target)
     return section("fresh", f"On {fresh['source']}", f"<p>{escape(text)}</p>", *parts)
@@ -217,8 +217,15 @@ def _choice(record: Record) -> str:
             f" Chosen: strength {setting['strength']:.2g}, slope scale "
             f"{setting['slope_scale']:g}, feature power {setting['feature_power']:g}."
         )
-    figure = ("Validation loss, weaker penalties to the right", cv_chart(record))
-    return section("cv", "Cross-validation", f"<p>{escape(text)}</p>", charts(figure))
+    figures = []
+    for own, caption, label in (
+        (True, "Validation loss, weaker penalties to the right", "validation loss"),
+        (False, "Search, by the squared error for speed", "squared error / 2"),
+    ):
+        shown = [line for line in lines if line["own"] is own]
+        if shown:
+            figures.append((caption, cv_chart(shown, setting, label)))
+    return section("cv", "Cross-validation", f"<p>{escape(text)}</p>", charts(*figures))
 
 
 def _importances(record: Record) -> str:
@@ -267,7 +274,7 @@ def _convergence(record: Record) -> str:
     text = (
         f"{plural(model['partitions'], 'partition')} with {model['cells']:,} cells and "
         f"{plural(model['linear_features'], 'linear feature')}, fitted jointly. "
-        f"{found['message']} (solver {found['solver']}): objective {found['objective']:.6g}, "
+        f"Solver: {found['message']}; objective {found['objective']:.6g}, "
         f"distance from the optimality conditions {found['optimality']:.1e}."
     )
     parts = [f"<p>{escape(text)}</p>"]

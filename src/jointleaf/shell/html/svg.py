@@ -17,6 +17,7 @@ RED, DARK, GREY, BLUE = "#c1432e", "#3d4450", "#c9ced6", "#4f86b8"
 PALETTE = ("#4f86b8", "#6a994e", "#e09f3e", "#7a5195", "#2a9d8f", "#d1779b", "#8c6d4f", "#5b6cc9")
 
 _WIDTH, _HEIGHT = 420, 270
+_MOST_TICKS = 7
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 12, 42
 
 
@@ -57,11 +58,13 @@ class Axis:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    decades = math.log10(high / low)
-    factors = (1,) if decades > 2.2 else (1, 2, 5) if decades > 0.7 else (1, 1.5, 2, 3, 4, 5, 6, 8)
     span = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found = [f * 10.0**k for k in span for f in factors if low <= f * 10.0**k <= high]
-    while len(found) > 8:
+    found: list[float] = []
+    for factors in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 5), (1, 3), (1,)):
+        found = [f * 10.0**k for k in span for f in factors if low <= f * 10.0**k <= high]
+        if len(found) <= _MOST_TICKS:
+            break
+    while len(found) > _MOST_TICKS:
         found = found[::2]
     return found if len(found) > 1 else [low, high]
 
