@@ -55,7 +55,7 @@ CASES = {
     "no targets": (as_csv([[*row[:-1], "NA"] for row in ROWS]), "so no rows are left"),
     "few rows": (as_csv(ROWS[:5]), "5 rows with a target; at least 10 are needed"),
     "one target": (as_csv([[*row[:-1], "7"] for row in ROWS]), "is always 7"),
-    "only a target": ("price\n1\n2.5\n" * 9, "price"),
+    "only a target": ("price\n" + "1\n2.5\n" * 9, "no column is left to learn from: only a target"),
     "nothing to learn from": (
         as_csv([[f"F{k}", f"{k}.5"] for k in range(40)], ("name", "price")),
         "no column is left to learn from: 'name' is left out (identifier)",
