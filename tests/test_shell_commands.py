@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import jointleaf
-from jointleaf.shell import main
 from jointleaf.shell.models import load_model
 from jointleaf.shell.tables.reading import read_table
 from shell_data import HEADER, as_csv, fails, make_rows, run
@@ -23,18 +22,29 @@ ROWS = make_rows(70)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with data and two models, of a number and of a class."""
+    """A folder with data and two models, of a number and of a class, and what was said."""
     path = tmp_path_factory.mktemp("shell")
     (path / "flats.csv").write_text(as_csv(ROWS))
     (path / "new.csv").write_text(as_csv([row[:-1] for row in make_rows(9, seed=1)], HEADER[:-1]))
-    here = os.getcwd()
-    os.chdir(path)
-    try:
-        assert main(["fit", "flats.csv", "--target", "price"]) == 0
-        assert main(["fit", "flats.csv", "-t", "city", "-o", "city.jl", "--report", "c.html"]) == 0
-    finally:
-        os.chdir(here)
+    gap = [[*row[:2], row[2] if k else "", *row[3:]] for k, row in enumerate(ROWS)]
+    first = command("fit", "flats.csv", "--target", "price", cwd=path)
+    second = command(
+        "fit", "-", "-t", "city", "-o", "city.jl", "--no-report", "--json",
+        cwd=path, input=as_csv(gap),
+    )  # fmt: skip
+    for name, done in (("number", first), ("class", second)):
+        assert done.returncode == 0, done.stderr
+        (path / f"{name}.out").write_text(done.stdout)
+        (path / f"{name}.err").write_text(done.stderr)
     return path
+
+
+def command(*arguments, **options):
+    """Run a command as a user does."""
+    return subprocess.run(
+        [sys.executable, "-m", "jointleaf", *map(str, arguments)],
+        capture_output=True, text=True, timeout=120, check=False, **options,
+    )  # fmt: skip
 
 
 def read_csv(text):
@@ -44,10 +54,8 @@ def read_csv(text):
 # -- fit -----------------------------------------------------------------------------------------
 
 
-def test_fit_says_what_it_found_and_writes_model_and_report(capsys, folder, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = run(capsys, "fit", folder / "flats.csv", "-t", "price")
-    assert code == 0
+def test_fit_says_what_it_found_and_writes_model_and_report(folder):
+    out, err = (folder / "number.out").read_text(), (folder / "number.err").read_text()
     assert "target 'price': regression (numbers with 70 different values)" in out
     lines = {line.split()[0]: line for line in out.splitlines() if line.startswith("  ")}
     assert "left out: identifier" in lines["id"]
@@ -59,8 +67,21 @@ def test_fit_says_what_it_found_and_writes_model_and_report(capsys, folder, tmp_
     assert "by 5-fold cross-validation over all 70 rows" in out
     assert {"jointleaf", "LightGBM", "linear", "boosted", "constant"} <= set(lines)
     assert "wrote flats.jl" in out
+    assert "wrote flats.html" in out
     assert "fitting [" in err
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["flats.html", "flats.jl"]
+    written = {"flats.jl", "flats.html", "city.jl"}
+    given = {"flats.csv", "new.csv", "number.out", "number.err", "class.out", "class.err"}
+    assert {p.name for p in folder.iterdir()} - {"plain.csv", "plain.jl"} == given | written
+
+
+def test_fit_as_json_and_from_the_standard_input(folder):
+    found = json.loads((folder / "class.out").read_text())
+    assert found["n_rows"] == 69
+    assert found["n_without_target"] == 1
+    assert found["source"] == "standard input"
+    assert found["target"]["task"] == "classification"
+    assert found["report"] is None
+    assert {row["model"] for row in found["judgement"]["table"]} >= {"jointleaf", "linear model"}
 
 
 def test_the_model_is_that_of_the_library(folder):
@@ -73,7 +94,7 @@ def test_the_model_is_that_of_the_library(folder):
     np.testing.assert_array_equal(own.predict(X), loaded.model.predict(X))
 
 
-def test_errors_are_those_of_rows_not_seen(folder):
+def test_errors_are_those_of_rows_not_seen(capsys, folder):
     """The error of the linear model, by scikit-learn on the same folds by hand."""
     from sklearn.linear_model import RidgeCV
     from sklearn.model_selection import KFold, cross_val_predict
@@ -85,8 +106,8 @@ def test_errors_are_those_of_rows_not_seen(folder):
     y = X[:, 0] + rng.normal(0, 0.1, 60)
     path = folder / "plain.csv"
     path.write_text(as_csv(np.column_stack([X, y]).tolist(), ("a", "b", "c", "y")))
-    arguments = ["fit", str(path), "-t", "y", "-o", str(folder / "plain.jl"), "--seed", "3"]
-    assert main(arguments) == 0
+    arguments = ["fit", path, "-t", "y", "-o", folder / "plain.jl", "--seed", 3, "--no-report"]
+    assert run(capsys, *arguments)[0] == 0
     table = load_model(str(folder / "plain.jl")).record["judgement"]["table"]
     found = next(row for row in table if row["model"] == "linear model")
     model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 4, 15)))
@@ -105,21 +126,6 @@ def test_many_rows_are_judged_on_a_fifth():
     rare = np.array([0] * 1400 + [1] * 99 + [2])  # a class with a single row
     splits, _ = make_splits(rare, "classification", 0)
     assert 19 <= (rare[splits[0][1]] == 1).sum() <= 20
-
-
-def test_fit_as_json_and_from_the_standard_input(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    text = as_csv([[*row[:-1], row[-1] if k else ""] for k, row in enumerate(ROWS)])
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    code, out, _ = run(capsys, "fit", "-", "-t", "price", "--json", "--no-report")
-    assert code == 0
-    found = json.loads(out)
-    assert found["n_rows"] == 69
-    assert found["n_without_target"] == 1
-    assert found["target"]["task"] == "regression"
-    assert found["report"] is None
-    assert {row["model"] for row in found["judgement"]["table"]} >= {"jointleaf", "linear model"}
-    assert [p.name for p in tmp_path.iterdir()] == ["model.jl"]
 
 
 # -- predict -------------------------------------------------------------------------------------
@@ -221,7 +227,7 @@ def test_info(capsys, folder):
     facts = {line.split()[0]: line for line in text.splitlines()}
     assert "JOPLEnClassifier" in facts["kind"]
     assert f"jointleaf {jointleaf.__version__}" in facts["version"]
-    assert "flats.csv, 70 rows" in facts["data"]
+    assert "standard input, 69 rows" in facts["data"]
     assert "Oslo, Rome" in facts["classes"]
     found = json.loads(run(capsys, "info", folder / "city.jl", "--json")[1])
     assert found["target"]["name"] == "city"
@@ -260,13 +266,6 @@ def test_bench_compares_what_is_installed(capsys, folder):
 
 
 # -- as a user runs it ---------------------------------------------------------------------------
-
-
-def command(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "jointleaf", *map(str, arguments)],
-        capture_output=True, text=True, timeout=120, check=False, **options,
-    )  # fmt: skip
 
 
 def test_help_is_quick_and_loads_nothing_heavy():

@@ -24,10 +24,13 @@ __all__ = [
     "print_json",
     "said",
     "seconds",
+    "show",
     "text_table",
     "write_file",
     "writing",
 ]
+
+_PIECE = 8192
 
 
 @contextlib.contextmanager
@@ -77,7 +80,17 @@ def as_json(record: Any) -> str:
 
 def print_json(record: Any) -> None:
     """Write one JSON document to the standard output."""
-    print(as_json(record))
+    show(as_json(record) + "\n")
+
+
+def show(text: str) -> None:
+    """Write a long text to the standard output.
+
+    In pieces, because of a single large one the part that a reader who went away has not
+    taken is lost without an error.
+    """
+    for start in range(0, len(text), _PIECE):
+        sys.stdout.write(text[start : start + _PIECE])
 
 
 def finite(value: Any) -> Any:

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
     import gzip
 
     from jointleaf.shell.models import load_model, read_rows
-    from jointleaf.shell.output import as_json, check_writable, plural, said, write_file
+    from jointleaf.shell.output import as_json, check_writable, plural, said, show, write_file
 
     if args.output != "-":
         check_writable(Path(args.output))
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
     everything = kept | columns
     text = as_json(_records(everything)) + "\n" if args.json else _csv(everything)
     if args.output == "-":
-        print(text, end="")
+        show(text)
         return
     data = text.encode()
     write_file(Path(args.output), gzip.compress(data) if args.output.endswith(".gz") else data)
