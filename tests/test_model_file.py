@@ -259,3 +259,28 @@ def test_a_model_of_100_trees_loads_in_50_ms(tmp_path):
         jl.load(tmp_path / "model.jl")
         times.append(perf_counter() - start)
     assert min(times) < 0.05
+
+
+def test_metadata_comes_back_and_leaves_the_model_as_it_was(small, tmp_path):
+    path = tmp_path / "model.jl"
+    given = {"name": "<é>", "scores": [1, 2.5, None, True], "deep": {"x": {}}}
+    jl.save(small, path, metadata=given)
+    assert jl.load_metadata(path) == given
+    assert (jl.load(path).predict(X) == small.predict(X)).all()
+    jl.save(small, path)
+    assert jl.load_metadata(path) == {}
+
+
+@pytest.mark.parametrize("wrong", [{"x": np.nan}, {"x": (1, 2)}, {1: "x"}, {"x": np.ones(2)}])
+def test_metadata_that_would_come_back_otherwise_is_refused(small, tmp_path, wrong):
+    with pytest.raises(jl.ModelFileError, match="metadata must be plain JSON values"):
+        jl.save(small, tmp_path / "model.jl", metadata=wrong)
+    assert not list(tmp_path.iterdir())
+
+
+def test_metadata_of_a_damaged_file_is_an_error(small, tmp_path):
+    path = tmp_path / "model.jl"
+    jl.save(small, path, metadata={"x": 1})
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(jl.ModelFileError, match=r"model\.jl: the file is truncated"):
+        jl.load_metadata(path)

@@ -19,6 +19,7 @@ _HOMES = {
     "prune": "jointleaf.pruning",
     "save": "jointleaf.model_file",
     "load": "jointleaf.model_file",
+    "load_metadata": "jointleaf.model_file",
     "ModelFileError": "jointleaf.model_file",
     "fit_cells": "jointleaf.fitting",
     "strength_path": "jointleaf.path",
@@ -68,6 +69,7 @@ __all__ = [  # noqa: RUF022
     "prune",
     "save",
     "load",
+    "load_metadata",
     "ModelFileError",
     "fit_cells",
     "strength_path",
@@ -132,7 +134,7 @@ if TYPE_CHECKING:
     )
     from jointleaf.fitting import fit_cells
     from jointleaf.inspection import Explanation, explain
-    from jointleaf.model_file import ModelFileError, load, save
+    from jointleaf.model_file import ModelFileError, load, load_metadata, save
     from jointleaf.multitask import (
         BoUTSClassifier,
         BoUTSRegressor,

@@ -13,9 +13,10 @@ bytes   type       meaning
 ======  =========  ==========================================================
 
 All numbers are little-endian. The first 12 bytes mean the same in every version. The header is
-an object with the keys ``jointleaf`` (the version that wrote the file), ``model`` and ``arrays``,
-a list of ``[type, shape, order]`` in the order of the arrays; ``type`` is one of `TYPES`, ``order``
-"C" or "F". Nothing is compressed, so that no array can be larger than the file.
+an object with the keys ``jointleaf`` (the version that wrote the file), ``model``, perhaps
+``metadata`` (any JSON object that the caller of `save` gave) and ``arrays``, a list of
+``[type, shape, order]`` in the order of the arrays; ``type`` is one of `TYPES`, ``order`` "C" or
+"F". Nothing is compressed, so that no array can be larger than the file.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ TYPES = (
 _START = struct.Struct("<8sIIQQ")
 _CHECKED = 16  # the checksum is of everything from here on
 _ALIGNED = 64
+_KEYS = {"jointleaf", "model", "arrays"}  # that every header has
 _MOST_AXES = 4
 _MOST_LENGTH = 2**40  # of an axis
 
@@ -124,10 +126,12 @@ def _parse(text: bytes) -> dict[str, Any]:
         raise
     except ValueError as cause:  # of JSON, of UTF-8 and of numbers with too many digits
         raise ModelFileError(f"the header is no valid JSON: {cause}") from None
-    if not isinstance(header, dict) or set(header) != {"jointleaf", "model", "arrays"}:
+    if not isinstance(header, dict) or set(header) - {"metadata"} != _KEYS:
         raise ModelFileError("the header lacks its parts jointleaf, model and arrays")
     if not isinstance(header["jointleaf"], str):
         raise ModelFileError("the header does not say which jointleaf wrote the file")
+    if not isinstance(header.get("metadata", {}), dict):
+        raise ModelFileError("the metadata is no JSON object")
     return header
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from jointleaf.multitask import (
     MultiTaskJOPLEnRegressor,
 )
 
-__all__ = ["MAX_BYTES", "load", "save"]
+__all__ = ["MAX_BYTES", "load", "load_metadata", "save"]
 
 #: The largest file that is loaded unless more is asked for.
 MAX_BYTES = 2**31
@@ -52,7 +53,9 @@ _CODECS: dict[type, _Codec] = {
 _KINDS = {cls.__name__: cls for cls in _CODECS}
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> None:
+def save(
+    model: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None
+) -> None:
     """Save a fitted model to a file that holds data alone.
 
     The file is written next to its place and moved there when it is whole, so that an older file of
@@ -66,6 +69,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         `BoUTSClassifier`, `LinearForestRegressor` or `LinearForestClassifier`.
     path : str or path
         By convention it ends in ``.jl``.
+    metadata : mapping, optional
+        Whatever belongs to the model and is plain JSON: names, dates, scores. `load_metadata`
+        gives it back; nothing in jointleaf's estimators looks at it.
 
     Raises
     ------
@@ -101,7 +107,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
             f"a {type(model).__name__} cannot be saved: model files hold {', '.join(_KINDS)}"
         )
     check_is_fitted(model)
-    data = _to_bytes(model)
+    data = _to_bytes(model, metadata)
     _from_bytes(data)  # what cannot be loaded must not be written
     _write_whole(Path(os.path.realpath(path)), data)
 
@@ -134,14 +140,45 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
         raise ModelFileError(f"{os.fspath(path)}: {error}") from None
 
 
+def load_metadata(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
+    """Give the metadata that `save` was given for a model; an empty dict where there is none.
+
+    Parameters
+    ----------
+    path : str or path
+    max_bytes : int
+        As for `load`.
+    """
+    try:
+        header, _ = unpack(_read_whole(path, max_bytes))
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)}: {error}") from None
+    return dict(header.get("metadata", {}))
+
+
 # -- models and bytes ----------------------------------------------------------------------------
 
 
-def _to_bytes(model: Any) -> bytes:
+def _to_bytes(model: Any, metadata: Mapping[str, Any] | None = None) -> bytes:
     arrays = Arrays()
     write, _ = _CODECS[type(model)]
     data = {"class": type(model).__name__, **write(model, arrays)}
-    return pack({"jointleaf": jointleaf.__version__, "model": data}, arrays.kept)
+    header = {"jointleaf": jointleaf.__version__, "model": data}
+    if metadata is not None:
+        header["metadata"] = _checked_metadata(metadata)
+    return pack(header, arrays.kept)
+
+
+def _checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata as a file gives it back; refused where it would come back as something else."""
+    try:
+        text = json.dumps(dict(metadata), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as cause:
+        raise ModelFileError(f"metadata must be plain JSON values: {cause}") from None
+    found = json.loads(text)
+    if found != metadata:
+        raise ModelFileError("metadata must be plain JSON values: text as keys, lists, no tuples")
+    return found
 
 
 def _from_bytes(data: bytes) -> Any:

@@ -139,7 +139,7 @@ def _text(found: dict[str, Any], top: int) -> str:
     rows = [["feature", "value", "adds", ""], ["baseline", "", number(found["baseline"]), ""]]
     for record in shown:
         value = record["value"]
-        text = "missing" if value is None else number(value) if _is_number(value) else str(value)
+        text = "missing" if value is None else f"{value:.6g}" if _is_number(value) else str(value)
         added = record["contribution"]
         sign = "+" if added >= 0 else ""
         rows.append([record["feature"], text, sign + number(added), bar(added, largest)])
