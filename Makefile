@@ -6,14 +6,14 @@ BIN := $(VENV)/bin
 .PHONY: help demo test lint types tests format clean
 
 help:
-	@echo "make demo   set up an environment and run jointleaf on real data"
+	@echo "make demo   set up an environment and run jointleaf, from Python and from the shell"
 	@echo "make test   set up an environment and run lint, types and tests"
 	@echo "make clean  remove the environments"
 
 # Each environment is made once and again when the dependencies change.
 $(VENV)/demo.done: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot,cli]"
 	touch $@
 
 $(VENV)/dev.done: pyproject.toml
@@ -23,6 +23,9 @@ $(VENV)/dev.done: pyproject.toml
 
 demo: $(VENV)/demo.done
 	$(BIN)/python examples/demo.py
+	$(BIN)/jointleaf fit examples/flats.csv --target price -o output/flats.jl
+	$(BIN)/jointleaf predict output/flats.jl examples/flats_new.csv --id flat -o output/prices.csv
+	$(BIN)/jointleaf explain output/flats.jl examples/flats_new.csv --row 12
 
 test: lint types tests
 

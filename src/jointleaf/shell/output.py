@@ -113,16 +113,16 @@ def said(text: str, *, quiet: bool = False) -> None:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Write a number for people: a few digits, with commas between thousands."""
+    """Write a number for people: a few digits, with commas between thousands from 10,000 on."""
     if value is None or not math.isfinite(value):
         return "-"
     if value == int(value) and abs(value) < 1e15:
-        return f"{int(value):,}"
+        return f"{int(value):,}" if abs(value) >= 10_000 else f"{int(value)}"
     size = abs(value)
     if size >= 1e6 or size < 1e-4:
         return f"{value:.{digits - 1}g}"
     places = max(0, digits - 1 - math.floor(math.log10(size)))
-    return f"{value:,.{places}f}"
+    return f"{value:,.{places}f}" if size >= 10_000 else f"{value:.{places}f}"
 
 
 def seconds(value: float) -> str:

@@ -31,10 +31,12 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Select and show."""
+    import contextlib
+    import sys
     import warnings
 
     from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor
-    from jointleaf.shell.output import print_json, said
+    from jointleaf.shell.output import print_json
     from jointleaf.shell.training import read_training_data
 
     data = read_training_data(args)
@@ -43,10 +45,10 @@ def run(args: argparse.Namespace) -> None:
     kind = JOPLEnRegressor if data.target.task == "regression" else JOPLEnClassifier
     # Cells that know nothing of the target leave everything that matters to the linear models.
     model = kind(
-        "voronoi", penalty=L21("auto"), random_state=args.seed, n_jobs=args.jobs,
-    )  # fmt: skip
-    said("choosing the strength by cross-validation ...", quiet=args.json)
-    with warnings.catch_warnings():
+        "voronoi", penalty=L21("auto"), random_state=args.seed, n_jobs=args.jobs, verbose=1
+    )
+    # Progress goes to the standard error stream, all of it: the result alone is for pipes.
+    with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore", UserWarning)  # no feature selected: the table says so
         model.fit(data.X, data.y)
     found = {

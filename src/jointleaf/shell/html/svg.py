@@ -206,4 +206,4 @@ def _tick(value: float) -> str:
         text = f"{value:.0e}" if float(f"{value:.0e}") == value else f"{value:.1e}"
         head, _, power = text.partition("e")
         return f"{head}e{int(power)}"
-    return number(value) if abs(value) >= 1000 else f"{value:.4g}"
+    return number(value) if abs(value) >= 10_000 else f"{value:.4g}"
