@@ -164,14 +164,14 @@ def _is_number(value: Any) -> bool:
 
 def _draw(explanation: Explanation, what: str, args: argparse.Namespace) -> None:
     """Draw the contributions with the library's own display."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from jointleaf import ExplanationDisplay
+    from jointleaf.displays.drawing import need_matplotlib
     from jointleaf.shell.output import writing
 
-    display = ExplanationDisplay(explanation).plot()
-    display.ax_.set_title(f"row {args.row}: {what}", loc="left")
+    need_matplotlib("--plot").switch_backend("Agg")
+    display = ExplanationDisplay(explanation, n_columns=args.top, value_name=what).plot()
+    display.ax_.set_title(f"row {args.row}", loc="left", fontsize=10)
+    figure: Any = display.figure_
     ending = args.plot.suffix.lstrip(".") or "png"
     with writing(args.plot) as temporary:
-        display.figure_.savefig(temporary, format=ending, dpi=120)
+        figure.savefig(temporary, format=ending, dpi=120)
