@@ -35,7 +35,7 @@ def test_every_command_of_the_page_is_there(capsys):
     page = (ROOT / "docs" / "command-line.md").read_text()
     commands = set(re.findall(r"^\$ jointleaf (\w+)", page, re.MULTILINE))
     assert commands == {"fit", "predict", "explain", "select", "bench", "info"}
-    options = set(re.findall(r"--[a-z-]+", page)) - {"--help"}
+    options = set(re.findall(r"--[a-z][a-z-]*", page)) - {"--help"}
     assert "--json" in options
     helps = ""
     for name in [*commands, "report"]:
