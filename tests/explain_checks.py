@@ -6,6 +6,7 @@ from sklearn.datasets import make_friedman1
 from jointleaf import Frobenius
 
 RIDGE = Frobenius(0.01)
+QUIET = {"verbose": 0, "allow_writing_files": False}  # CatBoost
 X, Y = make_friedman1(200, n_features=6, noise=0.5, random_state=0)
 NEW_X = 1.5 * make_friedman1(60, n_features=6, random_state=1)[0] - 0.25  # outside the range too
 BINARY = np.where(np.median(Y) < Y, "yes", "no")

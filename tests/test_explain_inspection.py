@@ -12,6 +12,7 @@ from sklearn.inspection import partial_dependence, permutation_importance
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from explain_checks import QUIET
 from frame_data import NEW, SMALL, make_frame
 from frame_data import X as FRAME
 from frame_data import Y as FRAME_Y
@@ -122,7 +123,7 @@ def test_local_models_with_text_gaps_and_classes():
 def test_local_models_of_refined_models_with_zeros_and_lookups():
     catboost = pytest.importorskip("catboost")
     frame = FRAME.fillna({"age": 0.0, "city": "none"})
-    trained = catboost.CatBoostRegressor(iterations=20, depth=3, verbose=0, random_seed=0)
+    trained = catboost.CatBoostRegressor(iterations=20, depth=3, **QUIET, random_seed=0)
     trained.fit(frame, FRAME_Y, cat_features=["city", "kind"])
     model = refine(trained, frame, FRAME_Y, penalty=RIDGE)
     for i in range(5):

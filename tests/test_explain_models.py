@@ -14,7 +14,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from explain_checks import BINARY, NEW_X, RIDGE, THREE, X, Y, assert_centred, assert_sums
+from explain_checks import BINARY, NEW_X, QUIET, RIDGE, THREE, X, Y, assert_centred, assert_sums
 from frame_data import NAMES, NEW, SMALL, TASKS, make_frame, raw
 from frame_data import X as FRAME
 from jointleaf import (
@@ -77,8 +77,8 @@ def _libraries():
     yield lightgbm.LGBMClassifier(n_estimators=8, verbose=-1), THREE
     yield xgboost.XGBRegressor(n_estimators=20, max_depth=4), Y
     yield xgboost.XGBClassifier(n_estimators=10, max_depth=3), (BINARY == "yes").astype(int)
-    yield catboost.CatBoostRegressor(iterations=20, depth=4, verbose=0), Y
-    yield catboost.CatBoostClassifier(iterations=10, depth=3, verbose=0), THREE
+    yield catboost.CatBoostRegressor(iterations=20, depth=4, **QUIET), Y
+    yield catboost.CatBoostClassifier(iterations=10, depth=3, **QUIET), THREE
 
 
 @pytest.mark.parametrize("library", range(11))
