@@ -69,7 +69,7 @@ def pieces(monkeypatch):
 def test_the_prediction_is_the_sum_of_its_parts(task, weighted, pieces):
     estimator, y = TASKS[task]
     model = estimator(random_state=0).fit(X, y, WEIGHTS if weighted else None)
-    fit, shares, rows = pieces["fit"], model.shares_, pieces["job"].rows
+    fit, shares, rows = pieces["fit"], model.shares_, pieces["job"].job.rows
     assert shares is pieces["shares"]
     assert min(shares.joint, shares.linear, *shares.boosted) >= 0
     frame = fit.frame
@@ -124,7 +124,7 @@ def test_boosting_ends_at_the_best_multiple_of_ten(task, weighted, pieces, monke
     estimator, y = TASKS[task]
     estimator(random_state=0).fit(X, y, WEIGHTS if weighted else None)
     kind = "regression" if task == "regression" else "classification"
-    loss, per_round = pieces["job"].loss, 3 if task == "three" else 1
+    loss, per_round = pieces["job"].job.loss, 3 if task == "three" else 1
     assert many_rows._EVERY == 10
     assert len(pieces["judged"]) == 2
     for booster, train, valid, best, kept in pieces["judged"]:
@@ -275,9 +275,9 @@ def test_rows_of_lacking_classes_move():
     y = np.array([0.0, 1, 2, 0, 1])
     rows = Rows(np.arange(5.0)[:, None], y, np.arange(1.0, 6), np.zeros((5, 0), np.int64))
     train, valid = rows.take(slice(2)), rows.take(slice(2, 5))
-    more, left = many_rows._with_all_classes(rows, train, valid)
+    more, left = many_rows.with_all_classes(rows, train, valid, "classification")
     np.testing.assert_array_equal(more.X[:, 0], [0, 1, 2])
     np.testing.assert_array_equal(more.s, [1, 2, 3])
     np.testing.assert_array_equal(left.X[:, 0], [3, 4])
-    same = many_rows._with_all_classes(rows, rows, valid)
+    same = many_rows.with_all_classes(rows, rows, valid, "classification")
     assert same == (rows, valid)

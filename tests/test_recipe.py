@@ -190,11 +190,11 @@ START = np.array([0.5, 0.25, 0.25])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_factors_follow_the_data_where_there_are_many_rows(classes):
     parts, target = predictions(20_000, classes)
-    found = shares._factors(parts, target, np.ones(20_000), START)
+    found = shares._logistic(parts, target, np.ones(20_000), START)
     assert min(found) >= 0
     np.testing.assert_allclose(found, [1, 0, 0], atol=0.07)
     few, target = predictions(3, classes)
-    found = shares._factors(few, target, np.ones(3), START)
+    found = shares._logistic(few, target, np.ones(3), START)
     np.testing.assert_allclose(found, START, atol=0.2)
 
 
@@ -217,7 +217,7 @@ def test_factors_are_the_minimiser_with_a_hundred_more_rows(classes):
 
     peer = minimize(objective, START, bounds=[(0, None)] * 3, tol=1e-12).x
     parts, target = predictions(80, classes)
-    found = shares._factors(parts, target, s, START)
+    found = shares._logistic(parts, target, s, START)
     np.testing.assert_allclose(found, peer, atol=2e-3)
 
 

@@ -117,7 +117,7 @@ def test_large_classification_ends_with_a_line_of_the_own_loss(monkeypatch):
     stand_in = best_in(model.cv_results_, ~own)
     assert line == {(stand_in.slope_scale, stand_in.feature_power)}
     alone = own & (model.cv_results_["share"] == 1)
-    assert alone.sum() == len(recipe._FINER)
+    assert alone.sum() == len(recipe._HALF_STEPS)
     assert own.sum() == alone.sum() + len(recipe.SHARES) - 1
     assert model.setting_ == best_in(model.cv_results_, own)
 
@@ -143,7 +143,7 @@ def test_losses_are_those_of_models_fitted_without_the_validation_rows():
     ids=["regression", "binary", "multiclass"],
 )
 def test_iterative_paths_agree_with_the_kernel(monkeypatch, estimator, y):
-    monkeypatch.setattr(recipe, "STRENGTHS", recipe.STRENGTHS[:5])
+    monkeypatch.setattr(recipe, "_HALF_STEPS", recipe._HALF_STEPS[:9])
     model = estimator(SMALL, cv=2, random_state=0)
     dense = losses_by_setting(model.fit(X, y).cv_results_)
     monkeypatch.setattr(recipe_fold, "_MAX_DENSE_ROWS", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,14 +15,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf.columns import Columns
+from jointleaf.estimators.boosted import VERY_MANY_ROWS, fit_boosted
 from jointleaf.estimators.checks import (
     check_gaps,
     check_penalty,
     is_whole,
     refuse_task_penalties,
 )
-from jointleaf.estimators.many_rows import MANY_ROWS, ManyRows
+from jointleaf.estimators.job import Job
+from jointleaf.estimators.many_rows import MANY_ROWS, ManyRows, with_all_classes
 from jointleaf.estimators.mixing import mixed
 from jointleaf.estimators.model import CellWeights, FittedCells, Frame
 from jointleaf.estimators.outcome import Outcome, with_simpler
@@ -41,11 +42,13 @@ from jointleaf.layout import CellKind
 from jointleaf.losses import Loss
 from jointleaf.partitions import (
     FittedEnsemble,
+    LightGBMPartitioner,
     Partitioner,
     RootCell,
     TargetType,
     UnionPartitioner,
     check_fitted_model,
+    default_partitioner,
     is_ensemble,
     make_partitioner,
     recipe_partitioner,
@@ -78,18 +81,6 @@ from jointleaf.tuning import (
 __all__ = ["BaseJOPLEn", "Frame", "Job"]
 
 F = TypeVar("F", bound=Fold)
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a fit works on."""
-
-    rows: Rows
-    columns: Columns
-    plan: FeaturePlan
-    loss: Loss
-    seed: int
-    n_jobs: int
 
 
 class BaseJOPLEn(Explainable, BaseEstimator):
@@ -279,8 +270,11 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         return self._is_recipe and usual and len(job.rows) > MANY_ROWS
 
     def _fit_many_rows(self, job: Job, train: Rows, valid: Rows) -> Outcome:
-        rest = self._target_type, job.seed, job.n_jobs, bool(self.clip)
-        return ManyRows(job.rows, job.columns, job.plan, job.loss, *rest).fit(train, valid)
+        has_lightgbm = isinstance(default_partitioner(), LightGBMPartitioner)
+        if len(job.rows) > VERY_MANY_ROWS and has_lightgbm:
+            train, valid = with_all_classes(job.rows, train, valid, self._target_type)
+            return fit_boosted(job, train, valid, self._target_type, clip=bool(self.clip))
+        return ManyRows(job, self._target_type, bool(self.clip)).fit(train, valid)
 
     def _takes_one_se(self) -> bool:
         """Whether the strongest penalty within one standard error of the best is taken."""
@@ -351,7 +345,7 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         if self.verbose:
             print(f"{solution.message}, objective {solution.objective:.6g}")
         sources = frame.features.plan.sources
-        shares = importances(design, solution, partitioner, rows.s, sources)
+        shares = importances(design, solution.theta, partitioner, rows.s, sources)
         ranges = None
         if self.clip == "cell" and kind == "linear":
             ranges = cell_ranges(design.rows, partitioner.apply(rows.X), solution.layout)

@@ -18,14 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from jointleaf.columns import Columns
+from jointleaf.estimators.job import Job
 from jointleaf.estimators.model import CellWeights, Frame
 from jointleaf.estimators.outcome import Outcome
 from jointleaf.estimators.summaries import importances
-from jointleaf.features import FeaturePlan
 from jointleaf.fitting import solve
 from jointleaf.layout import CellLayout
-from jointleaf.losses import Loss
 from jointleaf.partitions import (
     LightGBMPartitioner,
     Partitioner,
@@ -53,7 +51,7 @@ from jointleaf.tuning import (
 from jointleaf.tuning.folds import Table, loss_columns
 from jointleaf.tuning.shares import Shares, stacked
 
-__all__ = ["MANY_ROWS", "ManyRows"]
+__all__ = ["MANY_ROWS", "ManyRows", "with_all_classes"]
 
 #: Rows from which on this is the default recipe.
 MANY_ROWS = 2000
@@ -69,45 +67,35 @@ _START = {"joint": 0.3, "linear": 0.1, "boosted": 0.3}
 
 @dataclass(frozen=True)
 class ManyRows:
-    """What a fit works on.
+    """The recipe for the rows of a job.
 
     Attributes
     ----------
-    rows : Rows
-    columns : Columns
-    plan : FeaturePlan
-    loss : Loss
+    job : Job
     target_type : {"regression", "classification"}
-    seed, n_jobs : int
     clip : bool
     """
 
-    rows: Rows
-    columns: Columns
-    plan: FeaturePlan
-    loss: Loss
+    job: Job
     target_type: TargetType
-    seed: int
-    n_jobs: int
     clip: bool
 
     def fit(self, train: Rows, valid: Rows) -> Outcome:
         """Judge all parts on one split, then fit them to all rows."""
-        if self.target_type == "classification":
-            train, valid = _with_all_classes(self.rows, train, valid)
+        train, valid = with_all_classes(self.job.rows, train, valid, self.target_type)
         few = valid.take(slice(_VALID_ROWS))
         fold = RecipeFold(
             train.take(slice(_JOINT_ROWS[self.target_type])),
             few,
             self._seeded(_small_partitions()),
-            self.loss,
+            self.job.loss,
             target_type=self.target_type,
-            plan=self.plan,
-            columns=self.columns,
+            plan=self.job.plan,
+            columns=self.job.columns,
             clip=self.clip,
             has_root=True,
-            unit=target_scale(self.rows.y, self.rows.s, self.target_type)[1],
-            n_jobs=self.n_jobs,
+            unit=target_scale(self.job.rows.y, self.job.rows.s, self.target_type)[1],
+            n_jobs=self.job.n_jobs,
         )
         table = self._judge_joint(fold)
         k = int(np.argmin(table["mean_loss"]))
@@ -119,7 +107,7 @@ class ManyRows:
     # -- judging on held-out rows ---------------------------------------------------------------
 
     def _seeded(self, partitioner: Partitioner) -> Partitioner:
-        return seeded(partitioner, self.seed, self.n_jobs)
+        return seeded(partitioner, self.job.seed, self.job.n_jobs)
 
     def _boosters(self) -> list[Partitioner]:
         members = self._seeded(UnionPartitioner(_boosters())).get_params()["partitioners"]
@@ -141,9 +129,9 @@ class ManyRows:
 
     def _judge(self, booster: Partitioner, train: Rows, valid: Rows) -> tuple[int, NDArray]:
         """The best number of rounds, and the raw predictions after them."""
-        grow(booster, train, self.target_type, self.columns)
+        grow(booster, train, self.target_type, self.job.columns)
         centre, unit = target_scale(train.y, train.s, self.target_type)
-        target = self.loss.encode((valid.y - centre) / unit)
+        target = self.job.loss.encode((valid.y - centre) / unit)
         per_round = target.shape[1] if target.ndim == 2 else 1
         best, best_loss, kept = 1, np.inf, np.zeros(target.shape)
         mean = 0.0
@@ -157,7 +145,7 @@ class ManyRows:
             if is_whole or (number % _EVERY and t + 1 < len(steps)):
                 continue
             now = raw[:, 0] if target.ndim == 1 else raw
-            loss = self.loss.value(target, now, valid.s)
+            loss = self.job.loss.value(target, now, valid.s)
             if loss < best_loss:
                 best, best_loss, kept = number * per_round, loss, now
         return best, kept
@@ -167,17 +155,17 @@ class ManyRows:
     def _refit(
         self, best: Setting, shares: Shares, rounds: tuple[int, ...], table: Table
     ) -> Outcome:
-        rows, loss = self.rows, self.loss
+        rows, loss = self.job.rows, self.job.loss
         few = rows.take(slice(_JOINT_ROWS[self.target_type]))
-        features = self.plan.fit(rows.X, rows.s, clip=self.clip)
+        features = self.job.plan.fit(rows.X, rows.s, clip=self.clip)
         centre, unit = target_scale(rows.y, rows.s, self.target_type)
         y = loss.encode((few.y - centre) / unit)
         offset = np.asarray(loss.best_constant(y, few.s), float)
-        frame = Frame(self.columns, features, loss, offset, centre, unit, self.n_jobs)
+        frame = Frame(self.job.columns, features, loss, offset, centre, unit, self.job.n_jobs)
         small = self._seeded(_small_partitions())
-        grow(small, few, self.target_type, self.columns)
+        grow(small, few, self.target_type, self.job.columns)
         n_partitions = len(small.n_cells_)
-        penalty = auto_penalty(best, small.split_gains_, n_partitions, True, self.plan.sources)
+        penalty = auto_penalty(best, small.split_gains_, n_partitions, True, self.job.plan.sources)
         design = frame.design(few.X, small, "linear")
         problem = Problem(design, frame.target(few.y), loss, penalty, few.s, offset)
         solution = solve(problem, "auto", tol=1e-4, max_iter=300)
@@ -188,14 +176,14 @@ class ManyRows:
             CellWeights(solution.theta, offset),
             solution.layout,
             penalty,
-            importances(design, solution, small, few.s, self.plan.sources),
+            importances(design, solution.theta, small, few.s, self.job.plan.sources),
             tuning=TuningResult(best, shares, Mix(), table),
         )
         return self._with_boosted(fit, shares, rounds)
 
     def _with_boosted(self, fit: Outcome, shares: Shares, rounds: tuple[int, ...]) -> Outcome:
         """Add the linear model and the boosted trees, each with its factor."""
-        rows, frame = self.rows, fit.frame
+        rows, frame = self.job.rows, fit.frame
         theta = shares.joint * fit.weights.theta
         offset = np.asarray(shares.joint * fit.weights.offset)
         if shares.linear > 0:
@@ -207,7 +195,7 @@ class ManyRows:
             if factor == 0:
                 continue
             booster = clone(booster).set_params(n_partitions=n)
-            grow(booster, rows, self.target_type, self.columns)
+            grow(booster, rows, self.target_type, self.job.columns)
             values = booster.own_values_
             assert values is not None
             part = np.zeros((len(values), *theta.shape[1:]))
@@ -251,8 +239,12 @@ def _members(partitioner: Partitioner) -> list[Partitioner]:
     return list(partitioner.partitioners_)
 
 
-def _with_all_classes(rows: Rows, train: Rows, valid: Rows) -> tuple[Rows, Rows]:
+def with_all_classes(
+    rows: Rows, train: Rows, valid: Rows, target_type: TargetType
+) -> tuple[Rows, Rows]:
     """Move rows of classes that training would lack: boosting could not name these classes."""
+    if target_type != "classification":
+        return train, valid
     lacks, known = ~np.isin(rows.y, train.y), np.isin(valid.y, train.y)
     if not lacks.any() or not known.any():
         return train, valid

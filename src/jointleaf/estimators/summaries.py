@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from jointleaf.design import LeafDesign
 from jointleaf.partitions import Partitioner
-from jointleaf.solvers import Solution
 
 __all__ = ["by_column", "importances", "warn_of_no_features"]
 
@@ -21,7 +20,7 @@ def by_column(values: NDArray, sources: NDArray[np.intp], n_columns: int) -> NDA
 
 def importances(
     design: LeafDesign,
-    solution: Solution,
+    theta: NDArray,
     partitioner: Partitioner,
     s: NDArray,
     sources: NDArray[np.intp],
@@ -29,15 +28,15 @@ def importances(
     """Half the share in split gains, half the share in the spread of linear contributions.
 
     The linear contribution of feature j to row n is x_nj times the sum of its slopes over the
-    row's cells; its spread is the weighted root mean square over rows (and outputs). `sources`
-    (m,) are the columns that the linear features come from.
+    row's cells, of all weights theta (C, q[, K]); its spread is the weighted root mean square over
+    rows (and outputs). `sources` (m,) are the columns that the linear features come from.
     """
     gains = np.asarray(partitioner.split_gains_, float)
     counts = partitioner.splits_on_features and gains.sum() > 0
     parts = [gains / gains.sum()] if counts else []
     if design.layout.n_slopes:
         m = design.layout.n_features
-        weights = design.row_weights(solution.theta)[:, :m]
+        weights = design.row_weights(theta)[:, :m]
         squares = np.square(weights.reshape(len(s), m, -1) * design.X[:, :m, None]).sum(axis=2)
         spread = by_column(np.sqrt(np.average(squares, axis=0, weights=s)), sources, len(gains))
         if spread.sum() > 0:

@@ -308,7 +308,7 @@ def _fit_jointly(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
             partitioner, frame.features, task.layout, weights, frame.centre, frame.unit, ranges
         )
         models.append(fitted.with_means(own.X, own.s))
-        shares.append(importances(block.design, task, partitioner, own.s, job.plan.sources))
+        shares.append(importances(block.design, task.theta, partitioner, own.s, job.plan.sources))
     return _outcome(
         job,
         models,

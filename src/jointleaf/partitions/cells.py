@@ -42,6 +42,12 @@ class TreeCells(Partitioner):
         self.n_features_in_ = X.shape[1]
         self.split_gains_ = np.maximum(np.nan_to_num(np.asarray(gains, dtype=np.float64)), 0.0)
 
+    def take_all_leaves(self, trees: FlatTrees, gains: NDArray) -> None:
+        """Make a cell of every leaf: of trees that were grown on all training rows, all are met."""
+        self._set_trees(trees)
+        self.n_features_in_ = trees.n_features
+        self.split_gains_ = np.maximum(np.nan_to_num(np.asarray(gains, dtype=np.float64)), 0.0)
+
     def _set_trees(self, trees: FlatTrees) -> None:
         self.trees_ = trees
         self.n_cells_ = trees.n_cells

@@ -42,14 +42,17 @@ from jointleaf.tuning.shares import Shares, choose_shares
 __all__ = ["SLOPE_SCALES", "TuningResult", "tune"]
 
 SLOPE_SCALES = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+_FIRST_SCALES = (0.0, 1.0, 3.0, 10.0)  # the others only next to the best of these
 FEATURE_POWERS = (0.0, 1.0, 2.0)
+_FIRST_POWERS = {"numbers": 1.0, "classes": 0.0}  # with which slope scales are compared
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the joint fit; ties go to the first
 STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))  # from strong to weak: a warm path
+_HALF_STEPS = tuple(10.0 ** np.arange(0.5, -6.01, -0.5))
 _FINER = (1.0, 0.5, 0.0, -0.5, -1.0)  # exponents around the best of these
 _MORE_ROWS = (0.5, 0.0, -0.5, -1.0, -1.5, -2.0)  # more rows want a weaker penalty
 
 _SEARCH_ROWS = 800  # most training rows with which lines are compared
-_TRUST = 0.25  # part of the way back to a trained classifier: the joint fit's setting was chosen
+_TRUST = 0.5  # part of the way back to a trained classifier: the joint fit's setting was chosen
 # on the very rows that judge it, and between two models a convex loss is below its chord
 
 
@@ -70,9 +73,9 @@ def _plan(is_recipe: bool, is_regression: bool) -> _Plan:
     with a model that was trained on the same cells.
     """
     if is_recipe:
-        return _Plan((0.0, 1.0, 3.0, 10.0), 1.0 if is_regression else 0.0, STRENGTHS, False)
-    half_steps = tuple(10.0 ** np.arange(0.5, -6.01, -0.5))
-    return _Plan((0.0, 0.3, 1.0, 3.0, 10.0), 1.0, half_steps, True)
+        power = _FIRST_POWERS["numbers" if is_regression else "classes"]
+        return _Plan(_FIRST_SCALES, power, STRENGTHS, False)
+    return _Plan(SLOPE_SCALES[:5], 1.0, _HALF_STEPS, True)
 
 
 @dataclass(frozen=True)

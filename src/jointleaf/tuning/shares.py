@@ -67,8 +67,8 @@ def choose_shares(folds: Sequence[RecipeFold], setting: Setting) -> Shares | Non
     target = np.concatenate([fold.loss.encode(fold.y_valid) for fold in folds])
     s = np.concatenate([fold.valid.s for fold in folds])
     start = np.array(_START[: len(parts)])
-    factors = [*_factors(parts, target, s, start / start.sum()), 0.0]
-    return Shares(factors[0], factors[1], factors[2], strength)
+    found = [*_logistic(parts, target, s, start / start.sum()), 0.0]
+    return Shares(found[0], found[1], found[2], strength)
 
 
 def stacked(
@@ -95,10 +95,10 @@ def stacked(
     n_simple = len(parts)
     parts, first = [*parts, *boosted], [*first, *[start["boosted"]] * len(boosted)]
     target = fold.loss.encode(fold.y_valid)
-    find = _least_squares if fold.loss.is_quadratic else _factors
-    factors = find(parts, target, fold.valid.s, np.array(first) / sum(first))
-    linear_share = factors[1] if has_linear else 0.0
-    return Shares(factors[0], linear_share, 0.0, strength, tuple(factors[n_simple:]))
+    find = _least_squares if fold.loss.is_quadratic else _logistic
+    found = find(parts, target, fold.valid.s, np.array(first) / sum(first))
+    linear_share = found[1] if has_linear else 0.0
+    return Shares(found[0], linear_share, 0.0, strength, tuple(found[n_simple:]))
 
 
 def _has_all_classes(folds: Sequence[RecipeFold]) -> bool:
@@ -176,7 +176,7 @@ def _least_squares(
     return [float(w) for w in found]
 
 
-def _factors(parts: Sequence[NDArray], target: NDArray, s: NDArray, start: NDArray) -> list[float]:
+def _logistic(parts: Sequence[NDArray], target: NDArray, s: NDArray, start: NDArray) -> list[float]:
     """Factors >= 0 of raw predictions (n,) or (n, K) with which they predict held-out classes."""
     one = target.ndim == 1
     before = sum(w * part for w, part in zip(start, parts, strict=True))

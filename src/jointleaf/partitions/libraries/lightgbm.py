@@ -26,7 +26,7 @@ from jointleaf.partitions.libraries.base import (
 )
 from jointleaf.partitions.routing import ZERO
 
-__all__ = ["LightGBMAdapter", "merge_lightgbm_params"]
+__all__ = ["LightGBMAdapter", "ModelText", "merge_lightgbm_params", "read_trees"]
 
 #: Other names that LightGBM knows for the parameters jointleaf sets or takes away.
 _LIGHTGBM_ALIASES = {
@@ -116,7 +116,7 @@ class LightGBMAdapter(EnsembleAdapter):
 
     def categories(self, model: Any) -> Mapping[int, NDArray | None]:
         """Give the columns declared categorical; their levels where pandas said what they are."""
-        text = _ModelText(_booster(model))
+        text = ModelText(_booster(model))
         levels = text.pandas_levels
         if len(levels) != len(text.categorical):  # a matrix of whole numbers
             return dict.fromkeys(text.categorical)
@@ -124,26 +124,7 @@ class LightGBMAdapter(EnsembleAdapter):
 
     def trees(self, model: Any, columns: Columns) -> FlatTrees:
         """Give the trees in portable form, up to the best round."""
-        text = _ModelText(_booster(model))
-        numbers = _level_numbers(text, columns)
-        trees, outputs = list(text.trees()), np.eye(text.n_outputs)
-        if text.is_averaged:  # a forest grown by LightGBM averages its trees, boosting adds them
-            outputs *= text.n_outputs / max(1, len(trees))
-        tables = [
-            _node_table(tree, numbers, outputs[k % len(outputs)]) for k, tree in enumerate(trees)
-        ]
-        kinds = set().union(*(table.kinds for table in tables))
-        if {_ZERO_MISSING, _NAN_MISSING} <= kinds:
-            raise ValueError(
-                "This LightGBM model was trained partly with zero_as_missing and partly without, "
-                "so that zeros mean two things; train all its trees in one way."
-            )
-        return flatten(
-            [table.nodes for table in tables],
-            self.n_features(model),
-            columns.n_levels,
-            zero_is_missing=_ZERO_MISSING in kinds,
-        )
+        return read_trees(ModelText(_booster(model)), columns)
 
     def split_gains(self, model: Any) -> NDArray:
         """Give the total gain of each feature's splits (d,)."""
@@ -253,7 +234,7 @@ def _retrain_booster(
     return lightgbm.train(params, data, num_boost_round=rounds)
 
 
-class _ModelText:
+class ModelText:
     """A Booster's model text: blocks of ``name=values`` lines, one block per tree."""
 
     def __init__(self, booster: Any) -> None:
@@ -291,7 +272,28 @@ class _ModelText:
             yield dict(line.split("=", 1) for line in lines if "=" in line)
 
 
-def _level_numbers(text: _ModelText, columns: Columns) -> dict[int, NDArray[np.float64]]:
+def read_trees(text: ModelText, columns: Columns) -> FlatTrees:
+    """Give the trees of a model text in portable form, up to the best round."""
+    numbers = _level_numbers(text, columns)
+    trees, outputs = list(text.trees()), np.eye(text.n_outputs)
+    if text.is_averaged:  # a forest grown by LightGBM averages its trees, boosting adds them
+        outputs *= text.n_outputs / max(1, len(trees))
+    tables = [_node_table(tree, numbers, outputs[k % len(outputs)]) for k, tree in enumerate(trees)]
+    kinds = set().union(*(table.kinds for table in tables))
+    if {_ZERO_MISSING, _NAN_MISSING} <= kinds:
+        raise ValueError(
+            "This LightGBM model was trained partly with zero_as_missing and partly without, "
+            "so that zeros mean two things; train all its trees in one way."
+        )
+    return flatten(
+        [table.nodes for table in tables],
+        len(columns),
+        columns.n_levels,
+        zero_is_missing=_ZERO_MISSING in kinds,
+    )
+
+
+def _level_numbers(text: ModelText, columns: Columns) -> dict[int, NDArray[np.float64]]:
     """LightGBM's numbers of our levels and of unseen ones, (L + 1,); NaN where it knows none.
 
     A number may be compared with a threshold, too: LightGBM takes ordered categories of pandas
@@ -315,7 +317,7 @@ def _level_numbers(text: _ModelText, columns: Columns) -> dict[int, NDArray[np.f
     return numbers
 
 
-def _pandas_owners(text: _ModelText, is_text: Mapping[int, bool]) -> dict[int, list]:
+def _pandas_owners(text: ModelText, is_text: Mapping[int, bool]) -> dict[int, list]:
     """Whose the levels are that the model text lists for a data frame's category columns.
 
     It does not say. They are those of the columns declared categorical, unless the frame also had
