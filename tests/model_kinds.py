@@ -107,6 +107,7 @@ KINDS = {
     "recipe, two classes": lambda: jl.JOPLEnClassifier(**SMALL).fit(X, TWO),
     "recipe, three classes": lambda: jl.JOPLEnClassifier(**SMALL).fit(X, THREE),
     "recipe, table": lambda: jl.JOPLEnClassifier(**SMALL).fit(frame(), TWO),
+    "recipe, small": lambda: jl.JOPLEnClassifier(TREES, **SMALL).fit(X[:80], TWO[:80]),
     "many rows": lambda: _many_rows(jl.JOPLEnRegressor, Y),
     "many rows, classes": lambda: _many_rows(jl.JOPLEnClassifier, THREE),
     "float32": lambda: jl.JOPLEnRegressor(TREES, penalty=jl.Frobenius(0.1)).fit(
