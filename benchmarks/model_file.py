@@ -80,15 +80,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         for title, model in models.items():
-            path, pickled = place / "model.jl", place / "model.pickle"
-            saving = best_ms(lambda m=model: jointleaf.save(m, path), 5)
-            loading = best_ms(lambda: jointleaf.load(path))
-            print_line(title, "jointleaf", path, saving, loading)
-            saving = best_ms(lambda m=model: pickled.write_bytes(pickle.dumps(m)), 5)
-            loading = best_ms(lambda: pickle.loads(pickled.read_bytes()))
-            print_line(title, "pickle", pickled, saving, loading)
+            print_ours(title, model, place)
         for title, (path, load) in libraries(X, y, place).items():
             print_line(title, "its own", path, float("nan"), best_ms(load))
+
+
+def print_ours(title: str, model: JOPLEnRegressor, place: Path) -> None:
+    path, pickled = place / "model.jl", place / "model.pickle"
+    saving = best_ms(lambda: jointleaf.save(model, path), 5)
+    print_line(title, "jointleaf", path, saving, best_ms(lambda: jointleaf.load(path)))
+    saving = best_ms(lambda: pickled.write_bytes(pickle.dumps(model)), 5)
+    loading = best_ms(lambda: pickle.loads(pickled.read_bytes()))
+    print_line(title, "pickle", pickled, saving, loading)
 
 
 def print_line(title: str, way: str, path: Path, saving: float, loading: float) -> None:

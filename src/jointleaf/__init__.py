@@ -21,6 +21,7 @@ _HOMES = {
     "load": "jointleaf.model_file",
     "load_metadata": "jointleaf.model_file",
     "ModelFileError": "jointleaf.model_file",
+    "estimate_memory": "jointleaf.memory",
     "fit_cells": "jointleaf.fitting",
     "strength_path": "jointleaf.path",
     "MultiTaskJOPLEnRegressor": "jointleaf.multitask",
@@ -71,6 +72,7 @@ __all__ = [  # noqa: RUF022
     "load",
     "load_metadata",
     "ModelFileError",
+    "estimate_memory",
     "fit_cells",
     "strength_path",
     "MultiTaskJOPLEnRegressor",
@@ -134,6 +136,7 @@ if TYPE_CHECKING:
     )
     from jointleaf.fitting import fit_cells
     from jointleaf.inspection import Explanation, explain
+    from jointleaf.memory import estimate_memory
     from jointleaf.model_file import ModelFileError, load, load_metadata, save
     from jointleaf.multitask import (
         BoUTSClassifier,

@@ -11,6 +11,7 @@ from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
 from jointleaf.columns import Columns, column_names, column_numbers, is_table
+from jointleaf.memory import check_memory
 from jointleaf.partitions import (
     FittedEnsemble,
     RegrownEnsemble,
@@ -53,7 +54,25 @@ def read_training_rows(
     matrix : float array (n, d)
         Numbers and codes, NaN where missing.
     targets : array (n,)
+
+    Raises
+    ------
+    MemoryError
+        Where the fit of an estimator with cells would not fit into memory.
     """
+    found = _read_training_rows(estimator, X, y, known, sample_weight, multi_output)
+    check_memory(estimator, found[1], found[2])
+    return found
+
+
+def _read_training_rows(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    known: Mapping[int, NDArray | None],
+    sample_weight: ArrayLike | None,
+    multi_output: bool,
+) -> tuple[Columns, NDArray, NDArray]:
     numeric = estimator._target_type == "regression"
     declared = estimator.categorical_features
     _check_kind(X)
