@@ -339,7 +339,7 @@ def check_memory(estimator: Any, X: NDArray, y: NDArray) -> None:
     if there is None:
         return
     n, d = X.shape
-    n_classes = len(np.unique(y)) if estimator._target_type == "classification" else 0
+    n_classes = len(set(y.tolist())) if y.ndim == 1 else 2  # of no account in regression
     n_tasks = y.shape[1] if y.ndim == 2 else 1
     needed = _Shape.of(estimator, n, d, n_classes, n_tasks, X.dtype.itemsize).estimate()
     if needed.total > there:
