@@ -26,11 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf.partitions import (
+    LightGBMPartitioner,
     Partitioner,
     ResidualPartitioner,
     RootCell,
     StepPartitioner,
     UnionPartitioner,
+    default_partitioner,
     make_partitioner,
     recipe_partitioner,
 )
@@ -172,14 +174,20 @@ class _Shape:
     ) -> _Shape:
         from jointleaf.estimators import many_rows
         from jointleaf.estimators.base import MANY_ROWS
+        from jointleaf.estimators.boosted import VERY_MANY_ROWS
 
         is_classes = estimator._target_type == "classification"
         is_single = not hasattr(estimator, "task_weights")
         K = n_classes if is_classes and is_single and n_classes > 2 else 1
         n_joint, n_more = n, 0
         usual = estimator.cells == "linear" and estimator.root_cell and estimator.clip != "cell"
-        if estimator._is_recipe and n > MANY_ROWS and usual:
-            partitioner: Any = many_rows._small_partitions()
+        is_boosted = estimator._is_recipe and n > VERY_MANY_ROWS and usual
+        if is_boosted and isinstance(default_partitioner(), LightGBMPartitioner):
+            # Boosted trees keep their own values: only the root cell is fitted by a solver.
+            partitioner: Any = RootCell()
+            n_more = 400 * many_rows._CELLS
+        elif estimator._is_recipe and n > MANY_ROWS and usual:
+            partitioner = many_rows._small_partitions()
             n_joint = min(n, many_rows._JOINT_ROWS[estimator._target_type])
             n_more = 2 * many_rows._ROUNDS * many_rows._CELLS
         elif estimator._is_recipe:
