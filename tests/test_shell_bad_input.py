@@ -190,6 +190,23 @@ def test_models_of_a_newer_version_and_other_files(capsys, folder, tmp_path):
     assert "no model file of jointleaf" in fails(capsys, "info", folder / "flats.csv")
 
 
+def test_models_of_other_kinds(capsys, tmp_path):
+    import numpy as np
+
+    import jointleaf
+
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    jointleaf.save(
+        jointleaf.LinearForestRegressor(random_state=0).fit(X, X[:, 0]), tmp_path / "f.jl"
+    )
+    line = fails(capsys, "info", tmp_path / "f.jl")
+    assert "holds a LinearForestRegressor, which the command line does not know" in line
+    model = jointleaf.JOPLEnRegressor(penalty=jointleaf.Frobenius(0.1)).fit(X, X[:, 0])
+    jointleaf.save(model, tmp_path / "m.jl")
+    line = fails(capsys, "info", tmp_path / "m.jl")
+    assert "fitted on a matrix without column names" in line
+
+
 def test_a_record_of_a_newer_version(capsys, folder, tmp_path):
     import jointleaf
 

@@ -117,6 +117,25 @@ def test_errors_are_those_of_rows_not_seen(capsys, folder):
     assert found["mae"] == pytest.approx(np.mean(np.abs(predicted - y)), rel=1e-6)
 
 
+def test_a_column_with_values_in_few_rows_is_no_hindrance():
+    """A fold whose training rows have no value of a column is fitted without it."""
+    import pandas as pd
+
+    from jointleaf.progress import Progress
+    from jointleaf.shell.judging import compare, make_splits
+    from jointleaf.shell.peers import FIT_MODELS, Options
+
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=30)
+    X = pd.DataFrame({"a": y + rng.normal(0, 0.1, 30), "rare": np.full(30, np.nan)})
+    splits, how = make_splits(y, "regression", 0)
+    X.loc[splits[0][1][0], "rare"] = 1.0
+    linear = [model for model in FIT_MODELS if model.name in ("linear model", "jointleaf")]
+    options, progress = Options("regression", 0, 1), Progress(2, "", enabled=False)
+    found = compare(X, y, linear, options, splits[:1], how, progress=progress)
+    assert all(row["r2"] > 0.9 for row in found.table())
+
+
 def test_many_rows_are_judged_on_a_fifth():
     from jointleaf.shell.judging import make_splits
 

@@ -132,11 +132,14 @@ def compare(
     predictions: dict[str, list[NDArray]] = {model.name: [] for model in models}
     spent = {model.name: 0.0 for model in models}
     for train, test in splits:
+        # A column of which these rows have no value at all says nothing, and is refused.
+        has_values = X.iloc[train].notna().any().to_numpy()
+        seen, judged = X.iloc[train].loc[:, has_values], X.iloc[test].loc[:, has_values]
         for model in models:
             start = time.perf_counter()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of peers, on feature names and iterations
-                found = model.fit(X.iloc[train], y[train], options)(X.iloc[test])
+                found = model.fit(seen, y[train], options)(judged)
             spent[model.name] += time.perf_counter() - start
             predictions[model.name].append(_aligned(found, n_classes))
             progress.step(model.name)

@@ -75,7 +75,7 @@ def load_model(path: str) -> LoadedModel:
         raise ShellError(f"{path}: is a folder; name a model file") from None
     except OSError as cause:
         raise ShellError(f"{path}: cannot be read ({cause.strerror or cause})") from None
-    if not hasattr(model, "columns_") or hasattr(model, "tasks_"):
+    if not isinstance(model, jointleaf.JOPLEnRegressor | jointleaf.JOPLEnClassifier):
         raise ShellError(
             f"{path}: holds a {type(model).__name__}, which the command line does not know; "
             "use it from Python, jointleaf.load"
