@@ -22,7 +22,7 @@ $(VENV)/dev.done: pyproject.toml
 	touch $@
 
 demo: $(VENV)/demo.done
-	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/demo.py --splits 3
 	$(BIN)/jointleaf fit examples/flats.csv --target price -o output/flats.jl
 	$(BIN)/jointleaf predict output/flats.jl examples/flats_new.csv --id flat -o output/prices.csv
 	$(BIN)/jointleaf explain output/flats.jl examples/flats_new.csv --row 12

@@ -3,6 +3,7 @@
 import gzip
 import os
 import struct
+import sys
 
 import pytest
 
@@ -129,6 +130,14 @@ def test_wrong_arguments_are_usage_errors(capsys, arguments, message):
     assert code == 2
     assert out == ""
     assert message in err
+
+
+def test_packages_that_are_not_installed_are_named(capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert "pip install 'jointleaf[cli]'" in fit(capsys, tmp_path, as_csv(ROWS))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    line = fit(capsys, tmp_path, b"PAR1" + bytes(40))
+    assert "Parquet files need pyarrow: pip install 'jointleaf[cli]'" in line
 
 
 # -- models --------------------------------------------------------------------------------------

@@ -93,7 +93,11 @@ def test_report_once_more_and_on_further_data(capsys, folder, tmp_path, name):
     assert (code, shown) == (0, f"wrote {out}\n")
     assert out.read_text() == (folder / f"{name}.html").read_text()
     data = folder / f"{name}.csv"
-    assert run(capsys, "report", folder / f"{name}.jl", data, "-o", out)[0] == 0
+    code, shown, _ = run(capsys, "report", folder / f"{name}.jl", data, "-o", out, "--json")
+    assert code == 0
+    found = json.loads(shown)
+    assert found["rows"] == 60
+    assert found["errors"]["rmse" if name == "number" else "log_loss"] > 0
     _, root = parsed(out)
     assert [s.get("id") for s in root.iter("section")] == [*SECTIONS[:3], "fresh", *SECTIONS[3:]]
 

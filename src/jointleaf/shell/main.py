@@ -48,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 for success, 1 for an error of data or model, 2 for wrong arguments, 130 after Ctrl-C, 141
         where the reader of the output went away.
     """
+    if hasattr(sys.stdout, "reconfigure"):
+        # Names that a terminal's encoding lacks are written as escapes, not refused.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         args = _parser().parse_args(arguments)
         args.run(args)

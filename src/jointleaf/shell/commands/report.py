@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from jointleaf.shell.commands.options import add_reading
+from jointleaf.shell.commands.options import add_json, add_reading
 
 __all__ = ["add", "run"]
 
@@ -28,6 +28,7 @@ def add(commands: Any) -> None:
         "--ignore-extra", action="store_true", help="allow columns that the model does not know"
     )
     add_reading(parser)
+    add_json(parser, "the errors on DATA")
     parser.set_defaults(run=run)
 
 
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     """Load, judge, write."""
     from jointleaf.shell.html.report import render_report
     from jointleaf.shell.models import load_model
-    from jointleaf.shell.output import check_writable, write_file
+    from jointleaf.shell.output import check_writable, print_json, write_file
 
     path = args.output or Path(args.model).with_suffix(".html")
     check_writable(path)
@@ -43,7 +44,11 @@ def run(args: argparse.Namespace) -> None:
     record = loaded.need_record("report")
     fresh = None if args.data is None else judge_data(loaded, args)
     write_file(path, render_report(record, fresh))
-    print(f"wrote {path}")
+    if args.json:
+        errors = None if fresh is None else fresh["table"][0]
+        print_json({"report": str(path), "rows": fresh and fresh["n_rows"], "errors": errors})
+    else:
+        print(f"wrote {path}")
 
 
 def judge_data(loaded: Any, args: argparse.Namespace) -> dict[str, Any]:

@@ -24,6 +24,7 @@ BOOLEANS = {
 
 _COMMA = re.compile(r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})*(\.\d*)?")
+_MOST_BOOLEANS = 3 * len(BOOLEANS)  # in small, large and mixed letters
 _MOST_OTHERS = 0.05  # share of values that may be something else, and then count as missing
 
 
@@ -36,7 +37,7 @@ def find_notation(values: NDArray) -> str | None:
     if not present:
         return None
     allowed = _MOST_OTHERS * len(present)
-    if _count_others(present, "plain") <= allowed:
+    if _are_floats(present) or _count_others(present, "plain") <= allowed:
         return "plain"
     if not any("," in value for value in present):
         return None
@@ -62,10 +63,21 @@ def parse_numbers(values: NDArray, notation: str) -> NDArray[np.float64]:
 
 def parse_booleans(values: NDArray) -> NDArray[np.float64] | None:
     """1 and 0 of texts (n,) that mean true and false, NaN for None; None for other texts."""
-    found = {v: BOOLEANS.get(v.lower()) for v in set(values.tolist()) if v is not None}
+    different = set(values.tolist()) - {None}
+    if len(different) > _MOST_BOOLEANS:
+        return None
+    found = {v: BOOLEANS.get(v.lower()) for v in different}
     if not found or None in found.values():
         return None
     return np.array([np.nan if v is None else found[v] for v in values.tolist()], dtype=float)
+
+
+def _are_floats(present: list[str]) -> bool:
+    """Whether all values are plain finite numbers: the usual case, found quickly."""
+    try:
+        return all(map(math.isfinite, map(float, present)))
+    except ValueError:
+        return False
 
 
 def _count_others(present: list[str], notation: str) -> int:
