@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from jointleaf.accelerated.device import check_device
 from jointleaf.design import LeafDesign
 from jointleaf.layout import CellKind, check_codes
 from jointleaf.losses import Loss, make_loss
@@ -33,6 +34,7 @@ def fit_cells(
     sample_weight: ArrayLike | None = None,
     n_cells: ArrayLike | None = None,
     n_jobs: int = 1,
+    device: str = "cpu",
 ) -> Solution:
     r"""Fit the models of all cells of all partitions jointly.
 
@@ -73,6 +75,10 @@ def fit_cells(
         get zero weights.
     n_jobs : int
         Threads.
+    device : {"cpu", "gpu", "tpu", "auto", "jax:cpu"}
+        Where the solver computes. "cpu" is NumPy and SciPy; the others need JAX (extra ``jax``):
+        an accelerator, or JAX on the CPU. "auto" is an accelerator where there is one and the
+        problem is large enough (see `jointleaf.solvers.choose_solver`), else "cpu".
 
     Returns
     -------
@@ -90,6 +96,7 @@ def fit_cells(
     (True, (4, 1), (4,))
     """
     check_limits(tol, max_iter)
+    check_device(device)
     problem = make_problem(
         X,
         codes,
@@ -101,6 +108,7 @@ def fit_cells(
         n_cells=n_cells,
         n_jobs=n_jobs,
     )
+    problem.device = device
     return solve(problem, solver, tol=tol, max_iter=max_iter)
 
 

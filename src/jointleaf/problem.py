@@ -49,6 +49,8 @@ class Problem:
 
     #: what the objective was divided by, for which strengths are not as given
     mass: float = 1.0
+    #: where solvers compute; see `jointleaf.accelerated.device`
+    device: str = "cpu"
 
     def __init__(
         self,

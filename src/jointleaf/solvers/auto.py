@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from jointleaf.accelerated.device import find_device, has_gain
 from jointleaf.penalties import Frobenius
 from jointleaf.problem import Problem
 from jointleaf.solvers.base import Solver
@@ -30,7 +33,10 @@ def choose_solver(problem: Problem, solver: str | Solver = "auto") -> Solver:
       n <= 1500 rows and penalised biases for other losses;
     - ``"pcg"`` for squared error, ``"newton"`` for other losses otherwise.
 
-    A solver that is named but does not fit the problem gives an error that says why.
+    A solver that is named but does not fit the problem gives an error that says why. Where
+    `Problem.device` is not "cpu" the solver is the one of the same name on that device; "auto" is
+    an accelerator where JAX finds one, a pass takes at least 2^25 multiplications (n P q K), and
+    loss and penalty can run there, and else the CPU.
     """
     if isinstance(solver, Solver):
         chosen = solver
@@ -40,7 +46,31 @@ def choose_solver(problem: Problem, solver: str | Solver = "auto") -> Solver:
     lacking = chosen.lacks(problem)
     if lacking is not None:
         raise ValueError(f"solver={chosen.name!r} does not fit this problem: {lacking}")
-    return chosen
+    return _placed(problem, chosen)
+
+
+def _placed(problem: Problem, chosen: Solver) -> Solver:
+    """The solver on the device of the problem."""
+    device = problem.device
+    if device == "auto":
+        passes = problem.design.n_rows * problem.layout.n_columns * int(np.prod(problem.outputs))
+        widest = max(part.n_partitions for part in problem.layout.tasks)
+        device = has_gain(passes * widest) or "cpu"
+    if device == "cpu":
+        return chosen
+    find_device(device)
+    from jointleaf.accelerated.solver import OnDevice
+
+    placed = OnDevice(chosen.name, device)
+    if type(chosen) is not SOLVERS.get(chosen.name):
+        lacking = f"it is only written for the CPU: use one of {sorted(SOLVERS)}"
+    else:
+        lacking = placed.lacks(problem) or ""
+    if not lacking:
+        return placed
+    if problem.device == "auto":
+        return chosen
+    raise ValueError(f"solver={chosen.name!r} with device={device!r}: {lacking}")
 
 
 def check_solver_name(solver: str | Solver) -> None:

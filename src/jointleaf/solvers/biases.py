@@ -16,7 +16,7 @@ from scipy.linalg import lapack
 from jointleaf.design import LeafDesign
 from jointleaf.design_base import Design
 
-__all__ = ["BiasSolver", "bias_gram", "cell_mass"]
+__all__ = ["BiasSolver", "bias_gram", "cell_mass", "is_joint_worth", "smoothed_gram"]
 
 MAX_JOINT_BIASES = 8192  # C^2 floats: half a gigabyte
 # Flops of the factorisation that are worth one flop of a pass, for the passes that it saves;
@@ -84,17 +84,11 @@ class _BlockInverse:
         self._dtype = design.dtype
         self._diagonal = (1.0 / mass).astype(self._dtype)
         self._factor: NDArray | None = None
-        layout = design.layout
-        # With all features, alive or not: the inverse serves related problems too.
-        columns = design.rows.shape[1] + 1 if layout.kind == "linear" else 1
-        pass_cost = 4.0 * design.n_rows * layout.n_partitions * columns
-        worth = JOINT_WORTH["penalised" if (curvature > 0).all() else "free"]
-        is_worth = len(mass) ** 3 / 3 <= worth * pass_cost
-        if len(mass) > MAX_JOINT_BIASES or not is_worth:
+        if not is_joint_worth(design, curvature):
             return
         gram = bias_gram(design, h)
         if smoother is not None:
-            gram += _smoothed_gram(design, smoother)
+            gram += smoothed_gram(design, smoother)
         gram[np.diag_indices_from(gram)] += curvature
         # Pivoting finds the biases that are combinations of others (with free biases every
         # partition after the first has one): these stay where they are, which loses nothing.
@@ -120,6 +114,19 @@ class _BlockInverse:
         return out
 
 
+def is_joint_worth(design: LeafDesign, curvature: NDArray) -> bool:
+    """Whether factorising the matrix of all biases of a task saves more than it costs.
+
+    `curvature` (C,) is that of the penalty on biases.
+    """
+    n_cells, layout = len(curvature), design.layout
+    # With all features, alive or not: the inverse serves related problems too.
+    columns = design.rows.shape[1] + 1 if layout.kind == "linear" else 1
+    pass_cost = 4.0 * design.n_rows * layout.n_partitions * columns
+    worth = JOINT_WORTH["penalised" if (curvature > 0).all() else "free"]
+    return n_cells <= MAX_JOINT_BIASES and n_cells**3 / 3 <= worth * pass_cost
+
+
 def cell_mass(design: Design, h: NDArray) -> NDArray[np.float64]:
     """Sum of h over the rows of every cell, (C,)."""
     masses = []
@@ -140,7 +147,7 @@ def bias_gram(design: LeafDesign, h: NDArray) -> NDArray[np.float64]:
     return gram
 
 
-def _smoothed_gram(design: LeafDesign, smoother: Any) -> NDArray[np.float64]:
+def smoothed_gram(design: LeafDesign, smoother: Any) -> NDArray[np.float64]:
     """Z^T A Z, (C, C)."""
     cells, C = design.cells(), design.layout.n_cells
     n, P = cells.shape

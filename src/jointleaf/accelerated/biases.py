@@ -1,0 +1,95 @@
+"""The biases of all cells, solved for together on a device.
+
+The C x C matrix Z^T diag(h) Z + D_b is made on the host, once for a problem, and factorised on the
+device. Free biases leave it singular: a small multiple of the identity is added, which only makes
+a step a little shorter (FISTA), or is mended by another round (conjugate gradients).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import cho_solve
+from numpy.typing import NDArray
+
+from jointleaf.accelerated.norms import pytree
+from jointleaf.problem import Problem
+from jointleaf.solvers.biases import bias_gram, is_joint_worth, smoothed_gram
+
+__all__ = ["BiasInverse", "bias_inverse"]
+
+_JITTER = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}
+
+
+@pytree("factors beta", "bounds")
+class BiasInverse:
+    """Inverts Z^T (diag(h) + A) Z + D_b.
+
+    Attributes
+    ----------
+    factors : tuple of arrays (C_t, C_t)
+        Lower Cholesky factors, one a task.
+    beta : array (C,)
+        D_b, the curvature of the penalty on biases.
+    bounds : tuple of int
+        First cell of every task, and C.
+    """
+
+    factors: tuple[Any, ...]
+    beta: Any
+    bounds: tuple[int, ...]
+
+    def solve(self, r: Any) -> Any:
+        """Apply to residuals (C,) or (C, K)."""
+        parts = [
+            cho_solve((factor, True), r[a:b])
+            for (a, b), factor in zip(pairwise(self.bounds), self.factors, strict=True)
+        ]
+        return jnp.concatenate(parts)
+
+
+@jax.jit
+def _factorise(gram: Any, beta: Any, jitter: Any) -> Any:
+    """Cholesky factor of a matrix whose upper triangle is given."""
+    shift = beta + jitter * jnp.max(jnp.diagonal(gram) + beta)
+    return jax.lax.linalg.cholesky(gram.T + jnp.diag(shift), symmetrize_input=False)
+
+
+def bias_inverse(
+    problem: Problem, h: NDArray, beta: NDArray, device: Any, *, smooth: bool
+) -> BiasInverse | None:
+    """The joint inverse for curvatures h (n,) of the rows; None where it is not worth it.
+
+    With `smooth` it knows the penalty on predictions. The last one made is kept for related
+    problems.
+    """
+    blocks = problem.design.blocks()
+    if not all(is_joint_worth(block.design, beta[block.cells]) for block in blocks):
+        return None
+    key = "bias inverse on device"
+    stamp = (device, beta.tobytes(), smooth, hash(h.tobytes()))
+    if problem.has_kept(key):
+        kept = problem.kept(key, tuple)
+        if kept[0] == stamp:
+            return kept[1]
+    problem.keep(key, ((), None))  # the old one must not stand beside the new one in memory
+    dtype = problem.design.dtype
+    smoothers = [None] * len(blocks)
+    if smooth and problem.smoother is not None:
+        smoothers = getattr(problem.smoother, "parts", [problem.smoother] * len(blocks))
+    factors = []
+    for (rows, cells, part), smoother in zip(blocks, smoothers, strict=True):
+        gram = bias_gram(part, h[rows])
+        if smoother is not None:
+            gram += smoothed_gram(part, smoother)
+        moved = jax.device_put((gram, beta[cells], np.asarray(_JITTER[dtype])), device)
+        del gram
+        factors.append(_factorise(*moved).astype(dtype))
+    bounds = (0, *(block.cells.stop for block in blocks))
+    inverse = BiasInverse(tuple(factors), jax.device_put(beta.astype(dtype), device), bounds)
+    problem.keep(key, (stamp, inverse))
+    return inverse
