@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from jointleaf.accelerated.device import check_device
 from jointleaf.fitting import check_limits, make_problem
 from jointleaf.layout import CellKind
 from jointleaf.losses import Loss, make_loss
@@ -35,6 +36,7 @@ def fit_tasks(
     max_iter: int = 1000,
     init: ArrayLike | None = None,
     n_jobs: int = 1,
+    device: str = "cpu",
 ) -> TaskSolution:
     r"""Fit the models of all cells of all tasks jointly.
 
@@ -60,6 +62,8 @@ def fit_tasks(
         As for `jointleaf.fit_cells`; n_jobs are threads over tasks.
     init : array (C, q), optional
         Weights to start from, task after task.
+    device : {"cpu", "gpu", "tpu", "auto", "jax:cpu"}
+        Where the solver computes, as for `jointleaf.fit_cells`.
 
     Returns
     -------
@@ -80,6 +84,7 @@ def fit_tasks(
     [0]
     """
     check_limits(tol, max_iter)
+    check_device(device)
     if not isinstance(penalty, Term):
         raise TypeError(f"penalty={penalty!r} must be a Penalty such as DirtyLasso(0.2, 0.1)")
     if not isinstance(tasks, Sequence) or len(tasks) == 0:
@@ -104,6 +109,7 @@ def fit_tasks(
         [0.0] * len(tasks),
         n_jobs,
     )
+    problem.device = device
     start = None if init is None else np.asarray(init, problem.design.dtype)
     if start is not None and start.shape != problem.design.layout_shape:
         raise ValueError(
