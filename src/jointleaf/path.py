@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from jointleaf.accelerated.device import check_device
 from jointleaf.fitting import check_limits, make_problem
 from jointleaf.layout import CellKind
 from jointleaf.losses import Loss
@@ -85,6 +86,7 @@ def strength_path(
     n_cells: ArrayLike | None = None,
     validation: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
     n_jobs: int = 1,
+    device: str = "cpu",
     verbose: bool = False,
 ) -> StrengthPath:
     """Fit all cells jointly at every strength of a path, each started from the answer before.
@@ -101,7 +103,7 @@ def strength_path(
         are zero down to `ratio` times that.
     n_strengths : int
     ratio : float in (0, 1)
-    loss, cells, solver, max_iter, sample_weight, n_cells, n_jobs
+    loss, cells, solver, max_iter, sample_weight, n_cells, n_jobs, device
         As for `jointleaf.fit_cells`.
     tol : float
         Tolerance of the optimality measure at the largest strength; elsewhere smaller in proportion
@@ -127,6 +129,7 @@ def strength_path(
     0 1
     """
     check_limits(tol, max_iter)
+    check_device(device)
     if not isinstance(penalty, Term):
         raise TypeError(f"penalty={penalty!r} must be a Penalty such as L21(0.1)")
     problem = make_problem(
@@ -140,6 +143,7 @@ def strength_path(
         n_cells=n_cells,
         n_jobs=n_jobs,
     )
+    problem.device = device
     if strengths is None:
         grid = strength_grid(largest_strength(problem, penalty), n_strengths, ratio)
     else:

@@ -21,7 +21,7 @@ from jointleaf.design import LeafDesign
 from jointleaf.design_base import Design
 from jointleaf.layout import CellKind
 
-__all__ = ["DeviceDesign", "JaxLeafDesign", "device_design"]
+__all__ = ["DeviceDesign", "JaxLeafDesign", "device_design", "matvec"]
 
 
 @partial(
@@ -110,7 +110,8 @@ def device_design(design: Design, device: Any) -> DeviceDesign:
 
 
 @jax.jit
-def _matvec(design: DeviceDesign, theta: Any) -> Any:
+def matvec(design: DeviceDesign, theta: Any) -> Any:
+    """Predictions (n,) or (n, K) of weights (C, q) or (C, q, K), compiled."""
     return design.matvec(theta)
 
 
@@ -182,7 +183,7 @@ class JaxLeafDesign(LeafDesign):
 
     def matvec(self, theta: NDArray) -> NDArray:
         """Predictions f (n,) or (n, K) of weights theta (C, q) or (C, q, K)."""
-        return self._call(_matvec, theta)
+        return self._call(matvec, theta)
 
     def rmatvec(self, r: NDArray) -> NDArray:
         """Adjoint: G (C, q) or (C, q, K) with G_c = sum over rows n in cell c of r_n x_n."""

@@ -5,11 +5,11 @@ JAX is imported here only when a device other than "cpu" is asked for.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["DEVICES", "LEAST_WORK", "check_device", "double_precision", "find_device", "has_gain"]
+__all__ = ["DEVICES", "LEAST_WORK", "check_device", "double_precision", "find_device", "place"]
 
 DEVICES = ("cpu", "gpu", "tpu", "auto", "jax:cpu")
 
@@ -23,14 +23,15 @@ _INSTALL = (
 
 
 def check_device(device: Any) -> None:
-    """Check the name of a device; nothing is imported."""
-    if device not in DEVICES:
+    """Check that a device is known and, where it is asked for by name, that it is there."""
+    if not isinstance(device, str) or device not in DEVICES:
         raise ValueError(f"device={device!r} is not known: use one of {', '.join(DEVICES)}")
+    if device not in ("cpu", "auto"):
+        find_device(device)
 
 
 def find_device(name: str) -> Any:
     """Give JAX's device of a name, "gpu", "tpu" or "jax:cpu"; errors say what to install."""
-    check_device(name)
     try:
         import jax
     except ImportError as cause:
@@ -46,17 +47,21 @@ def find_device(name: str) -> Any:
         ) from cause
 
 
-def has_gain(work: float) -> str | None:
-    """The accelerator that "auto" uses for passes of this many multiplications, or None.
+def place(device: str, work: float) -> str:
+    """The device that a name stands for, where a pass takes this many multiplications.
 
-    One that JAX finds, where JAX is installed and the work is at least `LEAST_WORK`.
+    "auto" is an accelerator where JAX is installed and finds one and the work is at least
+    `LEAST_WORK`, and else "cpu". All other names stand for themselves.
     """
+    if device != "auto":
+        return device
     if work < LEAST_WORK or find_spec("jax") is None:
-        return None
-    import jax
-
-    platforms = {device.platform for device in jax.devices()}
-    return next((name for name in ("gpu", "tpu") if name in platforms), None)
+        return "cpu"
+    for name in ("gpu", "tpu"):
+        with suppress(RuntimeError):
+            find_device(name)
+            return name
+    return "cpu"
 
 
 def double_precision() -> AbstractContextManager:

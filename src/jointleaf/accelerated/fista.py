@@ -135,11 +135,7 @@ def minimise(
     quadratic = _Quadratic(problem, problem.curvature_bound(), diagonal, biases)
     advance = _plain_step if biases is None else _eliminating_step
     f = problem.design.matvec(theta)
-    if biases is not None:
-        theta, f = _settle(quadratic, theta, f)
-    start = _State(
-        theta, f, theta, f, jnp.ones(()), size, optimality(quadratic, rest, theta, f, size), 0
-    )
+    start = _State(theta, f, theta, f, jnp.ones(()), size, jnp.full((), jnp.inf), 0)
 
     def go_on(state: _State) -> Any:
         return (state.n_iter < max_iter) & (state.optimality > tol)

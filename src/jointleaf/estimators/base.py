@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf.accelerated.device import check_device
 from jointleaf.estimators.boosted import VERY_MANY_ROWS, fit_boosted
 from jointleaf.estimators.checks import (
     check_gaps,
@@ -105,6 +106,7 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         cv: Any = None,
         one_se: bool | str = "auto",
         n_jobs: int | None = None,
+        device: str = "cpu",
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -122,6 +124,7 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         self.cv = cv
         self.one_se = one_se
         self.n_jobs = n_jobs
+        self.device = device
         self.random_state = random_state
         self.verbose = verbose
 
@@ -304,7 +307,7 @@ class BaseJOPLEn(Explainable, BaseEstimator):
                 "strength by cross-validation: give a number"
             )
         paths = self._fold_makers(PathFold, job, folds)
-        return choose_strength(paths, self.penalty, **options)
+        return choose_strength(paths, self.penalty, device=self.device, **options)
 
     def _refit(
         self, job: Job, partitioner: Partitioner, tuning: TuningResult | StrengthChoice | None
@@ -339,6 +342,7 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         """Fit the cells of a fitted partitioner with a penalty, from weights `init` or zero."""
         design = frame.design(rows.X, partitioner, kind)
         problem = Problem(design, frame.target(rows.y), frame.loss, penalty, rows.s, frame.offset)
+        problem.device = self.device
         if self.verbose:
             problem.listener = SolveProgress()
         solution = solve(problem, self.solver, init, tol=self.tol, max_iter=self.max_iter)
@@ -441,6 +445,7 @@ class BaseJOPLEn(Explainable, BaseEstimator):
             raise TypeError(f"n_jobs={self.n_jobs!r} must be a whole number or None")
         check_limits(self.tol, self.max_iter)
         check_solver_name(self.solver)
+        check_device(self.device)
 
     def _make_partitioner(self, seed: int, n_jobs: int) -> Partitioner:
         partitioner = (
@@ -496,7 +501,7 @@ class BaseJOPLEn(Explainable, BaseEstimator):
     def _raw_predictions(self, X: ArrayLike) -> NDArray:
         """Predictions on the scale of the loss, (n,) or (n, K)."""
         check_is_fitted(self)
-        return self._model.predict(read_rows(self, X), effective_n_jobs(self.n_jobs))
+        return self._model.predict(read_rows(self, X), effective_n_jobs(self.n_jobs), self.device)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Codes (n, P): in which cell of every partition each row falls; -1 is no cell."""

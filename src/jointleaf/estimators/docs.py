@@ -55,6 +55,11 @@ PARAMETERS = """Parameters
         selected at hardly any loss, whereas the smallest loss lets many in that do not matter.
     n_jobs : int, optional
         Threads (-1: all cores). The fitted model is the same for every value.
+    device : {"cpu", "gpu", "tpu", "auto", "jax:cpu"}
+        Where the cells of a given penalty (also one whose strength is "auto") are fitted and
+        predicted. "cpu" is NumPy and SciPy; the others need JAX (extra ``jax``): an accelerator,
+        or JAX on the CPU. "auto" is an accelerator where there is one and the problem is large
+        enough, else "cpu". Partitions, and the choices of ``penalty="auto"``, are on the CPU.
     random_state : int, RandomState or None
         Seed of the partitions.
     verbose : int

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf.accelerated.device import place
 from jointleaf.columns import Columns
 from jointleaf.contributions import LinearContributions, TrainingMeans, training_means
 from jointleaf.design import LeafDesign
@@ -105,12 +106,16 @@ class FittedCells:
 
         return replace(self, means=training_means(linear, self.layout, blocks()))
 
-    def predict(self, X: NDArray, n_jobs: int) -> NDArray:
+    def predict(self, X: NDArray, n_jobs: int, device: str = "cpu") -> NDArray:
         """Predictions on the scale of the loss, (n,) or (n, K), of rows X (n, d).
 
         From `LEAST_ROWS` rows on small trees are looked up in tables, several at a time
-        (`GroupedSums`); the numbers are the same up to rounding.
+        (`GroupedSums`); the numbers are the same up to rounding. On other devices than the CPU
+        all cells are gathered.
         """
+        work = len(X) * self.layout.n_partitions * self.weights.theta[0].size
+        if self.ranges is None and (chosen := place(device, work)) != "cpu":
+            return self.centre + self.unit * (self._on_device(X, chosen) + self.weights.offset)
         tables = self._tables(X.dtype) if len(X) >= LEAST_ROWS and self.ranges is None else None
         if tables is None or tables.n_groups == 0:
             sums = self._plain(X, self.partitioner.apply, self.layout, self.weights.theta, n_jobs)
@@ -120,6 +125,14 @@ class FittedCells:
                 rest = tables.rest
                 sums += self._plain(X, rest.codes, rest.layout, rest.theta, n_jobs)
         return self.centre + self.unit * (sums + self.weights.offset)
+
+    def _on_device(self, X: NDArray, device: str) -> NDArray:
+        """Sums over partitions, (n,) or (n, K), computed on a device."""
+        from jointleaf.accelerated.predicting import predict
+
+        features, codes = self.features.transform(X), self.partitioner.apply(X)
+        theta = self.weights.theta.astype(features.dtype, copy=False)
+        return predict(features, codes, theta, self.layout, device)
 
     def _plain(
         self,

@@ -44,6 +44,8 @@ PARAMETERS = """Tasks have the same features and each its own target, partitions
         error of the smallest. "auto" does so where whole features vanish.
     n_jobs : int, optional
         Threads (-1: all cores). The fitted model is the same for every value.
+    device : {"cpu", "gpu", "tpu", "auto", "jax:cpu"}
+        As for `JOPLEnRegressor`.
     random_state : int, RandomState or None
         Seed of the partitions.
     verbose : int

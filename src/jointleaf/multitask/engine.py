@@ -289,6 +289,7 @@ def _fit_jointly(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
         clip=bool(model.clip),
     )
     problem = parts.problem(penalty, model.cells, job.task_weights, job.n_jobs)
+    problem.device = model.device
     if model.verbose:
         problem.listener = SolveProgress()
     problem, solved = solve_tasks(
@@ -344,7 +345,7 @@ def _choose_strengths(model: BaseMultiTaskJOPLEn, job: _TaskJob, grower: Grower)
         )
         return TaskFold(
             parts, valid, units, job.task_weights, n_folds=len(joint), cells=model.cells,
-            extra=_on_predictions(model.penalty),
+            extra=_on_predictions(model.penalty), device=model.device,
         )  # fmt: skip
 
     return choose_task_strengths(

@@ -55,6 +55,7 @@ class BaseMultiTaskJOPLEn(ExplainableTasks, BaseJOPLEn):
         cv: Any = None,
         one_se: bool | str = "auto",
         n_jobs: int | None = None,
+        device: str = "cpu",
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -73,6 +74,7 @@ class BaseMultiTaskJOPLEn(ExplainableTasks, BaseJOPLEn):
             cv=cv,
             one_se=one_se,
             n_jobs=n_jobs,
+            device=device,
             random_state=random_state,
             verbose=verbose,
         )
@@ -213,11 +215,11 @@ class BaseMultiTaskJOPLEn(ExplainableTasks, BaseJOPLEn):
         jobs = effective_n_jobs(self.n_jobs)
         if task is None:
             models = enumerate(self._models)
-            answers = [answer(t, model.predict(rows, jobs)) for t, model in models]
+            answers = [answer(t, model.predict(rows, jobs, self.device)) for t, model in models]
             return answers[0] if self._form == "single" else answers
         if np.ndim(task) == 0:
             t = self._number(task)
-            return answer(t, self._models[t].predict(rows, jobs))
+            return answer(t, self._models[t].predict(rows, jobs, self.device))
         labels = np.asarray(task)
         if labels.shape != (len(rows),):
             raise ValueError(
@@ -229,7 +231,7 @@ class BaseMultiTaskJOPLEn(ExplainableTasks, BaseJOPLEn):
         for t in np.unique(numbers):
             own = np.flatnonzero(numbers == t)
             order.append(own)
-            parts.append(answer(int(t), self._models[t].predict(rows[own], jobs)))
+            parts.append(answer(int(t), self._models[t].predict(rows[own], jobs, self.device)))
         return joined_values(parts)[np.argsort(np.concatenate(order))]
 
     def _without_column(self, X: Any, task: Any) -> tuple[Any, Any]:

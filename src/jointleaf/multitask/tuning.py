@@ -28,7 +28,7 @@ from jointleaf.penalties.base import AUTO
 from jointleaf.penalties.sums import Sum, on_weights
 from jointleaf.progress import Progress
 from jointleaf.rows import Rows
-from jointleaf.solvers import FISTA, Solution
+from jointleaf.solvers import Solution, choose_solver
 from jointleaf.tuning import StrengthChoice
 from jointleaf.tuning.folds import Table, joined, loss_columns, stepping
 from jointleaf.tuning.strengths import (
@@ -92,6 +92,7 @@ class TaskFold:
         n_folds: int,
         cells: CellKind,
         extra: Sequence[PredictionPenalty] = (),
+        device: str = "cpu",
     ) -> None:
         self._valid, self._frames = list(valid), parts.frames
         self._shares = task_weights / task_weights.sum()
@@ -103,6 +104,7 @@ class TaskFold:
         #: weight of every group
         self.weights = np.ones(n_groups)
         self._problem = parts.problem(Sum(Free(), *extra), cells, task_weights)
+        self._problem.device = device
         self._designs = parts.designs(valid, cells)
 
     def largest(self, penalty: Term) -> float:
@@ -151,7 +153,7 @@ class TaskFold:
         """Losses of the selected features with a weaker penalty, and convergence."""
         problem = self._with(relaxed(penalty, factor, support))
         goal = _TOL * factor
-        found = FISTA().solve(problem, start.theta, tol=goal, max_iter=_MAX_ITER)
+        found = choose_solver(problem, "fista").solve(problem, start.theta, tol=goal, max_iter=_MAX_ITER)
         return self._losses(found.theta), found.converged
 
     def judge_biases(self, penalty: Term) -> list[Judged]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from jointleaf.accelerated.device import find_device, has_gain
+from jointleaf.accelerated.device import find_device, place
 from jointleaf.penalties import Frobenius
 from jointleaf.problem import Problem
 from jointleaf.solvers.base import Solver
@@ -51,11 +49,9 @@ def choose_solver(problem: Problem, solver: str | Solver = "auto") -> Solver:
 
 def _placed(problem: Problem, chosen: Solver) -> Solver:
     """The solver on the device of the problem."""
-    device = problem.device
-    if device == "auto":
-        passes = problem.design.n_rows * problem.layout.n_columns * int(np.prod(problem.outputs))
-        widest = max(part.n_partitions for part in problem.layout.tasks)
-        device = has_gain(passes * widest) or "cpu"
+    per_partition = problem.y.size * problem.layout.n_columns
+    widest = max(part.n_partitions for part in problem.layout.tasks)
+    device = place(problem.device, per_partition * widest)
     if device == "cpu":
         return chosen
     find_device(device)

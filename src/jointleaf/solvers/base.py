@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from jointleaf.accelerated.device import check_device, place
 from jointleaf.design import LeafDesign
 from jointleaf.layout import CellLayout
 from jointleaf.problem import Problem
@@ -84,21 +85,31 @@ class Solution:
         squares = np.square(self.coef, dtype=float)
         return np.sqrt(squares.sum(axis=(0, *range(2, squares.ndim))))
 
-    def predict(self, X: ArrayLike, codes: ArrayLike) -> NDArray:
-        """Raw predictions (n,) or (n, K) of rows X (n, d) with codes (n, P); -1 is no cell."""
+    def predict(self, X: ArrayLike, codes: ArrayLike, *, device: str = "cpu") -> NDArray:
+        """Raw predictions (n,) or (n, K) of rows X (n, d) with codes (n, P); -1 is no cell.
+
+        `device` is as for `jointleaf.fit_cells`.
+        """
+        check_device(device)
         rows = np.asarray(X, dtype=self.coef.dtype)
         if rows.ndim != 2 or rows.shape[1] != self.layout.n_features:
             raise ValueError(
                 f"X has shape {rows.shape}, but the cells were fitted with "
                 f"{self.layout.n_features} features"
             )
+        theta = self.theta
+        device = place(device, len(rows) * self.layout.n_partitions * theta[0].size)
+        if device != "cpu":
+            from jointleaf.accelerated.predicting import predict
+
+            return predict(rows, np.asarray(codes), theta, self.layout, device)
         design = LeafDesign(
             rows,
             codes,
             self.layout.cells_per_partition,
             cells=self.layout.kind,
         )
-        return design.matvec(self.theta)
+        return design.matvec(theta)
 
     def __repr__(self) -> str:
         return (

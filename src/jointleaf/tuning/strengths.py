@@ -76,9 +76,10 @@ class Judged(NamedTuple):
 class PathFold(Fold):
     """A fold that judges the strengths of one penalty."""
 
-    def prepare(self, cells: CellKind) -> None:
-        """Set up the problem; its penalty changes from call to call."""
+    def prepare(self, cells: CellKind, device: str = "cpu") -> None:
+        """Set up the problem, for a device; its penalty changes from call to call."""
         self._problem = self.problem(Free(), cells, self.loss, self.y)
+        self._problem.device = device
         self._valid = self.valid_design(cells)
         self._target = self.loss.encode(self.y_valid)
 
@@ -129,6 +130,7 @@ def choose_strength(
     cells: CellKind = "linear",
     one_se: bool = False,
     n_jobs: int = 1,
+    device: str = "cpu",
     verbose: bool = False,
 ) -> StrengthChoice:
     """Choose the strength with the smallest mean validation loss over the folds.
@@ -152,7 +154,7 @@ def choose_strength(
         folds = run(delayed(stepping)(make, progress) for make in make_folds)
         search = _Search(folds, penalty, run, progress)
         for fold in folds:
-            fold.prepare(cells)
+            fold.prepare(cells, device)
         bias_strength = search.bias_strength() if penalty.is_bias_auto else None
         line = search.path(bias_strength)
     progress.finish()
