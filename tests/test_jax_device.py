@@ -6,9 +6,9 @@ import warnings
 
 import numpy as np
 import pytest
-from jax_data import CODES, SIGNAL, TARGETS, X
 from sklearn.exceptions import ConvergenceWarning
 
+from jax_data import CODES, SIGNAL, TARGETS, X
 from jointleaf import (
     L21,
     DirtyLasso,
@@ -28,10 +28,10 @@ from jointleaf.solvers import choose_solver
 
 jax = pytest.importorskip("jax")
 
-from jointleaf.accelerated import device as devices
-from jointleaf.accelerated import fista, pcg
-from jointleaf.accelerated.design import JaxLeafDesign
-from jointleaf.accelerated.solver import OnDevice
+from jointleaf.accelerated import device as devices  # noqa: E402
+from jointleaf.accelerated import fista, pcg  # noqa: E402
+from jointleaf.accelerated.design import JaxLeafDesign  # noqa: E402
+from jointleaf.accelerated.solver import OnDevice  # noqa: E402
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_no_large_array_is_made():
     assert largest < n * P * q * 4 / 10
 
 
-# -- no recompilation, no transfers ------------------------------------------------------------------
+# -- no recompilation, no transfers --------------------------------------------------------------
 
 
 def test_strengths_and_data_of_the_same_shape_compile_nothing_anew(compiled):
@@ -172,7 +172,7 @@ def test_precision_elsewhere_stays_as_it_is():
     assert pcg.minimise is not None
 
 
-# -- the choice --------------------------------------------------------------------------------------
+# -- the choice ----------------------------------------------------------------------------------
 
 
 def test_auto_needs_an_accelerator_and_enough_work(monkeypatch):
@@ -214,9 +214,9 @@ class MyLoss(SquaredError):
 
 
 def test_errors_name_what_is_missing():
-    with pytest.raises(ValueError, match="Mine.*written in NumPy alone"):
+    with pytest.raises(ValueError, match=r"Mine.*written in NumPy alone"):
         fit_cells(X, CODES, SIGNAL, penalty=Mine(), device="jax:cpu")
-    with pytest.raises(ValueError, match="MyLoss is written in NumPy alone.*JaxLoss"):
+    with pytest.raises(ValueError, match=r"MyLoss is written in NumPy alone.*JaxLoss"):
         fit_cells(X, CODES, SIGNAL, loss=MyLoss(), device="jax:cpu")
     with pytest.raises(ValueError, match="solver='dual' does not fit"):
         fit_cells(X, CODES, SIGNAL, penalty=L21(0.1), solver="dual", device="jax:cpu")
@@ -265,7 +265,7 @@ def test_without_jax():
     assert all("pip install 'jointleaf[jax]'" in line for line in lines)
 
 
-# -- estimators and predictions ------------------------------------------------------------------------
+# -- estimators and predictions ------------------------------------------------------------------
 
 
 def test_estimators_on_a_device():

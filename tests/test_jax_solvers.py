@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from jax_data import CODES, TARGETS, WEIGHTS, X, tasks
 
+from jax_data import CODES, TARGETS, WEIGHTS, X, tasks
 from jointleaf import (
     L1,
     L21,

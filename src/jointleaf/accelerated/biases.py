@@ -7,6 +7,7 @@ a step a little shorter (FISTA), or is mended by another round (conjugate gradie
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +27,7 @@ _JITTER = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}
 
 
 @pytree("factors beta", "bounds")
+@dataclass(frozen=True)
 class BiasInverse:
     """Inverts Z^T (diag(h) + A) Z + D_b.
 
@@ -73,7 +75,7 @@ def bias_inverse(
     key = "bias inverse on device"
     stamp = (device, beta.tobytes(), smooth, hash(h.tobytes()))
     if problem.has_kept(key):
-        kept = problem.kept(key, tuple)
+        kept: Any = problem.kept(key, tuple)
         if kept[0] == stamp:
             return kept[1]
     problem.keep(key, ((), None))  # the old one must not stand beside the new one in memory

@@ -7,7 +7,6 @@ n x P x q numbers ever exist. Outputs, too, are passed over one at a time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ from jax import lax
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from jointleaf.accelerated.device import double_precision, find_device
+from jointleaf.accelerated.norms import pytree
 from jointleaf.design import LeafDesign
 from jointleaf.design_base import Design
 from jointleaf.layout import CellKind
@@ -24,9 +24,7 @@ from jointleaf.layout import CellKind
 __all__ = ["DeviceDesign", "JaxLeafDesign", "device_design", "matvec"]
 
 
-@partial(
-    jax.tree_util.register_dataclass, data_fields=("X", "cells"), meta_fields=("n_cells",)
-)
+@pytree("X cells", "n_cells")
 @dataclass(frozen=True)
 class DeviceDesign:
     """Phi as a pytree; all methods are pure functions that JAX can compile.
@@ -106,7 +104,8 @@ def device_design(design: Design, device: Any) -> DeviceDesign:
         found = numbers < part.layout.n_cells
         cells[: len(numbers), rows] = np.where(found, numbers + own.start, n_cells)
     X = np.concatenate([b.design.X for b in blocks]) if len(blocks) > 1 else blocks[0].design.X
-    return DeviceDesign(*jax.device_put((X, cells), device), n_cells)
+    X, cells = jax.device_put((X, cells), device)
+    return DeviceDesign(X, cells, n_cells)
 
 
 @jax.jit

@@ -1,7 +1,7 @@
 """The exact dual on a device, compiled end to end: for n up to a few thousand rows, in float64.
 
-The mathematics is that of `jointleaf.solvers.dual`. Shapes must not depend on the data: the null space
-of Z^T, where free biases keep the dual weights, is a projector instead of a basis.
+The mathematics is that of `jointleaf.solvers.dual`. Shapes must not depend on the data: the null
+space of Z^T, where free biases keep the dual weights, is a projector instead of a basis.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def squared_free_biases(
     # On the null space of Z^T as A is, elsewhere as large, so that nothing couples the two.
     elsewhere = (V * jnp.where(is_null, 0.0, jnp.trace(A) / len(A))) @ V.T
     within = N @ (N.T @ A @ N) @ N.T
-    alpha = N @ (N.T @ cho_solve((jnp.linalg.cholesky(within + elsewhere), True), N @ (N.T @ target)))
+    alpha = N @ (
+        N.T @ cho_solve((jnp.linalg.cholesky(within + elsewhere), True), N @ (N.T @ target))
+    )
     inner = V.T @ (target - A @ alpha)
     onto = V @ (shaped(jnp.where(is_null, 0.0, 1 / jnp.where(is_null, 1, values)), inner) * inner)
     theta = _weights(problem, diagonal, alpha).at[:, -1].set(design.bias_rmatvec(onto))

@@ -1,7 +1,7 @@
 """FISTA on a device: the whole iteration is one compiled loop.
 
-The method is that of `jointleaf.solvers.fista` (step sizes found on the way, adaptive restart, biases
-eliminated where possible), on all features at once: shapes on a device must not change.
+The method is that of `jointleaf.solvers.fista` (step sizes found on the way, adaptive restart,
+biases eliminated where possible), on all features at once: shapes on a device must not change.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ computation (p, k, the columns of tasks) is structure.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,18 +20,22 @@ from jointleaf.accelerated import shrink
 __all__ = ["DirtyNorm", "GrOWLNorm", "LpNorm", "SpectralNorm", "pytree"]
 
 
-def pytree(data: str, meta: str = "") -> Any:
-    """Make a frozen dataclass a pytree."""
+T = TypeVar("T")
 
-    def decorate(cls: Any) -> Any:
+
+def pytree(data: str, meta: str = "") -> Callable[[type[T]], type[T]]:
+    """Make a dataclass a pytree with these fields as leaves and as structure."""
+
+    def decorate(cls: type[T]) -> type[T]:
         return jax.tree_util.register_dataclass(
-            dataclass(frozen=True)(cls), data_fields=data.split(), meta_fields=meta.split()
+            cls, data_fields=data.split(), meta_fields=meta.split()
         )
 
     return decorate
 
 
 @pytree("", "p")
+@dataclass(frozen=True)
 class LpNorm:
     """Sum over rows of their l_p norms; p = 1 is the l1 norm."""
 
@@ -42,6 +47,7 @@ class LpNorm:
 
 
 @pytree("weights")
+@dataclass(frozen=True)
 class GrOWLNorm:
     """Ordered weighted sum of row lengths; weights (d,)."""
 
@@ -55,6 +61,7 @@ class GrOWLNorm:
 
 
 @pytree("", "p k")
+@dataclass(frozen=True)
 class SpectralNorm:
     """l_p norm of the singular values or, with k, the sum of the k largest."""
 
@@ -79,6 +86,7 @@ class SpectralNorm:
 
 
 @pytree("kappa ratio support", "bounds is_largest has_common has_task")
+@dataclass(frozen=True)
 class DirtyNorm:
     """The Dirty LASSOs: W minus its projection on one ball and a ball for every task.
 

@@ -7,6 +7,7 @@ here: solvers know them by their curvature.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -40,10 +41,11 @@ __all__ = ["Prox", "device_prox"]
 _MAX_ROUNDS = 5000
 
 
-# -- proximal maps of weights theta (C, q[, K]) ------------------------------------------------------
+# -- proximal maps of weights theta (C, q[, K]) --------------------------------------------------
 
 
 @pytree("")
+@dataclass(frozen=True)
 class _Free:
     """No penalty."""
 
@@ -52,6 +54,7 @@ class _Free:
 
 
 @pytree("curvature")
+@dataclass(frozen=True)
 class _Quadratic:
     """Sum of curvature (C, q) * theta^2 / 2."""
 
@@ -62,6 +65,7 @@ class _Quadratic:
 
 
 @pytree("norm strength beta")
+@dataclass(frozen=True)
 class _Slopes:
     """strength * norm of the slopes, + sum_c beta_c b_c^2 / 2."""
 
@@ -76,7 +80,7 @@ class _Slopes:
         else:
             turned = jnp.moveaxis(slopes, 1, 0)
             level = step * self.strength
-            if not isinstance(self.norm, SpectralNorm | GrOWLNorm | DirtyNorm):  # these work in float64
+            if isinstance(self.norm, LpNorm):  # the others work in float64
                 level = level.astype(theta.dtype)
             W = self.norm.shrink(turned.reshape(turned.shape[0], -1), level)
             shrunk = jnp.moveaxis(W.reshape(turned.shape), 0, 1)
@@ -85,6 +89,7 @@ class _Slopes:
 
 
 @pytree("factor penalty")
+@dataclass(frozen=True)
 class _Scaled:
     """factor * R."""
 
@@ -96,6 +101,7 @@ class _Scaled:
 
 
 @pytree("gammas penalties", "bounds")
+@dataclass(frozen=True)
 class _PerTask:
     """Sum over tasks of gamma_t R_t."""
 
@@ -115,6 +121,7 @@ class _PerTask:
 
 
 @pytree("first second")
+@dataclass(frozen=True)
 class _InTurn:
     """L1, then a norm that only makes rows or blocks of them shorter (Yu 2013)."""
 
@@ -129,6 +136,7 @@ class _InTurn:
 
 
 @pytree("others last")
+@dataclass(frozen=True)
 class _Split:
     """The true sum of several, by accelerated gradient steps on its dual (see `Sum`)."""
 
@@ -258,4 +266,3 @@ def _sum_prox(penalty: Sum, shape: tuple[int, ...]) -> Any:
         return _InTurn(made[id(first)], made[id(second)])
     *others, last = sorted(terms, key=lambda term: term.is_row_sparse)
     return _Split(tuple(made[id(term)] for term in others), made[id(last)])
-

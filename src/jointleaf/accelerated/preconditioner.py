@@ -6,6 +6,7 @@ cells together where their joint inverse is at hand.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ __all__ = ["Preconditioner", "conjugate_gradients", "make_preconditioner"]
 
 
 @pytree("blocks centre scale inverse_mass biases h", "eliminates")
+@dataclass(frozen=True)
 class Preconditioner:
     """Approximate inverse of Phi^T diag(h) Phi + D.
 

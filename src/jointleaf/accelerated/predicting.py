@@ -16,9 +16,7 @@ _BLOCK_ROWS = 2**17
 _LEAST_ROWS = 2**8
 
 
-def predict(
-    X: NDArray, codes: NDArray, theta: NDArray, layout: CellLayout, device: str
-) -> NDArray:
+def predict(X: NDArray, codes: NDArray, theta: NDArray, layout: CellLayout, device: str) -> NDArray:
     """Sums over partitions, (n,) or (n, K), of rows X (n, d) with codes (n, P); -1 is no cell.
 
     Blocks are filled up with rows of zeros to a power of two.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = ["DeviceProblem", "dot", "move_problem", "shaped"]
 
 
 @pytree("matrix")
+@dataclass(frozen=True)
 class _Dense:
     """A matrix (n, n)."""
 
@@ -29,6 +31,7 @@ class _Dense:
 
 
 @pytree("values rows columns")
+@dataclass(frozen=True)
 class _Sparse:
     """A sparse matrix: its entries."""
 
@@ -42,6 +45,7 @@ class _Sparse:
 
 
 @pytree("parts", "bounds")
+@dataclass(frozen=True)
 class _Smoother:
     """A block-diagonal matrix on predictions: a block for every task."""
 
@@ -64,6 +68,7 @@ class _Smoother:
 
 
 @pytree("design y shares offset smoother start_slope", "loss")
+@dataclass(frozen=True)
 class DeviceProblem:
     """The data term of a `Problem`, on a device.
 

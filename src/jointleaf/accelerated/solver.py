@@ -71,9 +71,7 @@ class OnDevice(Solver):
         theta = problem.zeros() if init is None else np.array(init, problem.design.dtype)
         run = {"dual": _dual, "pcg": _pcg, "newton": _newton, "fista": _fista}[self.name]
         with double_precision():
-            moved = problem.kept(
-                ("on device", self.device), lambda: move_problem(problem, device)
-            )
+            moved = problem.kept(("on device", self.device), lambda: move_problem(problem, device))
             outcome = run(problem, moved, theta, tol, max_iter, device)
             theta, n_iter, size, stalled = jax.device_get(tuple(outcome))
         if self.name == "fista":

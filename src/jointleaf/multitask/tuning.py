@@ -153,7 +153,8 @@ class TaskFold:
         """Losses of the selected features with a weaker penalty, and convergence."""
         problem = self._with(relaxed(penalty, factor, support))
         goal = _TOL * factor
-        found = choose_solver(problem, "fista").solve(problem, start.theta, tol=goal, max_iter=_MAX_ITER)
+        solver = choose_solver(problem, "fista")
+        found = solver.solve(problem, start.theta, tol=goal, max_iter=_MAX_ITER)
         return self._losses(found.theta), found.converged
 
     def judge_biases(self, penalty: Term) -> list[Judged]:

@@ -1,0 +1,97 @@
+"""A loss that a user writes as one function in jax.numpy."""
+
+import numpy as np
+import pytest
+
+from jax_data import CODES, SIGNAL, WEIGHTS, X
+from jointleaf import L21, Frobenius, fit_cells
+from jointleaf.losses import Logistic, Loss, Multinomial, SquaredError
+
+jnp = pytest.importorskip("jax.numpy")
+
+from jointleaf.accelerated.custom_loss import JaxLoss  # noqa: E402
+from jointleaf.accelerated.device import double_precision  # noqa: E402
+from jointleaf.accelerated.losses import row_loss  # noqa: E402
+
+
+def poisson(y, f):
+    return jnp.exp(f) - y * f
+
+
+class HandWritten(Loss):
+    """The same in NumPy, with its derivatives."""
+
+    def value(self, y, f, s):
+        with np.errstate(over="ignore"):
+            return float(np.average(np.exp(f) - y * f, weights=s))
+
+    def gradient(self, y, f, s):
+        return s / s.sum() * (np.exp(f) - y)
+
+    def curvature(self, y, f, s):
+        return s / s.sum() * np.exp(f)
+
+    def best_constant(self, y, s):
+        return np.log(np.average(y, weights=s))
+
+
+COUNTS = np.random.default_rng(0).poisson(np.exp(0.5 * SIGNAL))
+
+
+def test_derivatives_come_from_the_function():
+    ours, theirs = HandWritten(), JaxLoss(poisson)
+    f = np.random.default_rng(1).standard_normal(len(COUNTS))
+    for name in ("value", "gradient", "curvature"):
+        expected = getattr(ours, name)(COUNTS, f, WEIGHTS)
+        assert np.allclose(getattr(theirs, name)(COUNTS, f, WEIGHTS), expected, rtol=1e-12)
+    expected = ours.best_constant(COUNTS, WEIGHTS)
+    assert np.isclose(theirs.best_constant(COUNTS, WEIGHTS), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("solver", "penalty"), [("newton", Frobenius(0.02)), ("fista", L21(0.05))], ids=str
+)
+def test_the_same_answer_on_every_device(solver, penalty):
+    options = {"penalty": penalty, "solver": solver, "tol": 1e-8, "max_iter": 5000}
+    by_hand = fit_cells(X, CODES, COUNTS, loss=HandWritten(), **options)
+    for device in ("cpu", "jax:cpu"):
+        found = fit_cells(X, CODES, COUNTS, loss=JaxLoss(poisson), device=device, **options)
+        assert found.converged
+        assert np.isclose(found.objective, by_hand.objective, rtol=1e-10, atol=0)
+
+
+def test_a_bound_of_the_curvature_is_used():
+    def huber(y, f):
+        return jnp.sqrt(1 + (f - y) ** 2) - 1
+
+    bounded = JaxLoss(huber, max_curvature=1.0)
+    options = {"penalty": L21(0.03), "tol": 1e-8, "max_iter": 5000, "device": "jax:cpu"}
+    quick = fit_cells(X, CODES, SIGNAL, loss=bounded, **options)
+    slow = fit_cells(X, CODES, SIGNAL, loss=JaxLoss(huber), **options)
+    assert np.isclose(quick.objective, slow.objective, rtol=1e-9)
+    assert quick.n_iter < slow.n_iter  # biases are eliminated
+
+
+@pytest.mark.parametrize("loss", [SquaredError(), Logistic(), Multinomial()], ids=lambda v: v.name)
+def test_the_losses_of_jointleaf_on_a_device(loss):
+    rng = np.random.default_rng(0)
+    y = loss.encode({"multinomial": rng.integers(0, 3, 50)}.get(loss.name, rng.choice([-1, 1], 50)))
+    f, v = 5 * rng.standard_normal(y.shape), rng.standard_normal(y.shape)
+    s = rng.uniform(1, 2, 50)
+    shares = s / s.sum()
+    with double_precision():
+        made = row_loss(loss)
+        assert np.isclose(made.value(y, f, shares), loss.value(y, f, s), rtol=1e-12)
+        for name in ("gradient", "curvature"):
+            got = getattr(made, name)(y, f, shares)
+            assert np.allclose(got, getattr(loss, name)(y, f, s), rtol=1e-9, atol=1e-15)
+        got = made.hessian_product(y, f, shares, v)
+        assert np.allclose(got, loss.hessian_product(y, f, s, v), rtol=1e-9, atol=1e-15)
+
+
+def test_bad_arguments():
+    with pytest.raises(TypeError, match="function='poisson' must be a function"):
+        JaxLoss("poisson")
+    with pytest.raises(ValueError, match="max_curvature=0 must be a positive number"):
+        JaxLoss(poisson, max_curvature=0)
+    assert repr(JaxLoss(poisson)) == "JaxLoss(poisson)"
