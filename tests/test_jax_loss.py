@@ -1,5 +1,8 @@
 """A loss that a user writes as one function in jax.numpy."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -95,3 +98,38 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match="max_curvature=0 must be a positive number"):
         JaxLoss(poisson, max_curvature=0)
     assert repr(JaxLoss(poisson)) == "JaxLoss(poisson)"
+
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def _run(page, title):
+    """Execute the code of one part of a page; gives its names."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    part = text[text.index(f"{title}\n") :]
+    names: dict = {"__name__": page}
+    blocks = re.findall(r"```python\n(.*?)```", part, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, page, "exec"), names)
+    return names
+
+
+def test_the_tutorial_runs_as_written():
+    page = _run("extending.md", "## Write a loss without derivatives")
+    upper, again = page["upper"], page["again"]
+    assert upper.converged
+    assert again.converged
+    assert np.isclose(upper.objective, again.objective, rtol=1e-9)
+    y, f = page["y"], upper.predict(page["X"], page["codes"])
+    # First-order condition: pulls from above and below balance up to the penalty on biases.
+    pull = np.where(y > f, 0.9, 0.1) * (y - f)
+    expected = 0.01 * upper.intercept[:4].sum()  # the cells of one partition cover all rows
+    assert np.isclose(pull.mean(), expected, atol=1e-5)
+    assert np.mean(y < f) > 0.7
+
+
+def test_the_page_on_accelerators_runs_as_written(capsys):
+    page = _run("jax.md", "# Accelerators")
+    assert np.isclose(page["on_cpu"].objective, page["on_jax"].objective, rtol=1e-4)
+    assert "converged" in capsys.readouterr().out
