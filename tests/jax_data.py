@@ -1,6 +1,12 @@
 """Data of one shape for all tests of the JAX backend: what is compiled serves several of them."""
 
+import os
+
 import numpy as np
+
+# Most of the time goes into compilation: leave out what only makes the code faster. Must come
+# before JAX is imported.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 N, D, P = 160, 5, 4
 _rng = np.random.default_rng(0)

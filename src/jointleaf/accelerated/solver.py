@@ -47,7 +47,8 @@ class OnDevice(Solver):
                 f"the loss {type(problem.loss).__name__} is written in NumPy alone: use "
                 "device='cpu', or write it as one function for a JaxLoss"
             )
-        if device_prox(problem.rest, problem.zeros().shape) is None:
+        # The other solvers know the penalty by its curvature.
+        if self.name == "fista" and device_prox(problem.rest, problem.zeros().shape) is None:
             return (
                 f"the penalty {problem.rest!r} is written in NumPy alone: use device='cpu' or the "
                 "penalties of jointleaf"
