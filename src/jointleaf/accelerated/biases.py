@@ -8,6 +8,7 @@ a step a little shorter (FISTA), or is mended by another round (conjugate gradie
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +24,7 @@ from jointleaf.solvers.biases import bias_gram, is_joint_worth, smoothed_gram
 
 __all__ = ["BiasInverse", "bias_inverse"]
 
+_BLOCK = 512
 _JITTER = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}
 
 
@@ -54,11 +56,20 @@ class BiasInverse:
         return jnp.concatenate(parts)
 
 
-@jax.jit
-def _factorise(gram: Any, beta: Any, jitter: Any) -> Any:
-    """Cholesky factor of a matrix whose upper triangle is given."""
-    shift = beta + jitter * jnp.max(jnp.diagonal(gram) + beta)
-    return jax.lax.linalg.cholesky(gram.T + jnp.diag(shift), symmetrize_input=False)
+@partial(jax.jit, donate_argnums=0)
+def _factorise(gram: Any) -> Any:
+    """Cholesky factor of a matrix, in its place."""
+    return jax.lax.linalg.cholesky(gram, symmetrize_input=False)
+
+
+def _fill_lower(gram: NDArray) -> None:
+    """Copy the upper triangle to the lower one, in place and block by block."""
+    n = len(gram)
+    for a in range(0, n, _BLOCK):
+        rows = slice(a, min(a + _BLOCK, n))
+        part = gram[rows, rows]
+        part[...] = np.triu(part) + np.triu(part, 1).T
+        gram[rows.stop :, rows] = gram[rows, rows.stop :].T
 
 
 def bias_inverse(
@@ -88,9 +99,12 @@ def bias_inverse(
         gram = bias_gram(part, h[rows])
         if smoother is not None:
             gram += smoothed_gram(part, smoother)
-        moved = jax.device_put((gram, beta[cells], np.asarray(_JITTER[dtype])), device)
-        del gram
-        factors.append(_factorise(*moved).astype(dtype))
+        _fill_lower(gram)
+        gram[np.diag_indices_from(gram)] += beta[cells]
+        gram[np.diag_indices_from(gram)] += _JITTER[dtype] * gram.diagonal().max()
+        moved = jax.device_put(gram, device)
+        del gram  # C x C numbers should not exist more often than they must
+        factors.append(_factorise(moved).astype(dtype))
     bounds = (0, *(block.cells.stop for block in blocks))
     inverse = BiasInverse(tuple(factors), jax.device_put(beta.astype(dtype), device), bounds)
     problem.keep(key, (stamp, inverse))
