@@ -276,7 +276,8 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         has_lightgbm = isinstance(default_partitioner(), LightGBMPartitioner)
         if len(job.rows) > VERY_MANY_ROWS and has_lightgbm:
             train, valid = with_all_classes(job.rows, train, valid, self._target_type)
-            return fit_boosted(job, train, valid, self._target_type, clip=bool(self.clip))
+            shown = {"clip": bool(self.clip), "verbose": bool(self.verbose)}
+            return fit_boosted(job, train, valid, self._target_type, **shown)
         return ManyRows(job, self._target_type, bool(self.clip)).fit(train, valid)
 
     def _takes_one_se(self) -> bool:

@@ -37,6 +37,7 @@ from jointleaf.partitions.libraries.lightgbm import ModelText, read_trees
 from jointleaf.partitions.libraries.lightgbm_lines import leaf_lines
 from jointleaf.penalties import Frobenius
 from jointleaf.problem import Problem
+from jointleaf.progress import Progress
 from jointleaf.rows import Rows
 from jointleaf.solvers import Solution
 from jointleaf.tuning import Mix, Setting, TuningResult, target_scale
@@ -82,17 +83,24 @@ _CANDIDATES: dict[TargetType, tuple[_Boosting, ...]] = {
 
 
 def fit_boosted(
-    job: Job, train: Rows, valid: Rows, target_type: TargetType, *, clip: bool
+    job: Job,
+    train: Rows,
+    valid: Rows,
+    target_type: TargetType,
+    *,
+    clip: bool,
+    verbose: bool = False,
 ) -> Outcome:
     """Choose a way of boosting on a part of the rows, then fit all of them."""
-    recipe = _Recipe(job, target_type, clip)
+    recipe = _Recipe(job, target_type, clip, verbose)
     small = train.take(slice(_PROBE_ROWS)), valid.take(slice(_JUDGING_ROWS))
     return recipe.fit(*recipe.choose(*small))
 
 
 class _Recipe:
-    def __init__(self, job: Job, target_type: TargetType, clip: bool) -> None:
+    def __init__(self, job: Job, target_type: TargetType, clip: bool, verbose: bool) -> None:
         self._job, self._target_type, self._clip = job, target_type, clip
+        self._verbose = verbose
         numbers = np.flatnonzero(job.columns.n_levels == 0)
         # A gap has no linear model, and a column that takes no part must not get a slope.
         can_have_lines = (
@@ -138,7 +146,10 @@ class _Recipe:
         frame = self._frame(rows)
         linear, (solution, penalty) = self._linear(frame, rows)
         growth = _Growth(job, frame, rows, self._n_outputs)
-        booster = growth.train(way, _raw(frame, linear, rows) if way.is_rest else None)
+        start = _raw(frame, linear, rows) if way.is_rest else None
+        progress = Progress(way.rounds, "boosting", enabled=self._verbose)
+        booster = growth.train(way, start, progress=progress)
+        progress.finish()
         trees, weights = growth.cells(booster, way)
         union = UnionPartitioner.of_fitted([trees, RootCell().fit(rows.X)])
         theta = np.concatenate([weights, linear if way.is_rest else 0.0 * linear])
@@ -198,6 +209,7 @@ class _Growth:
         way: _Boosting,
         start: NDArray | None,
         judged_by: tuple[Rows, NDArray | None] | None = None,
+        progress: Progress | None = None,
     ) -> Any:
         """Train LightGBM from raw predictions `start`; stops early where rows judge it."""
         import lightgbm
@@ -205,7 +217,9 @@ class _Growth:
         params = self._params(way)
         data = self._data(way, params)
         data.set_label(self._label(self._rows, start))
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = {"callbacks": []}
+        if progress is not None:
+            more["callbacks"].append(lambda _: progress.step())
         if judged_by is not None:
             valid, known = judged_by
             judge = lightgbm.Dataset(
