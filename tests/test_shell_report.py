@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from jointleaf.shell import judging, main
+from jointleaf.shell.html.report import render_report
 from jointleaf.shell.html.svg import Axis, Chart
+from jointleaf.shell.models import load_model
 from shell_data import as_csv, fails, make_rows, run
 
 NASTY = '<script>alert("x")</script>'
@@ -60,8 +62,8 @@ def test_reports_are_whole_well_formed_and_alone(folder, name):
     for element in root.iter():
         assert not {"src", "href", "srcset", "onload", "onclick"} & set(element.attrib)
     assert not re.search(r"https?:|url\(|@import", text)
-    assert len(list(root.iter("svg"))) >= 3
-    for svg in root.iter("svg"):
+    assert len(root.findall(".//figure/svg")) >= 3
+    for svg in root.iterfind(".//figure/svg"):
         assert svg.get("aria-label")
         assert "nan" not in ElementTree.tostring(svg, encoding="unicode").lower().replace(
             "dominant", ""
@@ -100,6 +102,16 @@ def test_report_once_more_and_on_further_data(capsys, folder, tmp_path, name):
     assert found["errors"]["rmse" if name == "number" else "log_loss"] > 0
     _, root = parsed(out)
     assert [s.get("id") for s in root.iter("section")] == [*SECTIONS[:3], "fresh", *SECTIONS[3:]]
+
+
+def test_long_lists_of_columns_are_folded(folder):
+    record = load_model(str(folder / "number.jl")).record
+    assert "<details>" not in render_report(record)
+    text = render_report({**record, "columns": 11 * record["columns"]})
+    root = ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>\n"))
+    (details,) = root.iter("details")
+    assert details.find("summary").text == "All 22 columns"
+    assert len(details.findall(".//tbody/tr")) == 22
 
 
 def test_further_data_must_have_the_target(capsys, folder, tmp_path):
@@ -198,7 +210,7 @@ def test_reports_in_a_browser(folder, tmp_path, name, width):
             assert browser.run(f"return {every}.filter({beyond}).length") == 0
             # Text of charts is readable, and no two labels of an axis overlap.
             small = browser.run(
-                "return Math.min(...[...document.querySelectorAll('svg')].map("
+                "return Math.min(...[...document.querySelectorAll('figure > svg')].map("
                 "s => 11 * s.getBoundingClientRect().width / 420))"
             )
             assert small > 8
@@ -216,7 +228,7 @@ def test_reports_in_a_browser(folder, tmp_path, name, width):
 
 OVERLAPS = """
 const found = [];
-for (const svg of document.querySelectorAll('svg')) {
+for (const svg of document.querySelectorAll('figure > svg')) {
   const texts = [...svg.querySelectorAll('text')];
   const boxes = texts.map(t => [t.textContent, t.getBoundingClientRect()]);
   for (let i = 0; i < boxes.length; i++) for (let j = 0; j < i; j++) {

@@ -24,7 +24,8 @@ margin:14px 0}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,360px),1fr));gap:18px}
 figure{margin:0;min-width:0;max-width:520px}
 figcaption{font-size:.9rem;font-weight:600;margin-bottom:4px}
-svg{width:100%;height:auto;display:block}
+figure>svg{width:100%;height:auto;display:block}
+summary{cursor:pointer;padding:4px 0}
 svg text{font:11px system-ui,sans-serif;fill:#3d4450}
 .grid{stroke:#eceef1}.axis{stroke:#8b93a0}
 .legend{font-size:.82rem;margin:.2em 0;display:flex;flex-wrap:wrap;gap:2px 14px}

@@ -32,6 +32,7 @@ MEASURES = {
 }
 _MOST_FEATURES = 30
 _MOST_CLASSES = 12
+_MOST_COLUMNS = 20
 
 
 def measured(name: str, value: float) -> str:
@@ -107,10 +108,17 @@ def _data(record: Record) -> str:
         "data",
         "Data",
         f"<p>{escape(text + why)}</p>",
-        table(header, rows, numbers=(2, 3), styles=styles),
+        _folded(table(header, rows, numbers=(2, 3), styles=styles), len(rows)),
         "<p></p>",
         charts(figure),
     )
+
+
+def _folded(html: str, n_rows: int) -> str:
+    """Give a long table as something to open, because on a phone it takes many screens."""
+    if n_rows <= _MOST_COLUMNS:
+        return html
+    return f"<details><summary>All {n_rows:,} columns</summary>{html}</details>"
 
 
 def _errors(judged: Record, name: str, title: str) -> str:
@@ -249,7 +257,7 @@ def _importances(record: Record) -> str:
 def _selected(record: Record) -> str:
     features = record["features"]
     both = sum(f["in_splits"] and f["in_linear_models"] for f in features)
-    text = f"{both} of {plural(len(features), 'feature')} take part in splits and in linear models."
+    text = f"In splits and in linear models: {both} of {plural(len(features), 'feature')}."
     rows = [
         [
             f["name"],

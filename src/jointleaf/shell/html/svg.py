@@ -18,6 +18,7 @@ PALETTE = ("#4f86b8", "#6a994e", "#e09f3e", "#7a5195", "#2a9d8f", "#d1779b", "#8
 
 _WIDTH, _HEIGHT = 420, 270
 _MOST_TICKS = 7
+_SLACK = 5
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 12, 42
 
 
@@ -146,20 +147,29 @@ class Chart:
         return (
             f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
             f'aria-label="{escape(self.title, quote=True)}">'
-            f"<title>{escape(self.title)}</title>{self._frame()}{''.join(self._marks)}</svg>"
+            f"<title>{escape(self.title)}</title>{self._frame()}{self._inside()}</svg>"
             f"{self._legend_html()}"
         )
 
     def _places(self, x: Sequence[float], y: Sequence[float]) -> list[tuple[float, float]]:
-        """Pixels of values, kept within the frame."""
+        """Pixels of values; those far outside are brought nearer, where they are cut off too."""
         width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
         return [
             (
-                _LEFT + width * min(max(self.x.share(a), 0.0), 1.0),
-                _TOP + height * (1 - min(max(self.y.share(b), 0.0), 1.0)),
+                _LEFT + width * min(max(self.x.share(a), -1.0), 2.0),
+                _TOP + height * (1 - min(max(self.y.share(b), -1.0), 2.0)),
             )
             for a, b in zip(x, y, strict=True)
         ]
+
+    def _inside(self) -> str:
+        """The marks, cut off a little outside the frame, so that dots on its edge stay whole."""
+        left, top = _LEFT - _SLACK, _TOP - _SLACK
+        width, height = _WIDTH - _RIGHT + _SLACK - left, _HEIGHT - _BOTTOM + _SLACK - top
+        return (
+            f'<svg x="{left}" y="{top}" width="{width}" height="{height}" '
+            f'viewBox="{left} {top} {width} {height}">{"".join(self._marks)}</svg>'
+        )
 
     def _frame(self) -> str:
         bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
@@ -203,7 +213,8 @@ class Chart:
 def _tick(value: float) -> str:
     """A number short enough for an axis."""
     if value != 0 and (abs(value) >= 1e6 or abs(value) < 1e-3):
-        text = f"{value:.0e}" if float(f"{value:.0e}") == value else f"{value:.1e}"
+        is_round = math.isclose(float(f"{value:.0e}"), value)
+        text = f"{value:.0e}" if is_round else f"{value:.1e}"
         head, _, power = text.partition("e")
         return f"{head}e{int(power)}"
     return number(value) if abs(value) >= 10_000 else f"{value:.4g}"
