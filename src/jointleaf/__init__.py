@@ -21,6 +21,7 @@ _HOMES = {
     "load": "jointleaf.model_file",
     "load_metadata": "jointleaf.model_file",
     "ModelFileError": "jointleaf.model_file",
+    "to_onnx": "jointleaf.onnx_export",
     "estimate_memory": "jointleaf.memory",
     "fit_cells": "jointleaf.fitting",
     "strength_path": "jointleaf.path",
@@ -72,6 +73,7 @@ __all__ = [  # noqa: RUF022
     "load",
     "load_metadata",
     "ModelFileError",
+    "to_onnx",
     "estimate_memory",
     "fit_cells",
     "strength_path",
@@ -145,6 +147,7 @@ if TYPE_CHECKING:
         MultiTaskJOPLEnRegressor,
         fit_tasks,
     )
+    from jointleaf.onnx_export import to_onnx
     from jointleaf.path import strength_path
     from jointleaf.penalties import (
         L1,

@@ -34,7 +34,7 @@ from jointleaf.multitask import (
     MultiTaskJOPLEnRegressor,
 )
 
-__all__ = ["MAX_BYTES", "load", "load_metadata", "save"]
+__all__ = ["MAX_BYTES", "load", "load_metadata", "save", "write_whole"]
 
 #: The largest file that is loaded unless more is asked for.
 MAX_BYTES = 2**31
@@ -109,7 +109,7 @@ def save(
     check_is_fitted(model)
     data = _to_bytes(model, metadata)
     _from_bytes(data)  # what cannot be loaded must not be written
-    _write_whole(Path(os.path.realpath(path)), data)
+    write_whole(Path(os.path.realpath(path)), data)
 
 
 def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
@@ -217,7 +217,7 @@ def _read_whole(path: str | os.PathLike[str], max_bytes: int) -> bytes:
         return file.read(max_bytes)
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes) -> None:
     """Write a file next to its place, then move it there."""
     number, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:

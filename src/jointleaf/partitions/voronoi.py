@@ -12,13 +12,13 @@ from jointleaf.features import plan_features
 from jointleaf.partitions.base import Partitioner, TargetType
 from jointleaf.partitions.checks import as_seed, check_apply_rows, check_count, check_fit_rows
 
-__all__ = ["VoronoiPartitioner"]
+__all__ = ["TIE", "VoronoiPartitioner"]
 
 #: Scores held at a time, so that memory does not grow with the number of rows. Much smaller
 #: blocks make threads of the BLAS library wait for each other.
 _BLOCK_ELEMENTS = 1 << 20
 #: Distances that differ by less, relative to the squared lengths, count as a tie.
-_TIE = 1e-12
+TIE = 1e-12
 
 
 class VoronoiPartitioner(Partitioner):
@@ -109,7 +109,7 @@ class VoronoiPartitioner(Partitioner):
             # The product's rounding depends on the number of rows; without a margin it would
             # decide between equidistant centres, and a row alone could get another code.
             lengths = np.einsum("nd,nd->n", block, block) + half_lengths.max()
-            least = scores.max(axis=1) - (_TIE * lengths)[:, None]
+            least = scores.max(axis=1) - (TIE * lengths)[:, None]
             for cell in reversed(range(n_cells)):  # The first centre in a tie has the last word.
                 np.putmask(codes[start : start + step], scores[:, cell] >= least, cell)
         return codes
