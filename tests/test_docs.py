@@ -74,6 +74,18 @@ def test_the_page_on_explanations_runs_as_written(capsys):
     assert "('all', 'half')" in printed
 
 
+def test_the_example_of_onnx_runs_as_written(capsys, tmp_path, monkeypatch):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "model-files.md").read_text()
+    section = text.split("\n## ONNX\n")[1].split("\n## ")[0]
+    (block,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    exec(compile(block, "model-files.md", "exec"), {})
+    assert capsys.readouterr().out == "True\n"
+    assert (tmp_path / "model.onnx").exists()
+
+
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_docstring_examples(name):
     result = doctest.testmod(importlib.import_module(name))

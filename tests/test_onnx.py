@@ -225,18 +225,23 @@ def test_a_model_of_single_precision():
 
 @pytest.mark.parametrize("kind", ["lightgbm", "zeros are missing", "xgboost", "catboost"])
 def test_rows_on_thresholds_reach_the_same_cells(kind):
-    """A step of one unit in the last place to either side, and the threshold itself."""
-    trained = TRAINED[kind]()
-    model = jl.refine(trained, GAPS, Y_GAPS, cells="constant", penalty=PENALTY)
+    """The threshold itself and a step of one unit in the last place to either side.
+
+    Trees of single precision round a row before they compare it, so that a double just above a
+    threshold still goes left.
+    """
+    model = jl.refine(TRAINED[kind](), GAPS, Y_GAPS, cells="constant", penalty=PENALTY)
     members = model.partitioner_.partitioners_
     trees = next(m for m in members if isinstance(m, FittedEnsemble)).trees_
     step = np.float32 if trees.single_precision else np.float64
     inside = np.abs(trees.threshold) < 1e30  # CatBoost tells gaps apart with the largest number
     exact, feature = trees.threshold[inside].astype(step), trees.feature[inside]
     near = [np.nextafter(exact, step(side)) for side in (-np.inf, np.inf)]
-    on_border = NEW[RNG.integers(len(NEW), size=3 * len(exact))]
-    columns = np.tile(feature, 3)
-    on_border[np.arange(len(on_border)), columns] = np.concatenate([exact, *near])
+    nearest = [np.nextafter(exact.astype(float), side) for side in (-np.inf, np.inf)]
+    on_border = NEW[RNG.integers(len(NEW), size=5 * len(exact))]
+    on_border[np.arange(len(on_border)), np.tile(feature, 5)] = np.concatenate(
+        [exact, *near, *nearest]
+    )
     check(model, on_border)
     # The check can fail: one unit above a threshold rows are predicted otherwise.
     at, above = (on_border.copy()[: len(exact)] for _ in range(2))
