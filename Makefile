@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint types tests format clean
+.PHONY: help demo test docs lint types tests format clean
 
 help:
 	@echo "make demo   set up an environment and run jointleaf, from Python and from the shell"
 	@echo "make test   set up an environment and run lint, types and tests"
-	@echo "make clean  remove the environments"
+	@echo "make docs   set up an environment and build the documentation into site/"
+	@echo "make clean  remove the environments and the built documentation"
 
 # Each environment is made once and again when the dependencies change.
 $(VENV)/demo.done: pyproject.toml
@@ -19,6 +20,11 @@ $(VENV)/demo.done: pyproject.toml
 $(VENV)/dev.done: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,plot]"
+	touch $@
+
+$(VENV)/docs.done: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
 	touch $@
 
 demo: $(VENV)/demo.done
@@ -39,9 +45,14 @@ types: $(VENV)/dev.done
 tests: $(VENV)/dev.done
 	$(BIN)/python -m pytest -n 2
 
+# Every warning is an error: a link or an anchor that leads nowhere, a docstring that is not understood.
+docs: $(VENV)/docs.done
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet -b html -d site/.doctrees docs site
+	@echo "site/index.html is the first page"
+
 format: $(VENV)/dev.done
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) site

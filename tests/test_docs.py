@@ -91,10 +91,3 @@ def test_docstring_examples(name):
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted > 0
     assert result.failed == 0
-
-
-@pytest.mark.parametrize("page", ["README.md", *sorted(map(str, ROOT.glob("docs/*.md")))])
-def test_links_exist(page):
-    path = ROOT / page
-    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
-        assert target.startswith("http") or (path.parent / target).exists(), target
