@@ -30,7 +30,7 @@ autodoc_inherit_docstrings = False
 napoleon_google_docstring = False
 napoleon_use_param = False  # types are prose here, such as "array (n, d)": no links
 napoleon_use_rtype = False
-napoleon_use_ivar = True
+napoleon_custom_sections = [("Attributes", "params_style")]
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 python_maximum_signature_line_length = 88
@@ -76,21 +76,14 @@ NAVIGATION = {
 MARKDOWN_LINK = re.compile(r"\]\((\.\./[^)#\s]+\.md)(?:#[^)\s]*)?\)")
 #: what is literal in a docstring, or a bar
 LITERAL_OR_BAR = re.compile(r"(``.*?``|`[^`]*`)|\|")
-#: the type of an attribute, as napoleon writes it
-TYPE = re.compile(r"^(:vartype [^:]+: )([^*`]+)$")
-#: the underscore at the end of each of several attributes, which would be a link
-SEVERAL = re.compile(r"(?<!\\)_(?=,)")
 
 
 def navigation() -> str:
     """Give the navigation as directives, which GitHub would show on the first page."""
-    here = Path(__file__).parent
     parts = []
     for caption, entries in NAVIGATION.items():
-        names = [entry.split("<")[-1].rstrip(">") for entry in entries]
-        there = [e for e, name in zip(entries, names) if (here / f"{name}.md").exists()]
         options = ":hidden:\n" + (f":caption: {caption}\n" if caption else "")
-        parts.append("```{toctree}\n" + options + "\n" + "\n".join(there) + "\n```\n")
+        parts.append("```{toctree}\n" + options + "\n" + "\n".join(entries) + "\n```\n")
     return "\n\n" + "\n".join(parts)
 
 
@@ -110,8 +103,8 @@ def prepare(app: Any, page: str, source: list[str]) -> None:
 def polish(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Say to Sphinx what docstrings mean.
 
-    Norms such as |W| are no names of substitutions, a colon in the text of a property does not end
-    a type, and the types of attributes are prose.
+    Norms such as |W| are no names of substitutions, and a colon in the text of a property does not
+    end a type.
     """
     if what == "property" and "----" not in (obj.__doc__ or ""):
         lines[:] = inspect.cleandoc(obj.__doc__ or "").splitlines()
@@ -122,9 +115,7 @@ def polish(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[s
         if ".. math::" in line:
             formula = True
         elif not formula and not line.lstrip().startswith((">>>", "...")):
-            line = LITERAL_OR_BAR.sub(lambda m: m[1] or r"\|", line)
-            line = TYPE.sub(r"\1*\2*", line)
-            lines[i] = SEVERAL.sub(r"\\_", line) if line.startswith(":ivar") else line
+            lines[i] = LITERAL_OR_BAR.sub(lambda m: m[1] or r"\|", line)
 
 
 def leave_out_foreign(

@@ -1,13 +1,15 @@
-"""The pages of the documentation: their code runs, their links lead somewhere, nothing is missing."""
+"""The pages of the documentation: their code runs, their links lead somewhere, none is missing."""
 
 import ast
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
-from test_shell_docs import shell_lines
 
 import jointleaf
+from jointleaf import Frobenius, JOPLEnRegressor, estimate_memory  # noqa: F401
+from test_shell_docs import shell_lines
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -48,12 +50,12 @@ def test_links_and_anchors_lead_somewhere(page):
 
 def test_links_that_lead_nowhere_are_found(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text("# One `title`, two\n[a](#one-title-two) [b](#three) [c](no.md) [d](page.md#no)")
+    links = "[a](#one-title-two) [b](#three) [c](no.md) [d](page.md#no)"
+    page.write_text(f"# One `title`, two\n{links}")
     assert broken_links(page) == ["#three", "no.md", "page.md#no"]
 
 
-def run(page):
-    names: dict = {}
+def run(page, **names):
     for block in re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL):
         exec(compile(block, page, "exec"), names)
     return names
@@ -87,6 +89,21 @@ def test_the_user_guide_runs_as_written(tmp_path, monkeypatch, capsys):
     assert names["small"].solution_.layout.n_cells <= 100
     X, y = names["X"], names["y"]
     assert names["served"].score(X, y) == names["small"].score(X, y)
+
+
+def test_the_page_on_model_files_runs_as_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    model = JOPLEnRegressor(penalty=Frobenius(0.1), random_state=0).fit(X, X[:, 0])
+    loaded = run("model-files.md", model=model)["model"]
+    assert loaded is not model
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+
+
+def test_the_estimate_of_memory_in_how_it_works_is_what_is_printed():
+    text = (DOCS / "how-it-works.md").read_text()
+    ((code, shown),) = re.findall(r"```python\n>>> (.*?)\n(.*?)\n```", text)
+    assert repr(eval(code)) == shown
 
 
 def test_the_gallery_runs_as_written_and_has_every_display():
