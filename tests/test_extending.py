@@ -350,3 +350,21 @@ def test_a_bound_of_the_curvature_lets_biases_be_eliminated(make_case):
         assert make_steps(Problem(design, case.y, loss, L21(0.05))).eliminates == eliminates
         found.append(fit_cells(*case.data, loss=loss, penalty=L21(0.05)).objective)
     assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
+def test_own_partitioner_divides_every_column_at_its_quantiles():
+    text = PAGE.read_text(encoding="utf-8").split("## Write your own partitioner")[1]
+    names = {"__name__": "extending"}
+    for block in re.findall(r"```python\n(.*?)```", text.split("\n## ")[0], re.DOTALL):
+        exec(compile(block, str(PAGE), "exec"), names)
+    X, y, model = names["X"], names["y"], names["model"]
+    codes = model.apply(X[:300])
+    assert codes.shape == (300, 4)  # three columns and the root cell
+    counts = np.stack([np.bincount(codes[:, p], minlength=6) for p in range(3)])
+    assert counts.min() >= 49
+    assert counts.max() <= 51
+    for p in range(3):  # cells are intervals in the order of the column
+        assert (np.diff(codes[np.argsort(X[:300, p]), p]) >= 0).all()
+    # |x0| and sin are piecewise linear up to the noise of variance 0.01
+    assert np.mean((model.predict(X[300:]) - y[300:]) ** 2) < 0.015
+    assert names["both"].score(X[300:], y[300:]) > 0.95
