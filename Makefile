@@ -43,7 +43,7 @@ types: $(VENV)/dev.done
 	$(BIN)/mypy
 
 tests: $(VENV)/dev.done
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2  # two workers: no threads beside them
 
 # Every warning is an error: a link or an anchor that leads nowhere, a docstring that is not understood.
 docs: $(VENV)/docs.done
