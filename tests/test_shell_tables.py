@@ -106,6 +106,17 @@ def test_parquet_gives_what_csv_gives(tmp_path):
         (["1,5", "2", "-0,25"], "comma", [1.5, 2, -0.25]),
         (["1,234.5", "12", "1,000,000"], "thousands", [1234.5, 12, 1e6]),
         (["1,234", "2,345,678"], "thousands", [1234, 2345678]),
+        (["1,234", "999", "-12,000"], "thousands", [1234, 999, -12000]),
+        (["36.355,20", "1.234", "7", "-0,5"], "points", [36355.2, 1234, 7, -0.5]),
+        (["1.234.567", "2.345.678"], "points", [1234567, 2345678]),
+        (["355,20"] * 30 + ["1.355,20"], "points", [355.2] * 30 + [1355.2]),
+        (["$1,234.50", "-$5", "$ 17.25"], "thousands", [1234.5, -5, 17.25]),
+        (["$1,234", "$12,000"], "thousands", [1234, 12000]),
+        (["€ 12", "7,50 €", "-3 EUR"], "comma", [12, 7.5, -3]),
+        (["€ 1.234", "€ 12.500"], "points", [1234, 12500]),
+        (["$3.459", "$4.129"], "plain", [3.459, 4.129]),
+        (["12.3%", "-4 %", "1e-3%"], "plain%", [12.3, -4, 0.001]),
+        (["12,3 %", "1.204,5 %"], "points%", [12.3, 1204.5]),
     ],
 )
 def test_notations_of_numbers(given, notation, numbers):
@@ -114,7 +125,19 @@ def test_notations_of_numbers(given, notation, numbers):
     np.testing.assert_array_equal(parse_numbers(found, notation), [*numbers, np.nan])
 
 
-@pytest.mark.parametrize("given", [["a", "b"], ["1", "b"], ["1.2.3", "4.5.6"], ["1-2", "3"]])
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["a", "b"],
+        ["1", "b"],
+        ["1.2.3", "4.5.6"],
+        ["1-2", "3"],
+        ["$", "%"],
+        ["1,23,4", "5"],
+        ["12 kg", "3 kg"],
+        ["$-$5", "--5"],
+    ],
+)
 def test_other_texts_are_no_numbers(given):
     assert find_notation(texts(*given)) is None
 
@@ -208,7 +231,50 @@ def test_row_numbers_are_identifiers_by_their_name_only():
     counted = [str(k) for k in range(30)]
     assert detect_kind(column(*counted, name="id")).kind == "identifier"
     assert detect_kind(column(*counted, name="week")).kind == "number"
-    assert detect_kind(column(*counted[::-1], name="id")).kind == "number"
+    assert detect_kind(column(*counted[::-1], name="index")).kind == "number"
+
+
+@pytest.mark.parametrize("name", ["id", "customer_id", "Customer ID", "customerId"])
+def test_numbers_that_are_named_an_id_and_all_differ_are_identifiers(name):
+    kind = detect_kind(column("17", "905", "33", name=name))
+    assert kind.kind == "identifier"
+    assert kind.note == "named an id, and whole numbers that all differ"
+    assert detect_kind(RawColumn(name, np.array([17.0, 905.0, np.nan, 3.0]))).kind == "identifier"
+    assert detect_kind(column("17", "905", "17", name=name)).kind == "number"
+    assert detect_kind(column("17", "905", "1.5", name=name)).kind == "number"
+    for other in ("paid", "humid", "grid"):
+        assert detect_kind(column("17", "905", "33", name=other)).kind == "number"
+
+
+def test_how_numbers_are_read_is_told():
+    kind = detect_kind(column("12.5%", "3%", "4"))
+    assert (kind.kind, kind.notation) == ("number", "plain%")
+    assert kind.note == "percent: '12.5%' is 12.5; 1 without the sign, such as '4', are percent too"
+    assert detect_kind(column("$1,234.50", "$3")).note == "the sign $ is left out"
+    assert "several currencies, $ and €" in detect_kind(column("$1.50", "€3.20")).note
+    assert detect_kind(column("1,234", "5,678")).note == "'1,234' is 1.234"  # may be otherwise
+    assert detect_kind(column("1,234", "678")).note == "'1,234' is 1234"
+    assert detect_kind(column("1", "2")).note == detect_kind(column("1,5", "2,5")).note == ""
+
+
+@pytest.mark.parametrize("given", [("12 kg", "3 kg", "5 kg"), ("1 234,5", "2 345,6", "7 891,2")])
+def test_texts_that_look_like_numbers_are_not_left_out_in_silence(given):
+    kind = detect_kind(column(*given))
+    assert kind.kind == "identifier"
+    assert kind.note.endswith(f"looks like numbers, but {given[0]!r} cannot be read as one")
+    assert "looks like" not in detect_kind(column("F001", "F002", "F003")).note
+
+
+def test_percent_signs_are_expected_where_training_had_them():
+    made = Preparation((detect_kind(column("12.5%", "3%")),))
+    frame, notes = made.apply(RawTable("new.csv", (column("0.5", "7%"),)))
+    assert frame["x"].tolist() == [0.5, 7]
+    assert notes == [
+        "column 'x': 1 without the percent sign of training, such as '0.5': taken as percent"
+    ]
+    plain = Preparation((detect_kind(column("12.5", "3")),))
+    with pytest.raises(ShellError, match="'x' held numbers in training and holds '7%' in row 1"):
+        plain.apply(RawTable("new.csv", (column("7%"),)))
 
 
 def test_a_few_strange_values_in_numbers_are_gaps_and_told():

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jointleaf.shell.tables.dates import PARTS, date_parts, find_format, parse_dates
-from jointleaf.shell.tables.numbers import find_notation, parse_booleans, parse_numbers
+from jointleaf.shell.tables.numbers import (
+    find_notation,
+    look_like_numbers,
+    notation_remarks,
+    parse_booleans,
+    parse_numbers,
+)
 from jointleaf.shell.tables.raw import RawColumn
 
 __all__ = ["ColumnKind", "detect_kind"]
@@ -16,6 +24,7 @@ __all__ = ["ColumnKind", "detect_kind"]
 _MOST_DIFFERENT = 0.5  # share of different texts above which a text column is no category
 _MANY_LEVELS = 50
 _ROW_NAMES = ("id", "index", "row", "row number", "rownumber", "no", "nr", "column 1")
+_ID_NAME = re.compile(r"(.*[\W_])?[iI][dD]|.*[a-z0-9]I[dD]")  # id, flat_id, flatId, but not paid
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,7 @@ class ColumnKind:
     kind : {"number", "category", "boolean", "date", "identifier", "constant", "empty", "dropped"}
         The last four are left out of the model.
     notation : str
-        How numbers ("plain", "comma", "thousands") or dates ("iso", a format of strptime,
+        How numbers (see `find_notation`) or dates ("iso", a format of strptime,
         "time" for a column of times) are written.
     parts : tuple of str
         What a date becomes, see `jointleaf.shell.tables.dates`.
@@ -106,14 +115,23 @@ def _number(column: RawColumn, notation: str) -> ColumnKind:
     counts_rows = len(steps) > 1 and bool((steps == 1.0).all())
     if counts_rows and column.name.lower().replace("_", " ") in _ROW_NAMES:
         return ColumnKind(column.name, "identifier", notation, note="counts the rows")
+    if _ID_NAME.fullmatch(column.name) and _all_differ(present):
+        note = "named an id, and whole numbers that all differ"
+        return ColumnKind(column.name, "identifier", notation, note=note)
+    notes = notation_remarks(column.values, notation) if is_text else []
     others = np.flatnonzero(np.isnan(numbers) & ~column.missing)
-    note = ""
     if others.size:
-        note = (
+        notes.append(
             f"{others.size:,} not a number, such as {column.values[others[0]]!r} in row "
             f"{others[0] + 1:,}: taken as missing"
         )
-    return ColumnKind(column.name, "number", notation, note=note)
+    return ColumnKind(column.name, "number", notation, note="; ".join(notes))
+
+
+def _all_differ(numbers: NDArray) -> bool:
+    """Whether at least three whole numbers (n,) are all different."""
+    whole = bool((numbers == np.floor(numbers)).all())
+    return whole and len(numbers) > 2 and len(np.unique(numbers)) == len(numbers)
 
 
 def _date(column: RawColumn, form: str) -> ColumnKind:
@@ -132,11 +150,24 @@ def _date(column: RawColumn, form: str) -> ColumnKind:
 
 def _text(column: RawColumn, different: int) -> ColumnKind:
     present = int((~column.missing).sum())
+    kind, note = "category", f"{different:,} levels"
     if different == present and present > 2:
-        return ColumnKind(column.name, "identifier", note="all values differ")
-    if different > _MANY_LEVELS and different > _MOST_DIFFERENT * present:
-        return ColumnKind(column.name, "identifier", note=f"{different:,} different texts")
-    return ColumnKind(column.name, "category", note=f"{different:,} levels")
+        kind, note = "identifier", "all values differ"
+    elif different > _MANY_LEVELS and different > _MOST_DIFFERENT * present:
+        kind, note = "identifier", f"{different:,} different texts"
+    if look_like_numbers(column.values):
+        strange = [v for v in column.values if v is not None and not _is_plain(v)]
+        example = strange[0] if strange else column.values[~column.missing][0]
+        note += f"; looks like numbers, but {example!r} cannot be read as one"
+    return ColumnKind(column.name, kind, note=note)
+
+
+def _is_plain(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _in_words(form: str) -> str:

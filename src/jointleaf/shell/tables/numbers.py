@@ -1,4 +1,4 @@
-"""Numbers written as text: 1.5, 1,5 and 1,234.5, yes and no."""
+"""Numbers written as text: 1.5, 1,5, 1,234.5, 1.234,5, $5 and 5 %, yes and no."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BOOLEANS", "find_notation", "parse_booleans", "parse_numbers"]
+__all__ = [
+    "BOOLEANS",
+    "find_notation",
+    "look_like_numbers",
+    "notation_remarks",
+    "parse_booleans",
+    "parse_numbers",
+    "without_percent",
+]
 
 #: What stands for true and false, in small letters.
 BOOLEANS = {
@@ -22,31 +30,116 @@ BOOLEANS = {
     "n": 0.0,
 }
 
-_COMMA = re.compile(r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?")
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})*(\.\d*)?")
+_CURRENCY = r"(?:[$€£¥₹₽₩₺₴₦₫฿¢]|EUR|USD|GBP|CHF)"
+_MARKED = re.compile(
+    rf"(?P<sign>[+-]?)\s*(?:{_CURRENCY}\s*)?(?P<number>[+-]?[.,]?\d[\d.,]*(?:[eE][+-]?\d+)?)"
+    rf"\s*(?:{_CURRENCY}|%)?"
+)
+_SIGN = re.compile(_CURRENCY)
+_PATTERNS = {
+    "comma": re.compile(r"[+-]?\d*(,\d+)?([eE][+-]?\d+)?"),
+    "thousands": re.compile(r"[+-]?\d{1,3}(,\d{3})*(\.\d*)?|[+-]?\d*(\.\d*)?"),
+    "points": re.compile(r"[+-]?\d{1,3}(\.\d{3})*(,\d*)?|[+-]?\d*(,\d*)?"),
+}
+# In groups of three digits throughout, as whole numbers with thousands are.
+_GROUPS = {mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}([{mark}]\d{{3}})+") for mark in ",."}
+_SMALL = re.compile(r"[+-]?\d{1,3}")
+# Digits with marks between them, and perhaps a sign before and a short unit behind.
+_NUMBER_LIKE = re.compile(r"[^\w\s]{0,2}\s*\d[\d.,'’\s]*[^\W\d]{0,3}[^\w\s]{0,2}")
 _MOST_BOOLEANS = 3 * len(BOOLEANS)  # in small, large and mixed letters
 _MOST_OTHERS = 0.05  # share of values that may be something else, and then count as missing
 
 
 def find_notation(values: NDArray) -> str | None:
-    """Find how numbers are written: "plain", "comma" (1,5), "thousands" (1,234.5), or None.
+    """Find how numbers are written.
 
-    Up to a twentieth of the values may be no numbers.
+    Returns
+    -------
+    str or None
+        "plain" (1.5), "comma" (1,5), "thousands" (1,234.5) or "points" (1.234,5), whichever reads
+        most values, with "%" behind it where most values have a percent sign. None if more than a
+        twentieth of the values are no numbers. Signs of currencies are allowed everywhere.
     """
     present = [value for value in values.tolist() if value is not None]
     if not present:
         return None
-    allowed = _MOST_OTHERS * len(present)
-    if _are_floats(present) or _count_others(present, "plain") <= allowed:
+    if _are_floats(present):
         return "plain"
-    if not any("," in value for value in present):
-        return None
-    # 1,234 alone may be either; a table with thousands has a point or several commas somewhere.
-    several = any("." in value or value.count(",") > 1 for value in present)
-    for notation in ("thousands", "comma") if several else ("comma", "thousands"):
-        if _count_others(present, notation) <= allowed:
-            return notation
-    return None
+    percent = "%" if 2 * sum(value.endswith("%") for value in present) > len(present) else ""
+    others = {
+        notation: _count_others(present, notation + percent)
+        for notation in _likely_notations(present)
+    }
+    best = min(others, key=others.__getitem__)  # the first of several
+    return best + percent if others[best] <= _MOST_OTHERS * len(present) else None
+
+
+def _likely_notations(present: list[str]) -> list[str]:
+    """Notations that the marks in the values allow, the likelier ones first."""
+    bare = [_bare(value) for value in present if value[-1:].isdigit() or _MARKED.fullmatch(value)]
+    commas, points = [v for v in bare if "," in v], [v for v in bare if "." in v]
+    priced = any(_SIGN.search(value) for value in present)
+    if not commas:
+        several = any(v.count(".") > 1 for v in points)
+        # Prices in euros have no three decimals: € 1.234 has thousands. Fuel in dollars has.
+        euros = any("€" in v or "EUR" in v for v in present) and _grouped(points, ".")
+        return ["points", "plain"] if several or euros else ["plain"]
+    # 1,234 alone may be either. Thousands have a point or several commas somewhere, or small
+    # numbers without any comma beside them.
+    small = [v for v in bare if "," not in v]
+    both = any("." in v or v.count(",") > 1 for v in commas) or bool(points)
+    alone = _grouped(commas, ",") and (
+        priced or (bool(small) and all(map(_SMALL.fullmatch, small)))
+    )
+    order = ["thousands", "comma"] if both or alone else ["comma", "thousands"]
+    return ["plain", *order, "points"]
+
+
+def _grouped(bare: list[str], mark: str) -> bool:
+    return bool(bare) and all(map(_GROUPS[mark].fullmatch, bare))
+
+
+def notation_remarks(values: NDArray, notation: str) -> list[str]:
+    """Say how numbers (n,) of text are read, where that is not evident."""
+    if notation == "plain" and _are_floats([v for v in values.tolist() if v is not None]):
+        return []
+    read = [v for v in values.tolist() if not math.isnan(_parse(v, notation))]
+    remarks = []
+    if notation.endswith("%"):
+        example = next(v for v in read if "%" in v)
+        remarks.append(f"percent: {example!r} is {_parse(example, notation):g}")
+        bare = without_percent(values, notation)
+        if bare:
+            remarks.append(f"{len(bare):,} without the sign, such as {bare[0]!r}, are percent too")
+    signs = sorted({found[0] for v in read if (found := _SIGN.search(v))})
+    if signs:
+        remarks.append(
+            f"the sign {signs[0]} is left out"
+            if len(signs) == 1
+            else f"several currencies, {' and '.join(signs)}, read as if they were one"
+        )
+    marked = [v for v in read if "," in v or "." in v]
+    bare = [_bare(v) for v in marked]
+    if any(_grouped(bare, mark) and all(v.count(mark) == 1 for v in bare) for mark in ",."):
+        remarks.append(f"{marked[0]!r} is {_parse(marked[0], notation):g}")  # might be otherwise
+    return remarks
+
+
+def without_percent(values: NDArray, notation: str) -> list[str]:
+    """Give the numbers without a percent sign in a column whose numbers have one."""
+    if not notation.endswith("%"):
+        return []
+    return [
+        v
+        for v in values.tolist()
+        if v is not None and "%" not in v and not math.isnan(_parse(v, notation))
+    ]
+
+
+def look_like_numbers(values: NDArray) -> bool:
+    """Whether most texts look like numbers, with marks or units that are not known."""
+    present = [value for value in values.tolist() if value is not None]
+    return 2 * sum(_NUMBER_LIKE.fullmatch(value) is not None for value in present) > len(present)
 
 
 def parse_numbers(values: NDArray, notation: str) -> NDArray[np.float64]:
@@ -84,13 +177,22 @@ def _count_others(present: list[str], notation: str) -> int:
     return sum(math.isnan(_parse(value, notation)) for value in present)
 
 
+def _bare(value: str) -> str:
+    """A number without the signs of currency and percent around it; other texts as they are."""
+    found = _MARKED.fullmatch(value)
+    return value if found is None else found["sign"] + found["number"]
+
+
 def _parse(value: str | None, notation: str) -> float:
-    if value is None:
+    # A percent sign where training had none, or in the middle, is no number of this column.
+    if value is None or ("%" in value and not notation.endswith("%")):
         return math.nan
-    if notation == "comma":
-        value = value.replace(",", ".") if _COMMA.fullmatch(value) else ""
-    elif notation == "thousands":
-        value = value.replace(",", "") if _THOUSANDS.fullmatch(value) else ""
+    value, notation = _bare(value), notation.removesuffix("%")
+    pattern = _PATTERNS.get(notation)
+    if pattern is not None:
+        decimal, group = (".", ",") if notation == "thousands" else (",", ".")
+        is_fine = pattern.fullmatch(value) is not None
+        value = value.replace(group, "").replace(decimal, ".") if is_fine else ""
     try:
         number = float(value)
     except ValueError:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from jointleaf.shell.errors import ShellError
 from jointleaf.shell.tables.dates import date_parts, parse_dates
 from jointleaf.shell.tables.kinds import ColumnKind, detect_kind
-from jointleaf.shell.tables.numbers import BOOLEANS, parse_numbers
+from jointleaf.shell.tables.numbers import BOOLEANS, parse_numbers, without_percent
 from jointleaf.shell.tables.raw import RawColumn, RawTable, listed
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Preparation:
                 frame[kind.name] = pandas.Categorical(_levels(column, kind))
                 continue
             numbers, lost = _read(column, kind)
-            notes += _tell_lost(column, kind, lost, table.source)
+            notes += _tell_lost(column, kind, lost, table.source) + _tell_percent(column, kind)
             if kind.kind == "date":
                 parts = date_parts(numbers)
                 frame |= {f"{kind.name}: {part}": parts[part] for part in kind.parts}
@@ -233,3 +233,14 @@ def _tell_lost(
             f"{source}: column {kind.name!r} held {kind.kind}s in training and holds {example}"
         )
     return [f"column {kind.name!r}: {lost.size:,} not {what}, {example}: taken as missing"]
+
+
+def _tell_percent(column: RawColumn, kind: ColumnKind) -> list[str]:
+    """Say where the percent signs of training are gone, as 0.12 may then mean 12 %."""
+    bare = without_percent(column.values, kind.notation) if column.is_text else []
+    if not bare:
+        return []
+    return [
+        f"column {kind.name!r}: {len(bare):,} without the percent sign of training, such as "
+        f"{bare[0]!r}: taken as percent"
+    ]

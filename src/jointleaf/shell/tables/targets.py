@@ -10,7 +10,12 @@ from numpy.typing import NDArray
 
 from jointleaf.shell.errors import ShellError
 from jointleaf.shell.tables.dates import find_format
-from jointleaf.shell.tables.numbers import find_notation, parse_booleans, parse_numbers
+from jointleaf.shell.tables.numbers import (
+    find_notation,
+    notation_remarks,
+    parse_booleans,
+    parse_numbers,
+)
 from jointleaf.shell.tables.raw import RawColumn
 
 __all__ = ["Target", "detect_target"]
@@ -100,7 +105,9 @@ def detect_target(column: RawColumn, source: str, task: Task | None = None) -> T
     if whole and few:
         reason = f"whole numbers with {len(levels)} different values"
         return Target(name, "classification", notation, reason)
-    return Target(name, "regression", notation, f"numbers with {len(levels):,} different values")
+    remarks = notation_remarks(column.values, notation) if column.is_text else []
+    reason = "; ".join([f"numbers with {len(levels):,} different values", *remarks])
+    return Target(name, "regression", notation, reason)
 
 
 def _classes_of_text(column: RawColumn, source: str, task: Task | None) -> Target:
