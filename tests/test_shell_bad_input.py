@@ -1,6 +1,7 @@
 """Bad input: one clear line, the right exit code, and nothing written."""
 
 import gzip
+import json
 import os
 import struct
 import sys
@@ -47,6 +48,11 @@ CASES = {
     "other delimiter": (as_csv(ROWS, delimiter=":"), "is the --delimiter right?"),
     "no header": (as_csv([["1", "2"]], ("3", "4")), "must hold the names of the columns"),
     "duplicate columns": (with_column("area", ["1"] * 40), "several columns have the name 'area'"),
+    "single header": (
+        "a:price\n1,5:2,5\n3,25:4\n",
+        "with the delimiter comma the header is a single field, 'a:price': is that the right "
+        "delimiter? Say it with --delimiter",
+    ),
     "short line": ("a,price\n1,2\n3\n", "line 3 has 1 fields and the header has 2"),
     "long line": ("a,price\n1,2\n3,4,5\n", "line 3 has 3 fields and the header has 2"),
     "open quote": ('a,price\n1,2\n"3,4\n', "line 3: unexpected end of data"),
@@ -159,10 +165,38 @@ def test_missing_and_extra_columns(capsys, folder, tmp_path):
     line = predict(capsys, folder, tmp_path, as_csv(without, header))
     assert line.endswith("the model needs column 'area', which the file does not have")
     line = predict(capsys, folder, tmp_path, with_column("rooms", ["1"] * 40))
-    assert "the model does not know column 'rooms'; leave them out, or say --ignore-extra" in line
-    new = tmp_path / "new.csv"  # still there
+    assert "the model does not know column 'rooms'; leave it out, or say --ignore-extra" in line
+    assert "did you mean 'Area', 'HEATING'?" in predict(
+        capsys, folder, tmp_path,
+        as_csv(ROWS, [{"area": "Area", "heating": "HEATING"}.get(name, name) for name in HEADER]),
+    )  # fmt: skip
+    assert line.count("did you mean") == 0
+    one = predict(capsys, folder, tmp_path, as_csv(ROWS, delimiter=":"))
+    assert "its only column is 'id:sold:city" in one
+    assert one.endswith("is the --delimiter right?")
+    (tmp_path / "new.csv").write_text(with_column("rooms", ["1"] * 40))
+    new = tmp_path / "new.csv"
     assert run(capsys, "predict", folder / "model.jl", new, "--ignore-extra")[0] == 0
     assert run(capsys, "predict", folder / "model.jl", new, "--id", "rooms")[0] == 0
+
+
+def test_categories_that_training_did_not_have_are_told(capsys, folder, tmp_path):
+    rows = [[*row[:2], "PARIS" if k else "Oslo", *row[3:]] for k, row in enumerate(ROWS)]
+    new = tmp_path / "new.csv"
+    new.write_text(as_csv(rows))
+    told = "column 'city': 39 of 40 values were not seen in training ('PARIS')"
+    code, out, err = run(capsys, "predict", folder / "model.jl", new, "--json")
+    assert code == 0
+    assert err == f"{new}: {told}\n"
+    assert json.loads(out)["remarks"] == [told]
+    assert len(json.loads(out)["predictions"]) == 40
+    _, out, _ = run(capsys, "predict", folder / "model.jl", folder / "flats.csv", "--json")
+    assert json.loads(out)["remarks"] == []
+    for k, row in enumerate(rows):
+        row[2] = f"c{k}"
+    new.write_text(as_csv(rows))
+    _, _, err = run(capsys, "explain", folder / "model.jl", new)
+    assert "40 of 40 values were not seen in training ('c0', 'c1', 'c2', ...)" in err
 
 
 def test_columns_of_another_kind(capsys, folder, tmp_path):
@@ -186,7 +220,7 @@ def test_truncated_models(capsys, folder, tmp_path, share):
     for command in (["info"], ["report"], ["predict"], ["explain"]):
         rest = [folder / "flats.csv"] if command[0] in ("predict", "explain") else []
         line = fails(capsys, *command, tmp_path / "m.jl", *rest)
-        assert "m.jl: the file is truncated" in line
+        assert f"m.jl: the file is {'truncated' if share else 'empty'}" in line
 
 
 def test_models_of_a_newer_version_and_other_files(capsys, folder, tmp_path):

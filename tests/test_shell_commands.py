@@ -179,7 +179,9 @@ def test_predict_classes_with_probabilities_to_all_outputs(capsys, folder, tmp_p
     run(capsys, "predict", model, data, "-o", tmp_path / "out.csv.gz")
     assert gzip.decompress((tmp_path / "out.csv.gz").read_bytes()).decode() == text
     _, found, _ = run(capsys, "predict", model, data, "--json")
-    assert [row["prediction"] for row in json.loads(found)] == [row["prediction"] for row in rows]
+    assert [row["prediction"] for row in json.loads(found)["predictions"]] == [
+        row["prediction"] for row in rows
+    ]
 
 
 def test_new_categories_gaps_and_left_out_columns_are_fine(capsys, folder, tmp_path):

@@ -307,6 +307,40 @@ def test_tasks(given, task, classes):
     assert isinstance(y.tolist()[0], classes)
 
 
+def test_classes_of_yes_and_no_are_two_however_they_are_written():
+    given = ["Yes", "YES", "no", "No", "Yes", "no", None]
+    target = detect_target(column(*given), "data")
+    assert target.labels == ("no", "Yes")
+    assert target.reason == "yes or no, written 'No', 'YES', 'Yes', 'no'; called 'no', 'Yes'"
+    y, has = target.read(column(*given), "data")
+    assert y.tolist() == ["Yes", "Yes", "no", "no", "Yes", "no"]
+    assert has.tolist() == [True] * 6 + [False]
+    later, _ = target.read(column("y", "0", "1", "perhaps"), "data")
+    assert later.tolist() == ["Yes", "no", "Yes", "perhaps"]
+    with pytest.raises(ShellError, match="is always YES: nothing"):
+        detect_target(column("YES", "Yes"), "data")
+
+
+def test_levels_that_differ_in_case_or_spaces_only_are_told():
+    given = column(*["Gold", "gold", "top gold", "silver"] * 6)
+    for told in (detect_target(given, "data").reason, detect_kind(given).note):
+        assert told.endswith("; 'Gold', 'gold' differ only in case or spaces")
+    assert "differ only" not in detect_target(column(*["a", "b"] * 6), "data").reason
+
+
+def test_booleans_may_come_as_one_and_zero():
+    made = Preparation((detect_kind(column("true", "false", "true")),))
+    frame, notes = made.apply(RawTable("new.csv", (column("1", "0", "1.0", None, "TRUE"),)))
+    np.testing.assert_array_equal(frame["x"], [1, 0, 1, np.nan, 1])
+    assert notes == []
+    numbers = RawColumn("x", np.array([1.0, 0.0, 2.0, np.nan]))
+    frame, notes = made.apply(RawTable("new.parquet", (numbers,)))
+    np.testing.assert_array_equal(frame["x"], [1, 0, np.nan, np.nan])
+    assert len(notes) == 1
+    assert "'x': 1 not true or false" in notes[0]
+    assert "in row 3" in notes[0]
+
+
 def test_tasks_can_be_forced():
     whole = column(*["0", "1", "2"] * 6)
     assert detect_target(whole, "data", "regression").task == "regression"

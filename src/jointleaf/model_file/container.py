@@ -91,6 +91,8 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray]]:
 
 def _check_start(data: bytes) -> int:
     """Check the first 32 bytes and the checksum; give the length of the header."""
+    if not len(data):
+        raise ModelFileError("the file is empty")
     if not data.startswith(MAGIC):
         if MAGIC.startswith(data[: len(MAGIC)]):
             raise ModelFileError(f"the file is truncated: it holds {len(data)} bytes only")

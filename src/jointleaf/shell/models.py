@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jointleaf.shell.errors import ShellError
-from jointleaf.shell.output import finite, said
+from jointleaf.shell.output import finite, plural, said
 from jointleaf.shell.tables.preparing import Preparation
 from jointleaf.shell.tables.raw import RawTable
 from jointleaf.shell.tables.reading import read_table
@@ -18,6 +18,7 @@ __all__ = ["RECORD_FORMAT", "LoadedModel", "load_model", "read_rows", "save_mode
 
 #: The format of records that is written, and the newest that is read.
 RECORD_FORMAT = 1
+_MOST_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def load_model(path: str) -> LoadedModel:
 
 def read_rows(
     loaded: LoadedModel, args: argparse.Namespace, *, known: Collection[str] = ()
-) -> tuple[RawTable, Any]:
+) -> tuple[RawTable, Any, list[str]]:
     """Read rows for a model, as its training rows were read.
 
     Parameters
@@ -110,6 +111,8 @@ def read_rows(
         As read.
     X : DataFrame
         What the model sees.
+    remarks : list of str
+        What is worth telling, and was told on the standard error stream.
     """
     table = read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
     for name in known:
@@ -118,7 +121,27 @@ def read_rows(
     if args.ignore_extra:
         familiar |= set(table.names)
     loaded.preparation.check_columns(table, known=familiar)
-    X, notes = loaded.preparation.apply(table)
-    for note in notes:
-        said(f"{table.source}: {note}")
-    return table, X
+    X, remarks = loaded.preparation.apply(table)
+    remarks += _tell_unseen(loaded.model, X)
+    for remark in remarks:
+        said(f"{table.source}: {remark}")
+    return table, X, remarks
+
+
+def _tell_unseen(model: Any, X: Any) -> list[str]:
+    """Say which categories the model does not know: it takes them for one further level."""
+    remarks = []
+    for column in model.columns_:
+        if column.levels is None:
+            continue
+        values = X[column.label].dropna()
+        new = values[~values.isin(column.levels.tolist())]
+        if len(new):
+            different = new.astype(object).unique().tolist()
+            shown = ", ".join(map(repr, different[:_MOST_SHOWN]))
+            more = ", ..." if len(different) > _MOST_SHOWN else ""
+            remarks.append(
+                f"column {column.label!r}: {len(new):,} of {plural(len(values), 'value')} "
+                f"{'was' if len(new) == 1 else 'were'} not seen in training ({shown}{more})"
+            )
+    return remarks

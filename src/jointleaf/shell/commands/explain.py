@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
     if args.plot is not None:
         check_writable(args.plot)
     loaded = load_model(args.model)
-    table, X = read_rows(loaded, args)
+    table, X, remarks = read_rows(loaded, args)
     if args.row > len(table):
         raise ShellError(
             f"--row {args.row}: {table.source} has {plural(len(table), 'row')} below the header"
@@ -66,6 +66,7 @@ def run(args: argparse.Namespace) -> None:
         "contributions": _contributions(explanation),
         "raw_prediction": float(explanation.prediction[0]),
         "prediction": loaded.model.predict(row).tolist()[0],
+        "remarks": remarks,
     }
     if hasattr(loaded.model, "predict_proba"):
         shares = loaded.model.predict_proba(row)[0].tolist()

@@ -43,14 +43,17 @@ def run(args: argparse.Namespace) -> None:
     if args.output != "-":
         check_writable(Path(args.output))
     loaded = load_model(args.model)
-    table, X = read_rows(loaded, args, known=args.id)
+    table, X, remarks = read_rows(loaded, args, known=args.id)
     columns = predicted_columns(loaded.model, X)
     kept = {name: table.column(name, "--id").values.tolist() for name in args.id}
     clash = [name for name in kept if name in columns]
     if clash:
         columns = {f"predicted {k}" if k in clash else k: v for k, v in columns.items()}
     everything = kept | columns
-    text = as_json(_records(everything)) + "\n" if args.json else _csv(everything)
+    if args.json:
+        text = as_json({"predictions": _records(everything), "remarks": remarks}) + "\n"
+    else:
+        text = _csv(everything)
     if args.output == "-":
         show(text)
         return

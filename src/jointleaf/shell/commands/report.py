@@ -63,9 +63,9 @@ def judge_data(loaded: Any, args: argparse.Namespace) -> dict[str, Any]:
     from jointleaf.shell.tables.targets import Target
 
     record, model = loaded.record, loaded.model
-    table, X = read_rows(loaded, args)
+    table, X, _ = read_rows(loaded, args)
     fields = {name: record["target"][name] for name in ("name", "task", "notation", "reason")}
-    target = Target(**fields)
+    target = Target(**fields, labels=tuple(record["target"].get("labels", ())))
     column = table.column(target.name, "the target")
     y, has = target.read(column, table.source)
     X = X[has]

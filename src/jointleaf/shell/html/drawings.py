@@ -70,7 +70,7 @@ def calibration_chart(groups: list[Record]) -> str:
 
 
 def cv_chart(lines: list[Record], setting: Record | None, label: str) -> str:
-    """Validation losses along the strengths, the chosen line in red with its band."""
+    """Validation losses along the strengths, the chosen line in red with its band, the chosen strength a dot."""
     best = next((k for k, line in enumerate(lines) if _is_chosen(line, setting)), 0)
     strengths = [s for line in lines for s in line["strength"]]
     # Losses of penalties far too weak may be huge, and are of no interest.
@@ -89,7 +89,7 @@ def cv_chart(lines: list[Record], setting: Record | None, label: str) -> str:
     chart.line(line["strength"], line["loss"], RED, width=2.4, name=_line_name(line))
     k = _nearest(line, setting)
     chart.points(
-        [line["strength"][k]], [line["loss"][k]], RED, radius=4.5, opacity=1, name="chosen"
+        [line["strength"][k]], [line["loss"][k]], DARK, radius=4.5, opacity=1, name="chosen"
     )
     return chart.render()
 

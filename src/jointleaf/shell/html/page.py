@@ -30,6 +30,7 @@ svg text{font:11px system-ui,sans-serif;fill:#3d4450}
 .grid{stroke:#eceef1}.axis{stroke:#8b93a0}
 .legend{font-size:.82rem;margin:.2em 0;display:flex;flex-wrap:wrap;gap:2px 14px}
 .legend i{display:inline-block;width:14px;height:4px;margin-right:5px;vertical-align:middle}
+.legend .dot{width:10px;height:10px;border-radius:50%}
 .wide{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:.9rem}
 th,td{text-align:left;padding:5px 10px 5px 0;border-bottom:1px solid #eceef1;vertical-align:top;
@@ -45,6 +46,7 @@ code{font:.85rem ui-monospace,monospace;overflow-wrap:anywhere}
 footer{color:#59616e;font-size:.86rem}
 @media(max-width:600px){
 body{font-size:15px}main{padding:12px 10px 40px}section{padding:13px 12px}
+.facts b{font-size:.95rem}
 .cards thead{display:none}
 .cards tr{display:block;border-bottom:1px solid #e3e6ea;padding:7px 0}
 .cards td{display:flex;justify-content:space-between;gap:14px;border:0;padding:1px 0;

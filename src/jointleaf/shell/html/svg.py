@@ -86,7 +86,7 @@ class Chart:
         self.x, self.y, self.title = x, y, title
         self._names = x_names
         self._marks: list[str] = []
-        self._legend: list[tuple[str, str]] = []
+        self._legend: list[tuple[str, str, str]] = []  # name, color, class of the mark
 
     def line(
         self,
@@ -106,7 +106,7 @@ class Chart:
             f'stroke-width="{width}"{style}/>'
         )
         if name:
-            self._legend.append((name, color))
+            self._legend.append((name, color, "stroke"))
 
     def band(self, x: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
         """Shade what is between two lines."""
@@ -130,7 +130,7 @@ class Chart:
         )
         self._marks.append(f'<g fill="{color}" opacity="{opacity}">{dots}</g>')
         if name:
-            self._legend.append((name, color))
+            self._legend.append((name, color, "dot"))
 
     def bars(self, edges: Sequence[float], heights: Sequence[float], color: str = BLUE) -> None:
         """Draw a histogram: bars between neighbouring edges."""
@@ -204,8 +204,8 @@ class Chart:
         if not self._legend:
             return ""
         items = "".join(
-            f'<span><i style="background:{color}"></i>{escape(name)}</span>'
-            for name, color in self._legend
+            f'<span><i class="{mark}" style="background:{color}"></i>{escape(name)}</span>'
+            for name, color, mark in self._legend
         )
         return f'<p class="legend">{items}</p>'
 

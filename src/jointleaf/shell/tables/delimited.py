@@ -82,6 +82,12 @@ def _split(text: str, source: str, delimiter: str) -> tuple[list[str], list[list
             if not header:
                 header = row
             elif len(row) != len(header):
+                if len(header) == 1:
+                    used = _NAMES.get(delimiter, repr(delimiter))
+                    raise ShellError(
+                        f"{source}: with the delimiter {used} the header is a single field, "
+                        f"{header[0]!r}: is that the right delimiter? Say it with --delimiter"
+                    )
                 raise ShellError(
                     f"{source}: line {reader.line_num} has {len(row)} fields and the header has "
                     f"{len(header)}; mend the line or give another --delimiter"

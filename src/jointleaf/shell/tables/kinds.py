@@ -17,7 +17,7 @@ from jointleaf.shell.tables.numbers import (
     parse_booleans,
     parse_numbers,
 )
-from jointleaf.shell.tables.raw import RawColumn
+from jointleaf.shell.tables.raw import RawColumn, tell_alike
 
 __all__ = ["ColumnKind", "detect_kind"]
 
@@ -155,6 +155,9 @@ def _text(column: RawColumn, different: int) -> ColumnKind:
         kind, note = "identifier", "all values differ"
     elif different > _MANY_LEVELS and different > _MOST_DIFFERENT * present:
         kind, note = "identifier", f"{different:,} different texts"
+    if kind == "category":
+        levels = sorted({value for value in column.values if value is not None})
+        note = "; ".join([note, *tell_alike(levels)])
     if look_like_numbers(column.values):
         strange = [v for v in column.values if v is not None and not _is_plain(v)]
         example = strange[0] if strange else column.values[~column.missing][0]

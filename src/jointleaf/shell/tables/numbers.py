@@ -15,6 +15,7 @@ __all__ = [
     "notation_remarks",
     "parse_booleans",
     "parse_numbers",
+    "read_boolean",
     "without_percent",
 ]
 
@@ -163,6 +164,14 @@ def parse_booleans(values: NDArray) -> NDArray[np.float64] | None:
     if not found or None in found.values():
         return None
     return np.array([np.nan if v is None else found[v] for v in values.tolist()], dtype=float)
+
+
+def read_boolean(text: str) -> float | None:
+    """1 or 0 of a text in a column that is known to hold true and false: 1 and 0 mean them too."""
+    known = BOOLEANS.get(text.lower())
+    if known is None and _are_floats([text]) and float(text) in (0.0, 1.0):
+        return float(text)
+    return known
 
 
 def _are_floats(present: list[str]) -> bool:

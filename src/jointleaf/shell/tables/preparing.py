@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from jointleaf.shell.errors import ShellError
 from jointleaf.shell.tables.dates import date_parts, parse_dates
 from jointleaf.shell.tables.kinds import ColumnKind, detect_kind
-from jointleaf.shell.tables.numbers import BOOLEANS, parse_numbers, without_percent
-from jointleaf.shell.tables.raw import RawColumn, RawTable, listed
+from jointleaf.shell.tables.numbers import parse_numbers, read_boolean, without_percent
+from jointleaf.shell.tables.raw import RawColumn, RawTable, closest_name, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,14 +116,15 @@ class Preparation:
         missing = [name for name in self.names if name not in table.names]
         if missing:
             raise ShellError(
-                f"{table.source}: the model needs {_columns(missing)}, which the file does not have"
+                f"{table.source}: the model needs {_columns(missing)}, which the file does not "
+                f"have{_hint(missing, table)}"
             )
         familiar = {kind.name for kind in self.columns} | set(known)
         extra = [name for name in table.names if name not in familiar]
         if extra:
             raise ShellError(
-                f"{table.source}: the model does not know {_columns(extra)}; leave them out, or "
-                "say --ignore-extra"
+                f"{table.source}: the model does not know {_columns(extra)}; leave "
+                f"{'it' if len(extra) == 1 else 'them'} out, or say --ignore-extra"
             )
 
     def apply(self, table: RawTable) -> tuple[pd.DataFrame, list[str]]:
@@ -178,6 +179,14 @@ def _check_outputs(kinds: list[ColumnKind], source: str) -> None:
         )
 
 
+def _hint(missing: list[str], table: RawTable) -> str:
+    """What may be wrong with a file that does not have the columns a model needs."""
+    if len(table.names) == 1:
+        return f"; its only column is {table.names[0]!r}: is the --delimiter right?"
+    alike = [name for name in (closest_name(m, table.names) for m in missing) if name]
+    return f"; names must be as in training: did you mean {listed(alike)}?" if alike else ""
+
+
 def _columns(names: list[str]) -> str:
     return f"column{'s' * (len(names) > 1)} {listed(names)}"
 
@@ -209,11 +218,12 @@ def _read(column: RawColumn, kind: ColumnKind) -> tuple[NDArray[np.float64], NDA
         numbers = values.astype("datetime64[us]").astype(np.int64) / 1e6
         numbers[column.missing] = np.nan
     elif not column.is_text:
-        numbers = np.where(np.isfinite(values), values, np.nan)
+        is_fine = np.isin(values, (0, 1)) if kind.kind == "boolean" else np.isfinite(values)
+        numbers = np.where(is_fine, values, np.nan)
     elif kind.kind == "date":
         numbers = parse_dates(values, "iso" if kind.notation == "time" else kind.notation)
     elif kind.kind == "boolean":
-        known = [None if v is None else BOOLEANS.get(v.lower()) for v in values.tolist()]
+        known = [None if v is None else read_boolean(v) for v in values.tolist()]
         numbers = np.array([np.nan if v is None else v for v in known], dtype=float)
     else:
         numbers = parse_numbers(values, kind.notation)

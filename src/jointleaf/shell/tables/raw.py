@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from jointleaf.shell.errors import ShellError
 
-__all__ = ["GAPS", "RawColumn", "RawTable", "listed"]
+__all__ = ["GAPS", "RawColumn", "RawTable", "closest_name", "listed", "tell_alike"]
 
 #: How a missing value may be written.
 GAPS = frozenset(
@@ -88,8 +88,8 @@ class RawTable:
                 f"{self.source}: {option} {name!r} is not there; the only column is "
                 f"{self.names[0]!r}: is the --delimiter right?"
             )
-        alike = [known for known in self.names if known.lower() == name.lower().strip()]
-        hint = f"did you mean {alike[0]!r}?" if alike else f"the columns are {listed(self.names)}"
+        alike = closest_name(name, self.names)
+        hint = f"did you mean {alike!r}?" if alike else f"the columns are {listed(self.names)}"
         raise ShellError(f"{self.source}: {option} {name!r} is not there; {hint}")
 
     def take(self, rows: NDArray) -> RawTable:
@@ -102,3 +102,21 @@ def listed(names: Sequence[str], most: int = 8) -> str:
     """Write names in quotes, the first few of many."""
     shown = ", ".join(repr(name) for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def closest_name(name: str, names: Sequence[str]) -> str | None:
+    """The first name that is the same but for case and spaces."""
+    return next((known for known in names if _folded(known) == _folded(name)), None)
+
+
+def tell_alike(levels: Sequence[str]) -> list[str]:
+    """Say which texts are the same but for case and spaces: one remark at most."""
+    groups: dict[str, list[str]] = {}
+    for level in levels:
+        groups.setdefault(_folded(level), []).append(level)
+    alike = [group for group in groups.values() if len(group) > 1]
+    return [f"{listed(alike[0])} differ only in case or spaces"] if alike else []
+
+
+def _folded(text: str) -> str:
+    return "".join(text.casefold().split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -15,8 +16,9 @@ from jointleaf.shell.tables.numbers import (
     notation_remarks,
     parse_booleans,
     parse_numbers,
+    read_boolean,
 )
-from jointleaf.shell.tables.raw import RawColumn
+from jointleaf.shell.tables.raw import RawColumn, listed, tell_alike
 
 __all__ = ["Target", "detect_target"]
 
@@ -39,12 +41,15 @@ class Target:
         How numbers are written; "" for classes that are text.
     reason : str
         Why it is this task, in a few words.
+    labels : tuple of two str
+        How false and true are called where the classes are these two; empty for others.
     """
 
     name: str
     task: Task
     notation: str
     reason: str
+    labels: tuple[str, ...] = ()
 
     def read(self, column: RawColumn, source: str) -> tuple[NDArray, NDArray[np.bool_]]:
         """Read targets.
@@ -58,6 +63,13 @@ class Target:
         """
         has = ~column.missing
         values = column.values[has]
+        if self.labels:
+            known = [read_boolean(str(v)) for v in values]
+            texts = [
+                str(v) if k is None else self.labels[int(k)]
+                for v, k in zip(values, known, strict=True)
+            ]
+            return np.array(texts), has
         if not self.notation:
             return np.array([str(v) for v in values]), has
         numbers = parse_numbers(values, self.notation) if column.is_text else values.astype(float)
@@ -73,7 +85,7 @@ class Target:
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain values, for a file."""
-        return asdict(self)
+        return {**asdict(self), "labels": list(self.labels)}
 
 
 def detect_target(column: RawColumn, source: str, task: Task | None = None) -> Target:
@@ -118,14 +130,36 @@ def _classes_of_text(column: RawColumn, source: str, task: Task | None) -> Targe
             f"{source}: --task regression needs numbers, but the target {name!r} holds {example!r}"
         )
     levels = np.unique([v for v in column.values if v is not None])
-    _check_levels(levels, name, source)
+    labels = _boolean_labels(column)
+    _check_levels(np.array(labels) if labels else levels, name, source)
+    if labels:
+        return _yes_or_no(name, levels.tolist(), labels)
     present = int((~column.missing).sum())
     if len(levels) > _MOST_CLASSES or (len(levels) > 2 and 2 * len(levels) > present):
         raise ShellError(
             f"{source}: the target {name!r} has {len(levels):,} different texts in {present:,} "
             "rows, too many to be classes"
         )
-    return Target(name, "classification", "", f"text with {len(levels)} different values")
+    reason = "; ".join([f"text with {len(levels)} different values", *tell_alike(levels.tolist())])
+    return Target(name, "classification", "", reason)
+
+
+def _yes_or_no(name: str, levels: list[str], labels: tuple[str, ...]) -> Target:
+    """Two classes, however they are written."""
+    reason = f"text with {len(levels)} different values"
+    if len(levels) > 2:
+        reason = f"yes or no, written {listed(levels)}; called {listed(labels)}"
+    return Target(name, "classification", "", reason, labels)
+
+
+def _boolean_labels(column: RawColumn) -> tuple[str, ...]:
+    """The most frequent ways to write false and true, where a column holds nothing else."""
+    numbers = parse_booleans(column.values)
+    if numbers is None:
+        return ()
+    counts = [Counter(column.values[numbers == value].tolist()) for value in (0.0, 1.0)]
+    # Ties go to the first in the alphabet, so that the order of the rows says nothing.
+    return tuple(min(c, key=lambda text: (-c[text], text)) for c in counts if c)
 
 
 def _check_levels(levels: NDArray, name: str, source: str) -> None:
