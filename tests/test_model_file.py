@@ -186,11 +186,14 @@ def test_truncated_files_are_one_clear_line(small, tmp_path):
     path = tmp_path / "model.jl"
     jl.save(small, path)
     data = path.read_bytes()
-    for length in (0, 3, 8, 12, 31, 32, 40, 1000, len(data) // 2, len(data) - 1):
+    for length in (3, 8, 12, 31, 32, 40, 1000, len(data) // 2, len(data) - 1):
         path.write_bytes(data[:length])
         with pytest.raises(jl.ModelFileError, match="truncated") as told:
             jl.load(path)
         assert "\n" not in str(told.value)
+    path.write_bytes(b"")
+    with pytest.raises(jl.ModelFileError, match="the file is empty"):
+        jl.load(path)
     path.write_bytes(b"PK\x03\x04" + data)
     with pytest.raises(jl.ModelFileError, match="no model file of jointleaf"):
         jl.load(path)

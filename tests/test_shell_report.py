@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from jointleaf.shell import judging, main
+from jointleaf.shell.html.drawings import cv_chart
 from jointleaf.shell.html.report import render_report
 from jointleaf.shell.html.svg import Axis, Chart
 from jointleaf.shell.models import load_model
@@ -147,6 +148,22 @@ def test_points_are_where_they_belong():
     assert y2 < y0  # up is small in SVG
 
 
+def test_the_legend_of_cross_validation_has_one_mark_for_every_name():
+    lines = [
+        {"strength": [1.0, 0.1], "loss": [2.0, 1.0 + k], "error": [0.1, 0.1], "slope_scale": s,
+         "feature_power": 1.0}
+        for k, s in enumerate((0.0, 3.0))
+    ]  # fmt: skip
+    setting = {"strength": 0.1, "slope_scale": 3.0, "feature_power": 1.0}
+    html = cv_chart(lines, setting, "loss")
+    legend = re.findall(r'<i class="(\w+)" style="background:(#\w+)"></i>([^<]+)<', html)
+    assert [name for *_, name in legend] == [
+        "constant cells", "slope scale 3, feature power 1", "chosen",
+    ]  # fmt: skip
+    assert len({color for _, color, _ in legend}) == 3
+    assert [mark for mark, *_ in legend] == ["stroke", "stroke", "dot"]
+
+
 # -- in a browser --------------------------------------------------------------------------------
 
 DRIVER = shutil.which("chromedriver")
@@ -190,7 +207,7 @@ class Browser:
 
 
 @pytest.mark.skipif(DRIVER is None, reason="no chromedriver")
-@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("width", [360, 390, 1200])
 @pytest.mark.parametrize("name", ["number", "classes"])
 def test_reports_in_a_browser(folder, tmp_path, name, width):
     with socket.socket() as free:
@@ -208,6 +225,7 @@ def test_reports_in_a_browser(folder, tmp_path, name, width):
             beyond = "e => e.getBoundingClientRect().right > window.innerWidth + 1"
             every = "[...document.querySelectorAll('body *')]"
             assert browser.run(f"return {every}.filter({beyond}).length") == 0
+            assert browser.run(BROKEN) == []
             # Text of charts is readable, and no two labels of an axis overlap.
             small = browser.run(
                 "return Math.min(...[...document.querySelectorAll('figure > svg')].map("
@@ -225,6 +243,15 @@ def test_reports_in_a_browser(folder, tmp_path, name, width):
         driver.terminate()
         driver.wait(timeout=20)
 
+
+# Single words at the top that take several lines.
+BROKEN = """
+return [...document.querySelectorAll('.facts b')].filter(b => {
+  const range = document.createRange();
+  range.selectNodeContents(b);
+  return range.getClientRects().length > 1;
+}).map(b => b.textContent);
+"""
 
 OVERLAPS = """
 const found = [];

@@ -70,7 +70,7 @@ def calibration_chart(groups: list[Record]) -> str:
 
 
 def cv_chart(lines: list[Record], setting: Record | None, label: str) -> str:
-    """Validation losses along the strengths, the chosen line in red with its band, the chosen strength a dot."""
+    """Validation losses along the strengths, the chosen line in red with its band, and a dot."""
     best = next((k for k, line in enumerate(lines) if _is_chosen(line, setting)), 0)
     strengths = [s for line in lines for s in line["strength"]]
     # Losses of penalties far too weak may be huge, and are of no interest.
