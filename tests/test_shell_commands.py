@@ -331,5 +331,5 @@ def test_a_reader_that_goes_away_is_no_error(folder, tmp_path):
         ["bash", "-c", f"{line}; echo ${{PIPESTATUS[0]}}"],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    assert done.stdout.splitlines() == ["[", "141"]
+    assert done.stdout.splitlines() == ["{", "141"]
     assert done.stderr == ""
