@@ -150,6 +150,22 @@ def test_numbers_come_back_exactly(numbers):
     np.testing.assert_array_equal(parse_numbers(found, "plain"), numbers)
 
 
+cents = st.integers(-(10**9), 10**9)
+
+
+@given(st.lists(cents, min_size=1, max_size=20), st.sampled_from(["{}", "$ {}", "{} €", "{}%"]))
+@settings(max_examples=100, deadline=None)
+def test_numbers_with_thousands_and_signs_come_back_exactly(numbers, frame):
+    """Two decimals and one large value make clear what is meant, in both ways of writing."""
+    numbers = [value / 100 for value in [*numbers, 123456789]]
+    english = [frame.format(f"{value:,.2f}") for value in numbers]
+    german = [text.translate(str.maketrans(",.", ".,")) for text in english]
+    percent = "%" if "%" in frame else ""
+    for written, notation in ((english, "thousands"), (german, "points")):
+        assert find_notation(texts(*written)) == notation + percent
+        np.testing.assert_array_equal(parse_numbers(texts(*written), notation + percent), numbers)
+
+
 def test_infinity_counts_as_missing():
     np.testing.assert_array_equal(
         parse_numbers(texts("1", "inf", "-Infinity"), "plain"), [1, np.nan, np.nan]

@@ -67,17 +67,19 @@ def find_notation(values: NDArray) -> str | None:
     if _are_floats(present):
         return "plain"
     percent = "%" if 2 * sum(value.endswith("%") for value in present) > len(present) else ""
-    others = {
-        notation: _count_others(present, notation + percent)
-        for notation in _likely_notations(present)
-    }
-    best = min(others, key=others.__getitem__)  # the first of several
-    return best + percent if others[best] <= _MOST_OTHERS * len(present) else None
+    best, fewest = "", len(present)
+    for notation in _likely_notations(present):
+        others = _count_others(present, notation + percent)
+        if others < fewest:
+            best, fewest = notation + percent, others
+        if not others:
+            break
+    return best if best and fewest <= _MOST_OTHERS * len(present) else None
 
 
 def _likely_notations(present: list[str]) -> list[str]:
     """Notations that the marks in the values allow, the likelier ones first."""
-    bare = [_bare(value) for value in present if value[-1:].isdigit() or _MARKED.fullmatch(value)]
+    bare = [_bare(value) for value in present if _MARKED.fullmatch(value)]
     commas, points = [v for v in bare if "," in v], [v for v in bare if "." in v]
     priced = any(_SIGN.search(value) for value in present)
     if not commas:
