@@ -107,6 +107,8 @@ def _run(page, title):
     """Execute the code of one part of a page; gives its names."""
     text = (DOCS / page).read_text(encoding="utf-8")
     part = text[text.index(f"{title}\n") :]
+    if title.startswith("## "):
+        part = part.split("\n## ")[0]
     names: dict = {"__name__": page}
     blocks = re.findall(r"```python\n(.*?)```", part, re.DOTALL)
     assert blocks
