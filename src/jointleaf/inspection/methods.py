@@ -57,9 +57,10 @@ class Explainable(Summarised):
     def explain(self, X: Any) -> Explanation:
         """Say what every column adds to the predictions of rows X (n, d).
 
-        The baseline, which is the mean prediction over the training rows, and the values of all
-        columns add up to the prediction exactly: to ``predict`` in regression and to
-        ``decision_function`` for classes. See `jointleaf.inspection.explain`.
+        The baseline, which is the mean prediction over the training rows (4,000 of them where
+        there are more), and the values of all columns add up to the prediction exactly: to
+        ``predict`` in regression and to ``decision_function`` for classes. See
+        `jointleaf.inspection.explain`.
 
         Returns
         -------
