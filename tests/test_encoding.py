@@ -14,7 +14,7 @@ from jointleaf.partitions import (
 )
 from jointleaf.partitions.checks import check_fit_rows
 from jointleaf.partitions.encoding import Encoding, tables_from_scores
-from jointleaf.partitions.flat import NodeTable, flatten
+from jointleaf.partitions.flattening import NodeTable, flatten
 from jointleaf.partitions.routing import Router
 
 SKLEARN = [RandomForestPartitioner, ExtraTreesPartitioner, GradientBoostingPartitioner]

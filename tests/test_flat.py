@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jointleaf.columns import as_codes
-from jointleaf.partitions.flat import KeyPart, Lookup, NodeTable, flatten
+from jointleaf.partitions.flat import KeyPart, Lookup
+from jointleaf.partitions.flattening import NodeTable, flatten
 from jointleaf.partitions.routing import Router
 
 

@@ -26,7 +26,7 @@ from jointleaf.partitions import (
     UnionPartitioner,
     VoronoiPartitioner,
 )
-from jointleaf.partitions.flat import flatten
+from jointleaf.partitions.flattening import flatten
 from jointleaf.partitions.routing import Router
 from jointleaf.pruning.merging import CellModel, merge, merging_costs
 from jointleaf.pruning.pruner import _fitted_frame, _read_rows, _walk, prune

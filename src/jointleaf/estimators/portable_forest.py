@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.partitions.flat import FlatTrees, NodeTable, flatten
+from jointleaf.partitions.flat import FlatTrees
+from jointleaf.partitions.flattening import NodeTable, flatten
 from jointleaf.partitions.routing import Router
 
 __all__ = ["PortableForest"]

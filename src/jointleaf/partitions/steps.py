@@ -11,7 +11,7 @@ from jointleaf.columns import Columns, as_codes
 from jointleaf.partitions.base import TargetType
 from jointleaf.partitions.cells import TreeCells
 from jointleaf.partitions.checks import TrainingRows, check_count, check_fit_rows
-from jointleaf.partitions.flat import NodeTable, flatten
+from jointleaf.partitions.flattening import NodeTable, flatten
 from jointleaf.scaling import mean_and_scale
 
 __all__ = ["StepPartitioner"]

@@ -17,7 +17,8 @@ from jointleaf.losses import Logistic, Loss, Multinomial, SquaredError
 from jointleaf.multitask.bouts.bins import bin_columns
 from jointleaf.multitask.bouts.cuts import Slopes
 from jointleaf.multitask.bouts.trees import GrownTree, TaskSlopes, TreeShape, grow_tree
-from jointleaf.partitions.flat import FlatTrees, NodeTable, flatten
+from jointleaf.partitions.flat import FlatTrees
+from jointleaf.partitions.flattening import NodeTable, flatten
 from jointleaf.scaling import mean_and_scale
 
 __all__ = ["Boosted", "BoostedTask", "BoostingPlan", "BoostingRows", "boost"]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from jointleaf.multitask.bouts.bins import Bins
 from jointleaf.multitask.bouts.cuts import TIE, Slopes, best_cuts, histogram
-from jointleaf.partitions.flat import NodeTable
+from jointleaf.partitions.flattening import NodeTable
 
 __all__ = ["GrownTree", "TaskSlopes", "TreeShape", "grow_tree"]
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from jointleaf.partitions.checks import TrainingRows, as_seed
 from jointleaf.partitions.encoding import Encoding
-from jointleaf.partitions.flat import FlatTrees, NodeTable, flatten
+from jointleaf.partitions.flat import FlatTrees
+from jointleaf.partitions.flattening import NodeTable, flatten
 from jointleaf.partitions.growers.base import TreePartitioner, standard_target
 
 __all__ = ["RandomTreesPartitioner"]

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf.columns import Columns
-from jointleaf.partitions.flat import FlatTrees, flatten
+from jointleaf.partitions.flat import FlatTrees
+from jointleaf.partitions.flattening import flatten
 from jointleaf.partitions.libraries.base import EnsembleAdapter, threads
 from jointleaf.partitions.libraries.catboost_trees import MISSING_CODE, read_trees
 

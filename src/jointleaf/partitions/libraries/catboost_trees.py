@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf.columns import Columns
-from jointleaf.partitions.flat import FlatTrees, KeyPart, Lookup, NodeTable, flatten
+from jointleaf.partitions.flat import FlatTrees, KeyPart, Lookup
+from jointleaf.partitions.flattening import NodeTable, flatten
 
 __all__ = ["MISSING_CODE", "read_trees"]
 

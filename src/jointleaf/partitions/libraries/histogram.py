@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
 from jointleaf.columns import Columns
-from jointleaf.partitions.flat import FlatTrees, NodeTable, flatten
+from jointleaf.partitions.flat import FlatTrees
+from jointleaf.partitions.flattening import NodeTable, flatten
 from jointleaf.partitions.libraries.base import native_codes, set_bits, threads
 from jointleaf.partitions.libraries.sklearn import ScikitLearnAdapter
 

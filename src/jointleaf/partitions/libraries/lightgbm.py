@@ -6,7 +6,8 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
 from jointleaf.columns import Columns
-from jointleaf.partitions.flat import FlatTrees, NodeTable, flatten
+from jointleaf.partitions.flat import FlatTrees
+from jointleaf.partitions.flattening import NodeTable, flatten
 from jointleaf.partitions.libraries.base import (
     EnsembleAdapter,
     is_fitted_estimator,
@@ -265,32 +267,91 @@ class ModelText:
         """Whether raw predictions are means over rounds."""
         return re.search(r"^average_output$", self._text, re.MULTILINE) is not None
 
-    def trees(self) -> Iterator[dict[str, str]]:
+    @cached_property
+    def trees(self) -> list[dict[str, str]]:
         """The lines of every tree."""
+        found = []
         for block in self._text.split("\nTree=")[1:]:
             lines = block.split("\n\n", 1)[0].splitlines()[1:]
-            yield dict(line.split("=", 1) for line in lines if "=" in line)
+            found.append(dict(line.split("=", 1) for line in lines if "=" in line))
+        return found
+
+    def column(self, name: str, dtype: Any) -> NDArray:
+        """The numbers of a line, of all trees in a row."""
+        return np.array(" ".join(tree.get(name, "") for tree in self.trees).split(), dtype=dtype)
+
+    @cached_property
+    def nodes(self) -> TreeNodes:
+        """The nodes of all trees, and how they hang together."""
+        n_leaves = self.column("num_leaves", int)
+        n_splits, sizes = n_leaves - 1, 2 * n_leaves - 1
+        roots = np.cumsum(sizes) - sizes
+        tree = np.repeat(np.arange(len(sizes)), n_splits)
+        split = np.arange(len(tree)) + np.repeat(np.cumsum(n_leaves) - n_leaves, n_splits)
+        first, first_leaf = roots[tree], (roots + n_splits)[tree]
+        left, right = (
+            np.where(child < 0, first_leaf + ~child, first + child)
+            for child in (self.column(name, int) for name in ("left_child", "right_child"))
+        )
+        is_leaf = np.ones(int(sizes.sum()), bool)
+        is_leaf[split] = False
+        return TreeNodes(roots, split, np.flatnonzero(is_leaf), tree, left, right)
+
+
+class TreeNodes(NamedTuple):
+    """The nodes of all trees: of every tree its splits, then its leaves, as LightGBM numbers them.
+
+    Attributes
+    ----------
+    roots : integers (T,)
+        Where the nodes of every tree begin.
+    splits, leaves : integers (N,), (L,)
+        Nodes that are splits and leaves, in rising order.
+    tree : integers (N,)
+        Of every split.
+    left, right : integers (N,)
+        The nodes below every split.
+    """
+
+    roots: NDArray[np.intp]
+    splits: NDArray[np.intp]
+    leaves: NDArray[np.intp]
+    tree: NDArray[np.intp]
+    left: NDArray[np.intp]
+    right: NDArray[np.intp]
+
+    def spread(self, values: NDArray, rest: float) -> NDArray:
+        """Values (N,) of splits as values of all nodes, with `rest` in leaves."""
+        found = np.full(len(self.splits) + len(self.leaves), rest, values.dtype)
+        found[self.splits] = values
+        return found
 
 
 def read_trees(text: ModelText, columns: Columns) -> FlatTrees:
     """Give the trees of a model text in portable form, up to the best round."""
-    numbers = _level_numbers(text, columns)
-    trees, outputs = list(text.trees()), np.eye(text.n_outputs)
-    if text.is_averaged:  # a forest grown by LightGBM averages its trees, boosting adds them
-        outputs *= text.n_outputs / max(1, len(trees))
-    tables = [_node_table(tree, numbers, outputs[k % len(outputs)]) for k, tree in enumerate(trees)]
-    kinds = set().union(*(table.kinds for table in tables))
+    nodes = text.nodes
+    if not len(nodes.roots):
+        return flatten([], len(columns), columns.n_levels)
+    splits = _read_splits(text)
+    kinds = set(splits.kind[~splits.is_category].tolist())
     if {_ZERO_MISSING, _NAN_MISSING} <= kinds:
         raise ValueError(
             "This LightGBM model was trained partly with zero_as_missing and partly without, "
             "so that zeros mean two things; train all its trees in one way."
         )
-    return flatten(
-        [table.nodes for table in tables],
-        len(columns),
-        columns.n_levels,
-        zero_is_missing=_ZERO_MISSING in kinds,
+    tables = _level_tables(text, splits, _level_numbers(text, columns))
+    table = NodeTable(
+        feature=nodes.spread(splits.feature, -1),
+        threshold=nodes.spread(splits.threshold, 0.0),
+        left=nodes.spread(nodes.left, -1),
+        right=nodes.spread(nodes.right, -1),
+        missing_left=nodes.spread(splits.missing_left, False),
+        levels_left={int(nodes.splits[k]): left for k, left in tables.items()},
+        value=_leaf_values(text),
+        roots=nodes.roots,
     )
+    zero_is_missing = _ZERO_MISSING in kinds
+    return flatten([table], len(columns), columns.n_levels, zero_is_missing=zero_is_missing)
 
 
 def _level_numbers(text: ModelText, columns: Columns) -> dict[int, NDArray[np.float64]]:
@@ -340,74 +401,78 @@ def _pandas_owners(text: ModelText, is_text: Mapping[int, bool]) -> dict[int, li
     return dict(zip(owners, lists, strict=False))
 
 
-class _Nodes(NamedTuple):
-    nodes: NodeTable
-    kinds: set[int]  # of missing values, over the splits on numbers
+class _Splits(NamedTuple):
+    """All splits, tree after tree; `kind` says what is missing."""
+
+    feature: NDArray[np.intp]
+    threshold: NDArray[np.float64]
+    missing_left: NDArray[np.bool_]
+    is_category: NDArray[np.bool_]
+    kind: NDArray[np.intp]
 
 
-def _node_table(
-    tree: Mapping[str, str], numbers: Mapping[int, NDArray[np.float64]], output: NDArray
-) -> _Nodes:
-    """Read one tree; `numbers` are LightGBM's numbers of our levels, column by column.
-
-    `output` (K,) says to which raw prediction the tree adds, and by how much of its values.
+def _read_splits(text: ModelText) -> _Splits:
+    """Read the splits.
 
     ``decision_type`` holds bits: 1 categories, 2 missing values go left, and 4 times the kind of
     missing values: 0 none (a missing value counts as zero), 1 zeros, 2 NaN. On categories all
-    but the listed levels go right, missing ones too. A split ``number <= threshold`` on a column
-    that has categories here (ordered ones of pandas) becomes a table of levels as well; levels
-    without a number go the way of missing values, as pandas makes them.
+    but the listed levels go right, missing ones too.
     """
-    n_leaves = int(tree["num_leaves"])
-    n_splits = n_leaves - 1
-
-    def column(name: str, dtype: Any) -> NDArray:
-        values = tree.get(name, "").split() if n_splits else []
-        return np.array(values, dtype=dtype)
-
-    feature, decision = column("split_feature", int), column("decision_type", int)
-    threshold, is_category = column("threshold", float), decision & 1 > 0
-    kind = decision >> 2 & 3
+    decision, threshold = text.column("decision_type", int), text.column("threshold", float)
+    is_category, kind = decision & 1 > 0, decision >> 2 & 3
     # LightGBM makes zeros of numbers up to 1e-35 before it compares them.
     is_zero = (np.abs(threshold) <= ZERO) & ~is_category
     threshold = np.where(is_zero, np.where(threshold < 0, _BELOW_ZERO, ZERO), threshold)
     missing_left = np.where(kind == 0, threshold >= 0, decision & 2 > 0) & ~is_category
-    bounds, words = column("cat_boundaries", int), column("cat_threshold", np.uint32)
-    levels_left = {}
-    for node in np.flatnonzero(is_category | np.isin(feature, list(numbers))).tolist():
-        number = numbers.get(int(feature[node]))
+    return _Splits(text.column("split_feature", int), threshold, missing_left, is_category, kind)
+
+
+def _level_tables(
+    text: ModelText, splits: _Splits, numbers: Mapping[int, NDArray[np.float64]]
+) -> dict[int, NDArray[np.bool_]]:
+    """Which codes go left at the splits on columns that have categories here.
+
+    `numbers` are LightGBM's numbers of our levels, column by column. A split ``number <=
+    threshold`` on such a column (ordered categories of pandas) becomes a table of levels as well;
+    levels without a number go the way of missing values, as pandas makes them.
+    """
+    tables = {}
+    bits_of: dict[int, list[NDArray]] = {}  # of trees
+    for k in np.flatnonzero(splits.is_category | np.isin(splits.feature, list(numbers))).tolist():
+        number = numbers.get(int(splits.feature[k]))
         if number is None:
             raise ValueError(
-                f"The LightGBM model splits column {feature[node]} by categories, but it is "
+                f"The LightGBM model splits column {splits.feature[k]} by categories, but it is "
                 "given as numbers; say that it holds categories."
             )
-        if is_category[node]:
-            k = int(threshold[node])
-            bits = set_bits(words[bounds[k] : bounds[k + 1]])
+        if splits.is_category[k]:
+            tree = int(text.nodes.tree[k])
+            if tree not in bits_of:
+                bits_of[tree] = _level_bits(text.trees[tree])
+            bits = bits_of[tree][int(splits.threshold[k])]
             inside = (number >= 0) & (number < len(bits))
-            levels_left[node] = inside & bits[np.where(inside, number, 0).astype(np.intp)]
+            tables[k] = inside & bits[np.where(inside, number, 0).astype(np.intp)]
         else:
-            is_missing = np.isnan(number) | ((kind[node] == _ZERO_MISSING) & (number == 0))
-            levels_left[node] = np.where(is_missing, missing_left[node], number <= threshold[node])
-    # Splits first, then the leaves, which LightGBM calls ~leaf: its children count on as they are.
-    children = [column(name, int) for name in ("left_child", "right_child")]
-    left, right = (np.where(c < 0, n_splits + ~c, c) for c in children)
-    leaves = np.full(n_leaves, -1)
-    nodes = NodeTable(
-        feature=np.concatenate([feature, leaves]),
-        threshold=np.concatenate([threshold, np.zeros(n_leaves)]),
-        left=np.concatenate([left, leaves]),
-        right=np.concatenate([right, leaves]),
-        missing_left=np.concatenate([missing_left, np.zeros(n_leaves, bool)]),
-        levels_left=levels_left,
-        value=_values(tree, n_splits, output),
-    )
-    return _Nodes(nodes, set(kind[~is_category].tolist()))
+            is_missing = np.isnan(number) | ((splits.kind[k] == _ZERO_MISSING) & (number == 0))
+            below = number <= splits.threshold[k]
+            tables[k] = np.where(is_missing, splits.missing_left[k], below)
+    return tables
 
 
-def _values(tree: Mapping[str, str], n_splits: int, output: NDArray) -> NDArray | None:
-    """Leaf values (m, K), zeros for splits; None where the leaves hold linear models."""
-    if tree.get("is_linear", "0") != "0":
+def _level_bits(tree: Mapping[str, str]) -> list[NDArray[np.bool_]]:
+    """For every split of a tree on categories, in LightGBM's order: which numbers go left."""
+    words = np.array(tree["cat_threshold"].split(), dtype=np.uint32)
+    bounds = np.array(tree["cat_boundaries"].split(), dtype=int)
+    return [set_bits(part) for part in np.split(words, bounds[1:-1])]
+
+
+def _leaf_values(text: ModelText) -> NDArray | None:
+    """Values (m, K) of all nodes, zeros for splits; None where some leaves hold linear models."""
+    if any(tree.get("is_linear", "0") != "0" for tree in text.trees):
         return None
-    values = np.array(tree["leaf_value"].split(), dtype=float)
-    return np.concatenate([np.zeros(n_splits), values])[:, None] * output
+    nodes, n_trees, n_outputs = text.nodes, len(text.trees), text.n_outputs
+    tree = np.repeat(np.arange(n_trees), text.column("num_leaves", int))
+    values = np.zeros((len(nodes.splits) + len(nodes.leaves), n_outputs))
+    values[nodes.leaves, tree % n_outputs] = text.column("leaf_value", float)
+    # A forest grown by LightGBM averages its trees, boosting adds them.
+    return values * (n_outputs / n_trees) if text.is_averaged else values

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.partitions.libraries.lightgbm import ModelText
+from jointleaf.partitions.flattening import number_nodes
+from jointleaf.partitions.libraries.lightgbm import ModelText, TreeNodes
 
 __all__ = ["LeafLines", "leaf_lines"]
 
@@ -32,37 +32,23 @@ class LeafLines(NamedTuple):
 
 def leaf_lines(text: ModelText, n_features: int) -> LeafLines:
     """Read the leaves of a model that was trained with ``linear_tree`` or without."""
-    n_outputs = text.n_outputs
-    constants, slopes, outputs = [], [], []
-    for k, tree in enumerate(text.trees()):
-        is_linear = tree.get("is_linear", "0") != "0"
-        constant = _numbers(tree["leaf_const" if is_linear else "leaf_value"], float)
-        own = np.zeros((len(constant), n_features))
-        if is_linear:
-            leaf = np.repeat(np.arange(len(constant)), _numbers(tree["num_features"], int))
-            column = _numbers(tree["leaf_features"], int)
-            own[leaf, column] = _numbers(tree["leaf_coeff"], float)
-        order = _left_to_right(tree)
-        constants.append(constant[order])
-        slopes.append(own[order])
-        outputs.append(np.full(len(constant), k % n_outputs))
-    return LeafLines(np.concatenate(constants), np.concatenate(slopes), np.concatenate(outputs))
+    n_leaves = text.column("num_leaves", int)
+    tree = np.repeat(np.arange(len(n_leaves)), n_leaves)
+    # Of a model with linear models the first tree holds constants all the same.
+    is_linear = np.array([one.get("is_linear", "0") != "0" for one in text.trees])[tree]
+    constants = text.column("leaf_value", float)
+    slopes = np.zeros((len(tree), n_features))
+    if is_linear.any():
+        constants[is_linear] = text.column("leaf_const", float)
+        leaf = np.repeat(np.flatnonzero(is_linear), text.column("num_features", int))
+        slopes[leaf, text.column("leaf_features", int)] = text.column("leaf_coeff", float)
+    order = _left_to_right(text.nodes)
+    return LeafLines(constants[order], slopes[order], (tree % text.n_outputs)[order])
 
 
-def _left_to_right(tree: Mapping[str, str]) -> list[int]:
-    """LightGBM's numbers of a tree's leaves in the order of `FlatTrees`."""
-    if int(tree["num_leaves"]) == 1:
-        return [0]
-    left, right = (_numbers(tree[name], int).tolist() for name in ("left_child", "right_child"))
-    order, waiting = [], [0]
-    while waiting:
-        node = waiting.pop()
-        if node < 0:
-            order.append(~node)
-        else:
-            waiting += [right[node], left[node]]
-    return order
-
-
-def _numbers(values: str, dtype: type) -> NDArray:
-    return np.array(values.split(), dtype=dtype)
+def _left_to_right(nodes: TreeNodes) -> NDArray[np.intp]:
+    """Leaves of all trees, in LightGBM's order, in the order of `FlatTrees`."""
+    is_leaf = nodes.spread(np.zeros(len(nodes.splits), bool), True)
+    left, right = (nodes.spread(child, -1) for child in (nodes.left, nodes.right))
+    numbering = number_nodes(is_leaf, left, right, nodes.roots)
+    return np.searchsorted(nodes.leaves, numbering.leaves)

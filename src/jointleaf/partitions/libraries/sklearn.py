@@ -12,7 +12,8 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 
 from jointleaf.columns import Columns
 from jointleaf.partitions.encoding import tables_from_scores
-from jointleaf.partitions.flat import FlatTrees, NodeTable, flatten
+from jointleaf.partitions.flat import FlatTrees
+from jointleaf.partitions.flattening import NodeTable, flatten
 from jointleaf.partitions.libraries.base import EnsembleAdapter, own_labels
 
 __all__ = ["ScikitLearnAdapter"]

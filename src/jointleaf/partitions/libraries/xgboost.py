@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
 from jointleaf.columns import Columns
-from jointleaf.partitions.flat import FlatTrees, NodeTable, flatten
+from jointleaf.partitions.flat import FlatTrees
+from jointleaf.partitions.flattening import NodeTable, flatten
 from jointleaf.partitions.libraries.base import (
     EnsembleAdapter,
     is_fitted_estimator,
