@@ -250,7 +250,8 @@ class BaseJOPLEn(Explainable, BaseEstimator):
     ) -> Outcome:
         """Choose what is left to choose on folds, and fit all rows."""
         if folds and self._has_many_rows(job):
-            return self._fit_many_rows(job, *folds[0]).with_means(job.rows)
+            fit = self._fit_many_rows(job, *folds[0])
+            return fit if fit.means is not None else fit.with_means(job.rows)
         tuning = self._choose(job, folds) if self._chooses else None
         return self._refit(job, partitioner, tuning).with_means(job.rows)
 

@@ -12,6 +12,7 @@ global linear model in the root cell.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from jointleaf.contributions import LinearContributions, training_means
 from jointleaf.estimators.job import Job
 from jointleaf.estimators.model import CellWeights, Frame
 from jointleaf.estimators.outcome import Outcome
-from jointleaf.estimators.summaries import importances
+from jointleaf.estimators.summaries import column_shares
 from jointleaf.fitting import solve
 from jointleaf.layout import CellLayout
 from jointleaf.partitions import (
@@ -52,7 +54,7 @@ _STRENGTH = 1e-4  # of the global linear model, which has far more rows than wei
 _LINEAR_ROWS = {"regression": 10**9, "classification": 4000}  # most it is fitted to
 _PROBE_ROWS, _JUDGING_ROWS = 4000, 2000
 _PATIENCE = 10  # rounds of the probe without a gain
-_SUMMARY_ROWS = 600  # from which importances are found
+_MEANS_ROWS, _IMPORTANCE_ROWS = 4000, 600  # from which these are found
 _CELLS = 31
 
 
@@ -150,11 +152,17 @@ class _Recipe:
         progress = Progress(way.rounds, "boosting", enabled=self._verbose)
         booster = growth.train(way, start, progress=progress)
         progress.finish()
-        trees, weights = growth.cells(booster, way)
+        trees, weights, leaves = growth.cells(booster, way)
         union = UnionPartitioner.of_fitted([trees, RootCell().fit(rows.X)])
         theta = np.concatenate([weights, linear if way.is_rest else 0.0 * linear])
-        few = rows.take(slice(_SUMMARY_ROWS))
-        design = frame.design(few.X, union, "linear")
+        layout = CellLayout(tuple(int(c) for c in union.n_cells_), theta.shape[1] - 1, "linear")
+        few = rows.take(slice(_MEANS_ROWS))
+        features = frame.features.transform(few.X)
+        codes = np.column_stack([leaves(few.X), np.zeros(len(few), np.int32)])
+        lines = LinearContributions(layout, theta, None)
+        means = training_means(lines, layout, [(features, codes, few.s)])
+        some = slice(_IMPORTANCE_ROWS)
+        spread = lines(features[some], codes[some])
         setting = Setting(_STRENGTH, 1.0, 0.0)
         shares = Shares(float(way.is_rest), 0.0, 0.0, _STRENGTH, (1.0,))
         return Outcome(
@@ -162,10 +170,11 @@ class _Recipe:
             union,
             solution,
             CellWeights(theta, np.zeros(theta.shape[2:])),
-            CellLayout(tuple(int(c) for c in union.n_cells_), design.layout.n_features, "linear"),
+            layout,
             penalty,
-            importances(design, theta, union, few.s, job.plan.sources),
+            column_shares(spread, union, few.s[some], job.plan.sources),
             tuning=TuningResult(setting, shares, Mix(), _table(setting, loss)),
+            means=replace(means, n_rows=len(rows)),
         )
 
     def _frame(self, rows: Rows) -> Frame:
@@ -232,8 +241,10 @@ class _Growth:
         more["keep_training_booster"] = True
         return lightgbm.train(params, data, num_boost_round=way.rounds, **more)
 
-    def cells(self, booster: Any, way: _Boosting) -> tuple[Partitioner, NDArray]:
-        """The leaves as cells, and their weights (C, m + 1[, K])."""
+    def cells(
+        self, booster: Any, way: _Boosting
+    ) -> tuple[Partitioner, NDArray, Callable[[NDArray], NDArray]]:
+        """The leaves as cells, their weights (C, m + 1[, K]), and what gives the codes of rows."""
         frame, plan = self._frame, self._job.plan
         text = ModelText(booster)
         trees = read_trees(text, frame.columns.coded())
@@ -256,7 +267,15 @@ class _Growth:
             k = len(plan.numbers)
             weights[cell, :k, lines.outputs] = lines.slopes[:, plan.numbers]
         weights[cell, m, lines.outputs] = lines.constants
-        return partitioner, weights[:, :, 0] if self._n_outputs == 1 else weights
+        first = trees.leaf_starts[:-1]
+        cell_of_leaf = np.argsort(lines.order)
+
+        def codes(X: NDArray) -> NDArray:
+            """As the partitioner's, but by LightGBM, which needs no preparation for few rows."""
+            found = booster.predict(self.table(X, way), pred_leaf=True)
+            return cell_of_leaf[found.reshape(len(X), -1) + first] - first
+
+        return partitioner, weights[:, :, 0] if self._n_outputs == 1 else weights, codes
 
     def _label(self, rows: Rows, start: NDArray | None) -> NDArray:
         y = self._frame.target(rows.y)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from jointleaf.design import LeafDesign
 from jointleaf.partitions import Partitioner
 
-__all__ = ["by_column", "importances", "warn_of_no_features"]
+__all__ = ["by_column", "column_shares", "importances", "warn_of_no_features"]
 
 
 def by_column(values: NDArray, sources: NDArray[np.intp], n_columns: int) -> NDArray[np.float64]:
@@ -25,22 +25,40 @@ def importances(
     s: NDArray,
     sources: NDArray[np.intp],
 ) -> NDArray[np.float64]:
-    """Half the share in split gains, half the share in the spread of linear contributions.
+    """Importances (d,) of columns by the rows of a design: see `column_shares`.
 
     The linear contribution of feature j to row n is x_nj times the sum of its slopes over the
-    row's cells, of all weights theta (C, q[, K]); its spread is the weighted root mean square over
-    rows (and outputs). `sources` (m,) are the columns that the linear features come from.
+    row's cells, of all weights theta (C, q[, K]).
+    """
+    m = design.layout.n_features
+    if not design.layout.n_slopes:
+        return column_shares(np.zeros((len(s), m, 1)), partitioner, s, sources)
+    slopes = design.row_weights(theta)[:, :m].reshape(len(s), m, -1)
+    return column_shares(slopes * design.X[:, :m, None], partitioner, s, sources)
+
+
+def column_shares(
+    contributions: NDArray, partitioner: Partitioner, s: NDArray, sources: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Half the share in split gains, half the share in the spread of linear contributions.
+
+    Parameters
+    ----------
+    contributions : array (n, m, K)
+        What the linear features add to some rows; the spread of a feature is their weighted root
+        mean square over rows, summed over outputs.
+    partitioner : Partitioner
+    s : array (n,)
+    sources : integers (m,)
+        Columns that the linear features come from.
     """
     gains = np.asarray(partitioner.split_gains_, float)
     counts = partitioner.splits_on_features and gains.sum() > 0
     parts = [gains / gains.sum()] if counts else []
-    if design.layout.n_slopes:
-        m = design.layout.n_features
-        weights = design.row_weights(theta)[:, :m]
-        squares = np.square(weights.reshape(len(s), m, -1) * design.X[:, :m, None]).sum(axis=2)
-        spread = by_column(np.sqrt(np.average(squares, axis=0, weights=s)), sources, len(gains))
-        if spread.sum() > 0:
-            parts.append(spread / spread.sum())
+    squares = np.average(np.square(contributions).sum(axis=2), axis=0, weights=s)
+    spread = by_column(np.sqrt(squares), sources, len(gains))
+    if spread.sum() > 0:
+        parts.append(spread / spread.sum())
     return np.mean(parts, axis=0) if parts else np.full(len(gains), 1.0 / len(gains))
 
 

@@ -23,11 +23,14 @@ class LeafLines(NamedTuple):
     constants : array (L,)
     slopes : array (L, d)
     outputs : integers (L,)
+    order : integers (L,)
+        Place of every leaf in LightGBM's own order.
     """
 
     constants: NDArray[np.float64]
     slopes: NDArray[np.float64]
     outputs: NDArray[np.intp]
+    order: NDArray[np.intp]
 
 
 def leaf_lines(text: ModelText, n_features: int) -> LeafLines:
@@ -43,7 +46,7 @@ def leaf_lines(text: ModelText, n_features: int) -> LeafLines:
         leaf = np.repeat(np.flatnonzero(is_linear), text.column("num_features", int))
         slopes[leaf, text.column("leaf_features", int)] = text.column("leaf_coeff", float)
     order = _left_to_right(text.nodes)
-    return LeafLines(constants[order], slopes[order], (tree % text.n_outputs)[order])
+    return LeafLines(constants[order], slopes[order], (tree % text.n_outputs)[order], order)
 
 
 def _left_to_right(nodes: TreeNodes) -> NDArray[np.intp]:
