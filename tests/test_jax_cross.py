@@ -1,0 +1,95 @@
+"""All solvers, losses and penalties give the same objective through SciPy and through JAX.
+
+The cross is complete: every loss with every penalty with every solver and "auto", in float64 (to
+1e-10 of the objective of SciPy) and in float32 (to 1e-4 of the objective of SciPy in float64).
+What a solver does not accept must be refused on the device with the same words as without one.
+FISTA's loops are shared by penalties (see `jax_cross`); `test_jax_solvers` has loops of single
+penalties as a fit compiles them.
+"""
+
+from functools import lru_cache
+
+import jax_data  # noqa: F401, must come before JAX
+import numpy as np
+import pytest
+
+import jointleaf.losses
+import jointleaf.penalties
+from jointleaf import fit_tasks
+from jointleaf.penalties import Penalty, PredictionPenalty, SlopeNorm, TaskNorm
+from jointleaf.solvers import SOLVERS, choose_solver
+
+pytest.importorskip("jax")
+
+from jax_cross import (  # noqa: E402
+    CODES,
+    LOSSES,
+    MAX_ITER,
+    PENALTIES,
+    PRECISIONS,
+    SIGNAL,
+    X,
+    fits,
+    problem_of,
+    shared_prox,
+)
+from jointleaf.accelerated.solver import OnDevice  # noqa: E402
+
+
+def _cross():
+    """Loss, penalty and solver, split in what solvers accept on the CPU and what they do not."""
+    accepted, refused = [], []
+    for loss in LOSSES:
+        for penalty in PENALTIES:
+            if not fits(loss, penalty):
+                continue
+            problem = problem_of(loss, penalty)
+            for name, solver in SOLVERS.items():
+                cases = accepted if solver().lacks(problem) is None else refused
+                cases.append((loss, penalty, name))
+            accepted.append((loss, penalty, "auto"))
+    return accepted, refused
+
+
+ACCEPTED, REFUSED = _cross()
+
+
+@lru_cache(maxsize=None)
+def scipy_objective(loss, penalty, solver):
+    """The objective of the same solver with NumPy and SciPy in float64."""
+    tol, _ = PRECISIONS[np.float64]
+    problem = problem_of(loss, penalty)
+    solution = choose_solver(problem, solver).solve(problem, tol=tol, max_iter=MAX_ITER)
+    assert solution.converged
+    return solution.objective
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize(("loss", "penalty", "solver"), ACCEPTED)
+def test_the_same_objective(loss, penalty, solver, dtype, monkeypatch):
+    tol, precision = PRECISIONS[dtype]
+    problem = problem_of(loss, penalty, dtype, "jax:cpu")
+    monkeypatch.setattr("jointleaf.accelerated.solver.device_prox", shared_prox(penalty))
+    placed = choose_solver(problem, solver)
+    host = choose_solver(problem_of(loss, penalty, dtype), solver)
+    assert isinstance(placed, OnDevice)
+    assert placed.name == host.name
+    solution = placed.solve(problem, tol=tol, max_iter=MAX_ITER)
+    assert solution.converged
+    assert solution.coef.dtype == (np.float64 if placed.name == "dual" else dtype)
+    expected = scipy_objective(loss, penalty, host.name)
+    assert np.isclose(solution.objective, expected, rtol=precision, atol=0)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_what_a_solver_refuses_is_refused_with_the_same_words(loss):
+    cases = [case for case in REFUSED if case[0] == loss]
+    assert cases
+    for _, penalty, solver in cases:
+        words = []
+        for device in ("cpu", "jax:cpu"):
+            with pytest.raises(ValueError, match=f"solver='{solver}' does not fit") as caught:
+                choose_solver(problem_of(loss, penalty, device=device), solver)
+            words.append(str(caught.value))
+        assert words[0] == words[1]
+        assert ": use solver='" in words[0]
