@@ -52,17 +52,12 @@ def _poisson(y, f):
     return jnp.exp(f) - y * f
 
 
-def _huber(y, f):
-    return jnp.sqrt(1 + (f - y) ** 2) - 1
-
-
-#: a loss and its targets; of a user's own losses one has no bound of its curvature, one has
+#: a loss and its targets; the user's own has no bound of its curvature
 LOSSES = {
     "squared_error": (SquaredError(), SIGNAL),
-    "logistic": (Logistic(), np.where(SIGNAL > np.median(SIGNAL), 1, -1)),
+    "logistic": (Logistic(), np.where(SIGNAL - np.median(SIGNAL) > 0, 1, -1)),
     "multinomial": (Multinomial(3), np.digitize(SIGNAL, np.quantile(SIGNAL, [0.3, 0.6]))),
     "jax_poisson": (JaxLoss(_poisson), _rng.poisson(np.exp(0.3 * SIGNAL))),
-    "jax_huber": (JaxLoss(_huber, max_curvature=1.0), SIGNAL),
 }
 
 RIDGE = Frobenius(0.03)
@@ -184,10 +179,16 @@ def _structure(penalty):
     return penalty in TASKS, problem.smooth_curvature is None, has_smoother, smoothers
 
 
+@lru_cache
+def _group(structure):
+    """Penalties of a structure: their names, and what FISTA has proximal maps of."""
+    names = [name for name in PENALTIES if _structure(name) == structure]
+    return names, [problem_of("squared_error", name).rest for name in names]
+
+
 def shared_prox(penalty):
     """Stands in for `device_prox`: the map of this penalty among all of its structure."""
-    group = [name for name in PENALTIES if _structure(name) == _structure(penalty)]
-    rests = [problem_of("squared_error", name).rest for name in group]
+    group, rests = _group(_structure(penalty))
 
     def stand_in(rest, shape):
         parts = [device_prox(other, shape) for other in rests]

@@ -63,10 +63,25 @@ def test_the_same_answer_on_every_device(solver, penalty):
         assert np.isclose(found.objective, by_hand.objective, rtol=1e-10, atol=0)
 
 
-def test_a_bound_of_the_curvature_is_used():
-    def huber(y, f):
-        return jnp.sqrt(1 + (f - y) ** 2) - 1
+def huber(y, f):
+    return jnp.sqrt(1 + (f - y) ** 2) - 1
 
+
+@pytest.mark.parametrize(
+    ("solver", "penalty"), [("newton", Frobenius(0.02)), ("fista", L21(0.05))], ids=str
+)
+def test_a_loss_with_a_bound_on_both_backends(solver, penalty):
+    options = {"penalty": penalty, "solver": solver, "tol": 1e-9, "max_iter": 5000}
+    loss = JaxLoss(huber, max_curvature=1.0)
+    ours, theirs = (
+        fit_cells(X, CODES, SIGNAL, loss=loss, device=device, **options)
+        for device in ("cpu", "jax:cpu")
+    )
+    assert theirs.converged
+    assert np.isclose(ours.objective, theirs.objective, rtol=1e-10, atol=0)
+
+
+def test_a_bound_of_the_curvature_is_used():
     bounded = JaxLoss(huber, max_curvature=1.0)
     options = {"penalty": L21(0.03), "tol": 1e-8, "max_iter": 5000, "device": "jax:cpu"}
     quick = fit_cells(X, CODES, SIGNAL, loss=bounded, **options)

@@ -1,8 +1,11 @@
 """The biases of all cells, solved for together on a device.
 
 The C x C matrix Z^T diag(h) Z + D_b is made on the host, once for a problem, and factorised on the
-device. Free biases leave it singular: a small multiple of the identity is added, which only makes
-a step a little shorter (FISTA), or is mended by another round (conjugate gradients).
+device. Free biases leave it singular: biases that are combinations of others (every partition after
+the first has one) are found and stay where they are, which loses nothing. In these directions an
+inverse would be rounding alone, made large. To what is left a small multiple of the identity is
+added, which only makes a step a little shorter (FISTA), or is mended by another round (conjugate
+gradients).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.scipy.linalg import cho_solve
 from numpy.typing import NDArray
 
@@ -26,9 +30,12 @@ __all__ = ["BiasInverse", "bias_inverse"]
 
 _BLOCK = 512
 _JITTER = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}
+# Relative to the largest diagonal entry: what is added for the search for combinations, and the
+# pivot below which a bias is one. With m biases in it its pivot is about m times the first.
+_SEARCH_JITTER, _LEAST_PIVOT = 1e-12, 1e-9
 
 
-@pytree("factors beta", "bounds")
+@pytree("factors chosen beta", "bounds")
 @dataclass(frozen=True)
 class BiasInverse:
     """Inverts Z^T (diag(h) + A) Z + D_b.
@@ -37,6 +44,8 @@ class BiasInverse:
     ----------
     factors : tuple of arrays (C_t, C_t)
         Lower Cholesky factors, one a task.
+    chosen : tuple of arrays (C_t,)
+        1 for biases that are solved for, 0 for combinations of others.
     beta : array (C,)
         D_b, the curvature of the penalty on biases.
     bounds : tuple of int
@@ -44,22 +53,39 @@ class BiasInverse:
     """
 
     factors: tuple[Any, ...]
+    chosen: tuple[Any, ...]
     beta: Any
     bounds: tuple[int, ...]
 
     def solve(self, r: Any) -> Any:
         """Apply to residuals (C,) or (C, K)."""
-        parts = [
-            cho_solve((factor, True), r[a:b])
-            for (a, b), factor in zip(pairwise(self.bounds), self.factors, strict=True)
-        ]
+        parts = []
+        for (a, b), factor, own in zip(
+            pairwise(self.bounds), self.factors, self.chosen, strict=True
+        ):
+            mask = own.reshape(-1, *(1,) * (r.ndim - 1))
+            parts.append(mask * cho_solve((factor, True), mask * r[a:b]))
         return jnp.concatenate(parts)
 
 
 @partial(jax.jit, donate_argnums=0)
-def _factorise(gram: Any) -> Any:
-    """Cholesky factor of a matrix, in its place."""
-    return jax.lax.linalg.cholesky(gram, symmetrize_input=False)
+def _factorise(gram: Any, jitter: Any, is_free: Any) -> tuple[Any, Any]:
+    """Cholesky factor of a matrix without combinations of columns, and 1 for columns that stay."""
+    size, places = gram.diagonal().max(), jnp.arange(len(gram))
+
+    def factor(matrix: Any, jitter: Any) -> Any:
+        matrix = matrix.at[places, places].add(jitter * size)
+        return lax.linalg.cholesky(matrix, symmetrize_input=False)
+
+    def search(matrix: Any) -> Any:
+        pivots = jnp.square(factor(matrix, _SEARCH_JITTER).diagonal())
+        # Where rounding ends the factorisation nothing is known.
+        return (pivots > _LEAST_PIVOT * size) | ~jnp.isfinite(pivots).all()
+
+    chosen = lax.cond(is_free, search, lambda matrix: jnp.ones(len(matrix), bool), gram)
+    gram = gram * chosen[:, None] * chosen[None]
+    gram = gram.at[places, places].add(jnp.where(chosen, 0.0, size))
+    return factor(gram, jitter), chosen
 
 
 def _fill_lower(gram: NDArray) -> None:
@@ -94,18 +120,22 @@ def bias_inverse(
     smoothers = [None] * len(blocks)
     if smooth and problem.smoother is not None:
         smoothers = getattr(problem.smoother, "parts", [problem.smoother] * len(blocks))
-    factors = []
+    factors, chosen = [], []
     for (rows, cells, part), smoother in zip(blocks, smoothers, strict=True):
         gram = bias_gram(part, h[rows])
         if smoother is not None:
             gram += smoothed_gram(part, smoother)
         _fill_lower(gram)
         gram[np.diag_indices_from(gram)] += beta[cells]
-        gram[np.diag_indices_from(gram)] += _JITTER[dtype] * gram.diagonal().max()
-        moved = jax.device_put(gram, device)
+        is_free = not (beta[cells] > 0).all()
+        moved = jax.device_put((gram, np.asarray(_JITTER[dtype]), np.asarray(is_free)), device)
         del gram  # C x C numbers should not exist more often than they must
-        factors.append(_factorise(moved).astype(dtype))
+        factor, own = _factorise(*moved)
+        del moved
+        factors.append(factor.astype(dtype))
+        chosen.append(own.astype(dtype))
     bounds = (0, *(block.cells.stop for block in blocks))
-    inverse = BiasInverse(tuple(factors), jax.device_put(beta.astype(dtype), device), bounds)
+    moved_beta = jax.device_put(beta.astype(dtype), device)
+    inverse = BiasInverse(tuple(factors), tuple(chosen), moved_beta, bounds)
     problem.keep(key, (stamp, inverse))
     return inverse

@@ -99,6 +99,11 @@ def fit_tasks(
                 f"task {t} has {width} features, but task 0 has {widths[0]}: tasks must have the "
                 "same features"
             )
+    if checked[0].outputs:
+        raise ValueError(
+            f"loss={loss!r} has {checked[0].outputs[0]} outputs, but tasks take a loss with one "
+            "output: use 'squared_error' or 'logistic'"
+        )
     problem = TaskProblem(
         [part.leaf_design for part in checked],
         [part.y for part in checked],
