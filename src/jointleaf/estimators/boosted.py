@@ -1,20 +1,19 @@
-"""The default recipe for very many rows: boosted trees whose cells hold linear models.
+"""The default recipe for very many rows: boosted trees, first with linear models, then constants.
 
 With ten thousand rows and more a cell of a boosted tree has rows enough for a linear model of its
-own, and growing the next tree on what is left costs less than fitting all cells jointly. A small
-part of the rows answers two questions, by early stopping on rows held out: whether the cells hold
-linear models or constants, and, for regression, whether boosting starts from the mean or from a
-global linear model. It also says how many rounds are worth while. Then the best of these is
-fitted to all rows. All of it is a sum over cells, so one model of a union of partitions, with the
-global linear model in the root cell.
+own, and growing the next tree on what is left costs less than fitting all cells jointly. Trees with
+linear models in their cells find what is smooth, and trees with constants, grown on what these
+leave, find steps. A small part of the rows says, by early stopping on rows held out, how many
+rounds of each are worth while and, for regression, whether to start from the mean or from a global
+linear model. All of it is a sum over cells, so one model of a union of partitions, with the global
+linear model in the root cell.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,19 +23,11 @@ from jointleaf.contributions import LinearContributions, training_means
 from jointleaf.estimators.job import Job
 from jointleaf.estimators.model import CellWeights, Frame
 from jointleaf.estimators.outcome import Outcome
+from jointleaf.estimators.stages import Growth, Stage, StageCells
 from jointleaf.estimators.summaries import column_shares
 from jointleaf.fitting import solve
 from jointleaf.layout import CellLayout
-from jointleaf.partitions import (
-    LightGBMPartitioner,
-    Partitioner,
-    RootCell,
-    TargetType,
-    UnionPartitioner,
-)
-from jointleaf.partitions.libraries.base import threads
-from jointleaf.partitions.libraries.lightgbm import ModelText, read_trees
-from jointleaf.partitions.libraries.lightgbm_lines import leaf_lines
+from jointleaf.partitions import RootCell, TargetType, UnionPartitioner
 from jointleaf.penalties import Frobenius
 from jointleaf.problem import Problem
 from jointleaf.progress import Progress
@@ -50,38 +41,20 @@ __all__ = ["VERY_MANY_ROWS", "fit_boosted"]
 #: Rows from which on this is the default recipe.
 VERY_MANY_ROWS = 10_000
 
+_STAGES = Stage(True, 31, 120, 0.06), Stage(False, 63, 140, 0.05)
+_CONSTANTS = (Stage(False, 31, 400, 0.05),)  # where cells cannot hold lines
 _STRENGTH = 1e-4  # of the global linear model, which has far more rows than weights
-_LINEAR_ROWS = {"regression": 10**9, "classification": 4000}  # most it is fitted to
+_LINEAR_ROWS = {"regression": 10**9, "classification": 1000}  # most it is fitted to
 _PROBE_ROWS, _JUDGING_ROWS = 4000, 2000
-_PATIENCE = 10  # rounds of the probe without a gain
 _MEANS_ROWS, _IMPORTANCE_ROWS = 4000, 600  # from which these are found
-_CELLS = 31
 
 
-@dataclass(frozen=True)
-class _Boosting:
-    """A way of boosting.
+class _Plan(NamedTuple):
+    """Where boosting starts, its stages, and the loss on rows held out from the small part."""
 
-    `has_lines` says whether cells hold linear models, `is_rest` whether the trees are grown on what
-    the global linear model leaves.
-    """
-
-    has_lines: bool
-    rounds: int
-    rate: float
-    is_rest: bool = False
-
-    @property
-    def least_rows(self) -> int:
-        """Of a cell."""
-        return 20 if self.has_lines else 5
-
-
-_LINES, _CONSTANTS = _Boosting(True, 240, 0.06), _Boosting(False, 400, 0.05)
-_CANDIDATES: dict[TargetType, tuple[_Boosting, ...]] = {
-    "regression": (_LINES, replace(_LINES, is_rest=True), _CONSTANTS),
-    "classification": (_LINES, _CONSTANTS),
-}
+    is_rest: bool
+    stages: tuple[Stage, ...]
+    loss: float
 
 
 def fit_boosted(
@@ -93,10 +66,10 @@ def fit_boosted(
     clip: bool,
     verbose: bool = False,
 ) -> Outcome:
-    """Choose a way of boosting on a part of the rows, then fit all of them."""
+    """Choose the start and the rounds on a part of the rows, then fit all of them."""
     recipe = _Recipe(job, target_type, clip, verbose)
     small = train.take(slice(_PROBE_ROWS)), valid.take(slice(_JUDGING_ROWS))
-    return recipe.fit(*recipe.choose(*small))
+    return recipe.fit(recipe.choose(*small))
 
 
 class _Recipe:
@@ -108,72 +81,94 @@ class _Recipe:
         can_have_lines = (
             np.array_equal(job.plan.numbers, numbers) and not np.isnan(job.rows.X).any()
         )
-        self._candidates = [
-            way for way in _CANDIDATES[target_type] if can_have_lines or not way.has_lines
-        ]
+        self._stages = _STAGES if can_have_lines else _CONSTANTS
+        self._may_be_rest = can_have_lines and target_type == "regression"
         y = job.loss.encode(job.rows.y[:1])
         self._n_outputs = y.shape[1] if y.ndim == 2 else 1
 
     # -- a small part of the rows ---------------------------------------------------------------
 
-    def choose(self, train: Rows, valid: Rows) -> tuple[_Boosting, float]:
-        """The best way with its number of rounds, and its loss on rows held out.
+    def choose(self, train: Rows, valid: Rows) -> _Plan:
+        """Try the starts with the first stage; early stopping also tells how much can be found.
 
-        A third of the rounds, each three times as large, is enough to tell. Finer rounds and more
-        rows bear more of them: 1.5 sqrt(n / n_train) times as many as here, if there are so many.
+        A third of the rounds, each three times as large, is enough to tell. Of n rows all stages
+        take 3 n / n_train times the share of the rounds that were of use here, at most all: what a
+        round adds in noise is proportional to 1 / n.
         """
         frame = self._frame(train)
-        linear, _ = self._linear(frame, train)
-        growth = _Growth(self._job, frame, train, self._n_outputs)
-        more = 1.5 * np.sqrt(len(self._job.rows) / len(train))
-        best, best_loss = self._candidates[0], np.inf
-        for way in self._candidates:
-            small = replace(way, rounds=way.rounds // 3, rate=3 * way.rate)
-            starts = [_raw(frame, linear, rows) if way.is_rest else None for rows in (train, valid)]
-            booster = growth.train(small, starts[0], judged_by=(valid, starts[1]))
+        growth = Growth(self._job, frame, train, self._n_outputs)
+        first = self._stages[0]
+        small = replace(first, rounds=first.rounds // 3, rate=3 * first.rate)
+        starts: dict[bool, list[NDArray | None]] = {False: [None, None]}
+        if self._may_be_rest:
+            linear, _ = self._linear(frame, train)
+            starts[True] = [_raw(frame, linear, rows) for rows in (train, valid)]
+        best = _Plan(False, (), np.inf)
+        for is_rest, (start, judging) in starts.items():
+            booster = growth.train(small, start, judged_by=(valid, judging))
             (loss,) = booster.best_score["valid_0"].values()
-            if loss < best_loss:
-                share = min(1.0, more * booster.best_iteration / small.rounds)
-                best, best_loss = (
-                    replace(way, rounds=max(1, round(share * way.rounds))),
-                    float(loss),
-                )
-        return best, best_loss / (2 if frame.loss.is_quadratic else 1)
+            if loss < best.loss:
+                useful = (booster.best_iteration - 1) / small.rounds  # in noise the first is best
+                share = min(1.0, 3 * useful * len(self._job.rows) / len(train))
+                stages = [
+                    replace(stage, rounds=max(1, round(share * stage.rounds)))
+                    for stage in self._stages
+                ]
+                best = _Plan(is_rest, tuple(stages), float(loss))
+        return best._replace(loss=best.loss / (2 if frame.loss.is_quadratic else 1))
 
     # -- all rows -------------------------------------------------------------------------------
 
-    def fit(self, way: _Boosting, loss: float) -> Outcome:
+    def fit(self, plan: _Plan) -> Outcome:
         """Fit the linear model and the trees, and add them up."""
-        job, rows = self._job, self._job.rows
+        rows = self._job.rows
         frame = self._frame(rows)
         linear, (solution, penalty) = self._linear(frame, rows)
-        growth = _Growth(job, frame, rows, self._n_outputs)
-        start = _raw(frame, linear, rows) if way.is_rest else None
-        progress = Progress(way.rounds, "boosting", enabled=self._verbose)
-        booster = growth.train(way, start, progress=progress)
+        growth = Growth(self._job, frame, rows, self._n_outputs)
+        start = _raw(frame, linear, rows) if plan.is_rest else None
+        total = sum(stage.rounds for stage in plan.stages)
+        progress = Progress(total, "boosting", enabled=self._verbose)
+        parts: list[StageCells] = []
+        for stage in plan.stages:
+            booster = growth.train(stage, start, progress=progress)
+            if stage is not plan.stages[-1]:
+                start = growth.raw(booster, start)
+            parts.append(growth.cells(booster, stage))
         progress.finish()
-        trees, weights, leaves = growth.cells(booster, way)
-        union = UnionPartitioner.of_fitted([trees, RootCell().fit(rows.X)])
-        theta = np.concatenate([weights, linear if way.is_rest else 0.0 * linear])
-        layout = CellLayout(tuple(int(c) for c in union.n_cells_), theta.shape[1] - 1, "linear")
-        few = rows.take(slice(_MEANS_ROWS))
-        features = frame.features.transform(few.X)
-        codes = np.column_stack([leaves(few.X), np.zeros(len(few), np.int32)])
-        lines = LinearContributions(layout, theta, None)
-        means = training_means(lines, layout, [(features, codes, few.s)])
-        some = slice(_IMPORTANCE_ROWS)
-        spread = lines(features[some], codes[some])
+        root = linear if plan.is_rest else 0.0 * linear
+        theta = np.concatenate([*(part.weights for part in parts), root])
+        union = UnionPartitioner.of_fitted(
+            [*(part.partitioner for part in parts), RootCell().fit(rows.X)]
+        )
         setting = Setting(_STRENGTH, 1.0, 0.0)
-        shares = Shares(float(way.is_rest), 0.0, 0.0, _STRENGTH, (1.0,))
-        return Outcome(
+        shares = Shares(float(plan.is_rest), 0.0, 0.0, _STRENGTH, (1.0,) * len(parts))
+        fit = Outcome(
             frame,
             union,
             solution,
             CellWeights(theta, np.zeros(theta.shape[2:])),
-            layout,
+            CellLayout(tuple(int(c) for c in union.n_cells_), theta.shape[1] - 1, "linear"),
             penalty,
-            column_shares(spread, union, few.s[some], job.plan.sources),
-            tuning=TuningResult(setting, shares, Mix(), _table(setting, loss)),
+            np.zeros(0),
+            tuning=TuningResult(setting, shares, Mix(), _table(setting, plan.loss)),
+        )
+        return self._described(fit, parts)
+
+    def _described(self, fit: Outcome, parts: list[StageCells]) -> Outcome:
+        """Add importances and means, of some of the rows."""
+        rows = self._job.rows
+        few = rows.take(slice(_MEANS_ROWS))
+        features = fit.frame.features.transform(few.X)
+        root = np.zeros((len(few), 1), np.intp)
+        codes = np.concatenate([*(part.codes(few.X) for part in parts), root], axis=1)
+        lines = LinearContributions(fit.layout, fit.weights.theta, None)
+        means = training_means(lines, fit.layout, [(features, codes, few.s)])
+        some = slice(_IMPORTANCE_ROWS)
+        spread = lines(features[some], codes[some])
+        sources = self._job.plan.sources
+        return replace(
+            fit,
+            importances=column_shares(spread, fit.partitioner, few.s[some], sources),
             means=replace(means, n_rows=len(rows)),
         )
 
@@ -195,126 +190,6 @@ class _Recipe:
             warnings.simplefilter("ignore", ConvergenceWarning)
             solution = solve(problem, "auto", tol=1e-4, max_iter=100)
         return np.asarray(solution.theta, float), (solution, penalty)
-
-
-class _Growth:
-    """Boosts on some rows; ways that agree in what LightGBM prepares share it."""
-
-    def __init__(self, job: Job, frame: Frame, rows: Rows, n_outputs: int) -> None:
-        self._job, self._frame, self._rows, self._n_outputs = job, frame, rows, n_outputs
-        self._known: dict[tuple[bool, int], Any] = {}
-
-    def table(self, X: NDArray, way: _Boosting) -> NDArray:
-        """The columns as the trees see them: numbers standardised where cells hold lines."""
-        if not way.has_lines:
-            return X
-        numbers = self._job.plan.numbers
-        table = np.array(X, float)
-        table[:, numbers] = self._frame.features.transform(X)[:, : len(numbers)]
-        return table
-
-    def train(
-        self,
-        way: _Boosting,
-        start: NDArray | None,
-        judged_by: tuple[Rows, NDArray | None] | None = None,
-        progress: Progress | None = None,
-    ) -> Any:
-        """Train LightGBM from raw predictions `start`; stops early where rows judge it."""
-        import lightgbm
-
-        params = self._params(way)
-        data = self._data(way, params)
-        data.set_label(self._label(self._rows, start))
-        more: dict[str, Any] = {"callbacks": []}
-        if progress is not None:
-            more["callbacks"].append(lambda _: progress.step())
-        if judged_by is not None:
-            valid, known = judged_by
-            judge = lightgbm.Dataset(
-                self.table(valid.X, way), self._label(valid, known), weight=valid.s,
-                reference=data, params=params,
-            )  # fmt: skip
-            stop = lightgbm.early_stopping(_PATIENCE, verbose=False)
-            more = {"valid_sets": [judge], "callbacks": [stop]}
-        # Else LightGBM writes all trees as text and reads them again.
-        more["keep_training_booster"] = True
-        return lightgbm.train(params, data, num_boost_round=way.rounds, **more)
-
-    def cells(
-        self, booster: Any, way: _Boosting
-    ) -> tuple[Partitioner, NDArray, Callable[[NDArray], NDArray]]:
-        """The leaves as cells, their weights (C, m + 1[, K]), and what gives the codes of rows."""
-        frame, plan = self._frame, self._job.plan
-        text = ModelText(booster)
-        trees = read_trees(text, frame.columns.coded())
-        if way.has_lines:
-            scaler, width = frame.features.scaler, self._rows.X.shape[1]
-            mean, scale = np.zeros(width), np.ones(width)
-            mean[plan.numbers] = scaler.mean[: len(plan.numbers)]
-            scale[plan.numbers] = scaler.scale[: len(plan.numbers)]
-            at = trees.feature
-            trees = replace(trees, threshold=mean[at] + scale[at] * trees.threshold)
-        partitioner = LightGBMPartitioner(trees.n_trees, _CELLS, n_jobs=self._job.n_jobs)
-        partitioner.take_all_leaves(
-            replace(trees, leaf_values=None), booster.feature_importance("gain")
-        )
-        lines = leaf_lines(text, trees.n_features)
-        n_cells, m = len(lines.constants), len(plan.names)
-        weights = np.zeros((n_cells, m + 1, self._n_outputs))
-        cell = np.arange(n_cells)
-        if way.has_lines:
-            k = len(plan.numbers)
-            weights[cell, :k, lines.outputs] = lines.slopes[:, plan.numbers]
-        weights[cell, m, lines.outputs] = lines.constants
-        first = trees.leaf_starts[:-1]
-        cell_of_leaf = np.argsort(lines.order)
-
-        def codes(X: NDArray) -> NDArray:
-            """As the partitioner's, but by LightGBM, which needs no preparation for few rows."""
-            found = booster.predict(self.table(X, way), pred_leaf=True)
-            return cell_of_leaf[found.reshape(len(X), -1) + first] - first
-
-        return partitioner, weights[:, :, 0] if self._n_outputs == 1 else weights, codes
-
-    def _label(self, rows: Rows, start: NDArray | None) -> NDArray:
-        y = self._frame.target(rows.y)
-        return y if start is None else y - start
-
-    def _data(self, way: _Boosting, params: dict[str, Any]) -> Any:
-        import lightgbm
-
-        key = way.has_lines, way.least_rows
-        if key not in self._known:
-            self._known[key] = lightgbm.Dataset(
-                self.table(self._rows.X, way),
-                weight=self._rows.s,
-                categorical_feature=self._job.columns.categorical.tolist(),
-                params=params,
-                free_raw_data=False,
-            )
-        return self._known[key]
-
-    def _params(self, way: _Boosting) -> dict[str, Any]:
-        objective = "regression" if self._frame.loss.is_quadratic else "binary"
-        params: dict[str, Any] = {
-            "objective": objective,
-            "num_leaves": _CELLS,
-            "learning_rate": way.rate,
-            "min_data_in_leaf": way.least_rows,
-            "feature_fraction_bynode": 0.5,
-            "max_bin": 127,
-            "linear_tree": way.has_lines,
-            "linear_lambda": 0.1,
-            "seed": self._job.seed,
-            "num_threads": threads(self._job.n_jobs),
-            "deterministic": True,
-            "force_row_wise": True,
-            "verbosity": -1,
-        }
-        if self._n_outputs > 1:
-            params |= {"objective": "multiclass", "num_class": self._n_outputs}
-        return params
 
 
 def _raw(frame: Frame, linear: NDArray, rows: Rows) -> NDArray:
