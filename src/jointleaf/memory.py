@@ -33,6 +33,7 @@ from jointleaf.partitions import (
     StepPartitioner,
     UnionPartitioner,
     default_partitioner,
+    levels,
     make_partitioner,
     recipe_partitioner,
 )
@@ -192,6 +193,7 @@ class _Shape:
             n_more = 2 * many_rows._ROUNDS * many_rows._CELLS
         elif estimator._is_recipe:
             partitioner = recipe_partitioner(estimator._target_type)
+            n_more = levels.MOST_CELLS if is_classes else 0
         else:
             partitioner = make_partitioner(estimator.partitioner)
         sizes = _sizes(partitioner, K)

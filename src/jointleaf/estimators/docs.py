@@ -88,7 +88,7 @@ ATTRIBUTES = """Attributes
         a below 1 the model is a f + (1 - a) f_own, where f is the joint fit (``solution_``) and
         f_own the model that made the partitions; ``coef_`` and ``intercept_`` are those of the mix.
     shares_ : Shares or None
-        Of the default recipe: how much of the joint fit, of a linear model and of boosted trees is
+        Of the default recipe: how much of the joint fit, of linear models and of boosted trees is
         in the sum.
     mix_ : Mix or None
         With ``penalty="auto"`` and a given partitioner the model is

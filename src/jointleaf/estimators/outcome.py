@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from jointleaf.contributions import TrainingMeans
 from jointleaf.estimators.model import CellWeights, FittedCells, Frame
 from jointleaf.layout import CellLayout
-from jointleaf.partitions import Partitioner
+from jointleaf.partitions import Partitioner, UnionPartitioner
 from jointleaf.penalties import Term
 from jointleaf.ranges import CellRanges
 from jointleaf.rows import Rows
@@ -20,6 +20,7 @@ from jointleaf.tuning import (
     Shares,
     StrengthChoice,
     TuningResult,
+    find_levels,
     fit_linear,
     own_values,
 )
@@ -96,7 +97,7 @@ def with_simpler(fit: Outcome, shares: Shares, rows: Rows) -> Outcome:
     """Mix simpler models of classes in.
 
     The linear one goes to the last cell, which is the root cell, and the partitions' own model to
-    the biases.
+    the biases. Constants of columns' values are cells of further partitions, the first ones.
     """
     frame = fit.frame
     features, y = frame.features.transform(rows.X), frame.target(rows.y)
@@ -110,7 +111,30 @@ def with_simpler(fit: Outcome, shares: Shares, rows: Rows) -> Outcome:
         if values is not None:
             theta[:, -1] += shares.own * values.reshape(theta[:, -1].shape)
     weights = CellWeights(theta, shares.joint * fit.weights.offset)
-    return replace(fit, weights=weights, layout=layout)
+    fit = replace(fit, weights=weights, layout=layout)
+    return _with_levels(fit, shares, rows) if shares.levels > 0 else fit
+
+
+def _with_levels(fit: Outcome, shares: Shares, rows: Rows) -> Outcome:
+    """Add the linear model with a constant for every value of the columns that have few."""
+    frame, theta = fit.frame, fit.weights.theta.copy()
+    features, y = frame.features.transform(rows.X), frame.target(rows.y)
+    levels = find_levels(rows, frame.columns)
+    X = features if levels is None else levels.design(features, rows.X)
+    model = shares.levels * fit_linear(X, y, rows.s, shares.levels_strength)[0]
+    m = features.shape[1]
+    theta[-1, :m] += model[:m]
+    theta[-1, -1] += model[-1]
+    if levels is None:  # a value that no fold had made them too many
+        return replace(fit, weights=replace(fit.weights, theta=theta))
+    constants = (model[m:-1].T * levels.factors).T
+    cells = np.zeros((len(constants), *theta.shape[1:]))
+    cells[:, -1] = constants
+    assert isinstance(fit.partitioner, UnionPartitioner)
+    union = UnionPartitioner.of_fitted([levels.partitioner, *fit.partitioner.partitioners_])
+    layout = CellLayout(tuple(int(c) for c in union.n_cells_), m, "linear")
+    weights = replace(fit.weights, theta=np.concatenate([cells, theta]))
+    return replace(fit, partitioner=union, weights=weights, layout=layout)
 
 
 def _widened(theta: NDArray, width: int) -> NDArray:

@@ -55,8 +55,9 @@ def _of_fit(model: Any) -> list[tuple[str, str]]:
     if model.shares_ is not None:
         shares = model.shares_
         text = f"joint fit {shares.joint:.2g}, linear {shares.linear:.2g}, own {shares.own:.2g}"
-        boosted = "".join(f", boosted trees {share:.2g}" for share in shares.boosted)
-        lines.append(("shares", text + boosted))
+        text += "".join(f", boosted trees {share:.2g}" for share in shares.boosted)
+        text += f", levels {shares.levels:.2g}" if shares.levels > 0 else ""
+        lines.append(("shares", text))
     lines += _validation(model.cv_results_, model._target_type)
     lines.append(("solver", _solved(model.solution_)))
     if hasattr(model, "pruning_"):

@@ -27,6 +27,7 @@ __all__ = [
 
 _SETTING = Setting._fields
 _SHARES = ("joint", "linear", "own", "strength")
+_LEVELS = ("levels", "levels_strength")
 
 
 def write_setting(setting: Setting | None) -> dict[str, Any] | None:
@@ -50,6 +51,7 @@ def write_shares(shares: Shares | None) -> dict[str, Any] | None:
     if shares is None:
         return None
     data: dict[str, Any] = {name: number(getattr(shares, name)) for name in _SHARES}
+    data |= {name: number(getattr(shares, name)) for name in _LEVELS if shares.levels_strength}
     return {**data, "boosted": [float(share) for share in shares.boosted]}
 
 
@@ -61,6 +63,8 @@ def read_shares(part: Part | None) -> Shares | None:
     if not isinstance(boosted, list) or not all(type(v) is float for v in boosted):
         part.fail("must be a list of numbers", "boosted")
     values: Any = {name: part.number(name) for name in _SHARES}
+    if any(name in part for name in _LEVELS):  # files of models without them have neither
+        values |= {name: part.number(name) for name in _LEVELS}
     shares = Shares(**values, boosted=tuple(boosted))
     part.close()
     return shares

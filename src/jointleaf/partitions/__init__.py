@@ -22,6 +22,7 @@ from jointleaf.partitions.growers import (
     TreePartitioner,
     XGBoostPartitioner,
 )
+from jointleaf.partitions.levels import LevelsPartitioner
 from jointleaf.partitions.libraries import (
     ADAPTERS,
     EnsembleAdapter,
@@ -45,6 +46,7 @@ __all__ = [
     "FlatTrees",
     "GradientBoostingPartitioner",
     "HistGradientBoostingPartitioner",
+    "LevelsPartitioner",
     "LightGBMPartitioner",
     "LinearForestPartitioner",
     "Partitioner",

@@ -1,6 +1,7 @@
 """Choice of penalties by honest cross-validation: the default recipe, and single strengths."""
 
 from jointleaf.tuning.folds import Fold, grow, target_scale
+from jointleaf.tuning.levels import find_levels
 from jointleaf.tuning.mixing import Mix, own_predictions, own_values
 from jointleaf.tuning.recipe import TuningResult, tune
 from jointleaf.tuning.recipe_fold import RecipeFold
@@ -27,6 +28,7 @@ __all__ = [
     "auto_penalty",
     "choose_strength",
     "feature_weights",
+    "find_levels",
     "fit_linear",
     "grow",
     "own_predictions",

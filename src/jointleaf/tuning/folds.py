@@ -65,6 +65,7 @@ class Fold:
         if self.is_part:  # rows are in random order: the first are a sample
             train, valid = train.take(slice(max_rows)), valid.take(slice(max_rows))
         self.train, self.valid, self.has_root = train, valid, has_root
+        self.columns = columns
         features = plan.fit(train.X, train.s, clip=clip)
         self.X, self.X_valid = features.transform(train.X), features.transform(valid.X)
         self.sources = plan.sources

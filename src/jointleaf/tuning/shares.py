@@ -3,11 +3,13 @@
 With few rows a linear model or the boosted trees alone are often nearly as good as any other, and
 their mistakes are not those of the joint fit. The model is
 
-    a f + b f_linear + c f_own,     a, b, c >= 0,
+    a f + b f_linear + c f_own + d f_levels,     a, b, c, d >= 0,
 
-with f_linear a linear model of the root cell and f_own the boosted trees' own values, so that
-the mix is one model of all cells again. The factors are fitted by logistic regression to
-predictions of rows held out, as if 100 more rows agreed with f / 2 + f_linear / 4 + f_own / 4.
+with f_linear a linear model of the root cell, f_own the boosted trees' own values, and f_levels,
+where columns have few different values, a linear model with a constant for each of them
+(`jointleaf.tuning.levels`). The mix is one model of all cells again. The factors are fitted by
+logistic regression to predictions of rows held out, as if 100 more rows agreed with the mean of
+all parts.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ from scipy.optimize import minimize, nnls
 from scipy.special import expit, logsumexp, softmax
 from sklearn.exceptions import ConvergenceWarning
 
+from jointleaf.tuning.levels import find_levels
 from jointleaf.tuning.recipe_fold import RecipeFold
 from jointleaf.tuning.settings import Setting
 
 __all__ = ["Shares", "choose_shares", "fit_linear", "stacked"]
 
 STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))
-_START = (0.5, 0.25, 0.25)
 _MORE_ROWS = 100.0
 _MAX_WEIGHTS = 1000  # slopes and intercepts up to which second derivatives are cheap
 _MAX_ITER = 200
@@ -45,6 +47,8 @@ class Shares(NamedTuple):
         Of the linear model's Frobenius penalty.
     boosted : tuple of float
         With many rows, of every ensemble of boosted trees.
+    levels, levels_strength : float
+        Of a linear model with a constant for every value of the columns that have few.
     """
 
     joint: float
@@ -52,23 +56,47 @@ class Shares(NamedTuple):
     own: float
     strength: float
     boosted: tuple[float, ...] = ()
+    levels: float = 0.0
+    levels_strength: float = 0.0
 
 
 def choose_shares(folds: Sequence[RecipeFold], setting: Setting) -> Shares | None:
     """Choose the strength of the linear model, then all factors; None where a class is missing."""
     if not _has_all_classes(folds):
         return None
-    strength, linear = _choose_linear(folds)
+    strength, linear = _choose_linear(folds, [(fold.X, fold.X_valid) for fold in folds])
     joint = [fold.raw(setting) for fold in folds]
-    parts = [np.concatenate(joint), np.concatenate(linear)]
+    parts = {"joint": joint, "linear": linear}
     own = [fold.own_valid for fold in folds if fold.own_valid is not None]
     if len(own) == len(folds) and all(o.shape == j.shape for o, j in zip(own, joint, strict=True)):
-        parts.append(np.concatenate(own))
+        parts["own"] = own
+    levels_strength, tables = 0.0, _with_levels(folds)
+    if tables is not None:
+        levels_strength, parts["levels"] = _choose_linear(folds, tables)
     target = np.concatenate([fold.loss.encode(fold.y_valid) for fold in folds])
     s = np.concatenate([fold.valid.s for fold in folds])
-    start = np.array(_START[: len(parts)])
-    found = [*_logistic(parts, target, s, start / start.sum()), 0.0]
-    return Shares(found[0], found[1], found[2], strength)
+    raws = [np.concatenate(part) for part in parts.values()]
+    found = _logistic(raws, target, s, np.full(len(raws), 1 / len(raws)))
+    factors = {"own": 0.0, **dict(zip(parts, found, strict=True))}
+    return Shares(**factors, strength=strength, levels_strength=levels_strength)
+
+
+def _with_levels(folds: Sequence[RecipeFold]) -> list[tuple[NDArray, NDArray]] | None:
+    """Features of training and validation rows with indicators; None where they are of no use.
+
+    That is without columns of few values, or with so many weights that fits are slow.
+    """
+    tables = []
+    for fold in folds:
+        levels = find_levels(fold.train, fold.columns)
+        if levels is None:
+            return None
+        pairs = (fold.X, fold.train.X), (fold.X_valid, fold.valid.X)
+        tables.append(tuple(levels.design(features, X) for features, X in pairs))
+        n_outputs = fold.loss.encode(fold.y).size // len(fold.y)
+        if n_outputs * tables[-1][0].shape[1] > _MAX_WEIGHTS:
+            return None
+    return tables
 
 
 def stacked(
@@ -90,7 +118,7 @@ def stacked(
     has_linear = not fold.loss.is_quadratic and _has_all_classes([fold])
     strength = 0.0
     if has_linear:
-        strength, linear = _choose_linear([fold])
+        strength, linear = _choose_linear([fold], [(fold.X, fold.X_valid)])
         parts, first = [*parts, linear[0]], [*first, start["linear"]]
     n_simple = len(parts)
     parts, first = [*parts, *boosted], [*first, *[start["boosted"]] * len(boosted)]
@@ -107,12 +135,17 @@ def _has_all_classes(folds: Sequence[RecipeFold]) -> bool:
     return all(len(np.unique(fold.y)) == n_classes for fold in folds)
 
 
-def _choose_linear(folds: Sequence[RecipeFold]) -> tuple[float, list[NDArray]]:
-    """The best strength of a linear model, and its raw predictions of held-out rows."""
+def _choose_linear(
+    folds: Sequence[RecipeFold], tables: Sequence[tuple[NDArray, NDArray]]
+) -> tuple[float, list[NDArray]]:
+    """The best strength of a linear model, and its raw predictions of held-out rows.
+
+    `tables` holds the features of every fold's training and validation rows.
+    """
     best, best_loss = STRENGTHS[0], np.inf
     kept: list[NDArray] = []
     for strength in STRENGTHS:
-        raws = [_raw(fold, strength) for fold in folds]
+        raws = [_raw(fold, *pair, strength) for fold, pair in zip(folds, tables, strict=True)]
         losses = [
             fold.loss.value(fold.loss.encode(fold.y_valid), raw, fold.valid.s)
             for fold, raw in zip(folds, raws, strict=True)
@@ -125,10 +158,10 @@ def _choose_linear(folds: Sequence[RecipeFold]) -> tuple[float, list[NDArray]]:
     return best, kept
 
 
-def _raw(fold: RecipeFold, strength: float) -> NDArray:
+def _raw(fold: RecipeFold, X: NDArray, X_valid: NDArray, strength: float) -> NDArray:
     """Raw predictions of the validation rows, (n,) or (n, K)."""
-    theta = fit_linear(fold.X, fold.y, fold.train.s, strength)
-    return fold.X_valid @ theta[0, :-1] + theta[0, -1]
+    theta = fit_linear(X, fold.y, fold.train.s, strength)
+    return X_valid @ theta[0, :-1] + theta[0, -1]
 
 
 def fit_linear(X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray[np.float64]:
