@@ -72,6 +72,7 @@ BINARY: dict[str, dict[str, object]] = {
     "the recipe": {},
     "no random trees": {BASE: boosted_alone},
     "no simpler models": {f"{RECIPE}.choose_shares": lambda folds, setting: None},
+    "no constants for values": {"jointleaf.tuning.shares.find_levels": lambda rows, columns: None},
     "constant cells (s = 0)": {f"{RECIPE}._FIRST_SCALES": (0.0,), f"{RECIPE}.SLOPE_SCALES": (0.0,)},
 }
 
