@@ -34,8 +34,7 @@ class Levels:
 
 def find_levels(rows: Rows, columns: Columns) -> Levels | None:
     """Find the columns of training rows that have few values; None where there are none."""
-    more = {"columns": columns} if columns.categorical.size else {}
-    partitioner = LevelsPartitioner().fit(rows.X, None, rows.s, **more)
+    partitioner = LevelsPartitioner().fit(rows.X, None, rows.s, columns=columns)
     if partitioner.n_cells_.max() == 1:
         return None
     share = rows.s @ _indicators(partitioner, rows.X) / rows.s.sum()

@@ -77,8 +77,15 @@ def choose_shares(folds: Sequence[RecipeFold], setting: Setting) -> Shares | Non
     s = np.concatenate([fold.valid.s for fold in folds])
     raws = [np.concatenate(part) for part in parts.values()]
     found = _logistic(raws, target, s, np.full(len(raws), 1 / len(raws)))
-    factors = {"own": 0.0, **dict(zip(parts, found, strict=True))}
-    return Shares(**factors, strength=strength, levels_strength=levels_strength)
+    factor = dict(zip(parts, found, strict=True))
+    return Shares(
+        factor["joint"],
+        factor["linear"],
+        factor.get("own", 0.0),
+        strength,
+        levels=factor.get("levels", 0.0),
+        levels_strength=levels_strength,
+    )
 
 
 def _with_levels(folds: Sequence[RecipeFold]) -> list[tuple[NDArray, NDArray]] | None:
@@ -91,11 +98,11 @@ def _with_levels(folds: Sequence[RecipeFold]) -> list[tuple[NDArray, NDArray]] |
         levels = find_levels(fold.train, fold.columns)
         if levels is None:
             return None
-        pairs = (fold.X, fold.train.X), (fold.X_valid, fold.valid.X)
-        tables.append(tuple(levels.design(features, X) for features, X in pairs))
         n_outputs = fold.loss.encode(fold.y).size // len(fold.y)
-        if n_outputs * tables[-1][0].shape[1] > _MAX_WEIGHTS:
+        if n_outputs * (fold.X.shape[1] + len(levels.factors)) > _MAX_WEIGHTS:
             return None
+        train = levels.design(fold.X, fold.train.X)
+        tables.append((train, levels.design(fold.X_valid, fold.valid.X)))
     return tables
 
 
