@@ -89,33 +89,33 @@ class _Recipe:
     # -- a small part of the rows ---------------------------------------------------------------
 
     def choose(self, train: Rows, valid: Rows) -> _Plan:
-        """Try the starts with the first stage; early stopping also tells how much can be found.
+        """Try the starts with the first stage; early stopping tells how much there is to find.
 
-        A third of the rounds, each three times as large, is enough to tell. Of n rows all stages
-        take 3 n / n_train times the share of the rounds that were of use here, at most all: what a
-        round adds in noise is proportional to 1 / n.
+        A third of the rounds, each three times as large, is enough to tell. Of n rows a stage takes
+        3 n / n_train times the share of its rounds that were of use here, at most all: what a
+        round fits of the noise is proportional to 1 / n. In noise the first round is the best, so
+        that it does not count; but a later stage has one even if it was of no use with few rows.
         """
         frame = self._frame(train)
         growth = Growth(self._job, frame, train, self._n_outputs)
-        first = self._stages[0]
-        small = replace(first, rounds=first.rounds // 3, rate=3 * first.rate)
-        starts: dict[bool, list[NDArray | None]] = {False: [None, None]}
+        starts: list[tuple[NDArray | None, NDArray | None]] = [(None, None)]
         if self._may_be_rest:
             linear, _ = self._linear(frame, train)
-            starts[True] = [_raw(frame, linear, rows) for rows in (train, valid)]
-        best = _Plan(False, (), np.inf)
-        for is_rest, (start, judging) in starts.items():
-            booster = growth.train(small, start, judged_by=(valid, judging))
-            (loss,) = booster.best_score["valid_0"].values()
-            if loss < best.loss:
-                useful = (booster.best_iteration - 1) / small.rounds  # in noise the first is best
-                share = min(1.0, 3 * useful * len(self._job.rows) / len(train))
-                stages = [
-                    replace(stage, rounds=max(1, round(share * stage.rounds)))
-                    for stage in self._stages
-                ]
-                best = _Plan(is_rest, tuple(stages), float(loss))
-        return best._replace(loss=best.loss / (2 if frame.loss.is_quadratic else 1))
+            starts.append((_raw(frame, linear, train), _raw(frame, linear, valid)))
+        more = 3 * len(self._job.rows) / len(train)
+        first, *later = self._stages
+        probes = [growth.probe(first, start, valid, judging) for start, judging in starts]
+        best = min(range(len(probes)), key=lambda k: probes[k].loss)
+        probe, (start, judging) = probes[best], starts[best]
+        share = min(1.0, more * probe.useful(1))
+        stages, loss = [first.shortened(share)], probe.loss
+        for stage in later:
+            start = growth.raw_of(probe, train, start)
+            judging = growth.raw_of(probe, valid, judging)
+            probe = growth.probe(stage, start, valid, judging)
+            stages.append(stage.shortened(min(share, more * probe.useful(0))))
+            loss = min(loss, probe.loss)
+        return _Plan(best > 0, tuple(stages), loss / (2 if frame.loss.is_quadratic else 1))
 
     # -- all rows -------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from jointleaf.partitions.libraries.lightgbm_lines import LeafLines, leaf_lines
 from jointleaf.progress import Progress
 from jointleaf.rows import Rows
 
-__all__ = ["Growth", "Stage", "StageCells"]
+__all__ = ["Growth", "Probe", "Stage", "StageCells"]
 
 _PATIENCE = 10  # rounds without a gain, where rows judge
 _LEAST_GAIN = 1e-3  # chance finds less; the loss of a constant is about 1
@@ -46,6 +46,10 @@ class Stage:
     rounds: int
     rate: float
 
+    def shortened(self, share: float) -> Stage:
+        """The stage with a share of its rounds, at least one."""
+        return replace(self, rounds=max(1, round(share * self.rounds)))
+
     def params(self, n: int) -> dict[str, Any]:
         """For LightGBM, on n rows.
 
@@ -59,6 +63,27 @@ class Stage:
             least = max(5, n // 5000)
             own = {"min_data_in_leaf": least, "feature_fraction_bynode": 0.7, "lambda_l2": 1.0}
         return {"learning_rate": self.rate, "num_leaves": self.n_cells, "max_bin": 127, **own}
+
+
+class Probe(NamedTuple):
+    """A stage in a third of its rounds, each three times as large, stopped early by other rows.
+
+    Attributes
+    ----------
+    booster : lightgbm.Booster
+    stage : Stage
+        As it was grown.
+    loss : float
+        LightGBM's, of the rows that judged.
+    """
+
+    booster: Any
+    stage: Stage
+    loss: float
+
+    def useful(self, n_chance: int) -> float:
+        """Share of the rounds up to the best, without those that chance alone would find."""
+        return (self.booster.best_iteration - n_chance) / self.stage.rounds
 
 
 class StageCells(NamedTuple):
@@ -95,6 +120,20 @@ class Growth:
     def __init__(self, job: Job, frame: Frame, rows: Rows, n_outputs: int) -> None:
         self._job, self._frame, self._rows, self._n_outputs = job, frame, rows, n_outputs
         self._known: dict[bool, NDArray] = {}
+
+    def probe(
+        self, stage: Stage, start: NDArray | None, valid: Rows, judging: NDArray | None
+    ) -> Probe:
+        """Train a coarse form of a stage; rows `valid` with raw predictions `judging` judge it."""
+        small = replace(stage, rounds=stage.rounds // 3, rate=3 * stage.rate)
+        booster = self.train(small, start, judged_by=(valid, judging))
+        (loss,) = booster.best_score["valid_0"].values()
+        return Probe(booster, small, float(loss))
+
+    def raw_of(self, probe: Probe, rows: Rows, start: NDArray | None) -> NDArray:
+        """Raw predictions of rows, (n,) or (n, K), by the rounds up to the best."""
+        found = probe.booster.predict(self.table(rows.X, probe.stage), raw_score=True)
+        return np.asarray(found if start is None else start + found)
 
     def train(
         self,
