@@ -1,11 +1,12 @@
 """The biases of all cells, solved for together on a device.
 
 The C x C matrix Z^T diag(h) Z + D_b is made on the host, once for a problem, and factorised on the
-device. Free biases leave it singular: biases that are combinations of others (every partition after
-the first has one) are found and stay where they are, which loses nothing. In these directions an
-inverse would be rounding alone, made large. To what is left a small multiple of the identity is
-added, which only makes a step a little shorter (FISTA), or is mended by another round (conjugate
-gradients).
+device. Free biases leave it singular: a small multiple of the identity is added, which only makes
+a step a little shorter (FISTA), or is mended by another round (conjugate gradients). Newton's
+method solves with it again and again until rounding, made large in directions that hold nothing,
+stops it; for it biases that are combinations of others (every partition after the first has one)
+are found and stay where they are. That loses nothing but time: conjugate gradients alone take twice
+as many rounds then.
 """
 
 from __future__ import annotations
@@ -68,21 +69,20 @@ class BiasInverse:
         return jnp.concatenate(parts)
 
 
-@partial(jax.jit, donate_argnums=0)
-def _factorise(gram: Any, jitter: Any, is_free: Any) -> tuple[Any, Any]:
-    """Cholesky factor of a matrix without combinations of columns, and 1 for columns that stay."""
+@partial(jax.jit, donate_argnums=0, static_argnums=2)
+def _factorise(gram: Any, jitter: Any, independent: bool) -> tuple[Any, Any]:
+    """Cholesky factor of a matrix, and 1 for columns that stay: all, or independent ones."""
     size, places = gram.diagonal().max(), jnp.arange(len(gram))
 
     def factor(matrix: Any, jitter: Any) -> Any:
         matrix = matrix.at[places, places].add(jitter * size)
         return lax.linalg.cholesky(matrix, symmetrize_input=False)
 
-    def search(matrix: Any) -> Any:
-        pivots = jnp.square(factor(matrix, _SEARCH_JITTER).diagonal())
-        # Where rounding ends the factorisation nothing is known.
-        return (pivots > _LEAST_PIVOT * size) | ~jnp.isfinite(pivots).all()
-
-    chosen = lax.cond(is_free, search, lambda matrix: jnp.ones(len(matrix), bool), gram)
+    if not independent:
+        return factor(gram, jitter), jnp.ones(len(gram), bool)
+    pivots = jnp.square(factor(gram, _SEARCH_JITTER).diagonal())
+    # Where rounding ends the factorisation nothing is known.
+    chosen = (pivots > _LEAST_PIVOT * size) | ~jnp.isfinite(pivots).all()
     gram = gram * chosen[:, None] * chosen[None]
     gram = gram.at[places, places].add(jnp.where(chosen, 0.0, size))
     return factor(gram, jitter), chosen
@@ -99,18 +99,24 @@ def _fill_lower(gram: NDArray) -> None:
 
 
 def bias_inverse(
-    problem: Problem, h: NDArray, beta: NDArray, device: Any, *, smooth: bool
+    problem: Problem,
+    h: NDArray,
+    beta: NDArray,
+    device: Any,
+    *,
+    smooth: bool = False,
+    independent: bool = False,
 ) -> BiasInverse | None:
     """The joint inverse for curvatures h (n,) of the rows; None where it is not worth it.
 
-    With `smooth` it knows the penalty on predictions. The last one made is kept for related
-    problems.
+    With `smooth` it knows the penalty on predictions, with `independent` biases that are
+    combinations of others are left out. The last one made is kept for related problems.
     """
     blocks = problem.design.blocks()
     if not all(is_joint_worth(block.design, beta[block.cells]) for block in blocks):
         return None
     key = "bias inverse on device"
-    stamp = (device, beta.tobytes(), smooth, hash(h.tobytes()))
+    stamp = (device, beta.tobytes(), smooth, independent, hash(h.tobytes()))
     if problem.has_kept(key):
         kept: Any = problem.kept(key, tuple)
         if kept[0] == stamp:
@@ -127,10 +133,10 @@ def bias_inverse(
             gram += smoothed_gram(part, smoother)
         _fill_lower(gram)
         gram[np.diag_indices_from(gram)] += beta[cells]
-        is_free = not (beta[cells] > 0).all()
-        moved = jax.device_put((gram, np.asarray(_JITTER[dtype]), np.asarray(is_free)), device)
+        search = independent and not (beta[cells] > 0).all()
+        moved = jax.device_put((gram, np.asarray(_JITTER[dtype])), device)
         del gram  # C x C numbers should not exist more often than they must
-        factor, own = _factorise(*moved)
+        factor, own = _factorise(*moved, search)
         del moved
         factors.append(factor.astype(dtype))
         chosen.append(own.astype(dtype))

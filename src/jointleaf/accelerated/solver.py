@@ -100,7 +100,7 @@ def _pcg(
 ) -> Outcome:
     curvature, _ = problem.quadratic()
     h = problem.s / problem.s.sum()
-    biases = bias_inverse(problem, h, curvature[:, -1], device, smooth=False)
+    biases = bias_inverse(problem, h, curvature[:, -1], device)
     diagonal = curvature.astype(theta.dtype)
     return call(pcg.minimise, device, moved, diagonal, biases, theta, tol, max_iter)
 
@@ -115,7 +115,7 @@ def _newton(
         return h if h.ndim == 1 else h.mean(axis=1)
 
     h = problem.kept("curvature at zero", at_zero)
-    biases = bias_inverse(problem, h, curvature[:, -1], device, smooth=False)
+    biases = bias_inverse(problem, h, curvature[:, -1], device, independent=True)
     diagonal = curvature.astype(theta.dtype)
     return call(newton.minimise, device, moved, diagonal, biases, theta, tol, max_iter)
 
