@@ -8,10 +8,15 @@ from sklearn.metrics import log_loss
 
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.columns import Columns
-from jointleaf.estimators.boosted import VERY_MANY_ROWS
+from jointleaf.estimators.boosted import VERY_MANY_ROWS, _Recipe
+from jointleaf.estimators.job import Job
+from jointleaf.estimators.stages import Growth, Stage
+from jointleaf.features import plan_features
+from jointleaf.losses import Logistic, Multinomial, SquaredError
 from jointleaf.partitions import LightGBMPartitioner
 from jointleaf.partitions.libraries.lightgbm import ModelText, read_trees
 from jointleaf.partitions.libraries.lightgbm_lines import leaf_lines
+from jointleaf.rows import canonical_rows
 
 N = VERY_MANY_ROWS + 500
 
@@ -110,3 +115,49 @@ def test_weights_are_counts():
         np.concatenate([X, X[twice]]), np.concatenate([y, y[twice]])
     )
     np.testing.assert_allclose(weighted.predict(X[:50]), given.predict(X[:50]), rtol=1e-6)
+
+
+def _small_job(n_classes):
+    """Rows of numbers or classes, and the targets as the loss sees them."""
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((500, 3)).astype(np.float32).astype(float)
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(500)
+    loss = {0: SquaredError(), 2: Logistic(), 3: Multinomial(3)}[n_classes]
+    if n_classes:
+        y = np.digitize(y, np.quantile(y, [0.5] if n_classes == 2 else [0.3, 0.6])).astype(float)
+        y = 2 * y - 1 if n_classes == 2 else y
+    rows, columns = canonical_rows(X, y, np.ones(500)), Columns.numbers(3)
+    return Job(rows, columns, plan_features(rows.X, rows.s, columns, None), loss, 0, 1)
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+def test_the_second_stage_starts_from_what_the_first_predicts(n_classes):
+    # `Growth.raw` reads what LightGBM keeps of its training rows: the model itself must agree.
+    job = _small_job(n_classes)
+    target_type = "classification" if n_classes else "regression"
+    frame = _Recipe(job, target_type, True, False)._frame(job.rows)
+    growth = Growth(job, frame, job.rows, n_classes if n_classes > 2 else 1)
+    lines, constants = Stage(True, 8, 10, 0.3), Stage(False, 8, 5, 0.3)
+    first = growth.train(lines, None)
+    start = growth.raw(first, None)
+    own = first.predict(growth.table(job.rows.X, lines), raw_score=True)
+    second = growth.raw(growth.train(constants, start), start)
+    later = growth.train(constants, start).predict(job.rows.X, raw_score=True)
+    for found, expected in ((start, own), (second, own + later)):
+        if n_classes > 2:  # equal up to a constant in every row, which classes do not feel
+            found, expected = (f - f.mean(axis=1, keepdims=True) for f in (found, expected))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    y = frame.loss.encode(frame.target(job.rows.y))
+    before, after = (frame.loss.value(y, f, job.rows.s) for f in (start, second))
+    assert after < before
+
+
+def test_steps_and_slopes_are_found_by_different_stages():
+    X, y = make_friedman1(N, n_features=5, random_state=6)
+    model = JOPLEnRegressor(random_state=0).fit(X, y + 5 * (np.floor(30 * X[:, 0]) % 2))
+    lines, constants, root = model.partitioner_.partitioners_
+    bounds = np.cumsum([0, lines.n_cells_.sum(), constants.n_cells_.sum()])
+    assert np.abs(model.coef_[bounds[0] : bounds[1]]).max() > 0
+    assert np.abs(model.coef_[bounds[1] : bounds[2]]).max() == 0
+    assert root.n_cells_.tolist() == [1]
+    assert model.shares_.boosted == (1.0, 1.0)

@@ -175,7 +175,7 @@ class _Shape:
     ) -> _Shape:
         from jointleaf.estimators import many_rows
         from jointleaf.estimators.base import MANY_ROWS
-        from jointleaf.estimators.boosted import VERY_MANY_ROWS
+        from jointleaf.estimators.boosted import MOST_CELLS, VERY_MANY_ROWS
 
         is_classes = estimator._target_type == "classification"
         is_single = not hasattr(estimator, "task_weights")
@@ -186,7 +186,7 @@ class _Shape:
         if is_boosted and isinstance(default_partitioner(), LightGBMPartitioner):
             # Boosted trees keep their own values: only the root cell is fitted by a solver.
             partitioner: Any = RootCell()
-            n_more = 400 * many_rows._CELLS
+            n_more = K * MOST_CELLS
         elif estimator._is_recipe and n > MANY_ROWS and usual:
             partitioner = many_rows._small_partitions()
             n_joint = min(n, many_rows._JOINT_ROWS[estimator._target_type])

@@ -36,13 +36,17 @@ from jointleaf.solvers import Solution
 from jointleaf.tuning import Mix, Setting, TuningResult, target_scale
 from jointleaf.tuning.shares import Shares
 
-__all__ = ["VERY_MANY_ROWS", "fit_boosted"]
+__all__ = ["MOST_CELLS", "VERY_MANY_ROWS", "fit_boosted"]
 
 #: Rows from which on this is the default recipe.
 VERY_MANY_ROWS = 10_000
 
 _STAGES = Stage(True, 31, 120, 0.06), Stage(False, 63, 140, 0.05)
 _CONSTANTS = (Stage(False, 31, 400, 0.05),)  # where cells cannot hold lines
+#: Of all trees, for one output.
+MOST_CELLS = max(
+    sum(stage.rounds * stage.n_cells for stage in ways) for ways in (_STAGES, _CONSTANTS)
+)
 _STRENGTH = 1e-4  # of the global linear model, which has far more rows than weights
 _LINEAR_ROWS = {"regression": 10**9, "classification": 1000}  # most it is fitted to
 _PROBE_ROWS, _JUDGING_ROWS = 4000, 2000
