@@ -50,6 +50,7 @@ MOST_CELLS = max(
 _STRENGTH = 1e-4  # of the global linear model, which has far more rows than weights
 _LINEAR_ROWS = {"regression": 10**9, "classification": 1000}  # most it is fitted to
 _PROBE_ROWS, _JUDGING_ROWS = 4000, 2000
+_CLEARLY = 0.88, 1.1  # better, by the ratio of losses, or of what they are below a constant's
 _MEANS_ROWS, _IMPORTANCE_ROWS = 4000, 600  # from which these are found
 
 
@@ -81,10 +82,8 @@ class _Recipe:
         self._job, self._target_type, self._clip = job, target_type, clip
         self._verbose = verbose
         numbers = np.flatnonzero(job.columns.n_levels == 0)
-        # A gap has no linear model, and a column that takes no part must not get a slope.
-        can_have_lines = (
-            np.array_equal(job.plan.numbers, numbers) and not np.isnan(job.rows.X).any()
-        )
+        # A column that takes no part in linear models must not get a slope.
+        can_have_lines = np.array_equal(job.plan.numbers, numbers)
         self._stages = _STAGES if can_have_lines else _CONSTANTS
         self._may_be_rest = can_have_lines and target_type == "regression"
         y = job.loss.encode(job.rows.y[:1])
@@ -99,6 +98,8 @@ class _Recipe:
         3 n / n_train times the share of its rounds that were of use here, at most all: what a
         round fits of the noise is proportional to 1 / n. In noise the first round is the best, so
         that it does not count; but a later stage has one even if it was of no use with few rows.
+        Lines lose in small samples and still win in large ones, so that constants alone must be
+        clearly better here: where the target has steps.
         """
         frame = self._frame(train)
         growth = Growth(self._job, frame, train, self._n_outputs)
@@ -119,7 +120,13 @@ class _Recipe:
             probe = growth.probe(stage, start, valid, judging)
             stages.append(stage.shortened(min(share, more * probe.useful(0))))
             loss = min(loss, probe.loss)
-        return _Plan(best > 0, tuple(stages), loss / (2 if frame.loss.is_quadratic else 1))
+        plan = _Plan(best > 0, tuple(stages), loss)
+        if later:
+            alone = growth.probe(later[-1], None, valid, None)
+            if _is_clear(alone.loss, loss, growth.loss_of_none(valid)):
+                stages = [_CONSTANTS[0].shortened(min(1.0, more * alone.useful(1)))]
+                plan = _Plan(False, tuple(stages), alone.loss)
+        return plan._replace(loss=plan.loss / (2 if frame.loss.is_quadratic else 1))
 
     # -- all rows -------------------------------------------------------------------------------
 
@@ -194,6 +201,12 @@ class _Recipe:
             warnings.simplefilter("ignore", ConvergenceWarning)
             solution = solve(problem, "auto", tol=1e-4, max_iter=100)
         return np.asarray(solution.theta, float), (solution, penalty)
+
+
+def _is_clear(loss: float, other: float, none: float) -> bool:
+    """Whether a loss is clearly smaller than another; `none` is that of a constant."""
+    less, more = _CLEARLY
+    return loss < less * other or none - loss > more * max(none - other, 0.0) + 1e-3
 
 
 def _raw(frame: Frame, linear: NDArray, rows: Rows) -> NDArray:

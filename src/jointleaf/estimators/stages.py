@@ -130,6 +130,13 @@ class Growth:
         (loss,) = booster.best_score["valid_0"].values()
         return Probe(booster, small, float(loss))
 
+    def loss_of_none(self, valid: Rows) -> float:
+        """LightGBM's loss of the best constant of the training rows, on other rows."""
+        loss = self._frame.loss
+        y, y_valid = (loss.encode(self._frame.target(rows.y)) for rows in (self._rows, valid))
+        constant = np.broadcast_to(loss.best_constant(y, self._rows.s), y_valid.shape)
+        return float(loss.value(y_valid, constant, valid.s)) * (2 if loss.is_quadratic else 1)
+
     def raw_of(self, probe: Probe, rows: Rows, start: NDArray | None) -> NDArray:
         """Raw predictions of rows, (n,) or (n, K), by the rounds up to the best."""
         found = probe.booster.predict(self.table(rows.X, probe.stage), raw_score=True)
@@ -151,7 +158,7 @@ class Growth:
         params = self._params(stage)
         data = lightgbm.Dataset(
             self._table(stage),
-            weight=self._rows.s,
+            weight=_in_rows(self._rows.s),
             categorical_feature=self._job.columns.categorical.tolist(),
             params=params,
             free_raw_data=False,
@@ -163,7 +170,7 @@ class Growth:
         if judged_by is not None:
             valid, known = judged_by
             judge = lightgbm.Dataset(
-                self.table(valid.X, stage), weight=valid.s, reference=data, params=params,
+                self.table(valid.X, stage), weight=_in_rows(valid.s), reference=data, params=params,
                 **self._aim(valid, known),
             )  # fmt: skip
             stop = lightgbm.early_stopping(_PATIENCE, verbose=False, min_delta=_LEAST_GAIN)
@@ -261,3 +268,8 @@ class Growth:
         if self._n_outputs > 1:
             params |= {"objective": "multiclass", "num_class": self._n_outputs}
         return params
+
+
+def _in_rows(s: NDArray) -> NDArray:
+    """Weights with mean one: LightGBM's penalties count rows, and the scale must not matter."""
+    return s / s.mean()

@@ -259,7 +259,7 @@ def _cells_of_states(grouping: Grouping, p: int, digits: list[Digit]) -> NDArray
     """Cell of tree p for every combination of these digits, in C order: walk the tree with all."""
     trees = grouping.router.trees
     shape = tuple(digit.n_states for digit in digits)
-    values = np.indices(shape).reshape(len(shape), -1)
+    values = np.indices(shape).reshape(len(shape), math.prod(shape))
     answers = {
         test: values[i] > rank
         for i, digit in enumerate(digits)
