@@ -88,7 +88,7 @@ def test_classes_with_gaps_and_categories(n_classes):
     import pandas as pd
 
     X, y = make_classification(
-        N + 2000, 8, n_informative=5, n_classes=n_classes, random_state=3, flip_y=0.1
+        N + 8000, 8, n_informative=5, n_classes=n_classes, random_state=3, flip_y=0.1
     )
     table = pd.DataFrame(X, columns=[f"x{j}" for j in range(8)])
     table["kind"] = pd.Series(np.where(X[:, 0] > 0, "up", "down")).astype("category")
@@ -161,3 +161,44 @@ def test_steps_and_slopes_are_found_by_different_stages():
     assert np.abs(model.coef_[bounds[1] : bounds[2]]).max() == 0
     assert root.n_cells_.tolist() == [1]
     assert model.shares_.boosted == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("scale", [1 / N, 1000.0])
+def test_the_scale_of_weights_does_not_matter(scale):
+    X, y = make_friedman1(N, n_features=5, random_state=8)
+    s = np.random.default_rng(0).exponential(size=N)
+    model, other = (
+        JOPLEnRegressor(random_state=0).fit(X, y, sample_weight=factor * s)
+        for factor in (1.0, scale)
+    )
+    np.testing.assert_allclose(other.predict(X[:100]), model.predict(X[:100]), rtol=1e-3)
+
+
+def test_gaps_keep_the_linear_models_and_count_as_the_mean():
+    X, y = make_friedman1(N, n_features=5, random_state=9)
+    X[:40, 3] = np.nan
+    model = JOPLEnRegressor(random_state=0).fit(X, y)
+    lines, _, _ = model.partitioner_.partitioners_
+    cells = int(lines.n_cells_.sum())
+    assert np.abs(model.coef_[:cells]).max() > 0
+    mean = X[:60].copy()
+    mean[:40, 3] = model._features.scaler.mean[3]
+    np.testing.assert_array_equal(lines.apply(X[:60]), lines.apply(mean))
+
+
+def test_targets_with_steps_get_constants_alone():
+    rng = np.random.default_rng(10)
+    X = rng.standard_normal((N + 3000, 10))
+    y = np.sign(X[:, 0]) * np.sign(X[:, 1]) + (X[:, 2] > 0.5) + 0.1 * rng.standard_normal(len(X))
+    model = JOPLEnRegressor(random_state=0).fit(X[:N], y[:N])
+    peer = lightgbm.LGBMRegressor(random_state=0, n_jobs=1, verbose=-1).fit(X[:N], y[:N])
+    mine, theirs = (np.mean((m.predict(X[N:]) - y[N:]) ** 2) for m in (model, peer))
+    assert mine < theirs
+    assert np.abs(model.coef_).max() == 0
+    assert "from a constant: 400 trees with constants" in model.summary()
+
+
+def test_a_model_without_splits_predicts_many_rows():
+    X = np.random.default_rng(11).standard_normal((N, 3))
+    model = JOPLEnRegressor(random_state=0).fit(X, np.full(N, 3.0))
+    np.testing.assert_allclose(model.predict(X), 3.0)

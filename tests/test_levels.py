@@ -141,3 +141,23 @@ def test_values_that_only_all_rows_show_leave_a_linear_model():
     assert model.shares_.levels_strength > 0
     assert not any(isinstance(p, LevelsPartitioner) for p in model.partitioner_.partitioners_)
     assert model.score(rows, y) > 0.8
+
+
+def test_pruning_merges_cells_of_the_joint_fit(fitted):
+    assert fitted.shares_.levels > 0
+    small = jl.prune(fitted, X, Y, n_cells=60)
+    assert int(small.partitioner_.n_cells_.sum()) <= 60
+    assert np.mean(small.predict(X) == Y) > 0.75
+
+
+def test_the_summary_gives_the_log_loss():
+    # Settings are first compared by squared errors, which are no log-losses.
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(330, 3))
+    classes = np.digitize(rows[:, 0] + rng.normal(size=330), [-0.7, 0.7])
+    model = jl.JOPLEnClassifier(**FEW).fit(rows, classes)
+    table = model.cv_results_
+    assert not table["own_loss"].all()
+    best = np.min(table["mean_loss"][table["own_loss"]])
+    assert f"{best:.4g} ±" in model.summary()
+    assert best > np.min(table["mean_loss"])

@@ -244,7 +244,11 @@ class Growth:
         mean[numbers] = scaler.mean[: len(numbers)]
         scale[numbers] = scaler.scale[: len(numbers)]
         at = trees.feature
-        return replace(trees, threshold=mean[at] + scale[at] * trees.threshold)
+        threshold = mean[at] + scale[at] * trees.threshold
+        # LightGBM divides zeros from numbers just below: the mean must stay on its side.
+        lost = (trees.threshold < 0) & (threshold >= mean[at])
+        threshold[lost] = np.nextafter(mean[at], -np.inf)[lost]
+        return replace(trees, threshold=threshold)
 
     def _weights(self, lines: LeafLines) -> NDArray:
         """Weights (C, m + 1[, K]) of the cells in standard units."""

@@ -48,6 +48,8 @@ def _of_cells(fitted: FittedCells, n_columns: int) -> list[tuple[str, str]]:
 
 
 def _of_fit(model: Any) -> list[tuple[str, str]]:
+    if model.shares_ is not None and model.solution_.layout.n_cells == 1:
+        return _of_boosting(model)
     lines = [("penalty", repr(model.penalty_))]
     if model.setting_ is not None:
         setting = model.setting_._asdict()
@@ -66,13 +68,30 @@ def _of_fit(model: Any) -> list[tuple[str, str]]:
     return lines
 
 
+def _of_boosting(model: Any) -> list[tuple[str, str]]:
+    """Of the default with very many rows: no joint fit takes part."""
+    *stages, _ = model.partitioner_.partitioners_
+    slopes, first, texts = model._model.weights.slopes, 0, []
+    for stage in stages:
+        last = first + int(stage.n_cells_.sum())
+        kind = "linear models" if slopes[first:last].any() else "constants"
+        texts.append(f"{len(stage.n_cells_):,} trees with {kind}")
+        first = last
+    start = "a global linear model" if model.shares_.joint else "a constant"
+    found = _validation(model.cv_results_, model._target_type)
+    loss = [(name, text.split(", best of")[0] + ", of a small part") for name, text in found]
+    return [("boosting", f"from {start}: {', then '.join(texts)}"), *loss]
+
+
 def _validation(table: Any, target_type: str) -> list[tuple[str, str]]:
     """The smallest validation loss of those that were tried."""
     if table is None:
         return []
     losses = np.asarray(table["mean_loss"], float)
-    k = int(np.nanargmin(losses))
-    error = f" ± {table['se_loss'][k]:.2g}" if "se_loss" in table else ""
+    own = np.asarray(table.get("own_loss", np.ones(len(losses), bool)))
+    k = int(np.nanargmin(np.where(own, losses, np.inf)))  # others are squared errors
+    error = table.get("se_loss", np.full(len(losses), np.nan))[k]
+    error = "" if np.isnan(error) else f" ± {error:.2g}"
     text = f"{losses[k]:.4g}{error} ({_UNITS[target_type]}), best of {len(losses)} settings"
     return [("validation loss", text)]
 

@@ -24,7 +24,7 @@ from jointleaf.estimators.model import Frame
 from jointleaf.estimators.splitting import make_folds
 from jointleaf.estimators.tables import read_rows
 from jointleaf.losses import Logistic, Loss, Multinomial, SquaredError
-from jointleaf.partitions import Partitioner
+from jointleaf.partitions import LevelsPartitioner, Partitioner, UnionPartitioner
 from jointleaf.penalties import Term
 from jointleaf.penalties.base import check_number
 from jointleaf.problem import check_weights
@@ -171,7 +171,7 @@ def prune(
     rows = _read_rows(estimator, X, y, sample_weight)
     valid = estimator._check_validation_rows(X_val, y_val)
     frame = _fitted_frame(estimator)
-    start = CellModel(estimator.partitioner_, estimator.penalty_, estimator.solution_.theta)
+    start = CellModel(_joint_cells(estimator), estimator.penalty_, estimator.solution_.theta)
     walk = _walk(estimator, start, frame, rows, share)
     if valid is not None:
         path, model = Descent([walk], [valid], tol).run(verbose)
@@ -182,6 +182,16 @@ def prune(
         size = max(start.least_cells, int(path.n_cells[path.chosen]))
         _, model = to_size(walk, size, verbose, path)
     return _pruned(estimator, frame, rows, model, path)
+
+
+def _joint_cells(estimator: BaseJOPLEn) -> Partitioner:
+    """The partitions of the joint fit: all but the constants for values of columns."""
+    partitioner = estimator.partitioner_
+    if isinstance(partitioner, UnionPartitioner):
+        first, *others = partitioner.partitioners_
+        if isinstance(first, LevelsPartitioner) and estimator.shares_ is not None:
+            return UnionPartitioner.of_fitted(others)
+    return partitioner
 
 
 def _walk(
@@ -214,7 +224,8 @@ def _check_arguments(estimator: Any, n_cells: Any, tol: Any, share: Any) -> None
             "give the last step, and rows as that step sees them"
         )
     check_is_fitted(estimator)
-    if len(estimator.solution_.theta) != int(estimator.partitioner_.n_cells_.sum()):
+    partitioner = _joint_cells(estimator)
+    if len(estimator.solution_.theta) != int(partitioner.n_cells_.sum()):
         raise ValueError(
             "estimator was fitted with the default recipe for many rows, a sum of several models "
             "of which only one is a joint fit: give it a partitioner, for example "
@@ -223,7 +234,7 @@ def _check_arguments(estimator: Any, n_cells: Any, tol: Any, share: Any) -> None
     check_number("tol", tol, positive=False)
     if not 0 < check_number("share", share, positive=True) < 1:
         raise ValueError(f"share={share!r} must lie between 0 and 1: each step merges this share")
-    model = CellModel(estimator.partitioner_, estimator.penalty_, estimator.solution_.theta)
+    model = CellModel(partitioner, estimator.penalty_, estimator.solution_.theta)
     if not len(model.partitioner.siblings()):
         raise ValueError(
             f"estimator has no cells that one split divides, and nothing can be merged "
@@ -297,7 +308,7 @@ def _held_out_path(
     walks = [_fold_walk(estimator, train, share) for train, _ in folds]
     descent = Descent(walks, [valid for _, valid in folds], tol)
     descent.run(verbose)
-    return descent.mean_path(int(estimator.partitioner_.n_cells_.sum()))
+    return descent.mean_path(int(_joint_cells(estimator).n_cells_.sum()))
 
 
 def _fold_walk(estimator: BaseJOPLEn, train: Rows, share: float) -> Walk:
