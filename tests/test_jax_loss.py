@@ -150,3 +150,16 @@ def test_the_page_on_accelerators_runs_as_written(capsys):
     page = _run("jax.md", "# Accelerators")
     assert np.isclose(page["on_cpu"].objective, page["on_jax"].objective, rtol=1e-4)
     assert "converged" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        (lambda y, f: ((y - f) ** 2).mean(), ValueError, "loss of every row"),
+        (lambda y, f: np.asarray(f) ** 2, TypeError, "jax.numpy in place of numpy"),
+        (lambda y, f: -((y - f) ** 2), ValueError, "not convex in f"),
+    ],
+)
+def test_functions_that_are_no_losses_are_refused_at_once(function, error, message):
+    with pytest.raises(error, match=message):
+        JaxLoss(function)

@@ -47,6 +47,32 @@ class JaxLoss(Loss):
         find_device("jax:cpu")  # says what to install where JAX is missing
         self.function = function
         self.max_curvature = float(max_curvature)
+        self._check()
+
+    def _check(self) -> None:
+        """Try the function on a few rows: one loss a row, in `jax.numpy`, and convex at y = 1."""
+        import jax
+
+        rows = np.linspace(-2.0, 2.0, 5)
+        try:
+            with double_precision():
+                shape = jax.eval_shape(self.function, rows, rows).shape
+        except Exception as cause:
+            raise TypeError(
+                f"function={self.function!r} cannot be traced by JAX; write it with jax.numpy in "
+                f"place of numpy, for arrays y and f of shape (n,): {str(cause).splitlines()[0]}"
+            ) from cause
+        if shape != rows.shape:
+            raise ValueError(
+                f"function={self.function!r} gives shape {shape} for 5 rows, but it must give the "
+                "loss of every row, shape (5,): leave means and sums out"
+            )
+        curvature = self.curvature(np.ones(5), rows, np.ones(5))
+        if np.any(curvature[np.isfinite(curvature)] < -1e-9):
+            raise ValueError(
+                f"function={self.function!r} is not convex in f: its second derivative at y = 1 is "
+                f"{np.nanmin(5 * curvature):.3g} for some f between -2 and 2"
+            )
 
     def __repr__(self) -> str:
         return f"JaxLoss({getattr(self.function, '__name__', self.function)!s})"

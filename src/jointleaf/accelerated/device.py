@@ -17,8 +17,8 @@ DEVICES = ("cpu", "gpu", "tpu", "auto", "jax:cpu")
 LEAST_WORK = 2**25
 
 _INSTALL = (
-    "pip install 'jointleaf[jax]', and for NVIDIA GPUs also pip install 'jax[cuda12]', "
-    "or use device='cpu'"
+    "pip install 'jointleaf[jax]', and for NVIDIA GPUs also pip install 'jax[cuda12]', for TPUs "
+    "pip install 'jax[tpu]', or use device='cpu'"
 )
 
 
