@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,23 +10,17 @@ from jax import lax
 
 from jointleaf.accelerated.biases import BiasInverse
 from jointleaf.accelerated.fista import Outcome
-from jointleaf.accelerated.preconditioner import conjugate_gradients, make_preconditioner
+from jointleaf.accelerated.preconditioner import (
+    SmoothState,
+    conjugate_gradients,
+    make_preconditioner,
+)
 from jointleaf.accelerated.problem import DeviceProblem, dot, shaped
 
 __all__ = ["line_search", "minimise"]
 
 _MAX_INNER = 250
 _HALVINGS = 40
-
-
-class _State(NamedTuple):
-    theta: Any
-    f: Any
-    gradient: Any
-    optimality: Any
-    objective: Any
-    stalled: Any
-    n_iter: Any
 
 
 @jax.jit
@@ -53,10 +47,10 @@ def minimise(
     def objective(theta: Any, f: Any) -> Any:
         return problem.value(f) + 0.5 * dot(theta, D * theta)
 
-    def go_on(state: _State) -> Any:
+    def go_on(state: SmoothState) -> Any:
         return (state.optimality > tol) & ~state.stalled & (state.n_iter < max_iter)
 
-    def turn(state: _State) -> _State:
+    def turn(state: SmoothState) -> SmoothState:
         theta, f, residual = state.theta, state.f, -state.gradient
         direction, image = _direction(problem, diagonal, biases, f, residual)
 
@@ -69,12 +63,12 @@ def minimise(
         f = design.matvec(theta)
         gradient, optimality = judge(theta, f)
         stalled = length == 0.0
-        return _State(theta, f, gradient, optimality, value, stalled, state.n_iter + 1)
+        return SmoothState(theta, f, gradient, optimality, value, stalled, state.n_iter + 1)
 
     f = design.matvec(theta)
     gradient, optimality = judge(theta, f)
     is_stalled, none = jnp.zeros((), bool), jnp.zeros((), int)
-    start = _State(theta, f, gradient, optimality, objective(theta, f), is_stalled, none)
+    start = SmoothState(theta, f, gradient, optimality, objective(theta, f), is_stalled, none)
     end = lax.while_loop(go_on, turn, start)
     return Outcome(end.theta, end.n_iter, jnp.ones(()), end.stalled)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,22 +10,16 @@ from jax import lax
 
 from jointleaf.accelerated.biases import BiasInverse
 from jointleaf.accelerated.fista import Outcome
-from jointleaf.accelerated.preconditioner import conjugate_gradients, make_preconditioner
+from jointleaf.accelerated.preconditioner import (
+    SmoothState,
+    conjugate_gradients,
+    make_preconditioner,
+)
 from jointleaf.accelerated.problem import DeviceProblem, dot, shaped
 
 __all__ = ["minimise"]
 
 _CYCLE = {"float32": 100, "float64": 10**9}  # steps until the true residual is taken again
-
-
-class _State(NamedTuple):
-    theta: Any
-    f: Any
-    gradient: Any
-    optimality: Any
-    objective: Any
-    stalled: Any
-    n_iter: Any
 
 
 @jax.jit
@@ -58,11 +52,11 @@ def minimise(
         p, image = precondition.complete(design, p, design.matvec(p))
         return p, design.rmatvec(problem.hessian_product(zero, image)) + D * p, image
 
-    def go_on(state: _State) -> Any:
+    def go_on(state: SmoothState) -> Any:
         open_ = (state.optimality > tol) & ~state.stalled & jnp.isfinite(state.optimality)
         return open_ & (state.n_iter < max_iter)
 
-    def turn(state: _State) -> _State:
+    def turn(state: SmoothState) -> SmoothState:
         theta, f, residual, n_iter = state.theta, state.f, -state.gradient, state.n_iter
         if precondition.eliminates:
             theta, f = precondition.settle(design, theta, f, residual[:, -1])
@@ -79,9 +73,9 @@ def minimise(
         gradient, optimality, objective = judge(theta, f)
         no_gain = objective > state.objective - noise * jnp.abs(state.objective)
         stalled = (optimality > 0.9 * state.optimality) & no_gain
-        return _State(theta, f, gradient, optimality, objective, stalled, n_iter + steps)
+        return SmoothState(theta, f, gradient, optimality, objective, stalled, n_iter + steps)
 
     f = design.matvec(theta)
-    start = _State(theta, f, *judge(theta, f), jnp.zeros((), bool), jnp.zeros((), int))
+    start = SmoothState(theta, f, *judge(theta, f), jnp.zeros((), bool), jnp.zeros((), int))
     end = lax.while_loop(go_on, turn, start)
     return Outcome(end.theta, end.n_iter, jnp.ones(()), end.stalled)

@@ -7,7 +7,7 @@ cells together where their joint inverse is at hand.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
@@ -18,7 +18,19 @@ from jointleaf.accelerated.norms import pytree
 from jointleaf.accelerated.problem import dot, shaped
 from jointleaf.solvers.preconditioner import MAX_BLOCK_ENTRIES
 
-__all__ = ["Preconditioner", "conjugate_gradients", "make_preconditioner"]
+__all__ = ["Preconditioner", "SmoothState", "conjugate_gradients", "make_preconditioner"]
+
+
+class SmoothState(NamedTuple):
+    """What a loop of conjugate gradients or Newton steps carries on."""
+
+    theta: Any
+    f: Any
+    gradient: Any
+    optimality: Any
+    objective: Any
+    stalled: Any
+    n_iter: Any
 
 
 @pytree("blocks centre scale inverse_mass biases h", "eliminates")

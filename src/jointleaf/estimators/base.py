@@ -250,8 +250,7 @@ class BaseJOPLEn(Explainable, BaseEstimator):
     ) -> Outcome:
         """Choose what is left to choose on folds, and fit all rows."""
         if folds and self._has_many_rows(job):
-            fit = self._fit_many_rows(job, *folds[0])
-            return fit if fit.means is not None else fit.with_means(job.rows)
+            return self._fit_many_rows(job, *folds[0])
         tuning = self._choose(job, folds) if self._chooses else None
         return self._refit(job, partitioner, tuning).with_means(job.rows)
 
@@ -279,7 +278,8 @@ class BaseJOPLEn(Explainable, BaseEstimator):
             train, valid = with_all_classes(job.rows, train, valid, self._target_type)
             shown = {"clip": bool(self.clip), "verbose": bool(self.verbose)}
             return fit_boosted(job, train, valid, self._target_type, **shown)
-        return ManyRows(job, self._target_type, bool(self.clip)).fit(train, valid)
+        recipe = ManyRows(job, self._target_type, bool(self.clip))
+        return recipe.fit(train, valid).with_means(job.rows)
 
     def _takes_one_se(self) -> bool:
         """Whether the strongest penalty within one standard error of the best is taken."""

@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from jointleaf.contributions import LinearContributions, training_means
 from jointleaf.estimators.job import Job
 from jointleaf.estimators.model import CellWeights, Frame
-from jointleaf.estimators.outcome import Outcome
+from jointleaf.estimators.outcome import MEANS_ROWS, Outcome
 from jointleaf.estimators.stages import Growth, Stage, StageCells
 from jointleaf.estimators.summaries import column_shares
 from jointleaf.fitting import solve
@@ -51,7 +51,7 @@ _STRENGTH = 1e-4  # of the global linear model, which has far more rows than wei
 _LINEAR_ROWS = {"regression": 10**9, "classification": 1000}  # most it is fitted to
 _PROBE_ROWS, _JUDGING_ROWS = 4000, 2000
 _CLEARLY = 0.88, 1.1  # better, by the ratio of losses, or of what they are below a constant's
-_MEANS_ROWS, _IMPORTANCE_ROWS = 4000, 600  # from which these are found
+_IMPORTANCE_ROWS = 600  # from which they are found
 
 
 class _Plan(NamedTuple):
@@ -168,7 +168,7 @@ class _Recipe:
     def _described(self, fit: Outcome, parts: list[StageCells]) -> Outcome:
         """Add importances and means, of some of the rows."""
         rows = self._job.rows
-        few = rows.take(slice(_MEANS_ROWS))
+        few = rows.take(slice(MEANS_ROWS))
         features = fit.frame.features.transform(few.X)
         root = np.zeros((len(few), 1), np.intp)
         codes = np.concatenate([*(part.codes(few.X) for part in parts), root], axis=1)
@@ -197,7 +197,7 @@ class _Recipe:
         penalty = Frobenius(_STRENGTH, 0.0)
         problem = Problem(design, frame.target(rows.y), frame.loss, penalty, rows.s, frame.offset)
         with warnings.catch_warnings():
-            # Separable classes have no best linear model; its factor is found on rows held out.
+            # Of classes only its record is kept, and separable ones have no best linear model.
             warnings.simplefilter("ignore", ConvergenceWarning)
             solution = solve(problem, "auto", tol=1e-4, max_iter=100)
         return np.asarray(solution.theta, float), (solution, penalty)

@@ -25,9 +25,10 @@ from jointleaf.tuning import (
     own_values,
 )
 
-__all__ = ["Outcome", "with_simpler"]
+__all__ = ["MEANS_ROWS", "Outcome", "with_simpler"]
 
-_MEANS_ROWS = 4000
+#: Most rows whose means explanations measure from.
+MEANS_ROWS = 4000
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Outcome:
         Of more than 4,000 rows only the first are looked at: their order is random, and finding the
         cells of all would take as long as growing many of the trees.
         """
-        few = rows.take(slice(_MEANS_ROWS))
+        few = rows.take(slice(MEANS_ROWS))
         means = self.model.with_means(few.X, few.s).means
         assert means is not None
         return replace(self, means=replace(means, n_rows=len(rows)))

@@ -78,22 +78,26 @@ def _of_boosting(model: Any) -> list[tuple[str, str]]:
         texts.append(f"{len(stage.n_cells_):,} trees with {kind}")
         first = last
     start = "a global linear model" if model.shares_.joint else "a constant"
-    found = _validation(model.cv_results_, model._target_type)
-    loss = [(name, text.split(", best of")[0] + ", of a small part") for name, text in found]
-    return [("boosting", f"from {start}: {', then '.join(texts)}"), *loss]
+    loss = _best_loss(model.cv_results_, model._target_type) + ", of a small part"
+    return [("boosting", f"from {start}: {', then '.join(texts)}"), ("validation loss", loss)]
 
 
 def _validation(table: Any, target_type: str) -> list[tuple[str, str]]:
     """The smallest validation loss of those that were tried."""
     if table is None:
         return []
+    text = f"{_best_loss(table, target_type)}, best of {len(table['mean_loss'])} settings"
+    return [("validation loss", text)]
+
+
+def _best_loss(table: Any, target_type: str) -> str:
+    """The smallest loss with its standard error and unit."""
     losses = np.asarray(table["mean_loss"], float)
     own = np.asarray(table.get("own_loss", np.ones(len(losses), bool)))
     k = int(np.nanargmin(np.where(own, losses, np.inf)))  # others are squared errors
     error = table.get("se_loss", np.full(len(losses), np.nan))[k]
     error = "" if np.isnan(error) else f" ± {error:.2g}"
-    text = f"{losses[k]:.4g}{error} ({_UNITS[target_type]}), best of {len(losses)} settings"
-    return [("validation loss", text)]
+    return f"{losses[k]:.4g}{error} ({_UNITS[target_type]})"
 
 
 def _solved(solution: Any) -> str:
