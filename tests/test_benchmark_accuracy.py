@@ -5,10 +5,12 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 from scipy.stats import wilcoxon
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import log_loss
 
 ROOT = Path(__file__).parents[1]
@@ -120,15 +122,46 @@ def test_a_model_that_fails_is_reported_and_missing(run, module, monkeypatch, ca
     assert "2 failed" in out
 
 
+@pytest.mark.parametrize(
+    ("model", "package"), [("cubist", "cubist"), ("realmlp", "pytabkit"), ("tabm", "pytabkit")]
+)
 def test_a_package_that_is_missing_is_named_before_the_first_run(
-    main, data, tmp_path, monkeypatch, capsys
+    main, data, tmp_path, monkeypatch, capsys, model, package
 ):
-    monkeypatch.setitem(sys.modules, "cubist", None)
+    monkeypatch.setitem(sys.modules, package, None)
     output = tmp_path / "results.csv"
-    arguments = ["run", "--data", str(data), "--sets", NUMBERS, "--models", "linear", "cubist"]
+    arguments = ["run", "--data", str(data), "--sets", NUMBERS, "--models", "linear", model]
     assert main([*arguments, "--output", str(output)]) == 1
-    assert "pip install cubist" in capsys.readouterr().err
+    assert f"pip install {package}" in capsys.readouterr().err
     assert not output.exists()
+
+
+def test_neural_models_are_made_for_one_core(run, monkeypatch):
+    """With a stand-in for their package, whose own needs gigabytes."""
+    made = []
+
+    def stand_in(name, base, **settings):
+        def make(**options):
+            made.append((name, options))
+            return base(**settings)
+
+        return make
+
+    package = ModuleType("pytabkit")
+    names = ("RealMLP_TD", "TabM_D")
+    for name in names:
+        regressor = stand_in(f"{name}_Regressor", DummyRegressor)
+        classifier = stand_in(f"{name}_Classifier", DummyClassifier, strategy="prior")
+        setattr(package, f"{name}_Regressor", regressor)
+        setattr(package, f"{name}_Classifier", classifier)
+    monkeypatch.setitem(sys.modules, "pytabkit", package)
+    lines = run("realmlp", "tabm")
+    assert len(lines) == 1 + 2 * 2
+    assert {name for name, _ in made} == {
+        f"{name}_{kind}" for name in names for kind in ("Regressor", "Classifier")
+    }
+    for _, options in made:
+        assert options == {"device": "cpu", "random_state": 0, "n_threads": 1}
 
 
 def test_unknown_names_are_errors_that_list_the_known(main, tmp_path, capsys):

@@ -18,6 +18,8 @@ from . import (
     linear,
     perpetual,
     random_forest,
+    realmlp,
+    tabm,
     xgboost,
 )
 from .base import Model
@@ -33,6 +35,8 @@ MODELS: dict[str, Model] = {
         xgboost,
         perpetual,
         ebm,
+        realmlp,
+        tabm,
         gradient_boosting,
         histogram,
         random_forest,
