@@ -164,6 +164,28 @@ def test_neural_models_are_made_for_one_core(run, monkeypatch):
         assert options == {"device": "cpu", "random_state": 0, "n_threads": 1}
 
 
+def test_slow_models_are_run_and_compared_only_where_they_are_named(main, module, tmp_path, capsys):
+    slow = {"ebm", "realmlp", "tabm"}
+    assert not slow & {model.name for model in module("models").select_models()}
+    names = [entry.name for entry in module("sets").select_sets(task="regression")[:4]]
+    path = _write(
+        tmp_path / "r.csv",
+        "regression",
+        {"jointleaf": [0.1] * 4, "linear": [0.2] * 4},
+        sets=names,
+    )
+    with path.open("a") as file:
+        file.write(f"regression,{names[0]},0,tabm,0.3,,,1.0,0.1\n")
+    assert main(["report", "--input", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "4 data sets, 4 pairs" in text
+    assert "TabM" not in text
+    assert main(["report", "--input", str(path), "--models", "jointleaf", "tabm"]) == 0
+    text = capsys.readouterr().out
+    assert "1 data sets, 1 pairs" in text
+    assert "Pairs missing: TabM 3." in text
+
+
 def test_unknown_names_are_errors_that_list_the_known(main, tmp_path, capsys):
     output = ["--output", str(tmp_path / "results.csv")]
     assert main(["run", "--sets", "iris_of_mine", *output]) == 1
@@ -250,7 +272,7 @@ def test_groups_of_models_that_do_not_differ(module):
 def test_pictures_are_drawn(main, module, tmp_path, capsys):
     names = [entry.name for entry in module("sets").select_sets(task="binary")[:8]]
     rng = np.random.default_rng(3)
-    scores = {m: rng.uniform(0.1, 0.9, 8) for m in ("jointleaf", "linear", "ebm")}
+    scores = {m: rng.uniform(0.1, 0.9, 8) for m in ("jointleaf", "linear", "catboost")}
     path, picture = tmp_path / "b.csv", tmp_path / "b.png"
     _write(path, "binary", scores, sets=names)
     assert main(["report", "--input", str(path), "--picture", str(picture)]) == 1

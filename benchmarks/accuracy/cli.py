@@ -11,7 +11,7 @@ from pathlib import Path
 from sklearn.exceptions import ConvergenceWarning
 
 from .comparison import Comparison, compare
-from .models import MODELS, select_models
+from .models import MODELS, ON_REQUEST, select_models
 from .running import plan, run_all
 from .sets import GROUPS, HALVES, TASKS, select_half, select_sets
 from .store import Key, Result, read_results
@@ -97,7 +97,9 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", choices=(*TASKS, "all"), default="all")
     parser.add_argument("--group", choices=GROUPS, default="paper", help="unless --sets are named")
     parser.add_argument("--sets", nargs="+", help="names of PMLB; by default the whole group")
-    parser.add_argument("--models", nargs="+", help=f"of {', '.join(MODELS)}; by default all")
+    slow = ", ".join(ON_REQUEST)
+    models = f"of {', '.join(MODELS)}; by default all but the slow ones, {slow}"
+    parser.add_argument("--models", nargs="+", help=models)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1], help="of the splits")
     parser.add_argument("--output", type=Path, default=RESULTS)
 
@@ -109,7 +111,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", choices=GROUPS, default="paper", help="unless --sets are named")
     parser.add_argument("--sets", nargs="+", help="names of PMLB; by default the whole group")
     parser.add_argument("--half", choices=HALVES, help="only one half of the paper's sets")
-    parser.add_argument("--models", nargs="+", help="by default all that are in the file")
+    parser.add_argument("--models", nargs="+", help="by default all in the file but slow ones")
     parser.add_argument("--seeds", nargs="+", type=int, help="by default all in the file")
     parser.add_argument("--per-set", action="store_true", help="also the scores on every set")
     parser.add_argument("--picture", type=Path, help="file for the strips; ranks go to *_ranks")

@@ -91,7 +91,7 @@ def compare(
     task : str
         "regression" or "binary".
     models : sequence of str, optional
-        By default all peers that have results for the task.
+        By default all peers that have results for the task, but those of `ON_REQUEST`.
     seeds : iterable of int, optional
         By default all.
 

@@ -49,14 +49,17 @@ MODELS: dict[str, Model] = {
 # No peer: run with the others, and not shown among them.
 REFERENCE = "constant"
 
+# Slow peers: run and compared only where they are named, on a few sets.
+ON_REQUEST = ("ebm", "realmlp", "tabm")
+
 
 def default_peers() -> list[str]:
     """Names of the models that are compared unless others are named."""
-    return [name for name in MODELS if name != REFERENCE]
+    return [name for name in MODELS if name != REFERENCE and name not in ON_REQUEST]
 
 
 def select_models(names: Sequence[str] | None = None) -> list[Model]:
-    """Give the models with these names; by default all.
+    """Give the models with these names; by default all but the slow ones.
 
     Raises
     ------
@@ -64,11 +67,11 @@ def select_models(names: Sequence[str] | None = None) -> list[Model]:
         There is no model of a name.
     """
     if names is None:
-        return list(MODELS.values())
+        return [model for name, model in MODELS.items() if name not in ON_REQUEST]
     for name in names:
         if name not in MODELS:
             raise ValueError(f"Unknown model {name!r}; known are {', '.join(MODELS)}.")
     return [MODELS[name] for name in dict.fromkeys(names)]
 
 
-__all__ = ["MODELS", "REFERENCE", "Model", "default_peers", "select_models"]
+__all__ = ["MODELS", "ON_REQUEST", "REFERENCE", "Model", "default_peers", "select_models"]
