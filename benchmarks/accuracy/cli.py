@@ -96,7 +96,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, help="local folder with PMLB data; else downloaded")
     parser.add_argument("--task", choices=(*TASKS, "all"), default="all")
     parser.add_argument("--group", choices=GROUPS, default="paper", help="unless --sets are named")
-    parser.add_argument("--sets", nargs="+", help="names of PMLB; by default the whole group")
+    parser.add_argument("--sets", nargs="+", help="names of sets; by default the whole group")
     slow = ", ".join(ON_REQUEST)
     models = f"of {', '.join(MODELS)}; by default all but the slow ones, {slow}"
     parser.add_argument("--models", nargs="+", help=models)
@@ -109,7 +109,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", type=Path, default=RESULTS)
     parser.add_argument("--task", choices=(*TASKS, "all"), default="all")
     parser.add_argument("--group", choices=GROUPS, default="paper", help="unless --sets are named")
-    parser.add_argument("--sets", nargs="+", help="names of PMLB; by default the whole group")
+    parser.add_argument("--sets", nargs="+", help="names of sets; by default the whole group")
     parser.add_argument("--half", choices=HALVES, help="only one half of the paper's sets")
     parser.add_argument("--models", nargs="+", help="by default all in the file but slow ones")
     parser.add_argument("--seeds", nargs="+", type=int, help="by default all in the file")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from jointleaf.datasets import load_pmlb
 
+from .fresh import load_fresh
 from .models import Model
 from .scoring import encode_target, evaluate
 from .sets import DataSet
@@ -72,7 +73,7 @@ def run_all(runs: Sequence[Run], output: Path, data: Path | None) -> Progress:
     output : path
         The file of results.
     data : path, optional
-        Folder with PMLB files; sets are downloaded without one.
+        Folder with PMLB files; sets of PMLB are downloaded without one.
 
     Raises
     ------
@@ -83,11 +84,17 @@ def run_all(runs: Sequence[Run], output: Path, data: Path | None) -> Progress:
         model.make(task)
     progress = Progress(len(runs))
     for entry, group in groupby(runs, key=lambda run: run.entry):
-        X, y = load_pmlb(entry.name, folder=data, return_X_y=True)
+        X, y = _load(entry, data)
         y = encode_target(entry.task, y)
         for run in group:
             _run_one(run, X, y, output, progress)
     return progress
+
+
+def _load(entry: DataSet, data: Path | None) -> tuple[NDArray, NDArray]:
+    if entry.group == "fresh":
+        return load_fresh(entry.name)
+    return load_pmlb(entry.name, folder=data, return_X_y=True)
 
 
 def _run_one(run: Run, X: NDArray, y: NDArray, output: Path, progress: Progress) -> None:

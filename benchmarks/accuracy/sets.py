@@ -1,6 +1,7 @@
-"""The data sets: the paper's 150 of PMLB, and five large ones.
+"""The data sets: the paper's 150 of PMLB, five large ones, and 187 that are not of PMLB.
 
-They are listed in ``sets.csv``, so that every run and every report means the same ones.
+They are listed in ``sets.csv`` and ``fresh.csv``, so that every run and every report means the same
+ones.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import fresh
+
 TASKS = ("regression", "binary")
-GROUPS = ("paper", "large")
+GROUPS = ("paper", "large", "fresh")
 HALVES = ("choice", "report")
 
 _LIST = Path(__file__).with_name("sets.csv")
@@ -19,7 +22,7 @@ _LIST = Path(__file__).with_name("sets.csv")
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set's name in PMLB, its task and the group it belongs to."""
+    """A data set's name (in PMLB, or of an R table), its task and the group it belongs to."""
 
     name: str
     task: str
@@ -29,7 +32,8 @@ class DataSet:
 def known_sets() -> list[DataSet]:
     """All listed sets, in alphabetical order within group and task."""
     with _LIST.open(newline="") as file:
-        return [DataSet(row["set"], row["task"], row["group"]) for row in csv.DictReader(file)]
+        known = [DataSet(row["set"], row["task"], row["group"]) for row in csv.DictReader(file)]
+    return known + [DataSet(name, row["task"], "fresh") for name, row in fresh.listed().items()]
 
 
 def select_sets(

@@ -15,12 +15,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state, check_X_y
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf.accelerated.device import check_device
 from jointleaf.estimators.boosted import VERY_MANY_ROWS, fit_boosted
 from jointleaf.estimators.checks import (
     check_gaps,
+    check_parameters,
     check_penalty,
-    is_whole,
     refuse_task_penalties,
 )
 from jointleaf.estimators.job import Job
@@ -37,7 +36,7 @@ from jointleaf.estimators.tables import (
     read_training_rows,
 )
 from jointleaf.features import FeaturePlan, plan_features
-from jointleaf.fitting import check_limits, solve
+from jointleaf.fitting import solve
 from jointleaf.inspection.methods import Explainable
 from jointleaf.layout import CellKind
 from jointleaf.losses import Loss
@@ -56,13 +55,11 @@ from jointleaf.partitions import (
     seeded,
     without_models,
 )
-from jointleaf.partitions.fitted import LeftOut
 from jointleaf.penalties import Penalty, Term
 from jointleaf.problem import Problem, check_weights
 from jointleaf.progress import SolveProgress
 from jointleaf.ranges import cell_ranges
 from jointleaf.rows import Rows, canonical_rows
-from jointleaf.solvers import check_solver_name
 from jointleaf.tuning import (
     DEFAULT_SETTING,
     Fold,
@@ -210,7 +207,7 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         X_val: ArrayLike | None,
         y_val: ArrayLike | None,
     ) -> Outcome:
-        self._check_parameters()
+        check_parameters(self)
         refuse_task_penalties(self.penalty)
         if not self._chooses and (X_val is not None or y_val is not None):
             raise ValueError(
@@ -421,33 +418,6 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         self._model = model
 
     # -- pieces of a fit -----------------------------------------------------------------------
-
-    def _check_parameters(self) -> None:
-        for value in self.get_params(deep=False).values():
-            if isinstance(value, LeftOut):
-                value.refuse()
-        if isinstance(self.penalty, str) and self.penalty != "auto":
-            raise ValueError(f"penalty={self.penalty!r} is not known: use 'auto' or a Penalty")
-        if not isinstance(self.penalty, str | Term):
-            raise TypeError(
-                f"penalty={self.penalty!r} must be 'auto' or a Penalty such as Frobenius(0.1)"
-            )
-        if self.cells not in ("linear", "constant"):
-            raise ValueError(f"cells={self.cells!r} is not known: use 'linear' or 'constant'")
-        if isinstance(self.cv, int | np.integer) and self.cv < 2:
-            raise ValueError(f"cv={self.cv!r} must be at least 2 folds, or None")
-        if not (isinstance(self.one_se, bool | np.bool_) or self.one_se == "auto"):
-            raise TypeError(f"one_se={self.one_se!r} must be True, False or 'auto'")
-        if not (isinstance(self.clip, bool | np.bool_) or self.clip == "cell"):
-            raise TypeError(f"clip={self.clip!r} must be True, False or 'cell'")
-        for name in ("root_cell", "missing_indicator"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise TypeError(f"{name}={getattr(self, name)!r} must be True or False")
-        if self.n_jobs is not None and not is_whole(self.n_jobs):
-            raise TypeError(f"n_jobs={self.n_jobs!r} must be a whole number or None")
-        check_limits(self.tol, self.max_iter)
-        check_solver_name(self.solver)
-        check_device(self.device)
 
     def _make_partitioner(self, seed: int, n_jobs: int) -> Partitioner:
         partitioner = (

@@ -7,11 +7,50 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf.accelerated.device import check_device
 from jointleaf.columns import Columns
+from jointleaf.fitting import check_limits
 from jointleaf.layout import CellKind, CellLayout
+from jointleaf.partitions.fitted import LeftOut
 from jointleaf.penalties import PerTask, PredictionPenalty, SlopeNorm, TaskNorm, Term
+from jointleaf.solvers import check_solver_name
 
-__all__ = ["check_gaps", "check_penalty", "is_whole", "refuse_task_penalties"]
+__all__ = [
+    "check_gaps",
+    "check_parameters",
+    "check_penalty",
+    "is_whole",
+    "refuse_task_penalties",
+]
+
+
+def check_parameters(estimator: Any) -> None:
+    """Check the values of an estimator's parameters, before any work is done."""
+    for value in estimator.get_params(deep=False).values():
+        if isinstance(value, LeftOut):
+            value.refuse()
+    if isinstance(estimator.penalty, str) and estimator.penalty != "auto":
+        raise ValueError(f"penalty={estimator.penalty!r} is not known: use 'auto' or a Penalty")
+    if not isinstance(estimator.penalty, str | Term):
+        raise TypeError(
+            f"penalty={estimator.penalty!r} must be 'auto' or a Penalty such as Frobenius(0.1)"
+        )
+    if estimator.cells not in ("linear", "constant"):
+        raise ValueError(f"cells={estimator.cells!r} is not known: use 'linear' or 'constant'")
+    if isinstance(estimator.cv, int | np.integer) and estimator.cv < 2:
+        raise ValueError(f"cv={estimator.cv!r} must be at least 2 folds, or None")
+    if not (isinstance(estimator.one_se, bool | np.bool_) or estimator.one_se == "auto"):
+        raise TypeError(f"one_se={estimator.one_se!r} must be True, False or 'auto'")
+    if not (isinstance(estimator.clip, bool | np.bool_) or estimator.clip == "cell"):
+        raise TypeError(f"clip={estimator.clip!r} must be True, False or 'cell'")
+    for name in ("root_cell", "missing_indicator"):
+        if not isinstance(getattr(estimator, name), bool | np.bool_):
+            raise TypeError(f"{name}={getattr(estimator, name)!r} must be True or False")
+    if estimator.n_jobs is not None and not is_whole(estimator.n_jobs):
+        raise TypeError(f"n_jobs={estimator.n_jobs!r} must be a whole number or None")
+    check_limits(estimator.tol, estimator.max_iter)
+    check_solver_name(estimator.solver)
+    check_device(estimator.device)
 
 
 def check_penalty(penalty: Term, n_rows: int, n_features: int, cells: CellKind) -> None:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf.columns import column_names
 from jointleaf.estimators.base import BaseJOPLEn
+from jointleaf.estimators.checks import check_parameters
 from jointleaf.estimators.summaries import warn_of_no_features
 from jointleaf.estimators.tables import read_rows
 from jointleaf.inspection.methods import ExplainableTasks
@@ -127,7 +128,7 @@ class BaseMultiTaskJOPLEn(ExplainableTasks, BaseJOPLEn):
         """
         before = dict(self.__dict__)
         try:
-            self._check_parameters()
+            check_parameters(self)
             table = read_long_table(X, y, sample_weight, task)
             valid = self._read_validation(X_val, y_val, task_val, table)
             self._keep(fit_outcome(self, table, valid))

@@ -16,11 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import expit, logsumexp, softmax
 
 from jointleaf.losses import Loss
 from jointleaf.partitions import Partitioner
+from jointleaf.tuning.factors import logistic_factors
 
 __all__ = ["Mix", "calibrated", "own_predictions", "own_values"]
 
@@ -63,8 +62,8 @@ class Mix(NamedTuple):
 def calibrated(start: Mix, joint: NDArray, own: NDArray, target: NDArray, s: NDArray) -> Mix:
     """Fit the three numbers to classes of rows held out.
 
-    Ten more rows agree with the mix `start`: without them classes that can be told apart
-    perfectly would have infinite factors, and with few rows they would be noise.
+    Ten more rows agree with the factors of the mix `start` (`logistic_factors`): with few rows
+    they would be noise otherwise.
 
     Parameters
     ----------
@@ -76,34 +75,9 @@ def calibrated(start: Mix, joint: NDArray, own: NDArray, target: NDArray, s: NDA
     s : array (n,)
         Weights.
     """
-    before = start(joint, own)
-    one = joint.ndim == 1
-    said = expit(before) if one else softmax(before, axis=1)
-    more = _MORE_ROWS / len(s)
-    shares = ((target > 0) + more * said) / (1 + more)
-    weights = s / s.sum()
-
-    def objective(numbers: NDArray) -> tuple[float, NDArray]:
-        raw = numbers[0] * joint + numbers[1] * own + (numbers[2] if one else numbers[2:])
-        total = np.logaddexp(0, raw) if one else logsumexp(raw, axis=1)
-        agreed = shares * raw if one else (shares * raw).sum(axis=1)
-        error = (expit(raw) if one else softmax(raw, axis=1)) - shares
-        error = (weights if one else weights[:, None]) * error
-        slopes = [(error * joint).sum(), (error * own).sum()]
-        return float(weights @ (total - agreed)), np.append(slopes, error.sum(axis=0))
-
-    n_constants = 1 if one else joint.shape[1]
-    first = np.append([start.joint, start.own], np.zeros(n_constants))
-    bounds = [(0, None)] * 2 + [(None, None)] * n_constants
-    found = minimize(
-        objective,
-        first,
-        jac=True,
-        bounds=bounds,
-        method="L-BFGS-B",
-        options={"ftol": 1e-12, "gtol": 1e-8, "maxiter": 500},
-    ).x
-    return Mix(float(found[0]), float(found[1]), float(found[2]) if one else found[2:])
+    first = np.array([start.joint, start.own])
+    (a, b), c = logistic_factors([joint, own], target, s, first, _MORE_ROWS, has_constant=True)
+    return Mix(a, b, c if c.ndim else float(c))
 
 
 def own_values(

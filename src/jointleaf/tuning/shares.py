@@ -20,10 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize, nnls
-from scipy.special import expit, logsumexp, softmax
 from sklearn.exceptions import ConvergenceWarning
 
+from jointleaf.tuning.factors import least_squares_factors, logistic_factors
 from jointleaf.tuning.levels import find_levels
 from jointleaf.tuning.recipe_fold import RecipeFold
 from jointleaf.tuning.settings import Setting
@@ -76,7 +75,8 @@ def choose_shares(folds: Sequence[RecipeFold], setting: Setting) -> Shares | Non
     target = np.concatenate([fold.loss.encode(fold.y_valid) for fold in folds])
     s = np.concatenate([fold.valid.s for fold in folds])
     raws = [np.concatenate(part) for part in parts.values()]
-    found = _logistic(raws, target, s, np.full(len(raws), 1 / len(raws)))
+    start = np.full(len(raws), 1 / len(raws))
+    found, _ = logistic_factors(raws, target, s, start, _MORE_ROWS)
     factor = dict(zip(parts, found, strict=True))
     return Shares(
         factor["joint"],
@@ -130,8 +130,11 @@ def stacked(
     n_simple = len(parts)
     parts, first = [*parts, *boosted], [*first, *[start["boosted"]] * len(boosted)]
     target = fold.loss.encode(fold.y_valid)
-    find = _least_squares if fold.loss.is_quadratic else _logistic
-    found = find(parts, target, fold.valid.s, np.array(first) / sum(first))
+    args = parts, target, fold.valid.s, np.array(first) / sum(first), _MORE_ROWS
+    if fold.loss.is_quadratic:
+        found = least_squares_factors(*args)
+    else:
+        found, _ = logistic_factors(*args)
     linear_share = found[1] if has_linear else 0.0
     return Shares(found[0], linear_share, 0.0, strength, tuple(found[n_simple:]))
 
@@ -204,35 +207,3 @@ def fit_linear(X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray[n
         model.fit(X.astype(float), y, sample_weight=s * len(y) / s.sum())
     theta = np.concatenate([model.coef_, model.intercept_[:, None]], axis=1).T[None]
     return theta[:, :, 0] if n_outputs == 1 else theta
-
-
-def _least_squares(
-    parts: Sequence[NDArray], target: NDArray, s: NDArray, start: NDArray
-) -> list[float]:
-    """Factors >= 0 of predictions (n,) with which they predict held-out numbers."""
-    A = np.stack(parts, axis=1) * np.sqrt(s)[:, None]
-    more = np.sqrt(_MORE_ROWS / len(s))
-    found, _ = nnls(np.concatenate([A, more * A]), np.append(target * np.sqrt(s), more * A @ start))
-    return [float(w) for w in found]
-
-
-def _logistic(parts: Sequence[NDArray], target: NDArray, s: NDArray, start: NDArray) -> list[float]:
-    """Factors >= 0 of raw predictions (n,) or (n, K) with which they predict held-out classes."""
-    one = target.ndim == 1
-    before = sum(w * part for w, part in zip(start, parts, strict=True))
-    said = expit(before) if one else softmax(before, axis=1)
-    more = _MORE_ROWS / len(s)
-    shares = ((target > 0) + more * said) / (1 + more)
-    weights = s / s.sum()
-
-    def objective(w: NDArray) -> tuple[float, NDArray]:
-        raw = np.asarray(sum(w_k * part for w_k, part in zip(w, parts, strict=True)))
-        total = np.logaddexp(0, raw) if one else logsumexp(raw, axis=1)
-        agreed = shares * raw if one else (shares * raw).sum(axis=1)
-        error = (expit(raw) if one else softmax(raw, axis=1)) - shares
-        error = (weights if one else weights[:, None]) * error
-        return float(weights @ (total - agreed)), np.array([(error * p).sum() for p in parts])
-
-    bounds = [(0, None)] * len(parts)
-    found = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B").x
-    return [float(w) for w in found]
