@@ -16,7 +16,7 @@ __all__ = ["SOLVERS", "check_solver_name", "choose_solver"]
 SOLVERS: dict[str, type[Solver]] = {c.name: c for c in (Dual, PCG, Newton, FISTA)}
 
 MAX_DUAL_ROWS = 4000  # squared error: one factorisation of n^3 / 3
-MAX_DUAL_ROWS_NEWTON = 1500  # other losses: one in every Newton step
+MAX_DUAL_ROWS_NEWTON = 3000  # other losses: one in every Newton step
 WIDE = 200  # features from which the slope blocks of the primal solvers become expensive
 
 
@@ -28,7 +28,7 @@ def choose_solver(problem: Problem, solver: str | Solver = "auto") -> Solver:
     - ``"fista"`` where the penalty is not quadratic;
     - ``"dual"`` for the Frobenius penalty with n <= 4000 rows (8000 with more than 200
       features) and squared error, unless there are fewer weights than rows, or with
-      n <= 1500 rows and penalised biases for other losses;
+      n <= 3000 rows and penalised biases for other losses;
     - ``"pcg"`` for squared error, ``"newton"`` for other losses otherwise.
 
     A solver that is named but does not fit the problem gives an error that says why. Where
