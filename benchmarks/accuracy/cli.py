@@ -47,6 +47,8 @@ def report(args: argparse.Namespace) -> int:
     sets = select_sets(args.sets, group=args.group)
     if args.half:
         sets = select_half(sets, args.half)
+        if not sets:
+            raise ValueError(f"--half {args.half}: only the paper's sets have halves.")
     models = None if args.models is None else [m.name for m in select_models(args.models)]
     compared = [
         compare(results, sets, task, models, args.seeds) for task in _tasks(args.task, results)
@@ -83,7 +85,7 @@ def _draw(compared: list[Comparison], path: Path) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.accuracy",
-        description="Accuracy of jointleaf and its peers on PMLB, everything out of the box.",
+        description="Accuracy of jointleaf and its peers, everything out of the box.",
     )
     commands = parser.add_subparsers(required=True)
     _add_run(commands.add_parser("run", help="run models over data sets, and keep the results"))

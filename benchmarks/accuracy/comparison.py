@@ -105,7 +105,8 @@ def compare(
     shown = _shown_models(pairs_of, task, models)
     common = set.intersection(*(pairs_of[m] for m in shown)) if shown else set()
     if not common:
-        raise ValueError(f"No results of task {task!r} that all models have: {', '.join(shown)}.")
+        who = f"that all models have ({', '.join(shown)})" if shown else "of these sets and seeds"
+        raise ValueError(f"No results of task {task!r} {who}: see --group, --models and --seeds.")
     most = max(len(pairs_of[m]) for m in shown)
     lacking = {m: most - len(pairs_of[m]) for m in shown if len(pairs_of[m]) < most}
     with_reference = common <= pairs_of.get(REFERENCE, set())

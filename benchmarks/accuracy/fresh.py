@@ -62,8 +62,9 @@ def read_table(table: pd.DataFrame, entry: dict[str, str]) -> tuple[NDArray[np.f
     if entry["task"] == "binary":
         y = _is_positive(table[target], entry["positive"])
     left_out = {target, "rownames", *filter(None, entry["drop"].split("|"))}
-    X = np.column_stack([_numbers(table[name]) for name in table.columns if name not in left_out])
-    X, y = X[:, X.std(axis=0) > 0], y.astype(float)
+    known = [name for name in table.columns[table.notna().any()] if name not in left_out]
+    X, y = np.column_stack([_numbers(table[name]) for name in known]), y.astype(float)
+    X = X[:, X.std(axis=0) > 0]
     if len(y) > _MAX_ROWS:
         some = np.random.default_rng(0).permutation(len(y))[:_MAX_ROWS]
         X, y = X[some], y[some]
@@ -76,7 +77,12 @@ def _is_positive(target: pd.Series, rule: str) -> NDArray[np.bool_]:
         return (target > limit).to_numpy()
     if rule:
         return target.astype(str).isin(rule.split("|")).to_numpy()
-    return (target == np.sort(target.unique())[-1]).to_numpy()
+    values = np.sort(target.unique())
+    if len(values) != 2:
+        raise ValueError(
+            f"Target {target.name!r} has {len(values)} values: say which are positive."
+        )
+    return (target == values[-1]).to_numpy()
 
 
 def _numbers(column: pd.Series) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""The data sets: the paper's 150 of PMLB, five large ones, and 187 that are not of PMLB.
+"""The data sets: the paper's 150 of PMLB, five large ones, and 179 that are not of PMLB.
 
 They are listed in ``sets.csv`` and ``fresh.csv``, so that every run and every report means the same
 ones.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from . import fresh
@@ -53,7 +54,11 @@ def select_sets(
         by_name = {entry.name: entry for entry in known}
         for name in names:
             if name not in by_name:
-                raise ValueError(f"Unknown data set {name!r}; known are {', '.join(by_name)}.")
+                near = get_close_matches(name, by_name, 5) or list(by_name)[:5]
+                raise ValueError(
+                    f"Unknown data set {name!r}: did you mean {', '.join(near)}? All are listed in "
+                    "sets.csv and fresh.csv."
+                )
         chosen = [by_name[name] for name in dict.fromkeys(names)]
     return [entry for entry in chosen if task in ("all", entry.task)]
 
