@@ -6,7 +6,8 @@ values count, separated by ``|``, or above which number (``>8``, ``>median``), a
 only rows with these values. Columns in `drop` are left out: identifiers, and other forms of the
 target.
 
-As in PMLB all columns are numbers: text is numbered in alphabetical order, gaps get the median.
+As in PMLB all columns are numbers: text is numbered in alphabetical order, with gaps as one more
+value, and gaps among numbers get the median.
 """
 
 from __future__ import annotations
@@ -47,9 +48,7 @@ def load_fresh(name: str) -> tuple[NDArray[np.float64], NDArray]:
         ) from cause
     entry = listed()[name]
     package, item = name.split(".", 1)
-    if item.endswith(f".{entry['target']}"):
-        item = item.removesuffix(f".{entry['target']}")
-    return read_table(data(package, item), entry)
+    return read_table(data(package, item.removesuffix(f".{entry['target']}")), entry)
 
 
 def read_table(table: pd.DataFrame, entry: dict[str, str]) -> tuple[NDArray[np.float64], NDArray]:
