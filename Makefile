@@ -29,9 +29,9 @@ $(VENV)/docs.done: pyproject.toml
 
 demo: $(VENV)/demo.done
 	$(BIN)/python examples/demo.py --splits 3
-	$(BIN)/jointleaf fit examples/flats.csv --target price -o output/flats.jl
-	$(BIN)/jointleaf predict output/flats.jl examples/flats_new.csv --id flat -o output/prices.csv
-	$(BIN)/jointleaf explain output/flats.jl examples/flats_new.csv --row 12
+	$(BIN)/jointleaf fit examples/flats.csv --target price -o output/flats.jleaf
+	$(BIN)/jointleaf predict output/flats.jleaf examples/flats_new.csv --id flat -o output/prices.csv
+	$(BIN)/jointleaf explain output/flats.jleaf examples/flats_new.csv --row 12
 
 test: lint types tests
 

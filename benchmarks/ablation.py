@@ -36,8 +36,8 @@ from jointleaf.partitions import (  # noqa: E402
 )
 
 SETS = Path(__file__).parent / "accuracy" / "sets.csv"
-BASE = "jointleaf.estimators.base.recipe_partitioner"
-RECIPE = "jointleaf.tuning.recipe"
+BASE = "jointleaf.estimators._base.recipe_partitioner"
+RECIPE = "jointleaf._fit.recipe"
 
 
 def boosted_alone(target_type: str = "") -> UnionPartitioner:
@@ -72,7 +72,7 @@ BINARY: dict[str, dict[str, object]] = {
     "the recipe": {},
     "no random trees": {BASE: boosted_alone},
     "no simpler models": {f"{RECIPE}.choose_shares": lambda folds, setting: None},
-    "no constants for values": {"jointleaf.tuning.shares.find_levels": lambda rows, columns: None},
+    "no constants for values": {"jointleaf._fit.shares.find_levels": lambda rows, columns: None},
     "constant cells (s = 0)": {f"{RECIPE}._FIRST_SCALES": (0.0,), f"{RECIPE}.SLOPE_SCALES": (0.0,)},
 }
 

@@ -20,7 +20,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 from jointleaf import LeafDesign, fit_cells  # noqa: E402
-from jointleaf.penalties import L21, Frobenius, Nuclear  # noqa: E402
+from jointleaf._core.penalties import L21, Frobenius, Nuclear  # noqa: E402
 
 PENALTIES = {"frobenius": Frobenius, "l21": L21, "nuclear": Nuclear}
 

@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def print_ours(title: str, model: JOPLEnRegressor, place: Path) -> None:
-    path, pickled = place / "model.jl", place / "model.pickle"
+    path, pickled = place / "model.jleaf", place / "model.pickle"
     saving = best_ms(lambda: jointleaf.save(model, path), 5)
     print_line(title, "jointleaf", path, saving, best_ms(lambda: jointleaf.load(path)))
     saving = best_ms(lambda: pickled.write_bytes(pickle.dumps(model)), 5)

@@ -16,9 +16,9 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from jointleaf import JOPLEnRegressor
+from jointleaf._fit.pruning import prune
 from jointleaf.datasets import load_pmlb
 from jointleaf.partitions import LightGBMPartitioner, RandomForestPartitioner
-from jointleaf.pruning import prune
 
 SETS = (
     "589_fri_c2_1000_25", "560_bodyfat", "4544_GeographicalOriginalofMusic", "599_fri_c2_1000_5",

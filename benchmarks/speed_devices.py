@@ -112,7 +112,7 @@ def measure(device: str, data: Path, codes_file: Path, dtype: str, tol: float) -
     if device == "cpu":
         design = LeafDesign(X, train).merge_partitions()
     else:
-        from jointleaf.accelerated.design import JaxLeafDesign
+        from jointleaf._core.jax.design import JaxLeafDesign
 
         design = JaxLeafDesign(X, train, device=device)
     theta, r = solution.theta, y.astype(dtype)
@@ -151,7 +151,7 @@ def _memory_mb() -> float:
 def _device_memory_mb(device: str) -> float | None:
     if device in ("cpu", "jax:cpu"):
         return None
-    from jointleaf.accelerated.device import find_device
+    from jointleaf._core.device import find_device
 
     stats = find_device(device).memory_stats() or {}
     return stats.get("peak_bytes_in_use", np.nan) / 2**20
@@ -159,7 +159,7 @@ def _device_memory_mb(device: str) -> float | None:
 
 def devices_at_hand() -> list[str]:
     """SciPy, and what JAX finds."""
-    from jointleaf.accelerated.device import find_device
+    from jointleaf._core.device import find_device
 
     found = ["cpu"]
     for name in ("jax:cpu", "gpu", "tpu"):

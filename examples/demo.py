@@ -28,7 +28,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor, refine
-from jointleaf.progress import Progress
+from jointleaf._core.progress import Progress
 
 # The trees that jointleaf's default partitioner grows, with LightGBM's own leaf values.
 TREES = {

@@ -45,7 +45,7 @@ from experiments.multitask_paths import (
 )
 from experiments.multitask_peers import fit_lightgbm, fit_on_selected, fit_ridge
 from experiments.multitask_report import Paths, draw, tables, write_files
-from jointleaf.progress import Progress
+from jointleaf._core.progress import Progress
 
 
 @dataclass(frozen=True)

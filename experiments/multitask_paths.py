@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from experiments.multitask_data import MultitaskData
 from jointleaf import DirtyLasso, MultiTaskJOPLEnRegressor
-from jointleaf.design import LeafDesign
-from jointleaf.losses import SquaredError
+from jointleaf._core.design import LeafDesign
+from jointleaf._core.losses import SquaredError
+from jointleaf._core.path import follow_path, largest_strength, strength_grid
+from jointleaf._core.task_problem import TaskProblem
+from jointleaf._core.task_solution import split_slopes
+from jointleaf._fit.strengths import path_has_ended
+from jointleaf._fit.task_strengths import ratio_grid
 from jointleaf.multitask import BoUTSRegressor
-from jointleaf.multitask.problem import TaskProblem
-from jointleaf.multitask.solution import split_slopes
-from jointleaf.multitask.tuning import ratio_grid
 from jointleaf.partitions import RootCell, VoronoiPartitioner
-from jointleaf.path import follow_path, largest_strength, strength_grid
-from jointleaf.tuning.strengths import path_has_ended
 
 __all__ = [
     "BOUTS",

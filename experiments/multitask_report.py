@@ -15,7 +15,7 @@ from experiments.multitask_choice import budget_table, compare, frontier
 from experiments.multitask_data import MultitaskData
 from experiments.multitask_paths import BOUTS, DL, JOPLEN, Point
 from experiments.multitask_peers import Peer
-from jointleaf.displays import SelectionDisplay, TaskErrorDisplay, TaskWeightsDisplay
+from jointleaf.plot import SelectionDisplay, TaskErrorDisplay, TaskWeightsDisplay
 
 __all__ = ["Paths", "claims", "draw", "tables", "write_files"]
 

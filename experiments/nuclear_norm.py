@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from experiments import require
 from jointleaf import JOPLEnRegressor
+from jointleaf._core.penalties import Frobenius, Nuclear, Term
+from jointleaf._core.progress import Progress
 from jointleaf.partitions import VoronoiPartitioner
-from jointleaf.penalties import Frobenius, Nuclear, Term
-from jointleaf.progress import Progress
 
 N_POINTS, N_TRAIN = 10_000, 100  # all others are for testing
 # The paper writes N(0, 0.2). It is the standard deviation: a variance of 0.2 would put the least

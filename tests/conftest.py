@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_iris
 
-from jointleaf.design import LeafDesign
-from jointleaf.losses import make_loss
-from jointleaf.penalties import Frobenius
-from jointleaf.problem import Problem
+from jointleaf._core.design import LeafDesign
+from jointleaf._core.losses import make_loss
+from jointleaf._core.penalties import Frobenius
+from jointleaf._core.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,14 @@ from jointleaf import (
     PerTask,
     SchattenP,
 )
-from jointleaf.accelerated.custom_loss import JaxLoss
-from jointleaf.accelerated.norms import pytree
-from jointleaf.accelerated.penalties import device_prox
-from jointleaf.fitting import make_problem
-from jointleaf.losses import Logistic, Multinomial, SquaredError
-from jointleaf.multitask.problem import TaskProblem
-from jointleaf.penalties import Free
-from jointleaf.penalties.scaled import Scaled
+from jointleaf._core.fitting import make_problem
+from jointleaf._core.jax.custom_loss import JaxLoss
+from jointleaf._core.jax.norms import pytree
+from jointleaf._core.jax.penalties import device_prox
+from jointleaf._core.losses import Logistic, Multinomial, SquaredError
+from jointleaf._core.penalties import Free
+from jointleaf._core.penalties.scaled import Scaled
+from jointleaf._core.task_problem import TaskProblem
 
 jnp: Any = importlib.import_module("jax.numpy")
 lax: Any = importlib.import_module("jax.lax")
@@ -107,9 +107,9 @@ TASKS = {
     "tasks, DirtyLInf, relaxed": DirtyLInf(0.05, 0.04).relaxed(0.5, _SUPPORT),
     "tasks, L1 + DirtyLasso": L1(0.01) + DirtyLasso(0.05, 0.04),
     "tasks, L1 + DirtyLInf": L1(0.01) + DirtyLInf(0.05, 0.04),
-    "tasks, ridge + Laplacian": RIDGE + Laplacian(0.05, graph="neighbours"),
+    "tasks, ridge + Laplacian": RIDGE + Laplacian(0.05, graph="neighbors"),
     "tasks, DirtyLasso + ridge + Laplacian": (
-        DirtyLasso(0.05, 0.04) + RIDGE + Laplacian(0.05, graph="neighbours")
+        DirtyLasso(0.05, 0.04) + RIDGE + Laplacian(0.05, graph="neighbors")
     ),
 }
 PENALTIES = SINGLE | TASKS

@@ -8,7 +8,8 @@ import pandas as pd
 from sklearn.ensemble import RandomForestClassifier
 
 import jointleaf as jl
-from jointleaf.estimators import base, many_rows
+from jointleaf._fit import many_rows
+from jointleaf.estimators import _base as base
 from jointleaf.partitions import (
     LightGBMPartitioner,
     RandomTreesPartitioner,
@@ -97,7 +98,7 @@ def _tasks_long():
 def _union():
     members = [LightGBMPartitioner(10), VoronoiPartitioner(5, 3), "steps"]
     return jl.JOPLEnRegressor(
-        members, penalty=jl.L1(0.01) + jl.Frobenius(0.1), clip="cell", missing_indicator=True,
+        members, penalty=jl.L1(0.01) + jl.Frobenius(0.1), clip="cell", add_indicator=True,
         random_state=np.random.RandomState(3), n_jobs=2,
     ).fit(GAPS, Y)  # fmt: skip
 

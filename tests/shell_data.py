@@ -8,7 +8,7 @@ from datetime import date, timedelta
 
 import numpy as np
 
-from jointleaf.shell import main
+from jointleaf.cli import main
 
 HEADER = ("id", "sold", "city", "area", "balcony", "heating", "country", "price")
 

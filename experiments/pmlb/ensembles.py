@@ -17,7 +17,7 @@ from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 from experiments import require
 from experiments.pmlb.data import Data
 from experiments.pmlb.space import Integer, Parameters, Real, Space
-from jointleaf.estimators.linear_forest import LinearForestClassifier, LinearForestRegressor
+from jointleaf.estimators._linear_forest import LinearForestClassifier, LinearForestRegressor
 
 __all__ = [
     "Fit",

@@ -11,6 +11,7 @@ from experiments.pmlb.data import Data
 from experiments.pmlb.ensembles import Fit, Predict, predictor
 from experiments.pmlb.space import Choice, Integer, Parameters, Real, Space
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
+from jointleaf._core.penalties import Laplacian, Term
 from jointleaf.partitions import (
     CatBoostPartitioner,
     GradientBoostingPartitioner,
@@ -18,7 +19,6 @@ from jointleaf.partitions import (
     RandomForestPartitioner,
     VoronoiPartitioner,
 )
-from jointleaf.penalties import Laplacian, Term
 
 __all__ = ["CELLS", "joint_fit", "joint_space"]
 

@@ -22,7 +22,7 @@ from experiments.pmlb.records import Record, ResultFile, Setting
 from experiments.pmlb.search import NoSearch, Search, make_search
 from experiments.pmlb.sets import SetInfo
 from experiments.pmlb.space import Parameters
-from jointleaf.progress import Progress
+from jointleaf._core.progress import Progress
 
 __all__ = ["run", "search_method"]
 

@@ -16,15 +16,15 @@ _HOMES = {
     "refine": "jointleaf.estimators",
     "LinearForestRegressor": "jointleaf.estimators",
     "LinearForestClassifier": "jointleaf.estimators",
-    "prune": "jointleaf.pruning",
-    "save": "jointleaf.model_file",
-    "load": "jointleaf.model_file",
-    "load_metadata": "jointleaf.model_file",
-    "ModelFileError": "jointleaf.model_file",
-    "to_onnx": "jointleaf.onnx_export",
-    "estimate_memory": "jointleaf.memory",
-    "fit_cells": "jointleaf.fitting",
-    "strength_path": "jointleaf.path",
+    "prune": "jointleaf._fit.pruning",
+    "save": "jointleaf.io",
+    "load": "jointleaf.io",
+    "load_metadata": "jointleaf.io",
+    "ModelFileError": "jointleaf.io",
+    "to_onnx": "jointleaf.io",
+    "estimate_memory": "jointleaf._fit.memory",
+    "fit_cells": "jointleaf._core.fitting",
+    "strength_path": "jointleaf._core.path",
     "MultiTaskJOPLEnRegressor": "jointleaf.multitask",
     "MultiTaskJOPLEnClassifier": "jointleaf.multitask",
     "BoUTSRegressor": "jointleaf.multitask",
@@ -45,20 +45,20 @@ _HOMES = {
     "Laplacian": "jointleaf.penalties",
     "Explanation": "jointleaf.inspection",
     "explain": "jointleaf.inspection",
-    "ExplanationDisplay": "jointleaf.displays",
-    "EffectDisplay": "jointleaf.displays",
-    "ImportanceDisplay": "jointleaf.displays",
-    "LocalModelDisplay": "jointleaf.displays",
-    "InteractionDisplay": "jointleaf.displays",
-    "PathDisplay": "jointleaf.displays",
-    "CVDisplay": "jointleaf.displays",
-    "PruningDisplay": "jointleaf.displays",
-    "TaskWeightsDisplay": "jointleaf.displays",
-    "SelectionDisplay": "jointleaf.displays",
-    "TaskErrorDisplay": "jointleaf.displays",
-    "TaskPathDisplay": "jointleaf.displays",
-    "LeafDesign": "jointleaf.design",
-    "Solution": "jointleaf.solvers",
+    "ExplanationDisplay": "jointleaf.plot",
+    "EffectDisplay": "jointleaf.plot",
+    "ImportanceDisplay": "jointleaf.plot",
+    "LocalModelDisplay": "jointleaf.plot",
+    "InteractionDisplay": "jointleaf.plot",
+    "PathDisplay": "jointleaf.plot",
+    "CVDisplay": "jointleaf.plot",
+    "PruningDisplay": "jointleaf.plot",
+    "TaskWeightsDisplay": "jointleaf.plot",
+    "SelectionDisplay": "jointleaf.plot",
+    "TaskErrorDisplay": "jointleaf.plot",
+    "TaskPathDisplay": "jointleaf.plot",
+    "LeafDesign": "jointleaf._core.design",
+    "Solution": "jointleaf._core.solvers",
 }
 
 __all__ = [  # noqa: RUF022
@@ -114,42 +114,10 @@ __all__ = [  # noqa: RUF022
 ]
 
 if TYPE_CHECKING:
-    from jointleaf.design import LeafDesign
-    from jointleaf.displays import (
-        CVDisplay,
-        EffectDisplay,
-        ExplanationDisplay,
-        ImportanceDisplay,
-        InteractionDisplay,
-        LocalModelDisplay,
-        PathDisplay,
-        PruningDisplay,
-        SelectionDisplay,
-        TaskErrorDisplay,
-        TaskPathDisplay,
-        TaskWeightsDisplay,
-    )
-    from jointleaf.estimators import (
-        JOPLEnClassifier,
-        JOPLEnRegressor,
-        LinearForestClassifier,
-        LinearForestRegressor,
-        refine,
-    )
-    from jointleaf.fitting import fit_cells
-    from jointleaf.inspection import Explanation, explain
-    from jointleaf.memory import estimate_memory
-    from jointleaf.model_file import ModelFileError, load, load_metadata, save
-    from jointleaf.multitask import (
-        BoUTSClassifier,
-        BoUTSRegressor,
-        MultiTaskJOPLEnClassifier,
-        MultiTaskJOPLEnRegressor,
-        fit_tasks,
-    )
-    from jointleaf.onnx_export import to_onnx
-    from jointleaf.path import strength_path
-    from jointleaf.penalties import (
+    from jointleaf._core.design import LeafDesign
+    from jointleaf._core.fitting import fit_cells
+    from jointleaf._core.path import strength_path
+    from jointleaf._core.penalties import (
         L1,
         L21,
         DirtyLasso,
@@ -164,8 +132,40 @@ if TYPE_CHECKING:
         PerTask,
         SchattenP,
     )
-    from jointleaf.pruning import prune
-    from jointleaf.solvers import Solution
+    from jointleaf._core.solvers import Solution
+    from jointleaf._fit.memory import estimate_memory
+    from jointleaf._fit.pruning import prune
+    from jointleaf.estimators import (
+        JOPLEnClassifier,
+        JOPLEnRegressor,
+        LinearForestClassifier,
+        LinearForestRegressor,
+        refine,
+    )
+    from jointleaf.inspection import Explanation, explain
+    from jointleaf.io._model_file import ModelFileError, load, load_metadata, save
+    from jointleaf.io._onnx import to_onnx
+    from jointleaf.multitask import (
+        BoUTSClassifier,
+        BoUTSRegressor,
+        MultiTaskJOPLEnClassifier,
+        MultiTaskJOPLEnRegressor,
+        fit_tasks,
+    )
+    from jointleaf.plot import (
+        CVDisplay,
+        EffectDisplay,
+        ExplanationDisplay,
+        ImportanceDisplay,
+        InteractionDisplay,
+        LocalModelDisplay,
+        PathDisplay,
+        PruningDisplay,
+        SelectionDisplay,
+        TaskErrorDisplay,
+        TaskPathDisplay,
+        TaskWeightsDisplay,
+    )
 
 
 def __getattr__(name: str) -> object:

@@ -2,7 +2,7 @@
 
 import sys
 
-from jointleaf.shell import main
+from jointleaf.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

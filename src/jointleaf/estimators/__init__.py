@@ -1,9 +1,9 @@
 """Estimators that follow the conventions of scikit-learn."""
 
-from jointleaf.estimators.classifier import JOPLEnClassifier
-from jointleaf.estimators.linear_forest import LinearForestClassifier, LinearForestRegressor
-from jointleaf.estimators.refining import refine
-from jointleaf.estimators.regressor import JOPLEnRegressor
+from jointleaf.estimators._classifier import JOPLEnClassifier
+from jointleaf.estimators._linear_forest import LinearForestClassifier, LinearForestRegressor
+from jointleaf.estimators._refining import refine
+from jointleaf.estimators._regressor import JOPLEnRegressor
 
 __all__ = [
     "JOPLEnClassifier",

@@ -1,10 +1,10 @@
 """Explanations of fitted models: contributions, local models, effects and interactions."""
 
-from jointleaf.inspection.effects import Effect, effect
-from jointleaf.inspection.explaining import explain
-from jointleaf.inspection.explanation import Explanation
-from jointleaf.inspection.interactions import Interactions, interactions
-from jointleaf.inspection.local import LocalModel, local_model
+from jointleaf.inspection._effects import Effect, effect
+from jointleaf.inspection._explaining import explain
+from jointleaf.inspection._explanation import Explanation
+from jointleaf.inspection._interactions import Interactions, interactions
+from jointleaf.inspection._local import LocalModel, local_model
 
 __all__ = [
     "Effect",

@@ -1,9 +1,9 @@
 """Several tasks fitted together: features that all of them share, and features of single ones."""
 
-from jointleaf.multitask.bouts import BoUTSClassifier, BoUTSPartitioner, BoUTSRegressor
-from jointleaf.multitask.estimators import MultiTaskJOPLEnClassifier, MultiTaskJOPLEnRegressor
-from jointleaf.multitask.fitting import fit_tasks
-from jointleaf.multitask.solution import TaskSolution
+from jointleaf._core.task_fitting import fit_tasks
+from jointleaf._core.task_solution import TaskSolution
+from jointleaf.multitask._bouts import BoUTSClassifier, BoUTSPartitioner, BoUTSRegressor
+from jointleaf.multitask._estimators import MultiTaskJOPLEnClassifier, MultiTaskJOPLEnRegressor
 
 __all__ = [
     "BoUTSClassifier",

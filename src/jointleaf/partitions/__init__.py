@@ -1,16 +1,23 @@
 """Partitioners: ensembles of partitions of feature space, each made of cells."""
 
-from jointleaf.partitions.base import NO_CELL, Partitioner, TargetType
-from jointleaf.partitions.factory import (
+from jointleaf._trees.flat import FlatTrees
+from jointleaf._trees.importers import (
+    ADAPTERS,
+    EnsembleAdapter,
+    check_fitted_model,
+    find_adapter,
+    is_ensemble,
+)
+from jointleaf.partitions._base import NO_CELL, Partitioner, TargetType
+from jointleaf.partitions._factory import (
     PARTITIONERS,
     default_partitioner,
     make_partitioner,
     recipe_partitioner,
     seeded,
 )
-from jointleaf.partitions.fitted import FittedEnsemble, RegrownEnsemble, without_models
-from jointleaf.partitions.flat import FlatTrees
-from jointleaf.partitions.growers import (
+from jointleaf.partitions._fitted import FittedEnsemble, RegrownEnsemble, without_models
+from jointleaf.partitions._growers import (
     CatBoostPartitioner,
     ExtraTreesPartitioner,
     GradientBoostingPartitioner,
@@ -22,18 +29,11 @@ from jointleaf.partitions.growers import (
     TreePartitioner,
     XGBoostPartitioner,
 )
-from jointleaf.partitions.levels import LevelsPartitioner
-from jointleaf.partitions.libraries import (
-    ADAPTERS,
-    EnsembleAdapter,
-    check_fitted_model,
-    find_adapter,
-    is_ensemble,
-)
-from jointleaf.partitions.residual import ResidualPartitioner
-from jointleaf.partitions.steps import StepPartitioner
-from jointleaf.partitions.union import RootCell, UnionPartitioner
-from jointleaf.partitions.voronoi import VoronoiPartitioner
+from jointleaf.partitions._levels import LevelsPartitioner
+from jointleaf.partitions._residual import ResidualPartitioner
+from jointleaf.partitions._steps import StepPartitioner
+from jointleaf.partitions._union import RootCell, UnionPartitioner
+from jointleaf.partitions._voronoi import VoronoiPartitioner
 
 __all__ = [
     "ADAPTERS",

@@ -1,0 +1,1 @@
+"""The convex problem and its solvers, on arrays alone: layout, design, losses, penalties, path."""

@@ -1,0 +1,195 @@
+"""The joint fit as a function: rows, codes and targets in, a `Solution` out."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Real
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from jointleaf._core.design import LeafDesign
+from jointleaf._core.device import check_device
+from jointleaf._core.layout import CellKind, check_codes
+from jointleaf._core.losses import Loss, make_loss
+from jointleaf._core.penalties import Frobenius, Term
+from jointleaf._core.problem import Problem, as_numbers, check_weights
+from jointleaf._core.solvers import Solution, Solver, choose_solver
+
+__all__ = ["check_limits", "fit_cells", "make_problem", "solve"]
+
+
+def fit_cells(
+    X: ArrayLike,
+    codes: ArrayLike,
+    y: ArrayLike,
+    *,
+    loss: str | Loss = "squared_error",
+    penalty: Term | None = None,
+    cells: CellKind = "linear",
+    solver: str | Solver = "auto",
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    sample_weight: ArrayLike | None = None,
+    n_cells: ArrayLike | None = None,
+    n_jobs: int = 1,
+    device: str = "cpu",
+) -> Solution:
+    r"""Fit the models of all cells of all partitions jointly.
+
+    Minimises, over slopes W and biases b,
+
+    .. math::
+
+        J(W, b) = \frac{1}{S} \sum_n s_n\, \ell(y_n, f(x_n)) + R(W, b), \qquad
+        f(x_n) = \sum_p \langle w_{p, c_p(n)}, x_n \rangle + b_{p, c_p(n)}
+
+    with weights s that sum to S. X is used as given: nothing is standardised, and no
+    intercept is added besides the biases.
+
+    Parameters
+    ----------
+    X : array (n, d)
+        Rows. float32 is computed in float32, everything else in float64.
+    codes : integer array (n, P)
+        Cell of each partition in which each row falls, numbered from 0 in every partition.
+    y : array (n,)
+        Targets: numbers for "squared_error", -1 and 1 for "logistic", class numbers
+        0..K-1 for "multinomial".
+    loss : {"squared_error", "logistic", "multinomial"} or Loss
+    penalty : Penalty, PredictionPenalty or a sum of these, optional
+        By default ``Frobenius(0.01)``.
+    cells : {"linear", "constant"}
+        Constant cells have a bias only (global refinement).
+    solver : {"auto", "dual", "pcg", "newton", "fista"} or Solver
+        The rules of "auto" are those of `_core.solvers.choose_solver`.
+    tol : float
+        Stops when the scale-free optimality measure (`Problem.optimality`) is at most this.
+    max_iter : int
+        Most iterations; a solve that ends above `tol` warns with `ConvergenceWarning`.
+    sample_weight : array (n,), optional
+        Weights; zero equals leaving the row out.
+    n_cells : integers (P,), optional
+        Cells of every partition; by default the largest code plus one. Cells without rows
+        get zero weights.
+    n_jobs : int
+        Threads.
+    device : {"cpu", "gpu", "tpu", "auto", "jax:cpu"}
+        Where the solver computes. "cpu" is NumPy and SciPy; the others need JAX (extra ``jax``):
+        an accelerator, or JAX on the CPU. "auto" is an accelerator where there is one and the
+        problem is large enough (see `_core.solvers.choose_solver`), else "cpu".
+
+    Returns
+    -------
+    Solution
+        With ``coef`` (C, d[, K]) and ``intercept`` (C[, K]), cell-major, partition after partition.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from jointleaf import Frobenius, fit_cells
+    >>> x = np.linspace(-1, 1, 50)[:, None]
+    >>> codes = np.column_stack([x[:, 0] > 0, x[:, 0] > 0.5]).astype(int)
+    >>> solution = fit_cells(x, codes, np.abs(x[:, 0]), penalty=Frobenius(1e-6))
+    >>> solution.converged, solution.coef.shape, solution.intercept.shape
+    (True, (4, 1), (4,))
+    """
+    check_limits(tol, max_iter)
+    check_device(device)
+    problem = make_problem(
+        X,
+        codes,
+        y,
+        loss=loss,
+        penalty=Frobenius(0.01) if penalty is None else penalty,
+        cells=cells,
+        sample_weight=sample_weight,
+        n_cells=n_cells,
+        n_jobs=n_jobs,
+    )
+    problem.device = device
+    return solve(problem, solver, tol=tol, max_iter=max_iter)
+
+
+def make_problem(
+    X: ArrayLike,
+    codes: ArrayLike,
+    y: ArrayLike,
+    *,
+    loss: str | Loss,
+    penalty: Term,
+    cells: CellKind,
+    sample_weight: ArrayLike | None,
+    n_cells: ArrayLike | None,
+    n_jobs: int,
+) -> Problem:
+    """Check everything that `fit_cells` takes and give the problem; zero weights are left out."""
+    rows = _check_rows(X)
+    checked, counts = check_codes(codes, len(rows), n_cells)
+    weights = check_weights(sample_weight, len(rows))
+    targets = as_numbers("y", y)
+    if targets.ndim != 1 or len(targets) != len(rows):
+        raise ValueError(f"y has shape {targets.shape}, expected ({len(rows)},): one per row of X")
+    _check_size("y", targets, rows.dtype)
+    if not (isinstance(n_jobs, int | np.integer) and n_jobs >= 1):
+        raise ValueError(f"n_jobs={n_jobs!r} must be a whole number, at least 1")
+    if not isinstance(penalty, Term):
+        raise TypeError(f"penalty={penalty!r} must be a Penalty such as Frobenius(0.01)")
+    keep = weights > 0
+    if not keep.all():
+        rows, checked, targets, weights = rows[keep], checked[keep], targets[keep], weights[keep]
+    design = LeafDesign(rows, checked, counts, cells=cells, n_jobs=n_jobs)
+    return Problem(design, targets, make_loss(loss), penalty, weights)
+
+
+def solve(
+    problem: Problem,
+    solver: str | Solver = "auto",
+    init: NDArray | None = None,
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+) -> Solution:
+    """Solve a problem with the chosen solver; warns where it did not converge."""
+    solution = choose_solver(problem, solver).solve(problem, init, tol=tol, max_iter=max_iter)
+    if not solution.converged:
+        warnings.warn(solution.message, ConvergenceWarning, stacklevel=3)
+    return solution
+
+
+def _check_rows(X: ArrayLike) -> NDArray:
+    try:
+        rows = np.asarray(X)
+    except ValueError as cause:
+        raise ValueError(f"X must be an (n, d) matrix of numbers: {cause}") from None
+    if rows.ndim != 2:
+        raise ValueError(f"X must be an (n, d) matrix, got an array of shape {rows.shape}")
+    if rows.shape[0] == 0:
+        raise ValueError("X has no rows: nothing to fit")
+    if rows.dtype != np.float32:
+        rows = as_numbers("X", rows)
+    if not np.isfinite(rows).all():
+        raise ValueError("X holds NaN or infinity: remove these rows or fill them in")
+    _check_size("X", rows, rows.dtype)
+    return rows
+
+
+def _check_size(name: str, values: NDArray, dtype: np.dtype) -> None:
+    """Refuse values whose products of four would overflow."""
+    limit = float(np.finfo(dtype).max) ** 0.25
+    largest = float(np.abs(values).max(initial=0.0))
+    if np.isfinite(largest) and largest > limit:
+        raise ValueError(
+            f"{name} holds values up to {largest:.3g}, too large for {dtype} (at most "
+            f"{limit:.0e}): rescale them"
+        )
+
+
+def check_limits(tol: float, max_iter: int) -> None:
+    """Check the tolerance and the number of iterations of a solve."""
+    if not isinstance(tol, Real) or not tol > 0:
+        raise ValueError(f"tol={tol!r} must be a positive number")
+    is_whole = isinstance(max_iter, int | np.integer) and not isinstance(max_iter, bool)
+    if not (is_whole and max_iter >= 1):
+        raise ValueError(f"max_iter={max_iter!r} must be a whole number, at least 1")

@@ -1,0 +1,252 @@
+"""FISTA on a device: the whole iteration is one compiled loop.
+
+The method is that of `_core.solvers.fista` (step sizes found on the way, adaptive restart,
+biases eliminated where possible), on all features at once: shapes on a device must not change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jointleaf._core.jax.biases import BiasInverse
+from jointleaf._core.jax.problem import DeviceProblem, dot, shaped
+
+__all__ = ["Outcome", "first_size", "minimise"]
+
+_LONGER, _SHORTER = 1.05, 0.7
+_LEAST = 1e-30  # of a step size
+_POWER_ITERATIONS = 12
+
+
+class Outcome(NamedTuple):
+    """Where a loop ended: weights, iterations, the last step size, and whether it was stuck."""
+
+    theta: Any
+    n_iter: Any
+    size: Any
+    stalled: Any
+
+
+class _State(NamedTuple):
+    theta: Any
+    f: Any
+    ahead: Any
+    f_ahead: Any
+    momentum: Any
+    size: Any
+    optimality: Any
+    n_iter: Any
+
+
+class _Quadratic(NamedTuple):
+    """The bound of the data term: curvatures h (n,) and, of the penalty, D (C, q) or None."""
+
+    problem: DeviceProblem
+    h: Any
+    diagonal: Any
+    biases: BiasInverse | None
+
+    @property
+    def slope_diagonal(self) -> Any:
+        """D without the part of biases that are eliminated: that is in beta."""
+        if self.diagonal is None or self.biases is None:
+            return self.diagonal
+        return self.diagonal.at[:, -1].set(0.0)
+
+    def bend(self, image: Any, move: Any) -> Any:
+        """The quadratic at a move of the weights whose predictions are `image`."""
+        bend = dot(image, self.problem.weigh(self.h, image))
+        diagonal = self.slope_diagonal
+        return bend if diagonal is None else bend + dot(move, shaped(diagonal, move) * move)
+
+    def beta(self, biases: Any) -> Any:
+        """D_b times biases."""
+        assert self.biases is not None
+        return shaped(self.biases.beta, biases) * biases
+
+    def answer(self, image: Any, slope: Any) -> tuple[Any, Any]:
+        """The best move of the biases after an image of the slopes, and its predictions."""
+        assert self.biases is not None
+        design = self.problem.design
+        pulled = design.bias_rmatvec(self.problem.weigh(self.h, image))
+        move = self.biases.solve(-(pulled + slope))
+        return move, design.bias_matvec(move)
+
+    def times(self, move: Any) -> Any:
+        """The matrix times a move; the Schur complement where biases are eliminated."""
+        design = self.problem.design
+        if self.biases is not None:
+            move = move.at[:, -1].set(0.0)
+        image = design.matvec(move)
+        if self.biases is not None:
+            image = image + self.answer(image, 0.0)[1]
+        product = design.rmatvec(self.problem.weigh(self.h, image))
+        if self.slope_diagonal is not None:
+            product = product + shaped(self.slope_diagonal, move) * move
+        return product if self.biases is None else product.at[:, -1].set(0.0)
+
+
+@jax.jit
+def first_size(problem: DeviceProblem, diagonal: Any, biases: Any, start: Any) -> Any:
+    """1 / (largest eigenvalue of the quadratic), by power iteration from a start (C, q)."""
+    quadratic = _Quadratic(problem, problem.curvature_bound(), diagonal, biases)
+
+    def turn(_: Any, state: Any) -> Any:
+        v, norm = state
+        v = quadratic.times(v / jnp.where(norm > 0, norm, 1.0).astype(v.dtype))
+        return v, jnp.sqrt(dot(v, v))
+
+    _, norm = lax.fori_loop(0, _POWER_ITERATIONS, turn, (start, jnp.sqrt(dot(start, start))))
+    return jnp.where(norm > 0, 1.0 / (1.02 * norm), 1.0)
+
+
+@jax.jit
+def minimise(
+    problem: DeviceProblem,
+    diagonal: Any,
+    rest: Any,
+    biases: BiasInverse | None,
+    theta: Any,
+    size: Any,
+    tol: Any,
+    max_iter: Any,
+) -> Outcome:
+    """Minimise from theta until optimality <= tol.
+
+    Parameters
+    ----------
+    problem : DeviceProblem
+    diagonal : array (C, q) or None
+        Curvature of the quadratic part of the penalty.
+    rest : Prox
+        The rest of the penalty.
+    biases : BiasInverse or None
+        Of the bound of the loss's curvature, where biases are eliminated.
+    theta : array (C, q[, K])
+    size : number
+        First step size.
+    tol, max_iter : numbers
+    """
+    quadratic = _Quadratic(problem, problem.curvature_bound(), diagonal, biases)
+    advance = _plain_step if biases is None else _eliminating_step
+    f = problem.design.matvec(theta)
+    start = _State(theta, f, theta, f, jnp.ones(()), size, jnp.full((), jnp.inf), 0)
+
+    def go_on(state: _State) -> Any:
+        return (state.n_iter < max_iter) & (state.optimality > tol)
+
+    def turn(state: _State) -> _State:
+        longer = state.size * _LONGER
+        new, f_new, size, distance = advance(quadratic, rest, state.ahead, state.f_ahead, longer)
+        uphill = dot(new - state.ahead, new - state.theta) < 0
+        momentum = jnp.where(uphill, 1.0, state.momentum)
+        following = (1 + jnp.sqrt(1 + 4 * momentum**2)) / 2
+        push = ((momentum - 1) / following).astype(new.dtype)
+        ahead = new + push * (new - state.theta)
+        f_ahead = f_new + push * (f_new - state.f)
+        # The move over the step size is free; the true measure, a pass, where that is small.
+        free = distance / problem.start_slope
+        measured = lax.cond(
+            free <= tol, lambda: optimality(quadratic, rest, new, f_new, size), lambda: free
+        )
+        return _State(new, f_new, ahead, f_ahead, following, size, measured, state.n_iter + 1)
+
+    end = lax.while_loop(go_on, turn, start)
+    return Outcome(end.theta, end.n_iter, end.size, jnp.zeros((), bool))
+
+
+def optimality(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size: Any) -> Any:
+    """Largest entry of the proximal gradient with a step, as `Problem.optimality` has it."""
+    problem, diagonal = quadratic.problem, quadratic.diagonal
+    gradient = problem.gradient(f)
+    if diagonal is not None:
+        gradient = gradient + shaped(diagonal, theta) * theta
+    t = size.astype(theta.dtype)
+    moved = rest.prox(theta - t * gradient, size)
+    return jnp.abs((theta - moved) / t).max().astype(jnp.float64) / problem.start_slope
+
+
+def _settle(quadratic: _Quadratic, theta: Any, f: Any) -> tuple[Any, Any]:
+    """Move the biases to the least of the bound."""
+    problem = quadratic.problem
+    slope = problem.design.bias_rmatvec(problem.slope(f)) + quadratic.beta(theta[:, -1])
+    assert quadratic.biases is not None
+    move = quadratic.biases.solve(-slope)
+    return theta.at[:, -1].add(move), f + problem.design.bias_matvec(move)
+
+
+def _shorten(trial: Any, size: Any, first: Any) -> Any:
+    """Shorten a step until its bound holds; `trial` gives what it leads to and whether."""
+
+    def go_on(state: Any) -> Any:
+        size, is_bound, _ = state
+        return ~is_bound & (size > _LEAST)
+
+    def turn(state: Any) -> Any:
+        size = state[0] * _SHORTER
+        is_bound, led_to = trial(size)
+        return size, is_bound, led_to
+
+    start = size / _SHORTER, jnp.zeros((), bool), first
+    size, _, led_to = lax.while_loop(go_on, turn, start)
+    return size, led_to
+
+
+def _plain_step(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size: Any) -> Any:
+    """Slopes and biases alike move along the negative gradient."""
+    problem, diagonal = quadratic.problem, quadratic.diagonal
+    gradient = problem.gradient(f)
+    if diagonal is not None:
+        gradient = gradient + shaped(diagonal, theta) * theta
+
+    def penalty_value(weights: Any) -> Any:
+        return 0.0 if diagonal is None else 0.5 * dot(weights, shaped(diagonal, weights) * weights)
+
+    def trial(size: Any) -> Any:
+        new = rest.prox(theta - size.astype(theta.dtype) * gradient, size)
+        f_new = problem.design.matvec(new)
+        move = new - theta
+        room = dot(move, move) / size
+        if np.isfinite(problem.loss.max_curvature):
+            is_bound = quadratic.bend(f_new - f, move) <= room * (1 + 1e-6)
+        else:  # the objective itself tells
+            bound = problem.value(f) + penalty_value(theta) + dot(gradient, move) + 0.5 * room
+            noise = 16 * float(jnp.finfo(theta.dtype).eps) * jnp.abs(bound)
+            is_bound = problem.value(f_new) + penalty_value(new) <= bound + noise
+        return is_bound, (new, f_new, jnp.abs(move).max().astype(jnp.float64))
+
+    size, (new, f_new, largest) = _shorten(trial, size, (theta, f, jnp.zeros(())))
+    return new, f_new, size, largest / size
+
+
+def _eliminating_step(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size: Any) -> Any:
+    """Slopes move along the gradient, biases to what is best for the slopes."""
+    problem, design = quadratic.problem, quadratic.problem.design
+    # For the squared error biases are at their best already, but for rounding: then this is tiny.
+    settled, f_settled = _settle(quadratic, theta, f)
+    shift = f_settled - f
+    gradient = design.rmatvec(problem.slope(f) + problem.weigh(quadratic.h, shift))
+    diagonal = quadratic.slope_diagonal
+    if diagonal is not None:
+        gradient = gradient + shaped(diagonal, theta) * theta
+
+    def trial(size: Any) -> Any:
+        new = rest.prox(theta - size.astype(theta.dtype) * gradient, size)
+        new = new.at[:, -1].set(theta[:, -1])
+        move = new - theta
+        image = design.matvec(new) - f
+        answer, change = quadratic.answer(image, 0.0)
+        image = image + change
+        bend = quadratic.bend(image, move) + dot(answer, quadratic.beta(answer))
+        is_bound = bend <= (1 + 1e-6) * dot(move, move) / size
+        new = new.at[:, -1].set(settled[:, -1] + answer)
+        largest = jnp.abs(move).max().astype(jnp.float64)
+        return is_bound, (new, f_settled + image, largest)
+
+    size, (new, f_new, largest) = _shorten(trial, size, (theta, f, jnp.zeros(())))
+    return new, f_new, size, largest / size

@@ -1,0 +1,174 @@
+"""A solver that runs on a device: moves a problem there, solves it, and judges it on the host."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._core.device import double_precision, find_device
+from jointleaf._core.jax import dual, fista, newton, pcg
+from jointleaf._core.jax.biases import BiasInverse, bias_inverse
+from jointleaf._core.jax.fista import Outcome
+from jointleaf._core.jax.losses import row_loss
+from jointleaf._core.jax.penalties import device_prox
+from jointleaf._core.jax.problem import DeviceProblem, move_problem
+from jointleaf._core.penalties import Frobenius
+from jointleaf._core.problem import Problem
+from jointleaf._core.solvers.base import Recorder, Solution, Solver, effective_tol, finish
+
+__all__ = ["OnDevice"]
+
+
+class OnDevice(Solver):
+    """One of the four solvers, compiled for a device.
+
+    The data of a problem are moved once and serve all problems made from it, such as the points of
+    a path. Between the move and the answer nothing passes between host and device. The trace has
+    the start and the end alone.
+
+    Parameters
+    ----------
+    name : {"dual", "pcg", "newton", "fista"}
+    device : {"gpu", "tpu", "jax:cpu"}
+    """
+
+    def __init__(self, name: str, device: str) -> None:
+        self.name = name
+        self.device = device
+
+    def lacks(self, problem: Problem) -> str | None:
+        """What is written in NumPy alone cannot run on a device."""
+        if row_loss(problem.loss) is None:
+            return (
+                f"the loss {type(problem.loss).__name__} is written in NumPy alone: use "
+                "device='cpu', or write it as one function for a JaxLoss"
+            )
+        # The other solvers know the penalty by its curvature.
+        if self.name == "fista" and device_prox(problem.rest, problem.zeros().shape) is None:
+            return (
+                f"the penalty {problem.rest!r} is written in NumPy alone: use device='cpu' or the "
+                "penalties of jointleaf"
+            )
+        return None
+
+    def solve(
+        self,
+        problem: Problem,
+        init: NDArray | None = None,
+        *,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+    ) -> Solution:
+        """Minimise until optimality <= tol; see `Solver.solve`."""
+        device = find_device(self.device)
+        recorder = Recorder(problem)
+        tol = effective_tol(tol, problem.design.dtype)
+        if self.name == "dual":
+            problem = problem.in_double()
+        theta = problem.zeros() if init is None else np.array(init, problem.design.dtype)
+        run = {"dual": _dual, "pcg": _pcg, "newton": _newton, "fista": _fista}[self.name]
+        with double_precision():
+            moved = problem.kept(("on device", self.device), lambda: move_problem(problem, device))
+            outcome = run(problem, moved, theta, tol, max_iter, device)
+            theta, n_iter, size, stalled = jax.device_get(tuple(outcome))
+        if self.name == "fista":
+            problem.prox_step = float(size)
+        return finish(
+            problem,
+            np.array(theta),
+            recorder,
+            solver=self.name,
+            n_iter=int(n_iter),
+            tol=tol,
+            stalled=bool(stalled),
+        )
+
+
+def call(function: Any, device: Any, *arguments: Any) -> Any:
+    """Move arguments and call a compiled function; any other transfer is an error."""
+    moved = jax.device_put(arguments, device)
+    with jax.transfer_guard("disallow"):
+        return function(*moved)
+
+
+def _pcg(
+    problem: Problem, moved: DeviceProblem, theta: NDArray, tol: float, max_iter: int, device: Any
+) -> Outcome:
+    curvature, _ = problem.quadratic()
+    h = problem.s / problem.s.sum()
+    biases = bias_inverse(problem, h, curvature[:, -1], device)
+    diagonal = curvature.astype(theta.dtype)
+    return call(pcg.minimise, device, moved, diagonal, biases, theta, tol, max_iter)
+
+
+def _newton(
+    problem: Problem, moved: DeviceProblem, theta: NDArray, tol: float, max_iter: int, device: Any
+) -> Outcome:
+    curvature, _ = problem.quadratic()
+
+    def at_zero() -> NDArray:
+        h = problem.loss_curvature(problem.zero_predictions()).astype(float)
+        return h if h.ndim == 1 else h.mean(axis=1)
+
+    h = problem.kept("curvature at zero", at_zero)
+    biases = bias_inverse(problem, h, curvature[:, -1], device, independent=True)
+    diagonal = curvature.astype(theta.dtype)
+    return call(newton.minimise, device, moved, diagonal, biases, theta, tol, max_iter)
+
+
+def _fista(
+    problem: Problem, moved: DeviceProblem, theta: NDArray, tol: float, max_iter: int, device: Any
+) -> Outcome:
+    diagonal = problem.smooth_curvature
+    if diagonal is not None:
+        diagonal = diagonal.astype(theta.dtype)
+    rest = device_prox(problem.rest, theta.shape)
+    biases = _eliminated(problem, device)
+    put = partial(jax.device_put, device=device)
+    diagonal, rest = put((diagonal, rest))
+    key = "step size", _size_key(biases)
+    size = problem.kept(key, lambda: _first_size(moved, diagonal, biases, theta, device))
+    outcome = call(
+        fista.minimise, device, moved, diagonal, rest, biases, theta, size, tol, max_iter
+    )
+    problem.keep(key, np.maximum(jax.device_get(outcome.size), 0.1 * np.asarray(size)))
+    return outcome
+
+
+def _size_key(biases: BiasInverse | None) -> str:
+    """Under what a step size is kept for related problems."""
+    return "on device, plain" if biases is None else "on device, biases eliminated"
+
+
+def _first_size(
+    moved: DeviceProblem, diagonal: Any, biases: Any, theta: NDArray, device: Any
+) -> NDArray:
+    start = np.random.default_rng(0).standard_normal(theta.shape[:2]).astype(theta.dtype)
+    return jax.device_get(call(fista.first_size, device, moved, diagonal, biases, start))
+
+
+def _eliminated(problem: Problem, device: Any) -> BiasInverse | None:
+    """The joint inverse of the biases, where FISTA can eliminate them and that is worth it."""
+    beta = problem.penalty.bias_curvature()
+    if beta is None or not np.isfinite(problem.loss.max_curvature):
+        return None
+    h = problem.loss.max_curvature * problem.s / problem.s.sum()
+    return bias_inverse(problem, h, beta, device, smooth=True)
+
+
+def _dual(
+    problem: Problem, moved: DeviceProblem, theta: NDArray, tol: float, max_iter: int, device: Any
+) -> Outcome:
+    penalty, layout = problem.penalty, problem.layout
+    assert isinstance(penalty, Frobenius)
+    weights = penalty.partition_weights
+    weights = np.ones(layout.n_partitions) if weights is None else weights
+    arguments = moved, penalty.curvature(), penalty.column_strengths(layout), weights
+    if not problem.loss.is_quadratic:
+        return call(dual.newton, device, *arguments, tol, max_iter)
+    solve = dual.squared if penalty.bias_strength > 0 else dual.squared_free_biases
+    return call(solve, device, *arguments)

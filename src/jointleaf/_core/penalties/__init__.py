@@ -1,0 +1,33 @@
+"""Penalties on the weights of all cells, and on the predictions; they add with ``+``."""
+
+from jointleaf._core.penalties.base import Penalty, PredictionPenalty, Term
+from jointleaf._core.penalties.dirty import DirtyLasso, DirtyLInf, TaskNorm
+from jointleaf._core.penalties.frobenius import Free, Frobenius
+from jointleaf._core.penalties.laplacian import Laplacian
+from jointleaf._core.penalties.norms import L1, L21, GrOWL, LInf1, Lp1, SlopeNorm
+from jointleaf._core.penalties.per_task import PerTask
+from jointleaf._core.penalties.spectral import KyFan, Nuclear, SchattenP
+from jointleaf._core.penalties.sums import Sum
+
+__all__ = [
+    "L1",
+    "L21",
+    "DirtyLInf",
+    "DirtyLasso",
+    "Free",
+    "Frobenius",
+    "GrOWL",
+    "KyFan",
+    "LInf1",
+    "Laplacian",
+    "Lp1",
+    "Nuclear",
+    "Penalty",
+    "PerTask",
+    "PredictionPenalty",
+    "SchattenP",
+    "SlopeNorm",
+    "Sum",
+    "TaskNorm",
+    "Term",
+]

@@ -1,0 +1,369 @@
+r"""The Dirty LASSO: features that all tasks share, and features of single tasks.
+
+The slopes of every task are a sum of two parts, W_t = C_t + T_t. With W fixed the cheapest split
+is known in closed form, so that the penalty is a norm of W alone: the infimal convolution of the
+two. Its dual unit ball is the *intersection* of those of its parts. For a feature whose
+slopes in task t have the vector w_t, with the Euclidean norm (p = 2) and kappa_t = gamma_t,
+
+.. math::
+
+    R(w) = \max \{ \langle u, w \rangle :\ |u| \le r,\ |u_t| \le \kappa_t \}
+
+in units of the strength on single tasks, r being the ratio of the two strengths. What the
+maximum is attained at, the proximal map (w minus the projection of w on the intersection) and the
+split itself all come from one number per feature, the level.
+"""
+
+from __future__ import annotations
+
+import copy
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._core.layout import CellLayout
+from jointleaf._core.penalties.base import AUTO, check_number
+from jointleaf._core.penalties.norms import RotationInvariant, SlopeNorm
+from jointleaf._core.penalties.projections import (
+    cap_l1,
+    cap_l2,
+    cap_l2_weighted,
+    cut_level,
+    fill_level,
+)
+
+__all__ = ["DirtyLInf", "DirtyLasso", "TaskNorm"]
+
+
+class TaskNorm(SlopeNorm):
+    r"""What the Dirty LASSOs share: two strengths, and the tasks that a layout knows.
+
+    The strength of the norm is that on single tasks, and `ratio` the common one over it; without
+    a part for single tasks it is the common strength, with kappa_t infinite and a ratio of 1.
+    """
+
+    def __init__(
+        self,
+        common: float | str | None = AUTO,
+        task: float | str | None = AUTO,
+        bias_strength: float | str | None = None,
+        relax: float | str | None = None,
+    ) -> None:
+        _check_pair(common, task)
+        super().__init__(_first_given(task, common), bias_strength)
+        self.has_common, self.has_task = common is not None, task is not None
+        self.ratio: float | None = 1.0
+        if common is None:
+            self.ratio = np.inf
+        elif task is not None:
+            # Both to be chosen: the ratio too.
+            self.ratio = None if self.is_auto else float(common) / float(task)
+        self.relax = _check_relax(relax, self.is_auto)
+        self._kappa = np.ones(1)
+        self._starts: NDArray[np.int64] | None = None
+        #: features (d, T) that may have slopes in a task; None for all
+        self._support: NDArray[np.bool_] | None = None
+
+    # -- strengths -----------------------------------------------------------------------------
+
+    @property
+    def common(self) -> float | str | None:
+        """The strength on common parts; None where there are none."""
+        if not self.has_common or self.is_auto:
+            return AUTO if self.has_common else None
+        return (
+            self.strength if not self.has_task or self.ratio is None else self.ratio * self.strength
+        )
+
+    @property
+    def task(self) -> float | str | None:
+        """The strength on the parts of single tasks; None where there are none."""
+        return self.strength if self.has_task else None
+
+    @property
+    def is_ratio_auto(self) -> bool:
+        """Whether the ratio of the two strengths is still to be chosen."""
+        return self.ratio is None
+
+    def with_ratio(self, ratio: float) -> Any:
+        """Give the same penalty with the common strength this multiple of the other."""
+        other = copy.copy(self)
+        other.ratio = check_number("ratio", ratio, positive=True)
+        return other
+
+    def relaxed(self, factor: float, support: NDArray[np.bool_]) -> Any:
+        """Give the penalty with weaker strengths on features (d, T) that were selected, alone."""
+        other = copy.copy(self)
+        other.strength, other.relax, other._support = factor * self.strength, 1.0, support
+        return other
+
+    def at(self, strength: float) -> Any:
+        """Give the same penalty with this strength on single tasks, the ratio kept."""
+        if self.ratio is None:
+            raise ValueError(
+                f"{self!r} has two strengths to choose, which MultiTaskJOPLEnRegressor and "
+                "MultiTaskJOPLEnClassifier do: for a single task use L21 or LInf1, or fix the "
+                "ratio of the two with with_ratio"
+            )
+        return super().at(strength)
+
+    def __repr__(self) -> str:
+        def shown(value: float | str | None) -> str:
+            return f"{value:.4g}" if isinstance(value, float) else repr(value)
+
+        parts = [f"common={shown(self.common)}", f"task={shown(self.task)}"]
+        if self.bias_strength and not self.is_bias_auto:
+            parts.append(f"bias_strength={self.bias_strength:.4g}")
+        if self.relax not in (1.0, AUTO):
+            parts.append(f"relax={self.relax:.4g}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    # -- tasks ---------------------------------------------------------------------------------
+
+    def bind(self, layout: CellLayout) -> TaskNorm:
+        """Remember the cells and the weight of every task."""
+        bound = super().bind(layout)
+        assert isinstance(bound, TaskNorm)
+        if self.has_task:
+            bound._kappa = layout.task_weights
+        else:
+            bound._kappa = np.full(len(layout.tasks), np.inf)
+        bound._starts = layout.task_starts
+        return bound
+
+    def _limits(self) -> tuple[float, NDArray]:
+        """Ratio r and kappa (T,)."""
+        assert self.ratio is not None, "the ratio of the strengths is still to be chosen"
+        return self.ratio, self._kappa
+
+    def _columns(self, W: NDArray) -> list[slice]:
+        """Columns of every task in W (d, m)."""
+        starts = np.array([0, 1]) if self._starts is None else self._starts
+        bounds = (starts * (W.shape[1] // max(int(starts[-1]), 1))).tolist()
+        return [slice(a, b) for a, b in pairwise(bounds)]
+
+    def restricted(self, features: NDArray[np.intp]) -> TaskNorm:
+        """The penalty on some features: rows of zeros do not change the norm."""
+        if self._support is None:
+            return self
+        other = copy.copy(self)
+        other._support = self._support[features]
+        return other
+
+    def _supported(self, W: NDArray) -> NDArray:
+        """W with zeros where a task has no slopes.
+
+        The least of R over such W has the proximal map of R, applied to this: blocks of zeros
+        stay zero.
+        """
+        return W if self._support is None else W * self._spread(self._support, W)
+
+    def _spread(self, values: NDArray, W: NDArray) -> NDArray:
+        """Values (d, T) on the columns of their tasks, (d, m)."""
+        return np.repeat(values, [c.stop - c.start for c in self._columns(W)], axis=1)
+
+    def parts(self, W: NDArray) -> tuple[NDArray, NDArray]:
+        """The cheapest split of W (d, m) into common slopes and slopes of single tasks."""
+        common = self._common_part(W)
+        return common, W - common
+
+    def _common_part(self, W: NDArray) -> NDArray:
+        raise NotImplementedError
+
+
+class DirtyLasso(TaskNorm, RotationInvariant):
+    r"""Features common to all tasks and features of single tasks: W_t = C_t + T_t.
+
+    .. math::
+
+        R = \text{task} \sum_t \gamma_t \sum_i |T_{t,i}|
+            + \text{common} \sum_i |[C_{1,i} \dots C_{T,i}]|
+
+    where row i holds the slopes of feature i in all cells, of one task or of all of them, and
+    lengths are Euclidean. Rows that are not needed vanish. R is the least over all splits of W, a
+    norm of W: only its answer, not the split, is searched for, and the split is exact.
+
+    With common <= task * min gamma everything is common; with common >= task * |gamma| nothing is.
+    (+ bias_strength / 2 sum_t gamma_t |b_t|^2.)
+
+    Parameters
+    ----------
+    common : float > 0, "auto" or None
+        Strength on common slopes; None: there are none.
+    task : float > 0, "auto" or None
+        Strength on the slopes of single tasks; None: there are none.
+        "auto" is for both, or for one while the other is None.
+    bias_strength : float >= 0 or "auto", optional
+        By default zero, or "auto" where the strengths are.
+    relax : float in (0, 1] or "auto", optional
+        Below 1 the features that are selected are fitted once more, alone, with both strengths
+        multiplied by it (the relaxed LASSO, Meinshausen 2007): a strength that keeps
+        irrelevant features out also shrinks what the relevant ones do. By default 1, or
+        "auto" where the strengths are.
+    """
+
+    is_row_sparse = True
+
+    def norm(self, W: NDArray) -> float:
+        """R(W) in units of the strength."""
+        r, kappa = self._limits()
+        lengths = self._lengths(W)
+        level = fill_level(lengths, kappa, r)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            pulls = np.where(lengths > 0, np.minimum(lengths / level[:, None], kappa), 0.0)
+        return float(np.sum(pulls * lengths))
+
+    def dual_norm(self, G: NDArray) -> float:
+        """Smallest multiple of the intersection that holds every row of G."""
+        r, kappa = self._limits()
+        lengths = self._lengths(self._supported(G))
+        whole = np.sqrt(np.sum(lengths**2, axis=1)).max(initial=0.0) / r
+        return float(max(whole, (lengths / kappa).max(initial=0.0)))
+
+    def shrink(self, W: NDArray, t: float) -> NDArray:
+        """W minus its projection on t times the intersection."""
+        r, kappa = self._limits()
+        W = self._supported(W)
+        scale = cap_l2(self._lengths(W), t * kappa, t * r)
+        return W * self._spread(1.0 - scale, W).astype(W.dtype)
+
+    def shrink_weighted(self, W: NDArray, t: float, weights: NDArray) -> NDArray:
+        """The same in a weighted norm: the projection is a search for T + 1 numbers per row."""
+        r, kappa = self._limits()
+        W = self._supported(W)
+        return cap_l2_weighted(W, self._columns(W), weights, t * kappa, t * r)
+
+    def _common_part(self, W: NDArray) -> NDArray:
+        """Lengths of the common slopes are min(|w_t|, kappa_t level)."""
+        r, kappa = self._limits()
+        lengths = self._lengths(W)
+        level = fill_level(lengths, kappa, r)
+        with np.errstate(invalid="ignore"):
+            caps = np.where(level[:, None] > 0, kappa * level[:, None], 0.0)
+        scale = np.where(lengths > caps, caps / np.where(lengths > 0, lengths, 1.0), 1.0)
+        return W * self._spread(scale, W).astype(W.dtype)
+
+    def _lengths(self, W: NDArray) -> NDArray[np.float64]:
+        """Euclidean lengths of every feature's slopes in every task, (d, T)."""
+        parts = [np.linalg.norm(W[:, c].astype(float), axis=1) for c in self._columns(W)]
+        return np.stack(parts, axis=1)
+
+
+class DirtyLInf(TaskNorm):
+    r"""The Dirty LASSO with the largest absolute value in place of the Euclidean length.
+
+    .. math::
+
+        R = \text{task} \sum_t \gamma_t \sum_i |T_{t,i}|_\infty
+            + \text{common} \sum_i |[C_{1,i} \dots C_{T,i}]|_\infty
+
+    (+ bias_strength / 2 sum_t gamma_t |b_t|^2.)
+
+    Parameters
+    ----------
+    common : float > 0, "auto" or None
+        Strength on common slopes; None: there are none.
+    task : float > 0, "auto" or None
+        Strength on the slopes of single tasks; None: there are none.
+        "auto" is for both, or for one while the other is None.
+    bias_strength : float >= 0 or "auto", optional
+        By default zero, or "auto" where the strengths are.
+    relax : float in (0, 1] or "auto", optional
+        Below 1 the features that are selected are fitted once more, alone, with both strengths
+        multiplied by it (the relaxed LASSO, Meinshausen 2007): a strength that keeps
+        irrelevant features out also shrinks what the relevant ones do. By default 1, or
+        "auto" where the strengths are.
+    """
+
+    is_row_sparse = True
+
+    def norm(self, W: NDArray) -> float:
+        """Fill the budget r, at most kappa_t for each task, from the largest on."""
+        r, kappa = self._limits()
+        largest = self._largest(W)
+        order = np.argsort(-largest, axis=1)
+        sorted_kappa = kappa[order]
+        with np.errstate(invalid="ignore"):
+            before = np.concatenate(
+                [np.zeros((len(W), 1)), np.cumsum(sorted_kappa, axis=1)[:, :-1]], axis=1
+            )
+        room = np.minimum(sorted_kappa, np.maximum(r - before, 0.0))
+        ordered = np.take_along_axis(largest, order, axis=1)
+        return float(np.sum(np.where(ordered > 0, room, 0.0) * ordered))
+
+    def dual_norm(self, G: NDArray) -> float:
+        """Smallest multiple of the intersection that holds every row of G."""
+        r, kappa = self._limits()
+        G = self._supported(G)
+        sums = np.stack([np.abs(G[:, c]).sum(axis=1) for c in self._columns(G)], axis=1)
+        whole = float(sums.sum(axis=1).max(initial=0.0)) / r
+        return max(whole, float((sums / kappa).max(initial=0.0)))
+
+    def shrink(self, W: NDArray, t: float) -> NDArray:
+        """Slopes of every task are cut to a level."""
+        r, kappa = self._limits()
+        W = self._supported(W)
+        levels = cap_l1(W, self._columns(W), t * kappa, t * r)
+        return self._cut(W, levels)
+
+    def _common_part(self, W: NDArray) -> NDArray:
+        """What is below the level at which the budget is used up."""
+        r, kappa = self._limits()
+        level = cut_level(self._largest(W), kappa, r)
+        return self._cut(W, np.repeat(level[:, None], len(self._columns(W)), axis=1))
+
+    def _largest(self, W: NDArray) -> NDArray[np.float64]:
+        parts = [np.abs(W[:, c]).max(axis=1, initial=0.0) for c in self._columns(W)]
+        return np.stack(parts, axis=1).astype(float)
+
+    def _cut(self, W: NDArray, levels: NDArray) -> NDArray:
+        out = np.empty_like(W)
+        for t, c in enumerate(self._columns(W)):
+            level = levels[:, t, None].astype(W.dtype)
+            out[:, c] = np.clip(W[:, c], -level, level)
+        return out
+
+
+def _first_given(task: float | str | None, common: float | str | None) -> float | str:
+    given = common if task is None else task
+    assert given is not None
+    return given
+
+
+def _check_relax(relax: Any, is_auto: bool) -> float | str:
+    if relax is None:
+        return AUTO if is_auto else 1.0
+    if isinstance(relax, str) and relax == AUTO:
+        if not is_auto:
+            raise ValueError("relax='auto' is chosen together with strengths that are 'auto'")
+        return AUTO
+    try:
+        number = check_number("relax", relax, positive=True)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error}, at most 1, or 'auto'") from None
+    if number > 1:
+        raise ValueError(f"relax={relax!r} must be a positive number, at most 1, or 'auto'")
+    return number
+
+
+def _check_pair(common: Any, task: Any) -> None:
+    if common is None and task is None:
+        raise ValueError("common=None and task=None leave no penalty: give at least one")
+    for name, value in (("common", common), ("task", task)):
+        if isinstance(value, str) and value == AUTO:
+            continue
+        if value is not None:
+            try:
+                check_number(name, value, positive=True)
+            except (TypeError, ValueError) as error:
+                raise type(error)(
+                    f"{error}, 'auto', or None to leave that part of the slopes out"
+                ) from None
+    autos = [isinstance(value, str) for value in (common, task) if value is not None]
+    if any(autos) and not all(autos):
+        raise ValueError(
+            f"common={common!r} and task={task!r}: 'auto' is for both, or for one while the other "
+            "is None"
+        )

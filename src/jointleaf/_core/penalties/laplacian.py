@@ -1,0 +1,175 @@
+"""The graph Laplacian: rows that are close to each other get similar predictions."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.spatial.distance import pdist
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.neighbors import NearestNeighbors
+
+from jointleaf._core.penalties.base import PredictionPenalty, check_number
+
+__all__ = ["Laplacian", "median_distance"]
+
+Kind = Literal["standard", "symmetric", "random_walk"]
+
+MAX_DENSE_ROWS = 4000  # "auto": an (n, n) matrix of 128 MB
+_MAX_DENSE_BYTES = 2 * 2**30
+_SAMPLE = 1000  # rows from which the bandwidth is estimated
+
+
+class Laplacian(PredictionPenalty):
+    r"""Smoothness over the graph of training rows.
+
+    .. math::
+
+        R(f) = \frac{\lambda}{2n} f^\top L f, \qquad
+        k_{ij} = \exp\!\Big(-\frac{|x_i - x_j|^2}{2 \sigma^2}\Big), \qquad D = \mathrm{diag}(K 1)
+
+    f are the predictions on the n training rows and L is, by `kind`,
+
+    - ``"standard"``: D - K, so that f^T L f = sum_ij k_ij (f_i - f_j)^2 / 2;
+    - ``"symmetric"``: I - D^(-1/2) K D^(-1/2);
+    - ``"random_walk"``: I - D^(-1) K in the inner product of the walk's stationary
+      distribution, n D / tr(D), in which it is symmetric: n (D - K) / tr(D). (In the plain
+      inner product f^T L f would not be convex.)
+
+    The degrees of the standard Laplacian grow with the number of rows, and so does its effect: a
+    strength found with some rows is too strong for more. The two others do not grow.
+
+    Rows with weights s count as s copies: k_ij becomes s_i s_j k_ij and n their sum.
+
+    Parameters
+    ----------
+    strength : float > 0
+        lambda.
+    bandwidth : float > 0 or "median"
+        sigma, in the units of X (estimators standardise); "median" is the median distance of
+        two rows (of at most 1,000 of them).
+    kind : {"standard", "symmetric", "random_walk"}
+    graph : {"auto", "dense", "neighbors"}
+        All pairs of rows, or only pairs of which one is among the nearest neighbours of the other.
+        "auto" is dense up to 4,000 rows.
+    n_neighbors : int
+        Of the sparse graph.
+    """
+
+    def __init__(
+        self,
+        strength: float,
+        bandwidth: float | str = "median",
+        kind: Kind = "standard",
+        graph: Literal["auto", "dense", "neighbors"] = "auto",
+        n_neighbors: int = 10,
+    ) -> None:
+        if isinstance(strength, str) and strength == "auto":
+            raise ValueError(
+                "strength='auto' is not possible for a Laplacian: give a number, for example from "
+                "a GridSearchCV over penalties"
+            )
+        self.strength = check_number("strength", strength, positive=True)
+        self.bandwidth = (
+            "median"
+            if isinstance(bandwidth, str) and bandwidth == "median"
+            else _check_bandwidth(bandwidth)
+        )
+        if kind not in get_args(Kind):
+            raise ValueError(f"kind={kind!r} is not known: use one of {get_args(Kind)}")
+        if graph not in ("auto", "dense", "neighbors"):
+            raise ValueError(f"graph={graph!r} is not known: use 'auto', 'dense' or 'neighbours'")
+        if isinstance(n_neighbors, bool) or not isinstance(n_neighbors, int | np.integer):
+            raise TypeError(f"n_neighbors={n_neighbors!r} must be a whole number, at least 1")
+        if n_neighbors < 1:
+            raise ValueError(f"n_neighbors={n_neighbors!r} must be a whole number, at least 1")
+        self.kind, self.graph, self.n_neighbors = kind, graph, int(n_neighbors)
+
+    def __repr__(self) -> str:
+        return f"Laplacian({self.strength:.4g}, bandwidth={self.bandwidth!r}, kind={self.kind!r})"
+
+    def at(self, strength: float) -> Laplacian:
+        """Refuse: paths and cross-validation change penalties on weights."""
+        raise ValueError(
+            "the strength of a Laplacian stays as it is along a path: add a penalty whose strength "
+            "is 'auto', such as L21('auto')"
+        )
+
+    def check_rows(self, n_rows: int) -> None:
+        """Refuse a dense graph that is too large for memory."""
+        needed = 3 * 8 * n_rows**2  # the kernel, its weighted copy and the Laplacian
+        if self._is_dense(n_rows) and needed > _MAX_DENSE_BYTES:
+            raise ValueError(
+                f"a dense Laplacian of {n_rows} rows takes about {needed / 2**30:.1f} GiB: use "
+                "graph='neighbours', a sparse graph of nearest neighbours"
+            )
+
+    def _is_dense(self, n_rows: int) -> bool:
+        return self.graph == "dense" or (self.graph == "auto" and n_rows <= MAX_DENSE_ROWS)
+
+    def matrix(self, X: NDArray, s: NDArray) -> NDArray | sparse.sparray:
+        """(lambda / n) L, symmetric, for rows X (n, d) with weights s (n,)."""
+        rows = np.asarray(X, float)
+        sigma = median_distance(rows) if self.bandwidth == "median" else float(self.bandwidth)
+        K = self._kernel(rows, sigma)
+        weight = s[:, None] * K * s if isinstance(K, np.ndarray) else K.multiply(s[:, None] * 1.0)
+        if not isinstance(K, np.ndarray):
+            weight = sparse.csr_array(weight.multiply(s[None, :]))
+        degree = np.asarray(weight.sum(axis=1)).ravel() / s  # of one copy of every row
+        total = float(s.sum())
+        if self.kind == "symmetric":
+            root = 1.0 / np.sqrt(degree)
+            L = _diagonal_minus(s.astype(float), _scaled_both(weight, root))
+        else:
+            L = _diagonal_minus(degree * s, weight)
+            if self.kind == "random_walk":
+                L = L * (total / float(degree @ s))
+        return L * (self.strength / total)
+
+    def _kernel(self, X: NDArray, sigma: float) -> NDArray | sparse.sparray:
+        n = len(X)
+        self.check_rows(n)
+        gamma = 0.5 / sigma**2
+        if self._is_dense(n):
+            return rbf_kernel(X, gamma=gamma)
+        k = min(self.n_neighbors, n - 1)
+        if k == 0:  # a single row
+            return sparse.csr_array(np.ones((1, 1)))
+        finder = NearestNeighbors(n_neighbors=k).fit(X)
+        distances = sparse.csr_array(finder.kneighbors_graph(mode="distance"))
+        distances.data = np.exp(-gamma * distances.data**2)
+        near = distances.maximum(distances.T)
+        return sparse.csr_array(near + sparse.eye_array(n))
+
+
+def median_distance(X: NDArray) -> float:
+    """Median distance of two different rows; 1 if all rows are equal."""
+    step = max(1, len(X) // _SAMPLE)
+    distances = pdist(X[::step][:_SAMPLE])
+    distances = distances[distances > 0]
+    return float(np.median(distances)) if distances.size else 1.0
+
+
+def _scaled_both(K: Any, root: NDArray) -> Any:
+    if isinstance(K, np.ndarray):
+        return root[:, None] * K * root
+    scale = sparse.diags_array(root)
+    return sparse.csr_array(scale @ K @ scale)
+
+
+def _diagonal_minus(diagonal: NDArray, K: Any) -> Any:
+    """diag(diagonal) - K."""
+    if isinstance(K, np.ndarray):
+        L = -K
+        L[np.diag_indices_from(L)] += diagonal
+        return L
+    return sparse.csr_array(sparse.diags_array(diagonal) - K)
+
+
+def _check_bandwidth(value: Any) -> float:
+    try:
+        return check_number("bandwidth", value, positive=True)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error}, or 'median'") from None

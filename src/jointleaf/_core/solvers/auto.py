@@ -1,0 +1,91 @@
+"""Choice of a solver by name or by rule."""
+
+from __future__ import annotations
+
+from jointleaf._core.device import find_device, place
+from jointleaf._core.penalties import Frobenius
+from jointleaf._core.problem import Problem
+from jointleaf._core.solvers.base import Solver
+from jointleaf._core.solvers.dual import Dual
+from jointleaf._core.solvers.fista import FISTA
+from jointleaf._core.solvers.newton import Newton
+from jointleaf._core.solvers.pcg import PCG
+
+__all__ = ["SOLVERS", "check_solver_name", "choose_solver"]
+
+SOLVERS: dict[str, type[Solver]] = {c.name: c for c in (Dual, PCG, Newton, FISTA)}
+
+MAX_DUAL_ROWS = 4000  # squared error: one factorisation of n^3 / 3
+MAX_DUAL_ROWS_NEWTON = 3000  # other losses: one in every Newton step
+WIDE = 200  # features from which the slope blocks of the primal solvers become expensive
+
+
+def choose_solver(problem: Problem, solver: str | Solver = "auto") -> Solver:
+    """Give the solver for a problem.
+
+    ``"auto"`` chooses
+
+    - ``"fista"`` where the penalty is not quadratic;
+    - ``"dual"`` for the Frobenius penalty with n <= 4000 rows (8000 with more than 200
+      features) and squared error, unless there are fewer weights than rows, or with
+      n <= 3000 rows and penalised biases for other losses;
+    - ``"pcg"`` for squared error, ``"newton"`` for other losses otherwise.
+
+    A solver that is named but does not fit the problem gives an error that says why. Where
+    `Problem.device` is not "cpu" the solver is the one of the same name on that device; "auto" is
+    an accelerator where JAX finds one, a pass takes at least 2^25 multiplications (n P q K), and
+    loss and penalty can run there, and else the CPU.
+    """
+    if isinstance(solver, Solver):
+        chosen = solver
+    else:
+        check_solver_name(solver)
+        chosen = _by_rule(problem) if solver == "auto" else SOLVERS[solver]()
+    lacking = chosen.lacks(problem)
+    if lacking is not None:
+        raise ValueError(f"solver={chosen.name!r} does not fit this problem: {lacking}")
+    return _placed(problem, chosen)
+
+
+def _placed(problem: Problem, chosen: Solver) -> Solver:
+    """The solver on the device of the problem."""
+    per_partition = problem.y.size * problem.layout.n_columns
+    widest = max(part.n_partitions for part in problem.layout.tasks)
+    device = place(problem.device, per_partition * widest)
+    if device == "cpu":
+        return chosen
+    find_device(device)
+    from jointleaf._core.jax.solver import OnDevice
+
+    placed = OnDevice(chosen.name, device)
+    if type(chosen) is not SOLVERS.get(chosen.name):
+        lacking = f"it is only written for the CPU: use one of {sorted(SOLVERS)}"
+    else:
+        lacking = placed.lacks(problem) or ""
+    if not lacking:
+        return placed
+    if problem.device == "auto":
+        return chosen
+    raise ValueError(f"solver={chosen.name!r} with device={device!r}: {lacking}")
+
+
+def check_solver_name(solver: str | Solver) -> None:
+    """Check that a solver is "auto", one of the names, or an object."""
+    if isinstance(solver, Solver) or solver == "auto" or solver in SOLVERS:
+        return
+    raise ValueError(f"solver={solver!r} is not known: use 'auto' or one of {sorted(SOLVERS)}")
+
+
+def _by_rule(problem: Problem) -> Solver:
+    if problem.curvature is None:
+        return FISTA()
+    layout, n = problem.layout, problem.design.n_rows
+    if isinstance(problem.penalty, Frobenius) and Dual().lacks(problem) is None:
+        if problem.loss.is_quadratic:
+            limit = MAX_DUAL_ROWS * (2 if layout.n_slopes > WIDE else 1)
+            few_weights = layout.n_cells * layout.n_columns < n
+        else:
+            limit, few_weights = MAX_DUAL_ROWS_NEWTON, False
+        if n <= limit and not few_weights:
+            return Dual()
+    return PCG() if problem.loss.is_quadratic else Newton()

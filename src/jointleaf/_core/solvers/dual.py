@@ -1,0 +1,327 @@
+"""The exact dual solvers for small n: kernel ridge regression, its path, and kernel Newton.
+
+With the Frobenius penalty the minimiser has weights theta = D^-1 Phi^T alpha, with one number
+alpha_n per row. For the squared error alpha solves (K + S diag(1/s)) alpha = y with
+K = Phi D^-1 Phi^T (see `_core.kernel`), by one Cholesky factorisation; one
+eigendecomposition gives the answers for all multiples of the strengths. For other smooth losses
+the same kernel stands inside Newton steps. Biases that are not penalised impose
+Z^T alpha = 0 instead of a kernel term.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
+
+from jointleaf._core.kernel import shared_cells, times_column_kernel
+from jointleaf._core.penalties import Frobenius
+from jointleaf._core.problem import Problem
+from jointleaf._core.solvers.base import Recorder, Solution, Solver, effective_tol, finish
+
+__all__ = ["Dual", "DualPath", "dual_path", "kernel_matrix", "newton_dual"]
+
+_MAX_INNER = 250
+_MAX_STALLED = 20  # Newton steps without progress: rounding is all that is left
+
+
+class Dual(Solver):
+    """Exact solution through the n x n kernel matrix: for n up to a few thousand rows."""
+
+    name = "dual"
+
+    def lacks(self, problem: Problem) -> str | None:
+        """The Frobenius penalty, and free biases only with the squared error."""
+        if not isinstance(problem.penalty, Frobenius):
+            other = "newton" if problem.curvature is not None else "fista"
+            return f"it needs the Frobenius penalty: use solver={other!r}"
+        if len(problem.layout.tasks) > 1:
+            other = "pcg" if problem.loss.is_quadratic else "newton"
+            return f"it needs a single task: use solver={other!r}"
+        if not problem.loss.is_quadratic and problem.smoother is not None:
+            return "with a penalty on predictions it needs the squared error: use solver='newton'"
+        if not problem.loss.is_quadratic and problem.penalty.bias_strength == 0:
+            return "it needs bias_strength > 0 with this loss: use solver='newton'"
+        return None
+
+    def solve(
+        self,
+        problem: Problem,
+        init: NDArray | None = None,
+        *,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+    ) -> Solution:
+        """Minimise; `init` is not needed by an exact solve, Newton steps start from zero."""
+        recorder = Recorder(problem)
+        tol = effective_tol(tol, problem.design.dtype)
+        problem = problem.in_double()  # a dense factorisation has no use for less
+        if problem.loss.is_quadratic:
+            theta = self._squared(problem)
+            n_iter = 1
+        else:
+            K = kernel_matrix(problem)
+            alpha, n_iter = newton_dual(problem, K, tol=tol, max_iter=max_iter, recorder=recorder)
+            theta = _weights(problem, alpha)
+        return finish(
+            problem,
+            theta,
+            recorder,
+            solver=self.name,
+            n_iter=n_iter,
+            tol=tol,
+            stalled=n_iter < max_iter,
+        )
+
+    def _squared(self, problem: Problem) -> NDArray:
+        A, target = _system(problem)
+        if problem.penalty.bias_strength > 0:
+            try:
+                factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+            except LinAlgError as cause:
+                raise ValueError(
+                    "solver='dual': the kernel matrix is not positive definite in floating point, "
+                    "the penalty is too weak for rows of this size: use solver='pcg'"
+                ) from cause
+            return _weights(problem, cho_solve(factor, target, check_finite=False))
+        alpha, intercept = _with_free_biases(problem, A, target)
+        theta = _weights(problem, alpha)
+        theta[:, -1] = intercept
+        return theta
+
+
+def _system(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The matrix K + W^-1, (n, n), and the target t of (K + W^-1) alpha = t.
+
+    W is the Hessian of the data term, and t the negative of its gradient at zero weights times
+    W^-1: for the squared error alone S diag(1/s) and y. A smoother adds to W.
+    """
+    A = kernel_matrix(problem)
+    if problem.smoother is None:
+        A[np.diag_indices_from(A)] += problem.s.sum() / problem.s
+        return A, (problem.y - problem.offset).astype(float)
+    smoother: Any = problem.smoother
+    W = smoother.toarray() if sparse.issparse(smoother) else np.array(smoother, float)
+    W[np.diag_indices_from(W)] += problem.s / problem.s.sum()
+    slope = problem.slope(problem.zero_predictions()).astype(float)
+    factor = cho_factor(W, lower=True, overwrite_a=True, check_finite=False)
+    A += cho_solve(factor, np.eye(len(W)), overwrite_b=True, check_finite=False)
+    return A, -cho_solve(factor, slope, check_finite=False)
+
+
+def kernel_matrix(problem: Problem) -> NDArray[np.float64]:
+    """K = Phi D^-1 Phi^T over the penalised columns, (n, n)."""
+    design, penalty = problem.leaf_design, problem.penalty
+    assert isinstance(penalty, Frobenius)
+    cells = design.cells()
+    K = shared_cells(cells, cells, design.layout, penalty.partition_weights)
+    return times_column_kernel(K, design.X, design.X, penalty.column_strengths(design.layout))
+
+
+def _weights(problem: Problem, alpha: NDArray) -> NDArray:
+    """Theta = D^-1 Phi^T alpha; free columns are left at zero."""
+    diagonal = problem.penalty.curvature()
+    assert diagonal is not None
+    diagonal = diagonal if alpha.ndim == 1 else diagonal[:, :, None]
+    back = problem.design.rmatvec(alpha).astype(float)
+    return np.divide(back, diagonal, out=np.zeros_like(back), where=diagonal > 0)
+
+
+def _with_free_biases(problem: Problem, A: NDArray, target: NDArray) -> tuple[NDArray, NDArray]:
+    """Solve A alpha + Z b = y with Z^T alpha = 0; b is the shortest of all solutions.
+
+    alpha lies in the null space N of Z^T: N^T A N c = N^T y, alpha = N c.
+    """
+    N, Q, values = _bias_spaces(problem)
+    alpha = np.zeros_like(target)
+    if N.shape[1]:
+        factor = cho_factor(N.T @ (A @ N), lower=True, overwrite_a=True, check_finite=False)
+        alpha = N @ cho_solve(factor, N.T @ target, check_finite=False)
+    inner = Q.T @ (target - A @ alpha)
+    onto = Q @ (inner / (values if target.ndim == 1 else values[:, None]))
+    return alpha, problem.design.rmatvec(onto)[:, -1]
+
+
+def _bias_spaces(problem: Problem) -> tuple[NDArray, NDArray, NDArray]:
+    """Bases of the null space of Z^T and of the range of Z, and the eigenvalues of the latter."""
+    cells = problem.leaf_design.cells()
+    shared = shared_cells(cells, cells, problem.layout)
+    values, vectors = eigh(shared, overwrite_a=True, check_finite=False)
+    n_null = int(
+        np.searchsorted(values, 10 * np.finfo(float).eps * len(values) * values[-1], side="right")
+    )
+    return vectors[:, :n_null], vectors[:, n_null:], values[n_null:]
+
+
+def newton_dual(
+    problem: Problem,
+    K: NDArray,
+    *,
+    tol: float,
+    max_iter: int,
+    alpha: NDArray | None = None,
+    recorder: Recorder | None = None,
+    in_kernel_norm: bool = False,
+) -> tuple[NDArray, int]:
+    """Newton's method on the predictions f = K alpha of a smooth loss; gives alpha and steps.
+
+    alpha has the shape of f, (n,) or (n, K). Steps are shortened until J falls. The optimality is
+    the largest entry of the gradient by the weights, or with `in_kernel_norm` the norm of the
+    gradient that belongs to the penalty, sqrt(e^T K e) for e = slope + alpha, relative to that at
+    the start: it needs no pass over the design.
+    """
+    alpha = np.zeros(problem.y.shape) if alpha is None else alpha
+    f = K @ alpha
+    objective = problem.data_value(f) + 0.5 * float(np.vdot(alpha, f))
+    best, best_at = np.inf, 0
+
+    def kernel_norm(e: NDArray) -> float:
+        return float(np.sqrt(max(0.0, np.vdot(e, K @ e))))
+
+    start = kernel_norm(problem.slope(np.zeros_like(f)).astype(float)) if in_kernel_norm else 0.0
+    for n_iter in range(max_iter):
+        slope = problem.slope(f).astype(float)
+        # At the optimum alpha = -slope; the gradient by the weights is Phi^T (slope + alpha).
+        if in_kernel_norm:
+            optimality = kernel_norm(slope + alpha) / max(start, 1e-300)
+        else:
+            excess = float(np.abs(problem.design.rmatvec(slope + alpha)).max())
+            optimality = excess / problem.start_slope
+        if recorder is not None:
+            recorder.add(n_iter, objective, optimality)
+        if optimality < 0.9 * best:
+            best, best_at = optimality, n_iter
+        if optimality <= 0.1 * tol or n_iter - best_at > _MAX_STALLED:
+            return alpha, n_iter
+        accuracy = min(1e-2, 0.1 * optimality)
+        goal = _newton_goal(problem, K, f, slope, accuracy)
+        move, f_move = goal - alpha, K @ goal - f
+        length = 1.0
+        for _ in range(40):
+            new_alpha, new_f = alpha + length * move, f + length * f_move
+            value = problem.data_value(new_f) + 0.5 * float(np.vdot(new_alpha, new_f))
+            if value <= objective + 1e-14 * abs(objective):
+                break
+            length *= 0.5
+        else:
+            return alpha, n_iter
+        alpha, f, objective = new_alpha, new_f, value
+    return alpha, max_iter
+
+
+def _newton_goal(problem: Problem, K: NDArray, f: NDArray, slope: NDArray, goal: float) -> NDArray:
+    """The alpha at which the quadratic model of J around f is smallest: (I + W K) alpha = b.
+
+    W is the Hessian of the loss and b = W f - slope. For one output W is diagonal and a Cholesky
+    factorisation of I + W^(1/2) K W^(1/2), whose eigenvalues are at least 1, solves it. For
+    several it couples the outputs, and the same factor with their mean curvature preconditions
+    conjugate gradients in the inner product of K, in which I + W K is self-adjoint; they end
+    when the residual has fallen to `goal`.
+    """
+    loss, raw = problem.loss, f + problem.offset
+    b = loss.hessian_product(problem.y, raw, problem.s, f) - slope
+    h = problem.loss_curvature(f)
+    root = np.sqrt(np.maximum(h if h.ndim == 1 else h.mean(axis=1), 1e-300))
+    root = root if h.ndim == 1 else root[:, None]
+    factor = _shifted_factor(K, root.ravel())
+
+    def precondition(r: NDArray, Kr: NDArray) -> NDArray:
+        return r - root * cho_solve(factor, root * Kr, check_finite=False)
+
+    Kb = K @ b
+    if not problem.outputs:
+        return precondition(b, Kb)
+    alpha, residual, K_residual = np.zeros_like(b), b, Kb
+    direction = K_direction = np.zeros_like(b)
+    product, size = 1.0, float(np.vdot(b, Kb))
+    for _ in range(_MAX_INNER):
+        z = precondition(residual, K_residual)
+        previous, product = product, float(np.vdot(K_residual, z))
+        if not product > 0:
+            break
+        direction = z + (product / previous) * direction
+        K_direction = K @ direction
+        curved = direction + loss.hessian_product(problem.y, raw, problem.s, K_direction)
+        length = product / float(np.vdot(K_direction, curved))
+        alpha = alpha + length * direction
+        residual = residual - length * curved
+        K_residual = K @ residual
+        if float(np.vdot(residual, K_residual)) <= goal**2 * size:
+            break
+    return alpha
+
+
+def _shifted_factor(K: NDArray, root: NDArray) -> tuple[NDArray, bool]:
+    """Cholesky factor of I + diag(root) K diag(root)."""
+    B = root[:, None] * K * root
+    B[np.diag_indices_from(B)] += 1.0
+    return cho_factor(B, lower=True, overwrite_a=True, check_finite=False)
+
+
+@dataclass(frozen=True)
+class DualPath:
+    """Exact answers along a path of strengths, for squared error.
+
+    Attributes
+    ----------
+    factors : array (m,)
+        What both strengths of the penalty are multiplied by at each point.
+    alpha : array (n, m)
+        Dual weights.
+    predictions : array (n, m)
+        On the training rows.
+    loo_residuals : array (n, m)
+        y_n minus the prediction of the model fitted without row n: the partitions as they are,
+        and the other rows counting s/S with the same S as before.
+    """
+
+    factors: NDArray[np.float64]
+    alpha: NDArray[np.float64]
+    predictions: NDArray[np.float64]
+    loo_residuals: NDArray[np.float64]
+    problem: Problem
+
+    def weights(self, k: int) -> NDArray:
+        """Theta (C, q) at the k-th point."""
+        return _weights(self.problem, self.alpha[:, k]) / self.factors[k]
+
+
+def dual_path(problem: Problem, factors: ArrayLike) -> DualPath:
+    """Solve for every multiple of the penalty's strengths by one eigendecomposition.
+
+    With R = diag((s/S)^(1/2)) and R K R = Q diag(l) Q^T, at factor t
+
+        alpha = R Q diag(1 / (l/t + 1)) Q^T R y,     f = y - S alpha / s,
+
+    and the leave-one-out residuals are alpha_n / (A^-1)_nn with A^-1 = R Q diag(...) Q^T R.
+    Needs a Frobenius penalty with penalised biases.
+    """
+    lacking = Dual().lacks(problem)
+    penalty = problem.penalty
+    if lacking is None and not problem.loss.is_quadratic:
+        lacking = "it needs the squared error loss"
+    if lacking is None and isinstance(penalty, Frobenius) and penalty.bias_strength == 0:
+        lacking = "it needs bias_strength > 0"
+    if lacking is None and problem.smoother is not None:
+        lacking = "it needs a penalty without terms on predictions"
+    if lacking is not None:
+        raise ValueError(f"the dual path does not fit this problem: {lacking}")
+    factors = np.asarray(factors, float)
+    root = np.sqrt(problem.s / problem.s.sum())
+    K = kernel_matrix(problem)
+    values, Q = eigh(root[:, None] * K * root, overwrite_a=True, check_finite=False)
+    shrink = 1.0 / (np.maximum(values, 0)[:, None] / factors + 1.0)
+    target = (problem.y - problem.offset).astype(float)
+    alpha = root[:, None] * (Q @ (shrink * (Q.T @ (root * target))[:, None]))
+    inverse_diagonal = root[:, None] ** 2 * ((Q**2) @ shrink)
+    return DualPath(
+        factors=factors,
+        alpha=alpha,
+        predictions=target[:, None] - alpha / root[:, None] ** 2,
+        loo_residuals=alpha / inverse_diagonal,
+        problem=problem,
+    )

@@ -1,0 +1,258 @@
+"""One step of the accelerated proximal gradient method, with or without elimination of biases.
+
+At a point theta with predictions f the data term is bounded from above by its linear model plus
+the quadratic |Phi move|^2 in the norm of H = c diag(s/S) + A, where c bounds the curvature of the
+loss. A proximal gradient step minimises a simpler bound, |move|^2 / (2 t), in its place.
+
+**Biases eliminated.** Where biases are free or penalised by their square, the quadratic is
+minimised over them exactly, given the move of the slopes, through Z^T H Z + D_b. What is left for
+the slopes is its Schur complement, which is far better conditioned: fewer steps, each with one
+forward and one adjoint pass as before, and a few passes over the biases alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._core.problem import Problem
+from jointleaf._core.solvers.biases import BiasSolver, cell_mass
+from jointleaf._core.solvers.cg import dot
+from jointleaf._core.solvers.metrics import Metric, PlainMetric, SharedCellsMetric
+
+__all__ = ["PlainSteps", "Step", "Steps", "make_steps"]
+
+_SHORTER = 0.7
+_POWER_ITERATIONS = 12
+
+
+class Step(NamedTuple):
+    """Where a step led: weights, their predictions, the step size in the end, and how far.
+
+    The distance is the largest entry of M move / size in the coordinates of the metric, a
+    subgradient up to a bounded factor; where biases are eliminated, of the slopes alone.
+    """
+
+    theta: NDArray
+    f: NDArray
+    size: float
+    distance: float
+
+
+def make_steps(problem: Problem) -> Steps:
+    """Steps with biases eliminated where that is possible and worth it, else plain ones."""
+    beta = problem.penalty.bias_curvature()
+    if beta is None or not np.isfinite(problem.loss.max_curvature):
+        return PlainSteps(problem)
+
+    def make() -> BiasSolver:
+        h = problem.loss.max_curvature * problem.s / problem.s.sum()
+        mass = cell_mass(problem.design, h) + beta
+        mass[mass <= 0] = 1.0
+        return BiasSolver(problem.design, h, beta, mass, problem.smoother)
+
+    biases = problem.kept(("biases", beta.tobytes()), make)
+    return EliminatingSteps(problem, biases, beta) if biases.is_joint else PlainSteps(problem)
+
+
+class Steps(ABC):
+    """Proximal gradient steps of a problem.
+
+    With ``trust=False`` the loss's bound on its curvature is not used, and the objective itself
+    tells whether a step was too long.
+    """
+
+    #: whether biases follow the slopes, so that the slopes alone tell how far a step went
+    eliminates = False
+
+    def __init__(self, problem: Problem, *, trust: bool = True) -> None:
+        self.problem, self.design = problem, problem.design
+        self._dtype: Any = problem.design.dtype.type
+        shares = problem.s / problem.s.sum()
+        bound = problem.loss.max_curvature
+        self.knows_curvature = trust and bool(np.isfinite(bound))
+        if not self.knows_curvature:  # start from the curvature at zero
+            h = problem.loss_curvature(problem.zero_predictions())
+            bound = float(np.max(h.reshape(len(shares), -1).max(axis=1) / shares))
+        self._h = (bound * shares).astype(self._dtype)
+        self.metric: Metric = PlainMetric(problem)
+        diagonal = problem.smooth_curvature
+        self._diagonal = None if diagonal is None else diagonal.astype(self._dtype)
+
+    @abstractmethod
+    def advance(self, theta: NDArray, f: NDArray, size: float) -> Step:
+        """Take a step from weights theta with predictions f, at most of a size."""
+
+    @abstractmethod
+    def curved(self, move: NDArray) -> NDArray:
+        """The quadratic's matrix times a move of the weights."""
+
+    def settle(self, theta: NDArray, f: NDArray) -> tuple[NDArray, NDArray]:
+        """Prepare the first weights and their predictions."""
+        return theta, f
+
+    def size(self) -> float:
+        """1 / (largest eigenvalue of the quadratic against the metric), by power iteration."""
+        shape = self.problem.zeros().shape[:2]
+        v = np.random.default_rng(0).standard_normal(shape).astype(self._dtype)
+        value = 0.0
+        for _ in range(_POWER_ITERATIONS):
+            norm = float(np.linalg.norm(v))
+            if norm == 0.0:
+                break
+            v = self.metric.divide(self.curved(v / self._dtype(norm)))
+            value = float(np.linalg.norm(v))
+        return 1.0 / (1.02 * value) if value > 0 else 1.0
+
+    def _weigh(self, image: NDArray) -> NDArray:
+        """H times predictions."""
+        weighed = (self._h if image.ndim == 1 else self._h[:, None]) * image
+        smoother = self.problem.smoother
+        return weighed if smoother is None else weighed + smoother @ image
+
+    def _times_diagonal(self, theta: NDArray) -> NDArray:
+        assert self._diagonal is not None
+        return (self._diagonal if theta.ndim == 2 else self._diagonal[:, :, None]) * theta
+
+
+class PlainSteps(Steps):
+    """Slopes and biases alike move along the negative gradient."""
+
+    def advance(self, theta: NDArray, f: NDArray, size: float) -> Step:
+        """Shorten the step until its bound holds."""
+        problem = self.problem
+        gradient = problem.smooth_gradient(theta, problem.data_gradient(f))
+        while True:
+            new = problem.rest.prox(theta - self._dtype(size) * gradient, size)
+            f_new = self.design.matvec(new)
+            move = new - theta
+            if size < 1e-30 or self._is_bound(theta, f, move, f_new, gradient, size):
+                return Step(new, f_new, size, float(np.abs(move).max()) / size)
+            size *= _SHORTER
+
+    def _is_bound(
+        self,
+        theta: NDArray,
+        f: NDArray,
+        move: NDArray,
+        f_new: NDArray,
+        gradient: NDArray,
+        size: float,
+    ) -> bool:
+        room = dot(move, move) / size
+        if self.knows_curvature:
+            image = f_new - f
+            bend = dot(image, self._weigh(image))
+            if self._diagonal is not None:
+                bend += dot(move, self._times_diagonal(move))
+            return bend <= room * (1 + 1e-6)
+        value, new_value = self.problem.data_value(f), self.problem.data_value(f_new)
+        if self._diagonal is not None:
+            value += 0.5 * dot(theta, self._times_diagonal(theta))
+            new_value += 0.5 * dot(theta + move, self._times_diagonal(theta + move))
+        bound = value + dot(gradient, move) + 0.5 * room
+        return new_value <= bound + 16 * float(np.finfo(self._dtype).eps) * abs(bound)
+
+    def curved(self, move: NDArray) -> NDArray:
+        """(Phi^T H Phi + D) move."""
+        product = self.design.rmatvec(self._weigh(self.design.matvec(move)))
+        return product if self._diagonal is None else product + self._times_diagonal(move)
+
+
+class EliminatingSteps(Steps):
+    """Slopes move along the gradient, biases to what is best for the slopes.
+
+    Parameters
+    ----------
+    problem : Problem
+    biases : BiasSolver
+        The joint inverse of Z^T H Z + diag(beta).
+    beta : array (C,)
+        Curvature of the penalty on biases.
+    """
+
+    eliminates = True
+
+    def __init__(self, problem: Problem, biases: BiasSolver, beta: NDArray) -> None:
+        super().__init__(problem)
+        self._biases = biases
+        self._beta = beta.astype(self._dtype)
+        if self._diagonal is not None:
+            self._diagonal = self._diagonal.copy()
+            self._diagonal[:, -1] = 0.0  # the biases' part is in beta
+        if SharedCellsMetric.fits(problem):
+            self.metric = SharedCellsMetric(problem, self._h)
+
+    def settle(self, theta: NDArray, f: NDArray) -> tuple[NDArray, NDArray]:
+        """Move the biases to the least of the bound; for the squared error to their best."""
+        slope = self._bias_slope(theta, self.problem.slope(f))
+        move = self._solve(-slope)
+        theta = theta.copy()
+        theta[:, -1] += move
+        return theta, f + self.design.bias_matvec(move)
+
+    def advance(self, theta: NDArray, f: NDArray, size: float) -> Step:
+        """Shorten the step until its bound holds."""
+        problem, design = self.problem, self.design
+        r = problem.slope(f)
+        if problem.loss.is_quadratic:
+            # Biases are at their best already, but for rounding, which is mended on the way.
+            gradient = design.rmatvec(r)
+            bias_slope = gradient[:, -1] + self._times_beta(theta[:, -1])
+            settling, settled = None, None
+        else:
+            settling = self._solve(-self._bias_slope(theta, r))
+            settled = design.bias_matvec(settling)
+            gradient = design.rmatvec(r + self._weigh(settled))
+            bias_slope = None
+        if self._diagonal is not None:
+            gradient += self._times_diagonal(theta)
+        while True:
+            new, turned = self.metric.prox(theta, gradient, size)
+            new[:, -1] = theta[:, -1]
+            turned[:, -1] = 0.0
+            weighed_move = self.metric.weigh(turned)
+            f_new = design.matvec(new)
+            image = f_new - f
+            weighed = design.bias_rmatvec(self._weigh(image))
+            answer = self._solve(-(weighed if bias_slope is None else weighed + bias_slope))
+            change = design.bias_matvec(answer)
+            image = image + change
+            bend = dot(image, self._weigh(image)) + dot(answer, self._times_beta(answer))
+            if self._diagonal is not None:
+                move = new - theta
+                bend += dot(move, self._times_diagonal(move))
+            if size < 1e-30 or bend <= (1 + 1e-6) * dot(turned, weighed_move) / size:
+                break
+            size *= _SHORTER
+        new[:, -1] += answer
+        f_new = f_new + change
+        if settling is not None and settled is not None:
+            new[:, -1] += settling
+            f_new = f_new + settled
+        return Step(new, f_new, size, float(np.abs(weighed_move).max(initial=0.0)) / size)
+
+    def curved(self, move: NDArray) -> NDArray:
+        """The Schur complement times the slopes of a move."""
+        move = move.copy()
+        move[:, -1] = 0.0
+        image = self.design.matvec(move)
+        answer = self._solve(-self.design.bias_rmatvec(self._weigh(image)))
+        image = image + self.design.bias_matvec(answer)
+        product = self.design.rmatvec(self._weigh(image))
+        if self._diagonal is not None:
+            product += self._times_diagonal(move)
+        product[:, -1] = 0.0
+        return product
+
+    def _bias_slope(self, theta: NDArray, r: NDArray) -> NDArray:
+        return self.design.bias_rmatvec(r) + self._times_beta(theta[:, -1])
+
+    def _times_beta(self, biases: NDArray) -> NDArray:
+        return (self._beta if biases.ndim == 1 else self._beta[:, None]) * biases
+
+    def _solve(self, r: NDArray) -> NDArray:
+        return self._biases.solve(r) if r.ndim == 2 else self._biases.solve(r[:, None])[:, 0]

@@ -1,0 +1,1 @@
+"""From what users give to matrices of numbers: columns, linear features, scaling, rows."""

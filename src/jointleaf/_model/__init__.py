@@ -1,0 +1,1 @@
+"""The fitted model of all cells: what predicts, is explained, pruned, saved and exported."""

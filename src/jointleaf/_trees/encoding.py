@@ -1,0 +1,159 @@
+"""Categories and missing values for libraries whose trees know neither.
+
+Levels become numbers, the trees are grown on these, and their thresholds are then turned back into
+tables of levels: afterwards nothing tells such trees from those of a library with categories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._data.columns import Columns, as_codes
+from jointleaf._data.scaling import mean_and_scale
+from jointleaf._trees.flat import FlatTrees
+from jointleaf.partitions._checks import TrainingRows
+
+__all__ = ["Encoding", "tables_from_scores"]
+
+#: Rows' worth of the overall mean that every level's mean is pulled by.
+_PRIOR_ROWS = 10.0
+
+
+class Encoding:
+    """Numbers for the levels of a table, and for missing values where these are not understood.
+
+    A level's score is the mean of the standardised target in its rows, pulled towards the overall
+    mean by ten rows' worth of it: sum s_i z_i / (sum s_i + 10) over the rows i of the level. The
+    order of the means is the one in which a split of the levels into two groups is best for
+    squared error (Fisher 1958). With K > 2 classes it is the first principal component of the
+    levels' class shares (Coppersmith et al. 1999). Unseen levels have the overall mean, which is
+    0; missing ones are a level of their own. Missing numbers get the column's mean.
+
+    Parameters
+    ----------
+    rows : TrainingRows
+    levels : bool
+        Whether levels are replaced.
+    gaps : bool
+        Whether missing numbers are filled.
+    """
+
+    def __init__(self, rows: TrainingRows, *, levels: bool, gaps: bool) -> None:
+        s = np.ones(len(rows.X)) if rows.weight is None else rows.weight
+        targets = _centred_targets(rows, s)
+        self._scores = {
+            int(j): _level_scores(
+                as_codes(rows.X[:, j], int(rows.columns.n_levels[j])),
+                int(rows.columns.n_levels[j]) + 2,
+                targets,
+                s,
+            )
+            for j in (rows.columns.categorical if levels else ())
+        }
+        self._fills = {}
+        for j in np.flatnonzero(rows.columns.n_levels == 0) if gaps else ():
+            seen = ~np.isnan(rows.X[:, j])
+            fill = np.average(rows.X[seen, j], weights=s[seen]) if seen.any() else 0.0
+            with np.errstate(over="ignore"):
+                rounded = np.float32(fill)  # in which trees compare it, if they can
+            self._fills[int(j)] = float(rounded if np.isfinite(rounded) else fill)
+
+    @classmethod
+    def of(cls, scores: Mapping[int, NDArray], fills: Mapping[int, float]) -> Encoding:
+        """Give the encoding with these scores (L + 2,) and fills of columns."""
+        encoding = cls.__new__(cls)
+        encoding._scores, encoding._fills = dict(scores), dict(fills)
+        return encoding
+
+    def parts(self) -> tuple[dict[int, NDArray[np.float64]], dict[int, float]]:
+        """Scores (L + 2,) and fills, by column."""
+        return self._scores, self._fills
+
+    def transform(self, rows: TrainingRows) -> TrainingRows:
+        """Replace codes by scores and fill missing numbers."""
+        X = self.numbers(rows.X)
+        if X is rows.X:
+            return rows
+        columns = Columns.numbers(len(rows.columns)) if self._scores else rows.columns
+        return rows._replace(X=X, columns=columns)
+
+    def numbers(self, X: NDArray) -> NDArray:
+        """Give rows X (n, d) with scores and fills; X itself where it has nothing to replace."""
+        gaps = {j for j in self._fills if np.isnan(X[:, j]).any()}
+        if not self._scores and not gaps:
+            return X
+        X = X.copy()
+        for j, scores in self._scores.items():
+            X[:, j] = scores[as_codes(X[:, j], len(scores) - 2)]
+        for j in gaps:
+            X[np.isnan(X[:, j]), j] = self._fills[j]
+        return X
+
+    def translate(self, trees: FlatTrees) -> FlatTrees:
+        """Turn thresholds on scores into tables of levels, and fills into directions."""
+        missing_left = trees.missing_left.copy()
+        for j, fill in self._fills.items():
+            here = trees.feature == j
+            missing_left[here] = fill <= trees.threshold[here]
+        return tables_from_scores(replace(trees, missing_left=missing_left), self._scores)
+
+
+def tables_from_scores(trees: FlatTrees, scores: Mapping[int, NDArray]) -> FlatTrees:
+    """Turn splits ``score <= threshold`` into tables of levels.
+
+    `scores` has for every column with categories the numbers (L + 2,) of its levels, of
+    unseen levels and of missing values. Where the last is NaN, missing values keep their way, and
+    so do levels whose number is NaN.
+    """
+    if not scores:
+        return trees
+    table, missing_left = trees.table.copy(), trees.missing_left.copy()
+    n_levels = trees.n_levels.copy()
+    parts = [trees.levels_left]
+    length = len(trees.levels_left)
+    for j, score in scores.items():
+        n_levels[j] = len(score) - 2
+        for node in np.flatnonzero(trees.feature == j):
+            left = np.where(np.isnan(score), missing_left[node], score <= trees.threshold[node])
+            table[node] = length
+            parts.append(left[:-1])
+            length += len(left) - 1
+            missing_left[node] = left[-1]
+    return replace(
+        trees,
+        table=table,
+        missing_left=missing_left,
+        levels_left=np.concatenate(parts),
+        n_levels=n_levels,
+    )
+
+
+def _centred_targets(rows: TrainingRows, s: NDArray) -> NDArray:
+    """Targets (n, K): the number itself, or indicators of the classes, with weighted mean zero.
+
+    Numbers also get variance one: scores are float32, in which targets of 1e-50 or 1e50 would be
+    lost.
+    """
+    if rows.n_classes > 2:
+        shares = (rows.y[:, None] == np.unique(rows.y)).astype(float)
+        return shares - s @ shares / s.sum()
+    y = rows.y[:, None].astype(np.float64)
+    mean, scale = mean_and_scale(y, s)
+    return (y - mean) / scale
+
+
+def _level_scores(codes: NDArray, size: int, targets: NDArray, s: NDArray) -> NDArray[np.float64]:
+    """Scores (size,) of levels; rounded to float32, in which trees compare them."""
+    counts = np.bincount(codes, s, minlength=size)
+    sums = np.stack([np.bincount(codes, s * t, minlength=size) for t in targets.T], axis=1)
+    means = sums / (counts + _PRIOR_ROWS)[:, None]
+    if means.shape[1] == 1:
+        scores = means[:, 0]
+    else:
+        spread = (means * counts[:, None]).T @ means
+        scores = means @ np.linalg.eigh(spread)[1][:, -1]
+    return scores.astype(np.float32).astype(float)

@@ -1,0 +1,389 @@
+"""Which leaf of every tree a row reaches: `FlatTrees` applied to rows, with NumPy alone.
+
+Small trees are not walked. All tests of a tree are made for a block of rows at once, column by
+column, which is a handful of vector instructions each; eight results make one byte, a table
+of 256 entries turns the byte into the set of leaves that it leaves possible, and the sets of
+all bytes have exactly one leaf in common (the idea of QuickScorer, Lucchese et al. 2015). A
+test that occurs several times in a tree, as in CatBoost's symmetric trees, is made once. Trees of
+more than 64 leaves are walked level by level.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._data.columns import as_codes
+from jointleaf._trees.flat import FlatTrees, Lookup
+
+__all__ = ["ZERO", "Router", "Test", "leaves_as_cells"]
+
+#: Rows at a time: enough to hide the cost of a call, few enough for their columns to stay cached.
+_BLOCK_ROWS = 16384
+_TURNED_ROWS = 256
+_FEW_ROWS = 640  # up to which preparing trees costs more than it saves
+_MOST_LEAVES = 64  # of a tree whose sets of leaves are the bits of one word
+_TESTS = 8  # results in a byte
+ZERO = float(np.float32(1e-35))  # smaller numbers are zeros, LightGBM says
+_HASH = np.uint64(0x4906BA494954CB65)
+#: 64-bit de Bruijn sequence: its product with a power of two has the exponent's mark on top.
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+
+
+@dataclass(frozen=True)
+class Test:
+    """One question about a column.
+
+    The answer is ``x > threshold``, or ``x <= threshold`` where missing values go right (NaN makes
+    both false), or with `levels` (L + 2,) the entry of the code, of unseen levels or of missing
+    values, true for left.
+    """
+
+    column: int
+    threshold: float
+    missing_right: bool
+    levels: NDArray[np.bool_] | None = None
+
+    @property
+    def yes_is_left(self) -> bool:
+        """Whether rows for which the answer is yes go left."""
+        return self.missing_right or self.levels is not None
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Up to eight tests and what their answers, as bits of a byte, say."""
+
+    tests: list[Test]
+    table: NDArray = field(repr=False)  # (256,) sets of leaves, or cells if it is the only chunk
+
+
+@dataclass(frozen=True)
+class _SmallTree:
+    chunks: list[_Chunk]
+    cells: NDArray[np.int32]  # by leaf
+
+
+@dataclass(frozen=True)
+class _LargeTree:
+    """The splits of a tree that is walked, and the cells of its leaves."""
+
+    rows: slice
+    cells: NDArray[np.int32]
+
+
+class Router:
+    """Finds the cells of rows.
+
+    Parameters
+    ----------
+    trees : FlatTrees
+    """
+
+    def __init__(self, trees: FlatTrees) -> None:
+        self.trees = trees
+        used = set(np.unique(trees.feature).tolist())
+        used |= {part.column for lookup in trees.lookups for part in lookup.parts}
+        used = {j for j in used if j < trees.n_features}
+        self._numbers = sorted(j for j in used if trees.n_levels[j] == 0)
+        self._categories = sorted(j for j in used if trees.n_levels[j] > 0)
+
+    @cached_property
+    def _parts(self) -> list[_SmallTree | _LargeTree]:
+        leaf_starts, cells = self.trees.leaf_starts, self.trees.cell_of_leaf
+        return [
+            self._prepare(p, cells[leaf_starts[p] : leaf_starts[p + 1]])
+            for p in range(self.trees.n_trees)
+        ]
+
+    def renumbered(self, trees: FlatTrees) -> Router:
+        """Give the router of the same trees with other cells, where these here are the leaves."""
+        other = Router(trees)
+        if "_parts" in self.__dict__:
+            cells = np.split(trees.cell_of_leaf, trees.leaf_starts[1:-1])
+            parts = [_with_cells(*pair) for pair in zip(self._parts, cells, strict=True)]
+            other.__dict__["_parts"] = parts
+        return other
+
+    def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
+        """Give the cells (n, P) of rows X (n, d); -1 in leaves that no training row reached."""
+        codes = np.empty((len(X), self.trees.n_trees), dtype=np.int32)
+        if len(X) <= _FEW_ROWS:
+            self._walk_all(X, codes)
+            return codes
+        blocks = [slice(b, b + _BLOCK_ROWS) for b in range(0, len(X), _BLOCK_ROWS)]
+
+        def fill(rows: slice) -> None:
+            self._route(X[rows], codes[rows])
+
+        if n_jobs == 1 or len(blocks) < 2:
+            for block in blocks:
+                fill(block)
+        else:
+            with ThreadPoolExecutor(n_jobs) as pool:
+                list(pool.map(fill, blocks))
+        return codes
+
+    def _route(self, X: NDArray, codes: NDArray[np.int32]) -> None:
+        columns = self.columns(X)
+        found = np.empty((self.trees.n_trees, len(X)), dtype=np.int32)
+        work = _Work(len(X))
+        for p, part in enumerate(self._parts):
+            if isinstance(part, _SmallTree):
+                self._score(part, columns, work, found[p])
+            else:
+                self._walk(part, columns, found[p])
+        for start in range(0, len(X), _TURNED_ROWS):  # turned in pieces that stay in the cache
+            codes[start : start + _TURNED_ROWS] = found[:, start : start + _TURNED_ROWS].T
+
+    def columns(self, X: NDArray) -> list[NDArray]:
+        """Columns in the form in which they are tested: numbers, or codes as indices."""
+        trees = self.trees
+        dtype = np.float32 if trees.single_precision else np.float64
+        columns: list[NDArray] = [np.zeros(0)] * (trees.n_features + len(trees.lookups))
+        numbers = np.empty((len(self._numbers), len(X)), dtype)
+        with np.errstate(over="ignore"):  # too large for float32: still compares rightly
+            everything = len(self._numbers) == X.shape[1]
+            for start in range(0, len(X), _TURNED_ROWS):  # what is turned stays in the cache
+                rows = X[start : start + _TURNED_ROWS]
+                rows = rows if everything else rows[:, self._numbers]
+                numbers[:, start : start + len(rows)] = rows.astype(dtype).T
+        if trees.zero_is_missing:
+            numbers[np.abs(numbers) <= ZERO] = np.nan
+        for j, column in zip(self._numbers, numbers, strict=True):
+            columns[j] = column
+        for j in self._categories:
+            columns[j] = as_codes(X[:, j], int(trees.n_levels[j]))
+        for i, lookup in enumerate(trees.lookups):
+            columns[trees.n_features + i] = _looked_up(lookup, columns).astype(dtype)
+        return columns
+
+    # -- small trees ---------------------------------------------------------------------------
+
+    def _prepare(self, p: int, cells: NDArray[np.int32]) -> _SmallTree | _LargeTree:
+        trees = self.trees
+        rows = slice(int(trees.starts[p]), int(trees.starts[p + 1]))
+        if trees.n_leaves[p] > _MOST_LEAVES:
+            return _LargeTree(rows, cells)
+        tests: dict[tuple, int] = {}
+        found: list[Test] = []
+        sets: list[tuple[int, int]] = []  # leaves that stay possible for answers 0 and 1
+        below = self._leaves_below(rows)
+        everything = (1 << int(trees.n_leaves[p])) - 1
+        for node in range(rows.start, rows.stop):
+            key, test = self.test(node)
+            k = tests.setdefault(key, len(found))
+            if k == len(found):
+                found.append(test)
+                sets.append((everything, everything))
+            no, yes = below[node] if test.yes_is_left else below[node][::-1]
+            sets[k] = (sets[k][0] & ~no, sets[k][1] & ~yes)  # what the answer rules out
+        word = np.dtype(f"u{_word_bytes(int(trees.n_leaves[p]))}")
+        chunks = []
+        for begin in range(0, len(found), _TESTS):
+            part = sets[begin : begin + _TESTS]
+            table = _possible_leaves(part, everything).astype(word)
+            chunks.append(_Chunk(found[begin : begin + _TESTS], table))
+        if len(chunks) == 1:
+            only = chunks[0]
+            leaf = _lowest_bit(only.table.astype(np.uint64))
+            chunks = [_Chunk(only.tests, cells[np.minimum(leaf, len(cells) - 1)])]
+        return _SmallTree(chunks, cells)
+
+    def test(self, node: int) -> tuple[tuple, Test]:
+        """Give the test of a split, and a key that equal tests share."""
+        trees = self.trees
+        column, missing_left = int(trees.feature[node]), bool(trees.missing_left[node])
+        begin = int(trees.table[node])
+        if begin < 0:
+            threshold = float(trees.threshold[node])
+            return (column, threshold, missing_left), Test(column, threshold, not missing_left)
+        n_levels = int(trees.n_levels[column])
+        left = np.append(trees.levels_left[begin : begin + n_levels + 1], missing_left)
+        return (column, left.tobytes()), Test(column, 0.0, False, left)
+
+    def _leaves_below(self, rows: slice) -> dict[int, tuple[int, int]]:
+        """Sets of leaves, as bits, in the left and the right branch of every split."""
+        trees = self.trees
+        below: dict[int, tuple[int, int]] = {}
+
+        def leaves(child: int) -> int:
+            return 1 << ~child if child < 0 else below[child][0] | below[child][1]
+
+        for node in range(rows.stop - 1, rows.start - 1, -1):  # children come after parents
+            below[node] = (leaves(int(trees.left[node])), leaves(int(trees.right[node])))
+        return below
+
+    def _score(
+        self, tree: _SmallTree, columns: list[NDArray], work: _Work, out: NDArray[np.int32]
+    ) -> None:
+        if not tree.chunks:
+            out.fill(tree.cells[0])
+            return
+        if len(tree.chunks) == 1:
+            np.take(tree.chunks[0].table, work.answers(tree.chunks[0], columns), 0, out, "clip")
+            return
+        possible = tree.chunks[0].table[work.answers(tree.chunks[0], columns)]
+        for chunk in tree.chunks[1:]:
+            possible &= chunk.table[work.answers(chunk, columns)]
+        np.take(tree.cells, _lowest_bit(possible), 0, out, "clip")
+
+    # -- few rows ------------------------------------------------------------------------------
+
+    def _walk_all(self, X: NDArray, codes: NDArray[np.int32]) -> None:
+        """Send all rows down all trees, one level at a time: nothing has to be prepared."""
+        trees = self.trees
+        columns = self.columns(X)
+        x = np.zeros((len(columns), len(X)))
+        for j, column in enumerate(columns):
+            if column.size:
+                x[j] = column
+        n_splits, cells, first = np.diff(trees.starts), trees.cell_of_leaf, trees.leaf_starts
+        single = n_splits == 0
+        codes[:, single] = cells[first[:-1][single]]
+        row, tree = np.divmod(np.arange(len(X) * trees.n_trees), trees.n_trees)
+        if single.any():
+            row, tree = row[~single[tree]], tree[~single[tree]]
+        node = trees.starts[tree]
+        while len(node):
+            goes_left = self._all_go_left(node, x[trees.feature[node], row])
+            node = np.where(goes_left, trees.left[node], trees.right[node])
+            done = node < 0
+            codes[row[done], tree[done]] = cells[first[tree[done]] + ~node[done]]
+            row, tree, node = row[~done], tree[~done], node[~done]
+
+    def _all_go_left(self, node: NDArray, x: NDArray) -> NDArray[np.bool_]:
+        """Whether rows with these numbers or codes go left at splits on any columns."""
+        trees = self.trees
+        left = (x <= trees.threshold[node]) | (trees.missing_left[node] & np.isnan(x))
+        on_levels = np.flatnonzero(trees.table[node] >= 0)
+        if on_levels.size:
+            split, code = node[on_levels], x[on_levels].astype(np.intp)
+            is_missing = code > trees.n_levels[trees.feature[split]]
+            inside = trees.levels_left[trees.table[split] + np.where(is_missing, 0, code)]
+            left[on_levels] = np.where(is_missing, trees.missing_left[split], inside)
+        return left
+
+    # -- large trees ---------------------------------------------------------------------------
+
+    def _walk(self, tree: _LargeTree, columns: list[NDArray], out: NDArray[np.int32]) -> None:
+        """Send the rows down one level at a time; those in a leaf drop out."""
+        trees, start = self.trees, tree.rows.start
+        rows = np.arange(len(out))
+        node = np.full(len(out), start, dtype=np.int32)
+        by_feature = trees.feature[tree.rows]
+        while len(rows):
+            goes_left = np.empty(len(rows), bool)
+            feature = by_feature[node - start]
+            order = np.argsort(feature, kind="stable")
+            bounds = np.flatnonzero(np.diff(feature[order])) + 1
+            for part in np.split(order, bounds):
+                j = int(feature[part[0]])
+                goes_left[part] = self._goes_left(node[part], columns[j][rows[part]], j)
+            node = np.where(goes_left, trees.left[node], trees.right[node])
+            done = node < 0
+            out[rows[done]] = tree.cells[~node[done]]
+            rows, node = rows[~done], node[~done]
+
+    def _goes_left(self, node: NDArray, x: NDArray, column: int) -> NDArray[np.bool_]:
+        trees = self.trees
+        missing_left = trees.missing_left[node]
+        if column < trees.n_features and trees.n_levels[column] > 0:
+            is_missing = x > trees.n_levels[column]
+            inside = trees.levels_left[trees.table[node] + np.where(is_missing, 0, x)]
+            return np.where(is_missing, missing_left, inside)
+        return (x <= trees.threshold[node]) | (missing_left & np.isnan(x))
+
+
+def leaves_as_cells(trees: FlatTrees) -> FlatTrees:
+    """Give the trees with every leaf as a cell, also those that no training row reached."""
+    first = np.repeat(trees.leaf_starts[:-1], trees.n_leaves)
+    numbers = np.arange(len(trees.cell_of_leaf)) - first
+    return replace(trees, cell_of_leaf=numbers.astype(np.int32))
+
+
+def _with_cells(part: _SmallTree | _LargeTree, cells: NDArray[np.int32]) -> _SmallTree | _LargeTree:
+    """The part of a tree whose leaves, so far their own cells, have these cells."""
+    if isinstance(part, _LargeTree):
+        return _LargeTree(part.rows, cells)
+    if len(part.chunks) == 1:
+        only = part.chunks[0]
+        return _SmallTree([_Chunk(only.tests, cells[only.table])], cells)
+    return _SmallTree(part.chunks, cells)
+
+
+class _Work:
+    """Arrays that one block of rows is worked on in."""
+
+    def __init__(self, n_rows: int) -> None:
+        self._answer = np.empty(n_rows, bool)
+        self._shifted = np.empty(n_rows, np.uint8)
+        self._byte = np.empty(n_rows, np.uint8)
+
+    def answers(self, chunk: _Chunk, columns: list[NDArray]) -> NDArray[np.uint8]:
+        """Answers to the tests of a chunk as the bits of one byte per row."""
+        answer = self._answer
+        for k, test in enumerate(chunk.tests):
+            x = columns[test.column]
+            if test.levels is not None:
+                np.take(test.levels, x, 0, answer, "clip")
+            elif test.missing_right:
+                np.less_equal(x, x.dtype.type(test.threshold), out=answer)
+            else:
+                np.greater(x, x.dtype.type(test.threshold), out=answer)
+            if k == 0:
+                self._byte[:] = answer.view(np.uint8)
+                continue
+            np.multiply(answer.view(np.uint8), np.uint8(1 << k), out=self._shifted)
+            np.bitwise_or(self._byte, self._shifted, out=self._byte)
+        return self._byte
+
+
+def _looked_up(lookup: Lookup, columns: list[NDArray]) -> NDArray[np.float64]:
+    key: NDArray[np.uint64] | None = None
+    for part in lookup.parts:
+        x = columns[part.column]
+        if part.hashes is None:
+            above = x > np.float32(part.threshold)
+            value = (above | np.isnan(x) if part.missing_above else above).astype(np.uint64)
+        else:
+            value = part.hashes[x]
+        key = _HASH * (_HASH * value if key is None else key + _HASH * value)
+    if key is None or len(lookup.keys) == 0:
+        return np.full(len(columns[lookup.parts[0].column]), lookup.default)
+    place = np.minimum(np.searchsorted(lookup.keys, key), len(lookup.keys) - 1)
+    return np.where(lookup.keys[place] == key, lookup.values[place], lookup.default)
+
+
+def _word_bytes(n_leaves: int) -> int:
+    return next(size for size in (1, 2, 4, 8) if n_leaves <= 8 * size)
+
+
+def _possible_leaves(sets: list[tuple[int, int]], everything: int) -> NDArray[np.uint64]:
+    """For every byte of answers the set of leaves that it leaves possible, (256,)."""
+    table = np.full(1 << _TESTS, everything, dtype=np.uint64)
+    answers = np.arange(1 << _TESTS)
+    for k, (no, yes) in enumerate(sets):
+        table &= np.where(answers >> k & 1, np.uint64(yes), np.uint64(no))
+    return table
+
+
+_EXPONENT = np.zeros(64, dtype=np.intp)
+_EXPONENT[
+    (np.left_shift(np.uint64(1), np.arange(64, dtype=np.uint64)) * _DE_BRUIJN) >> np.uint64(58)
+] = np.arange(64)
+_BYTE_EXPONENT = np.zeros(1 << 16, dtype=np.intp)
+_BYTE_EXPONENT[1 << np.arange(16)] = np.arange(16)
+
+
+def _lowest_bit(sets: NDArray) -> NDArray[np.intp]:
+    """Number of the lowest leaf in every set."""
+    if sets.dtype.itemsize <= 2:
+        return _BYTE_EXPONENT[sets]
+    wide = sets.astype(np.uint64)
+    lowest = wide & (~wide + np.uint64(1))
+    return _EXPONENT[(lowest * _DE_BRUIJN) >> np.uint64(58)]

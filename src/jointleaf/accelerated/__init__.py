@@ -1,6 +1,0 @@
-"""The same model on accelerators, through JAX: imported only where it is asked for.
-
-The host prepares a `jointleaf.problem.Problem` as always. It is moved to the device once
-(`jointleaf.accelerated.problem`), solved there by one compiled function a solver, and judged on the
-host by the code that judges every other solve.
-"""

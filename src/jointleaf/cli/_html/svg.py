@@ -1,0 +1,220 @@
+"""Charts as SVG, written by hand: small, without scripts, and sharp at any size.
+
+A chart is 420 wide, so that its text stays readable on a phone, where it is shown at 340 or so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+from jointleaf.cli._output import number
+
+__all__ = ["BLUE", "DARK", "GREY", "PALETTE", "RED", "Axis", "Chart"]
+
+RED, DARK, GREY, BLUE = "#c1432e", "#3d4450", "#c9ced6", "#4f86b8"
+PALETTE = ("#4f86b8", "#6a994e", "#e09f3e", "#7a5195", "#2a9d8f", "#d1779b", "#8c6d4f", "#5b6cc9")
+
+_WIDTH, _HEIGHT = 420, 270
+_MOST_TICKS = 7
+_SLACK = 5
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 12, 42
+
+
+class Axis:
+    """One axis: from values to places, and where its ticks are.
+
+    Parameters
+    ----------
+    low, high : float
+        What the axis spans; `low` may be the larger one, then it runs backwards.
+    label : str
+    log : bool
+    """
+
+    def __init__(self, low: float, high: float, label: str, *, log: bool = False) -> None:
+        if low == high:
+            low, high = (low / 2, high * 2) if log else (low - 0.5, high + 0.5)
+        self.label = label
+        self.log = log
+        self.low, self.high = low, high
+
+    def share(self, value: float) -> float:
+        """Place of a value: 0 at the start, 1 at the end."""
+        if self.log:
+            start, end = math.log(self.low), math.log(self.high)
+            return (math.log(max(value, 1e-300)) - start) / (end - start)
+        return (value - self.low) / (self.high - self.low)
+
+    def ticks(self) -> list[float]:
+        """Round values, about five."""
+        low, high = sorted((self.low, self.high))
+        if self.log:
+            return _log_ticks(low, high)
+        step = 10 ** math.floor(math.log10((high - low) / 4))
+        step *= next((m for m in (1, 2, 5) if (high - low) / (step * m) <= 6), 10)
+        first = math.ceil(low / step - 1e-9)
+        return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    span = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found: list[float] = []
+    for factors in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 5), (1, 3), (1,)):
+        found = [f * 10.0**k for k in span for f in factors if low <= f * 10.0**k <= high]
+        if len(found) <= _MOST_TICKS:
+            break
+    while len(found) > _MOST_TICKS:
+        found = found[::2]
+    return found if len(found) > 1 else [low, high]
+
+
+class Chart:
+    """A chart to which marks are added one by one.
+
+    Parameters
+    ----------
+    x, y : Axis
+    title : str
+        For those who cannot see it.
+    x_names : sequence of str, optional
+        Names in the place of numbers below the x axis, at 0, 1, ...
+    """
+
+    def __init__(self, x: Axis, y: Axis, title: str, x_names: Sequence[str] | None = None) -> None:
+        self.x, self.y, self.title = x, y, title
+        self._names = x_names
+        self._marks: list[str] = []
+        self._legend: list[tuple[str, str, str]] = []  # name, color, class of the mark
+
+    def line(
+        self,
+        x: Sequence[float],
+        y: Sequence[float],
+        color: str = DARK,
+        *,
+        width: float = 1.5,
+        dash: str = "",
+        name: str = "",
+    ) -> None:
+        """Join points by a line, which is in the legend if it has a name."""
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in self._places(x, y))
+        style = f' stroke-dasharray="{dash}"' if dash else ""
+        self._marks.append(
+            f'<polyline points="{points}" fill="none" stroke="{color}" '
+            f'stroke-width="{width}"{style}/>'
+        )
+        if name:
+            self._legend.append((name, color, "stroke"))
+
+    def band(self, x: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
+        """Shade what is between two lines."""
+        there, back = self._places(x, low), self._places(x, high)[::-1]
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in [*there, *back])
+        self._marks.append(f'<polygon points="{points}" fill="{DARK}" opacity="0.13"/>')
+
+    def points(
+        self,
+        x: Sequence[float],
+        y: Sequence[float],
+        color: str = BLUE,
+        *,
+        radius: float = 2.0,
+        opacity: float = 0.55,
+        name: str = "",
+    ) -> None:
+        """Draw a dot for every pair."""
+        dots = "".join(
+            f'<circle cx="{a:.1f}" cy="{b:.1f}" r="{radius}"/>' for a, b in self._places(x, y)
+        )
+        self._marks.append(f'<g fill="{color}" opacity="{opacity}">{dots}</g>')
+        if name:
+            self._legend.append((name, color, "dot"))
+
+    def bars(self, edges: Sequence[float], heights: Sequence[float], color: str = BLUE) -> None:
+        """Draw a histogram: bars between neighbouring edges."""
+        base = self._places([edges[0]], [0.0])[0][1]
+        for left, right, height in zip(edges[:-1], edges[1:], heights, strict=True):
+            (a, top), (b, _) = self._places([left, right], [height, height])
+            self._marks.append(
+                f'<rect x="{a:.1f}" y="{top:.1f}" width="{max(b - a - 0.7, 0.5):.1f}" '
+                f'height="{max(base - top, 0):.1f}" fill="{color}"/>'
+            )
+
+    def render(self) -> str:
+        """Give the SVG element."""
+        return (
+            f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+            f'aria-label="{escape(self.title, quote=True)}">'
+            f"<title>{escape(self.title)}</title>{self._frame()}{self._inside()}</svg>"
+            f"{self._legend_html()}"
+        )
+
+    def _places(self, x: Sequence[float], y: Sequence[float]) -> list[tuple[float, float]]:
+        """Pixels of values; those far outside are brought nearer, where they are cut off too."""
+        width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+        return [
+            (
+                _LEFT + width * min(max(self.x.share(a), -1.0), 2.0),
+                _TOP + height * (1 - min(max(self.y.share(b), -1.0), 2.0)),
+            )
+            for a, b in zip(x, y, strict=True)
+        ]
+
+    def _inside(self) -> str:
+        """The marks, cut off a little outside the frame, so that dots on its edge stay whole."""
+        left, top = _LEFT - _SLACK, _TOP - _SLACK
+        width, height = _WIDTH - _RIGHT + _SLACK - left, _HEIGHT - _BOTTOM + _SLACK - top
+        return (
+            f'<svg x="{left}" y="{top}" width="{width}" height="{height}" '
+            f'viewBox="{left} {top} {width} {height}">{"".join(self._marks)}</svg>'
+        )
+
+    def _frame(self) -> str:
+        bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+        parts = []
+        for value in self.y.ticks():
+            place = self._places([self.x.low], [value])[0][1]
+            parts.append(
+                f'<line x1="{_LEFT}" x2="{right}" y1="{place:.1f}" y2="{place:.1f}" class="grid"/>'
+                f'<text x="{_LEFT - 6}" y="{place + 3.5:.1f}" text-anchor="end">'
+                f"{_tick(value)}</text>"
+            )
+        names = self._names
+        ticks = self.x.ticks() if names is None else list(range(len(names)))
+        for k, value in enumerate(ticks):
+            place = self._places([value], [self.y.low])[0][0]
+            text = _tick(value) if names is None else escape(names[k])
+            parts.append(
+                f'<text x="{place:.1f}" y="{bottom + 15}" text-anchor="middle">{text}</text>'
+            )
+        middle = (_LEFT + right) / 2
+        centre = (_TOP + bottom) / 2
+        parts.append(
+            f'<line x1="{_LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}" class="axis"/>'
+            f'<text x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">'
+            f"{escape(self.x.label)}</text>"
+            f'<text transform="translate(11 {centre}) rotate(-90)" text-anchor="middle">'
+            f"{escape(self.y.label)}</text>"
+        )
+        return "".join(parts)
+
+    def _legend_html(self) -> str:
+        if not self._legend:
+            return ""
+        items = "".join(
+            f'<span><i class="{mark}" style="background:{color}"></i>{escape(name)}</span>'
+            for name, color, mark in self._legend
+        )
+        return f'<p class="legend">{items}</p>'
+
+
+def _tick(value: float) -> str:
+    """A number short enough for an axis."""
+    if value != 0 and (abs(value) >= 1e6 or abs(value) < 1e-3):
+        is_round = math.isclose(float(f"{value:.0e}"), value)
+        text = f"{value:.0e}" if is_round else f"{value:.1e}"
+        head, _, power = text.partition("e")
+        return f"{head}e{int(power)}"
+    return number(value) if abs(value) >= 10_000 else f"{value:.4g}"

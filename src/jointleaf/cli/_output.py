@@ -1,0 +1,154 @@
+"""What commands write: files that are never half there, text tables, numbers and JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from jointleaf.cli._errors import ShellError
+
+__all__ = [
+    "as_json",
+    "bar",
+    "check_writable",
+    "finite",
+    "number",
+    "plural",
+    "print_json",
+    "said",
+    "seconds",
+    "show",
+    "text_table",
+    "write_file",
+    "writing",
+]
+
+_PIECE = 8192
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """Give the path of a temporary file that takes the place of `path` once all went well.
+
+    It lies in the same folder, so that the last step is one rename: other programs see the old
+    file or the new one, never half of it. After an error nothing is left behind.
+    """
+    check_writable(path)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)  # as any new file; temporary ones are for the owner alone
+        os.replace(temporary, path)
+    except OSError as cause:
+        raise ShellError(f"{path}: cannot be written ({cause.strerror or cause})") from cause
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write text or bytes in one step."""
+    data = content.encode() if isinstance(content, str) else content
+    with writing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse, before any work, a file that cannot be written."""
+    if path.is_dir():
+        raise ShellError(f"{path}: is a folder; name a file")
+    if not path.parent.is_dir():
+        raise ShellError(f"{path}: the folder {path.parent} does not exist; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise ShellError(f"{path}: the folder {path.parent} cannot be written to")
+
+
+def as_json(record: Any) -> str:
+    """Give a JSON document; numbers that are not finite become null, as JSON has none."""
+    return json.dumps(finite(record), indent=2, ensure_ascii=False)
+
+
+def print_json(record: Any) -> None:
+    """Write one JSON document to the standard output."""
+    show(as_json(record) + "\n")
+
+
+def show(text: str) -> None:
+    """Write a long text to the standard output.
+
+    In pieces, because of a single large one the part that a reader who went away has not
+    taken is lost without an error.
+    """
+    for start in range(0, len(text), _PIECE):
+        sys.stdout.write(text[start : start + _PIECE])
+
+
+def finite(value: Any) -> Any:
+    """Give plain values that JSON knows: arrays as lists, None where a number is not finite."""
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if hasattr(value, "tolist"):
+        return finite(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def said(text: str, *, quiet: bool = False) -> None:
+    """Tell the user something that is not the result: on the standard error stream."""
+    if not quiet:
+        print(text, file=sys.stderr, flush=True)
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Write a number for people: a few digits, with commas between thousands from 10,000 on."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}" if abs(value) >= 10_000 else f"{int(value)}"
+    size = abs(value)
+    if size >= 1e6 or size < 1e-4:
+        return f"{value:.{digits - 1}g}"
+    places = max(0, digits - 1 - math.floor(math.log10(size)))
+    return f"{value:,.{places}f}" if size >= 10_000 else f"{value:.{places}f}"
+
+
+def seconds(value: float) -> str:
+    """Write a time for people."""
+    return f"{value:.1f} s" if value < 120 else f"{value / 60:.1f} min"
+
+
+def plural(count: int, word: str, words: str | None = None) -> str:
+    """Give "1 row" or "1,200 rows"."""
+    return f"{count:,} {word if count == 1 else words or word + 's'}"
+
+
+def bar(value: float, largest: float, width: int = 20) -> str:
+    """Draw a bar of text whose length is the size of a value."""
+    share = abs(value) / largest if largest > 0 else 0.0
+    return ("-" if value < 0 else "+") * round(width * share)
+
+
+def text_table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), indent: int = 2) -> str:
+    """Lay rows out in columns; the first row is the header, `right` are columns of numbers."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if k in right else cell.ljust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append(" " * indent + "  ".join(cells).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,129 @@
+"""The documentation that all estimators share, written once."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+__all__ = ["describe_parameters"]
+
+T = TypeVar("T")
+
+PARAMETERS = """Parameters
+    ----------
+    partitioner : None, str, Partitioner, fitted ensemble or list of these
+        Makes the partitions. None with ``penalty="auto"`` is the default recipe: boosted and
+        random trees, on the target and on the residuals of a linear model, and more than that
+        with over 2,000 rows; None with another penalty is LightGBM with 100 trees of 4 leaves.
+        Names are "lightgbm", "catboost", "xgboost", "gradient_boosting",
+        "hist_gradient_boosting", "random_forest", "extra_trees", "random_trees",
+        "linear_forest", "steps" and "voronoi"; a fitted tree ensemble of scikit-learn, LightGBM,
+        XGBoost or CatBoost is used as it is (see `refine`); a list is their union.
+    penalty : "auto", Penalty or a sum of penalties
+        "auto" chooses strength, slope scale and feature weighting of a Frobenius penalty, and how
+        much of the trees' own values is kept, by honest cross-validation (`_fit`); a
+        Penalty such as ``Frobenius(0.01)`` or ``L21(0.1) + Laplacian(0.01)`` is used as given, in
+        standardised units, and strengths that are "auto", as in ``L21("auto")``, are chosen by
+        honest cross-validation.
+    cells : {"linear", "constant"}
+        Models of the cells; constant cells are global refinement.
+    root_cell : bool
+        Add one partition with a single cell: a global linear model in the joint fit.
+    clip : True, False or "cell"
+        Linear models see features clipped to their range in training, because linear cells
+        extrapolate: the range over all training rows, or over those of the cell itself.
+    categorical_features : list of names or numbers, or bool array (d,), optional
+        Columns of X that hold categories, besides those of text or of a category type.
+    linear_features : None, "numeric", list of names or numbers, or bool array (d,)
+        Columns that the linear models of the cells see; all of them, or those of numbers, or
+        the given ones. Partitions see all columns.
+    add_indicator : bool
+        Give the linear models one more feature for every column of numbers with gaps, which
+        tells where it is missing. A missing value itself counts as the training mean.
+    solver : {"auto", "dual", "pcg", "newton", "fista"}
+        See `_core.solvers.choose_solver` for the rules of "auto".
+    tol : float
+        Tolerance of the scale-free optimality measure.
+    max_iter : int
+        Most iterations of the solver.
+    cv : None, int, splitter or iterable of index pairs
+        Splits for what is "auto" about the penalty. None is 5 folds up to 2,500 distinct rows,
+        above that one validation split of a fifth. The default recipe has 3 folds with 400 to
+        2,000 rows, and above that uses the first split alone.
+    one_se : bool or "auto"
+        Take the strongest penalty whose validation loss is within one standard error of the
+        smallest. "auto" does so where whole features vanish (L1, L21, ...): fewer features are
+        selected at hardly any loss, whereas the smallest loss lets many in that do not matter.
+    n_jobs : int, optional
+        Threads (-1: all cores). The fitted model is the same for every value.
+    device : {"cpu", "gpu", "tpu", "auto", "jax:cpu"}
+        Where the cells of a given penalty (also one whose strength is "auto") are fitted and
+        predicted. "cpu" is NumPy and SciPy; the others need JAX (extra ``jax``): an accelerator,
+        or JAX on the CPU. "auto" is an accelerator where there is one and the problem is large
+        enough, else "cpu". Partitions, and the choices of ``penalty="auto"``, are on the CPU.
+    random_state : int, RandomState or None
+        Seed of the partitions.
+    verbose : int
+        1 shows progress and how the solve ended."""
+
+ATTRIBUTES = """Attributes
+    ----------
+    coef_ : array (C, m) or (C, m, K)
+        Slopes of all cells in the units of the input, partition after partition; one column
+        for each of the m linear features, which are the d columns of X where all are numbers.
+    linear_feature_names_ : array (m,) of str
+        Names of the linear features: columns of numbers, levels ("city=Rome") of columns with
+        categories, and indicators of gaps.
+    linear_feature_columns_ : array (m,) of int
+        Column of X that each of them comes from.
+    intercept_ : array (C,) or (C, K)
+        Biases of all cells in the units of the input.
+    offset_ : float or array (K,)
+        What the cells add to: with ``cells = apply(x) + cell_starts_``, a raw prediction is
+        ``offset_ + coef_[cells].sum(axis=0) @ x + intercept_[cells].sum()`` for one x in the
+        training range (and no cell of -1).
+    cell_starts_ : array (P,)
+        Number of the first cell of every partition.
+    setting_ : Setting or None
+        Strength, slope scale, feature power and share that ``penalty="auto"`` chose. With a share
+        a below 1 the model is a f + (1 - a) f_own, where f is the joint fit (``solution_``) and
+        f_own the model that made the partitions; ``coef_`` and ``intercept_`` are those of the mix.
+    shares_ : Shares or None
+        Of the default recipe: how much of the joint fit, of linear models and of boosted trees is
+        in the sum.
+    mix_ : Mix or None
+        With ``penalty="auto"`` and a given partitioner the model is
+        ``joint * f + own * f_own + constant``: the share and what is left of it in regression;
+        for classes calibrated on rows held out.
+    cv_results_ : dict of arrays or None
+        Every setting that was tried, with its validation loss; see
+        `_fit.TuningResult` and `_fit.StrengthChoice` for the columns.
+    penalty_ : Penalty
+        The penalty of the fit, in standardised units, with every strength a number.
+    selected_features_ : array of int
+        Features that have a slope in some cell: the linear part of the model uses them.
+    split_features_ : array of int
+        Features on which the cells depend: a model can use a feature through its partitions
+        alone (all features for Voronoi cells).
+    slope_norms_ : array (d,)
+        Euclidean norm of every feature's standardised slopes over all cells and outputs; zero
+        for features that are not selected. For `sklearn.feature_selection.SelectFromModel`:
+        ``importance_getter="slope_norms_", threshold=1e-10``.
+    solution_ : Solution
+        The solver's record, with weights in standardised units.
+    partitioner_ : Partitioner
+        The fitted partitioner; the root cell is its last partition.
+    feature_importances_ : array (d,)
+        Half the share in split gains, half the share in the spread of linear contributions.
+    n_iter_ : int
+        Iterations of the solver.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array (d,)
+        Names of the features, where X had string column names."""
+
+
+def describe_parameters(cls: type[T]) -> type[T]:
+    """Fill the shared sections into the class docstring."""
+    text = cls.__doc__ or ""
+    cls.__doc__ = text.replace("{parameters}", PARAMETERS).replace("{attributes}", ATTRIBUTES)
+    return cls

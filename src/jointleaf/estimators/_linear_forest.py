@@ -1,0 +1,218 @@
+"""Linear forests: a global linear model plus a random forest on its residuals.
+
+A baseline that stands alone: nothing is fitted jointly. Its cells are those of
+`jointleaf.partitions.LinearForestPartitioner`, with which it shares the linear model.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from jointleaf._core.problem import check_weights
+from jointleaf._data.rows import canonical_rows
+from jointleaf._data.tables import read_rows, read_training_rows
+from jointleaf.estimators._checks import check_gaps
+from jointleaf.partitions import TargetType
+from jointleaf.partitions._checks import as_seed, check_count, check_fit_rows
+from jointleaf.partitions._growers.linear_forest import LinearPart, grow_linear_forest
+
+__all__ = ["LinearForestClassifier", "LinearForestRegressor"]
+
+
+class _BaseLinearForest(BaseEstimator):
+    """What the two linear forests share."""
+
+    _target_type: TargetType
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        *,
+        max_leaf_nodes: int | None = None,
+        categorical_features: Any = None,
+        options: Mapping[str, Any] | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_estimators = n_estimators
+        self.max_leaf_nodes = max_leaf_nodes
+        self.categorical_features = categorical_features
+        self.options = options
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    @abstractmethod
+    def _encode_target(self, y: NDArray) -> NDArray:
+        """Targets as numbers; class numbers in classification."""
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> _BaseLinearForest:
+        """Fit the linear model, then the forest on its residuals.
+
+        Parameters
+        ----------
+        X : array-like or data frame (n, d)
+            Numbers, missing values (NaN, None), and text or category columns.
+        y : array-like (n,)
+        sample_weight : array-like (n,), optional
+            Zero equals leaving the row out, 2 equals giving it twice.
+
+        Returns
+        -------
+        self
+        """
+        check_count(self, "n_estimators", self.n_estimators, 1)
+        columns, matrix, targets = read_training_rows(self, X, y, {}, sample_weight)
+        weights = check_weights(sample_weight, len(targets))
+        keep = weights > 0
+        check_gaps(matrix[keep], columns)
+        # Equal rows become one, so that weights and copies mean the same to the bootstrap.
+        merged = canonical_rows(matrix[keep], self._encode_target(targets[keep]), weights[keep])
+        rows = check_fit_rows(merged.X, merged.y, merged.s, self._target_type, columns)
+        params = {
+            "n_estimators": self.n_estimators,
+            "max_leaf_nodes": self.max_leaf_nodes,
+            "n_jobs": self.n_jobs,
+            "random_state": as_seed(self.random_state),
+        }
+        fitted = grow_linear_forest(rows, {**params, **(self.options or {})})
+        self.columns_ = columns
+        self.linear_: LinearPart = fitted.linear
+        self.forest_ = fitted.forest
+        self._encoding = fitted.encoding
+        return self
+
+    def _linear_and_forest(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Sum of both predictions: (n,), or (n, K) for K > 2 classes."""
+        check_is_fitted(self)
+        matrix = read_rows(self, X)
+        numbers = self._encoding.numbers(matrix)
+        return self.linear_.predict(matrix) + self.forest_.predict(numbers)
+
+
+class LinearForestRegressor(RegressorMixin, _BaseLinearForest):
+    """Ridge regression plus a random forest on its residuals.
+
+    The prediction is l(x) + f(x), where l is ridge regression on standardised features, its
+    strength chosen by leave-one-out error, and f a random forest grown on y - l(x): the linear
+    forest, also called regression-enhanced random forest (Zhang, Nettleton and Zhu 2019).
+    Unlike a forest it extrapolates, linearly.
+
+    Parameters
+    ----------
+    n_estimators : int
+        Number of trees.
+    max_leaf_nodes : int or None
+        Largest number of leaves of a tree; None is no limit.
+    categorical_features : list of names or numbers, bool array (d,) or None
+        Columns of numbers that hold categories; text and category columns always do.
+    options : dict or None
+        More parameters of `sklearn.ensemble.RandomForestRegressor`, which override those set here.
+    n_jobs : int or None
+        Threads; None is 1, -1 all cores.
+    random_state : int, RandomState or None
+        Seed of the forest.
+
+    Attributes
+    ----------
+    linear_ : LinearPart
+        The linear model.
+    forest_ : RandomForestRegressor
+        The forest, in units of the standardised target.
+    columns_ : Columns
+        What the columns of X hold.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array (d,)
+        Names of the features, where X had string column names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from jointleaf.estimators._linear_forest import LinearForestRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> LinearForestRegressor(random_state=0).fit(X[:300], y[:300]).score(X[300:], y[300:]) > 0.4
+    True
+    """
+
+    _target_type: TargetType = "regression"
+
+    def _encode_target(self, y: NDArray) -> NDArray:
+        return np.asarray(y, float)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Predict targets (n,) of rows X (n, d)."""
+        sums = self._linear_and_forest(X)
+        return self.linear_.mean + self.linear_.scale * sums
+
+
+class LinearForestClassifier(ClassifierMixin, _BaseLinearForest):
+    """Logistic regression plus a random forest on its residuals.
+
+    With the probabilities p_k(x) of a (multinomial) logistic regression on standardised
+    features (scikit-learn's default strength) and a random forest f_k grown on 1[y = k] - p_k(x),
+    class k gets the probability max(0, p_k(x) + f_k(x)), divided by the sum over the classes.
+
+    Parameters
+    ----------
+    n_estimators, max_leaf_nodes, categorical_features, options, n_jobs, random_state
+        As for `LinearForestRegressor`.
+
+    Attributes
+    ----------
+    classes_ : array (K,)
+        The class labels.
+    linear_, forest_, columns_, n_features_in_, feature_names_in_
+        As for `LinearForestRegressor`; the forest is a regressor, with K outputs for K > 2.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from jointleaf.estimators._linear_forest import LinearForestClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> LinearForestClassifier(random_state=0).fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.9
+    True
+    """
+
+    _target_type: TargetType = "classification"
+
+    def _encode_target(self, y: NDArray) -> NDArray:
+        check_classification_targets(y)
+        self.classes_, numbers = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y holds one class only ({self.classes_[0]}, in rows of positive weight): "
+                "at least two classes are needed"
+            )
+        return numbers.astype(float)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Class probabilities (n, K), in the order of ``classes_``."""
+        sums = self._linear_and_forest(X)
+        if sums.ndim == 1:
+            second = np.clip(sums, 0.0, 1.0)
+            return np.stack([1.0 - second, second], axis=1)
+        shares = np.maximum(sums, 0.0)
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    def predict(self, X: ArrayLike) -> NDArray:
+        """Predict the class labels (n,) of rows X (n, d)."""
+        check_is_fitted(self)
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]

@@ -1,0 +1,126 @@
+"""The one-line upgrade of a tree ensemble that is already trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.validation import check_is_fitted
+
+from jointleaf._trees.importers.xgboost import XGBoostAdapter
+from jointleaf.estimators._classifier import JOPLEnClassifier
+from jointleaf.estimators._regressor import JOPLEnRegressor
+from jointleaf.partitions import check_fitted_model, find_adapter
+
+__all__ = ["refine"]
+
+
+def refine(
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    X_val: ArrayLike | None = None,
+    y_val: ArrayLike | None = None,
+    **parameters: Any,
+) -> JOPLEnRegressor | JOPLEnClassifier | Pipeline:
+    """Refit a trained tree ensemble jointly, with a linear model in every leaf.
+
+    The model's trees are kept and the model itself is not changed. With the default
+    ``penalty="auto"`` the penalty is chosen by honest cross-validation: inside every fold an
+    ensemble is grown anew with the model's own parameters.
+
+    Parameters
+    ----------
+    model : fitted tree ensemble
+        Gradient boosting, histogram gradient boosting, random forest or extra trees of
+        scikit-learn; LightGBM or XGBoost (scikit-learn API or Booster); CatBoost; regression or
+        classification. Or a fitted scikit-learn `Pipeline` that ends in one of these.
+    X : array-like or data frame (n, d)
+        Rows to fit on, usually those that the model was trained on, as they were given to it.
+    y : array-like (n,)
+        Their targets.
+    sample_weight : array-like (n,), optional
+        Weights.
+    X_val, y_val : array-like (m, d), (m,), optional
+        Rows on which the penalty is chosen, instead of cross-validation.
+    **parameters
+        Passed to `JOPLEnRegressor` or `JOPLEnClassifier`, for example ``penalty`` or ``n_jobs``.
+
+    Returns
+    -------
+    JOPLEnRegressor, JOPLEnClassifier or Pipeline
+        Fitted; a classifier if the model is one. For a pipeline, a pipeline of the same fitted
+        steps that ends in the refined model. Where they make sparse matrices, a step in between
+        makes them dense; what a sparse matrix does not store is zero, but missing for XGBoost.
+
+    Notes
+    -----
+    The trees are copied: the refined model predicts, pickles and ships without the library that
+    grew them. The trained model is left out of pickles for that reason, so that a refined model
+    that was unpickled cannot be fitted again.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from jointleaf import refine
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> forest = RandomForestRegressor(50, max_leaf_nodes=8, random_state=0).fit(X, y)
+    >>> refined = refine(forest, X, y)
+    >>> refined.solution_.converged
+    True
+    """
+    if isinstance(model, Pipeline):
+        return _refine_last(
+            model, X, y, sample_weight=sample_weight, X_val=X_val, y_val=y_val, **parameters
+        )
+    adapter = check_fitted_model(model, X)
+    estimator = JOPLEnClassifier if adapter.is_classifier(model) else JOPLEnRegressor
+    return estimator(model, **parameters).fit(X, y, sample_weight, X_val=X_val, y_val=y_val)
+
+
+def _refine_last(
+    pipeline: Pipeline, X: ArrayLike, y: ArrayLike, X_val: ArrayLike | None, **more: Any
+) -> Pipeline:
+    """Refine the last step on what the fitted steps before it make of the rows."""
+    before, (name, model) = pipeline[:-1], pipeline.steps[-1]
+    steps = list(before.steps)
+    if steps:
+        check_is_fitted(before)
+        X = before.transform(X)
+        X_val = None if X_val is None else before.transform(X_val)
+        if sparse.issparse(X):
+            is_xgboost = isinstance(find_adapter(model), XGBoostAdapter)
+            dense = _dense_with_gaps if is_xgboost else _dense
+            if is_xgboost:  # its indicators of levels are ones and gaps
+                more.setdefault("add_indicator", True)
+            X, X_val = dense(X), None if X_val is None else dense(X_val)
+            step = FunctionTransformer(dense, accept_sparse=True)
+            steps.append((_new_name("dense", pipeline), step))
+    return Pipeline([*steps, (name, refine(model, X, y, X_val=X_val, **more))])
+
+
+def _new_name(name: str, pipeline: Pipeline) -> str:
+    while name in pipeline.named_steps:
+        name += "_"
+    return name
+
+
+def _dense(X: Any) -> Any:
+    return X.toarray() if sparse.issparse(X) else X
+
+
+def _dense_with_gaps(X: Any) -> Any:
+    """Make dense, with NaN for what is not stored: that is how XGBoost reads sparse matrices."""
+    if not sparse.issparse(X):
+        return X
+    stored = X.tocoo()
+    dense: NDArray = np.full(X.shape, np.nan, dtype=np.result_type(X.dtype, np.float32))
+    dense[stored.row, stored.col] = stored.data
+    return dense

@@ -1,0 +1,209 @@
+"""The explanation of predictions, as it is handed out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf.inspection._raw import output_number
+
+__all__ = ["Explanation"]
+
+_REST = "cells"  # name of what no single column is credited with
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """What every column of a table adds to the predictions of rows.
+
+    For every row and output,
+
+        prediction = baseline + sum over columns of values + cells_rest,
+        values     = linear + cells,
+
+    exactly, on the scale of raw predictions: that of the target in regression, log-odds of the
+    second class for two classes, one number per class for more (``decision_function``).
+
+    Attributes
+    ----------
+    linear : array (n, d) or (n, d, K)
+        What the linear models of the row's cells add: slope times distance from the training
+        mean, less the mean of that product over the training rows.
+    cells : array (n, d) or (n, d, K)
+        What it adds that the row lies in these cells and not in others, credited to the columns
+        on which the trees split (`jointleaf.inspection._credits`).
+    cells_rest : array (n,) or (n, K)
+        The same for cells that are not made by splits on columns (Voronoi cells); else zero.
+    baseline : float, array (K,), or array (n,) where every row has a task of its own
+        The mean prediction over the training rows. Contributions are measured from it: over
+        the training rows those of every column have mean zero.
+    feature_names : tuple of str, length d
+    data : array (n, d)
+        The rows, with the names of levels in columns with categories.
+    output_names : tuple or None
+        Classes, or tasks, along the last axis; None where there is one output.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from jointleaf import Frobenius, JOPLEnRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((200, 3))
+    >>> y = 2 * X[:, 0] + np.abs(X[:, 1])
+    >>> model = JOPLEnRegressor(penalty=Frobenius(0.01), random_state=0).fit(X, y)
+    >>> explanation = model.explain(X[:5])
+    >>> explanation
+    Explanation of 5 predictions by 3 columns, baseline 0.6656
+    >>> whole = explanation.baseline + explanation.values.sum(axis=1)
+    >>> bool(np.allclose(whole, model.predict(X[:5]), atol=1e-12))
+    True
+    """
+
+    linear: NDArray[np.float64]
+    cells: NDArray[np.float64]
+    cells_rest: NDArray[np.float64]
+    baseline: Any
+    feature_names: tuple[str, ...]
+    data: NDArray
+    output_names: tuple | None = None
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """What every column adds, (n, d) or (n, d, K): ``linear + cells``."""
+        return self.linear + self.cells
+
+    @property
+    def prediction(self) -> NDArray[np.float64]:
+        """The raw predictions (n,) or (n, K) that are explained."""
+        return self.baseline + self.values.sum(axis=1) + self.cells_rest
+
+    @property
+    def importances(self) -> NDArray[np.float64]:
+        """Mean size of the values over the rows, (d,) or (d, K)."""
+        return np.abs(self.values).mean(axis=0)
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether there is something that no single column is credited with."""
+        return bool(np.any(self.cells_rest))
+
+    def __len__(self) -> int:
+        return len(self.linear)
+
+    def __getitem__(self, rows: Any) -> Explanation:
+        """Explain only some of the rows: a number, a slice, or an array of numbers or bools."""
+        if isinstance(rows, int | np.integer):
+            if not -len(self) <= rows < len(self):
+                raise IndexError(f"row {rows} is not there: the explanation has {len(self)} rows")
+            rows = [rows]
+        per_row = np.ndim(self.baseline) == 1 and self.linear.ndim == 2
+        return replace(
+            self,
+            linear=self.linear[rows],
+            cells=self.cells[rows],
+            cells_rest=self.cells_rest[rows],
+            baseline=self.baseline[rows] if per_row else self.baseline,
+            data=self.data[rows],
+        )
+
+    def output(self, name: Any) -> Explanation:
+        """Explain one of several outputs: a class, or a task."""
+        if self.output_names is None:
+            raise ValueError(f"output({name!r}): the explanation has one output")
+        k = output_number(self.output_names, name)
+        return replace(
+            self,
+            linear=self.linear[..., k],
+            cells=self.cells[..., k],
+            cells_rest=self.cells_rest[..., k],
+            baseline=float(self.baseline[k]),
+            output_names=None,
+        )
+
+    def __repr__(self) -> str:
+        n, d = self.linear.shape[:2]
+        base = np.asarray(self.baseline)
+        number = f", baseline {float(base):.4g}" if base.ndim == 0 else ""
+        outputs = "" if self.output_names is None else f" of {len(self.output_names)} outputs"
+        return f"Explanation of {n} predictions{outputs} by {d} columns{number}"
+
+    def describe(self, row: int = 0, *, output: Any = None, n_columns: int = 10) -> str:
+        """Say in plain text what made one prediction, the largest contributions first.
+
+        Parameters
+        ----------
+        row : int
+        output : class or task, optional
+            Needed where there are several.
+        n_columns : int
+            Columns that get a line; the others share one.
+        """
+        own = self if self.output_names is None else self.output(output)
+        one = own[row]
+        entries = one.entries(n_columns)
+        lines = [("baseline", float(np.reshape(one.baseline, -1)[0])), *entries]
+        lines.append(("prediction", float(one.prediction[0])))
+        width = max(len(name) for name, _ in lines)
+        signed = [f"{value:+.4g}" for _, value in entries]
+        numbers = [f"{lines[0][1]:.4g}", *signed, f"{lines[-1][1]:.4g}"]
+        right = max(map(len, numbers))
+        return "\n".join(
+            f"{name:<{width}}  {number:>{right}}"
+            for (name, _), number in zip(lines, numbers, strict=True)
+        )
+
+    def entries(self, n_columns: int = 10) -> list[tuple[str, float]]:
+        """Labels and contributions of the first row of one output, the largest first.
+
+        What is behind the first `n_columns` is summed up in one entry.
+        """
+        values = self.values[0]
+        order = np.argsort(-np.abs(values), kind="stable")
+        # One entry for a single column would hide its name for nothing.
+        n_columns = n_columns if len(values) - n_columns != 1 else n_columns + 1
+        found = [(self.label(0, int(j)), float(values[j])) for j in order[:n_columns]]
+        rest = order[n_columns:]
+        if len(rest):
+            found.append((f"{len(rest)} other columns", float(values[rest].sum())))
+        if self.has_rest:
+            found.append((_REST, float(self.cells_rest[0])))
+        return found
+
+    def label(self, row: int, column: int) -> str:
+        """Name a column with its value in a row: "age = 31"."""
+        return f"{self.feature_names[column]} = {_shown(self.data[row, column])}"
+
+    def to_shap(self) -> Any:
+        """Give the same as a `shap.Explanation`, for the plots of shap (extra ``shap``).
+
+        What no single column is credited with becomes one more column, "cells".
+        """
+        try:
+            import shap
+        except ImportError as cause:
+            message = "to_shap needs shap: pip install 'jointleaf[shap]'"
+            raise ImportError(message) from cause
+        values, data, names = self.values, self.data, list(self.feature_names)
+        if self.has_rest:
+            values = np.concatenate([values, self.cells_rest[:, None]], axis=1)
+            blank = np.full((len(data), 1), np.nan).astype(data.dtype)
+            data, names = np.concatenate([data, blank], axis=1), [*names, _REST]
+        base = np.asarray(self.baseline, float)
+        if base.shape != self.cells_rest.shape:  # shap wants one for every row
+            base = np.broadcast_to(base, self.cells_rest.shape).copy()
+        return shap.Explanation(
+            values,
+            base_values=base,
+            data=data,
+            feature_names=names,
+            output_names=None if self.output_names is None else list(map(str, self.output_names)),
+        )
+
+
+def _shown(value: Any) -> str:
+    if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
+        return "missing"
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)

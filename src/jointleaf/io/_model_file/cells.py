@@ -1,0 +1,165 @@
+"""Weights of cells: what a fitted model predicts with, and what solvers found."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import numpy as np
+
+from jointleaf._core.layout import CellKind, CellLayout
+from jointleaf._core.solvers import Solution
+from jointleaf._core.solvers.base import Status, TracePoint
+from jointleaf._model.cell_model import CellModel, CellWeights
+from jointleaf._model.contributions import TrainingMeans
+from jointleaf._model.ranges import CellRanges
+from jointleaf.io._model_file.features import read_features, write_features
+from jointleaf.io._model_file.fields import Arrays, Part, number
+from jointleaf.io._model_file.partitioners import read_partitioner, write_partitioner
+
+__all__ = [
+    "read_cells",
+    "read_solution",
+    "read_trace",
+    "write_cells",
+    "write_solution",
+    "write_trace",
+]
+
+_KINDS = get_args(CellKind)
+_FLOATS = "f4 f8"
+
+
+# -- the model that predicts ---------------------------------------------------------------------
+
+
+def write_cells(model: CellModel, arrays: Arrays) -> dict[str, Any]:
+    """Give JSON for partitions, linear features and weights."""
+    ranges = model.ranges
+    return {
+        "partitioner": write_partitioner(model.partitioner, arrays),
+        "features": write_features(model.features, arrays),
+        "kind": model.layout.kind,
+        "theta": arrays.add(model.weights.theta),
+        "offset": arrays.add(model.weights.offset),
+        "centre": number(model.centre),
+        "unit": number(model.unit),
+        "low": arrays.maybe(None if ranges is None else ranges.low),
+        "high": arrays.maybe(None if ranges is None else ranges.high),
+        "means": _write_means(model.means, arrays),
+    }
+
+
+def read_cells(part: Part, n_levels: np.ndarray, n_outputs: int) -> CellModel:
+    """Read the model of rows whose columns have n_levels (d,) levels.
+
+    Parameters
+    ----------
+    part : Part
+    n_levels : integers (d,)
+    n_outputs : int
+        K of the weights (C, q, K); 1 for weights (C, q).
+    """
+    partitioner = read_partitioner(part.child("partitioner"), len(n_levels))
+    features = read_features(part.child("features"), n_levels, len(n_levels))
+    kind: Any = part.choice("kind", _KINDS)
+    m = len(features.plan.names)
+    layout = CellLayout(tuple(int(k) for k in partitioner.n_cells_), m, kind)
+    outputs = (n_outputs,) if n_outputs > 1 else ()
+    theta = part.array("theta", _FLOATS, (layout.n_cells, layout.n_columns, *outputs), finite=True)
+    offset = part.array("offset", _FLOATS, outputs, finite=True)
+    ranges = None
+    if not part.is_none("low"):
+        if kind != "linear":
+            part.fail("is for linear cells alone", "low")
+        shape = (layout.n_cells + 1, m)
+        low, high = (part.array(name, _FLOATS, shape, finite=True) for name in ("low", "high"))
+        ranges = CellRanges(low, high)
+    elif not part.is_none("high"):
+        part.fail("stands alone", "high")
+    centre, unit = part.number("centre"), part.number("unit")
+    means = _read_means(part.maybe_child("means"), layout, n_outputs)
+    part.close()
+    weights = CellWeights(theta, offset)
+    return CellModel(partitioner, features, layout, weights, centre, unit, ranges, means)
+
+
+def _write_means(means: TrainingMeans | None, arrays: Arrays) -> dict[str, Any] | None:
+    if means is None:
+        return None
+    return {
+        "cell_weights": arrays.add(means.cell_weights),
+        "linear": arrays.add(means.linear),
+        "n_rows": int(means.n_rows),
+    }
+
+
+def _read_means(part: Part | None, layout: CellLayout, n_outputs: int) -> TrainingMeans | None:
+    """Read what explanations measure from."""
+    if part is None:
+        return None
+    cell_weights = part.array("cell_weights", "f8", (layout.n_cells,), finite=True)
+    if (cell_weights < 0).any():
+        part.fail("must not be negative", "cell_weights")
+    linear = part.array("linear", "f8", (layout.n_features, n_outputs), finite=True)
+    means = TrainingMeans(cell_weights, linear, part.integer("n_rows", 1))
+    part.close()
+    return means
+
+
+# -- solutions -----------------------------------------------------------------------------------
+
+
+def write_trace(trace: list[TracePoint], arrays: Arrays) -> dict[str, int]:
+    """Give JSON for the trace of a solver: an array (k, 4)."""
+    return arrays.add(np.array(trace, dtype=np.float64).reshape(-1, 4))
+
+
+def read_trace(part: Part, name: str) -> list[TracePoint]:
+    """Read the trace of a solver."""
+    rows = part.array(name, "f8", (None, 4))
+    if not np.isfinite(rows[:, 0]).all():
+        part.fail("holds iterations that are no numbers", name)
+    return [TracePoint(int(row[0]), *row[1:]) for row in rows.tolist()]
+
+
+def write_solution(solution: Solution, arrays: Arrays) -> dict[str, Any]:
+    """Give JSON for what a solver found; slopes and biases together, as models keep them."""
+    layout = solution.layout
+    return {
+        "theta": arrays.add(solution.theta),
+        "n_cells": arrays.add(np.array(layout.cells_per_partition, np.int64)),
+        "n_features": int(layout.n_features),
+        "kind": layout.kind,
+        **{name: getattr(solution, name) for name in ("status", "message", "solver")},
+        "n_iter": int(solution.n_iter),
+        **{name: number(getattr(solution, name)) for name in ("objective", "optimality", "gap")},
+        "trace": write_trace(solution.trace, arrays),
+    }
+
+
+def read_solution(part: Part) -> Solution:
+    """Read what a solver found."""
+    n_cells = part.indices("n_cells", 2**31, low=1)
+    kind: Any = part.choice("kind", _KINDS)
+    theta = part.array("theta", _FLOATS)
+    layout = CellLayout(tuple(n_cells.tolist()), part.integer("n_features", 0, 2**31), kind)
+    is_shaped = theta.ndim in (2, 3) and theta.shape[:2] == (layout.n_cells, layout.n_columns)
+    if not is_shaped:
+        part.fail(f"has shape {theta.shape}, which does not fit n_cells", "theta")
+    coef, intercept = layout.split(theta)
+    status: Any = part.choice("status", get_args(Status))
+    solution = Solution(
+        coef=np.ascontiguousarray(coef),
+        intercept=np.ascontiguousarray(intercept),
+        status=status,
+        message=part.text("message"),
+        solver=part.text("solver"),
+        n_iter=part.integer("n_iter"),
+        objective=part.number("objective", finite=False),
+        optimality=part.number("optimality", finite=False),
+        gap=part.number("gap", finite=False),
+        layout=layout,
+        trace=read_trace(part, "trace"),
+    )
+    part.close()
+    return solution

@@ -1,0 +1,174 @@
+r"""The bytes of a model file: a fixed start, a JSON header and raw arrays.
+
+======  =========  ==========================================================
+bytes   type       meaning
+======  =========  ==========================================================
+0-7     bytes      ``\x89JLEAF\r\n``
+8-11    uint32     format version
+12-15   uint32     CRC-32 of everything from byte 16 on
+16-23   uint64     length of the whole file
+24-31   uint64     length H of the header
+32-     UTF-8      the header, JSON, H bytes
+...     raw        the arrays, each at the next multiple of 64 bytes
+======  =========  ==========================================================
+
+All numbers are little-endian. The first 12 bytes mean the same in every version. The header is
+an object with the keys ``jointleaf`` (the version that wrote the file), ``model``, perhaps
+``metadata`` (any JSON object that the caller of `save` gave) and ``arrays``, a list of
+``[type, shape, order]`` in the order of the arrays; ``type`` is one of `TYPES`, ``order`` "C" or
+"F". Nothing is compressed, so that no array can be larger than the file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import zlib
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf.io._model_file.errors import ModelFileError
+
+__all__ = ["FORMAT", "TYPES", "pack", "unpack"]
+
+#: The format that is written, and the newest that is read.
+FORMAT = 1
+MAGIC = b"\x89JLEAF\r\n"
+#: Types of arrays, as NumPy writes them.
+TYPES = (
+    *("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"),
+    *("<f2", "<f4", "<f8"),
+)
+_START = struct.Struct("<8sIIQQ")
+_CHECKED = 16  # the checksum is of everything from here on
+_ALIGNED = 64
+_KEYS = {"jointleaf", "model", "arrays"}  # that every header has
+_MOST_AXES = 4
+_MOST_LENGTH = 2**40  # of an axis
+
+
+def pack(header: dict[str, Any], arrays: list[NDArray]) -> bytes:
+    """Give the bytes of a file with this header, to which the list of arrays is added."""
+    listed, parts = [], []
+    for array in arrays:
+        is_turned = array.flags.f_contiguous and not array.flags.c_contiguous
+        order: Literal["C", "F"] = "F" if is_turned else "C"
+        kept = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        listed.append([kept.dtype.str, list(array.shape), order])
+        parts.append(kept.tobytes(order))
+    text = json.dumps({**header, "arrays": listed}, allow_nan=False, separators=(",", ":"))
+    body = bytearray(text.encode("ascii"))
+    n_header = len(body)
+    for part in parts:
+        body += bytes(-(_START.size + len(body)) % _ALIGNED)
+        body += part
+    total = _START.size + len(body)
+    rest = struct.pack("<QQ", total, n_header) + bytes(body)
+    return MAGIC + struct.pack("<II", FORMAT, zlib.crc32(rest)) + rest
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray]]:
+    """Give the header and the arrays of a file; `ModelFileError` where it is damaged.
+
+    Lengths are compared with the data before anything is allocated: arrays together are never
+    larger than `data`.
+    """
+    n_header = _check_start(data)
+    header = _parse(data[_START.size : _START.size + n_header])
+    arrays = []
+    place = _START.size + n_header
+    for entry in _listed(header):
+        place += -place % _ALIGNED
+        array, place = _array(data, place, *entry)
+        arrays.append(array)
+    if place != len(data):
+        raise ModelFileError(f"{len(data) - place} bytes follow the last array")
+    return header, arrays
+
+
+def _check_start(data: bytes) -> int:
+    """Check the first 32 bytes and the checksum; give the length of the header."""
+    if not len(data):
+        raise ModelFileError("the file is empty")
+    if not data.startswith(MAGIC):
+        if MAGIC.startswith(data[: len(MAGIC)]):
+            raise ModelFileError(f"the file is truncated: it holds {len(data)} bytes only")
+        raise ModelFileError("this is no model file of jointleaf: make one with jointleaf.save")
+    if len(data) < _START.size:
+        raise ModelFileError(f"the file is truncated: it holds {len(data)} bytes only")
+    _, version, checksum, total, n_header = _START.unpack_from(data)
+    if version > FORMAT:
+        raise ModelFileError(
+            f"the file has format {version}, of a newer jointleaf; this one reads formats up to "
+            f"{FORMAT}: upgrade jointleaf"
+        )
+    if version < 1:
+        raise ModelFileError(f"the file has format {version}, which never was: it is damaged")
+    if total > len(data):
+        raise ModelFileError(f"the file is truncated: it holds {len(data)} of {total} bytes")
+    if zlib.crc32(memoryview(data)[_CHECKED:]) != checksum:
+        raise ModelFileError("the checksum does not fit: the file is damaged, copy it once more")
+    if total != len(data) or n_header > len(data) - _START.size:
+        raise ModelFileError("the lengths at the start of the file do not fit: it is damaged")
+    return int(n_header)
+
+
+def _parse(text: bytes) -> dict[str, Any]:
+    def refuse(constant: str) -> NoReturn:
+        raise ModelFileError(f"the header holds {constant}, which JSON does not know")
+
+    try:
+        header = json.loads(text.decode("utf-8"), parse_constant=refuse)
+    except RecursionError:
+        raise ModelFileError("the header is nested too deeply") from None
+    except ModelFileError:
+        raise
+    except ValueError as cause:  # of JSON, of UTF-8 and of numbers with too many digits
+        raise ModelFileError(f"the header is no valid JSON: {cause}") from None
+    if not isinstance(header, dict) or set(header) - {"metadata"} != _KEYS:
+        raise ModelFileError("the header lacks its parts jointleaf, model and arrays")
+    if not isinstance(header["jointleaf"], str):
+        raise ModelFileError("the header does not say which jointleaf wrote the file")
+    if not isinstance(header.get("metadata", {}), dict):
+        raise ModelFileError("the metadata is no JSON object")
+    return header
+
+
+def _listed(header: dict[str, Any]) -> list[tuple[str, tuple[int, ...], str]]:
+    """The types, shapes and orders of the arrays, checked."""
+    entries = header["arrays"]
+    if not isinstance(entries, list):
+        raise ModelFileError("arrays is no list")
+    found = []
+    for k, entry in enumerate(entries):
+        if not isinstance(entry, list) or len(entry) != 3:
+            raise ModelFileError(f"array {k} is not described by type, shape and order")
+        kind, shape, order = entry
+        if kind not in TYPES or order not in ("C", "F"):
+            raise ModelFileError(f"array {k} has type {kind!r} and order {order!r}")
+        if not isinstance(shape, list) or len(shape) > _MOST_AXES:
+            raise ModelFileError(f"array {k} has the shape {str(shape)[:80]}")
+        if not all(type(n) is int and 0 <= n <= _MOST_LENGTH for n in shape):
+            raise ModelFileError(f"array {k} has the shape {str(shape)[:80]}")
+        found.append((kind, tuple(shape), order))
+    return found
+
+
+def _array(
+    data: bytes, place: int, kind: str, shape: tuple[int, ...], order: str
+) -> tuple[NDArray, int]:
+    """One array, and the place after it."""
+    dtype, size = np.dtype(kind), math.prod(shape)
+    end = place + size * dtype.itemsize
+    if end > len(data):
+        raise ModelFileError(f"an array of shape {shape} does not fit into the file")
+    if dtype.kind == "b" and size:
+        whole = np.frombuffer(data, np.uint8, size, place)
+        if whole.max() > 1:
+            raise ModelFileError("an array of truth values holds other numbers")
+    flat = np.frombuffer(data, dtype, size, place) if size else np.zeros(0, dtype)
+    array = flat.reshape(shape, order="F" if order == "F" else "C")
+    return array.astype(dtype.newbyteorder("="), order="K", copy=True), end

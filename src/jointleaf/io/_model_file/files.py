@@ -1,0 +1,242 @@
+"""Saving fitted models to files, and loading them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+import jointleaf
+from jointleaf.estimators import (
+    JOPLEnClassifier,
+    JOPLEnRegressor,
+    LinearForestClassifier,
+    LinearForestRegressor,
+)
+from jointleaf.io._model_file.container import pack, unpack
+from jointleaf.io._model_file.errors import ModelFileError
+from jointleaf.io._model_file.estimators import read_forest, read_joplen, write_forest, write_joplen
+from jointleaf.io._model_file.fields import Arrays, Part
+from jointleaf.io._model_file.tasks import read_bouts, read_tasks, write_bouts, write_tasks
+from jointleaf.multitask import (
+    BoUTSClassifier,
+    BoUTSRegressor,
+    MultiTaskJOPLEnClassifier,
+    MultiTaskJOPLEnRegressor,
+)
+
+__all__ = ["MAX_BYTES", "load", "load_metadata", "save", "write_whole"]
+
+#: The largest file that is loaded unless more is asked for.
+MAX_BYTES = 2**31
+
+_Codec = tuple[Callable[[Any, Arrays], dict[str, Any]], Callable[[Part, Any], Any]]
+_CODECS: dict[type, _Codec] = {
+    JOPLEnRegressor: (write_joplen, read_joplen),
+    JOPLEnClassifier: (write_joplen, read_joplen),
+    LinearForestRegressor: (write_forest, read_forest),
+    LinearForestClassifier: (write_forest, read_forest),
+    MultiTaskJOPLEnRegressor: (write_tasks, read_tasks),
+    MultiTaskJOPLEnClassifier: (write_tasks, read_tasks),
+    BoUTSRegressor: (write_bouts, read_bouts),
+    BoUTSClassifier: (write_bouts, read_bouts),
+}
+_KINDS = {cls.__name__: cls for cls in _CODECS}
+
+
+def save(
+    model: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None
+) -> None:
+    """Save a fitted model to a file that holds data alone.
+
+    The file is written next to its place and moved there when it is whole, so that an older file of
+    that name is replaced at once or not at all. What was written is read back before.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        `JOPLEnRegressor`, `JOPLEnClassifier` (also from `refine` and `prune`),
+        `MultiTaskJOPLEnRegressor`, `MultiTaskJOPLEnClassifier`, `BoUTSRegressor`,
+        `BoUTSClassifier`, `LinearForestRegressor` or `LinearForestClassifier`.
+    path : str or path
+        By convention it ends in ``.jleaf``.
+    metadata : mapping, optional
+        Whatever belongs to the model and is plain JSON: names, dates, scores. `load_metadata`
+        gives it back; nothing in jointleaf's estimators looks at it.
+
+    Raises
+    ------
+    ModelFileError
+        Where the model is no such estimator, or its partitions are of a class of the user's own.
+
+    Notes
+    -----
+    Parameters that are no plain values, partitioners, penalties or random states of NumPy are left
+    out: a model trained by another library, a splitter of rows. The loaded model predicts as the
+    saved one did, but refuses to be fitted again with such a parameter.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from sklearn.datasets import load_diabetes
+    >>> import jointleaf
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> penalty = jointleaf.Frobenius(0.1)
+    >>> model = jointleaf.JOPLEnRegressor(penalty=penalty, random_state=0).fit(X, y)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.jleaf"
+    >>> jointleaf.save(model, path)
+    >>> (jointleaf.load(path).predict(X) == model.predict(X)).all()
+    np.True_
+    """
+    if isinstance(model, Pipeline):
+        raise ModelFileError(
+            "a Pipeline cannot be saved, because its other steps may hold any code: save its last "
+            "step, jointleaf.save(pipeline[-1], path), and make the steps before it anew"
+        )
+    if type(model) not in _CODECS:
+        raise ModelFileError(
+            f"a {type(model).__name__} cannot be saved: model files hold {', '.join(_KINDS)}"
+        )
+    check_is_fitted(model)
+    data = _to_bytes(model, metadata)
+    _from_bytes(data)  # what cannot be loaded must not be written
+    write_whole(Path(os.path.realpath(path)), data)
+
+
+def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
+    """Load a model that `save` has written.
+
+    Nothing in the file is run, and every number in it is checked before it is used.
+
+    Parameters
+    ----------
+    path : str or path
+    max_bytes : int
+        Larger files are refused before they are read. Arrays are not compressed: a model needs
+        about as much memory as its file has bytes, and up to three times as much in all.
+
+    Returns
+    -------
+    estimator
+        Of the class that was saved, fitted.
+
+    Raises
+    ------
+    ModelFileError
+        Where the file is no valid model file: damaged, truncated, of a newer version, too large.
+    """
+    try:
+        return _from_bytes(_read_whole(path, max_bytes))
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)}: {error}") from None
+
+
+def load_metadata(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
+    """Give the metadata that `save` was given for a model; an empty dict where there is none.
+
+    Parameters
+    ----------
+    path : str or path
+    max_bytes : int
+        As for `load`.
+    """
+    try:
+        header, _ = unpack(_read_whole(path, max_bytes))
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)}: {error}") from None
+    return dict(header.get("metadata", {}))
+
+
+# -- models and bytes ----------------------------------------------------------------------------
+
+
+def _to_bytes(model: Any, metadata: Mapping[str, Any] | None = None) -> bytes:
+    arrays = Arrays()
+    write, _ = _CODECS[type(model)]
+    data = {"class": type(model).__name__, **write(model, arrays)}
+    header = {"jointleaf": jointleaf.__version__, "model": data}
+    if metadata is not None:
+        header["metadata"] = _checked_metadata(metadata)
+    return pack(header, arrays.kept)
+
+
+def _checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata as a file gives it back; refused where it would come back as something else."""
+    try:
+        text = json.dumps(dict(metadata), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as cause:
+        raise ModelFileError(f"metadata must be plain JSON values: {cause}") from None
+    found = json.loads(text)
+    if found != metadata:
+        raise ModelFileError("metadata must be plain JSON values: text as keys, lists, no tuples")
+    return found
+
+
+def _from_bytes(data: bytes) -> Any:
+    try:
+        header, arrays = unpack(data)
+        return _model(header["model"], arrays)
+    except ModelFileError:
+        raise
+    # Behind all checks: an odd file is told from a defect of the caller's by one error alone.
+    except (ValueError, TypeError, OverflowError, RecursionError, MemoryError) as cause:
+        raise ModelFileError(f"the file holds no valid model: {cause}") from None
+
+
+def _model(data: Any, arrays: list[NDArray]) -> Any:
+    part = Part(data, arrays, "model")
+    cls = _KINDS[part.choice("class", tuple(_KINDS))]
+    _, read = _CODECS[cls]
+    model = read(part, cls)
+    part.close()
+    return model
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def _read_whole(path: str | os.PathLike[str], max_bytes: int) -> bytes:
+    with open(path, "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ModelFileError("this is no regular file")
+        if found.st_size > max_bytes:
+            raise ModelFileError(
+                f"the file has {found.st_size} bytes, more than max_bytes={max_bytes}: raise "
+                "max_bytes if you expect so large a model"
+            )
+        return file.read(max_bytes)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file next to its place, then move it there."""
+    number, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, _mode(path))
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _mode(path: Path) -> int:
+    """Permissions of the file that is replaced, or those of a new one."""
+    with contextlib.suppress(OSError):
+        return stat.S_IMODE(path.stat().st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

@@ -1,0 +1,252 @@
+"""Writing fitted models as ONNX graphs.
+
+A prediction is linear in the weights of the row's cells,
+
+    f(x) = centre + unit (offset + <z, A> + a + <z, sum_p w_p(x)> + sum_p b_p(x)),
+
+with the linear features z, slopes w_p and biases b_p of the row's cell in partition p, and A, a
+those of the partitions with a single cell. The sums over p come from the partitions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+import jointleaf
+from jointleaf._model.cell_model import CellModel
+from jointleaf._trees.flat import FlatTrees
+from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
+from jointleaf.io._model_file.files import write_whole
+from jointleaf.io._onnx.features import add_features
+from jointleaf.io._onnx.graph import Graph, import_onnx
+from jointleaf.io._onnx.partitions import add_trees, add_voronoi
+from jointleaf.partitions import (
+    Partitioner,
+    ResidualPartitioner,
+    RootCell,
+    UnionPartitioner,
+    VoronoiPartitioner,
+)
+from jointleaf.partitions._cells import TreeCells
+
+__all__ = ["to_onnx"]
+
+_ROWS = "X"
+
+
+def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
+    """Give a fitted model as an ONNX model (extra ``onnx``), and write it to a file.
+
+    The graph takes rows ``X`` (n, d), doubles with NaN for missing values. A regressor gives
+    ``variable`` (n, 1), doubles. A classifier gives ``label`` (n,) of the type of its classes and
+    ``probabilities`` (n, K), doubles, in the order of ``classes_``.
+
+    Rows reach the same cells as with `predict`. The sums of the weights of trees are rounded to
+    single precision by the operator that makes them, so that predictions agree to about 1e-7 of the
+    size of the terms that they are the sum of.
+
+    Parameters
+    ----------
+    model : JOPLEnRegressor or JOPLEnClassifier
+        Fitted, also by `refine` and `prune`.
+    path : str or path, optional
+        By convention it ends in ``.onnx``. The file is replaced at once or not at all.
+
+    Returns
+    -------
+    onnx.ModelProto
+
+    Raises
+    ------
+    TypeError
+        Where the model is no such estimator.
+    ValueError
+        Where the model cannot be expressed: with columns of categories, with ``clip="cell"``,
+        with partitions of a class of the user's own, or too large for the format.
+    """
+    onnx = import_onnx()
+    _check(model)
+    cells: CellModel = model._model
+    graph = Graph()
+    raw = _add_raw_predictions(graph, cells, model.n_features_in_)
+    if isinstance(model, JOPLEnRegressor):
+        graph.name(raw, "variable")
+        outputs: dict[str, Any] = {"variable": (np.float64, (1,))}
+    else:
+        outputs = _add_classes(graph, raw, _labels(model.classes_))
+    proto = graph.model(
+        model.n_features_in_,
+        outputs,
+        producer_version=jointleaf.__version__,
+        doc_string=f"jointleaf {type(model).__name__}",
+    )
+    names = [column.label for column in model.columns_]
+    onnx.helper.set_model_props(proto, {"columns": json.dumps(names)})
+    if path is not None:
+        write_whole(Path(os.path.realpath(path)), proto.SerializeToString())
+    return proto
+
+
+def _check(model: Any) -> None:
+    """Refuse what has no expression, and say what it is."""
+    if isinstance(model, Pipeline):
+        raise TypeError(
+            "a Pipeline cannot be exported: give its last step, to_onnx(pipeline[-1]), and make "
+            "the steps before it with another converter"
+        )
+    if type(model) not in (JOPLEnRegressor, JOPLEnClassifier):
+        raise TypeError(
+            f"a {type(model).__name__} cannot be exported: to_onnx takes a fitted "
+            "JOPLEnRegressor or JOPLEnClassifier"
+        )
+    check_is_fitted(model)
+    if model.columns_.categorical.size:
+        names = [model.columns_[j].label for j in model.columns_.categorical]
+        raise ValueError(
+            f"column {names[0]!r} holds categories, which the ONNX graph of a model cannot read: "
+            "encode them as numbers before fit, or use jointleaf.save"
+        )
+    if model._model.ranges is not None:
+        raise ValueError(
+            "clip='cell' cannot be exported, because every cell has ranges of its own: fit with "
+            "clip=True, or use jointleaf.save"
+        )
+    for member, _ in _members(model.partitioner_):
+        if not isinstance(member, TreeCells | RootCell | VoronoiPartitioner):
+            raise ValueError(
+                f"partitions of a {type(member).__name__} cannot be exported: to_onnx knows trees, "
+                "Voronoi partitions and the root cell"
+            )
+
+
+def _members(partitioner: Partitioner, first: int = 0) -> Iterator[tuple[Partitioner, int]]:
+    """The members of a union, of unions in it too, and the number of their first partition."""
+    if isinstance(partitioner, ResidualPartitioner):
+        yield from _members(partitioner.partitioner_, first)
+    elif isinstance(partitioner, UnionPartitioner):
+        for member in partitioner.partitioners_:
+            yield from _members(member, first)
+            first += len(member.n_cells_)
+    else:
+        yield partitioner, first
+
+
+# -- raw predictions -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Partitions on which rows differ, and the numbers of their cells among all."""
+
+    partitions: FlatTrees | VoronoiPartitioner
+    cells: NDArray[np.intp]
+
+    def add(self, graph: Graph, weights: NDArray) -> str:
+        """Give sums (n, w) of weights (C, w), of all cells of the model."""
+        if isinstance(self.partitions, FlatTrees):
+            return add_trees(graph, _ROWS, self.partitions, weights[self.cells])
+        return add_voronoi(graph, _ROWS, self.partitions, weights[self.cells])
+
+
+def _add_raw_predictions(graph: Graph, model: CellModel, n_columns: int) -> str:
+    """Give raw predictions (n, K)."""
+    theta = model.weights.theta.astype(np.float64)
+    theta = theta.reshape(*theta.shape[:2], -1)  # (C, q, K)
+    shared, parts = _parts(model)
+    common = theta[shared].sum(axis=0)
+    terms = []
+    z = add_features(graph, _ROWS, model.features, n_columns)
+    if parts:
+        terms.append(_add_sums(graph, z, parts, theta))
+    if len(common) > 1 and common[:-1].any():
+        terms.append(graph.add("MatMul", z, graph.constant(common[:-1])))
+    if not terms:  # one constant for every row
+        zeros = np.zeros((len(model.features.plan.names), theta.shape[2]))
+        terms.append(graph.add("MatMul", z, graph.constant(zeros)))
+    total = terms[0] if len(terms) == 1 else graph.add("Add", *terms)
+    total = graph.add("Mul", total, graph.constant(model.unit))
+    constant = model.centre + model.unit * (model.weights.offset + common[-1])
+    return graph.add("Add", total, graph.constant(constant))
+
+
+def _parts(model: CellModel) -> tuple[NDArray[np.intp], list[_Part]]:
+    """The cells that hold every row, and the partitions that divide rows."""
+    offsets, shared, parts = model.layout.offsets, [], []
+    for member, first in _members(model.partitioner):
+        number = first + np.arange(len(member.n_cells_))
+        divides = np.zeros(len(number), bool)
+        if isinstance(member, TreeCells):
+            divides = np.diff(member.trees_.starts) > 0
+        elif isinstance(member, VoronoiPartitioner):
+            divides[:] = True
+        cells_of = [np.arange(*offsets[[p, p + 1]]) for p in number]
+        shared += [cells_of[i] for i in np.flatnonzero(~divides)]
+        if divides.any():
+            cells = np.concatenate([cells_of[i] for i in np.flatnonzero(divides)])
+            partitions = member.trees_.only(divides) if isinstance(member, TreeCells) else member
+            parts.append(_Part(partitions, cells))
+    return np.concatenate([np.zeros(0, np.intp), *shared]).astype(np.intp), parts
+
+
+def _add_sums(graph: Graph, z: str, parts: list[_Part], theta: NDArray) -> str:
+    """Give <z, sum of slopes> + sum of biases, (n, K), over partitions that divide rows.
+
+    Only features that some of their cells has a slope for take part.
+    """
+    cells = np.concatenate([part.cells for part in parts])
+    n_slopes, n_outputs = theta.shape[1] - 1, theta.shape[2]
+    active = np.flatnonzero(theta[cells, :-1].any(axis=(0, 2)))
+    weights = theta[:, [*active, n_slopes]].reshape(len(theta), -1)
+    sums = parts[0].add(graph, weights)
+    for part in parts[1:]:
+        sums = graph.add("Add", sums, part.add(graph, weights))
+    if not len(active):
+        return sums
+    if len(active) < n_slopes:
+        z = graph.add("Gather", z, graph.constant(active, np.int64), axis=1)
+    shape = graph.constant([-1, len(active) + 1, n_outputs], np.int64)
+    slopes, biases = graph.split(graph.add("Reshape", sums, shape), [len(active), 1], axis=1)
+    z = graph.add("Unsqueeze", z, graph.constant([2], np.int64))
+    axis = graph.constant([1], np.int64)
+    products = graph.add("ReduceSum", graph.add("Mul", z, slopes), axis, keepdims=0)
+    return graph.add("Add", products, graph.add("Squeeze", biases, axis))
+
+
+# -- classes -------------------------------------------------------------------------------------
+
+
+def _labels(classes: NDArray) -> NDArray:
+    """Classes in a type that ONNX has: truth values, whole numbers, doubles or text."""
+    found = np.array(classes.tolist()) if classes.dtype.kind == "O" else classes
+    types = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64, "U": np.object_}
+    if found.dtype.kind not in types:
+        raise ValueError(
+            f"class {classes[0]!r} is neither a number nor text, and ONNX has no other labels: "
+            "rename the classes before fit"
+        )
+    return found.astype(types[found.dtype.kind])
+
+
+def _add_classes(graph: Graph, raw: str, labels: NDArray) -> dict[str, Any]:
+    """Add labels and probabilities; give the outputs."""
+    if len(labels) == 2:
+        positive = graph.add("Greater", raw, graph.constant(0.0))
+        number = graph.cast(graph.add("Squeeze", positive, graph.constant([1], np.int64)), np.int64)
+        both = graph.add("Concat", graph.add("Neg", raw), raw, axis=1)
+        probabilities = graph.add("Sigmoid", both)
+    else:
+        number = graph.add("ArgMax", raw, axis=1, keepdims=0)
+        probabilities = graph.add("Softmax", raw, axis=1)
+    graph.name(graph.add("Gather", graph.constant(labels, None), number), "label")
+    graph.name(probabilities, "probabilities")
+    return {"label": (labels.dtype, ()), "probabilities": (np.float64, (len(labels),))}

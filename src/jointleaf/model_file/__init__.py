@@ -1,6 +1,0 @@
-"""Safe model files: fitted models as documented, checked data; nothing in them is ever run."""
-
-from jointleaf.model_file.errors import ModelFileError
-from jointleaf.model_file.files import load, load_metadata, save
-
-__all__ = ["ModelFileError", "load", "load_metadata", "save"]

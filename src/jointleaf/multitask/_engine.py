@@ -1,0 +1,406 @@
+"""From the rows of all tasks to their jointly fitted models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+
+from jointleaf._core.losses import Loss
+from jointleaf._core.penalties import Penalty, PredictionPenalty, Term
+from jointleaf._core.problem import check_weights
+from jointleaf._core.progress import SolveProgress
+from jointleaf._core.relaxing import solve_tasks
+from jointleaf._core.task_solution import TaskSolution, make_solution
+from jointleaf._core.task_weights import check_task_weights
+from jointleaf._data.columns import Columns
+from jointleaf._data.features import FeaturePlan, plan_features
+from jointleaf._data.rows import Rows, canonical_rows
+from jointleaf._data.tables import (
+    chosen_columns,
+    known_categories,
+    read_rows,
+    read_training_rows,
+)
+from jointleaf._data.tasks import Form, LongTable, rows_by_task
+from jointleaf._fit import StrengthChoice, target_scale
+from jointleaf._fit.folds import Table
+from jointleaf._fit.splitting import Splits, given_splits, make_folds, split_labels
+from jointleaf._fit.task_parts import Grower, TaskParts
+from jointleaf._fit.task_strengths import TaskFold, choose_task_strengths
+from jointleaf._model.cell_model import CellModel, CellWeights
+from jointleaf._model.importances import by_column, importances
+from jointleaf._model.ranges import cell_ranges
+from jointleaf.estimators._base import Job
+from jointleaf.estimators._checks import check_gaps, check_penalty, is_whole
+
+if TYPE_CHECKING:
+    from jointleaf.multitask._estimators import BaseMultiTaskJOPLEn
+
+__all__ = ["Outcome", "fit_outcome"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything a fit finds."""
+
+    names: list
+    form: Form
+    column: Any
+    columns: Columns
+    plan: FeaturePlan
+    task_weights: NDArray
+    models: list[CellModel]
+    penalty: Any
+    solution: Any
+    n_iter: int
+    cv_results: Any
+    slope_norms: NDArray
+    common_norms: NDArray
+    specific_norms: NDArray
+    importances: NDArray
+
+
+@dataclass(frozen=True)
+class _TaskJob:
+    """What a fit works on."""
+
+    table: LongTable
+    columns: Columns
+    plan: FeaturePlan
+    loss: Loss
+    rows: list[Rows]
+    folds: list[list[tuple[Rows, Rows]]]  # of every task
+    task_weights: NDArray
+    seed: int
+    n_jobs: int
+
+
+def fit_outcome(model: BaseMultiTaskJOPLEn, table: LongTable, valid: LongTable | None) -> Outcome:
+    """Fit all tasks of a table; `valid` has rows on which strengths are chosen."""
+    job = _prepare(model, table, valid)
+    if isinstance(model.penalty, str):
+        return _fit_one_by_one(model, job)
+    return _fit_jointly(model, job)
+
+
+# -- rows ---------------------------------------------------------------------------------------
+
+
+def _prepare(model: BaseMultiTaskJOPLEn, table: LongTable, valid: LongTable | None) -> _TaskJob:
+    if model._target_type == "regression" and table.y.dtype.kind in "OUS":
+        # Text among numbers: an error that names the task.
+        model._encode_tasks([y for _, y in rows_by_task(table, len(table.names))], table.names)
+    known = known_categories(model.partitioner)
+    columns, given, targets = read_training_rows(
+        model, table.X, table.y, known, table.s, multi_output=True
+    )
+    table = replace(table, y=targets)
+    s = check_weights(table.s, len(given))
+    check_gaps(given[s > 0], columns)
+    chosen = chosen_columns(model.linear_features, columns, table.X)
+    rows, loss = _task_rows(model, table, given, s)
+    plan = plan_features(
+        given[s > 0], s[s > 0], columns, chosen, gap_indicators=bool(model.add_indicator)
+    )
+    if isinstance(model.penalty, Term):
+        check_penalty(model.penalty, max(len(own) for own in rows), len(plan.names), model.cells)
+    model.columns_ = columns  # for the validation rows
+    folds = _make_folds(model, rows, valid) if model._chooses else []
+    jobs = effective_n_jobs(model.n_jobs)
+    weights = _task_weights(model, rows, table.names)
+    return _TaskJob(table, columns, plan, loss, rows, folds, weights, model._seed(), jobs)
+
+
+def _task_rows(
+    model: BaseMultiTaskJOPLEn, table: LongTable, given: NDArray, s: NDArray
+) -> tuple[list[Rows], Loss]:
+    """Rows of every task in an order that does not depend on how they were given, and the loss."""
+    kept = []
+    splits = _row_splits(model, table, given)
+    for name, (own, y) in zip(table.names, rows_by_task(table, len(table.names)), strict=True):
+        is_kept = s[own] > 0
+        if is_kept.sum() < 2:
+            raise ValueError(
+                f"task {name!r} has {int(is_kept.sum())} rows of positive weight: at least 2 are "
+                "needed, or leave it out"
+            )
+        labels = _split_labels(model, splits, given, own, y)
+        kept.append((own[is_kept], y[is_kept], labels[is_kept]))
+    targets, loss = model._encode_tasks([y for _, y, _ in kept], table.names)
+    rows = [
+        canonical_rows(given[own], y, s[own], labels)
+        for (own, _, labels), y in zip(kept, targets, strict=True)
+    ]
+    return rows, loss
+
+
+def _split_labels(
+    model: BaseMultiTaskJOPLEn, splits: Splits | None, given: NDArray, own: NDArray, y: NDArray
+) -> NDArray[np.int64]:
+    """Where a task's rows are in the splits that the user gave.
+
+    A splitter deals out the rows of every task; pairs of indices count the rows of X.
+    """
+    if hasattr(model.cv, "split"):
+        return split_labels(given_splits(model.cv, given[own], y, model._target_type), len(own))
+    return split_labels(splits, len(given))[own]
+
+
+def _row_splits(model: BaseMultiTaskJOPLEn, table: LongTable, given: NDArray) -> Splits | None:
+    """Pairs of indices into the rows of X that the user gave, if any."""
+    if model.cv is None or hasattr(model.cv, "split") or is_whole(model.cv):
+        return None
+    if table.form == "pairs":
+        raise ValueError(
+            f"cv is a {type(model.cv).__name__} of row indices, which count the rows of one X: "
+            "with pairs (X, y) give a number of folds or a splitter, which deals out every task's "
+            "rows"
+        )
+    return given_splits(model.cv, given, np.zeros(len(given)), model._target_type)
+
+
+def _make_folds(
+    model: BaseMultiTaskJOPLEn, rows: list[Rows], valid: LongTable | None
+) -> list[list[tuple[Rows, Rows]]]:
+    """Training and validation rows of every fold of every task; none where rows are too few."""
+    held_out: list[Rows | None] = [None] * len(rows)
+    if valid is not None:
+        matrix = read_rows(model, valid.X)
+        if len(valid.y) != len(matrix):
+            raise ValueError(
+                f"X_val has {len(matrix)} rows, but y_val has {len(valid.y)}: give one per row"
+            )
+        parts = rows_by_task(valid, len(rows))
+        for name, (own, _) in zip(valid.names, parts, strict=True):
+            if len(own) == 0:
+                raise ValueError(
+                    f"task {name!r} has no validation rows in X_val: give some, or leave X_val out"
+                )
+        encoded = model._encode_known_tasks([y for _, y in parts], valid.names)
+        for t, ((own, _), y) in enumerate(zip(parts, encoded, strict=True)):
+            held_out[t] = Rows(matrix[own], y, np.ones(len(y)), np.zeros((len(y), 0), np.int64))
+    found = []
+    for task, fresh in zip(rows, held_out, strict=True):
+        # The labels say where rows are in splits that the user gave.
+        splits: Any = [()] * task.labels.shape[1] if task.labels.shape[1] else None
+        kind, is_recipe = model._target_type, model._is_recipe
+        found.append(make_folds(task, model.cv, splits, fresh, kind, is_recipe=is_recipe))
+    return found
+
+
+def _joint_folds(job: _TaskJob) -> list[tuple[list[Rows], list[Rows]]]:
+    """Training and validation rows of all tasks in every fold that all of them have.
+
+    A task with many rows has one fold.
+    """
+    n_folds = min(len(folds) for folds in job.folds)
+    return [
+        ([folds[k][0] for folds in job.folds], [folds[k][1] for folds in job.folds])
+        for k in range(n_folds)
+    ]
+
+
+def _task_weights(model: BaseMultiTaskJOPLEn, rows: list[Rows], names: list) -> NDArray:
+    """gamma_t: as given, or the root of a task's weight over the largest."""
+    if isinstance(model.task_weights, str):
+        if model.task_weights != "auto":
+            raise ValueError(
+                f"task_weights={model.task_weights!r} is not known: use 'auto' or positive numbers"
+            )
+        sums = np.array([own.s.sum() for own in rows])
+        return np.sqrt(sums / sums.max())
+    given = model.task_weights
+    if isinstance(given, Mapping):
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise ValueError(
+                f"task_weights has no number for task {missing[0]!r}: give a positive one"
+            )
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise ValueError(
+                f"task_weights has a number for task {unknown[0]!r}: the tasks are {names}"
+            )
+        given = [given[name] for name in names]
+    return check_task_weights(given, names)
+
+
+# -- every task on its own: penalty="auto" ------------------------------------------------------
+
+
+def _fit_one_by_one(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
+    """The default recipe, whose penalty has nothing that ties tasks together."""
+    if hasattr(model.partitioner, "fit_tasks"):
+        raise ValueError(
+            f"partitioner={model.partitioner!r} grows the partitions of all tasks together, but "
+            "penalty='auto' fits every task alone: give a penalty, for example DirtyLasso() to "
+            "select features or PerTask(Frobenius('auto')) to predict"
+        )
+    models, fits = [], []
+    for t, own in enumerate(job.rows):
+        seed = (job.seed + t) % (2**31 - 1)
+        single = Job(own, job.columns, job.plan, job.loss, seed, job.n_jobs)
+        partitioner = model._make_partitioner(seed, job.n_jobs)
+        fit = model._fit_job(single, partitioner, job.folds[t])
+        fits.append(fit)
+        models.append(fit.model)
+    d = len(job.columns)
+    norms = [by_column(fit.slope_norms, job.plan.sources, d) for fit in fits]
+    slope_norms = np.stack(norms, axis=1)
+    return _outcome(
+        job,
+        models,
+        penalty=[fit.penalty for fit in fits],
+        solution=[fit.solution for fit in fits],
+        n_iter=max(fit.solution.n_iter for fit in fits),
+        cv_results=[fit.tuning.table if fit.tuning else None for fit in fits],
+        norms=(slope_norms, np.zeros_like(slope_norms), slope_norms),
+        shares=[fit.importances for fit in fits],
+    )
+
+
+# -- all tasks together -------------------------------------------------------------------------
+
+
+def _fit_jointly(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
+    """One convex problem with the penalty that was given."""
+    grower = Grower(
+        model.partitioner, bool(model.root_cell), job.seed, job.n_jobs, model._target_type,
+        job.columns,
+    )  # fmt: skip
+    grower.check()
+    penalty: Any = model.penalty
+    choice: StrengthChoice | None = None
+    if model._chooses:
+        choice = _choose_strengths(model, job, grower)
+        penalty = choice.best
+    parts = TaskParts.make(
+        job.rows,
+        grower.grow(job.rows, fresh=False),
+        job.plan,
+        job.loss,
+        grower,
+        clip=bool(model.clip),
+    )
+    problem = parts.problem(penalty, model.cells, job.task_weights, job.n_jobs)
+    problem.device = model.device
+    if model.verbose:
+        problem.listener = SolveProgress()
+    problem, solved = solve_tasks(
+        problem, penalty, model.solver, tol=model.tol, max_iter=model.max_iter
+    )
+    solution = make_solution(problem, solved)
+    models, shares = [], []
+    for frame, partitioner, own, task, block in zip(
+        parts.frames, parts.partitioners, job.rows, solution.tasks, problem.design.blocks(),
+        strict=True,
+    ):  # fmt: skip
+        weights = CellWeights(task.theta, frame.offset)
+        ranges = None
+        if model.clip == "cell" and model.cells == "linear":
+            ranges = cell_ranges(block.design.rows, partitioner.apply(own.X), task.layout)
+        fitted = CellModel(
+            partitioner, frame.features, task.layout, weights, frame.centre, frame.unit, ranges
+        )
+        models.append(fitted.with_means(own.X, own.s))
+        shares.append(importances(block.design, task.theta, partitioner, own.s, job.plan.sources))
+    return _outcome(
+        job,
+        models,
+        penalty=penalty,
+        solution=solution,
+        n_iter=solution.n_iter,
+        cv_results=None if choice is None else choice.table,
+        norms=_norms_by_column(solution, job),
+        shares=shares,
+    )
+
+
+def _choose_strengths(model: BaseMultiTaskJOPLEn, job: _TaskJob, grower: Grower) -> StrengthChoice:
+    joint = _joint_folds(job)
+    if not joint:
+        few = next(t for t, folds in enumerate(job.folds) if not folds)
+        raise ValueError(
+            f"penalty={model.penalty!r}: task {job.table.names[few]!r} has {len(job.rows[few])} "
+            "different rows, too few to choose a strength by cross-validation: give numbers, or "
+            "leave the task out"
+        )
+    assert isinstance(model.penalty, Term)
+    units = [target_scale(own.y, own.s, model._target_type)[1] for own in job.rows]
+
+    def make(train: list[Rows], valid: list[Rows]) -> TaskFold:
+        parts = TaskParts.make(
+            train,
+            grower.grow(train, fresh=True),
+            job.plan,
+            job.loss,
+            grower,
+            clip=bool(model.clip),
+        )
+        return TaskFold(
+            parts, valid, units, job.task_weights, n_folds=len(joint), cells=model.cells,
+            extra=_on_predictions(model.penalty), device=model.device,
+        )  # fmt: skip
+
+    return choose_task_strengths(
+        [partial(make, train, valid) for train, valid in joint],
+        model.penalty,
+        job.task_weights,
+        one_se=model._takes_one_se(),
+        n_jobs=job.n_jobs,
+        verbose=bool(model.verbose),
+    )
+
+
+def _norms_by_column(solution: TaskSolution, job: _TaskJob) -> tuple[NDArray, NDArray, NDArray]:
+    """Norms (d, T) of all slopes, of the common ones and of those of single tasks."""
+    d, sources = len(job.columns), job.plan.sources
+    common, specific = solution.common_norms, solution.specific_norms
+    whole = np.stack([task.slope_norms for task in solution.tasks], axis=1)
+    if not common.size:  # constant cells
+        zeros = np.zeros((d, len(solution.tasks)))
+        return zeros, zeros, zeros
+
+    def gathered(norms: NDArray) -> NDArray:
+        return np.stack([by_column(column, sources, d) for column in norms.T], axis=1)
+
+    return gathered(whole), gathered(common), gathered(specific)
+
+
+def _on_predictions(penalty: Any) -> list[PredictionPenalty]:
+    return [term for term in penalty.terms if not isinstance(term, Penalty)]
+
+
+def _outcome(
+    job: _TaskJob,
+    models: list[CellModel],
+    *,
+    penalty: Any,
+    solution: Any,
+    n_iter: int,
+    cv_results: Table | list | None,
+    norms: tuple[NDArray, NDArray, NDArray],
+    shares: list[NDArray],
+) -> Outcome:
+    table = job.table
+    return Outcome(
+        table.names,
+        table.form,
+        table.column,
+        job.columns,
+        job.plan,
+        job.task_weights,
+        models,
+        penalty,
+        solution,
+        n_iter,
+        cv_results,
+        *norms,
+        importances=np.average(shares, axis=0, weights=job.task_weights),
+    )

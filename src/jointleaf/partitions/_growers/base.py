@@ -1,0 +1,162 @@
+"""What the partitioners share that grow an ensemble of trees with some library."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from jointleaf._data.columns import Columns
+from jointleaf._data.scaling import mean_and_scale
+from jointleaf._trees.encoding import Encoding
+from jointleaf._trees.flat import FlatTrees
+from jointleaf._trees.importers import find_adapter
+from jointleaf.partitions._base import TargetType
+from jointleaf.partitions._cells import TreeCells
+from jointleaf.partitions._checks import TrainingRows, check_count, check_fit_rows
+
+__all__ = [
+    "LEARNING_RATE",
+    "SUBSAMPLE",
+    "TreePartitioner",
+    "least_leaf_rows",
+    "row_share",
+    "standard_target",
+]
+
+#: Shared by all kinds of boosting, so that one can stand in for another.
+LEARNING_RATE = 0.1
+SUBSAMPLE = 0.7
+_MIN_LEAF_ROWS = 5
+
+
+class TreePartitioner(TreeCells):
+    """Base of the partitioners that grow trees.
+
+    A subclass implements `_grow`, which trains the library's model, and says in
+    `knows_categories` and `knows_missing` what the library understands by itself. Where it
+    does not, trees are grown on numbers in place of levels and on filled gaps
+    (`_trees.encoding`).
+
+    Parameters
+    ----------
+    n_partitions : int
+        Number P of trees. Boosting for K > 2 classes grows K trees in every round: there
+        are ``max(1, round(n_partitions / K))`` rounds of K trees each then. Fewer trees
+        come out where the library stops because nothing is left to split.
+    n_cells : int
+        Largest number of leaves of a tree.
+    random_state : int, RandomState or None
+        Seed of row and column sampling. The same seed gives the same cells.
+    n_jobs : int or None
+        Threads; None is 1, -1 all cores. The cells do not depend on it.
+    options : dict or None
+        More parameters of the library's own, which override those set here.
+
+    Attributes
+    ----------
+    trees_ : FlatTrees
+        The trees in portable form; the library that grew them is not needed any more.
+    n_cells_ : ndarray (P,)
+        Number of cells of each partition.
+    split_gains_ : ndarray (d,)
+        Total gain of each feature's splits; zeros where no split was made.
+    n_features_in_ : int
+        Number of features d.
+    """
+
+    knows_categories: bool = False
+    knows_missing: bool = False
+
+    def __init__(
+        self,
+        n_partitions: int = 100,
+        n_cells: int = 4,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.n_partitions = n_partitions
+        self.n_cells = n_cells
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.options = options
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        target_type: TargetType = "regression",
+        columns: Columns | None = None,
+    ) -> TreePartitioner:
+        """Grow the trees.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Numbers, NaN where missing; codes of levels in columns with categories.
+        y : array-like (n,)
+            Numbers, or class numbers for ``target_type="classification"``.
+        sample_weight : array-like (n,), optional
+        target_type : {"regression", "classification"}
+        columns : Columns, optional
+            Which columns hold categories; None is none of them.
+
+        Returns
+        -------
+        self
+        """
+        check_count(self, "n_partitions", self.n_partitions, 1)
+        check_count(self, "n_cells", self.n_cells, 2)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} grows trees on targets; give y.")
+        rows = check_fit_rows(X, y, sample_weight, target_type, columns)
+        trees, gains = self._grow_trees(rows)
+        if rows.n_classes == 0:  # the library saw the standardised target
+            mean, scale = mean_and_scale(rows.y[:, None], np.ones(len(rows.y)))
+            trees = trees.scaled(float(scale[0]), float(mean[0]))
+        self._take_trees(trees, gains, rows.X)
+        return self
+
+    def _grow_trees(self, rows: TrainingRows) -> tuple[FlatTrees, NDArray]:
+        """Grow trees on what the library understands; give them in portable form with gains."""
+        encoding = None
+        if not self.knows_missing or (rows.columns.categorical.size and not self.knows_categories):
+            encoding = Encoding(rows, levels=not self.knows_categories, gaps=not self.knows_missing)
+            rows = encoding.transform(rows)
+        model = self._grow(rows)
+        adapter = find_adapter(model)
+        trees = adapter.trees(model, rows.columns)
+        if encoding is not None:
+            trees = encoding.translate(trees)
+        return trees, adapter.split_gains(model)
+
+    @abstractmethod
+    def _grow(self, rows: TrainingRows) -> Any:
+        """Train the library's model on `rows`."""
+
+    def _rounds(self, n_classes: int) -> int:
+        """Boosting rounds that give `n_partitions` trees: K trees a round for K > 2 classes."""
+        trees_per_round = n_classes if n_classes > 2 else 1
+        return max(1, round(self.n_partitions / trees_per_round))
+
+
+def standard_target(y: NDArray) -> NDArray[np.float64]:
+    """Mean 0 and variance 1: splits depend on neither, but squares of large targets overflow."""
+    mean, scale = mean_and_scale(y[:, None], np.ones(len(y)))
+    return (y - mean[0]) / scale[0]
+
+
+def least_leaf_rows(n_rows: int) -> int:
+    """Least rows of a leaf, lowered for few rows so that something can still be split."""
+    return max(1, min(_MIN_LEAF_ROWS, n_rows // 4))
+
+
+def row_share(n_rows: int) -> float:
+    """Share of rows that a tree sees; all where the sample could not be split."""
+    return SUBSAMPLE if int(SUBSAMPLE * n_rows) > 1 else 1.0

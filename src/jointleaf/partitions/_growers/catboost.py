@@ -1,0 +1,102 @@
+"""Trees grown by CatBoost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jointleaf._trees.importers.base import threads
+from jointleaf._trees.importers.catboost import (
+    NoTrees,
+    code_pool,
+    fit_quietly,
+    merge_catboost_params,
+)
+from jointleaf.partitions._checks import TrainingRows, as_seed
+from jointleaf.partitions._growers.base import (
+    LEARNING_RATE,
+    SUBSAMPLE,
+    TreePartitioner,
+    least_leaf_rows,
+    row_share,
+    standard_target,
+)
+
+__all__ = ["CatBoostPartitioner"]
+
+_MOST_DEPTH = 16  # that CatBoost grows
+#: Fewest columns that are drawn from: CatBoost tosses a coin for every column, and with few
+#: columns would often be left without any to split on.
+_LEAST_COLUMNS = 8
+#: Options that choose a way of sampling rows other than the one set here.
+_SAMPLING = {"bootstrap_type", "bagging_temperature", "mvs_reg"}
+
+
+class CatBoostPartitioner(TreePartitioner):
+    """The leaves of gradient-boosted trees grown by CatBoost.
+
+    Trees are symmetric, with the same split everywhere on a level, so that they have up to
+    ``2 ** floor(log2(n_cells))`` leaves; ``options={"grow_policy": "Lossguide"}`` grows
+    leaf by leaf up to `n_cells` of them. Levels of categories are split on statistics of their
+    targets. Learning rate 0.1; row subsampling 0.7; column subsampling 0.7 from 8 columns on,
+    drawn anew for every split. Squared error for regression, where the target is standardised
+    first (CatBoost keeps it in single precision); log-loss for classification, where a round is
+    one tree also for several classes.
+
+    See `TreePartitioner` for parameters and attributes; `options` takes any training parameter of
+    CatBoost under any of its names. It needs the package catboost.
+    """
+
+    knows_categories = True
+    knows_missing = True
+
+    def _grow(self, rows: TrainingRows) -> Any:
+        try:
+            import catboost
+        except (ImportError, OSError) as cause:
+            raise ImportError(
+                f"CatBoostPartitioner needs CatBoost, which cannot be loaded ({cause}). "
+                "Install it with: pip install 'jointleaf[catboost]'"
+            ) from cause
+        params = self._params(rows)
+        label = rows.y
+        if rows.n_classes > 0:
+            # A class without rows would be a class for nothing.
+            label = np.unique(label, return_inverse=True)[1]
+        elif params["loss_function"] == "RMSE":
+            # CatBoost keeps labels in float32: a large mean would drown the differences.
+            label = standard_target(label)
+        if label.min() == label.max():  # CatBoost refuses
+            return NoTrees(rows.X.shape[1])
+        pool = code_pool(rows.X, label, rows.weight, rows.columns.categorical)
+        return fit_quietly(catboost.CatBoost(params), pool)
+
+    def _rounds(self, n_classes: int) -> int:
+        """Boosting rounds: one tree each, for any number of classes."""
+        return self.n_partitions
+
+    def _params(self, rows: TrainingRows) -> dict[str, Any]:
+        """Settings, with those that go along with the options."""
+        n = rows.X.shape[0]
+        theirs = merge_catboost_params({}, self.options or {})
+        params: dict[str, Any] = {
+            "loss_function": "RMSE" if rows.n_classes < 2 else "Logloss",
+            "iterations": self._rounds(rows.n_classes),
+            "depth": min(_MOST_DEPTH, int(self.n_cells).bit_length() - 1),
+            "learning_rate": LEARNING_RATE,
+            "random_seed": as_seed(self.random_state),
+            "thread_count": threads(self.n_jobs),
+        }
+        if rows.n_classes > 2:
+            params["loss_function"] = "MultiClass"
+        if not _SAMPLING & set(theirs):
+            params |= {"bootstrap_type": "Bernoulli", "subsample": row_share(n)}
+        if rows.X.shape[1] >= _LEAST_COLUMNS and theirs.get("task_type") != "GPU":
+            params["rsm"] = SUBSAMPLE  # which CatBoost does not know on a GPU
+        policy = theirs.get("grow_policy", "SymmetricTree")
+        if policy != "SymmetricTree":
+            params["min_data_in_leaf"] = least_leaf_rows(n)
+        if policy == "Lossguide":
+            params |= {"max_leaves": self.n_cells, "depth": min(_MOST_DEPTH, self.n_cells - 1)}
+        return merge_catboost_params(params, theirs)

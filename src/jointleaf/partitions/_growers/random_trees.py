@@ -1,0 +1,251 @@
+"""Extremely randomised trees, many small ones grown side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._trees.encoding import Encoding
+from jointleaf._trees.flat import FlatTrees
+from jointleaf._trees.flattening import NodeTable, flatten
+from jointleaf.partitions._checks import TrainingRows, as_seed
+from jointleaf.partitions._growers.base import TreePartitioner, standard_target
+
+__all__ = ["RandomTreesPartitioner"]
+
+_LEAST_LEAF_ROWS = 2
+_LEAST_SHARE = 1e-5  # of a node's weight: less, as a difference of sums, may be all rounding
+_ROWS_PER_CELL = 256  # rows a tree is grown on, times its cells: more would not move its splits
+_BATCH = 2**18  # numbers compared at a time: they stay in the cache
+
+
+class RandomTreesPartitioner(TreePartitioner):
+    """The leaves of extremely randomised trees (Geurts, Ernst and Wehenkel 2006).
+
+    In every leaf one threshold is drawn for each column, uniformly between the smallest and the
+    largest value there; the column whose threshold lowers the squared error most is the leaf's
+    candidate, and the leaf with the best candidate is split next. For classes the squared error
+    is that of their indicators (the Gini impurity). A leaf has at least 2 rows.
+
+    `ExtraTreesPartitioner` grows such trees with scikit-learn, one after the other. Here all grow
+    at the same time, which is 2 to 7 times as fast for the small trees that joint fits want. A
+    tree is grown on at most 256 rows per cell, drawn at random.
+
+    See `TreePartitioner` for parameters and attributes; there are no `options`.
+    """
+
+    def __init__(
+        self,
+        n_partitions: int = 100,
+        n_cells: int = 8,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(n_partitions, n_cells, random_state, n_jobs, options)
+
+    def _grow(self, rows: TrainingRows) -> Any:
+        raise NotImplementedError  # trees are made in portable form at once
+
+    def _grow_trees(self, rows: TrainingRows) -> tuple[FlatTrees, NDArray]:
+        if self.options:
+            raise ValueError(
+                f"RandomTreesPartitioner: options={self.options!r} is not possible; there are none"
+            )
+        encoding = Encoding(rows, levels=True, gaps=True)
+        numbers = encoding.transform(rows)
+        if not np.isfinite(numbers.X).all():
+            raise ValueError(
+                "RandomTreesPartitioner: X holds infinity; give finite numbers or NaN."
+            )
+        grower = _Grower(numbers, _targets(rows), self.n_partitions, self.n_cells)
+        trees = grower.grow(np.random.default_rng(as_seed(self.random_state)))
+        return encoding.translate(trees), grower.gains
+
+
+def _targets(rows: TrainingRows) -> NDArray[np.float32]:
+    """Targets (n, K): standardised numbers, or indicators of the classes (one for two classes)."""
+    if rows.n_classes == 0:
+        return standard_target(rows.y)[:, None].astype(np.float32)
+    classes = np.unique(rows.y)
+    told = classes[1:] if len(classes) == 2 else classes
+    return (rows.y[:, None] == told).astype(np.float32)
+
+
+class _Grower:
+    """Grows trees in batches; all arrays are (trees of the batch, nodes).
+
+    Parameters
+    ----------
+    rows : TrainingRows
+        Numbers without gaps.
+    targets : array (n, K)
+    n_trees, n_leaves : int
+
+    Attributes
+    ----------
+    gains : array (d,)
+        Of all splits, by column.
+    """
+
+    def __init__(
+        self, rows: TrainingRows, targets: NDArray[np.float32], n_trees: int, n_leaves: int
+    ) -> None:
+        X = rows.X.astype(np.float64, copy=False)
+        # Thresholds are drawn in the unit interval, where float32 is exact enough for any column;
+        # halves keep the range finite.
+        self._low, self._half = X.min(axis=0), (X.max(axis=0) / 2 - X.min(axis=0) / 2)
+        width = np.where(self._half > 0, self._half, 1.0)
+        self._X = ((X / 2 - self._low / 2) / width).astype(np.float32)
+        self._weight = None if rows.weight is None else rows.weight.astype(np.float32)
+        self._y = targets - targets.mean(axis=0)
+        self._n_trees, self._n_leaves = n_trees, n_leaves
+        self._tree_rows = min(len(X), _ROWS_PER_CELL * n_leaves)
+        self.gains = np.zeros(X.shape[1])
+
+    def grow(self, rng: np.random.Generator) -> FlatTrees:
+        """Grow all trees."""
+        step = max(1, _BATCH // max(1, self._tree_rows * self._X.shape[1]))
+        tables: list[NodeTable] = []
+        for start in range(0, self._n_trees, step):
+            tables += self._batch(min(step, self._n_trees - start), rng)
+        return flatten(tables, self._X.shape[1])
+
+    def _batch(self, n_trees: int, rng: np.random.Generator) -> Iterator[NodeTable]:
+        nodes = _Nodes(n_trees, 2 * self._n_leaves - 1, self._sample(n_trees, rng))
+        everyone = np.arange(n_trees)
+        self._propose(nodes, everyone, np.zeros(n_trees, np.intp), rng)
+        for _ in range(self._n_leaves - 1):
+            best = nodes.gain.argmax(axis=1)
+            trees = np.flatnonzero(nodes.gain[everyone, best] > 0)
+            if not trees.size:
+                break
+            chosen = best[trees]
+            np.add.at(self.gains, nodes.column[trees, chosen], nodes.gain[trees, chosen])
+            left = nodes.split(trees, chosen, self._X)
+            both = np.concatenate([left, left + 1])
+            self._propose(nodes, np.concatenate([trees, trees]), both, rng)
+        return nodes.tables(self._low, self._half)
+
+    def _sample(self, n_trees: int, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Rows (trees, m) that each tree is grown on."""
+        n = len(self._X)
+        if self._tree_rows == n:
+            return np.tile(np.arange(n), (n_trees, 1))
+        return np.stack([rng.choice(n, self._tree_rows, replace=False) for _ in range(n_trees)])
+
+    def _propose(
+        self, nodes: _Nodes, trees: NDArray, numbers: NDArray, rng: np.random.Generator
+    ) -> None:
+        """Draw a split of some nodes, the best one of all columns."""
+        sizes = nodes.end[trees, numbers] - nodes.begin[trees, numbers]
+        enough = sizes >= 2 * _LEAST_LEAF_ROWS
+        trees, numbers, sizes = trees[enough], numbers[enough], sizes[enough]
+        if not trees.size:
+            return
+        rows, starts, owner = nodes.rows(trees, numbers)
+        X = self._X[rows]
+        low, high = np.minimum.reduceat(X, starts), np.maximum.reduceat(X, starts)
+        thresholds = low + rng.random(low.shape, np.float32) * (high - low)
+        is_right = thresholds[owner] < X
+        gain = self._gain(rows, starts, sizes, is_right)
+        column = gain.argmax(axis=1)
+        at = np.arange(len(trees)), column
+        nodes.gain[trees, numbers] = gain[at]
+        nodes.column[trees, numbers] = column
+        nodes.threshold[trees, numbers] = thresholds[at]
+
+    def _gain(
+        self, rows: NDArray, starts: NDArray, sizes: NDArray, is_right: NDArray[np.bool_]
+    ) -> NDArray[np.float32]:
+        """How much every split (m, d) lowers the sum of squares; -1 where it is not allowed."""
+        counts = np.add.reduceat(is_right.view(np.uint8), starts, dtype=np.int32)
+        if self._weight is None:
+            mass, right = sizes[:, None].astype(np.float32), counts.astype(np.float32)
+        else:
+            weight = self._weight[rows]
+            mass = np.add.reduceat(weight, starts)[:, None]
+            right = np.add.reduceat(is_right * weight[:, None], starts)
+        left = mass - right
+        gain = np.zeros(counts.shape, np.float32)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for target in self._y.T:
+                y = target[rows]
+                varies = np.minimum.reduceat(y, starts) < np.maximum.reduceat(y, starts)
+                y = y if self._weight is None else y * weight
+                total = np.add.reduceat(y, starts)[:, None]
+                on_right = np.add.reduceat(is_right * y[:, None], starts)
+                on_left = total - on_right
+                lower = on_right**2 / right + on_left**2 / left - total**2 / mass
+                gain += np.where(varies[:, None], lower, 0)  # else it is nothing but rounding
+        allowed = (counts >= _LEAST_LEAF_ROWS) & (sizes[:, None] - counts >= _LEAST_LEAF_ROWS)
+        allowed &= np.minimum(left, right) > _LEAST_SHARE * mass
+        return np.where(allowed, gain, np.float32(-1))
+
+
+class _Nodes:
+    """The nodes of some trees: where their rows lie, and how they may be split.
+
+    Attributes
+    ----------
+    begin, end : integers (trees, nodes)
+        The rows of a node are those from `begin` to `end` in the order of its tree.
+    gain, column, threshold : arrays (trees, nodes)
+        Of the candidate split of a leaf, or of the split of another node (whose gain is -1).
+    """
+
+    def __init__(self, n_trees: int, n_nodes: int, order: NDArray[np.intp]) -> None:
+        shape = n_trees, n_nodes
+        self._order = order
+        self.begin, self.end = np.zeros(shape, np.intp), np.zeros(shape, np.intp)
+        self.end[:, 0] = order.shape[1]
+        self.gain = np.full(shape, -1.0, np.float32)
+        self.column = np.zeros(shape, np.intp)
+        self.threshold = np.zeros(shape, np.float32)
+        self._left = np.full(shape, -1, np.intp)
+        self._count = np.ones(n_trees, np.intp)
+
+    def rows(self, trees: NDArray, numbers: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+        """Rows of nodes one after the other, where each node's begin, and the node of each row."""
+        place, starts, owner = self._places(trees, numbers)
+        return self._order[trees[owner], place], starts, owner
+
+    def _places(self, trees: NDArray, numbers: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+        begin = self.begin[trees, numbers]
+        sizes = self.end[trees, numbers] - begin
+        starts = np.cumsum(sizes) - sizes
+        owner = np.repeat(np.arange(len(trees)), sizes)
+        return np.arange(len(owner)) + (begin - starts)[owner], starts, owner
+
+    def split(self, trees: NDArray, numbers: NDArray, X: NDArray[np.float32]) -> NDArray[np.intp]:
+        """Split one leaf of each of these trees as proposed; gives the left children."""
+        place, starts, owner = self._places(trees, numbers)
+        rows = self._order[trees[owner], place]
+        column, threshold = self.column[trees, numbers], self.threshold[trees, numbers]
+        is_right = threshold[owner] < X[rows, column[owner]]
+        order = np.argsort(2 * owner + is_right, kind="stable")
+        self._order[trees[owner], place] = rows[order]
+        middle = self.end[trees, numbers] - np.add.reduceat(is_right.astype(np.intp), starts)
+        left = self._count[trees]
+        self._count[trees] += 2
+        self._left[trees, numbers] = left
+        self.gain[trees, numbers] = -1.0
+        self.begin[trees, left], self.end[trees, left] = self.begin[trees, numbers], middle
+        self.begin[trees, left + 1], self.end[trees, left + 1] = middle, self.end[trees, numbers]
+        return left
+
+    def tables(self, low: NDArray, half: NDArray) -> Iterator[NodeTable]:
+        """The trees, with thresholds in the units of the columns."""
+        for left, column, threshold in zip(self._left, self.column, self.threshold, strict=True):
+            # Numbers up to half a step above a threshold were rounded to it, and went left.
+            share = threshold / 2.0 + np.nextafter(threshold, np.float32(2)).astype(float) / 2
+            yield NodeTable(
+                feature=np.where(left >= 0, column, -1),
+                threshold=low[column] + share * half[column] + share * half[column],
+                left=left,
+                right=left + 1,
+                missing_left=np.zeros(len(left), bool),
+            )

@@ -1,0 +1,98 @@
+"""A cell for every value of the columns that have few."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from jointleaf._data.columns import Columns
+from jointleaf._trees.flattening import NodeTable, flatten
+from jointleaf.partitions._base import TargetType
+from jointleaf.partitions._cells import TreeCells
+from jointleaf.partitions._checks import TrainingRows, check_count, check_fit_rows
+
+__all__ = ["LevelsPartitioner"]
+
+#: Of all partitions.
+MOST_CELLS = 200
+
+
+class LevelsPartitioner(TreeCells):
+    """One partition for every column of numbers with few different values: a cell for each value.
+
+    Numbers often stand for categories, or for steps that need not be equally far apart: constants
+    in these cells give such a column any shape. Numbers between two values lie with the nearer one,
+    missing ones with the median. Columns with two values are left out, a slope says the same;
+    and columns with categories. Columns with the fewest values come first, up to 200 cells
+    in all. Targets are not used.
+
+    Parameters
+    ----------
+    n_cells : int
+        Most values of a column.
+    n_jobs : int or None
+        Threads to find cells with; None is 1, -1 all cores.
+
+    Attributes
+    ----------
+    trees_ : FlatTrees
+        A tree for every such column; one single leaf where there is none.
+    n_cells_ : ndarray (P,)
+        Number of values of each.
+    split_gains_ : ndarray (d,)
+        One for these columns, zero for the others.
+    n_features_in_ : int
+        Number of features d.
+    """
+
+    def __init__(self, n_cells: int = 20, n_jobs: int | None = None) -> None:
+        self.n_cells = n_cells
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        target_type: TargetType = "regression",
+        columns: Columns | None = None,
+    ) -> LevelsPartitioner:
+        """Note the values in rows `X` (n, d) of positive weight; `y` is not used."""
+        most = check_count(self, "n_cells", self.n_cells, 1)
+        rows = check_fit_rows(X, None, sample_weight, target_type, columns)
+        chosen = _few_values(rows, most)
+        trees = flatten(
+            [_chain(j, values, float(np.nanmedian(rows.X[:, j]))) for j, values in chosen.items()],
+            rows.X.shape[1],
+            rows.columns.n_levels,
+        )
+        gains = np.zeros(rows.X.shape[1])
+        gains[list(chosen)] = 1.0
+        self._take_trees(trees, gains, rows.X)
+        return self
+
+
+def _few_values(rows: TrainingRows, most: int) -> dict[int, NDArray[np.float64]]:
+    """Values of the columns that have 3 to `most` of them, in the order of the columns."""
+    found = {}
+    for j in np.flatnonzero(rows.columns.n_levels == 0).tolist():
+        values = np.unique(rows.X[:, j].astype(np.float64))
+        values = values[np.isfinite(values)]
+        if 3 <= len(values) <= most:
+            found[j] = values
+    fewest = sorted(found, key=lambda j: len(found[j]))
+    counts = np.cumsum([len(found[j]) for j in fewest])
+    return {j: found[j] for j in sorted(fewest[: int((counts <= MOST_CELLS).sum())])}
+
+
+def _chain(j: int, values: NDArray[np.float64], median: float) -> NodeTable:
+    """A tree that cuts one value after the other off, from below."""
+    n = len(values) - 1
+    cut, leaf = np.arange(0, 2 * n, 2), np.full(2 * n + 1, -1)
+    feature, left, right = leaf.copy(), leaf.copy(), leaf.copy()
+    feature[cut], left[cut], right[cut] = j, cut + 1, cut + 2
+    threshold, missing_left = np.zeros(2 * n + 1), np.zeros(2 * n + 1, bool)
+    threshold[cut] = values[:-1] / 2 + values[1:] / 2
+    missing_left[cut] = median <= threshold[cut]
+    return NodeTable(feature, threshold, left, right, missing_left)

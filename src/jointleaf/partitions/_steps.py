@@ -1,0 +1,127 @@
+"""Axis-aligned steps: partitions of two cells, one for every threshold of every feature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from jointleaf._data.columns import Columns, as_codes
+from jointleaf._data.scaling import mean_and_scale
+from jointleaf._trees.flattening import NodeTable, flatten
+from jointleaf.partitions._base import TargetType
+from jointleaf.partitions._cells import TreeCells
+from jointleaf.partitions._checks import TrainingRows, check_count, check_fit_rows
+
+__all__ = ["StepPartitioner"]
+
+
+class StepPartitioner(TreeCells):
+    """One partition of two cells for every feature and every one of m equally spaced thresholds.
+
+    A feature with values from a to b has the thresholds a + (b - a) k / (m + 1), k = 1..m, and
+    rows at most as large lie in the first cell. Missing values lie where the feature's mean does.
+    A column with categories has one partition for each of its m most frequent levels, "this level
+    or not"; missing values and unseen levels are not. With a sparse penalty on the slopes this is
+    the partition-wise linear model of Oiwa and Fujimaki (2014). Targets are not used.
+
+    Parameters
+    ----------
+    n_partitions : int
+        About the number P of partitions: m = max(1, n_partitions // v) for v features that vary,
+        so that there are more where v is larger, and fewer where levels run out or v does not
+        divide it. Constant features have none; where nothing varies, there is one single cell.
+    n_jobs : int or None
+        Threads to find cells with; None is 1, -1 all cores.
+
+    Attributes
+    ----------
+    trees_ : FlatTrees
+        The steps as trees of two leaves, feature after feature.
+    n_cells_ : ndarray (P,)
+        Number of cells of each partition.
+    split_gains_ : ndarray (d,)
+        One for features with steps, zero for constant ones.
+    n_features_in_ : int
+        Number of features d.
+    """
+
+    def __init__(self, n_partitions: int = 100, n_jobs: int | None = None) -> None:
+        self.n_partitions = n_partitions
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        target_type: TargetType = "regression",
+        columns: Columns | None = None,
+    ) -> StepPartitioner:
+        """Place the steps in the range of rows `X` (n, d) of positive weight; `y` is not used."""
+        n_partitions = check_count(self, "n_partitions", self.n_partitions, 1)
+        rows = check_fit_rows(X, None, sample_weight, target_type, columns)
+        varies = _varying(rows)
+        n_steps = max(1, n_partitions // max(1, int(varies.sum())))
+        steps = [
+            stump
+            for j in np.flatnonzero(varies).tolist()
+            for stump in (_levels if rows.columns.n_levels[j] else _thresholds)(rows, j, n_steps)
+        ]
+        trees = flatten(steps, rows.X.shape[1], rows.columns.n_levels)
+        self._take_trees(trees, varies, rows.X)
+        return self
+
+
+def _weights(rows: TrainingRows) -> NDArray[np.float64]:
+    return np.ones(len(rows.X)) if rows.weight is None else rows.weight
+
+
+def _varying(rows: TrainingRows) -> NDArray[np.bool_]:
+    """Columns (d,) with two different numbers, or with two levels (missing is one of them)."""
+    numbers = np.fmax.reduce(rows.X, axis=0) > np.fmin.reduce(rows.X, axis=0)
+    for j in rows.columns.categorical:
+        codes = as_codes(rows.X[:, j], int(rows.columns.n_levels[j]))
+        numbers[j] = (codes != codes[0]).any()
+    return numbers
+
+
+def _thresholds(rows: TrainingRows, j: int, n_steps: int) -> Iterator[NodeTable]:
+    """Steps of a column of numbers."""
+    column = rows.X[:, [j]].astype(np.float64)
+    mean, _ = mean_and_scale(column, _weights(rows))  # says so where the range is not finite
+    low, high = np.nanmin(column), np.nanmax(column)
+    for k in range(n_steps):
+        threshold = low + (high - low) * (k + 1) / (n_steps + 1)
+        # Rounding must not put it on the largest value, beyond which there is no row.
+        threshold = min(threshold, np.nextafter(high, low))
+        yield _stump(j, threshold, missing_left=bool(mean[0] <= threshold))
+
+
+def _levels(rows: TrainingRows, j: int, n_steps: int) -> Iterator[NodeTable]:
+    """Steps of a column with categories."""
+    n_levels = int(rows.columns.n_levels[j])
+    codes = as_codes(rows.X[:, j], n_levels)
+    counts = np.bincount(codes, _weights(rows), minlength=n_levels + 2)
+    order = np.argsort(-counts[:n_levels], kind="stable")[: np.count_nonzero(counts[:n_levels])]
+    if np.count_nonzero(counts) == 2:
+        order = order[:1]  # the other one divides the rows in the same way
+    for level in order[:n_steps]:
+        left = np.arange(n_levels + 1) == level  # the last entry is for unseen levels
+        yield _stump(j, 0.0, missing_left=False, left=left)
+
+
+def _stump(
+    j: int, threshold: float, *, missing_left: bool, left: NDArray[np.bool_] | None = None
+) -> NodeTable:
+    """A tree of one split."""
+    return NodeTable(
+        feature=np.array([j, -1, -1]),
+        threshold=np.array([threshold, 0.0, 0.0]),
+        left=np.array([1, -1, -1]),
+        right=np.array([2, -1, -1]),
+        missing_left=np.array([missing_left, False, False]),
+        levels_left={} if left is None else {0: left},
+    )

@@ -1,0 +1,337 @@
+"""The commands, in this process and as a user runs them."""
+
+import csv
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import jointleaf
+from jointleaf.cli._models import load_model
+from jointleaf.cli._tables.reading import read_table
+from shell_data import HEADER, as_csv, fails, make_rows, run
+
+ROWS = make_rows(70)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with data and two models, of a number and of a class, and what was said."""
+    path = tmp_path_factory.mktemp("shell")
+    (path / "flats.csv").write_text(as_csv(ROWS))
+    (path / "new.csv").write_text(as_csv([row[:-1] for row in make_rows(9, seed=1)], HEADER[:-1]))
+    gap = [[*row[:2], row[2] if k else "", *row[3:]] for k, row in enumerate(ROWS)]
+    first = command("fit", "flats.csv", "--target", "price", cwd=path)
+    second = command(
+        "fit", "-", "-t", "city", "-o", "city.jleaf", "--no-report", "--json",
+        cwd=path, input=as_csv(gap),
+    )  # fmt: skip
+    for name, done in (("number", first), ("class", second)):
+        assert done.returncode == 0, done.stderr
+        (path / f"{name}.out").write_text(done.stdout)
+        (path / f"{name}.err").write_text(done.stderr)
+    return path
+
+
+def command(*arguments, **options):
+    """Run a command as a user does."""
+    return subprocess.run(
+        [sys.executable, "-m", "jointleaf", *map(str, arguments)],
+        capture_output=True, text=True, timeout=120, check=False, **options,
+    )  # fmt: skip
+
+
+def read_csv(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+# -- fit -----------------------------------------------------------------------------------------
+
+
+def test_fit_says_what_it_found_and_writes_model_and_report(folder):
+    out, err = (folder / "number.out").read_text(), (folder / "number.err").read_text()
+    assert "target 'price': regression (numbers with 70 different values)" in out
+    lines = {line.split()[0]: line for line in out.splitlines() if line.startswith("  ")}
+    assert "left out: identifier" in lines["id"]
+    assert "date" in lines["sold"]
+    assert "weekday" in lines["sold"]
+    assert lines["area"].split()[1:] == ["number", str(sum(row[3] == "" for row in ROWS))]
+    assert "boolean" in lines["balcony"]
+    assert "left out: constant" in lines["country"]
+    assert "by 5-fold cross-validation over all 70 rows" in out
+    assert {"jointleaf", "LightGBM", "linear", "boosted", "constant"} <= set(lines)
+    assert "wrote flats.jleaf" in out
+    assert "wrote flats.html" in out
+    assert "fitting [" in err
+    written = {"flats.jleaf", "flats.html", "city.jleaf"}
+    given = {"flats.csv", "new.csv", "number.out", "number.err", "class.out", "class.err"}
+    assert {p.name for p in folder.iterdir()} - {"plain.csv", "plain.jleaf"} == given | written
+
+
+def test_fit_as_json_and_from_the_standard_input(folder):
+    found = json.loads((folder / "class.out").read_text())
+    assert found["n_rows"] == 69
+    assert found["n_without_target"] == 1
+    assert found["source"] == "standard input"
+    assert found["target"]["task"] == "classification"
+    assert found["report"] is None
+    assert {row["model"] for row in found["judgement"]["table"]} >= {"jointleaf", "linear model"}
+
+
+def test_the_model_is_that_of_the_library(folder):
+    """The command fits what a user would fit by hand on the same columns."""
+    loaded = load_model(str(folder / "flats.jleaf"))
+    table = read_table(str(folder / "flats.csv"))
+    X, _ = loaded.preparation.apply(table)
+    y = np.array([float(row[-1]) for row in ROWS])
+    own = jointleaf.JOPLEnRegressor(random_state=0).fit(X, y)
+    np.testing.assert_array_equal(own.predict(X), loaded.model.predict(X))
+
+
+def test_errors_are_those_of_rows_not_seen(capsys, folder):
+    """The error of the linear model, by scikit-learn on the same folds by hand."""
+    from sklearn.linear_model import RidgeCV
+    from sklearn.model_selection import KFold, cross_val_predict
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = X[:, 0] + rng.normal(0, 0.1, 60)
+    path = folder / "plain.csv"
+    path.write_text(as_csv(np.column_stack([X, y]).tolist(), ("a", "b", "c", "y")))
+    arguments = ["fit", path, "-t", "y", "-o", folder / "plain.jleaf", "--seed", 3, "--no-report"]
+    assert run(capsys, *arguments)[0] == 0
+    table = load_model(str(folder / "plain.jleaf")).record["judgement"]["table"]
+    found = next(row for row in table if row["model"] == "linear model")
+    model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 4, 15)))
+    folds = KFold(5, shuffle=True, random_state=3)
+    predicted = cross_val_predict(model, X, y, cv=folds)
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((predicted - y) ** 2)), rel=1e-6)
+    assert found["mae"] == pytest.approx(np.mean(np.abs(predicted - y)), rel=1e-6)
+
+
+def test_a_column_with_values_in_few_rows_is_no_hindrance():
+    """A fold whose training rows have no value of a column is fitted without it."""
+    import pandas as pd
+
+    from jointleaf._core.progress import Progress
+    from jointleaf.cli._judging import compare, make_splits
+    from jointleaf.cli._peers import FIT_MODELS, Options
+
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=30)
+    X = pd.DataFrame({"a": y + rng.normal(0, 0.1, 30), "rare": np.full(30, np.nan)})
+    splits, how = make_splits(y, "regression", 0)
+    X.loc[splits[0][1][0], "rare"] = 1.0
+    linear = [model for model in FIT_MODELS if model.name in ("linear model", "jointleaf")]
+    options, progress = Options("regression", 0, 1), Progress(2, "", enabled=False)
+    found = compare(X, y, linear, options, splits[:1], how, progress=progress)
+    assert all(row["r2"] > 0.9 for row in found.table())
+
+
+def test_many_rows_are_judged_on_a_fifth():
+    from jointleaf.cli._judging import make_splits
+
+    splits, how = make_splits(np.arange(1500.0), "regression", 0)
+    assert [len(test) for _, test in splits] == [300]
+    assert how == "on 300 rows held out (20%), not seen in that fit"
+    rare = np.array([0] * 1400 + [1] * 99 + [2])  # a class with a single row
+    splits, _ = make_splits(rare, "classification", 0)
+    assert 19 <= (rare[splits[0][1]] == 1).sum() <= 20
+
+
+# -- predict -------------------------------------------------------------------------------------
+
+
+def test_predict_keeps_order_and_identifiers(capsys, folder, tmp_path):
+    out = tmp_path / "out.csv"
+    code, shown, _ = run(
+        capsys, "predict", folder / "flats.jleaf", folder / "new.csv", "-o", out, "--id", "id"
+    )
+    assert code == 0
+    assert shown == ""
+    rows = read_csv(out.read_text())
+    assert [row["id"] for row in rows] == [f"F{k:03d}" for k in range(9)]
+    loaded = load_model(str(folder / "flats.jleaf"))
+    X, _ = loaded.preparation.apply(read_table(str(folder / "new.csv")))
+    found = [float(row["prediction"]) for row in rows]
+    np.testing.assert_allclose(found, loaded.model.predict(X), rtol=1e-9)
+    truth = [float(row[-1]) for row in make_rows(9, seed=1)]
+    assert np.corrcoef(found, truth)[0, 1] > 0.9
+
+
+def test_predict_classes_with_probabilities_to_all_outputs(capsys, folder, tmp_path):
+    model, data = folder / "city.jleaf", folder / "flats.csv"
+    _, text, _ = run(capsys, "predict", model, data)
+    rows = read_csv(text)
+    assert list(rows[0]) == ["prediction", "probability Oslo", "probability Rome"]
+    for row in rows:
+        shares = {name: float(row[f"probability {name}"]) for name in ("Oslo", "Rome")}
+        assert sum(shares.values()) == pytest.approx(1)
+        assert max(shares, key=shares.get) == row["prediction"]
+    run(capsys, "predict", model, data, "-o", tmp_path / "out.csv.gz")
+    assert gzip.decompress((tmp_path / "out.csv.gz").read_bytes()).decode() == text
+    _, found, _ = run(capsys, "predict", model, data, "--json")
+    assert [row["prediction"] for row in json.loads(found)["predictions"]] == [
+        row["prediction"] for row in rows
+    ]
+
+
+def test_new_categories_gaps_and_left_out_columns_are_fine(capsys, folder, tmp_path):
+    rows = [["2023-05-05", "Lima", "", "", "?"], ["", "Rome", "55", "no", "coal"]]
+    path = tmp_path / "new.csv"
+    path.write_text(as_csv(rows, ("sold", "city", "area", "balcony", "heating")))
+    code, out, _ = run(capsys, "predict", folder / "flats.jleaf", path)
+    assert code == 0
+    assert all(np.isfinite(float(row["prediction"])) for row in read_csv(out))
+
+
+def test_models_saved_from_python_work_too(capsys, folder, tmp_path):
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=60), "kind": rng.choice(["u", "v"], 60)})
+    y = frame["a"] + (frame["kind"] == "u")
+    model = jointleaf.JOPLEnRegressor(penalty=jointleaf.Frobenius(0.1), random_state=0)
+    jointleaf.save(model.fit(frame, y), tmp_path / "own.jleaf")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    code, out, _ = run(capsys, "predict", tmp_path / "own.jleaf", tmp_path / "rows.csv")
+    assert code == 0
+    found = [float(row["prediction"]) for row in read_csv(out)]
+    np.testing.assert_allclose(found, model.predict(frame), rtol=1e-9)
+    assert "JOPLEnRegressor" in run(capsys, "info", tmp_path / "own.jleaf")[1]
+    line = fails(capsys, "report", tmp_path / "own.jleaf")
+    assert "holds no record of its fit" in line
+
+
+# -- explain, info, select, bench ----------------------------------------------------------------
+
+
+def test_explanations_add_up(capsys, folder):
+    arguments = "explain", folder / "flats.jleaf", folder / "flats.csv", "--row", 12
+    _, out, _ = run(capsys, *arguments, "--json")
+    found = json.loads(out)
+    total = found["baseline"] + sum(c["contribution"] for c in found["contributions"])
+    assert total == pytest.approx(found["prediction"], rel=1e-9)
+    loaded = load_model(str(folder / "flats.jleaf"))
+    X, _ = loaded.preparation.apply(read_table(str(folder / "flats.csv")))
+    assert found["prediction"] == pytest.approx(loaded.model.predict(X)[11], rel=1e-9)
+    _, text, _ = run(capsys, *arguments, "--top", 3)
+    assert text.startswith("row 12: the prediction")
+    assert found["contributions"][0]["feature"] in text
+    assert f"{len(found['contributions']) - 3} others" in text
+
+
+def test_explanations_of_classes(capsys, folder, tmp_path):
+    arguments = "explain", folder / "city.jleaf", folder / "flats.csv", "--row", 3
+    second = json.loads(run(capsys, *arguments, "--json")[1])
+    first = json.loads(run(capsys, *arguments, "--json", "--class", "Oslo")[1])
+    assert second["explains"] == "the log-odds of Rome"
+    assert first["raw_prediction"] == pytest.approx(-second["raw_prediction"])
+    share = second["probabilities"]["Rome"]
+    assert second["raw_prediction"] == pytest.approx(np.log(share / (1 - share)), rel=1e-6)
+    assert "classes are Oslo, Rome" in fails(capsys, *arguments, "--class", "Lima")
+    pytest.importorskip("matplotlib")
+    assert run(capsys, *arguments, "--plot", tmp_path / "row.png")[0] == 0
+    assert (tmp_path / "row.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_info(capsys, folder):
+    _, text, _ = run(capsys, "info", folder / "city.jleaf")
+    facts = {line.split()[0]: line for line in text.splitlines()}
+    assert "JOPLEnClassifier" in facts["kind"]
+    assert f"jointleaf {jointleaf.__version__}" in facts["version"]
+    assert "standard input, 69 rows" in facts["data"]
+    assert "Oslo, Rome" in facts["classes"]
+    found = json.loads(run(capsys, "info", folder / "city.jleaf", "--json")[1])
+    assert found["target"]["name"] == "city"
+    assert found["model"]["cells"] > found["model"]["partitions"] > 100
+
+
+def test_select_finds_what_matters_and_shows_the_path(capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 6))
+    y = 3 * X[:, 1] - 2 * X[:, 4] + rng.normal(0, 0.1, 120)
+    path = tmp_path / "data.csv"
+    path.write_text(as_csv(np.column_stack([X, y]).tolist(), (*"abcdef", "y")))
+    code, out, _ = run(capsys, "select", path, "-t", "y", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert {row["feature"] for row in found["selected"]} == {"b", "e"}
+    strengths = [point["strength"] for point in found["path"]]
+    assert strengths == sorted(strengths, reverse=True)
+    assert found["path"][0]["features"] == []
+    chosen = next(p for p in found["path"] if p["strength"] == pytest.approx(found["strength"]))
+    assert chosen["features"] == ["b", "e"]
+
+
+def test_bench_compares_what_is_installed(capsys, folder):
+    code, out, err = run(
+        capsys, "bench", folder / "flats.csv", "-t", "city", "--folds", 2, "--json"
+    )
+    assert code == 0
+    found = json.loads(out)
+    names = {row["model"] for row in found["models"]}
+    assert {"jointleaf", "LightGBM", "linear model", "constant"} <= names
+    assert found["how"] == "by 2-fold cross-validation over all 70 rows"
+    losses = [row["log_loss"] for row in found["models"]]
+    assert losses == sorted(losses)
+    assert "comparing [" in err
+
+
+# -- as a user runs it ---------------------------------------------------------------------------
+
+
+def test_help_is_quick_and_loads_nothing_heavy():
+    def seconds():
+        start = time.perf_counter()
+        assert command("--help").returncode == 0
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(5)) < 0.5
+    code = "import sys; from jointleaf.cli import main; main(['--help']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
+    assert not {"numpy", "pandas", "sklearn", "lightgbm", "matplotlib"} & loaded
+
+
+def test_help_of_every_command(capsys):
+    for name in ("fit", "predict", "explain", "select", "report", "bench", "info"):
+        code, out, _ = run(capsys, name, "--help")
+        assert code == 0
+        assert out.startswith(f"usage: jointleaf {name}")
+
+
+def test_version():
+    done = command("--version")
+    assert done.stdout == f"jointleaf {jointleaf.__version__}\n"
+
+
+def test_pipes(folder):
+    data = (folder / "flats.csv").read_text()
+    done = command("predict", folder / "flats.jleaf", "-", input=data)
+    assert done.returncode == 0
+    assert len(read_csv(done.stdout)) == 70
+    assert done.stderr == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_a_reader_that_goes_away_is_no_error(folder, tmp_path):
+    many = tmp_path / "many.csv"
+    many.write_text(as_csv(ROWS * 200))  # more than a pipe holds
+    line = (
+        f"{sys.executable} -m jointleaf predict {folder / 'flats.jleaf'} {many} --json | head -n 1"
+    )
+    done = subprocess.run(
+        ["bash", "-c", f"{line}; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["{", "141"]
+    assert done.stderr == ""

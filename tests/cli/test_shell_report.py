@@ -1,0 +1,271 @@
+"""The report: well-formed, whole, escaped, nothing from elsewhere, and fit for a phone."""
+
+import base64
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from jointleaf.cli import _judging as judging
+from jointleaf.cli import main
+from jointleaf.cli._html.drawings import cv_chart
+from jointleaf.cli._html.report import render_report
+from jointleaf.cli._html.svg import Axis, Chart
+from jointleaf.cli._models import load_model
+from shell_data import as_csv, fails, make_rows, run
+
+NASTY = '<script>alert("x")</script>'
+SECTIONS = ["data", "errors", "predictions", "cv", "importances", "selected", "convergence"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Reports of a number and of three classes; a column and a class have nasty names."""
+    path = tmp_path_factory.mktemp("report")
+    rows = [[row[2], row[3], row[-1]] for row in make_rows(60)]
+    header = ("city", f"area {NASTY}", "price & more")
+    (path / "number.csv").write_text(as_csv(rows, header))
+    kinds = [NASTY, "b'\"", "c"]
+    rng = np.random.default_rng(0)
+    rows = [
+        [f"{k % 3 + rng.normal(0, 0.7):.3f}", f"{rng.normal():.3f}", kinds[k % 3]]
+        for k in range(60)
+    ]
+    (path / "classes.csv").write_text(as_csv(rows, ("a", "b", "kind")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judging, "_FOLDS", 2)  # for speed
+        for name, target in (("number", "price & more"), ("classes", "kind")):
+            model = str(path / f"{name}.jleaf")
+            assert main(["fit", str(path / f"{name}.csv"), "-t", target, "-o", model]) == 0
+    return path
+
+
+def parsed(path):
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>\n")
+    return text, ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>\n"))
+
+
+@pytest.mark.parametrize("name", ["number", "classes"])
+def test_reports_are_whole_well_formed_and_alone(folder, name):
+    text, root = parsed(folder / f"{name}.html")
+    assert [section.get("id") for section in root.iter("section")] == SECTIONS
+    assert root.find("head/meta[@name='viewport']").get("content").startswith("width=device-width")
+    # Nothing is loaded: no scripts, links, pictures, imports or addresses.
+    tags = {element.tag for element in root.iter()}
+    assert not tags & {"script", "link", "img", "iframe", "object", "embed", "use", "image"}
+    for element in root.iter():
+        assert not {"src", "href", "srcset", "onload", "onclick"} & set(element.attrib)
+    assert not re.search(r"https?:|url\(|@import", text)
+    assert len(root.findall(".//figure/svg")) >= 3
+    for svg in root.iterfind(".//figure/svg"):
+        assert svg.get("aria-label")
+        assert "nan" not in ElementTree.tostring(svg, encoding="unicode").lower().replace(
+            "dominant", ""
+        )
+
+
+@pytest.mark.parametrize("name", ["number", "classes"])
+def test_names_are_escaped_and_shown(folder, name):
+    text, root = parsed(folder / f"{name}.html")
+    assert "<script" not in text
+    assert NASTY in "".join(root.itertext())
+
+
+def test_the_numbers_are_those_of_the_model_file(capsys, folder):
+    found = json.loads(run(capsys, "info", folder / "number.jleaf", "--json")[1])
+    ours = next(r for r in found["judgement"]["table"] if r["model"] == "jointleaf")
+    _, root = parsed(folder / "number.html")
+    errors = root.find(".//section[@id='errors']")
+    rows = [[cell.text or "" for cell in row.iter("td")] for row in errors.iter("tr")]
+    (row,) = [row for row in rows if row and row[0] == "jointleaf"]
+    assert float(row[2].replace(",", "")) == pytest.approx(ours["rmse"], rel=1e-3)
+    assert {row[0] for row in rows if row} == {r["model"] for r in found["judgement"]["table"]}
+
+
+@pytest.mark.parametrize("name", ["number", "classes"])
+def test_report_once_more_and_on_further_data(capsys, folder, tmp_path, name):
+    out = tmp_path / "again.html"
+    code, shown, _ = run(capsys, "report", folder / f"{name}.jleaf", "-o", out)
+    assert (code, shown) == (0, f"wrote {out}\n")
+    assert out.read_text() == (folder / f"{name}.html").read_text()
+    data = folder / f"{name}.csv"
+    code, shown, _ = run(capsys, "report", folder / f"{name}.jleaf", data, "-o", out, "--json")
+    assert code == 0
+    found = json.loads(shown)
+    assert found["rows"] == 60
+    assert found["errors"]["rmse" if name == "number" else "log_loss"] > 0
+    _, root = parsed(out)
+    assert [s.get("id") for s in root.iter("section")] == [*SECTIONS[:3], "fresh", *SECTIONS[3:]]
+
+
+def test_long_lists_of_columns_are_folded(folder):
+    record = load_model(str(folder / "number.jleaf")).record
+    assert "<details>" not in render_report(record)
+    text = render_report({**record, "columns": 11 * record["columns"]})
+    root = ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>\n"))
+    (details,) = root.iter("details")
+    assert details.find("summary").text == "All 22 columns"
+    assert len(details.findall(".//tbody/tr")) == 22
+
+
+def test_further_data_must_have_the_target(capsys, folder, tmp_path):
+    data = tmp_path / "new.csv"
+    data.write_text("a,b\n1,2\n")
+    assert "the target 'kind' is not there" in fails(
+        capsys, "report", folder / "classes.jleaf", data
+    )
+    data.write_text("a,b,kind\n1,2,d\n")
+    line = fails(capsys, "report", folder / "classes.jleaf", data)
+    assert "holds 'd', which is none of the model's classes" in line
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log"),
+    [(0, 1, False), (-3.2, 1e6, False), (1e-9, 2e-9, True), (1e-8, 1e3, True), (5, 5, False),
+     (3.0, 3.3, True), (10, 0.001, True)],
+)  # fmt: skip
+def test_ticks_are_few_and_inside(low, high, log):
+    axis = Axis(low, high, "x", log=log)
+    ticks = axis.ticks()
+    assert 2 <= len(ticks) <= 8
+    assert all(-1e-9 <= axis.share(tick) <= 1 + 1e-9 for tick in ticks)
+
+
+def test_points_are_where_they_belong():
+    chart = Chart(Axis(0, 10, "x"), Axis(0, 100, "y"), "t")
+    chart.points([0, 5, 10], [0, 50, 100])
+    root = ElementTree.fromstring(chart.render())
+    places = [(float(c.get("cx")), float(c.get("cy"))) for c in root.iter("circle")]
+    (x0, y0), (x1, y1), (x2, y2) = places
+    assert x1 == pytest.approx((x0 + x2) / 2, abs=0.1)
+    assert y1 == pytest.approx((y0 + y2) / 2, abs=0.1)
+    assert x0 < x2
+    assert y2 < y0  # up is small in SVG
+
+
+def test_the_legend_of_cross_validation_has_one_mark_for_every_name():
+    lines = [
+        {"strength": [1.0, 0.1], "loss": [2.0, 1.0 + k], "error": [0.1, 0.1], "slope_scale": s,
+         "feature_power": 1.0}
+        for k, s in enumerate((0.0, 3.0))
+    ]  # fmt: skip
+    setting = {"strength": 0.1, "slope_scale": 3.0, "feature_power": 1.0}
+    html = cv_chart(lines, setting, "loss")
+    legend = re.findall(r'<i class="(\w+)" style="background:(#\w+)"></i>([^<]+)<', html)
+    assert [name for *_, name in legend] == [
+        "constant cells", "slope scale 3, feature power 1", "chosen",
+    ]  # fmt: skip
+    assert len({color for _, color, _ in legend}) == 3
+    assert [mark for mark, *_ in legend] == ["stroke", "stroke", "dot"]
+
+
+# -- in a browser --------------------------------------------------------------------------------
+
+DRIVER = shutil.which("chromedriver")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+
+class Browser:
+    """A headless Chromium of a width, by the WebDriver protocol."""
+
+    def __init__(self, port, profile, width):
+        self.base = f"http://127.0.0.1:{port}"
+        for _ in range(100):
+            try:
+                self.call("GET", "/status")
+                break
+            except OSError:
+                time.sleep(0.1)
+        screen = {"width": width, "height": 844, "pixelRatio": 1}
+        options = {
+            "args": [*FLAGS, f"--user-data-dir={profile}"],
+            "mobileEmulation": {"deviceMetrics": screen},
+        }
+        wanted = {"alwaysMatch": {"browserName": "chrome", "goog:chromeOptions": options,
+                                  "goog:loggingPrefs": {"browser": "ALL"}}}  # fmt: skip
+        self.base += (
+            "/session/" + self.call("POST", "/session", {"capabilities": wanted})["sessionId"]
+        )
+
+    def call(self, method, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        head = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.base + path, data, head, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)["value"]
+
+    def run(self, script):
+        return self.call("POST", "/execute/sync", {"script": script, "args": []})
+
+
+@pytest.mark.skipif(DRIVER is None, reason="no chromedriver")
+@pytest.mark.parametrize("width", [360, 390, 1200])
+@pytest.mark.parametrize("name", ["number", "classes"])
+def test_reports_in_a_browser(folder, tmp_path, name, width):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    driver = subprocess.Popen(
+        [DRIVER, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        browser = Browser(port, tmp_path / "profile", width)
+        try:
+            browser.call("POST", "/url", {"url": (folder / f"{name}.html").as_uri()})
+            # No sideways scrolling, nothing beyond the right edge.
+            assert browser.run("return document.documentElement.scrollWidth") <= width
+            beyond = "e => e.getBoundingClientRect().right > window.innerWidth + 1"
+            every = "[...document.querySelectorAll('body *')]"
+            assert browser.run(f"return {every}.filter({beyond}).length") == 0
+            assert browser.run(BROKEN) == []
+            # Text of charts is readable, and no two labels of an axis overlap.
+            small = browser.run(
+                "return Math.min(...[...document.querySelectorAll('figure > svg')].map("
+                "s => 11 * s.getBoundingClientRect().width / 420))"
+            )
+            assert small > 8
+            assert browser.run(OVERLAPS) == []
+            assert browser.run("return performance.getEntriesByType('resource').length") == 0
+            assert browser.call("POST", "/se/log", {"type": "browser"}) == []
+            picture = base64.b64decode(browser.call("GET", "/screenshot"))
+            assert picture.startswith(b"\x89PNG")
+        finally:
+            browser.call("DELETE", "")
+    finally:
+        driver.terminate()
+        driver.wait(timeout=20)
+
+
+# Single words at the top that take several lines.
+BROKEN = """
+return [...document.querySelectorAll('.facts b')].filter(b => {
+  const range = document.createRange();
+  range.selectNodeContents(b);
+  return range.getClientRects().length > 1;
+}).map(b => b.textContent);
+"""
+
+OVERLAPS = """
+const found = [];
+for (const svg of document.querySelectorAll('figure > svg')) {
+  const texts = [...svg.querySelectorAll('text')];
+  const boxes = texts.map(t => [t.textContent, t.getBoundingClientRect()]);
+  for (let i = 0; i < boxes.length; i++) for (let j = 0; j < i; j++) {
+    const [a, p] = boxes[i], [b, q] = boxes[j];
+    if (p.left < q.right && q.left < p.right && p.top < q.bottom - 2 && q.top < p.bottom - 2)
+      found.push(a + ' / ' + b);
+  }
+}
+return found;
+"""

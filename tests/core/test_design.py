@@ -1,0 +1,209 @@
+"""`LeafDesign` against the plain reference, its adjoint, its threads and its layout."""
+
+import numpy as np
+import pytest
+
+from jointleaf._core import design as design_module
+from jointleaf._core.design import LeafDesign
+from jointleaf._core.layout import CellLayout, check_codes
+from reference import ReferenceDesign
+
+N_CELLS = (2, 3, 2, 4, 3, 2)  # the last cell of partition 3 holds no row
+
+
+@pytest.fixture(params=["linear", "constant"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(params=["plain", "merged", "dense"])
+def form(request):
+    return request.param
+
+
+@pytest.fixture(params=["float32", "float64"])
+def dtype(request):
+    return np.dtype(request.param)
+
+
+@pytest.fixture(params=[0.0, 0.2], ids=["all_in_cells", "some_in_no_cell"])
+def case(request, make_case):
+    return make_case(n=600, d=3, cells=(2, 3, 2, 3, 3, 2), missing=request.param)
+
+
+@pytest.fixture
+def designs(case, kind, form, dtype, monkeypatch):
+    """The fast design, in several blocks of rows, and the reference."""
+    monkeypatch.setattr(design_module, "_BLOCK_BYTES", 1)
+    if form == "merged":
+        monkeypatch.setattr(design_module, "_DENSE_ENTRIES", 0)
+    X = case.X.astype(dtype)
+    fast = LeafDesign(X, case.codes, N_CELLS, cells=kind)
+    if form != "plain":
+        fast.merge_partitions()
+    if form == "merged":
+        assert len(fast._groups) < len(N_CELLS), "the case must exercise merging"
+    assert (fast._dense is not None) == (form == "dense")
+    return fast, ReferenceDesign(X, case.codes, N_CELLS, cells=kind)
+
+
+def _assert_close(got, expected, dtype, given_dtype=None):
+    assert got.dtype == (given_dtype or dtype)
+    tol = 2e-5 if dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(got, expected, rtol=tol, atol=tol * np.abs(expected).max())
+
+
+def _normal(*shape, seed=1):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def test_reference_equals_a_design_written_by_hand():
+    reference = ReferenceDesign([[2.0], [3.0], [5.0]], [[0, 1], [1, -1], [0, 0]], [2, 2])
+    expected = [
+        [2, 1, 0, 0, 0, 0, 2, 1],
+        [0, 0, 3, 1, 0, 0, 0, 0],
+        [5, 1, 0, 0, 5, 1, 0, 0],
+    ]
+    np.testing.assert_array_equal(reference.to_dense(), expected)
+
+
+@pytest.mark.parametrize("outputs", [(), (3,)], ids=["one_output", "three_outputs"])
+def test_products_equal_the_reference(designs, dtype, outputs):
+    fast, reference = designs
+    C, q = fast.layout_shape
+    theta, r = _normal(C, q, *outputs), _normal(600, *outputs)
+    biases_only = np.zeros_like(theta)
+    biases_only[:, -1] = theta[:, -1]
+    _assert_close(fast.matvec(theta), reference.matvec(theta), dtype)
+    _assert_close(fast.rmatvec(r), reference.rmatvec(r), dtype)
+    _assert_close(fast.bias_matvec(theta[:, -1]), reference.matvec(biases_only), dtype)
+    _assert_close(fast.bias_rmatvec(r), reference.rmatvec(r)[:, -1], dtype)
+
+
+def test_second_order_pieces_equal_the_reference(designs, dtype):
+    fast, reference = designs
+    h = np.random.default_rng(2).uniform(0.1, 2.0, 600)
+    grams = reference.cell_grams(h)
+    _assert_close(fast.cell_grams(h), grams, dtype, np.float64)
+    _assert_close(fast.cell_diagonals(h), np.einsum("cii->ci", grams), dtype, np.float64)
+    _assert_close(np.triu(fast.bias_gram(h)), np.triu(reference.bias_gram(h)), dtype, np.float64)
+    np.testing.assert_array_equal(
+        np.triu(fast.bias_gram()), np.triu(reference.bias_gram(np.ones(600)))
+    )
+
+
+@pytest.mark.parametrize("outputs", [(), (2,)], ids=["one_output", "two_outputs"])
+def test_row_weights_sum_the_weights_of_a_rows_cells(designs, case, dtype, outputs):
+    fast, _ = designs
+    theta = _normal(*fast.layout_shape, *outputs)
+    Z = ReferenceDesign(case.X, case.codes, N_CELLS, cells="constant").to_dense()
+    _assert_close(fast.row_weights(theta), np.einsum("nc,cq...->nq...", Z, theta), dtype)
+
+
+def test_bias_gram_in_small_tables_of_counts(case, monkeypatch):
+    monkeypatch.setattr(design_module, "_COUNTS", 1)
+    fast = LeafDesign(case.X, case.codes, N_CELLS).merge_partitions()
+    expected = ReferenceDesign(case.X, case.codes, N_CELLS).bias_gram(case.s)
+    np.testing.assert_allclose(np.triu(fast.bias_gram(case.s)), np.triu(expected), rtol=1e-12)
+
+
+def test_adjoint(designs, dtype):
+    fast, _ = designs
+    theta, r = _normal(*fast.layout_shape, 2), _normal(600, 2)
+    forward = float(np.vdot(fast.matvec(theta).astype(float), r))
+    backward = float(np.vdot(theta, fast.rmatvec(r).astype(float)))
+    assert forward == pytest.approx(backward, rel=1e-4 if dtype == np.float32 else 1e-11)
+
+
+def test_cells_and_double_precision_are_kept_by_merging(case, kind):
+    fast = LeafDesign(case.X.astype(np.float32), case.codes, N_CELLS, cells=kind)
+    cells = fast.cells().copy()
+    fast.merge_partitions()
+    np.testing.assert_array_equal(fast.cells(), cells)
+    double = fast.in_double()
+    assert double.dtype == np.float64
+    np.testing.assert_array_equal(double.cells(), cells)
+    theta = _normal(*fast.layout_shape)
+    np.testing.assert_allclose(double.matvec(theta), fast.matvec(theta), rtol=1e-4, atol=1e-4)
+
+
+def test_partitions_with_many_cells_merge_by_sorting(make_case):
+    case = make_case(n=80, d=2, cells=(2, 2))
+    codes = case.codes * 50_000  # the product of the sizes is too large for a table of counts
+    fast = LeafDesign(case.X, codes, cells="constant").merge_partitions()
+    assert len(fast._groups) == 1
+    theta = _normal(*fast.layout_shape)
+    expected = theta[codes[:, 0], 0] + theta[fast.layout.offsets[1] + codes[:, 1], 0]
+    np.testing.assert_allclose(fast.matvec(theta), expected, rtol=1e-12)
+
+
+def test_lipschitz_is_the_largest_eigenvalue(case, kind):
+    phi = ReferenceDesign(case.X, case.codes, N_CELLS, cells=kind).to_dense()
+    largest = np.linalg.eigvalsh(phi.T @ (case.s[:, None] * phi))[-1]
+    fast = LeafDesign(case.X, case.codes, N_CELLS, cells=kind)
+    assert fast.lipschitz(case.s, max_iter=500, tol=1e-9) == pytest.approx(largest, rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def long_case(make_case):
+    return make_case(n=30_000, d=2, cells=(3,) * 8)
+
+
+@pytest.mark.parametrize("dtype_name", ["float32", "float64"])
+@pytest.mark.parametrize("merged", [False, True])
+def test_results_are_bit_identical_for_every_n_jobs(long_case, merged, dtype_name):
+    X, codes = long_case.X.astype(dtype_name), long_case.codes
+    theta, r = _normal(24, 3, 2), _normal(30_000)
+
+    def results(n_jobs):
+        fast = LeafDesign(X, codes, n_jobs=n_jobs)
+        if merged:
+            fast.merge_partitions()
+        assert len(fast._segments(0)) > 3, "the case must have several segments"
+        bits = [fast.matvec(theta), fast.matvec(theta[:, :, 0]), fast.rmatvec(r)]
+        return [*bits, fast.cell_grams(long_case.s), fast.bias_rmatvec(r)]
+
+    first = results(1)
+    for n_jobs in (2, 3):
+        for one, other in zip(first, results(n_jobs), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_many_rows_in_threads_equal_plain_sums(long_case, merged):
+    fast = LeafDesign(long_case.X, long_case.codes, n_jobs=2)
+    if merged:
+        fast.merge_partitions()
+    theta, r = _normal(24, 3), _normal(30_000)
+    rows = np.column_stack([long_case.X, np.ones(30_000)])
+    cells = long_case.codes + 3 * np.arange(8)
+    f, G = np.zeros(30_000), np.zeros((24, 3))
+    for column in cells.T:
+        f += (theta[column] * rows).sum(axis=1)
+        np.add.at(G, column, r[:, None] * rows)
+    np.testing.assert_allclose(fast.matvec(theta), f, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(fast.rmatvec(r), G, rtol=1e-9, atol=1e-9)
+
+
+def test_layout_splits_and_joins():
+    layout = CellLayout((2, 3), 4)
+    theta = _normal(5, 5, 2)
+    coef, intercept = layout.split(theta)
+    assert coef.shape == (5, 4, 2)
+    assert intercept.shape == (5, 2)
+    np.testing.assert_array_equal(layout.join(coef, intercept), theta)
+    np.testing.assert_array_equal(layout.offsets, [0, 2, 5])
+    np.testing.assert_array_equal(layout.partition_of_cell, [0, 0, 1, 1, 1])
+    assert CellLayout((2, 3), 4, "constant").n_columns == 1
+
+
+def test_codes_of_no_rows_and_of_unused_cells_are_counted():
+    assert check_codes(np.empty((0, 2), int), 0)[1] == (1, 1)
+    assert check_codes([[0, 2], [1, 0]], 2)[1] == (2, 3)
+    assert check_codes([[0, 2], [1, 0]], 2, [4, 3])[1] == (4, 3)
+    assert check_codes([[-1, 2]], 1, allow_no_cell=True)[1] == (1, 3)
+
+
+def test_unsupported_precision_is_refused():
+    with pytest.raises(ValueError, match="dtype=float16"):
+        LeafDesign(np.zeros((2, 1)), np.zeros((2, 1), int), dtype=np.float16)

@@ -1,0 +1,142 @@
+"""All solvers, losses and penalties give the same objective through SciPy and through JAX.
+
+The cross is complete: every loss with every penalty with every solver, in float64 (to
+1e-10 of the objective of SciPy) and in float32 (to 1e-4 of the objective of SciPy in float64).
+What a solver does not accept must be refused on the device with the same words as without one.
+FISTA's loops are shared by penalties (see `jax_cross`); `test_jax_solvers` has loops of single
+penalties as a fit compiles them.
+"""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import jax_data  # noqa: F401, must come before JAX
+import jointleaf._core.losses
+import jointleaf._core.penalties
+from jointleaf import fit_tasks
+from jointleaf._core.penalties import (
+    Free,
+    Penalty,
+    PredictionPenalty,
+    SlopeNorm,
+    Sum,
+    TaskNorm,
+    Term,
+)
+from jointleaf._core.solvers import SOLVERS, choose_solver
+
+pytest.importorskip("jax")
+
+from jax_cross import (
+    CODES,
+    LOSSES,
+    MAX_ITER,
+    PENALTIES,
+    PRECISIONS,
+    X,
+    fits,
+    problem_of,
+    shared_prox,
+)
+from jointleaf._core.jax.solver import OnDevice
+
+
+def _cross():
+    """Loss, penalty and solver, split in what solvers accept on the CPU and what they do not."""
+    accepted, refused = [], []
+    for loss in LOSSES:
+        for penalty in PENALTIES:
+            if not fits(loss, penalty):
+                continue
+            problem = problem_of(loss, penalty)
+            for name, solver in SOLVERS.items():
+                cases = accepted if solver().lacks(problem) is None else refused
+                cases.append((loss, penalty, name))
+    return accepted, refused
+
+
+ACCEPTED, REFUSED = _cross()
+
+
+@cache
+def scipy_objective(loss, penalty, solver):
+    """The objective of the same solver with NumPy and SciPy in float64."""
+    tol, _ = PRECISIONS[np.float64]
+    problem = problem_of(loss, penalty)
+    solution = choose_solver(problem, solver).solve(problem, tol=tol, max_iter=MAX_ITER)
+    assert solution.converged
+    return solution.objective
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize(("loss", "penalty", "solver"), ACCEPTED)
+def test_the_same_objective(loss, penalty, solver, dtype, monkeypatch):
+    tol, precision = PRECISIONS[dtype]
+    problem = problem_of(loss, penalty, dtype, "jax:cpu")
+    monkeypatch.setattr("jointleaf._core.jax.solver.device_prox", shared_prox(penalty))
+    placed = choose_solver(problem, solver)
+    assert isinstance(placed, OnDevice)
+    solution = placed.solve(problem, tol=tol, max_iter=MAX_ITER)
+    assert solution.converged
+    assert solution.solver == solver
+    assert solution.coef.dtype == (np.float64 if solver == "dual" else dtype)
+    expected = scipy_objective(loss, penalty, solver)
+    assert np.isclose(solution.objective, expected, rtol=precision, atol=0)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_auto_is_one_of_the_solvers_that_were_compared(loss):
+    penalties = [penalty for penalty in PENALTIES if fits(loss, penalty)]
+    for penalty in penalties:
+        host = choose_solver(problem_of(loss, penalty))
+        placed = choose_solver(problem_of(loss, penalty, device="jax:cpu"))
+        assert isinstance(placed, OnDevice)
+        assert placed.name == host.name
+        assert (loss, penalty, placed.name) in ACCEPTED
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_what_a_solver_refuses_is_refused_with_the_same_words(loss):
+    cases = [case for case in REFUSED if case[0] == loss]
+    assert cases
+    for _, penalty, solver in cases:
+        words = []
+        for device in ("cpu", "jax:cpu"):
+            with pytest.raises(ValueError, match=f"solver='{solver}' does not fit") as caught:
+                choose_solver(problem_of(loss, penalty, device=device), solver)
+            words.append(str(caught.value))
+        assert words[0] == words[1]
+        assert ": use solver='" in words[0]
+
+
+def test_losses_with_several_outputs_are_refused_for_several_tasks():
+    tasks = [(X, CODES, np.arange(len(X)) % 3)] * 2
+    for device in ("cpu", "jax:cpu"):
+        with pytest.raises(ValueError, match="one output"):
+            fit_tasks(tasks, penalty=PENALTIES["L21"], loss="multinomial", device=device)
+
+
+# -- the cross is complete -----------------------------------------------------------------------
+
+
+def _classes(penalty):
+    """The classes of a penalty, of its terms, and of what they hold."""
+    inner = getattr(penalty, "penalty", None)
+    found = {type(term) for term in penalty.terms}
+    return found if inner is None else found | _classes(inner)
+
+
+def test_nothing_is_left_out():
+    public = [
+        getattr(jointleaf._core.penalties, name) for name in jointleaf._core.penalties.__all__
+    ]
+    abstract = {Penalty, PredictionPenalty, SlopeNorm, TaskNorm, Term, Free, Sum}
+    used = set().union(*(_classes(penalty) for penalty in PENALTIES.values()))
+    assert set(public) - abstract <= used
+    assert set(jointleaf._core.losses._LOSSES) <= set(LOSSES)
+    assert {case[2] for case in ACCEPTED} == set(SOLVERS)
+    assert {case[:2] for case in ACCEPTED} == {
+        (loss, penalty) for loss in LOSSES for penalty in PENALTIES if fits(loss, penalty)
+    }

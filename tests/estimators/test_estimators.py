@@ -1,0 +1,543 @@
+"""The estimators: the fitted model is what the objective says, and scikit-learn can use it."""
+
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris, load_wine, make_friedman1
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Lasso, LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor, fit_cells
+from jointleaf._core.losses import Loss
+from jointleaf._core.penalties import Penalty
+from jointleaf.partitions import (
+    NO_CELL,
+    ExtraTreesPartitioner,
+    LightGBMPartitioner,
+    Partitioner,
+    RandomForestPartitioner,
+    RootCell,
+    VoronoiPartitioner,
+)
+
+X, Y = make_friedman1(120, n_features=6, noise=0.5, random_state=0)
+BINARY = np.where(np.median(Y) < Y, "yes", "no")
+THREE = np.digitize(Y, np.quantile(Y, [1 / 3, 2 / 3])) * 10
+SMALL = LightGBMPartitioner(12, 4)
+RIDGE = Frobenius(0.01)
+
+
+class Floors(Partitioner):
+    """A user's partitioner: one partition per feature, whose cells are the whole parts seen."""
+
+    def fit(self, X, y=None, sample_weight=None, *, target_type="regression"):
+        X = np.asarray(X)
+        self.seen_ = [np.unique(np.floor(column)) for column in X.T]
+        self.n_features_in_ = X.shape[1]
+        self.n_cells_ = np.array([len(seen) for seen in self.seen_])
+        self.split_gains_ = np.ones(X.shape[1])
+        return self
+
+    def apply(self, X):
+        codes = np.empty(np.shape(X), np.int32)
+        for p, seen in enumerate(self.seen_):
+            whole = np.floor(np.asarray(X)[:, p])
+            at = np.minimum(np.searchsorted(seen, whole), len(seen) - 1)
+            codes[:, p] = np.where(seen[at] == whole, at, NO_CELL)
+        return codes
+
+
+class L1(Penalty):
+    """A user's penalty: the l1 norm of the slopes, biases free."""
+
+    def __init__(self, strength):
+        self.strength = strength
+
+    def value(self, theta):
+        return self.strength * float(np.abs(theta[:, :-1]).sum())
+
+    def prox(self, theta, step):
+        new = theta.copy()
+        slopes = theta[:, :-1]
+        new[:, :-1] = np.sign(slopes) * np.maximum(np.abs(slopes) - step * self.strength, 0)
+        return new
+
+
+class LogCosh(Loss):
+    """A user's loss: log cosh(f - y)."""
+
+    name = "log_cosh"
+    max_curvature = 1.0
+
+    def value(self, y, f, s):
+        return float(np.average(np.logaddexp(f - y, y - f) - np.log(2), weights=s))
+
+    def gradient(self, y, f, s):
+        return s / s.sum() * np.tanh(f - y)
+
+    def curvature(self, y, f, s):
+        return s / s.sum() * (1 - np.tanh(f - y) ** 2)
+
+    def best_constant(self, y, s):
+        return np.median(y)
+
+
+def by_coefficients(model, X):
+    """offset_ + sum over partitions of coef_[cell] @ x + intercept_[cell], as documented."""
+    starts = np.concatenate([[0], np.cumsum(model.partitioner_.n_cells_)[:-1]])
+    rows = []
+    for x, row in zip(X, model.apply(X), strict=True):
+        cells = (starts + row)[row != NO_CELL]
+        slopes = np.tensordot(model.coef_[cells].sum(axis=0), x, axes=(0, 0))
+        rows.append(model.offset_ + slopes + model.intercept_[cells].sum(axis=0))
+    return np.array(rows)
+
+
+def raw(model, X):
+    """Predictions on the scale of the loss."""
+    return getattr(model, "decision_function", model.predict)(X)
+
+
+# -- the fitted model --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cells", ["linear", "constant"])
+@pytest.mark.parametrize("penalty", ["auto", RIDGE])
+@pytest.mark.parametrize(
+    ("estimator", "y", "shape"),
+    [
+        (JOPLEnRegressor, 1000 + 50 * Y, ()),
+        (JOPLEnClassifier, BINARY, ()),
+        (JOPLEnClassifier, THREE, (3,)),
+    ],
+)
+def test_coefficients_in_input_units_give_the_predictions(estimator, y, shape, penalty, cells):
+    far = X * [1, 10, 1e3, 1e-3, 1, 1] + [0, 5, 1e4, 0, -3, 0]
+    model = estimator(SMALL, penalty=penalty, cells=cells, cv=3, random_state=0).fit(far, y)
+    n_cells = int(model.partitioner_.n_cells_.sum())
+    assert model.coef_.shape == (n_cells, 6, *shape)
+    assert model.intercept_.shape == (n_cells, *shape)
+    assert np.shape(model.offset_) == shape
+    expected = by_coefficients(model, far)
+    np.testing.assert_allclose(raw(model, far), expected, rtol=1e-7, atol=1e-7 * np.ptp(expected))
+    if cells == "constant":
+        assert not model.coef_.any()
+    elif penalty is RIDGE:
+        assert np.abs(model.coef_).max() > 0
+
+
+@pytest.mark.parametrize("cells", ["linear", "constant"])
+def test_regressor_solves_the_stated_problem(cells):
+    model = JOPLEnRegressor(SMALL, penalty=RIDGE, cells=cells, random_state=0).fit(X, Y)
+    z = (Y - Y.mean()) / Y.std()
+    solution = fit_cells(
+        StandardScaler().fit_transform(X), model.apply(X), z, penalty=RIDGE, cells=cells, tol=1e-10
+    )
+    np.testing.assert_allclose(model.solution_.coef, solution.coef, atol=1e-7)
+    np.testing.assert_allclose(model.solution_.intercept, solution.intercept, atol=1e-7)
+    assert model.solution_.objective == pytest.approx(solution.objective, rel=1e-9)
+    assert model.solution_.converged
+    assert model.n_iter_ == model.solution_.n_iter
+    assert model.setting_ is None
+    assert model.cv_results_ is None
+    assert model.penalty_ is RIDGE
+
+
+@pytest.mark.parametrize("solver", ["auto", "dual", "pcg", "fista"])
+def test_one_cell_is_ridge_regression(solver):
+    strength = 0.2
+    model = JOPLEnRegressor(
+        RootCell(),
+        root_cell=False,
+        penalty=Frobenius(strength, 0),
+        solver=solver,
+        tol=1e-10,
+        max_iter=5000,
+    ).fit(X, Y)
+    ridge = make_pipeline(StandardScaler(), Ridge(strength * len(Y))).fit(X, Y)
+    np.testing.assert_allclose(model.predict(X), ridge.predict(X), rtol=1e-7)
+
+
+@pytest.mark.parametrize("y", [BINARY, THREE], ids=["binary", "multiclass"])
+def test_one_cell_is_logistic_regression(y):
+    strength = 0.05
+    model = JOPLEnClassifier(
+        RootCell(), root_cell=False, penalty=Frobenius(strength, 0), tol=1e-9
+    ).fit(X, y)
+    peer = LogisticRegression(C=1 / (strength * len(y)), tol=1e-10, max_iter=10_000)
+    peer = make_pipeline(StandardScaler(), peer).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X), peer.predict_proba(X), atol=1e-5)
+
+
+def test_solvers_agree():
+    answers = [
+        JOPLEnRegressor(SMALL, penalty=RIDGE, solver=solver, tol=1e-8, max_iter=20_000).set_params(
+            random_state=0
+        )
+        for solver in ("dual", "pcg", "newton", "fista")
+    ]
+    first, *others = [model.fit(X, Y).predict(X) for model in answers]
+    for other in others:
+        np.testing.assert_allclose(other, first, rtol=1e-4)
+
+
+@pytest.mark.parametrize("y", [BINARY, THREE], ids=["binary", "multiclass"])
+def test_classifier_answers_agree_with_each_other(y):
+    model = JOPLEnClassifier(SMALL, penalty=RIDGE, random_state=0).fit(X, y)
+    scores, shares, labels = model.decision_function(X), model.predict_proba(X), model.predict(X)
+    np.testing.assert_array_equal(model.classes_, np.unique(y))
+    assert shares.shape == (len(y), len(model.classes_))
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    np.testing.assert_array_equal(labels, model.classes_[shares.argmax(axis=1)])
+    if scores.ndim == 1:
+        np.testing.assert_array_equal(labels == "yes", scores > 0)
+        np.testing.assert_allclose(shares[:, 1], 1 / (1 + np.exp(-scores)))
+    else:
+        odds = np.exp(scores)
+        np.testing.assert_allclose(shares, odds / odds.sum(axis=1, keepdims=True))
+
+
+def test_root_cell_is_the_last_partition():
+    with_root = JOPLEnRegressor(SMALL, penalty=RIDGE).fit(X, Y)
+    without = JOPLEnRegressor(SMALL, penalty=RIDGE, root_cell=False).fit(X, Y)
+    assert with_root.apply(X).shape[1] == without.apply(X).shape[1] + 1
+    assert not with_root.apply(X)[:, -1].any()
+    assert with_root.partitioner_.n_cells_[-1] == 1
+
+
+def test_apply_gives_cells_within_their_number():
+    model = JOPLEnRegressor(SMALL, penalty=RIDGE).fit(X, Y)
+    codes = model.apply(X)
+    assert codes.dtype == np.int32
+    np.testing.assert_array_equal(codes.max(axis=0) + 1, model.partitioner_.n_cells_)
+    assert codes.min() == 0
+
+
+def test_importances_rank_informative_features_first():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(200, 6))
+    target = 2 * Z[:, 4] + 3 * np.abs(Z[:, 1]) + 0.1 * rng.normal(size=200)
+    for y, estimator in [(target, JOPLEnRegressor), (target > np.median(target), JOPLEnClassifier)]:
+        for cells in ("linear", "constant"):
+            model = estimator(penalty=RIDGE, cells=cells, random_state=0).fit(Z, y)
+            assert model.feature_importances_.sum() == pytest.approx(1)
+            assert (model.feature_importances_ >= 0).all()
+            assert set(np.argsort(model.feature_importances_)[-2:]) == {1, 4}
+
+
+# -- outside of what was seen ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("penalty", ["auto", RIDGE])
+def test_far_rows_are_clipped_to_the_training_range(penalty):
+    model = JOPLEnRegressor(SMALL, penalty=penalty, cv=3, random_state=0).fit(X, Y)
+    edge = X.max(axis=0)
+    edges = model.predict([edge, X.min(axis=0)])
+    for far in (10.0, 1e6, 1e300):
+        np.testing.assert_allclose(model.predict([edge + far, X.min(axis=0) - far]), edges)
+
+
+def test_without_clipping_cells_extrapolate_linearly():
+    model = JOPLEnRegressor(SMALL, penalty=RIDGE, clip=False, random_state=0).fit(X, Y)
+    far = np.linspace(2, 9, 8)[:, None] * np.ones(6)
+    assert len(np.unique(model.apply(far), axis=0)) == 1
+    np.testing.assert_allclose(model.predict(far), by_coefficients(model, far))
+    steps = np.diff(model.predict(far))
+    np.testing.assert_allclose(steps, steps[0])
+    assert abs(steps[0]) > 0.1
+
+
+def test_rows_in_cells_without_training_rows_get_a_zero_contribution():
+    rng = np.random.default_rng(0)
+    seen = rng.uniform(0, 3, size=(90, 2))
+    y = seen @ [1.0, -2.0] + np.floor(seen[:, 0])
+    for root_cell in (False, True):
+        model = JOPLEnRegressor(Floors(), penalty=RIDGE, root_cell=root_cell, clip=False)
+        model.fit(seen, y)
+        new = np.array([[7.5, 8.5], [-4.5, 1.5]])
+        codes = model.apply(new)
+        np.testing.assert_array_equal(codes[:, :2], [[NO_CELL, NO_CELL], [NO_CELL, 1]])
+        np.testing.assert_allclose(model.predict(new), by_coefficients(model, new))
+        if not root_cell:
+            assert model.predict(new)[0] == pytest.approx(y.mean())
+
+
+# -- a user's own parts ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("penalty", ["auto", RIDGE])
+def test_own_partitioner(penalty):
+    rng = np.random.default_rng(0)
+    Z = rng.uniform(-2, 2, size=(150, 2))
+    y = np.where(Z[:, 0] > 0, Z[:, 1], 3.0) + 0.01 * rng.normal(size=150)
+    mine = Floors()
+    model = JOPLEnRegressor(mine, penalty=penalty, cv=3).fit(Z[:100], y[:100])
+    assert not hasattr(mine, "seen_")
+    assert model.apply(Z).shape == (150, 3)
+    assert model.score(Z[100:], y[100:]) > JOPLEnRegressor(RootCell(), penalty=RIDGE).fit(
+        Z[:100], y[:100]
+    ).score(Z[100:], y[100:])
+    labels = JOPLEnClassifier(mine, penalty=penalty, cv=3).fit(Z, y > 1).predict(Z)
+    assert np.mean(labels == (y > 1)) > 0.9
+
+
+def test_own_penalty_is_minimised_by_fista():
+    strength = 0.1
+    model = JOPLEnRegressor(RootCell(), root_cell=False, penalty=L1(strength), tol=1e-9).fit(X, Y)
+    z = (Y - Y.mean()) / Y.std()
+    lasso = Lasso(strength, tol=1e-12).fit(StandardScaler().fit_transform(X), z)
+    assert model.solution_.solver == "fista"
+    assert 0 < np.count_nonzero(lasso.coef_) < 6
+    np.testing.assert_allclose(model.solution_.coef[0], lasso.coef_, atol=1e-6)
+    np.testing.assert_array_equal(model.coef_[0] == 0, lasso.coef_ == 0)
+
+
+def test_own_loss_is_minimised():
+    codes = Floors().fit(4 * X).apply(4 * X)
+    arguments = {"loss": LogCosh(), "penalty": RIDGE, "tol": 1e-8, "max_iter": 20_000}
+    newton, fista = (
+        fit_cells(X, codes, Y, solver=solver, **arguments) for solver in ("newton", "fista")
+    )
+    assert newton.objective == pytest.approx(fista.objective, rel=1e-6)
+    outlier = Y.copy()
+    outlier[0] += 1e3
+    robust = fit_cells(X, codes, outlier, **arguments).predict(X, codes)
+    squared = fit_cells(X, codes, outlier, penalty=RIDGE).predict(X, codes)
+    assert np.abs(robust - Y)[1:].mean() < 0.1 * np.abs(squared - Y)[1:].mean()
+
+
+# -- the same rows, the same model -------------------------------------------------------------
+
+PARTITIONERS = {
+    "lightgbm": SMALL,
+    "forest": RandomForestPartitioner(10, 6),
+    "voronoi": VoronoiPartitioner(10, 4),
+    "union": [LightGBMPartitioner(6, 4), ExtraTreesPartitioner(6, 6)],
+}
+
+
+@pytest.fixture(params=PARTITIONERS)
+def seeded_model(request):
+    return JOPLEnRegressor(PARTITIONERS[request.param], penalty=RIDGE, random_state=0)
+
+
+def test_the_order_of_rows_does_not_matter(seeded_model):
+    expected = seeded_model.fit(X, Y).predict(X)
+    order = np.random.default_rng(0).permutation(len(Y))
+    np.testing.assert_array_equal(seeded_model.fit(X[order], Y[order]).predict(X), expected)
+
+
+def test_weights_stand_for_repeated_and_removed_rows(seeded_model):
+    weights = np.repeat([2, 0, 1], 40)
+    index = np.concatenate([np.arange(40), np.arange(40), np.arange(80, 120)])
+    expected = seeded_model.fit(X[index], Y[index]).predict(X)
+    np.testing.assert_array_equal(seeded_model.fit(X, Y, weights).predict(X), expected)
+    assert not np.array_equal(seeded_model.fit(X, Y).predict(X), expected)
+
+
+def test_only_relative_weights_matter(seeded_model):
+    weights = np.linspace(1, 3, len(Y))
+    expected = seeded_model.fit(X, Y, weights).predict(X)
+    np.testing.assert_allclose(seeded_model.fit(X, Y, 1e-6 * weights).predict(X), expected)
+
+
+def test_the_seed_decides(seeded_model):
+    first = seeded_model.fit(X, Y).predict(X)
+    np.testing.assert_array_equal(seeded_model.fit(X, Y).predict(X), first)
+    assert not np.array_equal(seeded_model.set_params(random_state=1).fit(X, Y).predict(X), first)
+    state = seeded_model.set_params(random_state=np.random.RandomState(5)).fit(X, Y).predict(X)
+    again = seeded_model.set_params(random_state=np.random.RandomState(5)).fit(X, Y).predict(X)
+    np.testing.assert_array_equal(state, again)
+
+
+def test_threads_do_not_matter(seeded_model):
+    first = seeded_model.fit(X, Y).predict(X)
+    for n_jobs in (2, -1):
+        model = clone(seeded_model).set_params(n_jobs=n_jobs).fit(X, Y)
+        np.testing.assert_array_equal(model.predict(X), first)
+
+
+# -- forms of input ----------------------------------------------------------------------------
+
+
+def test_lists_fortran_order_and_read_only_arrays():
+    model = JOPLEnRegressor(SMALL, penalty=RIDGE, random_state=0)
+    weights = np.linspace(1, 2, len(Y))
+    expected = model.fit(X, Y, weights).predict(X)
+    rows, targets = X.copy(), Y.copy()
+    rows.flags.writeable = targets.flags.writeable = False
+    for given in [
+        (X.tolist(), Y.tolist(), weights.tolist()),
+        (np.asfortranarray(X), Y, weights),
+        (rows, targets, weights),
+        (np.repeat(X, 2, axis=0)[::2], np.repeat(Y, 2)[::2], weights),
+    ]:
+        np.testing.assert_array_equal(model.fit(*given).predict(given[0]), expected)
+    assert np.array_equal(rows, X)
+
+
+def test_float32_gives_close_predictions():
+    single = X.astype(np.float32)
+    double = single.astype(float)
+    for solver, estimator, y in [
+        ("dual", JOPLEnRegressor, Y),
+        ("pcg", JOPLEnRegressor, Y),
+        ("newton", JOPLEnClassifier, THREE),
+    ]:
+        model = estimator(SMALL, penalty=RIDGE, solver=solver, tol=1e-5, random_state=0)
+        expected = raw(model.fit(double, y), double)
+        found = raw(model.fit(single, y), single)
+        np.testing.assert_allclose(found, expected, atol=1e-3 * np.ptp(expected))
+
+
+def test_integer_and_boolean_features_are_numbers():
+    for form in ((10 * X).astype(int), X > 0.5):
+        model = JOPLEnRegressor(SMALL, penalty=RIDGE, random_state=0)
+        expected = model.fit(form.astype(float), Y).predict(form.astype(float))
+        np.testing.assert_array_equal(model.fit(form, Y).predict(form), expected)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [("no", "yes"), (False, True), (-5, 7), (0.0, 2.0), ("a", "b", "c"), (3, 1, 2)],
+    ids=str,
+)
+def test_labels_of_any_kind(labels):
+    numbers = np.unique(BINARY if len(labels) == 2 else THREE, return_inverse=True)[1]
+    y = np.array(labels)[numbers]
+    model = JOPLEnClassifier(SMALL, penalty=RIDGE, random_state=0).fit(X, y)
+    found = model.predict(X)
+    assert found.dtype == y.dtype
+    assert np.mean(found == y) > 0.95
+
+
+def test_data_frames_and_their_names():
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    model = JOPLEnRegressor(SMALL, penalty=RIDGE, random_state=0)
+    expected = model.fit(X, Y).predict(X)
+    assert not hasattr(model, "feature_names_in_")
+    model.fit(frame, pd.Series(Y), pd.Series(np.ones(len(Y))))
+    np.testing.assert_array_equal(model.feature_names_in_, list("abcdef"))
+    assert model.n_features_in_ == 6
+    np.testing.assert_array_equal(model.predict(frame), expected)
+    for other in (frame[list("bacdef")], frame.rename(columns={"a": "z"})):
+        for method in (model.predict, model.apply):
+            with pytest.raises(ValueError, match="feature names should match"):
+                method(other)
+    with pytest.raises(ValueError, match="feature names should match"):
+        JOPLEnRegressor(SMALL).fit(frame, Y, X_val=frame[list("bacdef")], y_val=Y)
+
+
+# -- citizenship in scikit-learn ---------------------------------------------------------------
+
+
+def test_parameters_and_clone():
+    model = JOPLEnRegressor(SMALL, penalty=Frobenius(0.5, 0.1), cells="constant", cv=3)
+    params = model.get_params()
+    assert params["partitioner__n_cells"] == 4
+    assert params["cv"] == 3
+    model.set_params(partitioner__n_cells=3, root_cell=False)
+    copy = clone(model.fit(X, Y))
+    assert not hasattr(copy, "coef_")
+    assert copy.partitioner is not model.partitioner
+    assert copy.partitioner.n_cells == 3
+    assert copy.penalty.bias_strength == 0.1
+    np.testing.assert_array_equal(
+        copy.set_params(random_state=1).fit(X, Y).predict(X),
+        model.set_params(random_state=1).fit(X, Y).predict(X),
+    )
+    with pytest.raises(ValueError, match="Invalid parameter"):
+        model.set_params(learning_rate=0.1)
+
+
+def test_grid_search_over_strengths():
+    strengths = [1e-2, 1e4]
+    grid = {"penalty": [Frobenius(s) for s in strengths], "partitioner__n_cells": [2, 4]}
+    search = GridSearchCV(JOPLEnRegressor(SMALL, random_state=0), grid, cv=3).fit(X, Y)
+    assert search.best_params_["penalty"].strength == 1e-2
+    scores = search.cv_results_["mean_test_score"]
+    assert len(scores) == 4
+    assert np.isfinite(scores).all()
+    assert search.best_score_ > 0.5
+
+
+def test_pipeline_and_cross_val_score():
+    model = JOPLEnClassifier(SMALL, penalty=RIDGE, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), model).set_output(transform="pandas")
+    iris = load_iris(as_frame=True)
+    scores = cross_val_score(pipeline, iris.data, iris.target, cv=3)
+    assert scores.min() > 0.85
+    pipeline.fit(iris.data, iris.target)
+    assert list(pipeline[-1].feature_names_in_) == list(iris.data.columns)
+    # Standardised inside anyway: a scaler before it changes rounding only.
+    regression = JOPLEnRegressor(RootCell(), penalty=RIDGE)
+    np.testing.assert_allclose(
+        make_pipeline(StandardScaler(), regression).fit(X, Y).predict(X),
+        regression.fit(X, Y).predict(X),
+    )
+
+
+@pytest.mark.parametrize("penalty", ["auto", RIDGE])
+def test_pickle_and_joblib_keep_predictions(tmp_path, penalty):
+    model = JOPLEnClassifier(SMALL, penalty=penalty, cv=2, random_state=0).fit(X, THREE)
+    joblib.dump(model, tmp_path / "model")
+    for loaded in (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model")):
+        np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+        np.testing.assert_array_equal(loaded.apply(X), model.apply(X))
+        assert loaded.setting_ == model.setting_
+        loaded.fit(X, THREE)
+
+
+def test_training_rows_are_not_kept():
+    sizes = []
+    for n in (200, 2000):
+        rows, targets = make_friedman1(n, random_state=0)
+        model = JOPLEnRegressor(SMALL, penalty=RIDGE, random_state=0).fit(rows, targets)
+        sizes.append(len(pickle.dumps(model)))
+    assert sizes[1] < sizes[0] + 20_000
+
+
+def test_an_unfitted_estimator_says_so():
+    for model in (JOPLEnRegressor(), JOPLEnClassifier()):
+        for method in (model.predict, model.apply):
+            with pytest.raises(NotFittedError, match="not fitted yet"):
+                method(X)
+    for method in (JOPLEnClassifier().predict_proba, JOPLEnClassifier().decision_function):
+        with pytest.raises(NotFittedError):
+            method(X)
+
+
+def test_a_refit_forgets_the_fit_before():
+    model = JOPLEnRegressor(SMALL, penalty=RIDGE, random_state=0)
+    expected = model.fit(X[:60, :3], Y[:60]).predict(X[:, :3])
+    model.fit(pd.DataFrame(X, columns=list("abcdef")), Y)
+    model.fit(X[:60, :3], Y[:60])
+    assert model.n_features_in_ == 3
+    assert not hasattr(model, "feature_names_in_")
+    np.testing.assert_array_equal(model.predict(X[:, :3]), expected)
+
+
+def test_many_rows_are_predicted_block_by_block(monkeypatch):
+    model = JOPLEnRegressor(SMALL, penalty=RIDGE, random_state=0).fit(X, Y)
+    expected = model.predict(X)
+    monkeypatch.setattr("jointleaf._model.cell_model._PREDICT_ROWS", 7)
+    np.testing.assert_allclose(model.predict(X), expected, rtol=1e-13)
+
+
+def test_cell_starts_and_log_probabilities():
+    rows, labels = load_wine(return_X_y=True)
+    model = JOPLEnClassifier("random_forest", penalty=Frobenius(0.01), random_state=0)
+    model.fit(rows, labels)
+    cells = model.apply(rows[:1])[0] + model.cell_starts_
+    slopes, biases = model.coef_[cells].sum(axis=0), model.intercept_[cells].sum(axis=0)
+    raw = model.offset_ + rows[0] @ slopes + biases
+    np.testing.assert_allclose(model.decision_function(rows[:1])[0], raw)
+    logs = model.predict_log_proba(rows)
+    np.testing.assert_allclose(np.exp(logs), model.predict_proba(rows))

@@ -1,0 +1,131 @@
+"""The memory of a fit: estimates against measured peaks, and refusals before any work."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestRegressor
+
+import jointleaf as jl
+from jointleaf._fit import memory
+from jointleaf.partitions import LightGBMPartitioner, RandomTreesPartitioner, UnionPartitioner
+
+MEASURE = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+import jointleaf as jl
+from jointleaf.partitions import *
+def peak():
+    lines = open("/proc/self/status").read().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
+n, d, dtype = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+model = eval(sys.argv[4])
+rng = np.random.default_rng(0)
+X = rng.standard_normal((n, d)).astype(dtype)
+y = X[:, 0] + np.sin(3 * X[:, 1]) + rng.standard_normal(n)
+jl.JOPLEnRegressor("steps", penalty=jl.Frobenius(1)).fit(X[:50], y[:50])  # loads everything
+if hasattr(model, "predict_proba"):
+    y = np.digitize(y, [-1, 1])
+before = peak()
+model.fit(X, y)
+print(peak() - before, jl.estimate_memory(model, X, n_classes=3).total)
+"""
+FITS = {
+    "pcg": (50_000, 25, "f8", "jl.JOPLEnRegressor('steps', penalty=jl.Frobenius(1), max_iter=2)"),
+    "float32": (
+        100_000, 12, "f4",
+        "jl.JOPLEnRegressor(StepPartitioner(60), penalty=jl.Frobenius(1), max_iter=2)",
+    ),
+    "dual": (3000, 10, "f8", "jl.JOPLEnRegressor('voronoi', penalty=jl.Frobenius(1))"),
+    "fista": (30_000, 30, "f8", "jl.JOPLEnRegressor('steps', penalty=jl.L21(0.1), max_iter=2)"),
+    "wide": (
+        3000, 200, "f8",
+        "jl.JOPLEnRegressor(VoronoiPartitioner(25, 8), penalty=jl.Frobenius(1), solver='pcg',"
+        " max_iter=2)",
+    ),
+    "recipe": (200_000, 10, "f8", "jl.JOPLEnRegressor(random_state=0)"),
+    "classes": (
+        40_000, 15, "f8", "jl.JOPLEnClassifier('steps', penalty=jl.Frobenius(1), max_iter=1)"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from /proc")
+@pytest.mark.parametrize("name", FITS)
+def test_estimates_are_right_to_a_factor_of_two(name):
+    arguments = [str(value) for value in FITS[name]]
+    code = [sys.executable, "-c", MEASURE, *arguments]
+    done = subprocess.run(code, capture_output=True, text=True, check=True)
+    measured, estimated = map(int, done.stdout.split())
+    assert measured > 60e6  # else buffers would decide
+    assert measured / 2 < estimated < 2 * measured
+
+
+def test_parts_grow_as_they_should():
+    model = jl.JOPLEnRegressor("lightgbm", penalty=jl.Frobenius(0.1))
+    one, two = (jl.estimate_memory(model, (n, 20)) for n in (100_000, 200_000))
+    assert two.rows == 2 * one.rows
+    assert two.codes == 2 * one.codes
+    assert one.total == one.rows + one.codes + one.design + one.solver + one.model + one.other
+    small = jl.estimate_memory(model, np.zeros((100_000, 20), np.float32))
+    assert 2 * small.rows == one.rows
+    more = jl.estimate_memory(model, (100_000, 20), n_classes=9)
+    assert more == one  # a regressor has no classes
+    assert str(one).startswith("MemoryEstimate(249 MB: rows 48 MB, codes 40 MB")
+
+
+def test_partitions_are_counted():
+    def codes(partitioner):
+        model = jl.JOPLEnRegressor(partitioner, penalty=jl.Frobenius(0.1), root_cell=False)
+        return jl.estimate_memory(model, (10_000, 5)).codes / 40_000
+
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((100, 5)), rng.standard_normal(100)
+    trees = RandomTreesPartitioner(7, 4)
+    assert codes("steps") == 100
+    assert codes([trees, LightGBMPartitioner(11), "voronoi"]) == 118
+    assert codes(UnionPartitioner([trees, trees])) == 14
+    assert codes(RandomForestRegressor(13).fit(X, y)) == 13
+
+
+def test_a_fit_that_cannot_fit_is_refused_with_the_numbers(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((3000, 5)), rng.standard_normal(3000)
+    model = jl.JOPLEnRegressor("voronoi", penalty=jl.Frobenius(0.1))
+    monkeypatch.setattr(memory, "available_memory", lambda: 50_000_000)
+    with pytest.raises(MemoryError, match=r"3000 rows with 5 .* about 2\d\d MB .* and 50 MB are"):
+        model.fit(X, y)
+    assert not hasattr(model, "partitioner_")
+    tasks = jl.MultiTaskJOPLEnRegressor("steps", penalty=jl.DirtyLasso(0.1, 0.1))
+    monkeypatch.setattr(memory, "available_memory", lambda: 30_000_000)
+    with pytest.raises(MemoryError, match="600 rows with 5 columns"):
+        tasks.fit([(X[:300], y[:300]), (X[300:600], y[300:600])])
+    monkeypatch.setattr(memory, "available_memory", lambda: None)  # not known: not refused
+    model.set_params(partitioner=RandomTreesPartitioner(3, 4)).fit(X[:100], y[:100])
+
+
+def test_available_memory(monkeypatch, tmp_path):
+    found = memory.available_memory()
+    assert found is None or found > 0
+    for name, text in (("max", "9000"), ("current", "5000"), ("stat", "anon 1\nfile 3000\n")):
+        (tmp_path / f"memory.{name}").write_text(text)
+    monkeypatch.setattr(
+        memory, "_LIMITS", ((str(tmp_path), "memory.max", "memory.current", "file"),)
+    )
+    assert memory.available_memory() == 7000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.available_memory() == memory._system_memory()
+    monkeypatch.setenv(memory.VARIABLE, "1e9")
+    assert memory.available_memory() == 10**9
+    monkeypatch.setenv(memory.VARIABLE, "much")
+    with pytest.raises(ValueError, match="JOINTLEAF_MAX_MEMORY='much'"):
+        memory.available_memory()
+
+
+def test_bad_arguments():
+    with pytest.raises(TypeError, match="estimator is a RandomForestRegressor"):
+        jl.estimate_memory(RandomForestRegressor(), (10, 2))
+    with pytest.raises(ValueError, match=r"X=\(10,\) must be rows"):
+        jl.estimate_memory(jl.JOPLEnRegressor(), (10,))

@@ -1,0 +1,219 @@
+"""Damaged model files: every one is refused with ModelFileError, or it is a model that predicts."""
+
+import copy
+import json
+import random
+import struct
+import time
+import zlib
+
+import numpy as np
+import pytest
+
+import jointleaf as jl
+from jointleaf._data.tables import read_rows
+from jointleaf.io._model_file import files
+from jointleaf.partitions import RandomTreesPartitioner, StepPartitioner
+from model_kinds import GAPS, THREE, TREES, TWO, VORONOI, X, Y, frame, make
+
+START = 32
+PER_KIND = 1800
+ODD = [
+    *(None, True, False, 0, 1, -1, 2, 3, 7, 2**31, 2**63, -(2**70), 10**300, 1.5, -0.0, 1e308),
+    *("", "x", "inf", "nan", "auto", "linear", "constant", [], {}, [[]], [0], {"array": 0}),
+    *({"array": 5}, {"array": -1}, {"array": 10**9}, {"array": True}, {"float": "nan"}),
+    *({"tuple": [1]}, {"dict": []}, {"scalar": ["int64", 3]}, {"texts": ["a", "b"]}),
+    *({"left_out": "KFold"}, {"objects": [None]}, "RootCell", "UnionPartitioner", "Sum"),
+]
+
+
+def _small(kind, y, partitioner, rows=X, **options):
+    return kind(partitioner, penalty=jl.Frobenius(0.1), random_state=0, **options).fit(rows, y)
+
+
+MODELS = {
+    "trees": lambda: _small(jl.JOPLEnClassifier, THREE, RandomTreesPartitioner(6, 5)),
+    "cells": lambda: _small(jl.JOPLEnRegressor, Y, [TREES, VORONOI], GAPS, clip="cell"),
+    "table": lambda: _small(jl.JOPLEnClassifier, TWO, StepPartitioner(8), frame()),
+    "catboost": lambda: make("catboost"),
+    "forest": lambda: jl.LinearForestClassifier(3, max_leaf_nodes=8, random_state=0).fit(X, THREE),
+    "tasks": lambda: make("tasks"),
+    "bouts": lambda: jl.BoUTSClassifier(3, 3).fit({"a": (X, TWO), "b": (X[:90], THREE[:90])}),
+}
+
+
+def packed(body, n_header):
+    """A file with a right start and a right checksum around these bytes."""
+    rest = struct.pack("<QQ", START + len(body), n_header) + body
+    return b"\x89JLEAF\r\n" + struct.pack("<II", 1, zlib.crc32(rest)) + rest
+
+
+def parts(data):
+    n_header = struct.unpack("<Q", data[24:32])[0]
+    return json.loads(data[START : START + n_header]), data[START + n_header :]
+
+
+def places(value, found, key=None, owner=None):
+    """All places in a tree of JSON values."""
+    if owner is not None:
+        found.append((owner, key))
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for k, v in list(items):
+            places(v, found, k, value)
+    return found
+
+
+class Mutations:
+    """Random damage to one file."""
+
+    def __init__(self, data, seed):
+        self.data = data
+        self.random = random.Random(seed)
+        self.header, arrays = parts(data)
+        self.n_header = len(data) - START - len(arrays)
+        begin = -(START + self.n_header) % 64
+        self.arrays = arrays[begin:]
+
+    def __iter__(self):
+        ways = [self.flip, self.cut, self.swap, self.edit, self.edit, self.edit, self.numbers]
+        for _ in range(PER_KIND):
+            yield self.random.choice([*ways, self.numbers, self.shape])()
+
+    def flip(self):
+        """Some bytes anywhere, without a new checksum or with one."""
+        data = bytearray(self.data)
+        for _ in range(self.random.choice([1, 1, 2, 20])):
+            data[self.random.randrange(len(data))] = self.random.randrange(256)
+        if self.random.random() < 0.2:
+            return bytes(data)
+        return packed(bytes(data[START:]), self.n_header)
+
+    def cut(self):
+        end = self.random.randrange(len(self.data))
+        data = self.data[:end]
+        return data if self.random.random() < 0.5 else packed(data[START:], self.n_header)
+
+    def swap(self):
+        """Two stretches change places."""
+        body = self.data[START:]
+        a, b, c = sorted(self.random.sample(range(len(body)), 3))
+        width = min(b - a, c - b, 512)
+        one, two = body[a : a + width], body[b : b + width]
+        body = body[:a] + two + body[a + width : b] + one + body[b + width :]
+        return packed(body, self.n_header)
+
+    def file(self, header):
+        text = json.dumps(header).encode()
+        gap = bytes(-(START + len(text)) % 64)
+        return packed(text + gap + self.arrays, len(text))
+
+    def edit(self):
+        """Other values, fields that are gone, and values from elsewhere in the header."""
+        header = copy.deepcopy(self.header)
+        for _ in range(self.random.choice([1, 1, 1, 3])):
+            found = places(header["model"], [])
+            owner, key = self.random.choice(found)
+            way = self.random.random()
+            if way < 0.15:
+                del owner[key]
+            elif way < 0.5:
+                other, place = self.random.choice(found)
+                owner[key] = copy.deepcopy(other[place])
+            elif way < 0.6 and isinstance(owner[key], int | float):
+                owner[key] = owner[key] + self.random.choice([-1, 1, 100])
+            else:
+                owner[key] = copy.deepcopy(self.random.choice(ODD))
+        return self.file(header)
+
+    def shape(self):
+        """Other shapes, types and orders of arrays, huge ones too."""
+        header = copy.deepcopy(self.header)
+        entry = self.random.choice(header["arrays"])
+        way = self.random.randrange(4)
+        if way == 0:
+            entry[0] = self.random.choice(["<f8", "<i8", "|b1", "<u8", "|O", "<U9", "<M8[s]", 3])
+        elif way == 1:
+            entry[1] = [self.random.choice([0, 1, -1, 2**31, 2**40, 2**62, 10**30, None, "3"])] * (
+                self.random.randrange(6)
+            )
+        elif way == 2 and entry[1]:
+            k = self.random.randrange(len(entry[1]))
+            entry[1][k] = self.random.choice([0, entry[1][k] + 1, 2**33, entry[1][::-1]])
+        else:
+            entry[2] = self.random.choice(["F", "K", None])
+        return self.file(header)
+
+    def numbers(self):
+        """Numbers of the arrays, in their own types."""
+        body = bytearray(self.arrays)
+        kind, shape, _ = self.random.choice(self.header["arrays"])
+        place = 0
+        for own, lengths, _ in self.header["arrays"]:
+            place += -place % 64
+            if own == kind and lengths == shape:
+                break
+            place += int(np.prod(lengths, dtype=int)) * np.dtype(own).itemsize
+        array = np.frombuffer(body, kind, int(np.prod(shape, dtype=int)), place)
+        if len(array):
+            odd = [-2, -1, 0, 1, 2, 3, 1000, 2**31 - 1, -(2**31)]
+            if array.dtype.kind == "f":
+                odd += [np.nan, np.inf, -np.inf, 1e308, 1e-308]
+            for _ in range(self.random.choice([1, 2, 10])):
+                with np.errstate(all="ignore"):
+                    value = np.array(self.random.choice(odd)).astype(array.dtype)
+                array[self.random.randrange(len(array))] = value
+        gap = bytes(-(START + self.n_header) % 64)
+        text = self.data[START : START + self.n_header]
+        return packed(text + gap + bytes(body), self.n_header)
+
+
+def predict(model, matrix):
+    """Predict as the class does, from numbers and codes."""
+    if model.n_features_in_ != matrix.shape[1]:
+        matrix = np.zeros((len(matrix), model.n_features_in_))
+    with np.errstate(all="ignore"):
+        if isinstance(model, jl.JOPLEnRegressor | jl.JOPLEnClassifier):
+            raw = model._model.predict(matrix, 1)
+            assert len(raw) == len(matrix)
+            if isinstance(model, jl.JOPLEnClassifier):
+                model.classes_[(raw > 0).astype(int) if raw.ndim == 1 else raw.argmax(axis=1)]
+        elif hasattr(model, "_models"):
+            for own in model._models:
+                own.predict(matrix, 1)
+        else:
+            assert len(model.predict(matrix)) == len(matrix)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.filterwarnings("ignore")
+def test_damaged_files(name):
+    model = MODELS[name]()
+    is_table = hasattr(model, "feature_names_in_")
+    matrix = X[:3].copy()
+    if is_table:
+        matrix = np.nan_to_num(X[:3]) if name == "catboost" else read_rows(model, frame().iloc[:3])
+        matrix[:, 1] = [0, 1, 5]
+    matrix[0, 0] = np.nan
+    data = files._to_bytes(model)
+    predict(files._from_bytes(data), matrix)
+    counts, longest = {"refused": 0, "valid": 0}, ""
+    for mutated in Mutations(data, name):
+        start = time.perf_counter()
+        try:
+            loaded = files._from_bytes(mutated)
+        except jl.ModelFileError as error:
+            longest = max(longest, str(error), key=len)
+            counts["refused"] += 1
+        else:
+            predict(loaded, matrix)
+            counts["valid"] += 1
+        assert time.perf_counter() - start < 3
+    assert "\n" not in longest
+    assert len(longest) < 450
+    assert counts["refused"] > PER_KIND // 3
+    assert counts["valid"] > PER_KIND // 100, counts
+
+
+def test_number_of_mutations():
+    assert len(MODELS) * PER_KIND >= 10_000

@@ -1,0 +1,274 @@
+"""Tables of grouped trees: the sums that codes and cells give, without codes."""
+
+import pickle
+from dataclasses import replace
+
+import lightgbm
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import ensemble
+
+from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor, refine
+from jointleaf._core.design import LeafDesign
+from jointleaf._core.layout import CellLayout
+from jointleaf._data.columns import Columns
+from jointleaf._data.features import plan_features
+from jointleaf._model import bulk_predict as sums_module
+from jointleaf._model.bulk_predict import LEAST_ROWS, GroupedSums
+from jointleaf._trees.grouping import group_trees
+from jointleaf.partitions import (
+    FittedEnsemble,
+    LightGBMPartitioner,
+    RootCell,
+    StepPartitioner,
+    UnionPartitioner,
+    VoronoiPartitioner,
+)
+
+N_ROWS = 9001  # two full blocks and a part of one
+QUIET = {"verbosity": -1, "num_threads": 1, "min_child_samples": 1}
+
+
+def training_rows(n=1500, d=6, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    X[:, 1] = np.round(X[:, 1])
+    X[rng.random((n, d)) < 0.1] = 0.0
+    y = X[:, 0] * X[:, 1] + np.abs(X[:, 2]) - X[:, 3] ** 2 + X[:, 4:].sum(axis=1)
+    X[rng.random((n, d)) < 0.1] = np.nan
+    return X, y
+
+
+def new_rows(X, trees, seed=1):
+    """Rows of which half the numbers lie exactly at a threshold or one step beside it."""
+    rng = np.random.default_rng(seed)
+    rows = X[rng.integers(0, len(X), N_ROWS)] * rng.choice([1.0, 1.01, 50.0], (N_ROWS, 1))
+    for j in range(X.shape[1]):
+        at = trees.threshold[(trees.feature == j) & np.isfinite(trees.threshold)]
+        if len(at):
+            places = rng.random(N_ROWS) < 0.5
+            values = rng.choice(at, places.sum())
+            near = [np.nextafter(values, -np.inf), values, np.nextafter(values, np.inf)]
+            rows[places, j] = np.choose(rng.integers(0, 3, len(values)), near)
+    rows[rng.random(rows.shape) < 0.05] = np.nan
+    return rows
+
+
+def check(partitioner, X, rows, columns=None, *, kind="linear", outputs=(), dtype=float):
+    """The tables give what the product of codes and weights gives; give the tables."""
+    columns = Columns.numbers(X.shape[1]) if columns is None else columns
+    ones = np.ones(len(X))
+    features = plan_features(X, ones, columns).fit(X, ones)
+    rows = rows.astype(dtype)
+    codes, Z = partitioner.apply(rows), features.transform(rows)
+    layout = CellLayout(tuple(int(k) for k in partitioner.n_cells_), Z.shape[1], kind)
+    rng = np.random.default_rng(2)
+    theta = rng.standard_normal((layout.n_cells, layout.n_columns, *outputs))
+    expected = LeafDesign(Z, codes, partitioner.n_cells_, cells=kind).matvec(theta)
+    tables = GroupedSums(partitioner, layout, theta, rows.dtype)
+    found = tables(rows, features)
+    np.testing.assert_array_equal(found, tables(rows, features, n_jobs=3))
+    if tables.rest is not None:
+        design = LeafDesign(
+            Z, tables.rest.codes(rows), tables.rest.layout.cells_per_partition, cells=kind
+        )
+        found = found + design.matvec(tables.rest.theta)
+    scale = np.abs(expected).max()
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype
+    tol = 1e-13 if dtype is float else 1e-5
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tol * scale)
+    return tables
+
+
+def grown(kind):
+    """Regression models with small trees, some of which ask the same questions."""
+    if kind.startswith("lightgbm"):
+        leaves = int(kind.split()[1])
+        more = {"zero_as_missing": True} if "zero" in kind else {}
+        return lightgbm.LGBMRegressor(n_estimators=20, num_leaves=leaves, **QUIET, **more)
+    if kind == "histogram":
+        return ensemble.HistGradientBoostingRegressor(max_iter=20, max_leaf_nodes=5)
+    if kind == "xgboost":
+        xgboost = pytest.importorskip("xgboost")
+        return xgboost.XGBRegressor(n_estimators=20, max_depth=3, n_jobs=1)
+    catboost = pytest.importorskip("catboost")
+    policy = "SymmetricTree" if kind == "catboost" else "Depthwise"
+    return catboost.CatBoostRegressor(
+        iterations=20, depth=3, grow_policy=policy, verbose=False, allow_writing_files=False
+    )
+
+
+KINDS = ["lightgbm 2", "lightgbm 4", "lightgbm 8", "lightgbm 4 zero", "histogram", "xgboost"]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "catboost", "catboost, not symmetric"])
+def test_tables_equal_codes_for_every_library(kind):
+    X, y = training_rows()
+    model = grown(kind).fit(X, y)
+    partitioner = FittedEnsemble(model).fit(X)
+    rows = new_rows(X, partitioner.trees_)
+    assert check(partitioner, X, rows).n_groups <= 15
+    assert check(partitioner, X, rows, kind="constant", outputs=(3,)).rest is None
+
+
+@pytest.mark.parametrize("dtype", [float, np.float32])
+@pytest.mark.parametrize("outputs", [(), (1,), (3,)])
+@pytest.mark.parametrize("kind", ["linear", "constant"])
+def test_kinds_of_cells_outputs_and_precisions(kind, outputs, dtype):
+    X, y = training_rows()
+    partitioner = LightGBMPartitioner(30, 5, random_state=0).fit(X, y)
+    rows = new_rows(X, partitioner.trees_)
+    tables = check(partitioner, X, rows, kind=kind, outputs=outputs, dtype=dtype)
+    assert 0 < tables.n_groups <= 15
+
+
+def test_forests_of_both_kinds_of_trees():
+    X, y = training_rows()
+    X = np.nan_to_num(X)
+    model = ensemble.RandomForestRegressor(20, max_leaf_nodes=6, random_state=0).fit(X, y)
+    partitioner = FittedEnsemble(model).fit(X)
+    check(partitioner, X, np.nan_to_num(new_rows(X, partitioner.trees_)))
+
+
+def test_cells_without_training_rows_add_nothing():
+    X, y = training_rows()
+    model = lightgbm.LGBMRegressor(n_estimators=20, num_leaves=8, **QUIET).fit(X, y)
+    partitioner = FittedEnsemble(model).fit(X[:15])
+    rows = new_rows(X, partitioner.trees_)
+    assert (partitioner.apply(rows) < 0).any()
+    check(partitioner, X, rows, outputs=(2,))
+
+
+def test_unions_with_large_trees_and_without_trees():
+    X, y = training_rows()
+    small = LightGBMPartitioner(12, 4, random_state=0)
+    large = LightGBMPartitioner(3, 100, random_state=0)
+    steps = StepPartitioner(40)
+    voronoi = VoronoiPartitioner(4, 3, random_state=0)
+    inner = UnionPartitioner([RootCell(), steps])
+    union = UnionPartitioner([large, small, inner, voronoi, RootCell()]).fit(X, y)
+    rows = new_rows(X, union.partitioners_[1].trees_)
+    tables = check(union, X, rows, outputs=(2,))
+    assert tables.rest.layout.n_partitions == 7  # large trees and Voronoi cells
+    assert tables.n_groups < 20
+
+
+def test_some_large_trees_among_small_ones():
+    X, y = training_rows()
+    model = ensemble.GradientBoostingRegressor(n_estimators=10, max_depth=2)
+    model.fit(np.nan_to_num(X), y)
+    model.set_params(n_estimators=13, max_depth=9, warm_start=True).fit(np.nan_to_num(X), y)
+    partitioner = FittedEnsemble(model).fit(np.nan_to_num(X))
+    tables = check(partitioner, X, np.nan_to_num(new_rows(X, partitioner.trees_)))
+    assert tables.rest.layout.n_partitions == 3
+
+
+def category_table(n, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "a": rng.standard_normal(n),
+            "city": rng.choice(["Oslo", "Rome", "Bonn", "Lima", None], n),
+            "colour": rng.choice(list("rgbcmyk"), n),
+        }
+    )
+    frame.loc[rng.random(n) < 0.1, "a"] = np.nan
+    y = frame["a"].fillna(0.3) * (frame["city"] == "Oslo") + frame["colour"].isin(list("rgb"))
+    return frame, y.to_numpy(float)
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "catboost"])
+def test_categories_unseen_levels_and_statistics_of_levels(name):
+    if name == "catboost":
+        pytest.importorskip("catboost")
+    frame, y = category_table(800)
+    more, _ = category_table(LEAST_ROWS, seed=1)
+    more.loc[::7, "city"] = "Nowhere"
+    more.loc[::11, "colour"] = None
+    model = JOPLEnRegressor(name, penalty=Frobenius(0.01), random_state=0).fit(frame, y)
+    trees = model.partitioner_.partitioners_[0].trees_
+    assert trees.lookups if name == "catboost" else (trees.table >= 0).any()
+    at_once = model.predict(more)
+    assert model._model._kept[np.dtype(float)].n_groups > 0
+    parts = [model.predict(more[b : b + 999]) for b in range(0, len(more), 999)]
+    np.testing.assert_allclose(at_once, np.concatenate(parts), rtol=0, atol=1e-12)
+
+
+def test_many_thresholds_of_one_column_fit_into_bytes():
+    X = np.random.default_rng(0).standard_normal((2000, 1))
+    partitioner = StepPartitioner(600).fit(X)
+    tables = check(partitioner, X, new_rows(X, partitioner.trees_), kind="constant")
+    # A byte holds 255 thresholds with missing values on the left, another as many on the right.
+    assert tables.n_groups == 2
+
+
+def test_groups_keep_to_their_limits():
+    X, y = training_rows()
+    partitioner = LightGBMPartitioner(40, 6, random_state=0).fit(X, y)
+    for most_states, room in ((64, 10**6), (1000, 10**6), (1000, 2500)):
+        grouping = group_trees(partitioner.router, most_states, room)
+        states = [group.n_states for group in grouping.groups]
+        assert max(states) <= most_states
+        assert sum(states) <= room
+        in_groups = sorted(p for group in grouping.groups for p in group.trees)
+        assert in_groups == np.flatnonzero(~grouping.rest).tolist()
+        assert grouping.rest.any() == (room == 2500)
+
+
+# ------------------------------------------------------------------ estimators
+
+
+def test_estimators_use_tables_for_many_rows_only(monkeypatch):
+    X, y = training_rows()
+    model = JOPLEnRegressor(penalty=Frobenius(0.01), n_jobs=2, random_state=0).fit(X, y)
+    rows = new_rows(X, model.partitioner_.partitioners_[0].trees_)
+    rows = np.concatenate([rows, rows])[:LEAST_ROWS]
+    few = np.concatenate([model.predict(rows[b : b + 4000]) for b in range(0, len(rows), 4000)])
+    assert "_kept" not in model._model.__dict__
+    many = model.predict(rows)
+    np.testing.assert_allclose(many, few, rtol=0, atol=1e-12 * np.abs(few).max())
+    assert "_kept" in model._model.__dict__
+    assert "_kept" not in model._model.__getstate__()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(rows), many)
+    monkeypatch.setattr(model, "n_jobs", 1)
+    np.testing.assert_array_equal(model.predict(rows), many)
+
+
+def test_classes_and_single_precision():
+    X, y = training_rows()
+    labels = np.digitize(y, [-1.0, 1.0])
+    model = JOPLEnClassifier(penalty=Frobenius(0.01), random_state=0).fit(X, labels)
+    rows = np.tile(X, (LEAST_ROWS // len(X) + 1, 1))
+    many = model.predict_proba(rows)
+    np.testing.assert_allclose(many[: len(X)], model.predict_proba(X), rtol=0, atol=1e-12)
+    single = model.predict_proba(rows.astype(np.float32))
+    assert set(model._model._kept) == {np.dtype(np.float32), np.dtype(np.float64)}
+    np.testing.assert_allclose(
+        single[: len(X)], model.predict_proba(X.astype(np.float32)), rtol=0, atol=1e-5
+    )
+
+
+def test_ranges_of_cells_and_large_trees_go_the_usual_way(monkeypatch):
+    X, y = training_rows()
+    rows = np.tile(X, (LEAST_ROWS // len(X) + 1, 1))
+    clipped = JOPLEnRegressor(penalty=Frobenius(0.01), clip="cell", random_state=0).fit(X, y)
+    np.testing.assert_array_equal(clipped.predict(rows)[: len(X)], clipped.predict(X))
+    large = lightgbm.LGBMRegressor(n_estimators=5, num_leaves=100, **QUIET).fit(X, y)
+    refined = refine(large, X, y, penalty=Frobenius(0.01))
+    np.testing.assert_array_equal(refined.predict(rows)[: len(X)], refined.predict(X))
+    monkeypatch.setattr(sums_module, "_ALL_BYTES", 0)
+    model = JOPLEnRegressor(penalty=Frobenius(0.01), random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.predict(rows)[: len(X)], model.predict(X))
+
+
+def test_a_changed_weight_changes_the_tables():
+    X, y = training_rows()
+    model = JOPLEnRegressor(penalty=Frobenius(0.01), random_state=0).fit(X, y)
+    rows = np.tile(X, (LEAST_ROWS // len(X) + 1, 1))
+    before = model.predict(rows)
+    cells = model._model
+    doubled = replace(cells, weights=replace(cells.weights, theta=2 * cells.weights.theta))
+    base = cells.centre + cells.unit * cells.weights.offset
+    np.testing.assert_allclose(doubled.predict(rows, 1) - base, 2 * (before - base), atol=1e-9)

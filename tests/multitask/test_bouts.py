@@ -1,0 +1,609 @@
+"""BoUTS: splits, prices, both stages, the partitioner, and what it says to bad input."""
+
+import doctest
+import pickle
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.estimator_checks import check_estimator
+
+from jointleaf import JOPLEnRegressor
+from jointleaf._data.rows import Rows
+from jointleaf.multitask._bouts import (
+    BoUTSClassifier,
+    BoUTSPartitioner,
+    BoUTSRegressor,
+    estimator,
+)
+from jointleaf.multitask._bouts.bins import bin_columns
+from jointleaf.multitask._bouts.cuts import Slopes
+from jointleaf.multitask._bouts.trees import TaskSlopes, TreeShape, grow_tree
+from jointleaf.partitions import seeded
+
+FREE = {"universal_price": 0.0, "task_price": 0.0}
+
+
+def drawn(t, n, rng, d=12, noise=0.3):
+    """Features 0 and 1 matter to all tasks, 2 + t to task t, the others to none."""
+    X = rng.standard_normal((n, d))
+    y = X[:, 0] + 1.2 * np.abs(X[:, 1]) * (-1) ** t + 0.9 * X[:, 2 + t]
+    return X, (10.0**t) * (y + noise * rng.standard_normal(n))
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    rng = np.random.default_rng(0)
+    return {name: drawn(t, 300 + 50 * t, rng) for t, name in enumerate("abc")}
+
+
+@pytest.fixture(scope="module")
+def model(tasks):
+    return BoUTSRegressor().fit(tasks)
+
+
+def as_slopes(X, y, s=None, least=1, unit=None):
+    """What a tree sees of a task: residuals around the mean."""
+    s = np.ones(len(y)) if s is None else s
+    residual = y - np.average(y, weights=s)
+    unit = float(s @ residual**2) if unit is None else unit
+    return TaskSlopes(bin_columns(X), Slopes((s * residual)[None], s[None]), unit, least)
+
+
+def one_split(tasks, price=0.0, owned=None):
+    owned = np.zeros(len(tasks[0].bins.codes), bool) if owned is None else owned
+    return grow_tree(tasks, price, owned, TreeShape(1, 2))
+
+
+def decrease(x, y, threshold, least=1):
+    """Decrease of the residual sum of squares, as a share of the total."""
+    left = x <= threshold
+    if min(left.sum(), (~left).sum()) < least:
+        return -np.inf
+    parts = sum(((y[side] - y[side].mean()) ** 2).sum() for side in (left, ~left))
+    return 1 - parts / ((y - y.mean()) ** 2).sum()
+
+
+# -- bins ----------------------------------------------------------------------------------------
+
+
+def test_bins_are_the_same_splits_as_their_thresholds():
+    rng = np.random.default_rng(0)
+    X = np.stack([rng.standard_normal(2000), rng.integers(0, 7, 2000), np.ones(2000)], axis=1)
+    X[::9, 0] = np.nan
+    bins = bin_columns(X)
+    assert bins.cuts.shape == (3, 255)
+    assert bins.has_missing
+    assert np.isfinite(bins.cuts[1]).sum() == 6
+    np.testing.assert_array_equal(bins.cuts[1, :6], np.arange(6) + 0.5)
+    for j in range(3):
+        there = ~np.isnan(X[:, j])
+        for b in range(bins.cuts.shape[1]):
+            below = X[there, j] <= bins.cuts[j, b]
+            np.testing.assert_array_equal(bins.codes[j, there] <= b, below)
+        assert (bins.codes[j, ~there] == 255).all()
+    counts = np.bincount(bins.codes[0, ~np.isnan(X[:, 0])])
+    assert counts.max() <= 2 * counts.min() + 2
+
+
+def test_cuts_between_neighbouring_floats_and_huge_values():
+    values = np.array([1.0, np.nextafter(1.0, 2.0), 1.5e308, 1.7e308, -1.7e308])
+    bins = bin_columns(values[:, None])
+    np.testing.assert_array_equal(bins.codes[0], [1, 2, 3, 4, 0])
+    assert np.isfinite(bins.cuts[0, :4]).all()
+
+
+# -- splits --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("least", [1, 7])
+def test_first_split_is_that_of_scikit_learn(least):
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X, y = rng.standard_normal((60, 5)), rng.standard_normal(60)
+        theirs = DecisionTreeRegressor(max_depth=1, min_samples_leaf=least).fit(X, y).tree_
+        tree = one_split([as_slopes(X, y, least=least)])
+        assert tree.feature[0] == theirs.feature[0]
+        np.testing.assert_allclose(tree.threshold[0][0], theirs.threshold[0])
+        gain = theirs.impurity[0] - theirs.weighted_n_node_samples[1:] @ theirs.impurity[1:] / 60
+        np.testing.assert_allclose(tree.gains.sum(), gain / theirs.impurity[0])
+
+
+def test_a_whole_tree_fits_as_well_as_that_of_scikit_learn():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((200, 6))
+    y = X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2])
+    ours = BoUTSRegressor(1, 0, max_depth=4, learning_rate=1.0, **FREE).fit(X, y)
+    theirs = DecisionTreeRegressor(max_depth=4, min_samples_leaf=5).fit(X, y)
+    # Below the root thresholds lie elsewhere in the gaps between values; the leaves are the same.
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X))
+
+
+@pytest.mark.parametrize("price", [0.0, 0.05])
+def test_universal_split_has_the_largest_smallest_decrease(price):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        data = []
+        for t, n in enumerate((14, 25, 18)):
+            X = rng.integers(0, 6, (n, 4)).astype(float)
+            data.append((X, 10.0**t * (X[:, 1] + 2 * rng.standard_normal(n))))
+        owned = rng.random(4) < 0.5
+        best = np.full((3, 4), -np.inf)
+        for t, (X, y) in enumerate(data):
+            for j in range(4):
+                values = np.unique(X[:, j])
+                middles = (values[1:] + values[:-1]) / 2
+                best[t, j] = max(decrease(X[:, j], y, v, least=2) for v in middles)
+        net = best.min(axis=0) - price * ~owned
+        tree = one_split([as_slopes(X, y, least=2) for X, y in data], price, owned.copy())
+        if net.max() <= 0:
+            assert not tree.has_split
+            continue
+        j = tree.feature[0]
+        assert j == net.argmax()
+        np.testing.assert_allclose(tree.gains[:, j], best[:, j])
+        for t, (X, y) in enumerate(data):  # every task at the best of its own thresholds
+            np.testing.assert_allclose(decrease(X[:, j], y, tree.threshold[t][0]), best[t, j])
+
+
+def reference_leaves(data, price, owned, depth, least):
+    """Rows of every task in the leaves of a tree that is grown without any shortcut."""
+    level, leaves, owned = [[np.arange(len(y)) for _, y in data]], [], owned.copy()
+    for _ in range(depth):
+        offers = [[brute_force(data, rows, j, least) for j in range(len(owned))] for rows in level]
+        gains = np.array([[min(g for g, _ in by_task) for by_task in offer] for offer in offers])
+        order = np.argsort(-(gains - price * ~owned).max(axis=1), kind="stable") if level else []
+        children = []
+        for i in order:
+            net = gains[i] - price * ~owned
+            j = net.argmax()
+            if net[j] <= 1e-12:
+                leaves.append(level[i])
+                continue
+            owned[j] = True
+            parts = [
+                (rows, X[rows, j] <= v)
+                for (X, _), rows, (_, v) in zip(data, level[i], offers[i][j], strict=True)
+            ]
+            children += [
+                [rows[left] for rows, left in parts],
+                [rows[~left] for rows, left in parts],
+            ]
+        level = children
+    return leaves + level
+
+
+def brute_force(data, rows, j, least):
+    """Largest decrease by feature j in a node, and its threshold, for every task."""
+    found = []
+    for (X, y), own in zip(data, rows, strict=True):
+        share = y[own].var() * len(own) / (y.var() * len(y))
+        values = np.unique(X[own, j])
+        cuts = (values[1:] + values[:-1]) / 2
+        gains = [share * decrease(X[own, j], y[own], v, least) for v in cuts]
+        best = int(np.argmax(gains)) if gains else -1
+        found.append((max(gains[best], 0.0), cuts[best]) if gains else (0.0, np.inf))
+    return found
+
+
+@pytest.mark.parametrize("sizes", [(60,), (50, 70, 60)])
+@pytest.mark.parametrize("price", [0.0, 0.01, 0.04])
+def test_shortcuts_change_no_split(sizes, price):
+    """Neither subtracted sums nor features that are left out of sight."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        data = []
+        for t, n in enumerate(sizes):
+            X = rng.integers(0, 7, (n, 5)).astype(float)
+            data.append(
+                (X, X[:, 0] + X[:, 1] * (X[:, 2] > 2) + X[:, 3 - t] + rng.standard_normal(n))
+            )
+        owned = np.arange(5) == 4
+        expected = reference_leaves(data, price, owned, 3, least=3)
+        slopes = [as_slopes(X, y, least=3) for X, y in data]
+        tree = grow_tree(slopes, price, owned.copy(), TreeShape(3, 8))
+
+        def as_sets(leaves):
+            return {tuple(tuple(rows.tolist()) for rows in leaf) for leaf in leaves}
+
+        assert as_sets(rows for _, rows in tree.leaves) == as_sets(expected)
+
+
+def test_what_one_node_buys_is_free_for_the_others_of_its_level():
+    """Shortcuts leave features out of sight until they are owned; the splits must not differ."""
+    rng = np.random.default_rng(4)
+    X = rng.integers(0, 2, (400, 3)).astype(float)
+    noise = 0.1 * rng.standard_normal(400)
+    y = 3 * X[:, 0] + np.where(X[:, 0] > 0, 1.0, 0.5) * X[:, 1] + noise
+    gains = [
+        decrease(X[own, 1], y[own], 0.5) * y[own].var() * own.sum() / y.var() / 400
+        for own in (X[:, 0] == 0, X[:, 0] == 1)
+    ]
+    price = (gains[0] + gains[1]) / 2  # worth it in one of the nodes alone
+    assert gains[0] < price < gains[1]
+    tree = grow_tree([as_slopes(X, y)], price, np.zeros(3, bool), TreeShape(2, 4))
+    assert tree.feature[0] == 0
+    assert [tree.feature[tree.left[0]], tree.feature[tree.right[0]]] == [1, 1]
+
+
+def test_missing_values_go_where_they_help():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, 300)
+    x[:40] = np.nan
+    X = np.stack([x, np.linspace(0, 1e-3, 300)], axis=1)
+    X[:, 1] = rng.permutation(X[:, 1])  # rows that are equal would be one row
+    rows = [[np.nan, 0], [0.1, 0], [0.9, 0], [1e9, 0]]
+
+    def first_tree(y):
+        return BoUTSRegressor(1, 0, 1, 1.0, **FREE).fit(X, y).predict(rows)
+
+    gap = np.isnan(x)
+    np.testing.assert_allclose(first_tree(gap | (x > 0.5)), [1, 0, 1, 1], atol=1e-12)
+    np.testing.assert_allclose(first_tree(~gap & (x > 0.5)), [0, 0, 1, 1], atol=1e-12)
+    np.testing.assert_allclose(first_tree(gap), [1, 0, 0, 0], atol=1e-12)
+    # Never missing in training: with the larger side.
+    whole = BoUTSRegressor(1, 0, 1, 1.0, **FREE).fit(np.arange(40.0)[:, None], np.arange(40) > 29)
+    np.testing.assert_allclose(whole.predict([[np.nan]]), [0.0], atol=1e-12)
+
+
+# -- boosting ------------------------------------------------------------------------------------
+
+
+def test_one_task_without_prices_is_gradient_boosting():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((250, 5))
+    y = X[:, 0] + np.sin(3 * X[:, 1]) + X[:, 2] * X[:, 3]
+    ours = BoUTSRegressor(30, 20, min_samples_leaf=1, **FREE).fit(X, y)
+    theirs = GradientBoostingRegressor(n_estimators=50, max_depth=3, random_state=0).fit(X, y)
+    assert ours.trees_[0].n_trees == 50
+    errors = [np.mean((m.predict(X) - y) ** 2) for m in (ours, theirs)]
+    np.testing.assert_allclose(errors[0], errors[1], rtol=1e-6)
+
+
+def test_two_classes_without_prices_are_gradient_boosting():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((400, 4))
+    y = np.where(X[:, 0] + X[:, 1] ** 2 + 0.5 * rng.standard_normal(400) > 1, "yes", "no")
+    ours = BoUTSClassifier(30, 20, min_samples_leaf=5, **FREE).fit(X, y)
+    theirs = GradientBoostingClassifier(n_estimators=50, min_samples_leaf=5).fit(X, y)
+    losses = [log_loss(y, m.predict_proba(X)) for m in (ours, theirs)]
+    assert losses[0] < 1.1 * losses[1]
+    assert (ours.predict(X) == y).mean() > 0.9
+
+
+def test_features_of_all_tasks_and_of_each_are_found(tasks, model):
+    assert model.task_names_ == ["a", "b", "c"]
+    assert model.universal_features_.tolist() == [0, 1]
+    own = {name: chosen.tolist() for name, chosen in model.task_features_.items()}
+    assert own == {"a": [2], "b": [3], "c": [4]}
+    rng = np.random.default_rng(9)
+    for t, name in enumerate("abc"):
+        X, y = drawn(t, 500, rng)
+        assert 1 - np.var(y - model.predict(X, name)) / np.var(y) > 0.8
+        used = np.flatnonzero(model.feature_importances_[name])
+        assert used.tolist() == [0, 1, 2 + t]
+        assert model.trees_[name].split_features.tolist() == [0, 1, 2 + t]
+
+
+def test_higher_prices_select_fewer_features(tasks):
+    universal, own = [], []
+    for price in (0.0, 0.005, 0.02, 0.05, 0.2, 2.0):
+        fitted = BoUTSRegressor(20, 20, universal_price=price, task_price=price).fit(tasks)
+        universal.append(len(fitted.universal_features_))
+        own.append(sum(map(len, fitted.task_features_.values())) + universal[-1])
+    assert universal == sorted(universal, reverse=True)
+    assert own == sorted(own, reverse=True)
+    assert universal[0] > 4
+    assert universal[-1] == own[-1] == 0
+
+
+def test_nothing_worth_its_price_leaves_the_mean(tasks):
+    fitted = BoUTSRegressor(universal_price=2.0, task_price=2.0).fit(tasks)
+    assert fitted.n_universal_trees_ == 0
+    means = [y.mean() for _, y in tasks.values()]
+    np.testing.assert_allclose(fitted.predict(np.zeros((2, 12))), np.tile(means, (2, 1)))
+
+
+def test_only_universal_features_without_own_trees(tasks):
+    fitted = BoUTSRegressor(n_task=0).fit(tasks)
+    assert all(len(own) == 0 for own in fitted.task_features_.values())
+    assert {trees.n_trees for trees in fitted.trees_.values()} == {fitted.n_universal_trees_}
+    alone = BoUTSRegressor(n_universal=0).fit(tasks)
+    assert len(alone.universal_features_) == 0
+    assert alone.task_features_["b"].tolist() == [0, 1, 3]
+
+
+def test_weights_are_repeated_rows(tasks):
+    rng = np.random.default_rng(3)
+    times = {name: rng.integers(0, 4, len(y)) for name, (_, y) in tasks.items()}
+    often = {
+        k: (np.repeat(X, times[k], axis=0), np.repeat(y, times[k])) for k, (X, y) in tasks.items()
+    }
+    weighted = BoUTSRegressor(10, 10).fit(tasks, sample_weight=times)
+    repeated = BoUTSRegressor(10, 10).fit(often)
+    X = rng.standard_normal((100, 12))
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-10)
+    np.testing.assert_array_equal(weighted.universal_features_, repeated.universal_features_)
+
+
+def test_units_of_targets_and_weights_and_order_of_rows_do_not_matter(tasks, model):
+    rng = np.random.default_rng(3)
+    other, weights = {}, {}
+    for k, (name, (X, y)) in enumerate(tasks.items()):
+        order = rng.permutation(len(y))
+        other[name] = X[order], 1e-50 * 7.0**k * y[order] + 1e-49
+        weights[name] = np.full(len(y), 3.0**k)
+    fitted = BoUTSRegressor().fit(other, sample_weight=weights)
+    X = rng.standard_normal((100, 12))
+    expected = 1e-50 * np.array([1.0, 7.0, 49.0]) * model.predict(X) + 1e-49
+    np.testing.assert_allclose(fitted.predict(X), expected, rtol=1e-8)
+
+
+def test_order_of_tasks_does_not_matter(tasks, model):
+    turned = BoUTSRegressor().fit(dict(reversed(tasks.items())))
+    X = np.random.default_rng(0).standard_normal((50, 12))
+    np.testing.assert_allclose(turned.predict(X)[:, ::-1], model.predict(X))
+
+
+def test_constant_tasks_and_tiny_tasks_are_no_obstacle(tasks):
+    more = {**tasks, "same": (tasks["a"][0], np.full(300, 0.1))}
+    fitted = BoUTSRegressor().fit(more)
+    assert fitted.universal_features_.tolist() == [0, 1]
+    np.testing.assert_allclose(fitted.predict(np.zeros((3, 12)), "same"), 0.1)
+    tiny = {**tasks, "tiny": (np.ones((1, 12)), [5.0])}
+    assert BoUTSRegressor(2, 2).fit(tiny).predict(np.zeros((1, 12)), "tiny") == pytest.approx(5.0)
+
+
+def test_row_sampling_follows_its_seed(tasks):
+    X = tasks["a"][0]
+    fits = [BoUTSRegressor(5, 5, subsample=0.5, random_state=k).fit(tasks) for k in (0, 0, 1)]
+    first, same, other = (fitted.predict(X) for fitted in fits)
+    np.testing.assert_array_equal(first, same)
+    assert not np.allclose(first, other)
+
+
+def test_several_classes_and_tasks_with_different_ones():
+    rng = np.random.default_rng(5)
+    X, Z = rng.standard_normal((500, 8)), rng.standard_normal((400, 8))
+    colours = np.array(["red", "green", "blue"])[(X[:, 0] > 0.4).astype(int) + (X[:, 0] > -0.4)]
+    fitted = BoUTSClassifier(20, 20).fit(
+        {"colour": (X, colours), "sign": (Z, Z[:, 0] + Z[:, 3] > 0)}
+    )
+    assert fitted.universal_features_.tolist() == [0]
+    assert fitted.task_features_["sign"].tolist() == [3]
+    shares = fitted.predict_proba(X)
+    assert [p.shape for p in shares] == [(500, 3), (500, 2)]
+    np.testing.assert_allclose(shares[0].sum(axis=1), 1)
+    assert (fitted.predict(X, "colour") == colours).mean() > 0.97
+    assert (fitted.predict(Z, "sign") == (Z[:, 0] + Z[:, 3] > 0)).mean() > 0.9
+    assert [list(c) for c in fitted.classes_] == [["blue", "green", "red"], [False, True]]
+    same = BoUTSClassifier(2, 2).fit(X, np.ones(500, int))
+    assert set(same.predict(X)) == {1}
+    assert same.predict_proba(X).shape == (500, 1)
+
+
+# -- forms of input ------------------------------------------------------------------------------
+
+
+def test_outputs_of_one_table_are_tasks():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 4))
+    Y = np.stack([X[:, 0] + X[:, 1], X[:, 0] - X[:, 2]], axis=1)
+    fitted = BoUTSRegressor(10, 10).fit(X, Y)
+    pairs = BoUTSRegressor(10, 10).fit([(X, Y[:, 0]), (X, Y[:, 1])])
+    assert fitted.predict(X).shape == (200, 2)
+    np.testing.assert_array_equal(fitted.predict(X), pairs.predict(X))
+    np.testing.assert_array_equal(fitted.predict(X)[:, 1], fitted.predict(X, task=1))
+    assert fitted.score(X, Y) > 0.5
+    one = BoUTSRegressor(10, 10).fit(X, Y[:, 0])
+    assert one.predict(X).shape == (200,)
+    assert one.task_names_ == [0]
+
+
+def test_frames_give_names():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.standard_normal((200, 3)), columns=["u", "v", "w"])
+    Y = pd.DataFrame({"left": X["u"] + X["v"], "right": X["u"] - X["w"]})
+    fitted = BoUTSRegressor(10, 10).fit(X, Y)
+    assert fitted.task_names_ == ["left", "right"]
+    assert fitted.feature_names_in_.tolist() == ["u", "v", "w"]
+    np.testing.assert_array_equal(fitted.predict(X, "right"), fitted.predict(X.to_numpy(), 1))
+    with pytest.raises(ValueError, match=r"columns \['w', 'v', 'u'\].*same order"):
+        fitted.predict(X[["w", "v", "u"]])
+
+
+def test_clone_and_pickle(tasks, model):
+    X = tasks["b"][0]
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+    again = clone(model)
+    assert not hasattr(again, "trees_")
+    np.testing.assert_array_equal(again.fit(tasks).predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (
+            {"universal_price": -1},
+            "universal_price=-1 is not possible; give a number of at least 0",
+        ),
+        ({"task_price": np.nan}, "task_price=nan"),
+        ({"task_price": "low"}, "task_price='low'"),
+        ({"n_universal": -1}, "n_universal=-1 is not possible; give an integer of at least 0"),
+        ({"n_universal": 0, "n_task": 0}, "leave no trees"),
+        ({"max_depth": 0}, "max_depth=0"),
+        ({"learning_rate": 0}, "learning_rate=0 is not possible"),
+        ({"subsample": 1.5}, "subsample=1.5"),
+        ({"min_samples_leaf": 0}, "min_samples_leaf=0"),
+    ],
+)
+def test_impossible_parameters_are_named(tasks, parameters, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        BoUTSRegressor(**parameters).fit(tasks)
+
+
+X4 = np.arange(8.0).reshape(4, 2)
+Y4 = np.arange(4.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (([],), "there are no tasks"),
+        ((X4,), "requires y to be passed"),
+        (({"a": X4},), "task 'a' is a ndarray; give a pair"),
+        (([(X4, Y4, Y4)],), "task 0 is a tuple of length 3"),
+        (({"a": (X4, Y4), "b": (X4[:, :1], Y4)},), "task 'b' has 1 columns, but task 'a' has 2"),
+        (({"a": (X4, Y4), "b": (X4[:0], Y4[:0])},), "task 'b' has no rows"),
+        (({"a": (X4, Y4[:3])},), "task 'a': y has shape (3,), but X has 4 rows"),
+        (({"a": (Y4, Y4)},), "X of task 'a': Expected 2D array, got 1D array"),
+        (({"a": (X4, [1, np.nan, 2, 3])},), "task 'a': y holds nan in row 1"),
+        (({"a": (X4, ["p", "q", "r", "s"])},), "task 'a': y must hold numbers"),
+        (({"a": (np.where(X4 == 3, np.inf, X4), Y4)},), "column 1 holds inf in row 1"),
+        (({"a": (pd.DataFrame({"u": [*"pqrs"]}), Y4)},), "column 'u' holds categories"),
+        (
+            ({"a": (pd.DataFrame(X4, columns=["u", "v"]), Y4), "b": (X4, Y4)},),
+            "task 'b' has the columns None, but task 'a' has ['u', 'v']",
+        ),
+        ((X4, np.zeros((4, 2, 2))), "y has shape (4, 2, 2)"),
+        (({"a": (X4, Y4)}, None, {"b": Y4}), "sample_weight names the task 'b'"),
+        (({"a": (X4, Y4)}, None, Y4), "give a list of 1 arrays"),
+        (({"a": (X4, Y4)}, None, {"a": -Y4}), "task 'a': sample_weight ranges from -3.0"),
+        (({"a": (X4, Y4)}, None, {"a": Y4[:2]}), "task 'a': sample_weight has shape (2,)"),
+    ],
+)
+def test_bad_input_is_named(given, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        BoUTSRegressor().fit(*given)
+
+
+def test_bad_input_to_predict_is_named(tasks, model):
+    X = tasks["a"][0]
+    for task in ("d", 3, -1, 1.5, True, ["a"]):
+        with pytest.raises(ValueError, match=r"is unknown; give one of \['a', 'b', 'c'\]"):
+            model.predict(X, task)
+    with pytest.raises(ValueError, match="X has 3 features, but BoUTSRegressor is expecting 12"):
+        model.predict(X[:, :3])
+    with pytest.raises(NotFittedError):
+        BoUTSRegressor().predict(X)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("checked", [BoUTSRegressor(3, 3), BoUTSClassifier(3, 3)])
+def test_conventions_of_scikit_learn(checked):
+    results = check_estimator(checked, on_fail=None)
+    failed = [r["check_name"] for r in results if r["status"] == "failed"]
+    assert failed == []
+
+
+# -- partitions ----------------------------------------------------------------------------------
+
+
+def as_rows(tasks):
+    return [Rows(X, y, np.ones(len(y)), np.zeros((len(y), 0), np.int64)) for X, y in tasks.values()]
+
+
+def test_cells_are_the_leaves_of_the_estimator(tasks, model):
+    partitioner = BoUTSPartitioner()
+    fitted = partitioner.fit_tasks(as_rows(tasks), "regression")
+    assert not hasattr(partitioner, "trees_")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 12))
+    for name, own in zip(tasks, fitted, strict=True):
+        np.testing.assert_array_equal(own.apply(X), model.apply(X, name))
+        np.testing.assert_array_equal(own.n_cells_, model.trees_[name].n_leaves)
+        assert own.n_cells_.max() <= 8
+        assert own.n_universal_trees_ == 50
+        np.testing.assert_array_equal(own.universal_features_, model.universal_features_)
+        np.testing.assert_array_equal(own.task_features_, model.task_features_[name])
+        np.testing.assert_allclose(own.split_gains_, model.feature_importances_[name])
+        starts = np.cumsum(own.n_cells_) - own.n_cells_
+        values = own.leaf_values_[own.apply(X) + starts].sum(axis=1)[:, 0]
+        np.testing.assert_allclose(values, model.predict(X, name))
+
+
+def test_universal_trees_differ_by_thresholds_alone(tasks):
+    first, second, third = (p.trees_ for p in BoUTSPartitioner(8, 0).fit_tasks(as_rows(tasks)))
+    for other in (second, third):
+        np.testing.assert_array_equal(first.feature, other.feature)
+        np.testing.assert_array_equal(first.left, other.left)
+        assert not np.array_equal(first.threshold, other.threshold)
+
+
+def test_partitioner_keeps_the_protocol(tasks):
+    rows = as_rows(tasks)
+    ready = seeded(BoUTSPartitioner(6, 4, n_cells=6, subsample=0.7), 0, 1)
+    first, again = ready.fit_tasks(rows)[0], ready.fresh().fit_tasks(rows)[0]
+    X = rows[0].X
+    np.testing.assert_array_equal(first.apply(X), again.apply(X))
+    assert first.n_cells_.max() == 6
+    assert not hasattr(first.fresh(), "trees_")
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(first)).apply(X), first.apply(X))
+    assert set(first.split_features_) == set(np.flatnonzero(first.split_gains_))
+    pairs = first.siblings()
+    merged = first.with_merged(np.arange(len(pairs)) == 0)
+    assert merged.n_cells_.sum() == first.n_cells_.sum() - 1
+    kept = np.arange(len(first.n_cells_)) % 2 == 0
+    assert first.with_partitions(kept).n_universal_trees_ == 3
+
+
+def test_partitioner_of_one_task_serves_every_estimator():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 5))
+    y = X[:, 0] + np.abs(X[:, 1])
+    fitted = JOPLEnRegressor(BoUTSPartitioner(5, 5, 4), random_state=0).fit(X, y)
+    assert fitted.score(X, y) > 0.9
+    frame = pd.DataFrame({"x": X[:, 0], "kind": rng.choice(["p", "q", "r"], 300)})
+    y = frame["x"] + 2.0 * (frame["kind"] == "q")
+    fitted = JOPLEnRegressor(BoUTSPartitioner(5, 5, 4), random_state=0).fit(frame, y)
+    assert fitted.score(frame, y) > 0.9
+    assert set(fitted.split_features_) == {0, 1}
+
+
+def test_partitioner_takes_classes_gaps_and_weights(tasks):
+    rows = []
+    for row in as_rows(tasks):
+        X, s = row.X.copy(), np.ones(len(row))
+        X[::7, 0] = np.nan
+        s[::3] = 0.0
+        rows.append(Rows(X, np.digitize(row.y, np.quantile(row.y, [0.3, 0.7])), s, row.labels))
+    fitted = BoUTSPartitioner(5, 5).fit_tasks(rows, "classification")
+    for own, row in zip(fitted, rows, strict=True):
+        assert own.leaf_values_.shape == (own.n_cells_.sum(), 3)
+        assert own.apply(row.X).min() >= 0
+
+
+def test_partitioner_names_what_is_wrong(tasks):
+    rows = as_rows(tasks)
+    with pytest.raises(ValueError, match="n_cells=1 is not possible"):
+        BoUTSPartitioner(n_cells=1).fit_tasks(rows)
+    with pytest.raises(ValueError, match="tasks is empty"):
+        BoUTSPartitioner().fit_tasks([])
+    narrow = Rows(rows[1].X[:, :5], rows[1].y, rows[1].s, rows[1].labels)
+    with pytest.raises(ValueError, match="task 1 has 5 features, but task 0 has 12"):
+        BoUTSPartitioner().fit_tasks([rows[0], narrow])
+    with pytest.raises(ValueError, match="give y"):
+        BoUTSPartitioner().fit(rows[0].X)
+
+
+# -- documentation -------------------------------------------------------------------------------
+
+
+def test_documentation_runs_as_written(capsys):
+    result = doctest.testmod(estimator)
+    assert result.attempted > 0
+    assert result.failed == 0
+    text = (Path(__file__).parents[2] / "docs" / "bouts.md").read_text()
+    space: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "bouts.md", "exec"), space)
+    printed = capsys.readouterr().out
+    for shown in re.findall(r"```text\n(.*?)```", text, re.DOTALL):
+        assert shown in printed

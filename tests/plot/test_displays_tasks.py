@@ -1,0 +1,564 @@
+"""Displays of several tasks: what is drawn are the slopes, counts, errors and losses of the fit."""
+
+import builtins
+import doctest
+import importlib
+from dataclasses import replace
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+
+from jointleaf import (
+    L21,
+    BoUTSRegressor,
+    DirtyLasso,
+    Frobenius,
+    JOPLEnRegressor,
+    MultiTaskJOPLEnClassifier,
+    MultiTaskJOPLEnRegressor,
+    SelectionDisplay,
+    TaskErrorDisplay,
+    TaskPathDisplay,
+    TaskWeightsDisplay,
+)
+from jointleaf._fit.task_strengths import ratio_grid
+from jointleaf.partitions import VoronoiPartitioner
+
+mpl.use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
+
+SMALL = VoronoiPartitioner(5, 3)
+FIXED = DirtyLasso(common=0.2, task=0.12, bias_strength=1.0)
+COUNTS = {"A": (2, {"a": 1, "b": 0, "c": 4}), "B": (0, {"a": 3, "b": 0, "c": 1})}
+ERRORS = {"A": {"a": 0.2, "b": 0.9}, "B": {"b": 0.5, "a": 0.3}}
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def make_tasks(n=90, d=7, seed=0):
+    """Feature 0 in all tasks, 5, 3 and 1 in one each."""
+    rng = np.random.default_rng(seed)
+    tasks = {}
+    for own, name in ((5, "a"), (3, "b"), (1, "c")):
+        X = rng.standard_normal((n, d))
+        tasks[name] = X, 2 * np.sin(X[:, 0]) + X[:, own] + 0.1 * rng.standard_normal(n)
+    return tasks
+
+
+TASKS, TEST = make_tasks(), make_tasks(seed=1)
+FEW = {name: task for name, task in make_tasks(n=60, d=6).items() if name != "c"}
+
+
+def fit(penalty=FIXED, estimator=MultiTaskJOPLEnRegressor, tasks=TASKS, cells=SMALL, **options):
+    return estimator(cells, penalty=penalty, random_state=0, **options).fit(tasks)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fit()
+
+
+@pytest.fixture(scope="module")
+def tuned():
+    """The smallest loss is chosen, and strengths are relaxed."""
+    return fit(DirtyLasso(bias_strength=1.0), cv=2, one_se=False, tasks=FEW)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """The fewest features within one standard error are chosen, and nothing is relaxed."""
+    return fit(DirtyLasso(bias_strength=1.0, relax=1.0), cv=2, tasks=FEW)
+
+
+@pytest.fixture(scope="module")
+def automatic():
+    tasks = {name: (X[:40, :3], y[:40]) for name, (X, y) in TASKS.items() if name != "c"}
+    return fit("auto", tasks=tasks, cells=VoronoiPartitioner(2, 2), cv=2)
+
+
+@pytest.fixture(scope="module")
+def bouts():
+    return BoUTSRegressor(n_universal=20, n_task=20).fit(TASKS)
+
+
+def words(labels):
+    return [label.get_text() for label in labels]
+
+
+def legend(ax):
+    return words(ax.get_legend().get_texts())
+
+
+def slopes(model):
+    """(d, C) of all tasks."""
+    return np.concatenate([task.coef for task in model.solution_.tasks]).T
+
+
+def without_slopes(solution):
+    """What constant cells have."""
+    tasks = tuple(replace(task, coef=task.coef[:, :0]) for task in solution.tasks)
+    return replace(solution, tasks=tasks)
+
+
+# -- TaskWeightsDisplay ----------------------------------------------------------------------------
+
+
+def test_the_slopes_are_drawn_with_common_features_first_and_tasks_in_blocks(model):
+    assert model.common_features_.tolist() == [0]
+    display = TaskWeightsDisplay.from_estimator(model)
+    assert [rows.tolist() for rows in display.features_] == [[0, 5, 3, 1]]
+    (image,) = display.images_
+    np.testing.assert_array_equal(image.get_array(), slopes(model)[[0, 5, 3, 1]])
+    assert words(display.ax_.get_yticklabels()) == ["x0", "x5", "x3", "x1"]
+    assert {"common", "task"} == set(words(display.ax_.texts))
+    cells = len(model.solution_.tasks[0].coef)
+    assert words(display.ax_.get_xticklabels()) == ["a", "b", "c"]
+    np.testing.assert_allclose(display.ax_.get_xticks(), cells * np.array([0.5, 1.5, 2.5]) - 0.5)
+    assert display.ax_.xaxis.get_ticks_position() == "top"
+    upright = [line.get_xdata() for line in display.ax_.lines if len(set(line.get_xdata())) == 1]
+    ends = [x[0] for x in upright if x[0] > 2]
+    assert ends == [cells - 0.5, 2 * cells - 0.5]
+    assert f"{cells} cells" in display.ax_.get_xlabel()
+
+
+def test_zero_is_white_and_signs_have_their_colours_in_a_symmetric_range(model):
+    (image,) = TaskWeightsDisplay.from_estimator(model).images_
+    low, high = image.get_clim()
+    assert -low == high == np.abs(image.get_array()).max()
+    assert image.cmap(image.norm(0.0)) == (1, 1, 1, 1)
+    for share in (0.2, 0.5, 1.0):
+        red, _, blue, _ = image.cmap(image.norm(share * high))
+        assert red > blue
+        red, _, blue, _ = image.cmap(image.norm(share * low))
+        assert blue > red
+
+
+def test_a_limit_of_the_colours_says_that_slopes_are_beyond_it(model):
+    display = TaskWeightsDisplay.from_estimator(model, limit=0.01)
+    assert display.images_[0].get_clim() == (-0.01, 0.01)
+    assert display.colorbar_.extend == "both"
+    assert TaskWeightsDisplay.from_estimator(model).colorbar_.extend == "neither"
+
+
+def test_all_features_can_be_drawn_and_few_of_many(model):
+    every = TaskWeightsDisplay.from_estimator(model, features="all")
+    assert every.features_[0].tolist() == [0, 5, 3, 1, 2, 4, 6]
+    assert {"common", "task", "none"} == set(words(every.ax_.texts))
+    few = TaskWeightsDisplay.from_estimator(model, max_features=2)
+    sizes = np.linalg.norm(model.slope_norms_, axis=1)
+    assert set(few.features_[0]) == set(np.argsort(-sizes)[:2])
+    assert "(2 features with smaller slopes not shown)" in few.ax_.get_xlabel()
+    assert "not shown" not in every.ax_.get_xlabel()
+
+
+def test_parts_are_drawn_in_two_panels(model):
+    display = TaskWeightsDisplay.from_estimator(model, split=True)
+    assert [rows.tolist() for rows in display.features_] == [[0], [5, 3, 1]]
+    parts = (model.solution_.common, model.solution_.specific)
+    for image, part, rows in zip(display.images_, parts, display.features_, strict=True):
+        np.testing.assert_array_equal(image.get_array(), np.concatenate(part).T[rows])
+    assert display.images_[0].get_clim() == display.images_[1].get_clim()
+    upper, lower = display.axes_
+    assert upper.get_position().y0 > lower.get_position().y1
+    assert [ax.get_title(loc="left") for ax in display.axes_] == [
+        "common slopes",
+        "slopes of single tasks",
+    ]
+    alone = TaskWeightsDisplay.from_estimator(fit(DirtyLasso(None, 0.1)), split=True)
+    assert len(alone.axes_) == 1  # nothing is common
+
+
+def test_a_solution_is_drawn_with_given_names_and_axes(model):
+    figure, (left, right) = plt.subplots(1, 2, layout="constrained", figsize=(12, 4))
+    names = [f"feature {j}" for j in range(7)]
+    display = TaskWeightsDisplay.from_solution(
+        model.solution_, ["a very long name of a task", "second", "third"], names, ax=left
+    )
+    figure.draw_without_rendering()
+    assert display.ax_ is left
+    assert display.figure_ is figure
+    assert words(left.get_yticklabels()) == [f"feature {j}" for j in (0, 5, 3, 1)]
+    assert all(label.get_rotation() > 0 for label in left.get_xticklabels())  # too long
+    bar = display.colorbar_.ax.get_tightbbox()
+    assert bar.x1 < right.get_window_extent().x0
+    assert not any(text.get_window_extent().overlaps(bar) for text in left.texts)
+    plain = TaskWeightsDisplay.from_solution(model.solution_)
+    assert words(plain.ax_.get_xticklabels()) == ["0", "1", "2"]
+    assert words(plain.ax_.get_yticklabels()) == ["x0", "x5", "x3", "x1"]
+
+
+def test_levels_of_a_column_are_rows():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    tasks = {}
+    for name in "ab":
+        frame = pandas.DataFrame({"size": rng.standard_normal(60)})
+        frame["kind"] = pandas.Categorical(rng.choice(["u", "v"], 60))
+        tasks[name] = frame, frame["size"] + 2.0 * (frame["kind"] == "u")
+    model = fit(L21(0.01), tasks=tasks)
+    display = TaskWeightsDisplay.from_estimator(model, features="all")
+    shown = words(display.ax_.get_yticklabels())
+    assert sorted(shown) == sorted(map(str, model.linear_feature_names_))
+
+
+def test_estimators_without_common_slopes_are_refused(model, automatic):
+    with pytest.raises(NotFittedError):
+        TaskWeightsDisplay.from_estimator(MultiTaskJOPLEnRegressor())
+    with pytest.raises(ValueError, match=r"penalty='auto' fits every task alone.*DirtyLasso\(\)"):
+        TaskWeightsDisplay.from_estimator(automatic)
+    with pytest.raises(TypeError, match="must be a MultiTaskJOPLEnRegressor"):
+        TaskWeightsDisplay.from_estimator(LinearRegression())
+    with pytest.raises(TypeError, match="must be a TaskSolution"):
+        TaskWeightsDisplay.from_solution(automatic.solution_)
+    with pytest.raises(ValueError, match="constant cells have no slopes"):
+        TaskWeightsDisplay.from_solution(without_slopes(model.solution_))
+    empty = fit(DirtyLasso(50.0, 40.0))
+    with pytest.raises(ValueError, match=r"no feature has a slope.*features='all'"):
+        TaskWeightsDisplay.from_estimator(empty)
+    (image,) = TaskWeightsDisplay.from_estimator(empty, features="all").images_
+    assert not image.get_array().any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"features": "some"}, "features='some' is not known: use 'selected' or 'all'"),
+        ({"max_features": 0}, "max_features=0 must be at least 1"),
+        ({"limit": -1.0}, r"limit=-1\.0 must be a positive slope"),
+        ({"task_names": ["a"]}, "task_names has 1 names for 3 tasks"),
+        ({"feature_names": ["a"]}, "feature_names has 1 names for 7 features"),
+    ],
+)
+def test_wrong_options_of_the_slopes_are_refused(model, options, message):
+    with pytest.raises(ValueError, match=message):
+        TaskWeightsDisplay.from_solution(model.solution_, **options)
+
+
+# -- SelectionDisplay ------------------------------------------------------------------------------
+
+
+def test_bars_are_stacked_to_the_number_of_all_features():
+    display = SelectionDisplay.from_counts(COUNTS)
+    for name, (n_common, own) in COUNTS.items():
+        common, specific = display.common_bars_[name], display.specific_bars_[name]
+        assert [bar.get_y() for bar in common] == [0, 0, 0]
+        assert [bar.get_height() for bar in common] == [n_common] * 3
+        assert [bar.get_y() for bar in specific] == [n_common] * 3
+        assert [bar.get_height() for bar in specific] == list(own.values())
+        for below, above in zip(common, specific, strict=True):
+            assert below.get_x() == above.get_x()
+    totals = [n + own[t] for n, own in COUNTS.values() for t in own]
+    assert words(display.ax_.texts) == [str(total) for total in totals]
+    assert display.ax_.get_ylim()[1] > max(totals)
+    assert words(display.ax_.get_xticklabels()) == ["a", "b", "c"]
+    assert [text for text in legend(display.ax_) if text] == ["A", "B", "task-specific", "common"]
+
+
+def test_bars_of_methods_stand_side_by_side_around_their_task():
+    display = SelectionDisplay.from_counts(COUNTS)
+    spans = [
+        [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars]
+        for bars in display.common_bars_.values()
+    ]
+    for task, ((a0, a1), (b0, b1)) in enumerate(zip(*spans, strict=True)):
+        assert task - 0.5 < a0 < a1 <= b0 < b1 < task + 0.5
+    colors = {tuple(bars[0].get_facecolor()) for bars in display.common_bars_.values()}
+    assert len(colors) == 2
+
+
+def test_tasks_of_another_order_belong_to_their_names():
+    display = SelectionDisplay.from_counts({"A": (1, {"a": 2, "b": 5}), "B": (1, {"b": 7, "a": 3})})
+    assert [bar.get_height() for bar in display.specific_bars_["B"]] == [3, 7]
+
+
+def test_the_counts_of_estimators(model, bouts):
+    display = SelectionDisplay.from_estimators({"JOPLEn": model, "BoUTS": bouts})
+    n_common = {"JOPLEn": len(model.common_features_), "BoUTS": len(bouts.universal_features_)}
+    assert min(n_common.values()) > 0
+    for name, fitted in (("JOPLEn", model), ("BoUTS", bouts)):
+        for k, task in enumerate("abc"):
+            bar = display.specific_bars_[name][k]
+            own = len(fitted.task_features_[task])
+            assert bar.get_y() + bar.get_height() == n_common[name] + own
+    # Of an estimator of this package the height is the number of features with slopes.
+    heights = [bar.get_y() + bar.get_height() for bar in display.specific_bars_["JOPLEn"]]
+    assert heights == (model.slope_norms_ > 0).sum(axis=0).tolist()
+
+
+def test_totals_are_left_out_where_they_would_overlap():
+    many = {f"task {t}": 1000 + t for t in range(40)}
+    display = SelectionDisplay.from_counts({"A": (1, many), "B": (2, many)})
+    assert not display.ax_.texts
+    assert all(label.get_rotation() > 0 for label in display.ax_.get_xticklabels())
+
+
+def test_wrong_counts_are_refused(automatic):
+    with pytest.raises(ValueError, match=r"counts={} has no method to draw"):
+        SelectionDisplay.from_counts({})
+    with pytest.raises(ValueError, match=r"estimators={} has no method to draw"):
+        SelectionDisplay.from_estimators({})
+    with pytest.raises(TypeError, match="must be a dict with the methods' names"):
+        SelectionDisplay.from_estimators([automatic])
+    with pytest.raises(ValueError, match=r"counts\['A'\] has no task to draw"):
+        SelectionDisplay.from_counts({"A": (1, {})})
+    with pytest.raises(ValueError, match=r"counts\['B'\] has no task 'a', but counts\['A'\] has"):
+        SelectionDisplay.from_counts({"A": (1, {"a": 1}), "B": (1, {})})
+    with pytest.raises(ValueError, match=r"counts\['A'\] has no task 'z', but counts\['B'\] has"):
+        SelectionDisplay.from_counts({"A": (1, {"a": 1}), "B": (1, {"a": 1, "z": 1})})
+    with pytest.raises(TypeError, match=r"counts\['A'\]=3 must be a pair"):
+        SelectionDisplay.from_counts({"A": 3})
+    with pytest.raises(ValueError, match=r"counts\['A'\] holds -1: give numbers of features"):
+        SelectionDisplay.from_counts({"A": (1, {"a": -1})})
+    with pytest.raises(NotFittedError):
+        SelectionDisplay.from_estimators({"A": BoUTSRegressor()})
+    with pytest.raises(TypeError, match=r"does not say what it selected.*from_counts"):
+        SelectionDisplay.from_estimators({"A": LinearRegression().fit([[0.0], [1.0]], [0, 1])})
+
+
+# -- TaskErrorDisplay ------------------------------------------------------------------------------
+
+
+def test_errors_are_drawn_in_the_row_of_their_task():
+    display = TaskErrorDisplay.from_errors(ERRORS, reference=1.0)
+    assert display.dots_["A"].get_xdata().tolist() == [0.2, 0.9]
+    assert display.dots_["B"].get_xdata().tolist() == [0.3, 0.5]
+    for dots in display.dots_.values():
+        assert np.round(dots.get_ydata()).tolist() == [0, 1]
+    assert not np.intersect1d(*(dots.get_ydata() for dots in display.dots_.values())).size
+    assert words(display.ax_.get_yticklabels()) == ["a", "b"]
+    low, high = display.ax_.get_ylim()
+    assert low > high  # the first on top
+    assert display.ax_.get_xlim()[0] == 0
+    assert display.ax_.get_xlim()[1] > 1
+    assert legend(display.ax_) == ["A (mean 0.55)", "B (mean 0.4)", "reference: 1"]
+    styles = [(dots.get_color(), dots.get_marker()) for dots in display.dots_.values()]
+    assert styles[0][0] != styles[1][0]
+    assert styles[0][1] != styles[1][1]
+    assert "lower is better" in display.ax_.get_xlabel()
+
+
+def test_a_reference_far_away_is_left_out():
+    display = TaskErrorDisplay.from_errors({"A": {"a": 0.1, "b": 0.2}}, reference=1.0)
+    assert legend(display.ax_) == ["A (mean 0.15)"]
+    assert display.ax_.get_xlim()[1] < 0.3
+
+
+def test_errors_of_estimators_are_normalised_by_the_test_targets(model, bouts):
+    single = {name: LinearRegression().fit(X, y) for name, (X, y) in TASKS.items()}
+    methods = {"JOPLEn": model, "BoUTS": bouts, "linear": single}
+    display = TaskErrorDisplay.from_estimators(methods, TEST)
+    for k, (task, (X, y)) in enumerate(TEST.items()):
+        found = {
+            "JOPLEn": model.predict(X, task=task),
+            "BoUTS": bouts.predict(X, task=task),
+            "linear": single[task].predict(X),
+        }
+        for name, f in found.items():
+            expected = np.mean((y - f) ** 2) / np.var(y)
+            assert display.dots_[name].get_xdata()[k] == pytest.approx(expected)
+    assert "variance of the test targets" in display.ax_.get_xlabel()
+
+
+def test_tasks_may_be_a_list_and_a_part_of_those_of_the_fit():
+    model = fit(tasks=list(TASKS.values()))
+    display = TaskErrorDisplay.from_estimators({"A": model}, list(TEST.values())[:2])
+    assert words(display.ax_.get_yticklabels()) == ["0", "1"]
+
+
+def test_errors_of_classifiers_are_shares_of_wrong_classes(model):
+    classes = {name: (X, np.where(y > 0, "yes", "no")) for name, (X, y) in TASKS.items()}
+    judge = fit(DirtyLasso(0.02, 0.015), MultiTaskJOPLEnClassifier, classes)
+    display = TaskErrorDisplay.from_estimators({"A": judge}, classes)
+    for k, (task, (X, y)) in enumerate(classes.items()):
+        wrong = np.mean(judge.predict(X, task=task) != y)
+        assert display.dots_["A"].get_xdata()[k] == pytest.approx(wrong)
+    assert "wrong classes" in display.ax_.get_xlabel()
+    with pytest.raises(ValueError, match=r"classifiers and regressors.*draw them apart"):
+        TaskErrorDisplay.from_estimators({"A": judge, "B": model}, TEST)
+
+
+def test_wrong_errors_are_refused(model):
+    with pytest.raises(ValueError, match=r"errors={} has no method"):
+        TaskErrorDisplay.from_errors({})
+    with pytest.raises(TypeError, match=r"errors\['A'\]=0.3 must be a dict"):
+        TaskErrorDisplay.from_errors({"A": 0.3})
+    with pytest.raises(ValueError, match=r"errors\['A'\]\['a'\]=nan must be a finite number"):
+        TaskErrorDisplay.from_errors({"A": {"a": np.nan}})
+    with pytest.raises(ValueError, match=r"estimators={} has no method"):
+        TaskErrorDisplay.from_estimators({}, TEST)
+    with pytest.raises(ValueError, match="tasks has no test rows"):
+        TaskErrorDisplay.from_estimators({"A": model}, {})
+    with pytest.raises(TypeError, match=r"tasks\['a'\] must be a pair"):
+        TaskErrorDisplay.from_estimators({"A": model}, {"a": 3})
+    with pytest.raises(
+        ValueError, match=r"task 'z' that estimators\['A'\] does not know.*'a', 'b'"
+    ):
+        TaskErrorDisplay.from_estimators({"A": model}, {"z": TEST["a"]})
+    with pytest.raises(TypeError, match=r"estimators\['A'\]=3 has no predict"):
+        TaskErrorDisplay.from_estimators({"A": 3}, TEST)
+    with pytest.raises(NotFittedError):
+        TaskErrorDisplay.from_estimators({"A": MultiTaskJOPLEnRegressor()}, TEST)
+    X, y = TEST["a"]
+    with pytest.raises(ValueError, match=r"task 'a': all test targets are 1\.0.*from_errors"):
+        TaskErrorDisplay.from_estimators({"A": model}, {"a": (X, np.ones(len(X)))})
+    with pytest.raises(ValueError, match=r"task 'a': predictions have shape \(90,\), test targets"):
+        TaskErrorDisplay.from_estimators({"A": model}, {"a": (X, y[:5])})
+
+
+# -- TaskPathDisplay -------------------------------------------------------------------------------
+
+
+def on_path(model):
+    """Rows of the paths with a loss."""
+    table = model.cv_results_
+    kept = table["on_path"] & np.isfinite(table["mean_loss"])
+    return {name: column[kept] for name, column in table.items()}
+
+
+@pytest.mark.parametrize("name", ["tuned", "plain"])
+def test_every_ratio_has_a_line_with_the_smallest_losses_of_the_table(request, name):
+    model = request.getfixturevalue(name)
+    rows, ratios = on_path(model), ratio_grid(model.task_weights_)
+    display = TaskPathDisplay.from_estimator(model)
+    np.testing.assert_allclose(display.ratios_, ratios)
+    assert len(display.lines_) == len(ratios) > 2
+    for ratio, line in zip(ratios, display.lines_, strict=True):
+        own = np.isclose(rows["common"] / rows["task"], ratio)
+        strengths = np.unique(rows["common"][own])[::-1]
+        points = [np.flatnonzero(own & (rows["common"] == strength)) for strength in strengths]
+        losses = [rows["mean_loss"][point].min() for point in points]
+        np.testing.assert_array_equal(line.get_ydata(), losses)
+        counts = [rows["mean_selected"][point[0]] for point in points]
+        np.testing.assert_array_equal(line.get_xdata(), counts)
+
+
+@pytest.mark.parametrize("name", ["tuned", "plain"])
+def test_the_choice_and_the_smallest_loss_are_marked(request, name):
+    model = request.getfixturevalue(name)
+    rows, display = on_path(model), TaskPathDisplay.from_estimator(model)
+    best = int(np.argmin(rows["mean_loss"]))
+    limit = rows["mean_loss"][best] + rows["se_loss"][best]
+    marked = {line.get_label(): line for line in display.ax_.lines}
+    smallest = [rows["mean_selected"][best], rows["mean_loss"][best]]
+    assert marked["smallest loss"].get_xydata().tolist() == [smallest]
+    assert marked["smallest + 1 std. error"].get_ydata()[0] == pytest.approx(limit)
+    ((n_features, loss),) = display.chosen_.get_xydata()
+    is_fit = np.isclose(rows["common"], model.penalty_.common)
+    is_fit &= np.isclose(rows["task"], model.penalty_.task)
+    is_fit &= np.isclose(rows["relax"], model.penalty_.relax)
+    (k,) = np.flatnonzero(is_fit)
+    assert [n_features, loss] == [rows["mean_selected"][k], rows["mean_loss"][k]]
+    if name == "plain":
+        assert n_features == rows["mean_selected"][rows["mean_loss"] <= limit].min()
+        assert [n_features, loss] != smallest
+    else:
+        assert [n_features, loss] == smallest
+
+
+def test_losses_without_relaxing_are_drawn_for_the_chosen_ratio(tuned, plain):
+    assert TaskPathDisplay.from_estimator(plain).unrelaxed_ is None
+    rows, line = on_path(tuned), TaskPathDisplay.from_estimator(tuned).unrelaxed_
+    chosen = tuned.penalty_.common / tuned.penalty_.task
+    own = np.isclose(rows["common"] / rows["task"], chosen) & (rows["relax"] == 1)
+    np.testing.assert_array_equal(line.get_ydata(), rows["mean_loss"][own])
+    assert line.get_label() == f"{chosen:.3g}, not relaxed"
+
+
+def test_names_of_the_path(plain):
+    display = TaskPathDisplay.from_estimator(plain)
+    shown, ax = legend(display.ax_), display.ax_
+    assert shown[: len(display.ratios_)] == [f"{ratio:.3g}" for ratio in display.ratios_]
+    chosen = f"chosen: common {plain.penalty_.common:.2g}, task {plain.penalty_.task:.2g}"
+    assert shown[-1] == chosen
+    assert "common / task" in ax.get_legend().get_title().get_text()
+    assert "variance" in ax.get_ylabel()
+    assert "selected features" in ax.get_xlabel()
+
+
+@pytest.mark.parametrize(
+    "penalty",
+    [
+        L21("auto", bias_strength=1.0),
+        DirtyLasso("auto", None, bias_strength=1.0, relax=1.0),
+        DirtyLasso(None, "auto", bias_strength=1.0, relax=1.0),
+    ],
+    ids=["L21", "common", "task"],
+)
+def test_a_penalty_with_a_single_strength_has_one_line(penalty):
+    model = fit(penalty, cv=2, tasks=FEW)
+    _, ax = plt.subplots()
+    display = TaskPathDisplay.from_estimator(model, ax=ax)
+    assert display.ax_ is ax
+    (line,) = display.lines_
+    np.testing.assert_array_equal(line.get_ydata(), on_path(model)["mean_loss"])
+    assert display.chosen_.get_xydata()[0].tolist() in line.get_xydata().tolist()
+    assert legend(ax)[0] == "mean loss"
+    assert legend(ax)[-1] == f"chosen: {model.penalty_.strength:.2g}"
+
+
+def test_estimators_without_a_path_are_refused(model, automatic):
+    with pytest.raises(ValueError, match=r"fixed strengths, there is no choice.*DirtyLasso\(\)"):
+        TaskPathDisplay.from_estimator(model)
+    with pytest.raises(ValueError, match="penalty='auto' chooses a penalty for every task alone"):
+        TaskPathDisplay.from_estimator(automatic)
+    with pytest.raises(NotFittedError):
+        TaskPathDisplay.from_estimator(MultiTaskJOPLEnRegressor())
+    with pytest.raises(TypeError, match="must be a MultiTaskJOPLEnRegressor"):
+        TaskPathDisplay.from_estimator(JOPLEnRegressor())
+    with pytest.raises(ValueError, match=r"same number of features.*makes features vanish"):
+        TaskPathDisplay.from_estimator(fit(Frobenius("auto", bias_strength=1.0), cv=2, tasks=FEW))
+
+
+# -- all -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["task_weights", "selection", "task_errors", "task_path"])
+def test_docstring_examples(name):
+    result = doctest.testmod(importlib.import_module(f"jointleaf.plot._{name}"))
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_nothing_is_drawn_outside_the_figure(model, tuned):
+    displays = [
+        TaskWeightsDisplay.from_estimator(model),
+        TaskWeightsDisplay.from_estimator(model, split=True),
+        SelectionDisplay.from_counts(COUNTS),
+        TaskErrorDisplay.from_errors(ERRORS),
+        TaskPathDisplay.from_estimator(tuned),
+    ]
+    for display in displays:
+        figure = display.figure_
+        figure.draw_without_rendering()
+        whole, box = figure.bbox, figure.get_tightbbox().transformed(figure.dpi_scale_trans)
+        assert whole.x0 - 1 <= box.x0 < box.x1 <= whole.x1 + 1
+        assert whole.y0 - 1 <= box.y0 < box.y1 <= whole.y1 + 1
+
+
+def test_without_matplotlib_it_is_asked_for(monkeypatch, model, tuned):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    hint = r"needs matplotlib: pip install 'jointleaf\[plot\]'"
+    with pytest.raises(ImportError, match=f"TaskWeightsDisplay {hint}"):
+        TaskWeightsDisplay.from_estimator(model)
+    with pytest.raises(ImportError, match=f"SelectionDisplay {hint}"):
+        SelectionDisplay.from_counts(COUNTS)
+    with pytest.raises(ImportError, match=f"TaskErrorDisplay {hint}"):
+        TaskErrorDisplay.from_errors(ERRORS)
+    with pytest.raises(ImportError, match=f"TaskErrorDisplay {hint}"):
+        TaskErrorDisplay.from_estimators({"A": model}, TEST)
+    with pytest.raises(ImportError, match=f"TaskPathDisplay {hint}"):
+        TaskPathDisplay.from_estimator(tuned)

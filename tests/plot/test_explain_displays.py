@@ -1,0 +1,270 @@
+"""Displays of explanations: what is drawn are the numbers of the explanation."""
+
+import doctest
+import importlib
+import subprocess
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from sklearn.datasets import make_friedman1
+
+from frame_data import SMALL, make_frame
+from jointleaf import (
+    EffectDisplay,
+    ExplanationDisplay,
+    Frobenius,
+    ImportanceDisplay,
+    InteractionDisplay,
+    JOPLEnClassifier,
+    JOPLEnRegressor,
+    LocalModelDisplay,
+    MultiTaskJOPLEnRegressor,
+)
+from jointleaf.inspection import effect, interactions
+
+mpl.use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
+
+RIDGE = Frobenius(0.01)
+X, Y = make_friedman1(120, n_features=5, noise=0.5, random_state=0)
+THREE = np.digitize(Y, np.quantile(Y, [0.3, 0.6]))
+FRAME, FRAME_Y = make_frame()
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return JOPLEnRegressor("lightgbm", penalty=RIDGE, random_state=0).fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def table():
+    return JOPLEnRegressor([SMALL, "voronoi"], penalty=RIDGE, random_state=0).fit(FRAME, FRAME_Y)
+
+
+@pytest.fixture(scope="module")
+def classes():
+    return JOPLEnClassifier("lightgbm", penalty=RIDGE, random_state=0).fit(X, THREE)
+
+
+def labels(display):
+    return [text.get_text() for text in display.ax_.get_yticklabels()]
+
+
+def overlaps(display):
+    """Pairs of labels of one axis that lie on each other."""
+    display.figure_.canvas.draw()
+    boxes = [t.get_window_extent() for t in display.ax_.get_yticklabels() if t.get_text()]
+    return [(a, b) for k, a in enumerate(boxes) for b in boxes[:k] if a.overlaps(b)]
+
+
+def test_bars_lead_from_the_baseline_to_the_prediction(model):
+    display = ExplanationDisplay.from_estimator(model, X[:1])
+    found = display.explanation
+    bars = display.bars_.patches
+    assert sum(bar.get_width() for bar in bars) == pytest.approx(found.values.sum())
+    assert bars[-1].get_x() == pytest.approx(found.baseline)
+    assert bars[0].get_x() + bars[0].get_width() == pytest.approx(model.predict(X[:1])[0])
+    sizes = [abs(bar.get_width()) for bar in bars]
+    assert sizes == sorted(sizes, reverse=True)
+    assert labels(display)[0].split(" = ")[0] in ("x0", "x1", "x2", "x3", "x4")
+    assert not overlaps(display)
+
+
+def test_other_columns_and_cells_have_a_bar_of_their_own(table):
+    display = ExplanationDisplay.from_estimator(table, FRAME.iloc[[1]], n_columns=2)
+    assert labels(display)[2:] == ["3 other columns", "cells"]
+    widths = [bar.get_width() for bar in display.bars_.patches]
+    found = display.explanation
+    assert sum(widths) == pytest.approx(found.values.sum() + found.cells_rest[0])
+
+
+def test_dots_are_the_values(table):
+    display = ExplanationDisplay.from_estimator(table, FRAME)
+    found = display.explanation
+    order = [found.feature_names[j] for j in np.argsort(-found.importances)]
+    assert list(display.dots_) == [*order, "cells"]
+    j = found.feature_names.index("size")
+    drawn = np.asarray(display.dots_["size"].get_offsets())[:, 0]
+    np.testing.assert_allclose(np.sort(drawn), np.sort(found.values[:, j]))
+    assert len(display.dots_["city"].get_offsets()) == 0  # levels have no order: they are grey
+    assert (
+        np.abs(np.asarray(display.dots_["size"].get_offsets())[:, 1] - order.index("size")).max()
+        < 0.5
+    )
+    assert not overlaps(display)
+
+
+def test_one_of_several_outputs_must_be_chosen(classes):
+    with pytest.raises(ValueError, match=r"several outputs: give one of \[0, 1, 2\]"):
+        ExplanationDisplay.from_estimator(classes, X)
+    with pytest.raises(ValueError, match=r"explanation has the outputs \[0, 1, 2\]"):
+        ExplanationDisplay(classes.explain(X)).plot()
+    display = ExplanationDisplay.from_estimator(classes, X[:1], output=2)
+    ends = display.bars_.patches[0]
+    expected = classes.decision_function(X[:1])[0, 2]
+    assert ends.get_x() + ends.get_width() == pytest.approx(expected)
+    assert display.ax_.get_xlabel() == "raw prediction of class 2"
+    with pytest.raises(ValueError, match="no rows"):
+        ExplanationDisplay(classes.explain(X)[:0].output(1)).plot()
+
+
+def test_tasks_are_drawn_by_name():
+    tasks = MultiTaskJOPLEnRegressor("lightgbm", penalty=RIDGE, random_state=0)
+    tasks.fit({"a": (X, Y), "b": (X, -Y)})
+    display = ExplanationDisplay.from_estimator(tasks, X[:1], task="b")
+    bar = display.bars_.patches[0]
+    assert bar.get_x() + bar.get_width() == pytest.approx(tasks.predict(X[:1], task="b")[0])
+
+
+def test_curves_are_the_effect_with_marks_of_rows(model, classes):
+    display = EffectDisplay.from_estimator(model, X, 3, n_grid=12)
+    found = effect(model, X, 3, n_grid=12)
+    np.testing.assert_array_equal(display.lines_[0].get_xdata(), found.grid)
+    np.testing.assert_allclose(display.lines_[0].get_ydata(), found.values)
+    assert len(display.rug_.get_segments()) == len(X)
+    assert display.ax_.get_xlabel() == "x3"
+    several = EffectDisplay.from_estimator(classes, X, 3, kind="partial_dependence")
+    assert [line.get_label() for line in several.lines_] == ["class 0", "class 1", "class 2"]
+    assert "raw prediction" in several.ax_.get_ylabel()
+
+
+def test_levels_have_a_mark_each(table):
+    display = EffectDisplay.from_estimator(table, FRAME, "city")
+    assert labels(display)[-1] == f"missing ({FRAME['city'].isna().sum()} rows)"
+    assert "vaduz (1 row)" in labels(display)
+    found = effect(table, FRAME, "city")
+    np.testing.assert_allclose(display.lines_[0].get_xdata(), found.values)
+
+
+def test_importances_of_all_kinds(model, classes):
+    widths = lambda display: [bar.get_width() for bar in display.bars_.patches]  # noqa: E731
+    shares = ImportanceDisplay.from_estimator(model)
+    assert sum(widths(shares)) == pytest.approx(1)
+    sizes = ImportanceDisplay.from_estimator(model, X)
+    expected = np.sort(np.abs(model.explain(X).values).mean(axis=0))[::-1]
+    np.testing.assert_allclose(widths(sizes), expected)
+    drops = ImportanceDisplay.from_estimator(model, X, Y, n_repeats=2)
+    assert labels(drops)[0] == "x3"
+    assert "shuffled" in drops.ax_.get_xlabel()
+    assert len(widths(ImportanceDisplay.from_estimator(model, n_columns=2))) == 2
+    one = ImportanceDisplay.from_estimator(classes, X, output=1)
+    expected = np.sort(classes.explain(X).output(1).importances)[::-1]
+    np.testing.assert_allclose(widths(one), expected)
+    with pytest.raises(ValueError, match="kind='gain' is not known"):
+        ImportanceDisplay.from_estimator(model, kind="gain")
+    with pytest.raises(ValueError, match="kind='permutation' needs X and y"):
+        ImportanceDisplay.from_estimator(model, X, kind="permutation")
+
+
+def test_local_models_are_drawn_with_their_slopes(model, classes, table):
+    local = model.local_model(X[:1])
+    display = LocalModelDisplay.from_estimator(model, X[:1])
+    widths = [bar.get_width() for bar in display.bars_.patches]
+    order = np.argsort(-np.abs(local.coef * local.scale))
+    np.testing.assert_allclose(widths, (local.coef * local.scale)[order])
+    texts = [text.get_text() for text in display.ax_.texts]
+    assert texts == [f"{local.coef[j]:+.3g}" for j in order]
+    assert len(LocalModelDisplay.from_estimator(classes, X[:1], output=1).bars_) == 5
+    with pytest.raises(ValueError, match="several outputs"):
+        LocalModelDisplay.from_estimator(classes, X[:1])
+    named = LocalModelDisplay.from_estimator(table, FRAME.iloc[[0]])
+    assert {"city=berlin: no", "city=other: yes"} <= set(labels(named))
+
+
+def test_the_map_holds_the_strengths(model):
+    display = InteractionDisplay.from_estimator(model, X, n_rows=30)
+    found = interactions(model, X, n_rows=30)
+    drawn = display.image_.get_array()
+    lower = np.tril_indices(5, -1)
+    np.testing.assert_allclose(drawn.filled(0)[lower[0] - 1, lower[1]], found.strengths[lower])
+    assert drawn.count() == 10
+    assert len(display.ax_.texts) == 10
+    assert labels(display) == ["x1", "x2", "x3", "x4"]
+
+
+def test_given_axes_are_used(model):
+    _, axes = plt.subplots(3, 2, layout="constrained")
+    given = iter(axes.reshape(-1))
+    for make in (
+        lambda ax: ExplanationDisplay.from_estimator(model, X[:1], ax=ax),
+        lambda ax: ExplanationDisplay.from_estimator(model, X, ax=ax),
+        lambda ax: EffectDisplay.from_estimator(model, X, 0, ax=ax),
+        lambda ax: ImportanceDisplay.from_estimator(model, ax=ax),
+        lambda ax: LocalModelDisplay.from_estimator(model, X[:1], ax=ax),
+        lambda ax: InteractionDisplay.from_estimator(model, X, n_rows=5, ax=ax),
+    ):
+        ax = next(given)
+        assert make(ax).ax_ is ax
+
+
+@pytest.mark.parametrize("name", ["explanation", "effect", "importance", "local", "interaction"])
+def test_examples_of_displays(name):
+    result = doctest.testmod(importlib.import_module(f"jointleaf.plot._{name}"))
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("name", ["explaining", "explanation", "local"])
+def test_examples_of_explanations(name):
+    result = doctest.testmod(importlib.import_module(f"jointleaf.inspection._{name}"))
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+# -- shap -----------------------------------------------------------------------------------------
+
+
+def test_shap_takes_explanations(model, classes, table):
+    shap = pytest.importorskip("shap")
+    given = model.explain(X).to_shap()
+    assert isinstance(given, shap.Explanation)
+    np.testing.assert_allclose(given.values.sum(axis=1) + given.base_values, model.predict(X))
+    shap.plots.waterfall(given[0], show=False)
+    shap.plots.bar(given, show=False)
+    several = classes.explain(X).to_shap()
+    assert several.shape == (120, 5, 3)
+    np.testing.assert_allclose(
+        several.values.sum(axis=1) + several.base_values, classes.decision_function(X)
+    )
+    text = table.explain(FRAME).to_shap()
+    assert text.feature_names[-1] == "cells"
+    np.testing.assert_allclose(text.values.sum(axis=1) + text.base_values, table.predict(FRAME))
+
+
+def test_without_shap_an_error_says_what_to_install():
+    code = (
+        "import sys; sys.modules['shap'] = None\n"
+        "import numpy as np\n"
+        "from jointleaf import Explanation\n"
+        "zeros = np.zeros((1, 1))\n"
+        "try:\n"
+        "    Explanation(zeros, zeros, zeros[0], 0.0, ('a',), zeros).to_shap()\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "to_shap needs shap: pip install 'jointleaf[shap]'"
+
+
+def test_texts_and_parts_of_explanations(table, classes):
+    found = table.explain(FRAME)
+    lines = found.describe(1, n_columns=2).splitlines()
+    assert lines[0].split()[0] == "baseline"
+    assert lines[-1].split()[-1] == f"{table.predict(FRAME)[1]:.4g}"
+    assert "missing" in found[FRAME["age"].isna().to_numpy()].describe()
+    np.testing.assert_array_equal(found[3].values, found.values[3:4])
+    with pytest.raises(IndexError, match="row 160 is not there"):
+        found[160]
+    with pytest.raises(ValueError, match="has one output"):
+        found.output("a")
+    with pytest.raises(ValueError, match="give one of"):
+        classes.explain(X).describe()
+    assert "3 outputs" in repr(classes.explain(X))

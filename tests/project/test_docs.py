@@ -1,0 +1,93 @@
+"""The code that documentation shows runs as written."""
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WITH_EXAMPLES = (
+    "jointleaf._core.fitting",
+    "jointleaf._core.path",
+    "jointleaf.estimators._regressor",
+    "jointleaf.estimators._classifier",
+    "jointleaf.estimators._refining",
+    "jointleaf.multitask._estimators",
+    "jointleaf._core.task_fitting",
+)
+
+
+def test_the_readme_runs_as_written(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 3
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+    assert "converged" in capsys.readouterr().out
+
+
+def test_the_page_on_penalties_runs_as_written(capsys):
+    text = (ROOT / "docs" / "penalties.md").read_text()
+    space: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "penalties.md", "exec"), space)
+    assert capsys.readouterr().out.count("converged") == 4
+    assert set(space["model"].selected_features_) == {0, 1}
+
+
+def test_the_page_on_partitions_runs_as_written(capsys):
+    text = (ROOT / "docs" / "partitions.md").read_text()
+    space: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "partitions.md", "exec"), space)
+    printed = capsys.readouterr().out
+    assert "(442, 141)" in printed
+    assert "['area' 'floor' 'city=Lima' 'city=Oslo' 'city=Rome']" in printed
+    assert space["small"].solution_.layout.n_cells <= 80
+
+
+def test_the_page_on_tasks_runs_as_written(capsys):
+    text = (ROOT / "docs" / "multitask.md").read_text()
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "multitask.md", "exec"), {})
+    shown = re.search(r"```text\n(.*?)```", text, re.DOTALL).group(1)
+    assert shown in capsys.readouterr().out
+
+
+def test_the_page_on_explanations_runs_as_written(capsys):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    pytest.importorskip("shap")
+    plt.switch_backend("Agg")
+    text = (ROOT / "docs" / "explaining.md").read_text()
+    space: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "explaining.md", "exec"), space)
+    plt.close("all")
+    printed = capsys.readouterr().out
+    assert printed.startswith("baseline")
+    assert "\nTrue\n" in printed
+    shown = re.search(r"```text\n(.*?)```", text, re.DOTALL).group(1)
+    assert [line.split()[0] for line in shown.splitlines()] == [
+        line.split()[0] for line in printed.splitlines()[: len(shown.splitlines())]
+    ]
+    assert "('all', 'half')" in printed
+
+
+def test_the_example_of_onnx_runs_as_written(capsys, tmp_path, monkeypatch):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "model-files.md").read_text()
+    section = text.split("\n## ONNX\n")[1].split("\n## ")[0]
+    (block,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    exec(compile(block, "model-files.md", "exec"), {})
+    assert capsys.readouterr().out == "True\n"
+    assert (tmp_path / "model.onnx").exists()
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_docstring_examples(name):
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted > 0
+    assert result.failed == 0
