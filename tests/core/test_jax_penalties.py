@@ -52,7 +52,7 @@ PENALTIES = [
     Scaled(2.0, L21(0.1)),
     Frobenius(0.3),
 ]
-LAYOUT = TaskLayout.of([CellLayout((3, 4), 5), CellLayout((2, 3), 5)], [1.0, 0.7])
+LAYOUT = TaskLayout([CellLayout((3, 4), 5), CellLayout((2, 3), 5)], [1.0, 0.7])
 
 
 def device_answer(penalty, theta, step):

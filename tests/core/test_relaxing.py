@@ -56,7 +56,7 @@ def test_what_is_not_selected_stays_out_and_errors_fall(tasks, kind):
 @pytest.mark.parametrize("kind", [DirtyLasso, DirtyLInf])
 def test_the_proximal_map_on_a_support_is_optimal(kind):
     rng = np.random.default_rng(1)
-    layout = TaskLayout.of([CellLayout((2,), 4), CellLayout((3,), 4)], (1.0, 0.7))
+    layout = TaskLayout([CellLayout((2,), 4), CellLayout((3,), 4)], (1.0, 0.7))
     support = rng.random((4, 2)) < 0.5
     support[0] = True
     bound = kind(1.3, 1.0).relaxed(1.0, support).bind(layout)
@@ -77,7 +77,7 @@ def test_the_proximal_map_on_a_support_is_optimal(kind):
 
 def test_shrinking_in_a_weighted_norm_keeps_to_the_support():
     rng = np.random.default_rng(2)
-    layout = TaskLayout.of([CellLayout((2,), 4), CellLayout((3,), 4)], (1.0, 0.7))
+    layout = TaskLayout([CellLayout((2,), 4), CellLayout((3,), 4)], (1.0, 0.7))
     support = np.array([[True, True], [True, False], [False, True], [False, False]])
     bound = DirtyLasso(1.3, 1.0).relaxed(1.0, support).bind(layout)
     W = 3 * rng.standard_normal((4, 5))

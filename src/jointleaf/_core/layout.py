@@ -10,35 +10,40 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["CellKind", "CellLayout", "TaskLayout", "check_codes"]
+__all__ = ["CellKind", "CellLayout", "TaskLayout", "check_codes", "check_kinds"]
 
 CellKind = Literal["linear", "constant"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class CellLayout:
-    """The shape of a model: its partitions, their cells and the columns of a cell's weights.
+    """The shape of a model: its partitions, their cells, and which cells have slopes.
 
-    Weights are kept cell-major as one array ``theta`` of shape (C, q) or, with K outputs,
-    (C, q, K): C cells over all partitions, numbered partition after partition, and
-    q = d + 1 columns for linear cells (d slopes, then the bias) or q = 1 for constant
-    cells (the bias alone).
+    Cells are numbered over all partitions, partition after partition: C in all, of which L are
+    linear (d slopes and a bias) and the others constant (a bias alone).
 
-    Attributes
+    Parameters
     ----------
     cells_per_partition : tuple of int, length P
     n_features : int
         d, the number of features of a linear cell.
-    kind : {"linear", "constant"}
+    kinds : {"linear", "constant"} or tuple of these, length P
+        The kind of the cells of every partition; a single word stands for all of them.
     """
 
     cells_per_partition: tuple[int, ...]
     n_features: int
-    kind: CellKind = "linear"
+    kinds: tuple[CellKind, ...]
 
-    def __post_init__(self) -> None:
-        if self.kind not in get_args(CellKind):
-            raise ValueError(f"cells={self.kind!r} is not known: use 'linear' or 'constant'")
+    def __init__(
+        self,
+        cells_per_partition: tuple[int, ...],
+        n_features: int,
+        kinds: Sequence[CellKind] | CellKind = "linear",
+    ) -> None:
+        object.__setattr__(self, "cells_per_partition", cells_per_partition)
+        object.__setattr__(self, "n_features", n_features)
+        object.__setattr__(self, "kinds", check_kinds(kinds, len(cells_per_partition)))
 
     @property
     def n_partitions(self) -> int:
@@ -51,14 +56,44 @@ class CellLayout:
         return int(sum(self.cells_per_partition))
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether some partitions are linear and others constant."""
+        return len(set(self.kinds)) > 1
+
+    @property
+    def kind(self) -> CellKind:
+        """The kind of all cells, where it is the same for every partition."""
+        if self.is_mixed:
+            raise ValueError("this layout has linear and constant partitions: use kinds")
+        return "constant" if "constant" in self.kinds else "linear"
+
+    @property
     def n_slopes(self) -> int:
-        """Slopes of one cell: d, or 0 for constant cells."""
-        return self.n_features if self.kind == "linear" else 0
+        """Slopes of one linear cell: d, or 0 where no partition is linear."""
+        return self.n_features if "linear" in self.kinds else 0
 
     @property
     def n_columns(self) -> int:
-        """q, the weights of one cell."""
-        return self.n_slopes + 1
+        """q, the weights of one cell, where all cells have as many."""
+        return (0 if self.kind == "constant" else self.n_features) + 1
+
+    @cached_property
+    def linear_cells(self) -> NDArray[np.intp]:
+        """The cells with slopes, in the order of their slopes: shape (L,)."""
+        is_linear = np.array([kind == "linear" for kind in self.kinds], bool)
+        return np.flatnonzero(np.repeat(is_linear, self.cells_per_partition))
+
+    @property
+    def n_linear_cells(self) -> int:
+        """L, the number of cells with slopes."""
+        return len(self.linear_cells)
+
+    @cached_property
+    def slope_rows(self) -> NDArray[np.intp]:
+        """The row of the slopes (L, d) of every cell, or L for constant cells: shape (C,)."""
+        rows = np.full(self.n_cells, self.n_linear_cells, np.intp)
+        rows[self.linear_cells] = np.arange(self.n_linear_cells)
+        return rows
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
@@ -92,8 +127,17 @@ class CellLayout:
         return np.repeat(self.task_weights, np.diff(self.task_starts))
 
     def with_features(self, n_features: int) -> CellLayout:
-        """Give the same cells with another number of features."""
-        return CellLayout(self.cells_per_partition, n_features, self.kind)
+        """Return the layout of the same cells with another number of features."""
+        return CellLayout(self.cells_per_partition, n_features, self.kinds)
+
+    def only(self, partitions: ArrayLike) -> CellLayout:
+        """Return the layout of some partitions, given by their numbers or by a mask."""
+        chosen = np.arange(self.n_partitions)[np.asarray(partitions)].tolist()
+        return CellLayout(
+            tuple(self.cells_per_partition[p] for p in chosen),
+            self.n_features,
+            tuple(self.kinds[p] for p in chosen),
+        )
 
     # -- weights -------------------------------------------------------------------------------
 
@@ -106,27 +150,29 @@ class CellLayout:
         return np.concatenate([coef[:, : self.n_slopes], intercept[:, None]], axis=1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class TaskLayout(CellLayout):
     """The cells of several tasks, task after task; partitions are numbered over all of them.
 
-    Attributes
+    Parameters
     ----------
-    parts : tuple of CellLayout
-        The layout of every task, with the same features and kind of cells.
-    weights : tuple of float
+    parts : sequence of CellLayout
+        The layout of every task, with the same features.
+    weights : sequence of float
         gamma_t.
     """
 
-    parts: tuple[CellLayout, ...] = ()
-    weights: tuple[float, ...] = ()
+    parts: tuple[CellLayout, ...]
+    weights: tuple[float, ...]
 
-    @classmethod
-    def of(cls, parts: Sequence[CellLayout], weights: Sequence[float]) -> TaskLayout:
-        """Put the cells of tasks behind each other."""
-        cells = tuple(k for part in parts for k in part.cells_per_partition)
-        first = parts[0]
-        return cls(cells, first.n_features, first.kind, tuple(parts), tuple(map(float, weights)))
+    def __init__(self, parts: Sequence[CellLayout], weights: Sequence[float]) -> None:
+        super().__init__(
+            tuple(k for part in parts for k in part.cells_per_partition),
+            parts[0].n_features,
+            tuple(kind for part in parts for kind in part.kinds),
+        )
+        object.__setattr__(self, "parts", tuple(parts))
+        object.__setattr__(self, "weights", tuple(map(float, weights)))
 
     @property
     def tasks(self) -> tuple[CellLayout, ...]:
@@ -139,8 +185,22 @@ class TaskLayout(CellLayout):
         return np.array(self.weights)
 
     def with_features(self, n_features: int) -> TaskLayout:
-        """Give the same cells with another number of features."""
-        return TaskLayout.of([part.with_features(n_features) for part in self.parts], self.weights)
+        """Return the layout of the same cells with another number of features."""
+        return TaskLayout([part.with_features(n_features) for part in self.parts], self.weights)
+
+
+def check_kinds(kinds: Sequence[CellKind] | CellKind, n_partitions: int) -> tuple[CellKind, ...]:
+    """Return the kind of every partition, from one word for all or one word for each."""
+    words = (kinds,) * n_partitions if isinstance(kinds, str) else tuple(kinds)
+    for word in words or (kinds,):
+        if word not in get_args(CellKind):
+            raise ValueError(f"cells={word!r} is not known: use 'linear' or 'constant'")
+    if len(words) != n_partitions:
+        raise ValueError(
+            f"cells has {len(words)} words for {n_partitions} partitions: use 'linear', "
+            "'constant', or a sequence with one of these for every partition"
+        )
+    return words
 
 
 def check_codes(

@@ -33,7 +33,7 @@ class TaskDesign(Design):
         self, designs: Sequence[LeafDesign], weights: Sequence[float], n_jobs: int = 1
     ) -> None:
         self._designs = list(designs)
-        self.layout = TaskLayout.of([design.layout for design in designs], weights)
+        self.layout = TaskLayout([design.layout for design in designs], weights)
         self.dtype = designs[0].dtype
         self.n_jobs = max(1, n_jobs)
         self._pool: ThreadPoolExecutor | None = None

@@ -103,7 +103,7 @@ def with_simpler(fit: Outcome, shares: Shares, rows: Rows) -> Outcome:
     frame = fit.frame
     features, y = frame.features.transform(rows.X), frame.target(rows.y)
     linear = fit_linear(features, y, rows.s, shares.strength)
-    layout = replace(fit.layout, kind="linear")
+    layout = replace(fit.layout, kinds="linear")
     theta = shares.joint * _widened(fit.weights.theta, layout.n_columns)
     theta[-1] += shares.linear * linear[0]
     if shares.own > 0:

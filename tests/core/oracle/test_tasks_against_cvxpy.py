@@ -194,7 +194,7 @@ def test_dirty_linf(common, task, bias_strength):
             for C, T in zip(model.C, model.T, strict=True)
         ]
     )
-    layout = TaskLayout.of([CellLayout(cells, D) for cells in CELLS], GAMMA)
+    layout = TaskLayout([CellLayout(cells, D) for cells in CELLS], GAMMA)
     value = DirtyLInf(common, task).bind(layout).value(theta)
     assert value <= peer(model).value * (1 + 1e-6)
 

@@ -33,7 +33,7 @@ task_cells = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 def make_layout(cells, seed, d=3, *, equal=False):
     rng = np.random.default_rng(seed + 1)
     gamma = np.ones(len(cells)) if equal else rng.uniform(0.2, 2.0, len(cells))
-    return TaskLayout.of([CellLayout((k,), d) for k in cells], gamma)
+    return TaskLayout([CellLayout((k,), d) for k in cells], gamma)
 
 
 def make_slopes(layout, seed, kind="normal"):
@@ -188,7 +188,7 @@ def test_units_make_no_difference(cls, cells, seed, ratio, t, unit):
     z = cls(ratio * t, t).bind(layout).prox(theta, 1.0)
     scaled = cls(ratio * t * unit, t * unit).bind(layout).prox(theta * unit, 1.0)
     np.testing.assert_allclose(scaled, unit * z, rtol=1e-12, atol=1e-13 * unit)
-    heavier = TaskLayout.of(layout.parts, 3.0 * layout.task_weights)
+    heavier = TaskLayout(layout.parts, 3.0 * layout.task_weights)
     same = cls(ratio * t, t / 3).bind(heavier).prox(theta, 1.0)
     np.testing.assert_allclose(same, z, rtol=1e-12, atol=1e-13)
     longer = cls(ratio * t / 4, t / 4).bind(layout).prox(theta, 4.0)
@@ -205,7 +205,7 @@ def test_the_order_of_tasks_and_cells_makes_no_difference(cls, cells, seed, rati
     order = np.random.default_rng(seed).permutation(len(cells))
     parts = parts_of(layout)
     rows = np.concatenate([np.arange(parts[k].start, parts[k].stop)[::-1] for k in order])
-    other = TaskLayout.of([layout.parts[k] for k in order], layout.task_weights[order])
+    other = TaskLayout([layout.parts[k] for k in order], layout.task_weights[order])
     turned = cls(ratio * t, t).bind(other).prox(theta[rows], 1.0)
     np.testing.assert_allclose(turned, z[rows], rtol=1e-12, atol=1e-14)
 
