@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from numbers import Real
 
 import numpy as np
@@ -27,7 +28,7 @@ def fit_cells(
     *,
     loss: str | Loss = "squared_error",
     penalty: Term | None = None,
-    cells: CellKind = "linear",
+    cells: CellKind | Sequence[CellKind] = "linear",
     solver: str | Solver = "auto",
     tol: float = 1e-6,
     max_iter: int = 1000,
@@ -60,8 +61,9 @@ def fit_cells(
     loss : {"squared_error", "logistic", "multinomial"} or Loss
     penalty : Penalty, PredictionPenalty or a sum of these, optional
         By default ``Frobenius(0.01)``.
-    cells : {"linear", "constant"}
-        Constant cells have a bias only (global refinement).
+    cells : {"linear", "constant"} or sequence of these, length P
+        Linear cells have slopes and a bias, constant cells a bias only (global refinement): one
+        word for all partitions, or one for each.
     solver : {"auto", "dual", "pcg", "newton", "fista"} or Solver
         The rules of "auto" are those of `_core.solvers.choose_solver`.
     tol : float
@@ -83,7 +85,8 @@ def fit_cells(
     Returns
     -------
     Solution
-        With ``coef`` (C, d[, K]) and ``intercept`` (C[, K]), cell-major, partition after partition.
+        With ``coef`` (L, d[, K]) of the linear and ``intercept`` (C[, K]) of all cells, partition
+        after partition.
 
     Examples
     --------
@@ -119,7 +122,7 @@ def make_problem(
     *,
     loss: str | Loss,
     penalty: Term,
-    cells: CellKind,
+    cells: CellKind | Sequence[CellKind],
     sample_weight: ArrayLike | None,
     n_cells: ArrayLike | None,
     n_jobs: int,

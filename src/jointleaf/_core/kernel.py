@@ -2,7 +2,8 @@
 
     K = M o (X diag(v) X^T / lambda + 1 / beta),      M_nm = sum_p u_p [n and m share a cell of p]
 
-"how often two rows meet in a cell" times a linear kernel. Dense, for small n.
+"how often two rows meet in a cell" times a linear kernel, or 1 / beta for constant partitions.
+Dense, for small n.
 """
 
 from __future__ import annotations
@@ -10,12 +11,33 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellLayout
+from jointleaf._core.penalties import Frobenius
 
-__all__ = ["shared_cells", "times_column_kernel"]
+__all__ = ["cell_kernel", "shared_cells", "times_column_kernel"]
 
 _BLOCK_ROWS = 512
 _MAX_COLUMNS = 4096  # one-hot columns of a product: bounds its memory
+
+
+def cell_kernel(design: LeafDesign, others: LeafDesign, penalty: Frobenius) -> NDArray[np.float64]:
+    """Return Phi D^-1 Phi_o^T (n, m) of the rows of two designs over the penalised columns."""
+    layout, strengths = design.layout, penalty.column_strengths(design.layout)
+    cells = design.cells()
+    other_cells = cells if others is design else others.cells()
+    weights = penalty.partition_weights
+    weights = np.ones(layout.n_partitions) if weights is None else weights
+    is_linear = np.array(layout.kinds) == "linear"
+    if is_linear.all() or not is_linear.any():
+        K = shared_cells(cells, other_cells, layout, weights)
+        return times_column_kernel(K, design.X, others.X, strengths)
+    K = shared_cells(cells, other_cells, layout, np.where(is_linear, weights, 0.0))
+    K = times_column_kernel(K, design.X, others.X, strengths)
+    if strengths[-1] > 0:
+        constant = shared_cells(cells, other_cells, layout, np.where(is_linear, 0.0, weights))
+        K += constant / strengths[-1]
+    return K
 
 
 def shared_cells(
@@ -28,7 +50,7 @@ def shared_cells(
     """
     weights = np.ones(layout.n_partitions) if partition_weights is None else partition_weights
     total = np.zeros((len(cells), len(others)))
-    for weight in np.unique(weights):
+    for weight in np.unique(weights[weights != 0]):
         counts = np.zeros((len(cells), len(others)), np.float32)
         for chunk in _chunks(np.flatnonzero(weights == weight), layout):
             a = _one_hot(cells, chunk, layout)

@@ -20,7 +20,9 @@ class CellLayout:
     """The shape of a model: its partitions, their cells, and which cells have slopes.
 
     Cells are numbered over all partitions, partition after partition: C in all, of which L are
-    linear (d slopes and a bias) and the others constant (a bias alone).
+    linear (d slopes and a bias) and the others constant (a bias alone). All weights are one flat
+    array ``theta`` of shape (N,) or, with K outputs, (N, K): the slopes of the linear cells, cell
+    after cell, then the biases of all cells, so that N = L d + C.
 
     Parameters
     ----------
@@ -56,26 +58,16 @@ class CellLayout:
         return int(sum(self.cells_per_partition))
 
     @property
-    def is_mixed(self) -> bool:
-        """Whether some partitions are linear and others constant."""
-        return len(set(self.kinds)) > 1
-
-    @property
     def kind(self) -> CellKind:
         """The kind of all cells, where it is the same for every partition."""
-        if self.is_mixed:
-            raise ValueError("this layout has linear and constant partitions: use kinds")
-        return "constant" if "constant" in self.kinds else "linear"
+        if len(set(self.kinds)) > 1:
+            raise ValueError("the partitions differ in their kind: use kinds")
+        return self.kinds[0]
 
     @property
     def n_slopes(self) -> int:
         """Slopes of one linear cell: d, or 0 where no partition is linear."""
         return self.n_features if "linear" in self.kinds else 0
-
-    @property
-    def n_columns(self) -> int:
-        """q, the weights of one cell, where all cells have as many."""
-        return (0 if self.kind == "constant" else self.n_features) + 1
 
     @cached_property
     def linear_cells(self) -> NDArray[np.intp]:
@@ -122,6 +114,12 @@ class CellLayout:
         """First cell of every task, and C at the end: shape (T + 1,)."""
         return np.concatenate([[0], np.cumsum([t.n_cells for t in self.tasks])]).astype(np.int64)
 
+    @cached_property
+    def slope_starts(self) -> NDArray[np.int64]:
+        """First row of the slopes of every task, and L at the end: shape (T + 1,)."""
+        counts = [task.n_linear_cells for task in self.tasks]
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
     def cell_factors(self) -> NDArray[np.float64]:
         """gamma_t of every cell's task, (C,): terms that belong to one task are scaled by it."""
         return np.repeat(self.task_weights, np.diff(self.task_starts))
@@ -141,13 +139,53 @@ class CellLayout:
 
     # -- weights -------------------------------------------------------------------------------
 
-    def split(self, theta: NDArray) -> tuple[NDArray, NDArray]:
-        """View theta as slopes (C, d[, K]) and biases (C[, K])."""
-        return theta[:, : self.n_slopes], theta[:, self.n_slopes]
+    @property
+    def entries_per_row(self) -> int:
+        """Entries of a row of Phi that are not zero: d + 1 per linear partition, else 1."""
+        return self.n_partitions + self.n_features * self.kinds.count("linear")
 
-    def join(self, coef: NDArray, intercept: NDArray) -> NDArray:
-        """Put slopes (C, d[, K]) and biases (C[, K]) into one theta: the inverse of `split`."""
-        return np.concatenate([coef[:, : self.n_slopes], intercept[:, None]], axis=1)
+    @property
+    def n_weights(self) -> int:
+        """N = L d + C, the number of weights of one output."""
+        return self.n_linear_cells * self.n_features + self.n_cells
+
+    def split(self, theta: NDArray) -> tuple[NDArray, NDArray]:
+        """View theta as slopes (L, d[, K]) and biases (C[, K])."""
+        n_linear, n_features = self.n_linear_cells, self.n_features
+        slopes, biases = theta[: n_linear * n_features], theta[n_linear * n_features :]
+        return slopes.reshape(n_linear, n_features, *theta.shape[1:]), biases
+
+    def join(self, slopes: NDArray, biases: NDArray) -> NDArray:
+        """Put slopes (L, d[, K]) and biases (C[, K]) into one theta: the inverse of `split`."""
+        return np.concatenate([slopes.reshape(-1, *biases.shape[1:]), biases])
+
+    def by_cell(self, theta: NDArray) -> NDArray:
+        """Return the slopes and the bias of every cell, (C, q[, K]), zeros for missing slopes.
+
+        q is d + 1, or 1 where all cells are constant.
+        """
+        slopes, biases = self.split(theta)
+        table = np.zeros((self.n_cells, self.n_slopes + 1, *theta.shape[1:]), theta.dtype)
+        table[self.linear_cells, :-1] = slopes
+        table[:, -1] = biases
+        return table
+
+    def from_cells(self, table: NDArray) -> NDArray:
+        """Return theta from the slopes and the bias of every cell: the inverse of `by_cell`."""
+        return self.join(table[self.linear_cells, : self.n_slopes], table[:, -1])
+
+    def random_weights(self) -> NDArray[np.float64]:
+        """Return fixed standard normal weights (N,), from which power iterations start."""
+        shape = (self.n_cells, self.n_slopes + 1)
+        return self.from_cells(np.random.default_rng(0).standard_normal(shape))
+
+    def part_of(self, theta: NDArray, task: int) -> NDArray:
+        """Return the part of theta that belongs to a task, in the layout of that task."""
+        if len(self.tasks) == 1:
+            return theta
+        slopes, biases = self.split(theta)
+        rows, cells = (slice(*s[task : task + 2]) for s in (self.slope_starts, self.task_starts))
+        return self.tasks[task].join(slopes[rows], biases[cells])
 
 
 @dataclass(frozen=True, init=False)

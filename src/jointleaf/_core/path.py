@@ -78,7 +78,7 @@ def strength_path(
     n_strengths: int = N_STRENGTHS,
     ratio: float = RATIO,
     loss: str | Loss = "squared_error",
-    cells: CellKind = "linear",
+    cells: CellKind | Sequence[CellKind] = "linear",
     solver: str | Solver = "auto",
     tol: float = 3e-3,
     max_iter: int = 1000,
@@ -160,7 +160,7 @@ def strength_path(
             fresh = problem.loss.value(held_out[2], raw, np.ones(len(raw)))
         rows.append((problem.loss.value(problem.y, f, problem.s), fresh))
         solutions.append(solution)
-        progress.step(f"{len(live_features(solution.theta))} features")
+        progress.step(f"{len(live_features(problem.layout, solution.theta))} features")
     error, validation_error = np.array(rows).T
     return StrengthPath(
         strengths=grid,
@@ -205,18 +205,21 @@ def largest_strength(problem: Problem, penalty: Term) -> float:
     if problem.layout.n_slopes == 0:
         raise ValueError(f"{penalty!r} with constant cells has no slopes to set to zero")
     gradient = gradient_without_slopes(problem)
-    if np.abs(gradient[:, :-1]).max(initial=0.0) <= 1000 * _BIAS_TOL * problem.start_slope:
+    if (
+        np.abs(problem.layout.split(gradient)[0]).max(initial=0.0)
+        <= 1000 * _BIAS_TOL * problem.start_slope
+    ):
         return 0.0  # what the biases leave is rounding
     return family.strength_max(problem.mass * gradient)
 
 
 def gradient_without_slopes(problem: Problem) -> NDArray:
-    """Data gradient (C, q[, K]) at zero slopes and the biases that are best for them."""
+    """Return the data gradient (N[, K]) at zero slopes and the biases that are best for them."""
     return problem.data_gradient(problem.design.matvec(biases_alone(problem)))
 
 
 def biases_alone(problem: Problem) -> NDArray:
-    """The best weights with all slopes at zero, (C, q[, K]); found once for related problems."""
+    """Return the best weights (N[, K]) with all slopes at zero, found once for related problems."""
     part = problem.without_slopes()
     curvature, _ = part.quadratic()
 
@@ -226,7 +229,7 @@ def biases_alone(problem: Problem) -> NDArray:
         return Newton().solve(part, tol=100 * _BIAS_TOL, max_iter=100).intercept
 
     theta = problem.zeros()
-    theta[:, -1] = problem.kept(("biases alone", curvature.tobytes()), solve)
+    problem.layout.split(theta)[1][:] = problem.kept(("biases alone", curvature.tobytes()), solve)
     return theta
 
 

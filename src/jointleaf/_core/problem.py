@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._core.design import LeafDesign
-from jointleaf._core.design_base import Design
+from jointleaf._core.design import Design, LeafDesign
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties.base import Penalty, PredictionPenalty, Term
 from jointleaf._core.penalties.frobenius import Quadratic
@@ -107,7 +106,7 @@ class Problem:
 
     def _set_penalty(self, penalty: Penalty) -> None:
         self.penalty = penalty.bind(self.layout)
-        #: the penalty as a quadratic of curvature (C, q), or None for zero, plus a rest
+        #: the penalty as a quadratic of curvature (N,), or None for zero, plus a rest
         self.smooth_curvature, self.rest = self.penalty.split()
 
     # -- related problems ----------------------------------------------------------------------
@@ -131,7 +130,7 @@ class Problem:
         return other
 
     def without_slopes(self) -> Problem:
-        """Give the problem of the biases alone; weights are (C, 1) or (C, 1, K)."""
+        """Return the problem of the biases alone; weights are (C,) or (C, K)."""
         parts = [t.bias_curvature() for t in self.penalty.terms if isinstance(t, Penalty)]
         beta = np.zeros(self.layout.n_cells)
         for part in parts:
@@ -139,9 +138,7 @@ class Problem:
         other = copy.copy(self)
         other.design = self.design.with_features(np.zeros(0, np.intp))
         other.layout = other.design.layout
-        other.penalty = Quadratic(
-            np.zeros((self.layout.n_cells, 1)) if beta is None else beta[:, None]
-        )
+        other.penalty = Quadratic(beta)
         other.smooth_curvature, other.rest = other.penalty.split()
         return other
 
@@ -180,8 +177,8 @@ class Problem:
     # -- shapes --------------------------------------------------------------------------------
 
     def zeros(self) -> NDArray:
-        """Weights that are all zero, (C, q) or (C, q, K)."""
-        return np.zeros((*self.design.layout_shape, *self.outputs), self.design.dtype)
+        """Return weights that are all zero, (N,) or (N, K)."""
+        return np.zeros((self.layout.n_weights, *self.outputs), self.design.dtype)
 
     def zero_predictions(self) -> NDArray:
         """What the cells add with all weights zero: zeros (n,) or (n, K)."""
@@ -194,10 +191,10 @@ class Problem:
         if diagonal is None:
             return None
         diagonal = diagonal.astype(self.design.dtype)
-        return diagonal[:, :, None] if self.outputs else diagonal
+        return diagonal[:, None] if self.outputs else diagonal
 
     def quadratic(self) -> tuple[NDArray, NDArray]:
-        """The curvature of a quadratic penalty: (C, q), and shaped to multiply theta."""
+        """Return the curvature of a quadratic penalty: (N,), and shaped to multiply theta."""
         plain, shaped = self.penalty.curvature(), self.curvature
         if plain is None or shaped is None:
             raise ValueError(f"{type(self.penalty).__name__} is not a quadratic penalty")
@@ -267,7 +264,7 @@ class Problem:
         if self.smooth_curvature is None:
             return gradient
         diagonal = self.smooth_curvature.astype(theta.dtype)
-        return gradient + (diagonal[:, :, None] if self.outputs else diagonal) * theta
+        return gradient + (diagonal[:, None] if self.outputs else diagonal) * theta
 
     def gap(self, theta: NDArray, gradient: NDArray) -> float:
         """Certified bound of J(theta) - min J; infinite where some weight is not penalised.

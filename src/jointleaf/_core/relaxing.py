@@ -46,8 +46,8 @@ def relax_of(penalty: Term) -> Any:
 
 
 def support_of(layout: CellLayout, theta: NDArray) -> NDArray[np.bool_]:
-    """Which features have slopes in which task, (d, T)."""
-    parts = np.split(theta[:, :-1] != 0, layout.task_starts[1:-1])
+    """Return which features have slopes in which task, (d, T)."""
+    parts = np.split(layout.split(theta)[0] != 0, layout.slope_starts[1:-1])
     return np.stack([part.any(axis=0) for part in parts], axis=1)
 
 

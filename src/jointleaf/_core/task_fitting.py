@@ -30,7 +30,7 @@ def fit_tasks(
     penalty: Term,
     task_weights: ArrayLike | None = None,
     loss: str | Loss = "squared_error",
-    cells: CellKind = "linear",
+    cells: CellKind | Sequence[CellKind] = "linear",
     solver: str | Solver = "auto",
     tol: float = 1e-6,
     max_iter: int = 1000,
@@ -60,8 +60,8 @@ def fit_tasks(
     loss : {"squared_error", "logistic"} or Loss
     cells, solver, tol, max_iter, n_jobs
         As for `jointleaf.fit_cells`; n_jobs are threads over tasks.
-    init : array (C, q), optional
-        Weights to start from, task after task.
+    init : array (N,), optional
+        Weights to start from: the slopes of all tasks, task after task, then all biases.
     device : {"cpu", "gpu", "tpu", "auto", "jax:cpu"}
         Where the solver computes, as for `jointleaf.fit_cells`.
 
@@ -116,14 +116,16 @@ def fit_tasks(
     )
     problem.device = device
     start = None if init is None else np.asarray(init, problem.design.dtype)
-    if start is not None and start.shape != problem.design.layout_shape:
+    if start is not None and start.shape != problem.zeros().shape:
         raise ValueError(
-            f"init has shape {start.shape}, but the weights have {problem.design.layout_shape}"
+            f"init has shape {start.shape}, but the weights have {(problem.layout.n_weights,)}"
         )
     return make_solution(*solve_tasks(problem, penalty, solver, start, tol=tol, max_iter=max_iter))
 
 
-def _check_task(number: int, task: Task, loss: str | Loss, cells: CellKind) -> Problem:
+def _check_task(
+    number: int, task: Task, loss: str | Loss, cells: CellKind | Sequence[CellKind]
+) -> Problem:
     """The problem of one task, with everything checked; errors name the task."""
     try:
         X, codes, y = task

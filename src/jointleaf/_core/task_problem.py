@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.design import LeafDesign
+from jointleaf._core.design import LeafDesign, TaskDesign
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties.base import Penalty, PredictionPenalty, Term
 from jointleaf._core.penalties.scaled import times
 from jointleaf._core.problem import Problem
-from jointleaf._core.task_design import BlockSmoother, TaskDesign
+from jointleaf._core.task_design import BlockSmoother
 
 __all__ = ["TaskProblem"]
 

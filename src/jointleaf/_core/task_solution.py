@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Penalty, SlopeNorm, TaskNorm
-from jointleaf._core.penalties.norms import cells_of, slope_rows
 from jointleaf._core.solvers import Solution
 from jointleaf._core.solvers.base import Status, TracePoint
 from jointleaf._core.task_problem import TaskProblem
@@ -24,10 +24,10 @@ class TaskSolution:
     Attributes
     ----------
     tasks : tuple of Solution
-        Slopes ``coef`` (C_t, d) and biases ``intercept`` (C_t,) of every task, W_t = C_t + T_t.
-    common : tuple of arrays (C_t, d)
+        Slopes ``coef`` (L_t, d) and biases ``intercept`` (C_t,) of every task, W_t = C_t + T_t.
+    common : tuple of arrays (L_t, d)
         C_t: slopes of features that all tasks share.
-    specific : tuple of arrays (C_t, d)
+    specific : tuple of arrays (L_t, d)
         T_t: slopes of features of a single task.
     status : {"converged", "max_iter", "stalled"}
     message : str
@@ -58,8 +58,9 @@ class TaskSolution:
 
     @property
     def theta(self) -> NDArray:
-        """Slopes and biases of all tasks, (C, q)."""
-        return np.concatenate([task.theta for task in self.tasks])
+        """Slopes of all tasks, task after task, then all biases, (N,)."""
+        slopes = [task.coef.ravel() for task in self.tasks]
+        return np.concatenate(slopes + [task.intercept for task in self.tasks])
 
     @property
     def common_norms(self) -> NDArray[np.float64]:
@@ -84,20 +85,20 @@ def make_solution(problem: TaskProblem, solution: Solution) -> TaskSolution:
     layout = problem.layout
     objective = problem.mass * solution.objective
     trace = [point._replace(objective=problem.mass * point.objective) for point in solution.trace]
-    common, specific = split_slopes(problem.penalty, solution.theta)
-    bounds = layout.task_starts[1:-1]
+    common, specific = split_slopes(problem.penalty, layout, solution.theta)
     gap = problem.mass * solution.gap
 
-    def by_task(values: NDArray) -> Sequence[NDArray]:
-        return np.split(values, bounds)
+    def by_task(slopes: NDArray) -> Sequence[NDArray]:
+        return np.split(slopes, layout.slope_starts[1:-1])
 
+    biases = np.split(solution.intercept, layout.task_starts[1:-1])
     tasks = tuple(
         replace(
             solution, coef=coef, intercept=intercept, layout=part, objective=objective, gap=gap,
             trace=trace,
         )
         for coef, intercept, part in zip(
-            by_task(solution.coef), by_task(solution.intercept), layout.tasks, strict=True
+            by_task(solution.coef), biases, layout.tasks, strict=True
         )
     )  # fmt: skip
     return TaskSolution(
@@ -114,17 +115,17 @@ def make_solution(problem: TaskProblem, solution: Solution) -> TaskSolution:
     )
 
 
-def split_slopes(penalty: Penalty, theta: NDArray) -> tuple[NDArray, NDArray]:
-    """Common slopes and slopes of single tasks, both (C, d), under a bound penalty.
+def split_slopes(penalty: Penalty, layout: CellLayout, theta: NDArray) -> tuple[NDArray, NDArray]:
+    """Return common slopes and slopes of single tasks, both (L, d), under a bound penalty.
 
     A Dirty LASSO says which is which. Under other penalties that act on all tasks together and
     make whole features vanish every slope is common; under all others it belongs to its task.
     """
-    slopes = theta[:, :-1]
+    slopes, _ = layout.split(theta)
     for term in penalty.terms:
         if isinstance(term, TaskNorm):
-            common, specific = term.parts(slope_rows(theta))
-            return cells_of(common, theta.shape), cells_of(specific, theta.shape)
+            common, specific = term.parts(np.ascontiguousarray(slopes.T))
+            return common.T, specific.T
     are_common = any(isinstance(t, SlopeNorm) and t.is_row_sparse for t in penalty.terms)
     zeros = np.zeros_like(slopes)
     return (slopes, zeros) if are_common else (zeros, slopes)

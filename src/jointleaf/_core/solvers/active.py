@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.layout import CellLayout
 from jointleaf._core.problem import Problem
 
 __all__ = ["ActiveFeatures"]
@@ -24,7 +25,7 @@ class ActiveFeatures:
     ----------
     problem : Problem
         On all features.
-    theta : array (C, q[, K])
+    theta : array (N[, K])
         Weights to start from.
 
     Attributes
@@ -39,7 +40,7 @@ class ActiveFeatures:
         self._whole = problem
         d = problem.layout.n_slopes
         self._mask = np.zeros(d, bool)
-        self._mask[live_features(theta)] = True
+        self._mask[live_features(problem.layout, theta)] = True
         self.has_grown = False
         self.problem = problem
 
@@ -58,7 +59,7 @@ class ActiveFeatures:
         gradient = whole.data_gradient(self.problem.design.matvec(active))
         moved = whole.proximal_step(theta, gradient)
         optimality = whole.optimality(theta, gradient, moved)
-        size = np.square(moved[:, :-1], dtype=float)
+        size = np.square(whole.layout.split(moved)[0], dtype=float)
         size = size.sum(axis=tuple(k for k in range(size.ndim) if k != 1))
         size[self._mask] = 0.0
         most = max(_FIRST, int(self._mask.sum()))
@@ -76,17 +77,20 @@ class ActiveFeatures:
         return np.flatnonzero(self._mask)
 
     def take(self, theta: NDArray) -> NDArray:
-        """Weights of the active features and the biases."""
-        return theta[:, np.append(self.features, -1)]
+        """Return the weights of the active features and the biases."""
+        slopes, biases = self._whole.layout.split(theta)
+        return self._whole.layout.join(slopes[:, self.features], biases)
 
     def put(self, part: NDArray) -> NDArray:
         """The inverse of `take`."""
         theta = self._whole.zeros()
-        theta[:, np.append(self.features, -1)] = part
+        slopes, biases = self._whole.layout.split(theta)
+        slopes[:, self.features], biases[:] = self.problem.layout.split(part)
         return theta
 
 
-def live_features(theta: NDArray) -> NDArray[np.intp]:
-    """Features with a slope that is not zero in some cell."""
-    axes = tuple(k for k in range(theta.ndim) if k != 1)
-    return np.flatnonzero(np.any(theta[:, :-1] != 0, axis=axes))
+def live_features(layout: CellLayout, theta: NDArray) -> NDArray[np.intp]:
+    """Return the features with a slope that is not zero in some cell."""
+    slopes, _ = layout.split(theta)
+    axes = tuple(k for k in range(slopes.ndim) if k != 1)
+    return np.flatnonzero(np.any(slopes != 0, axis=axes))

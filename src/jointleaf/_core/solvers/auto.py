@@ -33,8 +33,8 @@ def choose_solver(problem: Problem, solver: str | Solver = "auto") -> Solver:
 
     A solver that is named but does not fit the problem gives an error that says why. Where
     `Problem.device` is not "cpu" the solver is the one of the same name on that device; "auto" is
-    an accelerator where JAX finds one, a pass takes at least 2^25 multiplications (n P q K), and
-    loss and penalty can run there, and else the CPU.
+    an accelerator where JAX finds one, a pass takes at least 2^25 multiplications (n P (d + 1) K)
+    and loss and penalty can run there, and else the CPU.
     """
     if isinstance(solver, Solver):
         chosen = solver
@@ -49,9 +49,8 @@ def choose_solver(problem: Problem, solver: str | Solver = "auto") -> Solver:
 
 def _placed(problem: Problem, chosen: Solver) -> Solver:
     """The solver on the device of the problem."""
-    per_partition = problem.y.size * problem.layout.n_columns
-    widest = max(part.n_partitions for part in problem.layout.tasks)
-    device = place(problem.device, per_partition * widest)
+    widest = max(part.entries_per_row for part in problem.layout.tasks)
+    device = place(problem.device, problem.y.size * widest)
     if device == "cpu":
         return chosen
     find_device(device)
@@ -83,7 +82,7 @@ def _by_rule(problem: Problem) -> Solver:
     if isinstance(problem.penalty, Frobenius) and Dual().lacks(problem) is None:
         if problem.loss.is_quadratic:
             limit = MAX_DUAL_ROWS * (2 if layout.n_slopes > WIDE else 1)
-            few_weights = layout.n_cells * layout.n_columns < n
+            few_weights = layout.n_weights < n
         else:
             limit, few_weights = MAX_DUAL_ROWS_NEWTON, False
         if n <= limit and not few_weights:

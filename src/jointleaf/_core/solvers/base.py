@@ -35,8 +35,8 @@ class Solution:
 
     Attributes
     ----------
-    coef : array (C, d) or (C, d, K)
-        Slopes, cell-major, partition after partition; (C, 0) for constant cells.
+    coef : array (L, d) or (L, d, K)
+        Slopes of the linear cells, partition after partition.
     intercept : array (C,) or (C, K)
         Biases.
     status : {"converged", "max_iter", "stalled"}
@@ -74,14 +74,12 @@ class Solution:
 
     @property
     def theta(self) -> NDArray:
-        """Slopes and biases in one array, (C, q) or (C, q, K)."""
+        """Slopes and biases in one array, (N,) or (N, K)."""
         return self.layout.join(self.coef, self.intercept)
 
     @property
     def slope_norms(self) -> NDArray[np.float64]:
         """Euclidean norm of every feature's slopes over all cells and outputs, (d,)."""
-        if not self.layout.n_slopes:
-            return np.zeros(self.layout.n_features)
         squares = np.square(self.coef, dtype=float)
         return np.sqrt(squares.sum(axis=(0, *range(2, squares.ndim))))
 
@@ -98,7 +96,7 @@ class Solution:
                 f"{self.layout.n_features} features"
             )
         theta = self.theta
-        device = place(device, len(rows) * self.layout.n_partitions * theta[0].size)
+        device = place(device, len(rows) * self.layout.entries_per_row * theta[0].size)
         if device != "cpu":
             from jointleaf._core.jax.predicting import predict
 
@@ -107,7 +105,7 @@ class Solution:
             rows,
             codes,
             self.layout.cells_per_partition,
-            cells=self.layout.kind,
+            cells=self.layout.kinds,
         )
         return design.matvec(theta)
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack
 
-from jointleaf._core.design import LeafDesign
-from jointleaf._core.design_base import Design
+from jointleaf._core.design import Design, LeafDesign
 
 __all__ = ["BiasSolver", "bias_gram", "cell_mass", "is_joint_worth", "smoothed_gram"]
 
@@ -121,8 +120,7 @@ def is_joint_worth(design: LeafDesign, curvature: NDArray) -> bool:
     """
     n_cells, layout = len(curvature), design.layout
     # With all features, alive or not: the inverse serves related problems too.
-    columns = design.rows.shape[1] + 1 if layout.kind == "linear" else 1
-    pass_cost = 4.0 * design.n_rows * layout.n_partitions * columns
+    pass_cost = 4.0 * design.n_rows * layout.with_features(design.rows.shape[1]).entries_per_row
     worth = JOINT_WORTH["penalised" if (curvature > 0).all() else "free"]
     return n_cells <= MAX_JOINT_BIASES and n_cells**3 / 3 <= worth * pass_cost
 

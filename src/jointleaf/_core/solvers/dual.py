@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
-from jointleaf._core.kernel import shared_cells, times_column_kernel
+from jointleaf._core.kernel import cell_kernel, shared_cells
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Recorder, Solution, Solver, effective_tol, finish
@@ -88,9 +88,9 @@ class Dual(Solver):
                     "the penalty is too weak for rows of this size: use solver='pcg'"
                 ) from cause
             return _weights(problem, cho_solve(factor, target, check_finite=False))
-        alpha, intercept = _with_free_biases(problem, A, target)
+        alpha, biases = _with_free_biases(problem, A, target)
         theta = _weights(problem, alpha)
-        theta[:, -1] = intercept
+        problem.layout.split(theta)[1][:] = biases
         return theta
 
 
@@ -114,19 +114,16 @@ def _system(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def kernel_matrix(problem: Problem) -> NDArray[np.float64]:
-    """K = Phi D^-1 Phi^T over the penalised columns, (n, n)."""
-    design, penalty = problem.leaf_design, problem.penalty
-    assert isinstance(penalty, Frobenius)
-    cells = design.cells()
-    K = shared_cells(cells, cells, design.layout, penalty.partition_weights)
-    return times_column_kernel(K, design.X, design.X, penalty.column_strengths(design.layout))
+    """Return K = Phi D^-1 Phi^T over the penalised columns, (n, n)."""
+    assert isinstance(problem.penalty, Frobenius)
+    return cell_kernel(problem.leaf_design, problem.leaf_design, problem.penalty)
 
 
 def _weights(problem: Problem, alpha: NDArray) -> NDArray:
     """Theta = D^-1 Phi^T alpha; free columns are left at zero."""
     diagonal = problem.penalty.curvature()
     assert diagonal is not None
-    diagonal = diagonal if alpha.ndim == 1 else diagonal[:, :, None]
+    diagonal = diagonal if alpha.ndim == 1 else diagonal[:, None]
     back = problem.design.rmatvec(alpha).astype(float)
     return np.divide(back, diagonal, out=np.zeros_like(back), where=diagonal > 0)
 
@@ -143,7 +140,7 @@ def _with_free_biases(problem: Problem, A: NDArray, target: NDArray) -> tuple[ND
         alpha = N @ cho_solve(factor, N.T @ target, check_finite=False)
     inner = Q.T @ (target - A @ alpha)
     onto = Q @ (inner / (values if target.ndim == 1 else values[:, None]))
-    return alpha, problem.design.rmatvec(onto)[:, -1]
+    return alpha, problem.design.bias_rmatvec(onto)
 
 
 def _bias_spaces(problem: Problem) -> tuple[NDArray, NDArray, NDArray]:
@@ -286,7 +283,7 @@ class DualPath:
     problem: Problem
 
     def weights(self, k: int) -> NDArray:
-        """Theta (C, q) at the k-th point."""
+        """Return theta (N,) at the k-th point."""
         return _weights(self.problem, self.alpha[:, k]) / self.factors[k]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from jointleaf._core.penalties.norms import RotationInvariant, cells_of, slope_rows
+from jointleaf._core.penalties.norms import RotationInvariant
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.biases import bias_gram
 
@@ -31,7 +31,7 @@ FLOOR = 3.0  # times the mean eigenvalue: measured; smaller eigenvalues are less
 
 
 class Metric(ABC):
-    """M, of moves (C, q[, K]) whose biases are zero or count like slopes."""
+    """M, of moves (N[, K]) whose biases are zero or count like slopes."""
 
     #: largest eigenvalue of M
     largest: float = 1.0
@@ -85,11 +85,12 @@ class SharedCellsMetric(Metric):
     def __init__(self, problem: Problem, h: NDArray) -> None:
         assert isinstance(problem.rest, RotationInvariant)
         self._norm = problem.rest
+        self._layout = problem.layout
         values, self._vectors = problem.kept("cell spectrum", lambda: _spectrum(problem, h))
         dtype = problem.design.dtype
         extra = 0.0
         if problem.smooth_curvature is not None and problem.layout.n_slopes:
-            extra = float(problem.smooth_curvature[:, :-1].mean())
+            extra = float(problem.layout.split(problem.smooth_curvature)[0].mean())
         self._weights = (np.maximum(values, FLOOR * values.mean()) + extra).astype(dtype)
         self.largest = float(self._weights.max())
 
@@ -99,9 +100,9 @@ class SharedCellsMetric(Metric):
         if not isinstance(problem.rest, RotationInvariant) or problem.smoother is not None:
             return False
         blocks = [block.design for block in problem.design.blocks()]
-        counts = np.array([design.layout.n_cells for design in blocks], float)
-        entries = np.array([design.n_rows * design.layout.n_partitions for design in blocks])
-        if counts.max() > MAX_CELLS:
+        counts = np.array([design.layout.n_linear_cells for design in blocks], float)
+        entries = np.array([d.n_rows * d.layout.kinds.count("linear") for d in blocks])
+        if not 0 < counts.max() <= MAX_CELLS:
             return False
         if entries.sum() < np.sum(counts**2):  # turning would cost more than the passes
             return False
@@ -110,49 +111,53 @@ class SharedCellsMetric(Metric):
         return problem.has_kept("cell spectrum") or WORTH * pass_cost >= 10.0 * np.sum(counts**3)
 
     def prox(self, theta: NDArray, gradient: NDArray, size: float) -> tuple[NDArray, NDArray]:
-        """In the eigenvectors of Q, feature by feature."""
-        weights = _along_cells(self._weights, theta.ndim)
-        start = self._turn(theta)
-        goal = start - theta.dtype.type(size) * self._turn(gradient) / weights
-        n_outputs = theta[0, 0].size
+        """In the eigenvectors of Q, feature by feature; biases stay where they are."""
+        slopes, biases = self._layout.split(theta)
+        start, downhill = self._turn(slopes), self._turn(self._layout.split(gradient)[0])
+        goal = start - theta.dtype.type(size) * downhill / self._along(slopes)
+        n_outputs = int(np.prod(slopes.shape[2:]))
+        rows = np.ascontiguousarray(np.moveaxis(goal, 1, 0))  # one for every feature
         shrunk = self._norm.shrink_weighted(
-            slope_rows(goal), size * self._norm.strength, np.repeat(self._weights, n_outputs)
+            rows.reshape(goal.shape[1], -1),
+            size * self._norm.strength,
+            np.repeat(self._weights, n_outputs),
         )
-        new = start.copy()  # biases stay where they are
-        new[:, :-1] = cells_of(shrunk, theta.shape)
-        return self._turn_back(new), new - start
+        new = np.moveaxis(shrunk.reshape(rows.shape), 0, 1)
+        moved = self._layout.join(new - start, np.zeros_like(biases))
+        return self._layout.join(self._turn_back(new), biases), moved
 
     def weigh(self, turned: NDArray) -> NDArray:
         """Times the eigenvalues."""
-        return _along_cells(self._weights, turned.ndim) * turned
+        slopes, biases = self._layout.split(turned)
+        return self._layout.join(self._along(slopes) * slopes, biases)
 
     def divide(self, gradient: NDArray) -> NDArray:
         """U diag(1 / weights) U^T gradient."""
-        return self._turn_back(self._turn(gradient) / _along_cells(self._weights, gradient.ndim))
+        slopes, biases = self._layout.split(gradient)
+        return self._layout.join(self._turn_back(self._turn(slopes) / self._along(slopes)), biases)
 
-    def _turn(self, theta: NDArray) -> NDArray:
-        return self._times([vectors.T for vectors in self._vectors], theta)
+    def _along(self, slopes: NDArray) -> NDArray:
+        return self._weights.reshape(-1, *(1,) * (slopes.ndim - 1))
 
-    def _turn_back(self, theta: NDArray) -> NDArray:
-        return self._times(self._vectors, theta)
+    def _turn(self, slopes: NDArray) -> NDArray:
+        return self._times([vectors.T for vectors in self._vectors], slopes)
 
-    def _times(self, matrices: list[NDArray], theta: NDArray) -> NDArray:
-        flat, out, start = theta.reshape(len(theta), -1), [], 0
+    def _turn_back(self, slopes: NDArray) -> NDArray:
+        return self._times(self._vectors, slopes)
+
+    def _times(self, matrices: list[NDArray], slopes: NDArray) -> NDArray:
+        flat, out, start = slopes.reshape(len(slopes), -1), [], 0
         for matrix in matrices:
             out.append(matrix @ flat[start : start + len(matrix)])
             start += len(matrix)
-        return np.concatenate(out).reshape(theta.shape)
-
-
-def _along_cells(weights: NDArray, ndim: int) -> NDArray:
-    return weights.reshape(-1, *(1,) * (ndim - 1))
+        return np.concatenate(out).reshape(slopes.shape)
 
 
 def _spectrum(problem: Problem, h: NDArray) -> tuple[NDArray, list[NDArray]]:
-    """Eigenvalues (C,) of Z^T diag(h) Z, and the eigenvectors (C_t, C_t) of every task's block."""
+    """Eigenvalues (L,) of Z^T diag(h) Z over linear cells, eigenvectors (L_t, L_t) of each task."""
     values, vectors = [], []
     for rows, _, design in problem.design.blocks():
-        gram = bias_gram(design, h[rows])
+        gram = bias_gram(design.linear_partitions(), h[rows])
         own, turned = eigh(gram, lower=False, overwrite_a=True, check_finite=False)
         values.append(np.maximum(own, 0.0))
         vectors.append(turned.astype(problem.design.dtype))  # one block in float64 at a time

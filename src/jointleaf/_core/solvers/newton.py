@@ -109,7 +109,7 @@ class Newton(Solver):
         goal = min(0.1, np.sqrt(relative)) * float(np.linalg.norm(residual))
         direction, image = np.zeros_like(residual), np.zeros_like(f)
         if precondition.eliminates:
-            image = precondition.settle(direction, image, residual[:, -1])
+            image = precondition.settle(direction, image, problem.layout.split(residual)[1])
             residual = residual - design.rmatvec(bend(image)) - diagonal * direction
         for k, step in enumerate(cg_steps(operator, precondition, residual)):
             direction += step.length * step.direction

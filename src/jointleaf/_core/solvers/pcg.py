@@ -74,7 +74,7 @@ class PCG(Solver):
             best, best_objective = optimality, objective
             residual = -(gradient + diagonal * theta)
             if precondition.eliminates:
-                f = precondition.settle(theta, f, residual[:, -1])
+                f = precondition.settle(theta, f, problem.layout.split(residual)[1])
                 residual = -(problem.data_gradient(f) + diagonal * theta)
                 iteration += 1
                 if iteration >= max_iter:

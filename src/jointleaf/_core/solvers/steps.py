@@ -96,8 +96,7 @@ class Steps(ABC):
 
     def size(self) -> float:
         """1 / (largest eigenvalue of the quadratic against the metric), by power iteration."""
-        shape = self.problem.zeros().shape[:2]
-        v = np.random.default_rng(0).standard_normal(shape).astype(self._dtype)
+        v = self.problem.layout.random_weights().astype(self._dtype)
         value = 0.0
         for _ in range(_POWER_ITERATIONS):
             norm = float(np.linalg.norm(v))
@@ -115,7 +114,7 @@ class Steps(ABC):
 
     def _times_diagonal(self, theta: NDArray) -> NDArray:
         assert self._diagonal is not None
-        return (self._diagonal if theta.ndim == 2 else self._diagonal[:, :, None]) * theta
+        return (self._diagonal if theta.ndim == 1 else self._diagonal[:, None]) * theta
 
 
 class PlainSteps(Steps):
@@ -182,7 +181,7 @@ class EliminatingSteps(Steps):
         self._beta = beta.astype(self._dtype)
         if self._diagonal is not None:
             self._diagonal = self._diagonal.copy()
-            self._diagonal[:, -1] = 0.0  # the biases' part is in beta
+            self._biases_of(self._diagonal)[:] = 0.0  # the biases' part is in beta
         if SharedCellsMetric.fits(problem):
             self.metric = SharedCellsMetric(problem, self._h)
 
@@ -191,7 +190,7 @@ class EliminatingSteps(Steps):
         slope = self._bias_slope(theta, self.problem.slope(f))
         move = self._solve(-slope)
         theta = theta.copy()
-        theta[:, -1] += move
+        self._biases_of(theta)[:] += move
         return theta, f + self.design.bias_matvec(move)
 
     def advance(self, theta: NDArray, f: NDArray, size: float) -> Step:
@@ -201,7 +200,7 @@ class EliminatingSteps(Steps):
         if problem.loss.is_quadratic:
             # Biases are at their best already, but for rounding, which is mended on the way.
             gradient = design.rmatvec(r)
-            bias_slope = gradient[:, -1] + self._times_beta(theta[:, -1])
+            bias_slope = self._biases_of(gradient) + self._times_beta(self._biases_of(theta))
             settling, settled = None, None
         else:
             settling = self._solve(-self._bias_slope(theta, r))
@@ -212,8 +211,8 @@ class EliminatingSteps(Steps):
             gradient += self._times_diagonal(theta)
         while True:
             new, turned = self.metric.prox(theta, gradient, size)
-            new[:, -1] = theta[:, -1]
-            turned[:, -1] = 0.0
+            self._biases_of(new)[:] = self._biases_of(theta)
+            self._biases_of(turned)[:] = 0.0
             weighed_move = self.metric.weigh(turned)
             f_new = design.matvec(new)
             image = f_new - f
@@ -228,28 +227,31 @@ class EliminatingSteps(Steps):
             if size < 1e-30 or bend <= (1 + 1e-6) * dot(turned, weighed_move) / size:
                 break
             size *= _SHORTER
-        new[:, -1] += answer
+        self._biases_of(new)[:] += answer
         f_new = f_new + change
         if settling is not None and settled is not None:
-            new[:, -1] += settling
+            self._biases_of(new)[:] += settling
             f_new = f_new + settled
         return Step(new, f_new, size, float(np.abs(weighed_move).max(initial=0.0)) / size)
 
     def curved(self, move: NDArray) -> NDArray:
         """The Schur complement times the slopes of a move."""
         move = move.copy()
-        move[:, -1] = 0.0
+        self._biases_of(move)[:] = 0.0
         image = self.design.matvec(move)
         answer = self._solve(-self.design.bias_rmatvec(self._weigh(image)))
         image = image + self.design.bias_matvec(answer)
         product = self.design.rmatvec(self._weigh(image))
         if self._diagonal is not None:
             product += self._times_diagonal(move)
-        product[:, -1] = 0.0
+        self._biases_of(product)[:] = 0.0
         return product
 
+    def _biases_of(self, theta: NDArray) -> NDArray:
+        return self.problem.layout.split(theta)[1]
+
     def _bias_slope(self, theta: NDArray, r: NDArray) -> NDArray:
-        return self.design.bias_rmatvec(r) + self._times_beta(theta[:, -1])
+        return self.design.bias_rmatvec(r) + self._times_beta(self._biases_of(theta))
 
     def _times_beta(self, biases: NDArray) -> NDArray:
         return (self._beta if biases.ndim == 1 else self._beta[:, None]) * biases
