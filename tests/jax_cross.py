@@ -34,7 +34,7 @@ from jointleaf._core.jax.norms import pytree
 from jointleaf._core.jax.penalties import device_prox
 from jointleaf._core.losses import Logistic, Multinomial, SquaredError
 from jointleaf._core.penalties import Free
-from jointleaf._core.penalties.scaled import Scaled
+from jointleaf._core.penalties.per_task import Scaled
 from jointleaf._core.task_problem import TaskProblem
 
 jnp: Any = importlib.import_module("jax.numpy")

@@ -1,5 +1,5 @@
-"""Convex losses on raw predictions, and the base class of one's own."""
+"""Convex losses on raw predictions, and the base class for losses of one's own."""
 
-from jointleaf._core.losses import Logistic, Loss, Multinomial, SquaredError
+from jointleaf._core.losses import JaxLoss, Logistic, Loss, Multinomial, SquaredError
 
-__all__ = ["Logistic", "Loss", "Multinomial", "SquaredError"]
+__all__ = ["JaxLoss", "Logistic", "Loss", "Multinomial", "SquaredError"]

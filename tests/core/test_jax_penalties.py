@@ -19,7 +19,7 @@ from jointleaf import (
 )
 from jointleaf._core.layout import CellLayout, TaskLayout
 from jointleaf._core.penalties import Penalty
-from jointleaf._core.penalties.scaled import Scaled
+from jointleaf._core.penalties.per_task import Scaled
 
 jax = pytest.importorskip("jax")
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from jointleaf._core.arrays import array_namespace
 
 __all__ = ["CellKind", "CellLayout", "TaskLayout", "check_codes", "check_kinds"]
 
@@ -157,7 +159,8 @@ class CellLayout:
 
     def join(self, slopes: NDArray, biases: NDArray) -> NDArray:
         """Put slopes (L, d[, K]) and biases (C[, K]) into one theta: the inverse of `split`."""
-        return np.concatenate([slopes.reshape(-1, *biases.shape[1:]), biases])
+        xp = array_namespace(biases)
+        return xp.concatenate([slopes.reshape(-1, *biases.shape[1:]), biases])
 
     def by_cell(self, theta: NDArray) -> NDArray:
         """Return the slopes and the bias of every cell, (C, q[, K]), zeros for missing slopes.
@@ -229,10 +232,12 @@ class TaskLayout(CellLayout):
 
 def check_kinds(kinds: Sequence[CellKind] | CellKind, n_partitions: int) -> tuple[CellKind, ...]:
     """Return the kind of every partition, from one word for all or one word for each."""
-    words = (kinds,) * n_partitions if isinstance(kinds, str) else tuple(kinds)
+    words = (kinds,) if isinstance(kinds, str) or not isinstance(kinds, Iterable) else tuple(kinds)
     for word in words or (kinds,):
-        if word not in get_args(CellKind):
+        if not isinstance(word, str) or word not in get_args(CellKind):
             raise ValueError(f"cells={word!r} is not known: use 'linear' or 'constant'")
+    if isinstance(kinds, str):
+        words *= n_partitions
     if len(words) != n_partitions:
         raise ValueError(
             f"cells has {len(words)} words for {n_partitions} partitions: use 'linear', "

@@ -13,7 +13,7 @@ from jointleaf._core.fitting import check_limits, make_problem
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
-from jointleaf._core.penalties.sums import on_weights
+from jointleaf._core.penalties.base import on_weights
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._core.solvers import PCG, Newton, Solution, Solver, choose_solver

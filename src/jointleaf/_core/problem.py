@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from jointleaf._core.design import Design, LeafDesign
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties.base import Penalty, PredictionPenalty, Term
-from jointleaf._core.penalties.frobenius import Quadratic
-from jointleaf._core.penalties.sums import on_predictions, on_weights
+from jointleaf._core.penalties.base import Quadratic
+from jointleaf._core.penalties.base import on_predictions, on_weights
 
 __all__ = ["Problem"]
 
@@ -138,7 +138,7 @@ class Problem:
         other = copy.copy(self)
         other.design = self.design.with_features(np.zeros(0, np.intp))
         other.layout = other.design.layout
-        other.penalty = Quadratic(beta)
+        other.penalty = Quadratic(beta, other.layout)
         other.smooth_curvature, other.rest = other.penalty.split()
         return other
 

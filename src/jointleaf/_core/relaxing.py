@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from jointleaf._core.fitting import solve
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import TaskNorm, Term
-from jointleaf._core.penalties.sums import Sum, on_weights
+from jointleaf._core.penalties.base import Sum, on_weights
 from jointleaf._core.solvers import Solution, Solver
 from jointleaf._core.task_problem import TaskProblem
 

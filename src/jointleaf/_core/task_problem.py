@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from jointleaf._core.design import LeafDesign, TaskDesign
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties.base import Penalty, PredictionPenalty, Term
-from jointleaf._core.penalties.scaled import times
+from jointleaf._core.penalties.per_task import times
 from jointleaf._core.problem import Problem
 from jointleaf._core.task_design import BlockSmoother
 

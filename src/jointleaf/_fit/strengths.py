@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from jointleaf._core.layout import CellKind
 from jointleaf._core.path import biases_alone, follow_path, largest_strength, strength_grid
 from jointleaf._core.penalties import Free, Frobenius, PerTask, Term
-from jointleaf._core.penalties.sums import on_weights
+from jointleaf._core.penalties.base import on_weights
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._core.solvers.active import live_features

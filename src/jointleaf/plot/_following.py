@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from jointleaf._core.losses import Logistic, Loss, Multinomial, SquaredError
 from jointleaf._core.path import N_STRENGTHS, StrengthPath, strength_path
 from jointleaf._core.penalties import Penalty
-from jointleaf._core.penalties.sums import on_weights
+from jointleaf._core.penalties.base import on_weights
 from jointleaf._data.tables import read_rows
 from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
 
@@ -122,21 +122,21 @@ class _ShiftedLoss(Loss):
         """As the loss does."""
         return self._loss.encode(y)
 
-    def value(self, y: NDArray, f: NDArray, s: NDArray) -> float:
-        """L(f + offset)."""
-        return self._loss.value(y, self._raw(f), s)
+    def row_loss(self, y: NDArray, f: NDArray) -> NDArray:
+        """Return the loss at f + offset."""
+        return self._loss.row_loss(y, self._raw(f))
 
-    def gradient(self, y: NDArray, f: NDArray, s: NDArray) -> NDArray:
-        """dL/df."""
-        return self._loss.gradient(y, self._raw(f), s)
+    def row_gradient(self, y: NDArray, f: NDArray) -> NDArray:
+        """Return its first derivative."""
+        return self._loss.row_gradient(y, self._raw(f))
 
-    def curvature(self, y: NDArray, f: NDArray, s: NDArray) -> NDArray:
-        """Second derivatives."""
-        return self._loss.curvature(y, self._raw(f), s)
+    def row_curvature(self, y: NDArray, f: NDArray) -> NDArray:
+        """Return its second derivatives."""
+        return self._loss.row_curvature(y, self._raw(f))
 
-    def hessian_product(self, y: NDArray, f: NDArray, s: NDArray, v: NDArray) -> NDArray:
-        """Hessian times v."""
-        return self._loss.hessian_product(y, self._raw(f), s, v)
+    def row_hessian_product(self, y: NDArray, f: NDArray, v: NDArray) -> NDArray:
+        """Return its Hessian times v."""
+        return self._loss.row_hessian_product(y, self._raw(f), v)
 
     def best_constant(self, y: NDArray, s: NDArray) -> NDArray:
         """What the cells add in the best constant model."""

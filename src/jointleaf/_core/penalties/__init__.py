@@ -1,13 +1,12 @@
 """Penalties on the weights of all cells, and on the predictions; they add with ``+``."""
 
-from jointleaf._core.penalties.base import Penalty, PredictionPenalty, Term
+from jointleaf._core.penalties.base import Free, Penalty, PredictionPenalty, Sum, Term
 from jointleaf._core.penalties.dirty import DirtyLasso, DirtyLInf, TaskNorm
-from jointleaf._core.penalties.frobenius import Free, Frobenius
+from jointleaf._core.penalties.frobenius import Frobenius
 from jointleaf._core.penalties.laplacian import Laplacian
 from jointleaf._core.penalties.norms import L1, L21, GrOWL, LInf1, Lp1, SlopeNorm
-from jointleaf._core.penalties.per_task import PerTask
+from jointleaf._core.penalties.per_task import PerTask, Scaled
 from jointleaf._core.penalties.spectral import KyFan, Nuclear, SchattenP
-from jointleaf._core.penalties.sums import Sum
 
 __all__ = [
     "L1",
@@ -25,6 +24,7 @@ __all__ = [
     "Penalty",
     "PerTask",
     "PredictionPenalty",
+    "Scaled",
     "SchattenP",
     "SlopeNorm",
     "Sum",

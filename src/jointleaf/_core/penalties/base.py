@@ -1,4 +1,4 @@
-"""What a penalty is: a convex function of all cell weights, or of the predictions."""
+"""What a penalty is: a convex function of all cell weights, or of the predictions, and sums."""
 
 from __future__ import annotations
 
@@ -9,29 +9,43 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import array_namespace, shaped, while_loop
 from jointleaf._core.layout import CellLayout
 
 if TYPE_CHECKING:
     from scipy.sparse import sparray
 
-    from jointleaf._core.penalties.sums import Sum
-
-__all__ = ["AUTO", "Penalty", "PredictionPenalty", "Term", "check_number", "check_strength"]
+__all__ = [
+    "AUTO",
+    "Free",
+    "Penalty",
+    "PredictionPenalty",
+    "Quadratic",
+    "Sum",
+    "Term",
+    "bias_divisor",
+    "check_number",
+    "check_strength",
+    "on_predictions",
+    "on_weights",
+]
 
 AUTO = "auto"
+_MAX_ROUNDS = 5000  # of the proximal map of a sum
+_PRECISION = 1e-11
 
 
 class Term:
     """What can stand in a sum of penalties; ``a + b`` is the penalty R_a + R_b.
 
     A strength of ``"auto"`` is a place to fill: estimators choose it by cross-validation and
-    `at` gives the penalty with a number there. ``2 * L1("auto") + L21("auto")`` keeps the
+    `at` returns the penalty with a number there. ``2 * L1("auto") + L21("auto")`` keeps the
     first strength twice the second.
     """
 
     strength: Any = None
     bias_strength: Any = None
-    #: what a common strength is multiplied by where this term's own is "auto"
+    #: what a common strength is multiplied by where this term's is "auto"
     share: float = 1.0
 
     @property
@@ -50,25 +64,23 @@ class Term:
         return any(_is_auto(t.bias_strength) for t in self.terms)
 
     def with_bias(self, bias_strength: float) -> Any:
-        """Give the same penalty with this strength on biases, where that is "auto"."""
+        """Return the same penalty with this strength on biases, where that is "auto"."""
         if not self.is_bias_auto:
             return self
-        other = copy.copy(self)
-        other.bias_strength = check_number("bias_strength", bias_strength, positive=False)
-        return other
+        changed = copy.copy(self)
+        changed.bias_strength = check_number("bias_strength", bias_strength, positive=False)
+        return changed
 
     def at(self, strength: float) -> Any:
-        """Give the same penalty with this strength (times its share); "auto" biases are free."""
+        """Return the same penalty with this strength (times its share); "auto" biases are free."""
         if self.strength is None:
             raise ValueError(f"{self!r} has no strength that could be changed")
-        other = self.with_bias(0.0) if self.is_bias_auto else copy.copy(self)
-        other.strength = self.share * check_number("strength", strength, positive=True)
-        other.share = 1.0
-        return other
+        changed = self.with_bias(0.0) if self.is_bias_auto else copy.copy(self)
+        changed.strength = self.share * check_number("strength", strength, positive=True)
+        changed.share = 1.0
+        return changed
 
     def __add__(self, other: object) -> Sum:
-        from jointleaf._core.penalties.sums import Sum
-
         if not isinstance(other, Term):
             return NotImplemented
         return Sum(*self.terms, *other.terms)
@@ -83,55 +95,75 @@ class Term:
         number = check_number("factor", factor, positive=True)
         if self.strength is None:
             raise ValueError(f"{self!r} has no strength that could be changed")
-        other = copy.copy(self)
+        changed = copy.copy(self)
         if _is_auto(self.strength):
-            other.share = number * self.share
+            changed.share = number * self.share
         else:
-            other.strength = number * self.strength
+            changed.strength = number * self.strength
         if self.bias_strength is not None and not _is_auto(self.bias_strength):
-            other.bias_strength = number * self.bias_strength
-        return other
+            changed.bias_strength = number * self.bias_strength
+        return changed
 
 
 class Penalty(Term, ABC):
-    """A convex penalty R(theta) on cell weights theta (C, q) or (C, q, K).
+    """A convex penalty R(theta) on the weights theta (N,) or (N, K) of all cells.
 
-    A penalty is used through `bind`, which checks it against a layout and gives the penalty
-    to compute with; `value` and `prox` then take theta with the bias in the last column
-    (`CellLayout.split` separates the two). These two are all that a new penalty needs.
+    A penalty is used through `bind`, which checks it against a layout and returns the penalty
+    to compute with: ``slopes, biases = self.layout.split(theta)`` are then the slopes of linear
+    cells and the biases of all cells. `value` and `prox` are all that a new penalty needs.
+    Written with the functions of `array_namespace` they run on JAX's devices too; attributes that
+    are floats or arrays may change there without compiling anew, unless named in `compiled_in`.
 
     The other methods let solvers do better: a quadratic penalty gives `curvature`, which the
     exact solvers need; one that is separable into slopes and squared biases gives
     `bias_curvature`, so that FISTA can eliminate the biases; one under which whole features vanish
-    says `is_row_sparse` and gives `restricted`, so that FISTA works on few features at a time.
+    is marked `is_row_sparse` and gives `restricted`, so that FISTA works on few features at a time.
     """
 
     is_row_sparse: bool = False
+    #: floats among the attributes that decide what is computed, such as the p of a norm
+    compiled_in: tuple[str, ...] = ()
+    _layout: CellLayout | None = None
 
-    def bind(self, layout: CellLayout) -> Penalty:
-        """Check the penalty against the layout of a problem; gives the penalty to use there."""
-        return self
+    @property
+    def layout(self) -> CellLayout:
+        """The layout of the weights, known after `bind`."""
+        if self._layout is None:
+            raise ValueError(f"this {self!r} penalty is not bound to a layout: call bind(layout)")
+        return self._layout
+
+    def bind(self, layout: CellLayout) -> Any:
+        """Return the penalty to use for weights of a layout, after checks."""
+        bound = copy.copy(self)
+        bound._layout = layout
+        return bound
 
     @abstractmethod
-    def value(self, theta: NDArray) -> float:
-        """R(theta), with its strength."""
+    def value(self, theta: Any) -> Any:
+        """Return R(theta), with its strength."""
 
     @abstractmethod
-    def prox(self, theta: NDArray, step: float) -> NDArray:
-        """argmin_z  |z - theta|^2 / 2 + step * R(z)."""
+    def prox(self, theta: Any, step: Any) -> Any:
+        """Return argmin_z  |z - theta|^2 / 2 + step * R(z)."""
 
     def curvature(self) -> NDArray | None:
-        """Diagonal of the Hessian, (C, q), of a quadratic penalty; None for any other."""
+        """Diagonal of the Hessian, (N,), of a quadratic penalty; None for any other."""
         return None
 
     def bias_curvature(self) -> NDArray | None:
         """(C,) beta, where R = R_W(W) + sum_c beta_c b_c^2 / 2; None where it is not so."""
         diagonal = self.curvature()
-        return None if diagonal is None else diagonal[:, -1]
+        return None if diagonal is None else self.layout.split(diagonal)[1]
 
     def split(self) -> tuple[NDArray | None, Penalty]:
-        """R as a quadratic, given by its curvature (C, q) or None for zero, plus the rest."""
+        """R as a quadratic, given by its curvature (N,) or None for zero, plus another penalty."""
         return None, self
+
+    def with_features(self, n_features: int) -> Any:
+        """Return a copy bound to the layout with this number of features: for `restricted`."""
+        narrowed = copy.copy(self)
+        narrowed._layout = self.layout.with_features(n_features)
+        return narrowed
 
     def restricted(self, features: NDArray[np.intp]) -> Penalty | None:
         """The penalty on slopes of some features while all others are zero; None: not known."""
@@ -140,18 +172,19 @@ class Penalty(Term, ABC):
     def strength_max(self, gradient: NDArray) -> float:
         """Smallest strength at which all slopes stay zero.
 
-        `gradient` is the data gradient (C, q[, K]) at zero slopes and the best biases. The slopes
-        stay there where prox(-gradient, 1) has none, which is searched for by bisection.
+        `gradient` is the data gradient at zero slopes and the best biases. The slopes stay there
+        where prox(-gradient, 1) has none, which is searched for by bisection.
         """
         move = -np.asarray(gradient, float)
-        if not np.any(move[:, :-1]):
+        slopes = self.layout.split(move)[0]
+        if not np.any(slopes):
             return 0.0
 
-        least = 1e-9 * float(np.abs(move[:, :-1]).max())  # proximal maps of sums are searched for
+        least = 1e-9 * float(np.abs(slopes).max())  # proximal maps of sums are searched for
 
         def moves(strength: float) -> bool:
             answer = self.at(strength).split()[1].prox(move, 1.0)
-            return bool(np.any(np.abs(answer[:, :-1]) > least))
+            return bool(np.any(np.abs(self.layout.split(answer)[0]) > least))
 
         high = 1.0
         for _ in range(200):
@@ -173,15 +206,268 @@ class PredictionPenalty(Term, ABC):
     """A quadratic penalty on predictions: R(f) = f^T A f / 2 over the training rows."""
 
     def check_rows(self, n_rows: int) -> None:
-        """Refuse more rows than memory can hold; by default none are too many."""
+        """Raise an error for more rows than memory can hold; by default none are too many."""
 
     @abstractmethod
     def matrix(self, X: NDArray, s: NDArray) -> NDArray | sparray:
         """A (n, n), symmetric and positive semidefinite, for rows X (n, d) with weights s (n,)."""
 
 
+class Quadratic(Penalty):
+    """R(theta) = sum of curvature * theta^2 / 2.
+
+    Parameters
+    ----------
+    curvature : array (N,)
+    layout : CellLayout, optional
+        Of the weights.
+    """
+
+    _curvature: NDArray[np.float64] | None = None
+
+    def __init__(self, curvature: NDArray[np.float64], layout: CellLayout | None = None) -> None:
+        self._curvature, self._layout = curvature, layout
+
+    def curvature(self) -> NDArray[np.float64]:
+        """The Hessian's diagonal."""
+        if self._curvature is None:
+            raise ValueError(f"this {self!r} penalty is not bound to a layout: call bind(layout)")
+        return self._curvature
+
+    def value(self, theta: Any) -> Any:
+        """Return half the sum of curvature * theta^2, over all outputs."""
+        xp, diagonal = array_namespace(theta), self.curvature()
+        squares = xp.square(theta.astype(float)).reshape(diagonal.shape[0], -1).sum(axis=1)
+        return 0.5 * xp.vdot(diagonal, squares)
+
+    def prox(self, theta: Any, step: Any) -> Any:
+        """Return theta / (1 + step * curvature)."""
+        return theta * shaped((1.0 / (1.0 + step * self.curvature())).astype(theta.dtype), theta)
+
+    def __rmul__(self, factor: float) -> Quadratic:
+        number = check_number("factor", factor, positive=True)
+        return Quadratic(number * self.curvature(), self._layout)
+
+    def split(self) -> tuple[NDArray | None, Penalty]:
+        """All of it, and no other penalty."""
+        return self.curvature(), Free(self._layout)
+
+    def restricted(self, features: NDArray[np.intp]) -> Quadratic:
+        """The penalty on some features alone."""
+        slopes, biases = self.layout.split(self.curvature())
+        layout = self.layout.with_features(len(features))
+        return Quadratic(layout.join(slopes[:, features], biases), layout)
+
+
+class Free(Quadratic):
+    """No penalty at all."""
+
+    def __init__(self, layout: CellLayout | None = None) -> None:
+        self._layout = layout
+
+    def __repr__(self) -> str:
+        return "Free()"
+
+    def curvature(self) -> NDArray[np.float64]:
+        """Zeros."""
+        return np.zeros(self.layout.n_weights)
+
+    def value(self, theta: Any) -> Any:
+        """Return zero."""
+        return 0.0
+
+    def prox(self, theta: Any, step: Any) -> Any:
+        """Return theta itself."""
+        return theta
+
+    def __rmul__(self, factor: float) -> Free:
+        return self
+
+    def restricted(self, features: NDArray[np.intp]) -> Free:
+        """No penalty, on some features alone."""
+        return self.with_features(len(features))
+
+
+class Sum(Penalty):
+    """R_1 + R_2 + ...: made by ``+``.
+
+    Quadratic terms are added up and treated as smooth by FISTA. Where one term is left, its own
+    proximal map serves; for L1 + L21 (sparse group LASSO) and L1 + DirtyLasso the two maps one
+    after the other; for any others the proximal map of the true sum is found by a splitting method,
+    started from where the last call ended.
+
+    Parameters
+    ----------
+    *terms : Term
+        Penalties on weights or on predictions.
+    """
+
+    def __init__(self, *terms: Term) -> None:
+        self._terms = terms
+        self._duals: NDArray | None = None
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self._terms))
+
+    def __rmul__(self, factor: float) -> Sum:
+        return Sum(*(factor * term for term in self._terms))
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The penalties that are added."""
+        return self._terms
+
+    @property
+    def weight_terms(self) -> list[Penalty]:
+        """Those of them that act on weights."""
+        return [term for term in self._terms if isinstance(term, Penalty)]
+
+    @property
+    def is_row_sparse(self) -> bool:  # type: ignore[override]
+        """Whether some term makes whole features vanish."""
+        return any(term.is_row_sparse for term in self.weight_terms)
+
+    def at(self, strength: float) -> Sum:
+        """Fill in every strength that is "auto"; the others stay as they are."""
+        if not self.is_auto:
+            raise ValueError(f"{self!r}: mark the strengths to change with 'auto'")
+        return self._bound(*(term.at(strength) if term.is_auto else term for term in self._terms))
+
+    def with_bias(self, bias_strength: float) -> Sum:
+        """Return the sum with this strength for the first term whose biases are "auto".
+
+        The biases of all others stay free.
+        """
+        filled: list[Term] = []
+        for term in self._terms:
+            filled.append(term.with_bias(bias_strength))
+            bias_strength = 0.0 if term.is_bias_auto else bias_strength
+        return self._bound(*filled)
+
+    def bind(self, layout: CellLayout) -> Sum:
+        """Bind every term."""
+        bound = Sum(*(t.bind(layout) if isinstance(t, Penalty) else t for t in self._terms))
+        bound._layout = layout
+        return bound
+
+    def _bound(self, *terms: Term) -> Sum:
+        """Return the sum of terms that are bound as this sum is."""
+        total = Sum(*terms)
+        total._layout = self._layout
+        return total
+
+    def value(self, theta: Any) -> Any:
+        """Return the sum of the values of the terms on weights."""
+        return sum(term.value(theta) for term in self.weight_terms)
+
+    def curvature(self) -> NDArray | None:
+        """Sum of the curvatures, where all terms are quadratic."""
+        return _added([term.curvature() for term in self.weight_terms])
+
+    def bias_curvature(self) -> NDArray | None:
+        """Sum of the terms' bias curvatures, where all have one."""
+        return _added([term.bias_curvature() for term in self.weight_terms])
+
+    def split(self) -> tuple[NDArray | None, Penalty]:
+        """Sum of the quadratic terms, and the others."""
+        pairs = [term.split() for term in self.weight_terms]
+        quadratic = _added([part for part, _ in pairs if part is not None])
+        others = [term for _, term in pairs if not isinstance(term, Free)]
+        if quadratic is not None and not others:
+            return quadratic, Free(self._layout)
+        return quadratic, others[0] if len(others) == 1 else self._bound(*others)
+
+    def restricted(self, features: NDArray[np.intp]) -> Sum | None:
+        """The sum of the terms on some features alone."""
+        terms = [term.restricted(features) for term in self.weight_terms]
+        if any(term is None for term in terms):
+            return None
+        total = Sum(*(term for term in terms if term is not None))
+        total._layout = self.layout.with_features(len(features))
+        return total
+
+    def prox(self, theta: Any, step: Any) -> Any:
+        """Return argmin_z |z - theta|^2 / 2 + step * sum_k R_k(z)."""
+        terms = self.weight_terms
+        if len(terms) == 1:
+            return terms[0].prox(theta, step)
+        # What a class inherits says nothing about a proximal map of its own.
+        by_kind = {vars(type(term)).get("shortens"): term for term in terms}
+        if len(terms) == 2 and by_kind.keys() == {"entries", "blocks"}:
+            return self._prox_in_turn(by_kind["entries"], by_kind["blocks"], theta, step)
+        return self._prox_of_sum(terms, theta, step)
+
+    def _prox_in_turn(self, entries: Penalty, blocks: Penalty, theta: Any, step: Any) -> Any:
+        """L1, then a norm that only makes rows or blocks of them shorter; both divide the biases.
+
+        One after the other is right because what is made shorter keeps its signs (Yu 2013).
+        """
+        slopes, _ = self.layout.split(blocks.prox(entries.prox(theta, step), step))
+        biases = self.layout.split(theta)[1]
+        beta = _added([entries.bias_curvature(), blocks.bias_curvature()])
+        return self.layout.join(slopes, biases / bias_divisor(step, beta, biases))
+
+    def _prox_of_sum(self, terms: list[Penalty], theta: Any, step: Any) -> Any:
+        """Accelerated gradient on the dual: z = theta - sum_k u_k with u_k in step dR_k(z).
+
+        The last term's u is eliminated: z = prox_last(theta - sum of the m others), and each of
+        these moves to w - prox(m w, m step) / m with w = u_k + z / m. Terms that make weights
+        vanish come last, so that what vanishes is exactly zero.
+        """
+        xp = array_namespace(theta)
+        *others, last = sorted(terms, key=lambda term: term.is_row_sparse)
+        m = len(others)
+        wide = theta.astype(float)
+        limit = _PRECISION * xp.abs(wide).max(initial=0.0)
+
+        def go_on(state: Any) -> Any:
+            *_, move, k = state
+            return (k < _MAX_ROUNDS) & (move > limit)
+
+        def advance(state: Any) -> Any:
+            duals, ahead, momentum, _, _, k = state
+            w = ahead + last.prox(wide - ahead.sum(axis=0), step) / m
+            answers = xp.stack([term.prox(m * w[i], m * step) for i, term in enumerate(others)])
+            new = w - answers / m
+            move = new - ahead
+            momentum = xp.where(xp.vdot(move, new - duals) < 0, 1.0, momentum)  # uphill: restart
+            following = (1 + xp.sqrt(1 + 4 * momentum**2)) / 2
+            ahead = new + (momentum - 1) / following * (new - duals)
+            return new, ahead, following, answers, xp.abs(move).max(initial=0.0), k + 1
+
+        duals = xp.zeros((m, *theta.shape))
+        is_host = xp is np
+        if is_host and self._duals is not None and self._duals.shape == duals.shape:
+            duals = self._duals
+        start = duals, duals, xp.ones(()), duals, xp.full((), xp.inf), 0
+        duals, _, _, answers, _, _ = while_loop(xp, go_on, advance, start)
+        answer = last.prox(wide - duals.sum(axis=0), step)
+        if is_host:
+            self._duals = duals
+            if not np.isfinite(self.value(answer)):  # a constraint that this answer just misses
+                answer = min([answer, *answers], key=self.value)
+        return answer.astype(theta.dtype)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Where the last proximal map ended is of no use elsewhere.
+        return self.__dict__ | {"_duals": None}
+
+
+def on_weights(penalty: Term) -> Penalty:
+    """Return the part of a penalty that acts on weights."""
+    terms = [term for term in penalty.terms if isinstance(term, Penalty)]
+    if not terms:
+        return Free()
+    return terms[0] if len(terms) == 1 else Sum(*terms)
+
+
+def on_predictions(penalty: Term) -> list[PredictionPenalty]:
+    """Return the terms of a penalty that act on predictions."""
+    return [term for term in penalty.terms if isinstance(term, PredictionPenalty)]
+
+
 def check_number(name: str, value: Any, *, positive: bool) -> float:
-    """Give a finite number that is positive, or not negative."""
+    """Return a finite number that is positive, or not negative."""
     kind = "a positive number" if positive else "a number that is not negative"
     if isinstance(value, bool):
         raise TypeError(f"{name}={value!r} must be {kind}")
@@ -194,15 +480,26 @@ def check_number(name: str, value: Any, *, positive: bool) -> float:
     return number
 
 
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == AUTO
-
-
 def check_strength(value: Any) -> float | str:
-    """Give a positive strength, or "auto"."""
+    """Return a positive strength, or "auto"."""
     if _is_auto(value):
         return AUTO
     try:
         return check_number("strength", value, positive=True)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{error}, or 'auto'") from None
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == AUTO
+
+
+def _added(parts: list[NDArray | None]) -> Any:
+    """Return the sum of all parts; None where one is not known, or there is none."""
+    known = [part for part in parts if part is not None]
+    return sum(known[1:], known[0]) if known and len(known) == len(parts) else None
+
+
+def bias_divisor(step: Any, beta: Any, biases: Any) -> Any:
+    """Return what squared biases with curvatures beta (C,) are divided by in a proximal map."""
+    return shaped((1.0 + step * beta).astype(biases.dtype), biases)

@@ -17,21 +17,24 @@ split itself all come from one number per feature, the level.
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import array_namespace
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties.base import AUTO, check_number
 from jointleaf._core.penalties.norms import RotationInvariant, SlopeNorm
-from jointleaf._core.penalties.projections import (
+from jointleaf._core.penalties.prox import (
     cap_l1,
     cap_l2,
     cap_l2_weighted,
     cut_level,
     fill_level,
+    shrink_l2,
 )
 
 __all__ = ["DirtyLInf", "DirtyLasso", "TaskNorm"]
@@ -42,7 +45,23 @@ class TaskNorm(SlopeNorm):
 
     The strength of the norm is that on single tasks, and `ratio` the common one over it; without
     a part for single tasks it is the common strength, with kappa_t infinite and a ratio of 1.
+
+    Parameters
+    ----------
+    common : float > 0, "auto" or None
+        Strength on common slopes; None: there are none.
+    task : float > 0, "auto" or None
+        Strength on the slopes of single tasks; None: there are none.
+        "auto" is for both, or for one while the other is None.
+    {bias_strength}
+    relax : float in (0, 1] or "auto", optional
+        Below 1 the features that are selected are fitted once more, alone, with both strengths
+        multiplied by it (the relaxed LASSO, Meinshausen 2007): a strength that keeps
+        irrelevant features out also shrinks what the relevant ones do. By default 1, or
+        "auto" where the strengths are.
     """
+
+    is_row_sparse = True
 
     def __init__(
         self,
@@ -52,7 +71,9 @@ class TaskNorm(SlopeNorm):
         relax: float | str | None = None,
     ) -> None:
         _check_pair(common, task)
-        super().__init__(_first_given(task, common), bias_strength)
+        strength = common if task is None else task
+        assert strength is not None
+        super().__init__(strength, bias_strength)
         self.has_common, self.has_task = common is not None, task is not None
         self.ratio: float | None = 1.0
         if common is None:
@@ -61,10 +82,15 @@ class TaskNorm(SlopeNorm):
             # Both to be chosen: the ratio too.
             self.ratio = None if self.is_auto else float(common) / float(task)
         self.relax = _check_relax(relax, self.is_auto)
+        #: gamma_t, known after `bind`
         self._kappa = np.ones(1)
-        self._starts: NDArray[np.int64] | None = None
         #: features (d, T) that may have slopes in a task; None for all
-        self._support: NDArray[np.bool_] | None = None
+        self.support: NDArray[np.bool_] | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        shared = (TaskNorm.__doc__ or "").partition("    Parameters")[2].rstrip()
+        cls.__doc__ = (cls.__doc__ or "").replace("{parameters}", f"Parameters{shared}")
+        super().__init_subclass__(**options)
 
     # -- strengths -----------------------------------------------------------------------------
 
@@ -88,19 +114,19 @@ class TaskNorm(SlopeNorm):
         return self.ratio is None
 
     def with_ratio(self, ratio: float) -> Any:
-        """Give the same penalty with the common strength this multiple of the other."""
-        other = copy.copy(self)
-        other.ratio = check_number("ratio", ratio, positive=True)
-        return other
+        """Return the same penalty with the common strength this multiple of the other."""
+        changed = copy.copy(self)
+        changed.ratio = check_number("ratio", ratio, positive=True)
+        return changed
 
     def relaxed(self, factor: float, support: NDArray[np.bool_]) -> Any:
-        """Give the penalty with weaker strengths on features (d, T) that were selected, alone."""
-        other = copy.copy(self)
-        other.strength, other.relax, other._support = factor * self.strength, 1.0, support
-        return other
+        """Return the penalty with weaker strengths on selected features (d, T) alone."""
+        changed = copy.copy(self)
+        changed.strength, changed.relax, changed.support = factor * self.strength, 1.0, support
+        return changed
 
     def at(self, strength: float) -> Any:
-        """Give the same penalty with this strength on single tasks, the ratio kept."""
+        """Return the same penalty with this strength on single tasks, the ratio kept."""
         if self.ratio is None:
             raise ValueError(
                 f"{self!r} has two strengths to choose, which MultiTaskJOPLEnRegressor and "
@@ -122,55 +148,64 @@ class TaskNorm(SlopeNorm):
 
     # -- tasks ---------------------------------------------------------------------------------
 
-    def bind(self, layout: CellLayout) -> TaskNorm:
+    def bind(self, layout: CellLayout) -> Any:
         """Remember the cells and the weight of every task."""
         bound = super().bind(layout)
-        assert isinstance(bound, TaskNorm)
-        if self.has_task:
-            bound._kappa = layout.task_weights
-        else:
-            bound._kappa = np.full(len(layout.tasks), np.inf)
-        bound._starts = layout.task_starts
+        bound._kappa = layout.task_weights
         return bound
 
-    def _limits(self) -> tuple[float, NDArray]:
-        """Ratio r and kappa (T,)."""
-        assert self.ratio is not None, "the ratio of the strengths is still to be chosen"
-        return self.ratio, self._kappa
+    def _limits(self) -> tuple[Any, Any]:
+        """Ratio r and kappa (T,); None in place of what there is not."""
+        if self.ratio is None:
+            raise ValueError(f"{self!r}: the ratio of the strengths is still to be chosen")
+        return self.ratio if self.has_common else None, self._kappa if self.has_task else None
 
-    def _columns(self, W: NDArray) -> list[slice]:
+    def _columns(self, W: Any) -> list[slice]:
         """Columns of every task in W (d, m)."""
-        starts = np.array([0, 1]) if self._starts is None else self._starts
+        if self._layout is None:
+            return [slice(0, W.shape[1])]
+        starts = self._layout.slope_starts
         bounds = (starts * (W.shape[1] // max(int(starts[-1]), 1))).tolist()
         return [slice(a, b) for a, b in pairwise(bounds)]
 
-    def restricted(self, features: NDArray[np.intp]) -> TaskNorm:
+    def restricted(self, features: NDArray[np.intp]) -> Any:
         """The penalty on some features: rows of zeros do not change the norm."""
-        if self._support is None:
-            return self
-        other = copy.copy(self)
-        other._support = self._support[features]
-        return other
+        narrowed = self.with_features(len(features))
+        if self.support is not None:
+            narrowed.support = self.support[features]
+        return narrowed
 
-    def _supported(self, W: NDArray) -> NDArray:
+    def _supported(self, W: Any) -> Any:
         """W with zeros where a task has no slopes.
 
         The least of R over such W has the proximal map of R, applied to this: blocks of zeros
         stay zero.
         """
-        return W if self._support is None else W * self._spread(self._support, W)
+        return W if self.support is None else W * self._spread(self.support, W)
 
-    def _spread(self, values: NDArray, W: NDArray) -> NDArray:
-        """Values (d, T) on the columns of their tasks, (d, m)."""
-        return np.repeat(values, [c.stop - c.start for c in self._columns(W)], axis=1)
+    def _spread(self, values: Any, W: Any) -> Any:
+        """Values (d, T) on the columns of their tasks, (d, m), in the type of W."""
+        xp = array_namespace(W)
+        widths = np.array([c.stop - c.start for c in self._columns(W)])
+        return xp.repeat(xp.asarray(values, W.dtype), widths, axis=1)
 
     def parts(self, W: NDArray) -> tuple[NDArray, NDArray]:
-        """The cheapest split of W (d, m) into common slopes and slopes of single tasks."""
-        common = self._common_part(W)
+        """Return the cheapest split of W (d, m) into common slopes and slopes of single tasks."""
+        if not self.has_common:
+            return np.zeros_like(W), W
+        common = self._common_part(W) if self.has_task else W
         return common, W - common
 
+    def _smallest_multiple(self, whole: NDArray, parts: NDArray) -> float:
+        """Largest of the dual norms of whole rows (d,) over r, and of parts (d, T) over kappa."""
+        r, kappa = self._limits()
+        multiples = [] if r is None else [whole.max(initial=0.0) / r]
+        multiples += [] if kappa is None else [(parts / kappa).max(initial=0.0)]
+        return float(max(multiples))
+
+    @abstractmethod
     def _common_part(self, W: NDArray) -> NDArray:
-        raise NotImplementedError
+        """Return the common slopes where there are slopes of single tasks too."""
 
 
 class DirtyLasso(TaskNorm, RotationInvariant):
@@ -186,69 +221,63 @@ class DirtyLasso(TaskNorm, RotationInvariant):
     norm of W: only its answer, not the split, is searched for, and the split is exact.
 
     With common <= task * min gamma everything is common; with common >= task * |gamma| nothing is.
-    (+ bias_strength / 2 sum_t gamma_t |b_t|^2.)
-
-    Parameters
-    ----------
-    common : float > 0, "auto" or None
-        Strength on common slopes; None: there are none.
-    task : float > 0, "auto" or None
-        Strength on the slopes of single tasks; None: there are none.
-        "auto" is for both, or for one while the other is None.
-    bias_strength : float >= 0 or "auto", optional
-        By default zero, or "auto" where the strengths are.
-    relax : float in (0, 1] or "auto", optional
-        Below 1 the features that are selected are fitted once more, alone, with both strengths
-        multiplied by it (the relaxed LASSO, Meinshausen 2007): a strength that keeps
-        irrelevant features out also shrinks what the relevant ones do. By default 1, or
-        "auto" where the strengths are.
+    {parameters}
     """
 
-    is_row_sparse = True
+    shortens = "blocks"
 
-    def norm(self, W: NDArray) -> float:
-        """R(W) in units of the strength."""
-        r, kappa = self._limits()
+    def norm(self, W: Any) -> Any:
+        """Return R(W) in units of the strength."""
+        (r, kappa), xp = self._limits(), array_namespace(W)
         lengths = self._lengths(W)
-        level = fill_level(lengths, kappa, r)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            pulls = np.where(lengths > 0, np.minimum(lengths / level[:, None], kappa), 0.0)
-        return float(np.sum(pulls * lengths))
+        if kappa is None:
+            return r * xp.sqrt((lengths**2).sum(axis=1)).sum()
+        if r is None:
+            return (kappa * lengths).sum()
+        level = fill_level(lengths, kappa, r)[:, None]
+        pulls = xp.where(level > 0, xp.minimum(lengths / xp.where(level > 0, level, 1.0), kappa), kappa)
+        return (pulls * lengths).sum()
 
     def dual_norm(self, G: NDArray) -> float:
-        """Smallest multiple of the intersection that holds every row of G."""
-        r, kappa = self._limits()
+        """Return the smallest multiple of the intersection that holds every row of G."""
         lengths = self._lengths(self._supported(G))
-        whole = np.sqrt(np.sum(lengths**2, axis=1)).max(initial=0.0) / r
-        return float(max(whole, (lengths / kappa).max(initial=0.0)))
+        return self._smallest_multiple(np.sqrt(np.sum(lengths**2, axis=1)), lengths)
 
-    def shrink(self, W: NDArray, t: float) -> NDArray:
-        """W minus its projection on t times the intersection."""
-        r, kappa = self._limits()
+    def shrink(self, W: Any, t: Any) -> Any:
+        """Return W minus its projection on t times the intersection."""
+        (r, kappa), xp = self._limits(), array_namespace(W)
         W = self._supported(W)
-        scale = cap_l2(self._lengths(W), t * kappa, t * r)
-        return W * self._spread(1.0 - scale, W).astype(W.dtype)
+        if kappa is None:
+            return shrink_l2(W, t * r)
+        lengths = self._lengths(W)
+        if r is None:
+            positive = xp.where(lengths > 0, lengths, 1.0)
+            scale = xp.minimum(t * kappa / positive, 1.0)
+        else:
+            scale = cap_l2(lengths, t * kappa, t * r)
+        return W * self._spread(1.0 - scale, W)
 
     def shrink_weighted(self, W: NDArray, t: float, weights: NDArray) -> NDArray:
         """The same in a weighted norm: the projection is a search for T + 1 numbers per row."""
         r, kappa = self._limits()
         W = self._supported(W)
-        return cap_l2_weighted(W, self._columns(W), weights, t * kappa, t * r)
+        columns = self._columns(W)
+        caps = np.full(len(columns), np.inf) if kappa is None else t * kappa
+        return cap_l2_weighted(W, columns, weights, caps, np.inf if r is None else t * r)
 
     def _common_part(self, W: NDArray) -> NDArray:
         """Lengths of the common slopes are min(|w_t|, kappa_t level)."""
         r, kappa = self._limits()
         lengths = self._lengths(W)
-        level = fill_level(lengths, kappa, r)
-        with np.errstate(invalid="ignore"):
-            caps = np.where(level[:, None] > 0, kappa * level[:, None], 0.0)
+        caps = kappa * fill_level(lengths, kappa, r)[:, None]
         scale = np.where(lengths > caps, caps / np.where(lengths > 0, lengths, 1.0), 1.0)
-        return W * self._spread(scale, W).astype(W.dtype)
+        return W * self._spread(scale, W)
 
-    def _lengths(self, W: NDArray) -> NDArray[np.float64]:
+    def _lengths(self, W: Any) -> Any:
         """Euclidean lengths of every feature's slopes in every task, (d, T)."""
-        parts = [np.linalg.norm(W[:, c].astype(float), axis=1) for c in self._columns(W)]
-        return np.stack(parts, axis=1)
+        xp = array_namespace(W)
+        parts = [xp.linalg.norm(W[:, c].astype(float), axis=1) for c in self._columns(W)]
+        return xp.stack(parts, axis=1)
 
 
 class DirtyLInf(TaskNorm):
@@ -259,77 +288,53 @@ class DirtyLInf(TaskNorm):
         R = \text{task} \sum_t \gamma_t \sum_i |T_{t,i}|_\infty
             + \text{common} \sum_i |[C_{1,i} \dots C_{T,i}]|_\infty
 
-    (+ bias_strength / 2 sum_t gamma_t |b_t|^2.)
-
-    Parameters
-    ----------
-    common : float > 0, "auto" or None
-        Strength on common slopes; None: there are none.
-    task : float > 0, "auto" or None
-        Strength on the slopes of single tasks; None: there are none.
-        "auto" is for both, or for one while the other is None.
-    bias_strength : float >= 0 or "auto", optional
-        By default zero, or "auto" where the strengths are.
-    relax : float in (0, 1] or "auto", optional
-        Below 1 the features that are selected are fitted once more, alone, with both strengths
-        multiplied by it (the relaxed LASSO, Meinshausen 2007): a strength that keeps
-        irrelevant features out also shrinks what the relevant ones do. By default 1, or
-        "auto" where the strengths are.
+    {parameters}
     """
 
-    is_row_sparse = True
-
-    def norm(self, W: NDArray) -> float:
+    def norm(self, W: Any) -> Any:
         """Fill the budget r, at most kappa_t for each task, from the largest on."""
-        r, kappa = self._limits()
+        (r, kappa), xp = self._limits(), array_namespace(W)
         largest = self._largest(W)
-        order = np.argsort(-largest, axis=1)
+        if kappa is None:
+            return r * largest.max(axis=1, initial=0.0).sum()
+        if r is None:
+            return (kappa * largest).sum()
+        order = xp.argsort(-largest, axis=1)
         sorted_kappa = kappa[order]
-        with np.errstate(invalid="ignore"):
-            before = np.concatenate(
-                [np.zeros((len(W), 1)), np.cumsum(sorted_kappa, axis=1)[:, :-1]], axis=1
-            )
-        room = np.minimum(sorted_kappa, np.maximum(r - before, 0.0))
-        ordered = np.take_along_axis(largest, order, axis=1)
-        return float(np.sum(np.where(ordered > 0, room, 0.0) * ordered))
+        before = xp.cumsum(sorted_kappa, axis=1) - sorted_kappa
+        room = xp.minimum(sorted_kappa, xp.maximum(r - before, 0.0))
+        return (room * xp.take_along_axis(largest, order, axis=1)).sum()
 
     def dual_norm(self, G: NDArray) -> float:
-        """Smallest multiple of the intersection that holds every row of G."""
-        r, kappa = self._limits()
+        """Return the smallest multiple of the intersection that holds every row of G."""
         G = self._supported(G)
         sums = np.stack([np.abs(G[:, c]).sum(axis=1) for c in self._columns(G)], axis=1)
-        whole = float(sums.sum(axis=1).max(initial=0.0)) / r
-        return max(whole, float((sums / kappa).max(initial=0.0)))
+        return self._smallest_multiple(sums.sum(axis=1), sums)
 
-    def shrink(self, W: NDArray, t: float) -> NDArray:
-        """Slopes of every task are cut to a level."""
+    def shrink(self, W: Any, t: Any) -> Any:
+        """Cut the slopes of every task to a level."""
         r, kappa = self._limits()
         W = self._supported(W)
-        levels = cap_l1(W, self._columns(W), t * kappa, t * r)
-        return self._cut(W, levels)
+        parts = [W[:, c] for c in self._columns(W)]
+        caps, radius = None if kappa is None else t * kappa, None if r is None else t * r
+        return self._cut(W, cap_l1(parts, caps, radius))
 
     def _common_part(self, W: NDArray) -> NDArray:
         """What is below the level at which the budget is used up."""
         r, kappa = self._limits()
         level = cut_level(self._largest(W), kappa, r)
-        return self._cut(W, np.repeat(level[:, None], len(self._columns(W)), axis=1))
+        return self._cut(W, np.repeat(level[:, None], len(kappa), axis=1))
 
-    def _largest(self, W: NDArray) -> NDArray[np.float64]:
-        parts = [np.abs(W[:, c]).max(axis=1, initial=0.0) for c in self._columns(W)]
-        return np.stack(parts, axis=1).astype(float)
+    def _largest(self, W: Any) -> Any:
+        """Largest absolute slope of every feature in every task, (d, T)."""
+        xp = array_namespace(W)
+        parts = [xp.abs(W[:, c]).max(axis=1, initial=0.0) for c in self._columns(W)]
+        return xp.stack(parts, axis=1).astype(float)
 
-    def _cut(self, W: NDArray, levels: NDArray) -> NDArray:
-        out = np.empty_like(W)
-        for t, c in enumerate(self._columns(W)):
-            level = levels[:, t, None].astype(W.dtype)
-            out[:, c] = np.clip(W[:, c], -level, level)
-        return out
-
-
-def _first_given(task: float | str | None, common: float | str | None) -> float | str:
-    given = common if task is None else task
-    assert given is not None
-    return given
+    def _cut(self, W: Any, levels: Any) -> Any:
+        """Cut W at levels (d, T)."""
+        level = self._spread(levels, W)
+        return array_namespace(W).clip(W, -level, level)
 
 
 def _check_relax(relax: Any, is_auto: bool) -> float | str:

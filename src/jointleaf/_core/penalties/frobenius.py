@@ -8,72 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.layout import CellLayout
-from jointleaf._core.penalties.base import Penalty, check_number, check_strength
+from jointleaf._core.penalties.base import (
+    Penalty,
+    Quadratic,
+    check_number,
+    check_strength,
+)
 
-__all__ = ["Free", "Frobenius", "Quadratic"]
-
-
-class Quadratic(Penalty):
-    """R(theta) = sum of curvature * theta^2 / 2, with a given curvature (C, q)."""
-
-    _curvature: NDArray[np.float64] | None = None
-
-    def __init__(self, curvature: NDArray[np.float64]) -> None:
-        self._curvature = curvature
-
-    def curvature(self) -> NDArray[np.float64]:
-        """The Hessian's diagonal, (C, q)."""
-        if self._curvature is None:
-            raise ValueError(f"this {self!r} penalty is not bound to a layout: call bind(layout)")
-        return self._curvature
-
-    def value(self, theta: NDArray) -> float:
-        """R(theta) for theta (C, q) or (C, q, K)."""
-        squares = np.square(theta, dtype=float)
-        if theta.ndim == 3:
-            squares = squares.sum(axis=2)
-        return 0.5 * float(np.vdot(self.curvature(), squares))
-
-    def prox(self, theta: NDArray, step: float) -> NDArray:
-        """Theta / (1 + step * curvature)."""
-        shrink = (1.0 / (1.0 + step * self.curvature())).astype(theta.dtype)
-        return theta * (shrink if theta.ndim == 2 else shrink[:, :, None])
-
-    def __rmul__(self, factor: float) -> Quadratic:
-        return Quadratic(check_number("factor", factor, positive=True) * self.curvature())
-
-    def split(self) -> tuple[NDArray | None, Penalty]:
-        """All of it, and nothing more."""
-        return self.curvature(), Free(self.curvature().shape)
-
-    def restricted(self, features: NDArray[np.intp]) -> Quadratic:
-        """The penalty on some features alone."""
-        other = copy.copy(self)
-        if self._curvature is not None:
-            other._curvature = self._curvature[:, np.append(features, -1)]
-        return other
-
-
-class Free(Quadratic):
-    """No penalty at all, of weights of a shape (C, q)."""
-
-    def __init__(self, shape: tuple[int, ...] | None = None) -> None:
-        if shape is not None:
-            self._curvature = np.zeros(shape)
-
-    def __repr__(self) -> str:
-        return "Free()"
-
-    def bind(self, layout: CellLayout) -> Free:
-        """Remember the shape of the weights."""
-        return Free((layout.n_cells, layout.n_columns))
-
-    def __rmul__(self, factor: float) -> Free:
-        return self
-
-    def prox(self, theta: NDArray, step: float) -> NDArray:
-        """Theta itself."""
-        return theta
+__all__ = ["Frobenius"]
 
 
 class Frobenius(Quadratic):
@@ -108,7 +50,8 @@ class Frobenius(Quadratic):
         partition_weights: ArrayLike | None = None,
     ) -> None:
         self.strength = check_strength(strength)
-        self._bias_follows = bias_strength is None
+        #: whether the biases have the strength of the slopes
+        self.bias_follows = bias_strength is None
         self.bias_strength = (
             self.strength
             if bias_strength is None
@@ -116,7 +59,6 @@ class Frobenius(Quadratic):
         )
         self.feature_weights = _weights("feature_weights", feature_weights)
         self.partition_weights = _weights("partition_weights", partition_weights)
-        self._layout: CellLayout | None = None
 
     def __repr__(self) -> str:
         parts = [
@@ -130,7 +72,7 @@ class Frobenius(Quadratic):
         return f"Frobenius({', '.join(parts)})"
 
     def scaled(self, factor: float) -> Frobenius:
-        """Give the same penalty with both strengths multiplied by a factor."""
+        """Return the same penalty with both strengths multiplied by a factor."""
         return Frobenius(
             self.strength * factor,
             self.bias_strength * factor,
@@ -139,29 +81,25 @@ class Frobenius(Quadratic):
         )
 
     def at(self, strength: float) -> Frobenius:
-        """Give the same penalty with this strength; biases follow unless they have their own."""
-        other = copy.copy(self)
-        other.strength = self.share * check_number("strength", strength, positive=True)
-        other.share = 1.0
-        if self._bias_follows:
-            other.bias_strength = other.strength
-        return other if self._layout is None else other.bind(self._layout)
+        """Return the penalty with this strength; biases follow unless they have a number."""
+        changed = copy.copy(self)
+        changed.strength = self.share * check_number("strength", strength, positive=True)
+        changed.share = 1.0
+        if self.bias_follows:
+            changed.bias_strength = changed.strength
+        return changed if self._layout is None else changed.bind(self._layout)
 
     def __rmul__(self, factor: float) -> Frobenius:
-        other = Penalty.__rmul__(self, factor)
-        return other if self._layout is None else other.bind(self._layout)
+        changed = Penalty.__rmul__(self, factor)
+        return changed if self._layout is None else changed.bind(self._layout)
 
     @property
     def is_bias_auto(self) -> bool:
         """Never: biases follow the slopes, or have a number."""
         return False
 
-    def restricted(self, features: NDArray[np.intp]) -> Quadratic:
-        """The penalty on some features alone."""
-        return Quadratic(self.curvature()).restricted(features)
-
     def bind(self, layout: CellLayout) -> Frobenius:
-        """Lay the weights out over cells and columns; checks their lengths."""
+        """Lay the strengths out over all weights, after checks of the lengths."""
         _check_length("feature_weights", self.feature_weights, layout.n_features, "features")
         _check_length(
             "partition_weights", self.partition_weights, layout.n_partitions, "partitions"
@@ -169,18 +107,20 @@ class Frobenius(Quadratic):
         bound = copy.copy(self)
         bound._layout = layout
         if not self.is_auto:
-            bound._curvature = bound.column_strengths(layout) / bound.cell_weights(layout)[:, None]
+            columns, cells = self.column_strengths(layout), self.cell_weights(layout)
+            slopes = columns[:-1] / cells[layout.linear_cells, None]
+            bound._curvature = layout.join(slopes, columns[-1] / cells)
         return bound
 
     def column_strengths(self, layout: CellLayout) -> NDArray[np.float64]:
-        """Lambda / v_j for the slopes, then beta: shape (q,)."""
+        """Return lambda / v_j for the slopes, then beta: shape (q,)."""
         slopes = np.full(layout.n_slopes, self.strength)
         if self.feature_weights is not None and layout.n_slopes:
             slopes = slopes / self.feature_weights
         return np.append(slopes, self.bias_strength)
 
     def cell_weights(self, layout: CellLayout) -> NDArray[np.float64]:
-        """u_p of the partition of every cell, over gamma_t of its task: shape (C,)."""
+        """Return u_p of every cell's partition, over gamma_t of its task: shape (C,)."""
         factors = layout.cell_factors()
         if self.partition_weights is None:
             return 1.0 / factors

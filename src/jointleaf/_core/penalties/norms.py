@@ -1,6 +1,6 @@
 """Penalties that are a norm of the slopes, biases free: what they share, and the row-sparse ones.
 
-W is the d x m matrix of all slopes: one row per feature, one column per cell (and output).
+W is the d x m matrix of all slopes: one row per feature, one column per linear cell (and output).
 """
 
 from __future__ import annotations
@@ -12,9 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from jointleaf._core.arrays import array_namespace
 from jointleaf._core.layout import CellLayout
-from jointleaf._core.penalties.base import AUTO, Penalty, check_number, check_strength
-from jointleaf._core.penalties.shrink import (
+from jointleaf._core.penalties.base import (
+    AUTO,
+    Penalty,
+    bias_divisor,
+    check_number,
+    check_strength,
+)
+from jointleaf._core.penalties.prox import (
     shrink_l1,
     shrink_l2_weighted,
     shrink_lp,
@@ -31,30 +38,43 @@ __all__ = [
     "SlopeNorm",
     "check_power",
     "conjugate",
+    "feature_rows",
+    "from_feature_rows",
 ]
+
+
+#: the parameters of all norms, for their docstrings
+_SHARED_DOC = {
+    "strength": """strength : float > 0 or "auto"
+        "auto" lets an estimator choose it by cross-validation.""",
+    "bias_strength": """bias_strength : float >= 0 or "auto", optional
+        Adds (bias_strength / 2) |b|^2, with several tasks sum_t gamma_t |b_t|^2. By default zero,
+        or "auto" where the strength is: with many cells free biases fit the training rows by
+        themselves, so that what is left for the slopes is noise.""",
+}
 
 
 class SlopeNorm(Penalty):
     r"""R(W, b) = strength * |W| + (bias_strength / 2) |b|^2, for a norm |W| of the slopes.
 
-    Biases are free unless `bias_strength` is positive; with several tasks |b|^2 is
-    sum_t gamma_t |b_t|^2. A subclass gives the norm, its proximal map and its dual norm, on
-    W (d, m).
+    A subclass gives the norm, its proximal map and its dual norm, on W (d, m). In its docstring
+    ``{strength}`` and ``{bias_strength}`` stand for the parameters that all norms share.
 
     Parameters
     ----------
-    strength : float > 0 or "auto"
-        "auto" lets an estimator choose it by cross-validation.
-    bias_strength : float >= 0 or "auto", optional
-        By default zero, or "auto" where the strength is: with many cells free biases fit the
-        training rows by themselves, so that what is left for the slopes is noise.
+    {strength}
+    {bias_strength}
     """
 
     def __init__(self, strength: float | str, bias_strength: float | str | None = None) -> None:
         self.strength = check_strength(strength)
         self.bias_strength = _check_bias(bias_strength, self.is_auto)
-        #: bound to a layout: gamma_t of every cell's task, (C,)
+        #: gamma_t of every cell's task, (C,), known after `bind`
         self._factors: NDArray[np.float64] | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        _fill_docstring(cls)
 
     def __repr__(self) -> str:
         parts = [repr(self.strength) if self.is_auto else f"{self.strength:.4g}"]
@@ -69,56 +89,60 @@ class SlopeNorm(Penalty):
         return {}
 
     @abstractmethod
-    def norm(self, W: NDArray) -> float:
-        """|W|."""
+    def norm(self, W: Any) -> Any:
+        """Return |W|."""
 
     @abstractmethod
-    def shrink(self, W: NDArray, t: float) -> NDArray:
-        """argmin_Z |Z - W|_F^2 / 2 + t |Z|."""
+    def shrink(self, W: Any, t: Any) -> Any:
+        """Return argmin_Z |Z - W|_F^2 / 2 + t |Z|."""
 
     @abstractmethod
     def dual_norm(self, G: NDArray) -> float:
-        """Largest <G, W> over all W with |W| <= 1."""
+        """Return the largest <G, W> over all W with |W| <= 1."""
 
-    def bind(self, layout: CellLayout) -> SlopeNorm:
+    def bind(self, layout: CellLayout) -> Any:
         """Remember the cells."""
-        bound = copy.copy(self)
+        bound = super().bind(layout)
         bound._factors = layout.cell_factors()
         return bound
 
-    def value(self, theta: NDArray) -> float:
-        """|W| times the strength, + (bias_strength / 2) |b|^2."""
-        value = self.strength * self.norm(slope_rows(theta))
-        if self.bias_strength:
-            squares = np.square(theta[:, -1], dtype=float).reshape(len(theta), -1).sum(axis=1)
-            value += 0.5 * float(self._bias_strengths(theta) @ squares)
-        return value
+    def value(self, theta: Any) -> Any:
+        """Return |W| times the strength, + (bias_strength / 2) |b|^2."""
+        slopes, biases = self.layout.split(theta)
+        squares = array_namespace(theta).square(biases.astype(float))
+        squares = squares.reshape(biases.shape[0], -1).sum(axis=1)
+        value = self.strength * self.norm(feature_rows(slopes))
+        return value + 0.5 * (self.bias_curvature() @ squares)
 
-    def prox(self, theta: NDArray, step: float) -> NDArray:
+    def prox(self, theta: Any, step: Any) -> Any:
         """Shrink the slopes by step * strength, divide the biases by 1 + step * bias_strength."""
-        out = np.empty_like(theta)
-        shrunk = self.shrink(slope_rows(theta), step * self.strength)
-        out[:, :-1] = cells_of(shrunk, theta.shape)
-        shrink = (1.0 + step * self._bias_strengths(theta)).astype(theta.dtype)
-        out[:, -1] = theta[:, -1] / (shrink if theta.ndim == 2 else shrink[:, None])
-        return out
+        slopes, biases = self.layout.split(theta)
+        if slopes.size:
+            shrunk = self.shrink(feature_rows(slopes), step * self.strength)
+            slopes = from_feature_rows(shrunk, slopes.shape)
+        biases = biases / bias_divisor(step, self.bias_curvature(), biases)
+        return self.layout.join(slopes, biases)
 
-    def _bias_strengths(self, theta: NDArray) -> NDArray[np.float64]:
-        """Of every cell, (C,)."""
-        factors = np.ones(len(theta)) if self._factors is None else self._factors
-        return self.bias_strength * factors
-
-    def bias_curvature(self) -> NDArray[np.float64] | None:
+    def bias_curvature(self) -> Any:
         """bias_strength, times gamma_t, of every cell."""
         return None if self._factors is None else self.bias_strength * self._factors
 
-    def restricted(self, features: NDArray[np.intp]) -> SlopeNorm:
-        """Itself: rows of zeros do not change the norm."""
-        return self
+    def restricted(self, features: NDArray[np.intp]) -> Any:
+        """The same norm: rows of zeros do not change it."""
+        return self.with_features(len(features))
 
     def strength_max(self, gradient: NDArray) -> float:
         """The dual norm of the slopes' gradient at zero slopes and the best biases."""
-        return self.dual_norm(slope_rows(np.asarray(gradient, float))) / self.share
+        slopes, _ = self.layout.split(np.asarray(gradient, float))
+        return self.dual_norm(feature_rows(slopes)) / self.share
+
+
+def _fill_docstring(cls: type) -> None:
+    for name, text in _SHARED_DOC.items():
+        cls.__doc__ = (cls.__doc__ or "").replace(f"{{{name}}}", text)
+
+
+_fill_docstring(SlopeNorm)
 
 
 class RotationInvariant(SlopeNorm):
@@ -130,45 +154,45 @@ class RotationInvariant(SlopeNorm):
 
 
 class L1(SlopeNorm):
-    """R = strength * sum of |w| over all slopes (+ bias_strength / 2 |b|^2): single slopes vanish.
+    """R = strength * sum of |w| over all slopes: single slopes vanish.
 
     Parameters
     ----------
-    strength : float > 0 or "auto"
-    bias_strength : float >= 0 or "auto", optional
-        By default zero, or "auto" where the strength is.
+    {strength}
+    {bias_strength}
     """
 
     is_row_sparse = True
+    shortens = "entries"
 
-    def norm(self, W: NDArray) -> float:
-        """Sum of absolute values."""
-        return float(np.abs(W).sum(dtype=float))
+    def norm(self, W: Any) -> Any:
+        """Return the sum of absolute values."""
+        return array_namespace(W).abs(W).sum(dtype=float)
 
-    def shrink(self, W: NDArray, t: float) -> NDArray:
+    def shrink(self, W: Any, t: Any) -> Any:
         """Soft thresholding."""
         return shrink_l1(W, t)
 
     def dual_norm(self, G: NDArray) -> float:
-        """Largest absolute value."""
+        """Return the largest absolute value."""
         return float(np.abs(G).max(initial=0.0))
 
 
 class Lp1(SlopeNorm):
     """R = strength * sum over features of the l_p norm of the feature's slopes in all cells.
 
-    Whole features vanish. (+ bias_strength / 2 |b|^2.)
+    Whole features vanish.
 
     Parameters
     ----------
-    strength : float > 0 or "auto"
+    {strength}
     p : float >= 1
         numpy.inf for the largest absolute value.
-    bias_strength : float >= 0 or "auto", optional
-        By default zero, or "auto" where the strength is.
+    {bias_strength}
     """
 
     is_row_sparse = True
+    compiled_in = ("p",)
 
     def __init__(
         self, strength: float | str, p: float, bias_strength: float | str | None = None
@@ -179,16 +203,17 @@ class Lp1(SlopeNorm):
     def _options(self) -> dict[str, Any]:
         return {"p": f"{self.p:g}"}
 
-    def norm(self, W: NDArray) -> float:
-        """Sum over rows of their l_p norms."""
-        return float(np.linalg.norm(W, self.p, axis=1).sum(dtype=float)) if W.size else 0.0
+    def norm(self, W: Any) -> Any:
+        """Return the sum over rows of their l_p norms."""
+        xp = array_namespace(W)
+        return xp.linalg.norm(W, self.p, axis=1).sum(dtype=float) if W.size else 0.0
 
-    def shrink(self, W: NDArray, t: float) -> NDArray:
-        """Row by row; see `_core.penalties.shrink`."""
+    def shrink(self, W: Any, t: Any) -> Any:
+        """Row by row; see `shrink_lp`."""
         return shrink_lp(W, t, self.p)
 
     def dual_norm(self, G: NDArray) -> float:
-        """Largest l_q norm of a row, 1/p + 1/q = 1."""
+        """Return the largest l_q norm of a row, 1/p + 1/q = 1."""
         if not G.size:
             return 0.0
         return float(np.linalg.norm(G, conjugate(self.p), axis=1).max())
@@ -198,14 +223,14 @@ class L21(Lp1, RotationInvariant):
     """R = strength * sum over features of the Euclidean norm of the feature's slopes.
 
     Whole features vanish: the group LASSO over all cells of all partitions.
-    (+ bias_strength / 2 |b|^2.)
 
     Parameters
     ----------
-    strength : float > 0 or "auto"
-    bias_strength : float >= 0 or "auto", optional
-        By default zero, or "auto" where the strength is.
+    {strength}
+    {bias_strength}
     """
+
+    shortens = "blocks"
 
     def __init__(self, strength: float | str, bias_strength: float | str | None = None) -> None:
         super().__init__(strength, 2.0, bias_strength)
@@ -222,13 +247,11 @@ class LInf1(Lp1):
     """R = strength * sum over features of the largest absolute slope of the feature.
 
     Whole features vanish, and the slopes of the others tend to one common size.
-    (+ bias_strength / 2 |b|^2.)
 
     Parameters
     ----------
-    strength : float > 0 or "auto"
-    bias_strength : float >= 0 or "auto", optional
-        By default zero, or "auto" where the strength is.
+    {strength}
+    {bias_strength}
     """
 
     def __init__(self, strength: float | str, bias_strength: float | str | None = None) -> None:
@@ -243,15 +266,13 @@ class GrOWL(SlopeNorm):
 
     |row|_[1] >= |row|_[2] >= ... are the Euclidean norms of the features' slopes in falling order
     (Oswal et al. 2016): correlated features tend to be selected together.
-    (+ bias_strength / 2 |b|^2.)
 
     Parameters
     ----------
-    strength : float > 0 or "auto"
+    {strength}
     weights : array (d,), optional
         Not negative, not rising, the first positive. By default from 1 to 1/d in equal steps.
-    bias_strength : float >= 0 or "auto", optional
-        By default zero, or "auto" where the strength is.
+    {bias_strength}
     """
 
     is_row_sparse = True
@@ -270,11 +291,9 @@ class GrOWL(SlopeNorm):
 
     def bind(self, layout: CellLayout) -> GrOWL:
         """Check the number of weights, or make the default ones."""
-        d = layout.n_slopes
-        bound = copy.copy(self)
-        bound._factors = layout.cell_factors()
+        bound = super().bind(layout)
         if self.weights is None:
-            bound.weights = np.arange(d, 0, -1) / max(d, 1)
+            bound.weights = np.arange(layout.n_slopes, 0, -1) / max(layout.n_slopes, 1)
         elif len(self.weights) != layout.n_features:
             raise ValueError(
                 f"weights of GrOWL has {len(self.weights)} entries, but there are "
@@ -284,46 +303,48 @@ class GrOWL(SlopeNorm):
 
     def restricted(self, features: NDArray[np.intp]) -> GrOWL:
         """The first weights: rows of zeros come last."""
-        other = copy.copy(self)
-        other.weights = self._falling(len(features))
-        return other
+        narrowed = self.with_features(len(features))
+        narrowed.weights = self._falling(len(features))
+        return narrowed
 
-    def norm(self, W: NDArray) -> float:
-        """Weighted sum of the sorted row norms."""
-        return float(self._falling(len(W)) @ -np.sort(-np.linalg.norm(W, axis=1)))
+    def norm(self, W: Any) -> Any:
+        """Return the weighted sum of the sorted row norms."""
+        xp = array_namespace(W)
+        return self._falling(W.shape[0]) @ -xp.sort(-xp.linalg.norm(W, axis=1))
 
-    def shrink(self, W: NDArray, t: float) -> NDArray:
+    def shrink(self, W: Any, t: Any) -> Any:
         """Shrink the row norms as an ordered weighted l1 norm; rows keep their directions."""
-        lengths = np.linalg.norm(W, axis=1).astype(float)
-        shorter = shrink_sorted(lengths, t * self._falling(len(W)))
-        scale = shorter / np.where(lengths > 0, lengths, 1.0)
+        xp = array_namespace(W)
+        lengths = xp.linalg.norm(W, axis=1).astype(float)
+        shorter = shrink_sorted(lengths, t * self._falling(W.shape[0]))
+        scale = shorter / xp.where(lengths > 0, lengths, 1.0)
         return W * scale[:, None].astype(W.dtype)
 
     def dual_norm(self, G: NDArray) -> float:
-        """Largest, over k, sum of the k longest rows over the sum of the first k weights."""
+        """Return the largest, over k, sum of the k longest rows over that of the k first weights."""
         lengths = -np.sort(-np.linalg.norm(G, axis=1))
         return float((np.cumsum(lengths) / np.cumsum(self._falling(len(G)))).max(initial=0.0))
 
-    def _falling(self, count: int) -> NDArray[np.float64]:
+    def _falling(self, count: int) -> Any:
         if self.weights is None:
             raise ValueError("this GrOWL penalty is not bound to a layout: call bind(layout)")
         return self.weights[:count]
 
 
-def slope_rows(theta: NDArray) -> NDArray:
-    """Slopes of theta (C, q[, K]) as W (d, C K): one row per feature."""
-    slopes = theta[:, :-1]
-    columns = len(theta) * int(np.prod(theta.shape[2:]))
-    return np.ascontiguousarray(np.moveaxis(slopes, 1, 0)).reshape(slopes.shape[1], columns)
+def feature_rows(slopes: Any) -> Any:
+    """Return slopes (L, d[, K]) as W (d, L K): one row per feature."""
+    xp = array_namespace(slopes)
+    columns = slopes.shape[0] * int(np.prod(slopes.shape[2:]))
+    return xp.moveaxis(slopes, 1, 0).reshape(slopes.shape[1], columns)
 
 
-def cells_of(W: NDArray, shape: tuple[int, ...]) -> NDArray:
-    """The inverse of `slope_rows`: W (d, C K) as slopes (C, d[, K])."""
-    return np.moveaxis(W.reshape(shape[1] - 1, shape[0], *shape[2:]), 0, 1)
+def from_feature_rows(W: Any, shape: tuple[int, ...]) -> Any:
+    """Return W (d, L K) as slopes of a shape (L, d[, K]): the inverse of `feature_rows`."""
+    return array_namespace(W).moveaxis(W.reshape(shape[1], shape[0], *shape[2:]), 0, 1)
 
 
 def check_power(p: Any) -> float:
-    """Give the p of a norm: a number, at least 1, possibly infinite."""
+    """Return the p of a norm: a number, at least 1, possibly infinite."""
     try:
         power = float(p)
     except (TypeError, ValueError):
@@ -334,7 +355,7 @@ def check_power(p: Any) -> float:
 
 
 def conjugate(p: float) -> float:
-    """Give q with 1/p + 1/q = 1."""
+    """Return q with 1/p + 1/q = 1."""
     if p == 1:
         return np.inf
     return 1.0 if p == np.inf else p / (p - 1)

@@ -1,4 +1,4 @@
-"""A penalty applied to every task on its own."""
+"""A penalty applied to every task on its own, and multiples of penalties without a strength."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import array_namespace
 from jointleaf._core.layout import CellLayout
-from jointleaf._core.penalties.base import Penalty
+from jointleaf._core.penalties.base import Free, Penalty, Sum
 from jointleaf._core.penalties.dirty import TaskNorm
-from jointleaf._core.penalties.frobenius import Free
 
-__all__ = ["PerTask"]
+__all__ = ["PerTask", "Scaled", "times"]
 
 
 class PerTask(Penalty):
     r"""R(W, b) = sum_t gamma_t R_1(W_t, b_t): the tasks have nothing to do with each other.
 
-    Given as it is, a penalty such as ``L21(0.1)`` or ``Nuclear(0.1)`` acts on the slopes of all
+    As it stands, a penalty such as ``L21(0.1)`` or ``Nuclear(0.1)`` acts on the slopes of all
     tasks together; ``PerTask(L21(0.1))`` is the sum of its values for every task.
 
     Parameters
@@ -41,28 +41,30 @@ class PerTask(Penalty):
                 "has nothing in common: use L21 or LInf1"
             )
         self.penalty = penalty
-        self._bound: list[tuple[slice, float, Penalty]] = []
+        #: the penalty bound to the cells of every task, and gamma_t; known after `bind`
+        self._tasks: tuple[Penalty, ...] = ()
+        self._gammas = np.ones(0)
 
     def __repr__(self) -> str:
         return f"PerTask({self.penalty!r})"
 
     def _changed(self, change: Callable[[Any], Any]) -> PerTask:
         """The same with another penalty, and so for every task where it is bound to some."""
-        other = copy.copy(self)
-        other.penalty = change(self.penalty)
-        other._bound = [(cells, gamma, change(own)) for cells, gamma, own in self._bound]
-        return other
+        changed = copy.copy(self)
+        changed.penalty = change(self.penalty)
+        changed._tasks = tuple(change(penalty) for penalty in self._tasks)
+        return changed
 
     # -- strengths -----------------------------------------------------------------------------
 
     @property
     def strength(self) -> Any:
-        """That of the penalty."""
+        """The strength of the penalty."""
         return self.penalty.strength
 
     @property
     def bias_strength(self) -> Any:
-        """That of the penalty."""
+        """The strength of the penalty on biases."""
         return self.penalty.bias_strength
 
     @property
@@ -76,11 +78,11 @@ class PerTask(Penalty):
         return self.penalty.is_bias_auto
 
     def at(self, strength: float) -> PerTask:
-        """Give the same penalty with this strength."""
+        """Return the same penalty with this strength."""
         return self._changed(lambda penalty: penalty.at(strength))
 
     def with_bias(self, bias_strength: float) -> PerTask:
-        """Give the same penalty with this strength on biases, where that is "auto"."""
+        """Return the same penalty with this strength on biases, where that is "auto"."""
         return self._changed(lambda penalty: penalty.with_bias(bias_strength))
 
     def __rmul__(self, factor: float) -> PerTask:
@@ -95,66 +97,139 @@ class PerTask(Penalty):
 
     def bind(self, layout: CellLayout) -> PerTask:
         """Bind one copy to the cells of every task."""
-        bound = copy.copy(self)
-        starts = layout.task_starts.tolist()
-        bound._bound = [
-            (slice(a, b), float(gamma), self.penalty.bind(part))
-            for a, b, gamma, part in zip(
-                starts[:-1], starts[1:], layout.task_weights, layout.tasks, strict=True
-            )
-        ]
+        bound = super().bind(layout)
+        bound._tasks = tuple(self.penalty.bind(task) for task in layout.tasks)
+        bound._gammas = layout.task_weights
         return bound
 
-    def value(self, theta: NDArray) -> float:
-        """sum_t gamma_t R_1(theta_t)."""
-        return sum(gamma * own.value(theta[cells]) for cells, gamma, own in self._bound)
+    def _by_task(self, theta: Any) -> list[Any]:
+        """Return the weights of every task."""
+        return [self.layout.part_of(theta, t) for t in range(len(self._tasks))]
 
-    def prox(self, theta: NDArray, step: float) -> NDArray:
+    def _joined(self, weights: list[Any]) -> Any:
+        """Return weights of all tasks as one array: the inverse of `_by_task`."""
+        xp = array_namespace(weights[0])
+        pairs = [task.split(own) for task, own in zip(self.layout.tasks, weights, strict=True)]
+        slopes, biases = (xp.concatenate(parts) for parts in zip(*pairs, strict=True))
+        return self.layout.join(slopes, biases)
+
+    def value(self, theta: Any) -> Any:
+        """Return sum_t gamma_t R_1(theta_t)."""
+        parts = zip(self._gammas, self._tasks, self._by_task(theta), strict=True)
+        return sum(gamma * penalty.value(own) for gamma, penalty, own in parts)
+
+    def prox(self, theta: Any, step: Any) -> Any:
         """Task by task, with steps gamma_t step."""
-        parts = [own.prox(theta[cells], step * gamma) for cells, gamma, own in self._bound]
-        return np.concatenate(parts)
+        parts = zip(self._gammas, self._tasks, self._by_task(theta), strict=True)
+        return self._joined([penalty.prox(own, step * gamma) for gamma, penalty, own in parts])
 
     def curvature(self) -> NDArray | None:
-        """Behind each other, where the penalty is quadratic."""
-        return self._stack([own.curvature() for _, _, own in self._bound])
+        """Those of all tasks, where the penalty is quadratic."""
+        return self._all_joined([penalty.curvature() for penalty in self._tasks])
 
     def bias_curvature(self) -> NDArray | None:
-        """Behind each other, where they are known."""
-        return self._stack([own.bias_curvature() for _, _, own in self._bound])
+        """Those of all tasks, where they are known."""
+        parts = [penalty.bias_curvature() for penalty in self._tasks]
+        known = [gamma * beta for gamma, beta in zip(self._gammas, parts, strict=True) if beta is not None]
+        return np.concatenate(known) if len(known) == len(parts) else None
+
+    def _all_joined(self, diagonals: list[NDArray | None]) -> NDArray | None:
+        """Return the curvatures of all tasks, times gamma_t; None where one is not known."""
+        known = [d for d in diagonals if d is not None]
+        if len(known) < len(diagonals):
+            return None
+        return self._joined([g * own for g, own in zip(self._gammas, known, strict=True)])
 
     def split(self) -> tuple[NDArray | None, Penalty]:
-        """The quadratic part of every task, and the rest."""
-        parts = [own.split() for _, _, own in self._bound]
-        quadratic = self._stack([part for part, _ in parts])
-        if quadratic is not None and all(isinstance(own, Free) for _, own in parts):
-            return quadratic, Free(quadratic.shape)
-        rest = copy.copy(self)
-        rest._bound = [
-            (cells, gamma, own)
-            for (cells, gamma, _), (_, own) in zip(self._bound, parts, strict=True)
-        ]
-        return quadratic, rest
+        """The quadratic part of every task, and the other penalties."""
+        pairs = [penalty.split() for penalty in self._tasks]
+        quadratic = self._all_joined([diagonal for diagonal, _ in pairs])
+        if quadratic is not None and all(isinstance(penalty, Free) for _, penalty in pairs):
+            return quadratic, Free(self._layout)
+        others = copy.copy(self)
+        others._tasks = tuple(penalty for _, penalty in pairs)
+        return quadratic, others
 
     def restricted(self, features: NDArray[np.intp]) -> PerTask | None:
         """The penalty on some features alone."""
-        other = copy.copy(self)
-        other._bound = []
-        for cells, gamma, own in self._bound:
-            part = own.restricted(features)
-            if part is None:
-                return None
-            other._bound.append((cells, gamma, part))
-        return other
+        tasks = [penalty.restricted(features) for penalty in self._tasks]
+        if any(penalty is None for penalty in tasks):
+            return None
+        narrowed = self.with_features(len(features))
+        narrowed._tasks = tuple(tasks)
+        return narrowed
 
     def strength_max(self, gradient: NDArray) -> float:
         """The largest of the tasks' own."""
-        found = [own.strength_max(gradient[cells] / gamma) for cells, gamma, own in self._bound]
-        return max(found)
+        parts = zip(self._gammas, self._tasks, self._by_task(gradient), strict=True)
+        return max(penalty.strength_max(own / gamma) for gamma, penalty, own in parts)
 
-    def _stack(self, parts: list[NDArray | None]) -> NDArray | None:
-        known = [
-            gamma * part
-            for (_, gamma, _), part in zip(self._bound, parts, strict=True)
-            if part is not None
-        ]
-        return np.concatenate(known) if len(known) == len(parts) else None
+
+class Scaled(Penalty):
+    """factor * R, for any R.
+
+    Parameters
+    ----------
+    factor : float > 0
+    penalty : Penalty
+    """
+
+    def __init__(self, factor: float, penalty: Penalty) -> None:
+        self.factor, self.penalty = factor, penalty
+
+    def __repr__(self) -> str:
+        return f"{self.factor:g} * {self.penalty!r}"
+
+    @property
+    def is_row_sparse(self) -> bool:  # type: ignore[override]
+        """Whether whole features vanish."""
+        return self.penalty.is_row_sparse
+
+    def bind(self, layout: CellLayout) -> Scaled:
+        """Bind the penalty."""
+        bound = Scaled(self.factor, self.penalty.bind(layout))
+        bound._layout = layout
+        return bound
+
+    def value(self, theta: Any) -> Any:
+        """Return the factor times R."""
+        return self.factor * self.penalty.value(theta)
+
+    def prox(self, theta: Any, step: Any) -> Any:
+        """That of R, with a step that is longer by the factor."""
+        return self.penalty.prox(theta, step * self.factor)
+
+    def curvature(self) -> NDArray | None:
+        """The factor times that of R."""
+        return self._times(self.penalty.curvature())
+
+    def bias_curvature(self) -> NDArray | None:
+        """The factor times that of R."""
+        return self._times(self.penalty.bias_curvature())
+
+    def split(self) -> tuple[NDArray | None, Penalty]:
+        """Both parts times the factor."""
+        quadratic, penalty = self.penalty.split()
+        return self._times(quadratic), times(self.factor, penalty)
+
+    def restricted(self, features: NDArray[np.intp]) -> Scaled | None:
+        """The penalty on some features alone."""
+        part = self.penalty.restricted(features)
+        if part is None:
+            return None
+        narrowed = self.with_features(len(features))
+        narrowed.penalty = part
+        return narrowed
+
+    def _times(self, diagonal: NDArray | None) -> NDArray | None:
+        return None if diagonal is None else self.factor * diagonal
+
+
+def times(factor: float, penalty: Penalty) -> Penalty:
+    """Multiply the strengths of a penalty, or the penalty itself where it has none."""
+    if isinstance(penalty, Sum):
+        return Sum(*(times(factor, term) for term in penalty.weight_terms))
+    try:
+        return factor * penalty
+    except ValueError:  # no strength
+        return Scaled(factor, penalty)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Term
-from jointleaf._core.penalties.sums import Sum
+from jointleaf._core.penalties.base import Sum
 from jointleaf._core.problem import Problem
 from jointleaf.partitions import Partitioner
 

@@ -23,7 +23,7 @@ from jointleaf._core.penalties import (
     TaskNorm,
     Term,
 )
-from jointleaf._core.penalties.scaled import Scaled
+from jointleaf._core.penalties.per_task import Scaled
 from jointleaf.io._model_file.errors import ModelFileError
 from jointleaf.io._model_file.fields import Arrays, Part
 from jointleaf.io._model_file.values import MOST_DEPTH, read_plain, write_plain
@@ -69,10 +69,10 @@ def write_penalty(term: Any, arrays: Arrays) -> dict[str, Any]:
         data[name] = write_plain(getattr(term, name), arrays)
     data["share"] = float(term.share)
     if isinstance(term, Frobenius):
-        data["bias_follows"] = bool(term._bias_follows)
+        data["bias_follows"] = bool(term.bias_follows)
     if isinstance(term, TaskNorm):
         data["ratio"] = write_plain(term.ratio, arrays)
-        data["support"] = arrays.maybe(term._support)
+        data["support"] = arrays.maybe(term.support)
     return data
 
 
@@ -110,5 +110,5 @@ def _read(part: Part, cls: Any, depth: int) -> Term:
         if ratio is not None and type(ratio) is not float:
             part.fail("must be a number", "ratio")
         term.ratio = ratio
-        term._support = part.maybe_array("support", "b1", (None, None))
+        term.support = part.maybe_array("support", "b1", (None, None))
     return term
