@@ -29,10 +29,8 @@ from jointleaf import (
     SchattenP,
 )
 from jointleaf._core.fitting import make_problem
-from jointleaf._core.jax.custom_loss import JaxLoss
-from jointleaf._core.jax.norms import pytree
-from jointleaf._core.jax.penalties import device_prox
-from jointleaf._core.losses import Logistic, Multinomial, SquaredError
+from jointleaf._core.jax.problem import DevicePenalty, pytree
+from jointleaf._core.losses import JaxLoss, Logistic, Multinomial, SquaredError
 from jointleaf._core.penalties import Free
 from jointleaf._core.penalties.per_task import Scaled
 from jointleaf._core.task_problem import TaskProblem
@@ -187,14 +185,13 @@ def _group(structure):
 
 
 def shared_prox(penalty):
-    """Stands in for `device_prox`: the map of this penalty among all of its structure."""
+    """Stands in for `DevicePenalty.of`: the map of this penalty among all of its structure."""
     group, rests = _group(_structure(penalty))
 
-    def stand_in(rest, shape):
-        parts = [device_prox(other, shape) for other in rests]
+    def stand_in(rest):
+        parts = [DevicePenalty.of(other) for other in rests]
         own = group.index(penalty)
-        parts[own] = device_prox(rest, shape)
-        assert all(part is not None for part in parts)
+        parts[own] = DevicePenalty.of(rest)
         return _OneOf(np.asarray(own, np.int32), tuple(parts))
 
     return stand_in

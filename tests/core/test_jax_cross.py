@@ -75,9 +75,9 @@ def scipy_objective(loss, penalty, solver):
 def test_the_same_objective(loss, penalty, solver, dtype, monkeypatch):
     tol, precision = PRECISIONS[dtype]
     problem = problem_of(loss, penalty, dtype, "jax:cpu")
-    monkeypatch.setattr("jointleaf._core.jax.solver.device_prox", shared_prox(penalty))
     placed = choose_solver(problem, solver)
     assert isinstance(placed, OnDevice)
+    monkeypatch.setattr("jointleaf._core.jax.solver.move_penalty", shared_prox(penalty))
     solution = placed.solve(problem, tol=tol, max_iter=MAX_ITER)
     assert solution.converged
     assert solution.solver == solver

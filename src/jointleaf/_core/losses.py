@@ -73,7 +73,7 @@ class Loss(ABC):
         return f
 
     # -- over all rows -------------------------------------------------------------------------
-    # `total` is S; with the S of all rows, values of blocks of rows add up. By default the sum of s.
+    # `total` is S, by default the sum of s; with the S of all rows, blocks of rows add up.
 
     def value(self, y: Any, f: Any, s: Any, total: Any = None) -> Any:
         """Return L(f), a number in float64."""

@@ -128,7 +128,7 @@ class CellModel:
 
     def _on_device(self, X: NDArray, device: str) -> NDArray:
         """Sums over partitions, (n,) or (n, K), computed on a device."""
-        from jointleaf._core.jax.predicting import predict
+        from jointleaf._core.jax.problem import predict
 
         features, codes = self.features.transform(X), self.partitioner.apply(X)
         theta = self.weights.theta.astype(features.dtype, copy=False)

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.scipy.linalg import cho_solve
 
-from jointleaf._core.jax.design import DeviceDesign
-from jointleaf._core.jax.fista import Outcome
-from jointleaf._core.jax.newton import line_search
-from jointleaf._core.jax.problem import DeviceProblem, dot, shaped
+from jointleaf._core.arrays import shaped
+from jointleaf._core.jax.newton import Outcome, line_search
+from jointleaf._core.jax.problem import DeviceDesign, DeviceProblem, dot
 
 __all__ = ["newton", "squared", "squared_free_biases"]
 
@@ -30,7 +30,7 @@ def _shared_cells(design: DeviceDesign, partition_weights: Any) -> Any:
 
     def add(p: Any, total: Any) -> Any:
         own = design.cells[p]
-        meet = (own[:, None] == own[None, :]) & (own < design.n_cells)[:, None]
+        meet = (own[:, None] == own[None, :]) & (own < design.layout.n_cells)[:, None]
         return total + jnp.where(meet, partition_weights[p], 0.0)
 
     return lax.fori_loop(0, design.cells.shape[0], add, jnp.zeros((n, n)))
@@ -38,9 +38,17 @@ def _shared_cells(design: DeviceDesign, partition_weights: Any) -> Any:
 
 def _kernel(design: DeviceDesign, column_strengths: Any, partition_weights: Any) -> Any:
     """K = Phi D^-1 Phi^T over the penalised columns, (n, n)."""
-    is_free = column_strengths == 0
-    scaled = jnp.where(is_free, 0.0, design.X / jnp.where(is_free, 1.0, column_strengths))
-    return _shared_cells(design, partition_weights) * (scaled @ design.X.T)
+    is_linear = np.array(design.layout.kinds) == "linear"
+    inverse = jnp.where(
+        column_strengths > 0, 1 / jnp.where(column_strengths > 0, column_strengths, 1), 0
+    )
+    shared = _shared_cells(design, partition_weights)
+    kernel = shared * inverse[-1]
+    if not is_linear.any():
+        return kernel
+    if not is_linear.all():
+        shared = _shared_cells(design, partition_weights * is_linear)
+    return kernel + shared * ((design.X * inverse[:-1]) @ design.X.T)
 
 
 def _weights(problem: DeviceProblem, diagonal: Any, alpha: Any) -> Any:
@@ -66,7 +74,7 @@ def squared(
 ) -> Outcome:
     """Squared error, penalised biases: one Cholesky factorisation.
 
-    `diagonal` (C, q) is the curvature of the penalty, which `column_strengths` (q,) and
+    `diagonal` (N,) is the curvature of the penalty, which `column_strengths` (d + 1,) and
     `partition_weights` (P,) make.
     """
     A, target = _system(problem, _kernel(problem.design, column_strengths, partition_weights))
@@ -94,7 +102,7 @@ def squared_free_biases(
     )
     inner = V.T @ (target - A @ alpha)
     onto = V @ (shaped(jnp.where(is_null, 0.0, 1 / jnp.where(is_null, 1, values)), inner) * inner)
-    theta = _weights(problem, diagonal, alpha).at[:, -1].set(design.bias_rmatvec(onto))
+    theta = design.with_biases(_weights(problem, diagonal, alpha), design.bias_rmatvec(onto))
     return Outcome(theta, jnp.ones((), int), jnp.ones(()), jnp.ones((), bool))
 
 
@@ -125,10 +133,9 @@ def newton(
     def objective(alpha: Any, f: Any) -> Any:
         return problem.value(f) + 0.5 * dot(alpha, f)
 
-    def judge(alpha: Any, f: Any) -> tuple[Any, Any]:
+    def measure(alpha: Any, f: Any) -> tuple[Any, Any]:
         slope = problem.slope(f)
-        excess = jnp.abs(problem.design.rmatvec(slope + alpha)).max()
-        return slope, excess / problem.start_slope
+        return slope, problem.optimality(problem.design.rmatvec(slope + alpha))
 
     def go_on(state: _State) -> Any:
         is_late = state.n_iter - state.best_at > _MAX_STALLED
@@ -146,7 +153,7 @@ def newton(
 
         length, value = line_search(at, state.objective, 0.0, 1e-14)
         alpha, f = alpha + length * move, f + length * f_move
-        slope, optimality = judge(alpha, f)
+        slope, optimality = measure(alpha, f)
         n_iter = state.n_iter + 1
         is_better = optimality < 0.9 * state.best
         best = jnp.where(is_better, optimality, state.best)
@@ -154,7 +161,7 @@ def newton(
         return _State(alpha, f, value, slope, optimality, best, best_at, length == 0, n_iter)
 
     zero, none = jnp.zeros_like(problem.y), jnp.zeros((), int)
-    slope, optimality = judge(zero, zero)
+    slope, optimality = measure(zero, zero)
     is_stuck = jnp.zeros((), bool)
     start = _State(
         zero, zero, objective(zero, zero), slope, optimality, optimality, none, is_stuck, none

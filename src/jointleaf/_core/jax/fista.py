@@ -13,23 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jointleaf._core.jax.biases import BiasInverse
-from jointleaf._core.jax.problem import DeviceProblem, dot, shaped
+from jointleaf._core.arrays import shaped
+from jointleaf._core.jax.newton import BiasInverse, Outcome
+from jointleaf._core.jax.problem import DevicePenalty, DeviceProblem, dot
 
-__all__ = ["Outcome", "first_size", "minimise"]
+__all__ = ["first_size", "minimise"]
 
 _LONGER, _SHORTER = 1.05, 0.7
 _LEAST = 1e-30  # of a step size
 _POWER_ITERATIONS = 12
-
-
-class Outcome(NamedTuple):
-    """Where a loop ended: weights, iterations, the last step size, and whether it was stuck."""
-
-    theta: Any
-    n_iter: Any
-    size: Any
-    stalled: Any
 
 
 class _State(NamedTuple):
@@ -44,19 +36,24 @@ class _State(NamedTuple):
 
 
 class _Quadratic(NamedTuple):
-    """The bound of the data term: curvatures h (n,) and, of the penalty, D (C, q) or None."""
+    """The bound of the data term: curvatures h (n,) and, of the penalty, D (N,) or None."""
 
     problem: DeviceProblem
     h: Any
     diagonal: Any
     biases: BiasInverse | None
 
+    def pinned(self, theta: Any) -> Any:
+        """Return weights without the biases, where these are eliminated."""
+        if theta is None or self.biases is None:
+            return theta
+        design = self.problem.design
+        return design.with_biases(theta, jnp.zeros_like(design.layout.split(theta)[1]))
+
     @property
     def slope_diagonal(self) -> Any:
         """D without the part of biases that are eliminated: that is in beta."""
-        if self.diagonal is None or self.biases is None:
-            return self.diagonal
-        return self.diagonal.at[:, -1].set(0.0)
+        return self.pinned(self.diagonal)
 
     def bend(self, image: Any, move: Any) -> Any:
         """The quadratic at a move of the weights whose predictions are `image`."""
@@ -79,21 +76,19 @@ class _Quadratic(NamedTuple):
 
     def times(self, move: Any) -> Any:
         """The matrix times a move; the Schur complement where biases are eliminated."""
-        design = self.problem.design
-        if self.biases is not None:
-            move = move.at[:, -1].set(0.0)
+        design, move = self.problem.design, self.pinned(move)
         image = design.matvec(move)
         if self.biases is not None:
             image = image + self.answer(image, 0.0)[1]
         product = design.rmatvec(self.problem.weigh(self.h, image))
         if self.slope_diagonal is not None:
             product = product + shaped(self.slope_diagonal, move) * move
-        return product if self.biases is None else product.at[:, -1].set(0.0)
+        return self.pinned(product)
 
 
 @jax.jit
 def first_size(problem: DeviceProblem, diagonal: Any, biases: Any, start: Any) -> Any:
-    """1 / (largest eigenvalue of the quadratic), by power iteration from a start (C, q)."""
+    """1 / (largest eigenvalue of the quadratic), by power iteration from a start (N,)."""
     quadratic = _Quadratic(problem, problem.curvature_bound(), diagonal, biases)
 
     def turn(_: Any, state: Any) -> Any:
@@ -109,7 +104,7 @@ def first_size(problem: DeviceProblem, diagonal: Any, biases: Any, start: Any) -
 def minimise(
     problem: DeviceProblem,
     diagonal: Any,
-    rest: Any,
+    rest: DevicePenalty,
     biases: BiasInverse | None,
     theta: Any,
     size: Any,
@@ -121,13 +116,13 @@ def minimise(
     Parameters
     ----------
     problem : DeviceProblem
-    diagonal : array (C, q) or None
+    diagonal : array (N,) or None
         Curvature of the quadratic part of the penalty.
-    rest : Prox
+    rest : DevicePenalty
         The rest of the penalty.
     biases : BiasInverse or None
         Of the bound of the loss's curvature, where biases are eliminated.
-    theta : array (C, q[, K])
+    theta : array (N[, K])
     size : number
         First step size.
     tol, max_iter : numbers
@@ -172,16 +167,17 @@ def optimality(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size: Any) 
 
 
 def _settle(quadratic: _Quadratic, theta: Any, f: Any) -> tuple[Any, Any]:
-    """Move the biases to the least of the bound."""
+    """Return the biases at the least of the bound, and their predictions."""
     problem = quadratic.problem
-    slope = problem.design.bias_rmatvec(problem.slope(f)) + quadratic.beta(theta[:, -1])
+    biases = problem.design.layout.split(theta)[1]
+    slope = problem.design.bias_rmatvec(problem.slope(f)) + quadratic.beta(biases)
     assert quadratic.biases is not None
     move = quadratic.biases.solve(-slope)
-    return theta.at[:, -1].add(move), f + problem.design.bias_matvec(move)
+    return biases + move, f + problem.design.bias_matvec(move)
 
 
 def _shorten(trial: Any, size: Any, first: Any) -> Any:
-    """Shorten a step until its bound holds; `trial` gives what it leads to and whether."""
+    """Shorten a step until its bound holds; `trial` returns whether, and what it leads to."""
 
     def go_on(state: Any) -> Any:
         size, is_bound, _ = state
@@ -237,14 +233,14 @@ def _eliminating_step(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size
 
     def trial(size: Any) -> Any:
         new = rest.prox(theta - size.astype(theta.dtype) * gradient, size)
-        new = new.at[:, -1].set(theta[:, -1])
+        new = design.with_biases(new, design.layout.split(theta)[1])
         move = new - theta
         image = design.matvec(new) - f
         answer, change = quadratic.answer(image, 0.0)
         image = image + change
         bend = quadratic.bend(image, move) + dot(answer, quadratic.beta(answer))
         is_bound = bend <= (1 + 1e-6) * dot(move, move) / size
-        new = new.at[:, -1].set(settled[:, -1] + answer)
+        new = design.with_biases(new, settled + answer)
         largest = jnp.abs(move).max().astype(jnp.float64)
         return is_bound, (new, f_settled + image, largest)
 

@@ -1,4 +1,4 @@
-"""A solver that runs on a device: moves a problem there, solves it, and judges it on the host."""
+"""A solver that runs on a device: a problem is moved there, solved, and measured on the host."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.device import double_precision, find_device
-from jointleaf._core.jax import dual, fista, newton, pcg
-from jointleaf._core.jax.biases import BiasInverse, bias_inverse
-from jointleaf._core.jax.fista import Outcome
-from jointleaf._core.jax.losses import row_loss
-from jointleaf._core.jax.penalties import device_prox
-from jointleaf._core.jax.problem import DeviceProblem, move_problem
+from jointleaf._core.jax import dual, fista, newton
+from jointleaf._core.jax.newton import BiasInverse, Outcome, bias_inverse
+from jointleaf._core.jax.problem import (
+    DevicePenalty,
+    DeviceProblem,
+    compiled_loss,
+    compiled_penalty,
+    move_problem,
+)
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Recorder, Solution, Solver, effective_tol, finish
 
 __all__ = ["OnDevice"]
+
+move_penalty = DevicePenalty.of  # tests put their own in its place
 
 
 class OnDevice(Solver):
@@ -41,17 +46,20 @@ class OnDevice(Solver):
         self.device = device
 
     def lacks(self, problem: Problem) -> str | None:
-        """What is written in NumPy alone cannot run on a device."""
-        if row_loss(problem.loss) is None:
+        """Return what JAX cannot compile: losses and penalties that are written in NumPy alone."""
+        reason = compiled_loss(problem.loss, problem.outputs[0] if problem.outputs else None)
+        if reason is not None:
             return (
                 f"the loss {type(problem.loss).__name__} is written in NumPy alone: use "
-                "device='cpu', or write it as one function for a JaxLoss"
+                f"device='cpu', or write it for arrays of JAX too or as a JaxLoss ({reason})"
             )
         # The other solvers know the penalty by its curvature.
-        if self.name == "fista" and device_prox(problem.rest, problem.zeros().shape) is None:
+        if self.name == "fista":
+            reason = compiled_penalty(problem.rest, problem.zeros())
+        if reason is not None:
             return (
-                f"the penalty {problem.rest!r} is written in NumPy alone: use device='cpu' or the "
-                "penalties of jointleaf"
+                f"the penalty {problem.rest!r} is written in NumPy alone: use device='cpu', or "
+                f"write it for arrays of JAX too ({reason})"
             )
         return None
 
@@ -100,9 +108,9 @@ def _pcg(
 ) -> Outcome:
     curvature, _ = problem.quadratic()
     h = problem.s / problem.s.sum()
-    biases = bias_inverse(problem, h, curvature[:, -1], device)
+    biases = bias_inverse(problem, h, problem.layout.split(curvature)[1], device)
     diagonal = curvature.astype(theta.dtype)
-    return call(pcg.minimise, device, moved, diagonal, biases, theta, tol, max_iter)
+    return call(newton.pcg, device, moved, diagonal, biases, theta, tol, max_iter)
 
 
 def _newton(
@@ -115,9 +123,10 @@ def _newton(
         return h if h.ndim == 1 else h.mean(axis=1)
 
     h = problem.kept("curvature at zero", at_zero)
-    biases = bias_inverse(problem, h, curvature[:, -1], device, independent=True)
+    beta = problem.layout.split(curvature)[1]
+    biases = bias_inverse(problem, h, beta, device, independent=True)
     diagonal = curvature.astype(theta.dtype)
-    return call(newton.minimise, device, moved, diagonal, biases, theta, tol, max_iter)
+    return call(newton.newton, device, moved, diagonal, biases, theta, tol, max_iter)
 
 
 def _fista(
@@ -126,7 +135,7 @@ def _fista(
     diagonal = problem.smooth_curvature
     if diagonal is not None:
         diagonal = diagonal.astype(theta.dtype)
-    rest = device_prox(problem.rest, theta.shape)
+    rest = move_penalty(problem.rest)
     biases = _eliminated(problem, device)
     put = partial(jax.device_put, device=device)
     diagonal, rest = put((diagonal, rest))
@@ -147,7 +156,7 @@ def _size_key(biases: BiasInverse | None) -> str:
 def _first_size(
     moved: DeviceProblem, diagonal: Any, biases: Any, theta: NDArray, device: Any
 ) -> NDArray:
-    start = np.random.default_rng(0).standard_normal(theta.shape[:2]).astype(theta.dtype)
+    start = moved.design.layout.random_weights().astype(theta.dtype)
     return jax.device_get(call(fista.first_size, device, moved, diagonal, biases, start))
 
 

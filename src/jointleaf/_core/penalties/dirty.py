@@ -235,7 +235,9 @@ class DirtyLasso(TaskNorm, RotationInvariant):
         if r is None:
             return (kappa * lengths).sum()
         level = fill_level(lengths, kappa, r)[:, None]
-        pulls = xp.where(level > 0, xp.minimum(lengths / xp.where(level > 0, level, 1.0), kappa), kappa)
+        pulls = xp.where(
+            level > 0, xp.minimum(lengths / xp.where(level > 0, level, 1.0), kappa), kappa
+        )
         return (pulls * lengths).sum()
 
     def dual_norm(self, G: NDArray) -> float:

@@ -5,7 +5,6 @@ W is the d x m matrix of all slopes: one row per feature, one column per linear 
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from typing import Any
 
@@ -321,7 +320,7 @@ class GrOWL(SlopeNorm):
         return W * scale[:, None].astype(W.dtype)
 
     def dual_norm(self, G: NDArray) -> float:
-        """Return the largest, over k, sum of the k longest rows over that of the k first weights."""
+        """Return the largest, over k, sum of k longest rows over the sum of k first weights."""
         lengths = -np.sort(-np.linalg.norm(G, axis=1))
         return float((np.cumsum(lengths) / np.cumsum(self._falling(len(G)))).max(initial=0.0))
 

@@ -130,7 +130,11 @@ class PerTask(Penalty):
     def bias_curvature(self) -> NDArray | None:
         """Those of all tasks, where they are known."""
         parts = [penalty.bias_curvature() for penalty in self._tasks]
-        known = [gamma * beta for gamma, beta in zip(self._gammas, parts, strict=True) if beta is not None]
+        known = [
+            gamma * beta
+            for gamma, beta in zip(self._gammas, parts, strict=True)
+            if beta is not None
+        ]
         return np.concatenate(known) if len(known) == len(parts) else None
 
     def _all_joined(self, diagonals: list[NDArray | None]) -> NDArray | None:

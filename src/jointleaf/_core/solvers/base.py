@@ -98,7 +98,7 @@ class Solution:
         theta = self.theta
         device = place(device, len(rows) * self.layout.entries_per_row * theta[0].size)
         if device != "cpu":
-            from jointleaf._core.jax.predicting import predict
+            from jointleaf._core.jax.problem import predict
 
             return predict(rows, np.asarray(codes), theta, self.layout, device)
         design = LeafDesign(
