@@ -1,5 +1,6 @@
 """Penalties on the weights of all cells, and on the predictions; they add with ``+``."""
 
+from jointleaf._core.arrays import array_namespace
 from jointleaf._core.penalties import (
     L1,
     L21,
@@ -16,6 +17,7 @@ from jointleaf._core.penalties import (
     PerTask,
     PredictionPenalty,
     SchattenP,
+    SlopeNorm,
 )
 
 __all__ = [
@@ -34,4 +36,6 @@ __all__ = [
     "PerTask",
     "PredictionPenalty",
     "SchattenP",
+    "SlopeNorm",
+    "array_namespace",
 ]

@@ -12,6 +12,7 @@ from sklearn.linear_model import PoissonRegressor
 
 from jointleaf import L1, L21, Frobenius, fit_cells, strength_path
 from jointleaf._core.design import LeafDesign
+from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import Loss, SquaredError
 from jointleaf._core.penalties import Penalty, SlopeNorm
 from jointleaf._core.problem import Problem
@@ -54,17 +55,18 @@ def test_links_of_the_page_exist():
 # -- penalties ---------------------------------------------------------------------------------
 
 
-def _is_slope(shape):
-    mask = np.ones(shape, bool)
-    mask[:, -1] = False
-    return mask.ravel()
+LAYOUT = CellLayout((5,), 12)
 
 
-def _levels(page, shape, strength):
+def _levels(page, layout, strength, outputs=()):
     """Strengths of |theta| entry by entry, zero for biases."""
-    levels = np.zeros(shape)
-    levels[:, :-1] = strength * page.weights.reshape(-1, *[1] * (len(shape) - 2))
-    return levels.ravel()
+    weights = page.weights.reshape(-1, *[1] * len(outputs))
+    slopes = np.broadcast_to(strength * weights, (layout.n_cells, 12, *outputs))
+    return layout.join(slopes, np.zeros((layout.n_cells, *outputs))).ravel()
+
+
+def _is_slope(page, layout, outputs=()):
+    return _levels(page, layout, 1.0, outputs) > 0
 
 
 def _solve(objective, constraints=(), **tolerances):
@@ -75,13 +77,15 @@ def _solve(objective, constraints=(), **tolerances):
 @pytest.mark.parametrize("outputs", [(), (3,)], ids=["one_output", "three_outputs"])
 @pytest.mark.parametrize("name", ["NonNegative", "WeightedL1"])
 def test_prox_is_the_minimiser(penalties, name, outputs):
-    theta, step = np.random.default_rng(1).standard_normal((5, 13, *outputs)), 0.7
+    theta, step = np.random.default_rng(1).standard_normal((65, *outputs)), 0.7
     z = cp.Variable(theta.size)
     if name == "NonNegative":
-        penalty, cost, held = penalties.NonNegative(), 0, [z[_is_slope(theta.shape)] >= 0]
+        penalty, cost = penalties.NonNegative(), 0
+        held = [z[_is_slope(penalties, LAYOUT, outputs)] >= 0]
     else:
         penalty, held = penalties.WeightedL1(0.3, penalties.weights), []
-        cost = _levels(penalties, theta.shape, 0.3) @ cp.abs(z)
+        cost = _levels(penalties, LAYOUT, 0.3, outputs) @ cp.abs(z)
+    penalty = penalty.bind(LAYOUT)
     goal = cp.sum_squares(z - theta.ravel()) / 2 + step * cost
     _solve(goal, held, tol_gap_abs=1e-12, tol_gap_rel=1e-12)
     before = theta.copy()
@@ -105,7 +109,7 @@ def _squares(page, z, strength=0.0):
 def test_non_negative_slopes_against_cvxpy(penalties):
     page = penalties
     z = cp.Variable(page.positive.theta.size)
-    least = _solve(_squares(page, z, 0.01), [z[_is_slope(page.positive.theta.shape)] >= 0])
+    least = _solve(_squares(page, z, 0.01), [z[_is_slope(page, page.positive.layout)] >= 0])
     assert page.positive.objective == pytest.approx(least, rel=1e-7)
     np.testing.assert_allclose(page.positive.theta.ravel(), z.value, atol=1e-4)
     assert page.ridge.coef.min() < -0.1
@@ -115,7 +119,7 @@ def test_non_negative_slopes_against_cvxpy(penalties):
 def test_the_adaptive_lasso_against_cvxpy(penalties):
     page = penalties
     z = cp.Variable(page.adaptive.theta.size)
-    levels = _levels(page, page.adaptive.theta.shape, 0.01)
+    levels = _levels(page, page.adaptive.layout, 0.01)
     least = _solve(_squares(page, z) + levels @ cp.abs(z))
     assert page.adaptive.objective == pytest.approx(least, rel=1e-6)
     np.testing.assert_array_equal(np.flatnonzero(page.adaptive.coef.any(axis=0)), [0, 1])
@@ -150,6 +154,16 @@ def test_optional_methods_do_not_change_the_answer(penalties):
     np.testing.assert_allclose(path.objective, page.path.objective, rtol=1e-3)
 
 
+def test_a_penalty_for_arrays_of_jax_runs_on_every_device(penalties):
+    pytest.importorskip("jax")
+    page = penalties
+    assert page.on_cpu.objective == pytest.approx(page.positive.objective, rel=1e-7)
+    there = fit_cells(page.X, page.codes, page.y, penalty=page.anywhere, device="jax:cpu")
+    assert there.objective == pytest.approx(page.on_cpu.objective, rel=1e-7)
+    with pytest.raises(ValueError, match="NonNegative.*written in NumPy alone"):
+        fit_cells(page.X, page.codes, page.y, penalty=page.NonNegative(), device="jax:cpu")
+
+
 def test_a_multiple_of_an_own_penalty(penalties):
     page = penalties
     args = page.X, page.codes, page.y
@@ -161,11 +175,10 @@ def test_a_multiple_of_an_own_penalty(penalties):
 def test_the_path_starts_where_slopes_begin(penalties):
     """At zero slopes and the best biases the largest |gradient| / weight is the strength."""
     page = penalties
-    C, q = page.adaptive.theta.shape
-    phi = ReferenceDesign(page.X, page.codes).to_dense().reshape(-1, C, q)
-    Z = phi[:, :, -1]
+    phi, layout = ReferenceDesign(page.X, page.codes).to_dense(), page.adaptive.layout
+    Z = phi[:, -layout.n_cells :]
     residual = page.y - Z @ np.linalg.lstsq(Z, page.y, rcond=None)[0]
-    gradient = np.einsum("n,ncj->cj", residual, phi[:, :, :-1]) / len(residual)
+    gradient, _ = layout.split(residual @ phi / len(residual))
     expected = np.max(np.abs(gradient) / page.weights)
     assert page.path.strengths[0] == pytest.approx(expected, rel=1e-6)
     assert page.path.n_selected[0] == 0 < page.path.n_selected[1] < page.path.n_selected[-1]
@@ -193,25 +206,21 @@ def test_a_quadratic_penalty_goes_to_the_quadratic_solvers(make_case):
         def __init__(self, strengths):
             self.strengths = np.asarray(strengths, float)
 
-        def bind(self, layout):
-            other = CellRidge(self.strengths)
-            other.shape = (layout.n_cells, layout.n_columns)
-            return other
-
         def curvature(self):
-            return np.broadcast_to(self.strengths[:, None], self.shape)
+            slopes = np.repeat(self.strengths[:, None], self.layout.n_features, axis=1)
+            return self.layout.join(slopes, self.strengths)
 
         def value(self, theta):
-            return 0.5 * float(self.strengths @ np.square(theta).sum(axis=1))
+            return 0.5 * float(self.curvature() @ np.square(theta))
 
         def prox(self, theta, step):
-            return theta / (1 + step * self.strengths[:, None])
+            return theta / (1 + step * self.curvature())
 
     case = make_case()
     strengths = np.linspace(0.01, 0.1, 12)
     phi = ReferenceDesign(case.X, case.codes).to_dense()
     n = len(phi)
-    gram = phi.T @ phi / n + np.diag(np.repeat(strengths, 4))
+    gram = phi.T @ phi / n + np.diag(np.append(np.repeat(strengths, 3), strengths))
     expected = np.linalg.solve(gram, phi.T @ case.y / n)
     chosen = fit_cells(*case.data, penalty=CellRidge(strengths))
     assert chosen.solver == "pcg"
@@ -249,16 +258,15 @@ class Huber(Loss):
     max_curvature = 1.0
     delta = 0.3
 
-    def value(self, y, f, s):
+    def row_loss(self, y, f):
         r = np.abs(f - y)
-        rows = np.where(r <= self.delta, r**2 / 2, self.delta * (r - self.delta / 2))
-        return float(np.average(rows, weights=s))
+        return np.where(r <= self.delta, r**2 / 2, self.delta * (r - self.delta / 2))
 
-    def gradient(self, y, f, s):
-        return s / s.sum() * np.clip(f - y, -self.delta, self.delta)
+    def row_gradient(self, y, f):
+        return np.clip(f - y, -self.delta, self.delta)
 
-    def curvature(self, y, f, s):
-        return s / s.sum() * (np.abs(f - y) <= self.delta)
+    def row_curvature(self, y, f):
+        return (np.abs(f - y) <= self.delta).astype(f.dtype)
 
     def best_constant(self, y, s):
         return np.median(y)
@@ -315,8 +323,7 @@ def test_free_biases_against_cvxpy(losses, make_case, name, penalty):
     z = cp.Variable(phi.shape[1])
     f = phi @ z
     rows = cp.exp(f) - cp.multiply(y, f) if name == "Poisson" else cp.huber(f - y, 0.3) / 2
-    theta = cp.reshape(z, (12, 4), order="C")
-    slopes, biases = theta[:, :-1], theta[:, -1]
+    slopes, biases = cp.reshape(z[:36], (12, 3), order="C"), z[36:]
     held = [biases[[4, 7]] == 0]  # those of the other cells of their partitions can stand in
     if isinstance(penalty, L21):
         cost, solver = 0.02 * cp.sum(cp.norm(slopes, 2, axis=0)), "fista"

@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 
 from jointleaf._core.layout import CellLayout, TaskLayout
 from jointleaf._core.penalties import L21, DirtyLasso, DirtyLInf, LInf1, PerTask
+from tables import on_tables
 
 quick = settings(deadline=None, max_examples=40, derandomize=True)
 few = settings(deadline=None, max_examples=8, derandomize=True)
@@ -39,11 +40,11 @@ def make_layout(cells, seed, d=3, *, equal=False):
 def make_slopes(layout, seed, kind="normal"):
     """Slopes (C, d + 1) with biases, some of whose rows are zero in some tasks."""
     rng = np.random.default_rng(seed)
-    theta = rng.standard_normal((layout.n_cells, layout.n_columns))
+    theta = rng.standard_normal((layout.n_cells, layout.n_slopes + 1))
     if kind == "ties":
         theta = rng.integers(-1, 2, theta.shape).astype(float)
     for cells in parts_of(layout):
-        theta[cells, rng.integers(0, layout.n_columns)] = 0.0
+        theta[cells, rng.integers(0, layout.n_slopes + 1)] = 0.0
     return theta
 
 
@@ -71,7 +72,7 @@ def dual_norm(G, layout, ratio, order):
 
 def split(penalty, theta, layout):
     W = np.ascontiguousarray(theta[:, :-1].T)
-    common, specific = penalty.bind(layout).parts(W)
+    common, specific = on_tables(penalty, layout).parts(W)
     return common.T, specific.T
 
 
@@ -90,7 +91,7 @@ def test_the_value_is_that_of_the_split_and_no_split_is_cheaper(
     penalty = cls(ratio * strength, strength)
     common, specific = split(penalty, theta, layout)
     np.testing.assert_allclose(common + specific, theta[:, :-1], rtol=1e-12, atol=1e-12 * scale)
-    value = penalty.bind(layout).value(theta)
+    value = on_tables(penalty, layout).value(theta)
     best = strength * price(common, specific, layout, ratio, order)
     assert value == pytest.approx(best, rel=1e-12)
     rng = np.random.default_rng(seed)
@@ -113,7 +114,7 @@ def test_the_value_is_that_of_the_split_and_no_split_is_cheaper(
 def test_norm_and_dual_norm_belong_together(cls, cells, seed, ratio):
     """<G, W> <= |G|* |W|, with equality for some W; the norm's own properties."""
     layout, dual_order = make_layout(cells, seed), KINDS[cls][1]
-    penalty = cls(ratio, 1.0).bind(layout)
+    penalty = on_tables(cls(ratio, 1.0), layout)
     rng = np.random.default_rng(seed)
     G, W, V = (rng.standard_normal((3, layout.n_cells)) for _ in range(3))
     bound = penalty.dual_norm(G)
@@ -137,7 +138,7 @@ def test_prox_meets_its_condition(cls, cells, seed, ratio, scale, step, threshol
     layout = make_layout(cells, seed)
     theta = scale * make_slopes(layout, seed, kind)
     strength = scale * threshold / step
-    penalty = cls(ratio * strength, strength).bind(layout)
+    penalty = on_tables(cls(ratio * strength, strength), layout)
     z = penalty.prox(theta, step)
     np.testing.assert_array_equal(z[:, -1], theta[:, -1])
     V, Z, t = theta[:, :-1], z[:, :-1], step * strength
@@ -167,7 +168,7 @@ def test_no_search_finds_better_than_the_prox(cls, seed, ratio, t):
         fit = 0.5 * np.sum((common + specific - V) ** 2)
         return fit + t * price(common, specific, layout, ratio, order)
 
-    penalty = cls(ratio * t, t).bind(layout)
+    penalty = on_tables(cls(ratio * t, t), layout)
     z = penalty.prox(theta, 1.0)
     ours = 0.5 * np.sum((z[:, :-1] - V) ** 2) + penalty.value(
         np.column_stack([z[:, :-1], np.zeros(len(z))])
@@ -185,13 +186,13 @@ def test_units_make_no_difference(cls, cells, seed, ratio, t, unit):
     """Weights times a unit and strengths times it; gammas times a factor and ratio with them."""
     layout = make_layout(cells, seed)
     theta = make_slopes(layout, seed)
-    z = cls(ratio * t, t).bind(layout).prox(theta, 1.0)
-    scaled = cls(ratio * t * unit, t * unit).bind(layout).prox(theta * unit, 1.0)
+    z = on_tables(cls(ratio * t, t), layout).prox(theta, 1.0)
+    scaled = on_tables(cls(ratio * t * unit, t * unit), layout).prox(theta * unit, 1.0)
     np.testing.assert_allclose(scaled, unit * z, rtol=1e-12, atol=1e-13 * unit)
     heavier = TaskLayout(layout.parts, 3.0 * layout.task_weights)
-    same = cls(ratio * t, t / 3).bind(heavier).prox(theta, 1.0)
+    same = on_tables(cls(ratio * t, t / 3), heavier).prox(theta, 1.0)
     np.testing.assert_allclose(same, z, rtol=1e-12, atol=1e-13)
-    longer = cls(ratio * t / 4, t / 4).bind(layout).prox(theta, 4.0)
+    longer = on_tables(cls(ratio * t / 4, t / 4), layout).prox(theta, 4.0)
     np.testing.assert_allclose(longer, z, rtol=1e-12, atol=1e-13)
 
 
@@ -201,12 +202,12 @@ def test_units_make_no_difference(cls, cells, seed, ratio, t, unit):
 def test_the_order_of_tasks_and_cells_makes_no_difference(cls, cells, seed, ratio, t):
     layout = make_layout(cells, seed)
     theta = make_slopes(layout, seed)
-    z = cls(ratio * t, t).bind(layout).prox(theta, 1.0)
+    z = on_tables(cls(ratio * t, t), layout).prox(theta, 1.0)
     order = np.random.default_rng(seed).permutation(len(cells))
     parts = parts_of(layout)
     rows = np.concatenate([np.arange(parts[k].start, parts[k].stop)[::-1] for k in order])
     other = TaskLayout([layout.parts[k] for k in order], layout.task_weights[order])
-    turned = cls(ratio * t, t).bind(other).prox(theta[rows], 1.0)
+    turned = on_tables(cls(ratio * t, t), other).prox(theta[rows], 1.0)
     np.testing.assert_allclose(turned, z[rows], rtol=1e-12, atol=1e-14)
 
 
@@ -218,7 +219,7 @@ def test_the_order_of_tasks_and_cells_makes_no_difference(cls, cells, seed, rati
 def test_equal_weights_are_no_weights(cells, seed, ratio, scale, threshold):
     layout = make_layout(cells, seed)
     W = scale * make_slopes(layout, seed)[:, :-1].T
-    penalty = DirtyLasso(ratio, 1.0).bind(layout)
+    penalty = on_tables(DirtyLasso(ratio, 1.0), layout)
     for weight in (1.0, 0.01, 50.0):
         t = scale * threshold * weight
         found = penalty.shrink_weighted(W, t, np.full(W.shape[1], weight))
@@ -238,7 +239,7 @@ def test_weighted_shrinkage_meets_its_condition(
     V = (scale * make_slopes(layout, seed)[:, :-1].T).astype(dtype)
     m = 10 ** np.random.default_rng(seed).uniform(-3, 1, V.shape[1]) * stretch
     t = scale * stretch * threshold
-    penalty = DirtyLasso(ratio, 1.0).bind(layout)
+    penalty = on_tables(DirtyLasso(ratio, 1.0), layout)
     X = penalty.shrink_weighted(V, t, m.astype(dtype))
     assert X.dtype == dtype
     size = 100 * np.finfo(dtype).eps * scale * m.max()
@@ -256,7 +257,7 @@ def test_no_move_improves_weighted_shrinkage(cells, seed, ratio, t):
     V = make_slopes(layout, seed)[:, :-1].T
     rng = np.random.default_rng(seed)
     m = rng.uniform(0.05, 3.0, V.shape[1])
-    penalty = DirtyLasso(ratio, 1.0).bind(layout)
+    penalty = on_tables(DirtyLasso(ratio, 1.0), layout)
 
     def objective(X):
         return 0.5 * np.sum(m * (X - V) ** 2) + t * penalty.norm(X)
@@ -281,11 +282,11 @@ def test_largest_strength_is_exact(cls, cells, seed, ratio, scale):
     gradient = scale * make_slopes(layout, seed)
     assume(gradient[:, :-1].any())
     family = cls().with_ratio(ratio)
-    largest = family.bind(layout).strength_max(gradient)
-    above, below = (family.at(largest * f).bind(layout) for f in (1 + 1e-9, 1 - 1e-9))
+    largest = on_tables(family, layout).strength_max(gradient)
+    above, below = (on_tables(family.at(largest * f), layout) for f in (1 + 1e-9, 1 - 1e-9))
     assert not above.prox(-gradient, 1.0)[:, :-1].any()
     assert below.prox(-gradient, 1.0)[:, :-1].any()
-    doubled = (2 * family).bind(layout).strength_max(gradient)
+    doubled = on_tables(2 * family, layout).strength_max(gradient)
     assert doubled == pytest.approx(largest / 2)
     assert below.common == pytest.approx(ratio * below.task)
 
@@ -298,7 +299,7 @@ def test_absent_features_make_no_difference(cls, cells, seed, ratio, t):
     theta = make_slopes(layout, seed)
     features = np.array([0, 2, 3])
     theta[:, [1, 4]] = 0.0
-    whole = cls(ratio * t, t, bias_strength=0.3).bind(layout)
+    whole = on_tables(cls(ratio * t, t, bias_strength=0.3), layout)
     part, own = whole.restricted(features), theta[:, [0, 2, 3, 5]]
     assert part.value(own) == pytest.approx(whole.value(theta), rel=1e-12)
     z = whole.prox(theta, 0.7)
@@ -324,7 +325,7 @@ def test_special_cases_are_older_penalties(cls, cells, seed, t, bias_strength):
         (cls(1e3 * t, t, bias_strength), PerTask(plain(t, bias_strength)), layout),
     ]
     for dirty, other, where in pairs:
-        ours, theirs = dirty.bind(where), other.bind(where)
+        ours, theirs = on_tables(dirty, where), on_tables(other, where)
         assert ours.value(theta) == pytest.approx(theirs.value(theta), rel=1e-12)
         z = ours.prox(theta, 0.8)
         np.testing.assert_allclose(z, theirs.prox(theta, 0.8), rtol=1e-12, atol=1e-14)
@@ -339,7 +340,7 @@ def test_special_cases_are_older_penalties(cls, cells, seed, t, bias_strength):
 @pytest.mark.parametrize("pair", [(0.3, 0.2), (None, 0.2), (0.3, None)])
 def test_kind_of_number_zeros_and_missing_parts(cls, dtype, pair):
     layout = make_layout([3, 1, 2], 0)
-    penalty = cls(*pair).bind(layout)
+    penalty = on_tables(cls(*pair), layout)
     theta = make_slopes(layout, 0)
     z = penalty.prox(theta.astype(dtype), 0.5)
     assert z.dtype == dtype
@@ -352,9 +353,9 @@ def test_kind_of_number_zeros_and_missing_parts(cls, dtype, pair):
     assert not penalty.prox(zero, 0.5).any()
     assert penalty.value(zero) == 0
     assert not any(part.any() for part in penalty.parts(zero[:, :-1].T))
-    no_features = np.ones((6, 1), dtype)
-    np.testing.assert_array_equal(penalty.prox(no_features, 0.5), no_features)
-    assert penalty.value(no_features) == 0
+    no_features, biases = penalty.restricted(np.zeros(0, int)), np.ones((6, 1), dtype)
+    np.testing.assert_array_equal(no_features.prox(biases, 0.5), biases)
+    assert no_features.value(biases) == 0
     if cls is DirtyLasso:
         weights = np.linspace(1, 2, 6).astype(dtype)
         shrunk = penalty.shrink_weighted(zero[:, :-1].T, 0.1, weights)

@@ -22,7 +22,8 @@ from jointleaf._core.penalties import (
     Nuclear,
     SchattenP,
 )
-from jointleaf._core.penalties.shrink import shrink_l2_weighted
+from jointleaf._core.penalties.prox import shrink_l2_weighted
+from tables import on_tables
 
 quick = settings(deadline=None, max_examples=40, derandomize=True)
 few = settings(deadline=None, max_examples=15, derandomize=True)
@@ -120,7 +121,7 @@ def check_prox(name, theta, step, strength):
     """The condition on z; small singular values come from squares, which halves their digits."""
     make, norm, dual = NORMS[name]
     C, q = theta.shape[:2]
-    z = make(strength, q - 1).bind(CellLayout((C,), q - 1)).prox(theta, step)
+    z = on_tables(make(strength, q - 1), CellLayout((C,), q - 1)).prox(theta, step)
     t, size = step * strength, np.linalg.norm(slopes(theta))
     precision = 1e-8 if name in ("nuclear", "ky_fan_2", "schatten_3", "schatten_inf") else 1e-12
     V, Z = slopes(theta), slopes(z)
@@ -164,7 +165,7 @@ def test_prox_keeps_float32_and_its_digits(name, shape, seed, scale, threshold):
     C, d, _ = shape
     theta = (scale * make_theta(shape, seed)).astype(np.float32)
     theta[:, 0] = 0
-    penalty = NORMS[name][0](scale * threshold, d).bind(CellLayout((C,), d))
+    penalty = on_tables(NORMS[name][0](scale * threshold, d), CellLayout((C,), d))
     z = penalty.prox(theta, 1.0)
     assert z.dtype == np.float32
     exact = penalty.prox(theta.astype(float), 1.0)
@@ -176,7 +177,7 @@ def test_prox_keeps_float32_and_its_digits(name, shape, seed, scale, threshold):
 @pytest.mark.parametrize("outputs", [(), (2,)], ids=["one_output", "two_outputs"])
 def test_prox_of_zero_is_zero(name, dtype, outputs):
     zero = np.zeros((3, 5, *outputs), dtype)
-    z = NORMS[name][0](0.3, 4).bind(CellLayout((3,), 4)).prox(zero, 0.7)
+    z = on_tables(NORMS[name][0](0.3, 4), CellLayout((3,), 4)).prox(zero, 0.7)
     assert z.dtype == dtype
     assert not z.any()
 
@@ -193,7 +194,7 @@ def test_no_search_finds_better_than_the_prox(name, seed, t):
         Z = flat.reshape(V.shape)
         return 0.5 * np.sum((Z - V) ** 2) + t * norm(Z)
 
-    z = slopes(make(t, 2).bind(CellLayout((2,), 2)).prox(theta, 1.0)).ravel()
+    z = slopes(on_tables(make(t, 2), CellLayout((2,), 2)).prox(theta, 1.0)).ravel()
     options = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 4000, "maxfev": 4000}
     found = minimize(objective, V.ravel(), method="Nelder-Mead", options=options)
     assert objective(z) <= found.fun + 1e-9
@@ -204,9 +205,9 @@ def test_no_search_finds_better_than_the_prox(name, seed, t):
 @each_norm
 def test_penalised_biases_shrink_on_their_own(name):
     theta = make_theta((3, 4, (2,)), 0)
-    penalty = NORMS[name][0](0.4, 4).bind(CellLayout((3,), 4))
+    penalty = on_tables(NORMS[name][0](0.4, 4), CellLayout((3,), 4))
     free = penalty.prox(theta, 0.5)
-    penalty.bias_strength = 3.0
+    penalty.bound.bias_strength = 3.0
     z = penalty.prox(theta, 0.5)
     np.testing.assert_array_equal(z[:, :-1], free[:, :-1])
     np.testing.assert_allclose(z[:, -1], theta[:, -1] / 2.5, rtol=1e-14)
@@ -272,7 +273,7 @@ def test_prox_of_a_sum_is_the_minimiser_of_the_true_sum(name, C, d, seed, scale,
     theta = scale * make_theta((C, d, ()), seed)
     make, terms, bias_strength = SUMS[name]
     a, b = scale * a, b if name == "l21_frobenius" else scale * b
-    z = make(a, b).bind(CellLayout((C,), d)).prox(theta, 0.8)
+    z = on_tables(make(a, b), CellLayout((C,), d)).prox(theta, 0.8)
 
     def objective(x):
         value = bias_strength * np.sum(x[:, -1] ** 2) / 2
@@ -295,7 +296,7 @@ def test_prox_of_a_sum_is_the_minimiser_of_the_true_sum(name, C, d, seed, scale,
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_prox_of_a_sum_is_the_same_when_called_again(name, dtype):
     one, other = (make_theta((4, 3, (2,)), seed).astype(dtype) for seed in (0, 1))
-    penalty = SUMS[name][0](0.3, 0.5).bind(CellLayout((4,), 3))
+    penalty = on_tables(SUMS[name][0](0.3, 0.5), CellLayout((4,), 3))
     first = penalty.prox(one, 0.7)
     assert first.dtype == dtype
     penalty.prox(other, 2.0)

@@ -292,7 +292,7 @@ class GrOWL(SlopeNorm):
         """Check the number of weights, or make the default ones."""
         bound = super().bind(layout)
         if self.weights is None:
-            bound.weights = np.arange(layout.n_slopes, 0, -1) / max(layout.n_slopes, 1)
+            bound.weights = np.arange(layout.n_features, 0, -1) / max(layout.n_features, 1)
         elif len(self.weights) != layout.n_features:
             raise ValueError(
                 f"weights of GrOWL has {len(self.weights)} entries, but there are "
