@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -22,42 +24,48 @@ class ReferenceDesign:
         codes: ArrayLike,
         n_cells: ArrayLike | None = None,
         *,
-        cells: CellKind = "linear",
+        cells: CellKind | Sequence[CellKind] = "linear",
     ) -> None:
-        rows = np.asarray(X, float)
-        self.codes, counts = check_codes(codes, len(rows), n_cells, allow_no_cell=True)
-        self.layout = CellLayout(counts, rows.shape[1], cells)
-        ones = np.ones((len(rows), 1))
-        self.X = np.hstack([rows[:, : self.layout.n_slopes], ones])
+        self.X = np.asarray(X, float)
+        self.codes, counts = check_codes(codes, len(self.X), n_cells, allow_no_cell=True)
+        self.layout = CellLayout(counts, self.X.shape[1], cells)
 
     def to_dense(self) -> NDArray[np.float64]:
-        """Give the whole matrix Phi (n, C q): row n holds x_n in the columns of its cells."""
-        n, q = self.X.shape
-        phi = np.zeros((n, self.layout.n_cells, q))
-        for row in range(n):
-            for p, code in enumerate(self.codes[row]):
-                if code >= 0:
-                    phi[row, self.layout.offsets[p] + code] = self.X[row]
-        return phi.reshape(n, -1)
+        """Return the whole matrix Phi (n, N): slopes of linear cells, then biases of all."""
+        return np.stack([self._row(x, codes) for x, codes in zip(self.X, self.codes, strict=True)])
+
+    def _row(self, x: NDArray, codes: NDArray) -> NDArray[np.float64]:
+        slopes = []
+        biases = []
+        for p, (size, kind) in enumerate(
+            zip(self.layout.cells_per_partition, self.layout.kinds, strict=True)
+        ):
+            for cell in range(size):
+                is_there = float(codes[p] == cell)
+                biases.append(is_there)
+                if kind == "linear":
+                    slopes.extend(is_there * x)
+        return np.array([*slopes, *biases])
+
+    def to_biases(self) -> NDArray[np.float64]:
+        """Return Z (n, C)."""
+        return self.to_dense()[:, -self.layout.n_cells :]
 
     def matvec(self, theta: NDArray) -> NDArray:
-        """Predictions f (n,) or (n, K) of weights theta (C, q) or (C, q, K)."""
-        outputs = theta.shape[2:]
-        return self.to_dense() @ theta.reshape(-1, *outputs)
+        """Return the predictions f (n,) or (n, K) of weights theta (N,) or (N, K)."""
+        return self.to_dense() @ theta
 
     def rmatvec(self, r: NDArray) -> NDArray:
-        """Adjoint G (C, q) or (C, q, K)."""
-        shape = (self.layout.n_cells, self.layout.n_columns, *r.shape[1:])
-        return (self.to_dense().T @ r).reshape(shape)
+        """Return the adjoint product (N,) or (N, K)."""
+        return self.to_dense().T @ r
 
     def cell_grams(self, h: NDArray) -> NDArray[np.float64]:
-        """Gram matrices of all cells, (C, q, q)."""
-        q = self.layout.n_columns
-        phi = self.to_dense().reshape(len(self.X), self.layout.n_cells, q)
-        return np.einsum("n,nci,ncj->cij", h, phi, phi)
+        """Return the Gram matrices of all linear cells, (L, d + 1, d + 1)."""
+        rows = np.hstack([self.X, np.ones((len(self.X), 1))])
+        Z = self.to_biases()[:, self.layout.linear_cells]
+        return np.einsum("n,nc,ni,nj->cij", h, Z, rows, rows)
 
     def bias_gram(self, h: NDArray) -> NDArray[np.float64]:
-        """Weight of the rows that every two cells share, (C, C)."""
-        last = self.layout.n_columns - 1
-        Z = self.to_dense().reshape(len(self.X), self.layout.n_cells, -1)[:, :, last]
+        """Return the weight of the rows that every two cells share, (C, C)."""
+        Z = self.to_biases()
         return Z.T @ (h[:, None] * Z)

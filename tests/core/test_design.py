@@ -1,17 +1,29 @@
 """`LeafDesign` against the plain reference, its adjoint, its threads and its layout."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
+from jointleaf._core import cell_sums
 from jointleaf._core import design as design_module
 from jointleaf._core.design import LeafDesign
-from jointleaf._core.layout import CellLayout, check_codes
+from jointleaf._core.layout import CellLayout, TaskLayout, check_codes
 from reference import ReferenceDesign
 
 N_CELLS = (2, 3, 2, 4, 3, 2)  # the last cell of partition 3 holds no row
 
 
-@pytest.fixture(params=["linear", "constant"])
+KINDS = {
+    "linear": "linear",
+    "constant": "constant",
+    "first_linear": ("linear",) * 2 + ("constant",) * 4,
+    "first_constant": ("constant",) * 3 + ("linear",) * 3,
+    "in_turn": ("linear", "constant") * 3,
+}
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
 def kind(request):
     return request.param
 
@@ -34,15 +46,16 @@ def case(request, make_case):
 @pytest.fixture
 def designs(case, kind, form, dtype, monkeypatch):
     """The fast design, in several blocks of rows, and the reference."""
-    monkeypatch.setattr(design_module, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(cell_sums, "_BLOCK_BYTES", 1)
     if form == "merged":
         monkeypatch.setattr(design_module, "_DENSE_ENTRIES", 0)
     X = case.X.astype(dtype)
     fast = LeafDesign(X, case.codes, N_CELLS, cells=kind)
     if form != "plain":
         fast.merge_partitions()
-    if form == "merged":
-        assert len(fast._groups) < len(N_CELLS), "the case must exercise merging"
+    if form == "merged" and kind != KINDS["in_turn"]:
+        groups = [len(part.groups) < len(part.partitions) for part in fast._parts]
+        assert all(groups), "the case must exercise merging"
     assert (fast._dense is not None) == (form == "dense")
     return fast, ReferenceDesign(X, case.codes, N_CELLS, cells=kind)
 
@@ -50,7 +63,9 @@ def designs(case, kind, form, dtype, monkeypatch):
 def _assert_close(got, expected, dtype, given_dtype=None):
     assert got.dtype == (given_dtype or dtype)
     tol = 2e-5 if dtype == np.float32 else 1e-12
-    np.testing.assert_allclose(got, expected, rtol=tol, atol=tol * np.abs(expected).max())
+    np.testing.assert_allclose(
+        got, expected, rtol=tol, atol=tol * np.abs(expected).max(initial=0.0)
+    )
 
 
 def _normal(*shape, seed=1):
@@ -58,34 +73,36 @@ def _normal(*shape, seed=1):
 
 
 def test_reference_equals_a_design_written_by_hand():
-    reference = ReferenceDesign([[2.0], [3.0], [5.0]], [[0, 1], [1, -1], [0, 0]], [2, 2])
-    expected = [
-        [2, 1, 0, 0, 0, 0, 2, 1],
-        [0, 0, 3, 1, 0, 0, 0, 0],
-        [5, 1, 0, 0, 5, 1, 0, 0],
-    ]
-    np.testing.assert_array_equal(reference.to_dense(), expected)
+    data = [[2.0], [3.0], [5.0]], [[0, 1], [1, -1], [0, 0]], [2, 2]
+    slopes = np.array([[2, 0, 0, 2], [0, 3, 0, 0], [5, 0, 5, 0]])
+    biases = np.array([[1, 0, 0, 1], [0, 1, 0, 0], [1, 0, 1, 0]])
+    for cells, kept in (
+        ("linear", slice(None)),
+        (("linear", "constant"), slice(2)),
+        (("constant", "linear"), slice(2, None)),
+        ("constant", slice(0)),
+    ):
+        expected = np.hstack([slopes[:, kept], biases])
+        np.testing.assert_array_equal(ReferenceDesign(*data, cells=cells).to_dense(), expected)
 
 
 @pytest.mark.parametrize("outputs", [(), (3,)], ids=["one_output", "three_outputs"])
 def test_products_equal_the_reference(designs, dtype, outputs):
     fast, reference = designs
-    C, q = fast.layout_shape
-    theta, r = _normal(C, q, *outputs), _normal(600, *outputs)
-    biases_only = np.zeros_like(theta)
-    biases_only[:, -1] = theta[:, -1]
+    theta, r = _normal(fast.layout.n_weights, *outputs), _normal(600, *outputs)
+    biases, Z = fast.layout.split(theta)[1], reference.to_biases()
     _assert_close(fast.matvec(theta), reference.matvec(theta), dtype)
     _assert_close(fast.rmatvec(r), reference.rmatvec(r), dtype)
-    _assert_close(fast.bias_matvec(theta[:, -1]), reference.matvec(biases_only), dtype)
-    _assert_close(fast.bias_rmatvec(r), reference.rmatvec(r)[:, -1], dtype)
+    _assert_close(fast.bias_matvec(biases), Z @ biases, dtype)
+    _assert_close(fast.bias_rmatvec(r), Z.T @ r, dtype)
 
 
 def test_second_order_pieces_equal_the_reference(designs, dtype):
     fast, reference = designs
     h = np.random.default_rng(2).uniform(0.1, 2.0, 600)
-    grams = reference.cell_grams(h)
+    grams, phi = reference.cell_grams(h), reference.to_dense()
     _assert_close(fast.cell_grams(h), grams, dtype, np.float64)
-    _assert_close(fast.cell_diagonals(h), np.einsum("cii->ci", grams), dtype, np.float64)
+    _assert_close(fast.cell_diagonals(h), h @ phi**2, dtype, np.float64)
     _assert_close(np.triu(fast.bias_gram(h)), np.triu(reference.bias_gram(h)), dtype, np.float64)
     np.testing.assert_array_equal(
         np.triu(fast.bias_gram()), np.triu(reference.bias_gram(np.ones(600)))
@@ -94,10 +111,10 @@ def test_second_order_pieces_equal_the_reference(designs, dtype):
 
 @pytest.mark.parametrize("outputs", [(), (2,)], ids=["one_output", "two_outputs"])
 def test_row_weights_sum_the_weights_of_a_rows_cells(designs, case, dtype, outputs):
-    fast, _ = designs
-    theta = _normal(*fast.layout_shape, *outputs)
-    Z = ReferenceDesign(case.X, case.codes, N_CELLS, cells="constant").to_dense()
-    _assert_close(fast.row_weights(theta), np.einsum("nc,cq...->nq...", Z, theta), dtype)
+    fast, reference = designs
+    theta = _normal(fast.layout.n_weights, *outputs)
+    expected = np.einsum("nc,cq...->nq...", reference.to_biases(), fast.layout.by_cell(theta))
+    _assert_close(fast.row_weights(theta), expected, dtype)
 
 
 def test_bias_gram_in_small_tables_of_counts(case, monkeypatch):
@@ -109,7 +126,7 @@ def test_bias_gram_in_small_tables_of_counts(case, monkeypatch):
 
 def test_adjoint(designs, dtype):
     fast, _ = designs
-    theta, r = _normal(*fast.layout_shape, 2), _normal(600, 2)
+    theta, r = _normal(fast.layout.n_weights, 2), _normal(600, 2)
     forward = float(np.vdot(fast.matvec(theta).astype(float), r))
     backward = float(np.vdot(theta, fast.rmatvec(r).astype(float)))
     assert forward == pytest.approx(backward, rel=1e-4 if dtype == np.float32 else 1e-11)
@@ -123,7 +140,7 @@ def test_cells_and_double_precision_are_kept_by_merging(case, kind):
     double = fast.in_double()
     assert double.dtype == np.float64
     np.testing.assert_array_equal(double.cells(), cells)
-    theta = _normal(*fast.layout_shape)
+    theta = _normal(fast.layout.n_weights)
     np.testing.assert_allclose(double.matvec(theta), fast.matvec(theta), rtol=1e-4, atol=1e-4)
 
 
@@ -131,9 +148,9 @@ def test_partitions_with_many_cells_merge_by_sorting(make_case):
     case = make_case(n=80, d=2, cells=(2, 2))
     codes = case.codes * 50_000  # the product of the sizes is too large for a table of counts
     fast = LeafDesign(case.X, codes, cells="constant").merge_partitions()
-    assert len(fast._groups) == 1
-    theta = _normal(*fast.layout_shape)
-    expected = theta[codes[:, 0], 0] + theta[fast.layout.offsets[1] + codes[:, 1], 0]
+    assert len(fast._parts[0].groups) == 1
+    theta = _normal(fast.layout.n_weights)
+    expected = theta[codes[:, 0]] + theta[fast.layout.offsets[1] + codes[:, 1]]
     np.testing.assert_allclose(fast.matvec(theta), expected, rtol=1e-12)
 
 
@@ -153,14 +170,14 @@ def long_case(make_case):
 @pytest.mark.parametrize("merged", [False, True])
 def test_results_are_bit_identical_for_every_n_jobs(long_case, merged, dtype_name):
     X, codes = long_case.X.astype(dtype_name), long_case.codes
-    theta, r = _normal(24, 3, 2), _normal(30_000)
+    theta, r = _normal(72, 2), _normal(30_000)
 
     def results(n_jobs):
         fast = LeafDesign(X, codes, n_jobs=n_jobs)
         if merged:
             fast.merge_partitions()
-        assert len(fast._segments(0)) > 3, "the case must have several segments"
-        bits = [fast.matvec(theta), fast.matvec(theta[:, :, 0]), fast.rmatvec(r)]
+        assert len(fast._parts[0].segments(0)) > 3, "the case must have several segments"
+        bits = [fast.matvec(theta), fast.matvec(theta[:, 0]), fast.rmatvec(r)]
         return [*bits, fast.cell_grams(long_case.s), fast.bias_rmatvec(r)]
 
     first = results(1)
@@ -181,20 +198,73 @@ def test_many_rows_in_threads_equal_plain_sums(long_case, merged):
     for column in cells.T:
         f += (theta[column] * rows).sum(axis=1)
         np.add.at(G, column, r[:, None] * rows)
-    np.testing.assert_allclose(fast.matvec(theta), f, rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(fast.rmatvec(r), G, rtol=1e-9, atol=1e-9)
+    layout = fast.layout
+    np.testing.assert_allclose(fast.matvec(layout.from_cells(theta)), f, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(fast.rmatvec(r), layout.from_cells(G), rtol=1e-9, atol=1e-9)
 
 
 def test_layout_splits_and_joins():
     layout = CellLayout((2, 3), 4)
-    theta = _normal(5, 5, 2)
-    coef, intercept = layout.split(theta)
-    assert coef.shape == (5, 4, 2)
-    assert intercept.shape == (5, 2)
-    np.testing.assert_array_equal(layout.join(coef, intercept), theta)
+    theta = _normal(25, 2)
+    slopes, biases = layout.split(theta)
+    assert slopes.shape == (5, 4, 2)
+    assert biases.shape == (5, 2)
+    np.testing.assert_array_equal(layout.join(slopes, biases), theta)
+    np.testing.assert_array_equal(layout.from_cells(layout.by_cell(theta)), theta)
     np.testing.assert_array_equal(layout.offsets, [0, 2, 5])
     np.testing.assert_array_equal(layout.partition_of_cell, [0, 0, 1, 1, 1])
-    assert CellLayout((2, 3), 4, "constant").n_columns == 1
+    assert CellLayout((2, 3), 4, "constant").n_weights == 5
+
+
+def test_every_partition_has_its_kind():
+    layout = CellLayout((2, 3, 1), 4, ("constant", "linear", "linear"))
+    assert (layout.n_cells, layout.n_linear_cells, layout.n_weights) == (6, 4, 22)
+    np.testing.assert_array_equal(layout.linear_cells, [2, 3, 4, 5])
+    np.testing.assert_array_equal(layout.slope_rows, [4, 4, 0, 1, 2, 3])
+    assert layout.only([0, 2]) == CellLayout((2, 1), 4, ("constant", "linear"))
+    assert layout.only([False, True, True]) == CellLayout((3, 1), 4)
+    table = layout.by_cell(np.arange(22.0))
+    np.testing.assert_array_equal(table[:2, :-1], 0)
+    np.testing.assert_array_equal(table[2:, :-1].ravel(), np.arange(16))
+    np.testing.assert_array_equal(table[:, -1], np.arange(16, 22))
+
+
+def test_tasks_have_their_part_of_the_weights():
+    parts = CellLayout((2,), 3), CellLayout((1, 2), 3, ("constant", "linear"))
+    layout = TaskLayout(parts, [1.0, 2.0])
+    theta = _normal(layout.n_weights)
+    slopes, biases = layout.split(theta)
+    for task, rows, cells in ((0, slice(2), slice(2)), (1, slice(2, 4), slice(2, 5))):
+        own = parts[task].split(layout.part_of(theta, task))
+        np.testing.assert_array_equal(own[0], slopes[rows])
+        np.testing.assert_array_equal(own[1], biases[cells])
+
+
+@pytest.mark.parametrize("cells", ["lines", ("linear", "lines"), 3, ()])
+def test_kinds_that_are_not_known_are_told(cells):
+    with pytest.raises(ValueError, match=r"cells=.* is not known: use 'linear' or 'constant'"):
+        CellLayout((2, 3), 1, cells)
+
+
+def test_a_wrong_number_of_kinds_is_told():
+    with pytest.raises(ValueError, match="cells has 3 words for 2 partitions: use"):
+        LeafDesign(np.zeros((2, 1)), np.zeros((2, 2), int), cells=["linear"] * 3)
+
+
+def test_constant_partitions_have_no_slopes_in_memory():
+    rng = np.random.default_rng(0)
+    X, codes = rng.standard_normal((300, 1000)), rng.integers(0, 50, (300, 41))
+    cells = ("linear",) + ("constant",) * 40
+    design = LeafDesign(X, codes, (50,) * 41, cells=cells)
+    theta, r = np.ones(design.layout.n_weights), np.ones(300)
+    assert theta.size == 50 * 1000 + 41 * 50
+    design.merge_partitions().matvec(theta)
+    tracemalloc.start()
+    design.matvec(theta)
+    design.rmatvec(r)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * 8 * (50 * 1001 + 300 * 1001)  # of the linear partition; with slopes 100 times
 
 
 def test_codes_of_no_rows_and_of_unused_cells_are_counted():

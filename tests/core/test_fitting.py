@@ -15,19 +15,22 @@ def loss(request):
     return request.param
 
 
-@pytest.mark.parametrize("cells", ["linear", "constant"])
-def test_shapes_and_training_predictions(loss, cells, make_case):
+@pytest.mark.parametrize(
+    ("cells", "n_linear"),
+    [("linear", 12), ("constant", 0), (("linear", "constant", "linear"), 9)],
+)
+def test_shapes_and_training_predictions(loss, cells, n_linear, make_case):
     case = make_case(loss)
     solution = fit_cells(*case.data, loss=loss, cells=cells)
     outputs = (3,) if loss == "multinomial" else ()
-    d = 3 if cells == "linear" else 0
-    assert solution.coef.shape == (12, d, *outputs)
+    assert solution.coef.shape == (n_linear, 3, *outputs)
     assert solution.intercept.shape == (12, *outputs)
     assert solution.layout.cells_per_partition == (4, 3, 5)
     cell = case.codes + np.array([0, 4, 7])
     expected = solution.intercept[cell].sum(axis=1)
-    if cells == "linear":
-        expected += np.einsum("npj...,nj->n...", solution.coef[cell], case.X)
+    slopes = np.concatenate([solution.coef, np.zeros((1, 3, *outputs))])
+    slopes = slopes[solution.layout.slope_rows[cell]]
+    expected += np.einsum("npj...,nj->n...", slopes, case.X)
     np.testing.assert_allclose(solution.predict(case.X, case.codes), expected, rtol=1e-10)
 
 
@@ -86,7 +89,8 @@ def test_cells_without_rows_get_zero_weights(solver, bias_strength, make_case):
     options = {"penalty": penalty, "solver": solver, "tol": 1e-8, "max_iter": 5000}
     solution = fit_cells(*case.data, n_cells=(6, 3, 5), **options)
     assert solution.converged
-    np.testing.assert_array_equal(solution.theta[4:6], 0)
+    np.testing.assert_array_equal(solution.coef[4:6], 0)
+    np.testing.assert_array_equal(solution.intercept[4:6], 0)
     assert solution.objective == pytest.approx(fit_cells(*case.data, **options).objective)
 
 

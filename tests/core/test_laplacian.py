@@ -135,9 +135,9 @@ def _closed_form(case, penalty, curvature, cells):
     phi = ReferenceDesign(case.X, case.codes, cells=cells).to_dense()
     A = _dense(penalty.matrix(case.X, case.s))
     shares = np.diag(case.s / case.s.sum())
-    normal = phi.T @ (shares + A) @ phi + np.diag(
-        np.tile(curvature, phi.shape[1] // len(curvature))
-    )
+    C = ReferenceDesign(case.X, case.codes, cells=cells).layout.n_cells
+    slopes = np.tile(curvature[:-1], C)
+    normal = phi.T @ (shares + A) @ phi + np.diag(np.append(slopes, np.full(C, curvature[-1])))
     return phi @ np.linalg.lstsq(normal, phi.T @ (shares @ case.y), rcond=1e-12)[0]
 
 

@@ -90,7 +90,7 @@ def test_what_a_path_reports():
         norms = np.linalg.norm(solution.coef, axis=0)
         np.testing.assert_allclose(path.feature_norms[k], norms)
         np.testing.assert_array_equal(path.selected[k], norms > 0)
-        value = L21(path.strengths[k]).value(solution.theta)
+        value = L21(path.strengths[k]).bind(solution.layout).value(solution.theta)
         assert path.objective[k] == pytest.approx(path.error[k] + value)
 
 

@@ -267,14 +267,14 @@ def test_fista_shortens_a_step_that_is_too_long(make_case, make_problem):
 
 def test_fista_takes_a_loss_a_user_wrote(make_case, make_problem):
     class PseudoHuber(Loss):
-        def value(self, y, f, s):
-            return float(np.average(np.sqrt(1 + (f - y) ** 2) - 1, weights=s))
+        def row_loss(self, y, f):
+            return np.sqrt(1 + (f - y) ** 2) - 1
 
-        def gradient(self, y, f, s):
-            return s / s.sum() * (f - y) / np.sqrt(1 + (f - y) ** 2)
+        def row_gradient(self, y, f):
+            return (f - y) / np.sqrt(1 + (f - y) ** 2)
 
-        def curvature(self, y, f, s):
-            return s / s.sum() * (1 + (f - y) ** 2) ** -1.5
+        def row_curvature(self, y, f):
+            return (1 + (f - y) ** 2) ** -1.5
 
         def best_constant(self, y, s):
             return np.average(y, weights=s)
@@ -394,7 +394,7 @@ def test_a_start_away_from_a_zero_optimum_is_not_called_converged(solver, make_c
     case = make_case()
     design = LeafDesign(case.X, case.codes)
     problem = Problem(design, np.zeros(len(case.y)), SquaredError(), Frobenius(0.1))
-    solution = solve(problem, solver, np.ones(design.layout_shape), max_iter=5000)
+    solution = solve(problem, solver, np.ones(design.layout.n_weights), max_iter=5000)
     assert solution.converged
     assert solution.objective < 1e-8
 

@@ -5,14 +5,14 @@ import pytest
 from scipy.linalg import block_diag
 
 from jointleaf import DirtyLasso, DirtyLInf, Laplacian, PerTask, fit_cells, fit_tasks
-from jointleaf._core.design import LeafDesign
+from jointleaf._core.design import LeafDesign, TaskDesign
 from jointleaf._core.losses import Logistic, SquaredError
 from jointleaf._core.path import follow_path, largest_strength
 from jointleaf._core.penalties import L1, L21, Frobenius, Nuclear, Penalty
 from jointleaf._core.solvers import steps
 from jointleaf._core.solvers.biases import BiasSolver, cell_mass
 from jointleaf._core.solvers.metrics import PlainMetric, SharedCellsMetric
-from jointleaf._core.task_design import BlockSmoother, TaskDesign
+from jointleaf._core.task_design import BlockSmoother
 from jointleaf._core.task_problem import TaskProblem
 from jointleaf._fit.task_strengths import ratio_grid
 from reference import ReferenceDesign
@@ -39,7 +39,7 @@ TASKS = make_tasks()
 
 
 def designs_of(tasks, cells="linear"):
-    return [LeafDesign(X, codes, cells=cells) for X, codes, _ in tasks]
+    return [LeafDesign(X, codes, cells=kinds_of(cells, codes)) for X, codes, _ in tasks]
 
 
 def make_problem(tasks, penalty, loss=None):
@@ -65,41 +65,46 @@ def assert_same(a, b, atol=1e-7):
 # -- the design --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cells", ["linear", "constant"])
+def kinds_of(cells, codes):
+    """The kind of every partition of a task: "mixed" is linear and constant in turn."""
+    return cells if cells != "mixed" else (["linear", "constant"] * 2)[: codes.shape[1]]
+
+
+@pytest.mark.parametrize("cells", ["linear", "constant", "mixed"])
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_the_design_is_block_diagonal(cells, n_jobs):
     design = TaskDesign(designs_of(TASKS, cells), GAMMA, n_jobs)
-    parts = [ReferenceDesign(X, codes, cells=cells).to_dense() for X, codes, _ in TASKS]
-    dense = block_diag(*parts)
+    parts = [ReferenceDesign(X, c, cells=kinds_of(cells, c)) for X, c, _ in TASKS]
+    slopes = [part.to_dense()[:, : -part.layout.n_cells] for part in parts]
+    dense = np.hstack([block_diag(*slopes), block_diag(*(part.to_biases() for part in parts))])
     rng = np.random.default_rng(0)
-    theta = rng.standard_normal(design.layout_shape)
+    theta = rng.standard_normal(design.layout.n_weights)
     r, h = rng.standard_normal(design.n_rows), rng.uniform(0.1, 1.0, design.n_rows)
     assert dense.shape == (design.n_rows, theta.size)
-    q = theta.shape[1]
-    np.testing.assert_allclose(design.matvec(theta), dense @ theta.ravel(), atol=1e-12)
-    G = (dense.T @ r).reshape(theta.shape)
-    np.testing.assert_allclose(design.rmatvec(r), G, atol=1e-12)
-    Z = dense[:, q - 1 :: q]
-    np.testing.assert_allclose(design.bias_matvec(theta[:, -1]), Z @ theta[:, -1], atol=1e-12)
+    np.testing.assert_allclose(design.matvec(theta), dense @ theta, atol=1e-12)
+    np.testing.assert_allclose(design.rmatvec(r), dense.T @ r, atol=1e-12)
+    Z, biases = dense[:, -design.layout.n_cells :], design.layout.split(theta)[1]
+    np.testing.assert_allclose(design.bias_matvec(biases), Z @ biases, atol=1e-12)
     np.testing.assert_allclose(design.bias_rmatvec(r), Z.T @ r, atol=1e-12)
     hessian = (dense.T * h) @ dense
-    grams = np.stack([hessian[i : i + q, i : i + q] for i in range(0, len(hessian), q)])
-    np.testing.assert_allclose(design.cell_grams(h), grams, atol=1e-12)
-    np.testing.assert_allclose(design.cell_diagonals(h), np.einsum("cii->ci", grams), atol=1e-12)
+    bounds = np.cumsum(SIZES)[:-1]
+    grams = [part.cell_grams(own) for part, own in zip(parts, np.split(h, bounds), strict=True)]
+    np.testing.assert_allclose(design.cell_grams(h), np.concatenate(grams), atol=1e-12)
+    np.testing.assert_allclose(design.cell_diagonals(h), np.diag(hessian), atol=1e-12)
     np.testing.assert_allclose(cell_mass(design, h), Z.T @ h, atol=1e-12)
     assert design.lipschitz(h, max_iter=2000, tol=1e-12) == pytest.approx(
         np.linalg.eigvalsh(hessian)[-1], rel=1e-6
     )
     assert design.largest_value == pytest.approx(np.abs(dense).max())
     merged = TaskDesign(designs_of(TASKS, cells), GAMMA, n_jobs).merge_partitions()
-    np.testing.assert_allclose(merged.matvec(theta), dense @ theta.ravel(), atol=1e-12)
+    np.testing.assert_allclose(merged.matvec(theta), dense @ theta, atol=1e-12)
 
 
 def test_a_design_of_some_features():
     design = TaskDesign(designs_of(TASKS), GAMMA).with_features(np.array([0, 2]))
     smaller = [(X[:, [0, 2]], codes, y) for X, codes, y in TASKS]
     other = TaskDesign(designs_of(smaller), GAMMA)
-    theta = np.random.default_rng(0).standard_normal(other.layout_shape)
+    theta = np.random.default_rng(0).standard_normal(other.layout.n_weights)
     assert design.layout == other.layout
     np.testing.assert_array_equal(design.layout.task_weights, GAMMA)
     np.testing.assert_allclose(design.matvec(theta), other.matvec(theta), atol=1e-13)
@@ -141,29 +146,34 @@ def test_the_metric_of_shared_cells_is_that_of_every_task():
     problem = make_problem(TASKS, DIRTY)
     h = problem.s / problem.s.sum()
     metric = SharedCellsMetric(problem, h)
-    Z = np.column_stack([problem.design.bias_matvec(e) for e in np.eye(problem.layout.n_cells)])
+    layout = problem.layout
+    Z = np.column_stack([problem.design.bias_matvec(e) for e in np.eye(layout.n_cells)])
     Q = (Z.T * h) @ Z
     values, vectors = np.linalg.eigh(Q)
     floor = 3.0 * values.mean()
     M = (vectors * np.maximum(values, floor)) @ vectors.T
     rng = np.random.default_rng(0)
-    theta, G = rng.standard_normal((2, *problem.design.layout_shape))
-    np.testing.assert_allclose(metric.divide(G), np.linalg.solve(M, G), atol=1e-9)
+    theta, G = rng.standard_normal((2, layout.n_weights))
+    slope_gradient = layout.split(G)[0]
+    divided = layout.split(metric.divide(G))[0]
+    np.testing.assert_allclose(divided, np.linalg.solve(M, slope_gradient), atol=1e-9)
     new, turned = metric.prox(theta, G, 0.5)
     weighed = metric.weigh(turned)
     move = new - theta
-    assert np.vdot(turned, weighed) == pytest.approx(np.vdot(move[:, :-1], (M @ move)[:, :-1]))
+    slopes, biases = layout.split(move)
+    assert np.vdot(turned, weighed) == pytest.approx(np.vdot(slopes, M @ slopes))
+    assert not biases.any()
 
     def objective(z):
-        move = (z - theta)[:, :-1]
-        value = np.vdot(G[:, :-1], move) + np.vdot(move, M @ move) / (2 * 0.5)
+        move = layout.split(z - theta)[0]
+        value = np.vdot(slope_gradient, move) + np.vdot(move, M @ move) / (2 * 0.5)
         return value + problem.rest.value(z)
 
     best = objective(new)
     for step in (1.0, 1e-2, 1e-4):
         for other in (move, new, *rng.standard_normal((20, *new.shape))):
             other = other.copy()
-            other[:, -1] = 0.0
+            layout.split(other)[1][:] = 0.0
             assert objective(new + step * other) >= best - 1e-12
             assert objective(new - step * other) >= best - 1e-12
 
@@ -215,7 +225,8 @@ def test_units_of_rows_and_targets():
         tasks, penalty=DirtyLasso(0.4, 0.26, bias_strength=0.1), task_weights=GAMMA, **TIGHT
     )
     assert other.objective == pytest.approx(b**2 * found.objective)
-    np.testing.assert_allclose(other.theta[:, :-1], b / a * found.theta[:, :-1], atol=1e-7)
+    for one, same in zip(other.tasks, found.tasks, strict=True):
+        np.testing.assert_allclose(one.coef, b / a * same.coef, atol=1e-7)
     # gamma multiplies the loss and all that belongs to a single task
     heavier = fit_tasks(
         TASKS,

@@ -169,7 +169,7 @@ class CellLayout:
         """
         slopes, biases = self.split(theta)
         table = np.zeros((self.n_cells, self.n_slopes + 1, *theta.shape[1:]), theta.dtype)
-        table[self.linear_cells, :-1] = slopes
+        table[self.linear_cells, :-1] = slopes[:, : self.n_slopes]
         table[:, -1] = biases
         return table
 

@@ -30,8 +30,9 @@ def test_cvxpy_finds_the_same_minimum(loss, penalty, make_case):
     losses = _losses(loss, case.y, reference.to_dense() @ theta)
     u = np.ones(2) if penalty.partition_weights is None else penalty.partition_weights
     v = np.ones(2) if penalty.feature_weights is None else penalty.feature_weights
-    strengths = np.append(penalty.strength / v, penalty.bias_strength)
-    diagonal = np.concatenate([strengths / u[p] for p in (0, 0, 1, 1, 1)])
+    partition = np.array([0, 0, 1, 1, 1])
+    slopes = np.concatenate([penalty.strength / v / u[p] for p in partition])
+    diagonal = np.append(slopes, penalty.bias_strength / u[partition])
     ridge = cp.sum(cp.multiply(diagonal, cp.square(theta))) / 2
     peer = cp.Problem(cp.Minimize(case.s @ losses / case.s.sum() + ridge))
     peer.solve(solver=cp.CLARABEL)

@@ -169,15 +169,13 @@ def _minimum(case, loss, terms, bias_strength, s, n_cells):
     d, K = case.X.shape[1], 3 if loss == "multinomial" else 1
     reference = ReferenceDesign(case.X, case.codes, n_cells)
     phi = reference.to_dense()
-    C = phi.shape[1] // (d + 1)
-    columns = phi.reshape(len(phi), C, d + 1)
+    C = reference.layout.n_cells
     slopes = [cp.Variable((C, d)) for _ in range(K)]
     b = cp.Variable((C, K))
     f = cp.hstack(
         [
             cp.reshape(
-                columns[:, :, :d].reshape(len(phi), -1) @ cp.vec(W, order="C")
-                + columns[:, :, d] @ b[:, k],
+                phi[:, : C * d] @ cp.vec(W, order="C") + phi[:, C * d :] @ b[:, k],
                 (len(phi), 1),
                 order="C",
             )
@@ -269,7 +267,8 @@ def test_prox_of_a_sum(name, seed):
     total = sum(strength * term(model) for strength, term in terms)
     peer = cp.Problem(cp.Minimize(cp.sum_squares(W - theta[:, :-1].T) / 2 + total))
     peer.solve(solver=cp.CLARABEL)
-    z = penalty.bind(CellLayout((5,), 6)).prox(theta, 1.0)
+    layout = CellLayout((5,), 6)
+    z = layout.by_cell(penalty.bind(layout).prox(layout.from_cells(theta), 1.0))
     # The objective grows as the square of the distance, and cvxpy stops 1e-8 above its least.
     np.testing.assert_allclose(z[:, :-1], W.value.T, rtol=0, atol=2e-4)
     np.testing.assert_array_equal(z[:, -1], theta[:, -1])

@@ -26,24 +26,55 @@ shapes = st.fixed_dictionaries(
         "seed": st.integers(0, 10_000),
     }
 )
-kinds = st.sampled_from(["linear", "constant"])
+kinds = st.sampled_from(["linear", "constant", "mixed"])
 forms = st.sampled_from(["plain", "merged", "dense"])
 strengths = st.floats(1e-2, 10.0)
 positive = st.floats(0.1, 10.0)
+
+
+def kinds_of(kind, shape):
+    """The kind of every partition: "mixed" ones are drawn."""
+    if kind != "mixed":
+        return kind
+    rng = np.random.default_rng(shape["seed"])
+    return rng.choice(["linear", "constant"], len(shape["cells"])).tolist()
+
+
+@quick
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.sampled_from(["linear", "constant"])), min_size=1),
+    st.integers(0, 4),
+    st.sampled_from([(), (1,), (3,)]),
+)
+def test_layouts_split_and_join_weights(partitions, d, outputs):
+    sizes, kinds = zip(*partitions, strict=True)
+    layout = CellLayout(sizes, d, kinds)
+    theta = np.random.default_rng(0).standard_normal((layout.n_weights, *outputs))
+    slopes, biases = layout.split(theta)
+    assert slopes.shape == (layout.n_linear_cells, d, *outputs)
+    assert biases.shape == (layout.n_cells, *outputs)
+    assert np.shares_memory(biases, theta)
+    assert slopes.size == 0 or np.shares_memory(slopes, theta)
+    np.testing.assert_array_equal(layout.join(slopes, biases), theta)
+    np.testing.assert_array_equal(layout.from_cells(layout.by_cell(theta)), theta)
+    assert sum(size for size, kind in partitions if kind == "linear") == layout.n_linear_cells
+    padded = np.concatenate([slopes, np.zeros((1, *slopes.shape[1:]))])[layout.slope_rows]
+    np.testing.assert_array_equal(padded[layout.linear_cells], slopes)
+    assert not np.delete(padded, layout.linear_cells, axis=0).any()
 
 
 @quick
 @given(shapes, kinds, forms, st.floats(0, 0.5), st.sampled_from([(), (2,)]))
 def test_design_equals_the_reference_and_its_adjoint(make_case, shape, kind, form, gone, outputs):
     case = make_case(**shape, missing=gone)
-    fast = LeafDesign(case.X, case.codes, shape["cells"], cells=kind)
+    fast = LeafDesign(case.X, case.codes, shape["cells"], cells=kinds_of(kind, shape))
     if form != "plain":
         entries = 2**17 if form == "dense" else 0
         with mock.patch.object(design_module, "_DENSE_ENTRIES", entries):
             fast.merge_partitions()
-    reference = ReferenceDesign(case.X, case.codes, shape["cells"], cells=kind)
+    reference = ReferenceDesign(case.X, case.codes, shape["cells"], cells=kinds_of(kind, shape))
     rng = np.random.default_rng(shape["seed"])
-    theta = rng.standard_normal((*fast.layout_shape, *outputs))
+    theta = rng.standard_normal((fast.layout.n_weights, *outputs))
     r = rng.standard_normal((shape["n"], *outputs))
     f, G = fast.matvec(theta), fast.rmatvec(r)
     np.testing.assert_allclose(f, reference.matvec(theta), rtol=1e-9, atol=1e-9)
@@ -61,7 +92,7 @@ def test_solvers_agree_on_squared_error(make_case, shape, kind, strength, bias_s
     found = [
         fit_cells(
             *case.data,
-            cells=kind,
+            cells=kinds_of(kind, shape),
             penalty=Frobenius(strength, bias_strength),
             sample_weight=case.s,
             solver=solver,
@@ -87,7 +118,7 @@ def test_solvers_agree_on_classes(make_case, shape, kind, strength, bias_strengt
             case.codes,
             y,
             loss=loss,
-            cells=kind,
+            cells=kinds_of(kind, shape),
             penalty=Frobenius(strength, bias_strength),
             sample_weight=case.s,
             solver=solver,
@@ -114,15 +145,14 @@ def test_prox_of_frobenius_is_the_minimiser(cells, d, strength, bias_strength, s
     layout = CellLayout(tuple(cells), d)
     v, u = rng.uniform(0.2, 3, d), rng.uniform(0.2, 3, len(cells))
     penalty = Frobenius(strength, bias_strength, v, u).bind(layout)
-    theta = rng.standard_normal((layout.n_cells, layout.n_columns))
+    theta = rng.standard_normal(layout.n_weights)
 
-    def objective(flat):
-        z = flat.reshape(theta.shape)
+    def objective(z):
         return 0.5 * np.sum((z - theta) ** 2) + step * penalty.value(z)
 
     found = minimize(objective, np.zeros(theta.size), method="BFGS", options={"gtol": 1e-7})
-    np.testing.assert_allclose(penalty.prox(theta, step).ravel(), found.x, atol=1e-4)
-    assert objective(penalty.prox(theta, step).ravel()) <= found.fun + 1e-12
+    np.testing.assert_allclose(penalty.prox(theta, step), found.x, atol=1e-4)
+    assert objective(penalty.prox(theta, step)) <= found.fun + 1e-12
 
 
 @quick
