@@ -28,7 +28,7 @@ def frame(values, **options):
 def read(X, *args, **options):
     """Levels of the first column, and its coding."""
     columns = Columns.read(X, *args, **options)
-    levels = columns[0].levels
+    levels = columns[0].categories
     return None if levels is None else levels.tolist(), columns.encode(X)[:, 0]
 
 
@@ -67,7 +67,7 @@ def test_text_in_every_form_gives_the_same_codes(form):
 
 def test_an_array_of_text():
     columns = Columns.read(np.array([["b", "x"], ["a", "x"], ["c", "y"]]))
-    assert [c.levels.tolist() for c in columns] == [["a", "b", "c"], ["x", "y"]]
+    assert [c.categories.tolist() for c in columns] == [["a", "b", "c"], ["x", "y"]]
     assert [c.label for c in columns] == ["x0", "x1"]
     np.testing.assert_array_equal(
         columns.encode(np.array([["c", "y"], ["d", "x"]])), [[2, 1], [3, 0]]
@@ -107,7 +107,7 @@ def test_only_rows_that_count_are_learnt_from():
     X = pd.DataFrame({"a": ["z", "b", "c"], "n": [5, 7, 7]})
     counts = np.array([False, True, True])
     columns = Columns.read(X, ["n"], counts=counts)
-    assert [c.levels.tolist() for c in columns] == [["b", "c"], [7]]
+    assert [c.categories.tolist() for c in columns] == [["b", "c"], [7]]
     np.testing.assert_array_equal(columns.encode(X), [[2, 1], [0, 0], [1, 0]])
     with pytest.raises(ValueError, match="column 'a' has no values at all"):
         Columns.read(frame(["z", None]), counts=np.array([False, True]))
@@ -116,7 +116,7 @@ def test_only_rows_that_count_are_learnt_from():
 def test_levels_that_a_model_knows_besides():
     X = pd.DataFrame({"a": ["b", "c"], "n": [5.0, 7.0]})
     columns = Columns.read(X, known={0: np.array(["a", "c"]), 1: None})
-    assert [c.levels.tolist() for c in columns] == [["a", "b", "c"], [5, 7]]
+    assert [c.categories.tolist() for c in columns] == [["a", "b", "c"], [5, 7]]
     np.testing.assert_array_equal(columns.encode(X), [[1, 0], [2, 1]])
     with pytest.raises(ValueError, match=r"column 'a' mixes text and numbers as categories"):
         Columns.read(X, known={0: np.array([1, 2])})
@@ -126,12 +126,12 @@ def test_different_kinds_side_by_side():
     X = pd.DataFrame({"x": [0.5, NAN], "c": ["v", "u"], "b": [True, False], "k": [9, 4]})
     columns = Columns.read(X, ["k"])
     assert len(columns) == 4
-    np.testing.assert_array_equal(columns.n_levels, [0, 2, 0, 2])
+    np.testing.assert_array_equal(columns.n_categories, [0, 2, 0, 2])
     np.testing.assert_array_equal(columns.categorical, [1, 3])
     np.testing.assert_array_equal(columns.encode(X), [[0.5, 1, 1, 1], [NAN, 0, 0, 0]])
     assert [c.label for c in columns] == list("xcbk")
-    assert [c.levels is None for c in columns.coded()] == [True, False, True, False]
-    np.testing.assert_array_equal(columns.coded()[3].levels, [0, 1])
+    assert [c.categories is None for c in columns.coded()] == [True, False, True, False]
+    np.testing.assert_array_equal(columns.coded()[3].categories, [0, 1])
     assert columns.coded()[3].label == "k"
 
 
@@ -216,10 +216,10 @@ def test_columns_are_declared_by_name_number_or_mask(declared, expected):
     columns = Columns.read(NUMBERS, declared)
     np.testing.assert_array_equal(columns.categorical, expected)
     if 0 in expected:
-        assert columns[0].levels.tolist() == [1, 3]
+        assert columns[0].categories.tolist() == [1, 3]
         np.testing.assert_array_equal(columns.encode(NUMBERS)[:, 0], [0, 1, NAN])
     if 1 in expected:
-        assert columns[1].levels.tolist() == [4, 5]
+        assert columns[1].categories.tolist() == [4, 5]
         np.testing.assert_array_equal(columns.encode(NUMBERS)[:, 1], [1, 0, 1])
 
 
@@ -360,7 +360,7 @@ def test_a_declared_column_without_values():
 
 
 def test_gaps_alone_do_not_tell_text_from_numbers():
-    assert Columns.read(frame([None, None], dtype="str"))[0].levels is None
+    assert Columns.read(frame([None, None], dtype="str"))[0].categories is None
 
 
 def test_whole_numbers_as_text_are_categories():
@@ -382,7 +382,7 @@ def test_columns_of_an_array_are_named_by_number():
 def test_the_same_name_twice():
     X = pd.DataFrame([["u", 1.0], ["v", 2.5]], columns=["a", "a"])
     columns = Columns.read(X)
-    assert [c.levels is None for c in columns] == [False, True]
+    assert [c.categories is None for c in columns] == [False, True]
     np.testing.assert_array_equal(columns.encode(X), [[0, 1], [1, 2.5]])
 
 

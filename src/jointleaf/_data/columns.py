@@ -31,25 +31,25 @@ class Column:
     ----------
     label : str
         Its name, or "x3" for column 3 of a table without names.
-    levels : array (L,) of int or str, or None
+    categories : array (L,) of int or str, or None
         The sorted levels of a column with categories; None for numbers.
     """
 
     label: str
-    levels: NDArray | None = None
+    categories: NDArray | None = None
 
     def encode(self, values: _Values) -> NDArray[np.float64]:
         """Give numbers, or the codes of levels; NaN where missing."""
-        if self.levels is None:
+        if self.categories is None:
             return values.as_numbers()
         codes = np.full(len(values.missing), np.nan)
         codes[~values.missing] = self._codes(values)
         return codes
 
     def _codes(self, values: _Values) -> NDArray[np.float64]:
-        assert self.levels is not None
+        assert self.categories is not None
         found = values.levels()
-        known = {level: float(k) for k, level in enumerate(self.levels.tolist())}
+        known = {level: float(k) for k, level in enumerate(self.categories.tolist())}
         other = float(len(known))
         kinds = {isinstance(level, str) for level in known}
         if kinds and found.kinds and found.kinds != kinds:
@@ -151,20 +151,22 @@ class Columns(Sequence[Column]):
         """Give the columns of the float matrix itself: levels are the codes."""
         return Columns(
             tuple(
-                Column(c.label, None if c.levels is None else np.arange(len(c.levels)))
+                Column(c.label, None if c.categories is None else np.arange(len(c.categories)))
                 for c in self.columns
             )
         )
 
     @property
-    def n_levels(self) -> NDArray[np.intp]:
-        """Number of levels of every column, (d,); 0 for numbers."""
-        return np.array([0 if c.levels is None else len(c.levels) for c in self.columns], np.intp)
+    def n_categories(self) -> NDArray[np.intp]:
+        """Number of categories of every column, (d,); 0 for numbers."""
+        return np.array(
+            [0 if c.categories is None else len(c.categories) for c in self.columns], np.intp
+        )
 
     @property
     def categorical(self) -> NDArray[np.intp]:
         """Columns with categories, in rising order."""
-        return np.flatnonzero(self.n_levels)
+        return np.flatnonzero(self.n_categories)
 
 
 def _refuse_numbers(name: str, levels: set[str]) -> None:
@@ -354,11 +356,11 @@ def _column_number(entry: Any, names: list | None, d: int, parameter: str) -> in
     raise ValueError(f"{parameter} holds {entry!r}: give column names or numbers below {d}")
 
 
-def as_codes(column: NDArray, n_levels: int) -> NDArray[np.intp]:
+def as_codes(column: NDArray, n_categories: int) -> NDArray[np.intp]:
     """Give codes as indices: 0..L-1, L for anything else and L + 1 for missing values."""
     is_missing = np.isnan(column)
-    known = (column >= 0) & (column < n_levels)
-    codes = np.full(len(column), n_levels, dtype=np.intp)
+    known = (column >= 0) & (column < n_categories)
+    codes = np.full(len(column), n_categories, dtype=np.intp)
     codes[known] = column[known].astype(np.intp)
-    codes[is_missing] = n_levels + 1
+    codes[is_missing] = n_categories + 1
     return codes

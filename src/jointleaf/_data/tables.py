@@ -77,7 +77,7 @@ def _read_training_rows(
     declared = estimator.categorical_features
     _check_kind(X)
     _check_names(X)
-    if not _has_levels(X):
+    if not _has_categories(X):
         matrix, targets = validate_data(
             estimator,
             X,
@@ -113,7 +113,7 @@ def read_rows(estimator: Any, X: Any) -> NDArray:
     """Give the matrix (n, d) of rows with the same columns as in training."""
     _check_kind(X)
     columns: Columns = estimator.columns_
-    if not _has_levels(X):
+    if not _has_categories(X):
         matrix = validate_data(
             estimator, X, reset=False, dtype=_DTYPES, ensure_all_finite="allow-nan"
         )
@@ -155,7 +155,7 @@ def chosen_columns(linear_features: Any, columns: Columns, X: Any) -> NDArray[np
                 f"linear_features={linear_features!r} is not known: use 'numeric', a list of "
                 "column names or numbers, or None for all"
             )
-        chosen = np.flatnonzero(columns.n_levels == 0)
+        chosen = np.flatnonzero(columns.n_categories == 0)
     else:
         numbers = column_numbers(linear_features, column_names(X), len(columns), "linear_features")
         chosen = np.array(sorted(numbers), dtype=np.intp)
@@ -192,7 +192,7 @@ def _as_given(X: Any, matrix: NDArray) -> Any:
     return X if is_table(X) or isinstance(X, np.ndarray) else matrix
 
 
-def _has_levels(X: Any) -> bool:
+def _has_categories(X: Any) -> bool:
     """Whether some column may hold something else than numbers."""
     if not is_table(X):
         return False

@@ -81,7 +81,7 @@ class _Recipe:
     def __init__(self, job: Job, target_type: TargetType, clip: bool, verbose: bool) -> None:
         self._job, self._target_type, self._clip = job, target_type, clip
         self._verbose = verbose
-        numbers = np.flatnonzero(job.columns.n_levels == 0)
+        numbers = np.flatnonzero(job.columns.n_categories == 0)
         # A column that takes no part in linear models must not get a slope.
         can_have_lines = np.array_equal(job.plan.numbers, numbers)
         self._stages = _STAGES if can_have_lines else _CONSTANTS

@@ -21,8 +21,8 @@ from sklearn.base import clone
 from jointleaf._core.fitting import solve
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.problem import Problem
+from jointleaf._data.features import mean_and_scale
 from jointleaf._data.rows import Rows
-from jointleaf._data.scaling import mean_and_scale
 from jointleaf._fit import (
     Mix,
     RecipeFold,

@@ -132,10 +132,10 @@ def _tell_unseen(model: Any, X: Any) -> list[str]:
     """Say which categories the model does not know: it takes them for one further level."""
     remarks = []
     for column in model.columns_:
-        if column.levels is None:
+        if column.categories is None:
             continue
         values = X[column.label].dropna()
-        new = values[~values.isin(column.levels.tolist())]
+        new = values[~values.isin(column.categories.tolist())]
         if len(new):
             different = new.astype(object).unique().tolist()
             shown = ", ".join(map(repr, different[:_MOST_SHOWN]))

@@ -227,7 +227,7 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         labels = split_labels(splits, len(targets))
         rows = canonical_rows(given[keep], target, weights[keep], labels[keep])
         plan = plan_features(
-            rows.X, rows.s, columns, chosen, gap_indicators=bool(self.add_indicator)
+            rows.X, rows.s, columns, chosen, missing_indicators=bool(self.add_indicator)
         )
         if isinstance(self.penalty, Term):
             check_penalty(self.penalty, len(given), len(plan.names), self.cells)

@@ -106,7 +106,7 @@ def _prepare(model: BaseMultiTaskJOPLEn, table: LongTable, valid: LongTable | No
     chosen = chosen_columns(model.linear_features, columns, table.X)
     rows, loss = _task_rows(model, table, given, s)
     plan = plan_features(
-        given[s > 0], s[s > 0], columns, chosen, gap_indicators=bool(model.add_indicator)
+        given[s > 0], s[s > 0], columns, chosen, missing_indicators=bool(model.add_indicator)
     )
     if isinstance(model.penalty, Term):
         check_penalty(model.penalty, max(len(own) for own in rows), len(plan.names), model.cells)

@@ -87,9 +87,9 @@ class Preparation:
             )
         kinds = []
         for column in model.columns_:
-            is_number = column.levels is None
+            is_number = column.categories is None
             kind = "number" if is_number else "category"
-            whole = not is_number and column.levels.dtype.kind in "iu"
+            whole = not is_number and column.categories.dtype.kind in "iu"
             kinds.append(ColumnKind(column.label, kind, "plain" if is_number or whole else ""))
         return cls(tuple(kinds))
 
