@@ -20,6 +20,7 @@ from jointleaf._trees.grouping import group_trees
 from jointleaf.partitions import (
     FittedEnsemble,
     LightGBMPartitioner,
+    ResidualPartitioner,
     RootCell,
     StepPartitioner,
     UnionPartitioner,
@@ -217,7 +218,26 @@ def test_groups_keep_to_their_limits():
         assert grouping.rest.any() == (room == 2500)
 
 
+def test_partitions_grown_on_residuals_have_tables():
+    X, y = training_rows()
+    inner = UnionPartitioner([LightGBMPartitioner(12, 4, random_state=0), RootCell()])
+    union = UnionPartitioner([ResidualPartitioner(inner), StepPartitioner(40)]).fit(X, y)
+    tables = check(union, X, new_rows(X, union.partitioners_[1].trees_))
+    assert tables.rest is None
+
+
 # ------------------------------------------------------------------ estimators
+
+
+@pytest.mark.parametrize("kind", [JOPLEnRegressor, JOPLEnClassifier])
+def test_all_trees_of_the_default_model_have_tables(kind):
+    X, y = training_rows(250, 4)
+    model = kind(cv=2, random_state=0).fit(X, y if kind is JOPLEnRegressor else y > 0)
+    raw = getattr(model, "decision_function", model.predict)
+    rows = np.tile(X, (LEAST_ROWS // len(X) + 1, 1))
+    many, few = raw(rows)[: len(X)], raw(X)
+    assert model._model._kept[np.dtype(float)].rest is None
+    np.testing.assert_allclose(many, few, rtol=0, atol=1e-12 * np.abs(few).max())
 
 
 def test_estimators_use_tables_for_many_rows_only(monkeypatch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,8 @@ from sklearn.utils.validation import validate_data
 
 from jointleaf._data.columns import Columns, column_names, column_numbers, is_table
 from jointleaf._fit.memory import check_memory
-from jointleaf.partitions import (
-    FittedEnsemble,
-    RegrownEnsemble,
-    UnionPartitioner,
-    find_adapter,
-    is_ensemble,
-)
 
-__all__ = ["chosen_columns", "known_categories", "read_rows", "read_training_rows"]
+__all__ = ["chosen_columns", "read_rows", "read_training_rows"]
 
 _DTYPES = [np.float64, np.float32]
 
@@ -124,25 +117,6 @@ def read_rows(estimator: Any, X: Any) -> NDArray:
         validate_data(estimator, X, reset=False, skip_check_array=True)
     matrix = _finite(columns.encode(X, _dtype(X)), columns)
     return check_array(matrix, dtype=_DTYPES, ensure_all_finite="allow-nan")
-
-
-def known_categories(partitioner: Any) -> dict[int, NDArray | None]:
-    """Columns that fitted models among the partitioners treat as categories, with their levels."""
-    members: Sequence
-    if isinstance(partitioner, list | tuple):
-        members = partitioner
-    elif isinstance(partitioner, UnionPartitioner):
-        members = partitioner.partitioners
-    elif isinstance(partitioner, FittedEnsemble | RegrownEnsemble):
-        members = [partitioner.model]
-    elif is_ensemble(partitioner):
-        return dict(find_adapter(partitioner).categories(partitioner))
-    else:
-        return {}
-    known: dict[int, NDArray | None] = {}
-    for member in members:
-        known |= known_categories(member)
-    return known
 
 
 def chosen_columns(linear_features: Any, columns: Columns, X: Any) -> NDArray[np.intp] | None:

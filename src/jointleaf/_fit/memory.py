@@ -198,7 +198,7 @@ class _Shape:
             n_more = levels.MOST_CELLS if is_classes else 0
         else:
             partitioner = make_partitioner(estimator.partitioner)
-        sizes = _sizes(partitioner, K)
+        sizes = [size for member in partitioner.nested() for size in _sizes(member)]
         if estimator.root_cell:
             sizes = [*sizes, (1, 1)]
         P = sum(p for p, _ in sizes)
@@ -251,12 +251,10 @@ def _solver(estimator: BaseJOPLEn, n: int, d: int, n_weights: int, is_squared: b
     return "pcg" if is_squared else "newton"
 
 
-def _sizes(partitioner: Any, n_outputs: int) -> list[tuple[int, int]]:
+def _sizes(partitioner: Any) -> list[tuple[int, int]]:
     """Numbers of partitions, and of the most cells that each of them can have."""
-    if isinstance(partitioner, UnionPartitioner):
-        return [size for own in partitioner.partitioners for size in _sizes(own, n_outputs)]
-    if isinstance(partitioner, ResidualPartitioner):
-        return _sizes(partitioner.partitioner, n_outputs)
+    if isinstance(partitioner, UnionPartitioner | ResidualPartitioner):
+        return []  # those nested in them count
     if isinstance(partitioner, RootCell):
         return [(1, 1)]
     if isinstance(partitioner, StepPartitioner):

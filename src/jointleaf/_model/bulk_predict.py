@@ -12,7 +12,7 @@ tests. Partitions that are not small trees go the usual way and are added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ from jointleaf._data.features import LinearFeatures
 from jointleaf._trees.grouping import Grouping, group_trees, group_weights
 from jointleaf._trees.indexing import GroupIndex
 from jointleaf._trees.routing import Router
-from jointleaf.partitions import Partitioner, RootCell, UnionPartitioner
+from jointleaf.partitions import Partitioner, RootCell
 from jointleaf.partitions._cells import TreeCells
 
 __all__ = ["LEAST_ROWS", "GroupedSums", "Rest"]
@@ -102,7 +102,7 @@ class GroupedSums:
         room = _ALL_BYTES // entry
         constant = np.zeros((1, width))
         tables, self._groupings, parts = [], [], []
-        for member, first in _members(partitioner):
+        for member, first in partitioner.walk():
             number = first + np.arange(len(member.n_cells_))
             own = weights[layout.offsets[first] : layout.offsets[first + len(number)]]
             if isinstance(member, RootCell):
@@ -204,16 +204,6 @@ def _grouped(member: Partitioner, most_states: int, room: int) -> Grouping | Non
         return None
     grouping = group_trees(member.router, most_states, room)
     return grouping if np.mean(grouping.rest) <= 0.5 else None
-
-
-def _members(partitioner: Partitioner, first: int = 0) -> Iterator[tuple[Partitioner, int]]:
-    """The members of a union, of unions in it too, and the number of their first partition."""
-    if not isinstance(partitioner, UnionPartitioner):
-        yield partitioner, first
-        return
-    for member in partitioner.partitioners_:
-        yield from _members(member, first)
-        first += len(member.n_cells_)
 
 
 def _rest(parts: list[_Part], layout: CellLayout, theta: NDArray) -> Rest | None:

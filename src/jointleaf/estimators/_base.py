@@ -25,7 +25,6 @@ from jointleaf._data.features import FeaturePlan, plan_features
 from jointleaf._data.rows import Rows, canonical_rows
 from jointleaf._data.tables import (
     chosen_columns,
-    known_categories,
     read_rows,
     read_training_rows,
 )
@@ -70,6 +69,7 @@ from jointleaf.partitions import (
     check_fitted_model,
     default_partitioner,
     is_ensemble,
+    known_categories,
     make_partitioner,
     recipe_partitioner,
     seeded,

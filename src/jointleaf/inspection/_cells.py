@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,13 +12,13 @@ from jointleaf._model.contributions import LinearContributions, sum_of_entries
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import Router, leaves_as_cells
 from jointleaf.inspection._credits import TreeCredits, tree_credits
-from jointleaf.partitions import Partitioner, ResidualPartitioner, UnionPartitioner
+from jointleaf.partitions import Partitioner
 from jointleaf.partitions._cells import TreeCells
 
 if TYPE_CHECKING:
     from jointleaf._model.cell_model import CellModel
 
-__all__ = ["CellExplainer", "Parts", "TreeExplainer", "explainer_of", "members"]
+__all__ = ["CellExplainer", "Parts", "TreeExplainer", "explainer_of"]
 
 _BLOCK_ROWS = 4096
 
@@ -110,7 +109,7 @@ class CellExplainer:
         biases = model.weights.biases.astype(np.float64).reshape(layout.n_cells, -1)
         means, start = model.means, 0
         self._members: list[TreeExplainer | _OtherCells] = []
-        for member in members(model.partitioner):
+        for member, _ in model.partitioner.walk():
             stop = start + int(member.n_cells_.sum())
             values, weights = biases[start:stop], means.cell_weights[start:stop]
             self._members.append(
@@ -146,17 +145,6 @@ class CellExplainer:
         by_feature = self.linear(features, np.concatenate(codes, axis=1)) - model.means.linear
         np.add.at(linear.swapaxes(0, 1), model.features.plan.sources, by_feature.swapaxes(0, 1))
         linear *= model.unit
-
-
-def members(partitioner: Partitioner) -> Iterator[Partitioner]:
-    """Give the fitted partitioners that a partitioner is made of, in the order of their cells."""
-    if isinstance(partitioner, UnionPartitioner):
-        for member in partitioner.partitioners_:
-            yield from members(member)
-    elif isinstance(partitioner, ResidualPartitioner):
-        yield from members(partitioner.partitioner_)
-    else:
-        yield partitioner
 
 
 def explainer_of(model: CellModel) -> CellExplainer:

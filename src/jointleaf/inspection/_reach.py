@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import ZERO, Router, leaves_as_cells
-from jointleaf.inspection._cells import members
 from jointleaf.inspection._credits import parents
 from jointleaf.partitions import RootCell, VoronoiPartitioner
 from jointleaf.partitions._cells import TreeCells
@@ -61,7 +60,7 @@ def reach(
     codes : array (1, P)
     """
     found = _Reach(rows[0].astype(np.float64))
-    for member in members(fitted.partitioner):
+    for member, _ in fitted.partitioner.walk():
         if isinstance(member, TreeCells):
             _cut_at_splits(found, member.trees_, rows)
         elif isinstance(member, VoronoiPartitioner):

@@ -23,7 +23,6 @@ from jointleaf._data.features import FeaturePlan, plan_features
 from jointleaf._data.rows import Rows, canonical_rows
 from jointleaf._data.tables import (
     chosen_columns,
-    known_categories,
     read_rows,
     read_training_rows,
 )
@@ -38,6 +37,7 @@ from jointleaf._model.importances import by_column, importances
 from jointleaf._model.ranges import cell_ranges
 from jointleaf.estimators._base import Job
 from jointleaf.estimators._checks import check_gaps, check_penalty, is_whole
+from jointleaf.partitions import known_categories
 
 if TYPE_CHECKING:
     from jointleaf.multitask._estimators import BaseMultiTaskJOPLEn

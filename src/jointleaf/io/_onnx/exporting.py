@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,13 +29,7 @@ from jointleaf.io._model_file.files import write_whole
 from jointleaf.io._onnx.features import add_features
 from jointleaf.io._onnx.graph import Graph, import_onnx
 from jointleaf.io._onnx.partitions import add_trees, add_voronoi
-from jointleaf.partitions import (
-    Partitioner,
-    ResidualPartitioner,
-    RootCell,
-    UnionPartitioner,
-    VoronoiPartitioner,
-)
+from jointleaf.partitions import RootCell, VoronoiPartitioner
 from jointleaf.partitions._cells import TreeCells
 
 __all__ = ["to_onnx"]
@@ -121,24 +114,12 @@ def _check(model: Any) -> None:
             "clip='cell' cannot be exported, because every cell has ranges of its own: fit with "
             "clip=True, or use jointleaf.save"
         )
-    for member, _ in _members(model.partitioner_):
+    for member, _ in model.partitioner_.walk():
         if not isinstance(member, TreeCells | RootCell | VoronoiPartitioner):
             raise ValueError(
                 f"partitions of a {type(member).__name__} cannot be exported: to_onnx knows trees, "
                 "Voronoi partitions and the root cell"
             )
-
-
-def _members(partitioner: Partitioner, first: int = 0) -> Iterator[tuple[Partitioner, int]]:
-    """The members of a union, of unions in it too, and the number of their first partition."""
-    if isinstance(partitioner, ResidualPartitioner):
-        yield from _members(partitioner.partitioner_, first)
-    elif isinstance(partitioner, UnionPartitioner):
-        for member in partitioner.partitioners_:
-            yield from _members(member, first)
-            first += len(member.n_cells_)
-    else:
-        yield partitioner, first
 
 
 # -- raw predictions -----------------------------------------------------------------------------
@@ -182,7 +163,7 @@ def _add_raw_predictions(graph: Graph, model: CellModel, n_columns: int) -> str:
 def _parts(model: CellModel) -> tuple[NDArray[np.intp], list[_Part]]:
     """The cells that hold every row, and the partitions that divide rows."""
     offsets, shared, parts = model.layout.offsets, [], []
-    for member, first in _members(model.partitioner):
+    for member, first in model.partitioner.walk():
         number = first + np.arange(len(member.n_cells_))
         divides = np.zeros(len(number), bool)
         if isinstance(member, TreeCells):
