@@ -45,7 +45,7 @@ from jointleaf.partitions import (
 )
 
 if TYPE_CHECKING:
-    from jointleaf.estimators._base import BaseJOPLEn
+    from jointleaf.estimators._params import JOPLEnParameters
 
 __all__ = ["MemoryEstimate", "available_memory", "check_memory", "estimate_memory"]
 
@@ -99,7 +99,7 @@ def readable(n_bytes: float) -> str:
 
 
 def estimate_memory(
-    estimator: BaseJOPLEn,
+    estimator: JOPLEnParameters,
     X: Any,
     *,
     n_classes: int = 2,
@@ -133,9 +133,9 @@ def estimate_memory(
     >>> estimate_memory(model, (1_000_000, 20)).total > 2e9
     True
     """
-    from jointleaf.estimators._base import BaseJOPLEn
+    from jointleaf.estimators._params import JOPLEnParameters
 
-    if not isinstance(estimator, BaseJOPLEn):
+    if not isinstance(estimator, JOPLEnParameters):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}: give a JOPLEnRegressor, a "
             "JOPLEnClassifier, or one of several tasks"
@@ -173,7 +173,13 @@ class _Shape:
 
     @classmethod
     def of(
-        cls, estimator: BaseJOPLEn, n: int, d: int, n_classes: int, n_tasks: int, itemsize: int
+        cls,
+        estimator: JOPLEnParameters,
+        n: int,
+        d: int,
+        n_classes: int,
+        n_tasks: int,
+        itemsize: int,
     ) -> _Shape:
         from jointleaf._fit import many_rows
         from jointleaf._fit.boosted import MOST_CELLS, VERY_MANY_ROWS
@@ -237,7 +243,7 @@ class _Shape:
         return biases + (24 * self.C * (self.d + 1) ** 2 if has_blocks else 0)
 
 
-def _solver(estimator: BaseJOPLEn, n: int, d: int, n_weights: int, is_squared: bool) -> str:
+def _solver(estimator: JOPLEnParameters, n: int, d: int, n_weights: int, is_squared: bool) -> str:
     """The solver that a fit will choose, as far as that can be said before it."""
     if estimator.solver != "auto":
         return getattr(estimator.solver, "name", str(estimator.solver))

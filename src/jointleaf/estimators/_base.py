@@ -11,14 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils import Tags, check_random_state, check_X_y
+from sklearn.utils import check_X_y
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.fitting import solve
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Loss
-from jointleaf._core.penalties import Penalty, Term
+from jointleaf._core.penalties import Term
 from jointleaf._core.problem import Problem, check_weights
 from jointleaf._core.progress import SolveProgress
 from jointleaf._data.features import FeaturePlan, plan_features
@@ -58,13 +57,13 @@ from jointleaf.estimators._checks import (
     check_penalty,
     refuse_task_penalties,
 )
+from jointleaf.estimators._params import JOPLEnParameters, restored_on_error
 from jointleaf.inspection._methods import Explainable
 from jointleaf.partitions import (
     FittedEnsemble,
     LightGBMPartitioner,
     Partitioner,
     RootCell,
-    TargetType,
     UnionPartitioner,
     check_fitted_model,
     default_partitioner,
@@ -73,7 +72,6 @@ from jointleaf.partitions import (
     make_partitioner,
     recipe_partitioner,
     seeded,
-    without_models,
 )
 
 __all__ = ["BaseJOPLEn", "Frame", "Job"]
@@ -81,75 +79,8 @@ __all__ = ["BaseJOPLEn", "Frame", "Job"]
 F = TypeVar("F", bound=Fold)
 
 
-class BaseJOPLEn(Explainable, BaseEstimator):
+class BaseJOPLEn(Explainable, JOPLEnParameters):
     """Joint optimisation of piecewise linear ensembles: the part common to all estimators."""
-
-    _target_type: TargetType
-
-    def __init__(
-        self,
-        partitioner: Any = None,
-        *,
-        penalty: str | Term = "auto",
-        cells: CellKind = "linear",
-        root_cell: bool = True,
-        clip: bool | str = True,
-        categorical_features: Any = None,
-        linear_features: Any = None,
-        add_indicator: bool = False,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        cv: Any = None,
-        one_se: bool | str = "auto",
-        n_jobs: int | None = None,
-        device: str = "cpu",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.partitioner = partitioner
-        self.penalty = penalty
-        self.cells = cells
-        self.root_cell = root_cell
-        self.clip = clip
-        self.categorical_features = categorical_features
-        self.linear_features = linear_features
-        self.add_indicator = add_indicator
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.cv = cv
-        self.one_se = one_se
-        self.n_jobs = n_jobs
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def __sklearn_clone__(self) -> BaseJOPLEn:
-        other = super().__sklearn_clone__()
-        # Trained ensembles are parameters here: their clones would be untrained.
-        if is_ensemble(self.partitioner):
-            other.partitioner = self.partitioner
-        elif isinstance(self.partitioner, list):
-            other.partitioner = [
-                mine if is_ensemble(mine) else theirs
-                for mine, theirs in zip(self.partitioner, other.partitioner, strict=True)
-            ]
-        return other
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A fitted model predicts without the library that grew its trees: so must its pickle.
-        state = dict(super().__getstate__())
-        if "partitioner_" in state:
-            state["partitioner"] = without_models(self.partitioner)
-        return state
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        return tags
 
     # -- what a subclass says ------------------------------------------------------------------
 
@@ -189,14 +120,8 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         -------
         self
         """
-        before = dict(self.__dict__)
-        try:
+        with restored_on_error(self):
             self._store(self._fit(X, y, sample_weight, X_val, y_val))
-        except BaseException:
-            # An error or Ctrl-C leaves the estimator as it was, never half fitted.
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
         return self
 
     def _fit(
@@ -251,19 +176,6 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         tuning = self._choose(job, folds) if self._chooses else None
         return self._refit(job, partitioner, tuning).with_means(job.rows)
 
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    @property
-    def _chooses(self) -> bool:
-        """Whether something about the penalty is left to cross-validation."""
-        return isinstance(self.penalty, str) or self.penalty.is_auto
-
-    @property
-    def _is_recipe(self) -> bool:
-        """Whether partitions and penalty are those of the default recipe."""
-        return self.partitioner is None and isinstance(self.penalty, str)
-
     def _has_many_rows(self, job: Job) -> bool:
         """Whether the recipe for many rows is used."""
         usual = self.cells == "linear" and self.root_cell and self.clip != "cell"
@@ -277,13 +189,6 @@ class BaseJOPLEn(Explainable, BaseEstimator):
             return fit_boosted(job, train, valid, self._target_type, **shown)
         recipe = ManyRows(job, self._target_type, bool(self.clip))
         return recipe.fit(train, valid).with_means(job.rows)
-
-    def _takes_one_se(self) -> bool:
-        """Whether the strongest penalty within one standard error of the best is taken."""
-        if self.one_se != "auto":
-            return bool(self.one_se)
-        terms = self.penalty.terms if isinstance(self.penalty, Term) else ()
-        return any(isinstance(term, Penalty) and term.is_row_sparse for term in terms)
 
     def _choose(
         self, job: Job, folds: list[tuple[Rows, Rows]]

@@ -96,11 +96,11 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
     task : name of a task
         Needed where there are several.
     """
-    from jointleaf.estimators._base import BaseJOPLEn
+    from jointleaf.estimators._params import JOPLEnParameters
     from jointleaf.multitask._bouts.estimator import _BoUTS
     from jointleaf.multitask._estimators import BaseMultiTaskJOPLEn
 
-    if not isinstance(model, BaseJOPLEn | _BoUTS):
+    if not isinstance(model, JOPLEnParameters | _BoUTS):
         raise TypeError(
             f"model={model!r} cannot be explained: give a fitted estimator of jointleaf, or a "
             "Pipeline that ends in one"

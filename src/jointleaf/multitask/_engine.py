@@ -242,12 +242,15 @@ def _fit_one_by_one(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
             "penalty='auto' fits every task alone: give a penalty, for example DirtyLasso() to "
             "select features or PerTask(Frobenius('auto')) to predict"
         )
+    parameters = model.get_params(deep=False)
+    parameters.pop("task_weights")
+    single = model._single_task(**parameters)
     models, fits = [], []
     for t, own in enumerate(job.rows):
         seed = (job.seed + t) % (2**31 - 1)
-        single = Job(own, job.columns, job.plan, job.loss, seed, job.n_jobs)
-        partitioner = model._make_partitioner(seed, job.n_jobs)
-        fit = model._fit_job(single, partitioner, job.folds[t])
+        rows = Job(own, job.columns, job.plan, job.loss, seed, job.n_jobs)
+        partitioner = single._make_partitioner(seed, job.n_jobs)
+        fit = single._fit_job(rows, partitioner, job.folds[t])
         fits.append(fit)
         models.append(fit.model)
     d = len(job.columns)
