@@ -9,9 +9,9 @@ relative to max(1, |golden|), and ends with status 1 if one is above the toleran
 or if configurations are missing on either side. ``capture --add`` keeps what the file has and
 adds configurations that it has not. PYTHONPATH says which source is imported.
 
-Captures of one source with one thread are equal bit for bit. With two threads, which add in
-another order, the default fits of 3,000 numbers move by 1e-6 (conjugate gradients that stop at a
-tolerance), all others by less than 1e-10: what a change of the order of sums may do as well.
+Captures of one source with one thread were equal bit for bit. With two threads the default fits of
+3,000 numbers moved by up to 2e-6, all others by less than 1e-10: a change of the order of sums may
+do as much.
 """
 
 from __future__ import annotations
