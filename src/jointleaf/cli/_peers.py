@@ -1,4 +1,4 @@
-"""The models that jointleaf is compared with, each as its users would take it: with defaults."""
+"""The models that jointleaf is compared with, with their defaults where their name says no more."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BENCH_MODELS", "FIT_MODELS", "JOINTLEAF", "Model", "installed"]
+__all__ = [
+    "BENCH_MODELS", "FIT_MODELS", "JOINTLEAF", "Model", "Options", "installed",
+    "jointleaf_estimator",
+]  # fmt: skip
 
 JOINTLEAF = "jointleaf"
-# The boosted trees that jointleaf's default recipe grows, with their own leaf values.
-_TREES = {
-    "n_estimators": 100, "num_leaves": 4, "min_child_samples": 5, "subsample": 0.7,
-    "subsample_freq": 1, "colsample_bytree": 0.7,
-}  # fmt: skip
 
 
 class Options(NamedTuple):
-    """What all models get."""
+    """What all models get; `recipe` is for jointleaf alone."""
 
     task: str
     seed: int
     n_jobs: int
+    recipe: str = "auto"
 
 
 class Model(NamedTuple):
@@ -46,28 +45,30 @@ class Model(NamedTuple):
 
 
 def installed(models: tuple[Model, ...]) -> list[Model]:
-    """Those models whose package is installed."""
+    """Return those models whose package is installed."""
     return [model for model in models if importlib.util.find_spec(model.package)]
 
 
 def jointleaf_estimator(options: Options) -> Any:
-    """The estimator that ``jointleaf fit`` fits."""
+    """Return the estimator that ``jointleaf fit`` fits."""
     from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 
     kind = JOPLEnRegressor if options.task == "regression" else JOPLEnClassifier
     return kind(random_state=options.seed, n_jobs=options.n_jobs)
 
 
-def _predictor(model: Any, options: Options, ready: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function from a data frame to predictions; `ready` makes the frame what a model takes."""
+def _predictor(
+    model: Any, options: Options, convert: Callable[[Any], Any] = lambda X: X
+) -> Callable[[Any], Any]:
+    """Return a function from a data frame to predictions; `convert` makes it what a model takes."""
     if options.task == "regression":
-        return lambda X: np.asarray(model.predict(ready(X)), float)
-    return lambda X: (np.asarray(model.predict_proba(ready(X)), float), model.classes_)
+        return lambda X: np.asarray(model.predict(convert(X)), float)
+    return lambda X: (np.asarray(model.predict_proba(convert(X)), float), model.classes_)
 
 
 def _fit_jointleaf(X: Any, y: NDArray, options: Options) -> Callable[[Any], Any]:
     model = jointleaf_estimator(options).fit(X, y)
-    return _predictor(model, options, lambda X: X)
+    return _predictor(model, options)
 
 
 def _fit_constant(X: Any, y: NDArray, options: Options) -> Callable[[Any], Any]:
@@ -86,85 +87,90 @@ def _fit_linear(X: Any, y: NDArray, options: Options) -> Callable[[Any], Any]:
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     is_number = np.array([str(dtype) == "float64" for dtype in X.dtypes])
-    levels = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=20)
-    ready = make_column_transformer(
+    encoder = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=20)
+    columns = make_column_transformer(
         (make_pipeline(SimpleImputer(), StandardScaler()), list(X.columns[is_number])),
-        (levels, list(X.columns[~is_number])),
+        (encoder, list(X.columns[~is_number])),
     )
-    if options.task == "regression":
-        last: Any = RidgeCV(np.logspace(-3, 4, 15))
-    else:
-        last = LogisticRegression(max_iter=2000)
-    model = make_pipeline(ready, last).fit(X, y)
-    return _predictor(model, options, lambda X: X)
+    is_regression = options.task == "regression"
+    linear = RidgeCV(np.logspace(-3, 4, 15)) if is_regression else LogisticRegression(max_iter=2000)
+    model = make_pipeline(columns, linear).fit(X, y)
+    return _predictor(model, options)
 
 
-def _fit_lightgbm(X: Any, y: NDArray, options: Options, **given: Any) -> Callable[[Any], Any]:
+def _fit_lightgbm(X: Any, y: NDArray, options: Options, **parameters: Any) -> Callable[[Any], Any]:
     from lightgbm import LGBMClassifier, LGBMRegressor
 
     kind = LGBMRegressor if options.task == "regression" else LGBMClassifier
-    model = kind(random_state=options.seed, n_jobs=options.n_jobs, verbose=-1, **given)
+    model = kind(random_state=options.seed, n_jobs=options.n_jobs, verbose=-1, **parameters)
     # LightGBM refuses names with brackets, quotes and commas.
-    ready = lambda X: X.set_axis([f"f{j}" for j in range(X.shape[1])], axis=1)  # noqa: E731
-    return _predictor(model.fit(ready(X), y), options, ready)
+    convert = lambda X: X.set_axis([f"f{j}" for j in range(X.shape[1])], axis=1)  # noqa: E731
+    return _predictor(model.fit(convert(X), y), options, convert)
 
 
-def _fit_trees(X: Any, y: NDArray, options: Options) -> Callable[[Any], Any]:
-    return _fit_lightgbm(X, y, options, **_TREES)
+def _fit_small_trees(X: Any, y: NDArray, options: Options) -> Callable[[Any], Any]:
+    return _fit_lightgbm(
+        X, y, options, n_estimators=100, num_leaves=4, min_child_samples=5, subsample=0.7,
+        subsample_freq=1, colsample_bytree=0.7,
+    )  # fmt: skip
+
+
+def _categorical(X: Any) -> list[str]:
+    return [name for name in X.columns if str(X[name].dtype) == "category"]
 
 
 def _fit_xgboost(X: Any, y: NDArray, options: Options) -> Callable[[Any], Any]:
     from xgboost import XGBClassifier, XGBRegressor
 
-    levels = {c: list(X[c].cat.categories) for c in X.columns if str(X[c].dtype) == "category"}
+    categories = {name: list(X[name].cat.categories) for name in _categorical(X)}
 
-    def ready(X: Any) -> Any:
-        # Codes of the levels met in training; others are missing, as XGBoost refuses them.
+    def convert(X: Any) -> Any:
+        # Codes of the categories of training; others are missing, as XGBoost raises on them.
         X = X.copy()
-        for name, known in levels.items():
+        for name, known in categories.items():
             X[name] = X[name].cat.set_categories(known).cat.codes.replace(-1, np.nan)
         return X.to_numpy(dtype=float)
 
-    kinds = ["c" if name in levels else "q" for name in X.columns]
+    kinds = ["c" if name in categories else "q" for name in X.columns]
     kind = XGBRegressor if options.task == "regression" else XGBClassifier
     model = kind(
         random_state=options.seed, n_jobs=options.n_jobs, enable_categorical=True,
         feature_types=kinds,
     )  # fmt: skip
-    return _predictor(model.fit(ready(X), y), options, ready)
+    return _predictor(model.fit(convert(X), y), options, convert)
 
 
 def _fit_catboost(X: Any, y: NDArray, options: Options) -> Callable[[Any], Any]:
     from catboost import CatBoostClassifier, CatBoostRegressor
 
-    texts = [name for name in X.columns if str(X[name].dtype) == "category"]
+    names = _categorical(X)
 
-    def ready(X: Any) -> Any:
+    def convert(X: Any) -> Any:
         X = X.copy()
-        for name in texts:
+        for name in names:
             X[name] = X[name].astype(object).where(X[name].notna(), "missing").astype(str)
         return X
 
     kind = CatBoostRegressor if options.task == "regression" else CatBoostClassifier
     model = kind(
         random_seed=options.seed, thread_count=options.n_jobs, verbose=False,
-        allow_writing_files=False, cat_features=texts,
+        allow_writing_files=False, cat_features=names,
     )  # fmt: skip
-    return _predictor(model.fit(ready(X), y), options, ready)
+    return _predictor(model.fit(convert(X), y), options, convert)
 
 
-_OURS = Model(JOINTLEAF, "sklearn", _fit_jointleaf)
+_JOINTLEAF = Model(JOINTLEAF, "sklearn", _fit_jointleaf)
 _LIGHTGBM = Model("LightGBM", "lightgbm", _fit_lightgbm)
 _LINEAR = Model("linear model", "sklearn", _fit_linear)
 _CONSTANT = Model("constant", "sklearn", _fit_constant)
 
-#: What ``jointleaf fit`` compares with.
+#: Models that ``jointleaf fit`` compares with.
 FIT_MODELS = (
-    _OURS, Model("boosted trees, not refitted", "lightgbm", _fit_trees), _LIGHTGBM, _LINEAR,
-    _CONSTANT,
+    _JOINTLEAF, _LIGHTGBM, _LINEAR, _CONSTANT,
+    Model("LightGBM, 100 trees of 4 leaves", "lightgbm", _fit_small_trees),
 )  # fmt: skip
-#: What ``jointleaf bench`` compares, where it is installed.
+#: Models that ``jointleaf bench`` compares, where they are installed.
 BENCH_MODELS = (
-    _OURS, Model("CatBoost", "catboost", _fit_catboost), _LIGHTGBM,
+    _JOINTLEAF, Model("CatBoost", "catboost", _fit_catboost), _LIGHTGBM,
     Model("XGBoost", "xgboost", _fit_xgboost), _LINEAR, _CONSTANT,
 )  # fmt: skip

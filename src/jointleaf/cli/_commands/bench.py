@@ -27,26 +27,18 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Compare and show."""
-    from jointleaf._core.progress import Progress
-    from jointleaf.cli._judging import class_numbers, compare, make_splits
+    """Compare and print the errors."""
     from jointleaf.cli._output import print_json
     from jointleaf.cli._peers import BENCH_MODELS, Options, installed
-    from jointleaf.cli._showing import error_table
     from jointleaf.cli._training import read_training_data
+    from jointleaf.cli._validation import error_table, validate
 
     data = read_training_data(args)
-    if not args.json:
-        print(data.describe(), flush=True)
-    task = data.target.task
-    y = data.y if task == "regression" else class_numbers(data.y)[1]
+    options = Options(data.target.task, args.seed, args.jobs)
     models = installed(BENCH_MODELS)
-    splits, how = make_splits(y, task, args.seed, args.folds)
-    progress = Progress(len(splits) * len(models), "comparing")
-    options = Options(task, args.seed, args.jobs)
-    judgement = compare(data.X, y, models, options, splits, how, progress=progress)
+    validation = validate(data.X, data.encoded_y, models, options, n_folds=args.folds)
+    table, method = validation.table(), validation.method
     if args.json:
-        print_json({"how": how, "measure": judgement.measure, "models": judgement.table()})
+        print_json({"method": method, "measure": validation.measure, "models": table})
     else:
-        print(f"errors {how}:")
-        print(error_table(judgement.table()))
+        print(error_table({"method": method, "table": table}))

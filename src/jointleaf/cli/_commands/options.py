@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-__all__ = ["add_json", "add_reading", "add_rows", "add_seed", "add_target", "at_least"]
+__all__ = ["add_json", "add_model", "add_reading", "add_seed", "add_target", "at_least"]
+
+_DATA = 'CSV or Parquet, "-" for the standard input'
 
 
 def at_least(least: int) -> Any:
-    """A type of argument: whole numbers from `least` on."""
+    """Return a type of argument: whole numbers from `least` on."""
 
     def whole(text: str) -> int:
         try:
@@ -24,12 +26,12 @@ def at_least(least: int) -> Any:
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """How a CSV file is read."""
+    """Add how a CSV file is read."""
     parser.add_argument(
         "--delimiter",
         metavar="CHAR",
         type=_delimiter,
-        help='between fields; found by default (comma, semicolon, tab, "|")',
+        help='between fields; detected by default (comma, semicolon, tab, "|")',
     )
     parser.add_argument("--encoding", metavar="NAME", default="utf-8", help="utf-8 by default")
 
@@ -42,49 +44,40 @@ def _delimiter(text: str) -> str:
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    """What is learnt from which columns."""
-    parser.add_argument("data", metavar="DATA", help='CSV or Parquet, "-" for the standard input')
+    """Add the training table, its target and its columns."""
+    parser.add_argument("data", metavar="DATA", help=_DATA)
     parser.add_argument(
         "--target", "-t", metavar="COLUMN", required=True, help="the column to predict"
     )
     parser.add_argument(
         "--task",
         choices=("regression", "classification"),
-        help="found by default: text, yes/no and few whole numbers are classes",
+        help="detected by default: text, yes/no and few whole numbers are classes",
     )
-    parser.add_argument(
-        "--drop",
-        metavar="COLUMN",
-        action="append",
-        default=[],
-        help="leave a column out; repeatable",
-    )
-    parser.add_argument(
-        "--categorical",
-        metavar="COLUMN",
-        action="append",
-        default=[],
-        help="a column whose numbers are names; repeatable",
-    )
+    for option, text in (
+        ("--drop", "leave a column out; repeatable"),
+        ("--categorical", "a column whose numbers are names; repeatable"),
+    ):
+        parser.add_argument(option, metavar="COLUMN", action="append", default=[], help=text)
 
 
-def add_rows(parser: argparse.ArgumentParser) -> None:
-    """A model and the rows it is used on."""
+def add_model(parser: argparse.ArgumentParser, data: str = _DATA, **options: Any) -> None:
+    """Add a model and the rows it is used on."""
     parser.add_argument("model", metavar="MODEL", help="a file of `jointleaf fit`")
-    parser.add_argument("data", metavar="DATA", help='CSV or Parquet, "-" for the standard input')
+    parser.add_argument("data", metavar="DATA", help=data, **options)
     parser.add_argument(
         "--ignore-extra", action="store_true", help="allow columns that the model does not know"
     )
 
 
 def add_seed(parser: argparse.ArgumentParser) -> None:
-    """Random numbers and threads."""
+    """Add the seed of random numbers and the number of threads."""
     parser.add_argument("--seed", metavar="N", type=at_least(0), default=0, help="0 by default")
     parser.add_argument(
         "--jobs", metavar="N", type=at_least(1), default=1, help="threads, 1 by default"
     )
 
 
-def add_json(parser: argparse.ArgumentParser, what: str) -> None:
-    """JSON instead of text."""
-    parser.add_argument("--json", action="store_true", help=f"{what} as JSON")
+def add_json(parser: argparse.ArgumentParser, contents: str) -> None:
+    """Add JSON instead of text."""
+    parser.add_argument("--json", action="store_true", help=f"{contents} as JSON")
