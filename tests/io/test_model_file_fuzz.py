@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jointleaf as jl
-from jointleaf._data.tables import read_rows
+from jointleaf._data.rows import read_rows
 from jointleaf.io._model_file import files
 from jointleaf.partitions import RandomTreesPartitioner, StepPartitioner
 from model_kinds import GAPS, THREE, TREES, TWO, VORONOI, X, Y, frame, make
