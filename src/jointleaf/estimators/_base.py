@@ -104,7 +104,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         Parameters
         ----------
         X : array-like or data frame (n, d)
-            Numbers, missing values (NaN, None), and text or category columns of pandas or polars.
+            Numbers, missing values (NaN, None), and text or category columns.
             float32 is computed in float32, everything else in float64.
         y : array-like (n,)
         sample_weight : array-like (n,), optional
