@@ -132,7 +132,7 @@ def test_a_column_with_values_in_few_rows_is_no_hindrance():
     X.loc[splits[0][1][0], "rare"] = 1.0
     linear = [model for model in FIT_MODELS if model.name in ("linear model", "jointleaf")]
     validation = validate(X, y, linear, Options("regression", 0, 1))
-    assert all(row["r2"] > 0.9 for row in validation.table())
+    assert all(row["r2"] > 0.9 for row in validation["table"])
 
 
 def test_a_fifth_of_many_rows_is_held_out():

@@ -17,23 +17,20 @@ from numpy.typing import NDArray
 import jointleaf
 from jointleaf.cli._models import RECORD_FORMAT
 from jointleaf.cli._output import number, plural
-from jointleaf.cli._peers import JOINTLEAF
 from jointleaf.cli._tables.kinds import ColumnKind
 from jointleaf.cli._tables.preparing import Preparation
 from jointleaf.cli._tables.raw import RawColumn
 from jointleaf.cli._tables.targets import Target
 from jointleaf.cli._training import TrainingData
-from jointleaf.cli._validation import Validation
+from jointleaf.cli._validation import histogram, spread_over
 
-__all__ = ["fit_lines", "make_record", "model_summary", "prediction_summary", "without_charts"]
+__all__ = ["fit_lines", "make_record", "model_summary", "without_charts"]
 
-_MOST_POINTS = 1000
 _MOST_TRACE = 200
-_BINS = 10
 
 
 def make_record(
-    model: Any, data: TrainingData, validation: Validation, seconds: dict[str, float]
+    model: Any, data: TrainingData, validation: dict[str, Any], seconds: dict[str, float]
 ) -> dict[str, Any]:
     """Return everything that ``info`` and ``report`` show, as plain values."""
     return {
@@ -50,12 +47,7 @@ def make_record(
             _column_summary(data.table.column(kind.name), kind, data.X)
             for kind in data.preparation.columns
         ],
-        "validation": {
-            "method": validation.method,
-            "measure": validation.measure,
-            "table": validation.table(),
-            "summary": prediction_summary(validation.truth, validation.predictions[JOINTLEAF]),
-        },
+        "validation": validation,
         "model": model_summary(model),
         "features": _feature_summaries(model, data.preparation),
         "search": _search_lines(model),
@@ -114,56 +106,8 @@ def _target_summary(target: Target, y: NDArray) -> dict[str, Any]:
         **target.to_dict(),
         "quantiles": np.quantile(y, (0, 0.25, 0.5, 0.75, 1)).tolist(),
         "mean": float(y.mean()),
-        "histogram": _histogram(y),
+        "histogram": histogram(y),
     }
-
-
-def _histogram(values: NDArray, bins: int = 30) -> dict[str, list]:
-    """Return edges and counts; the outer hundredths of long tails are in the last bars."""
-    low, high = np.quantile(values, (0.005, 0.995))
-    if high <= low:
-        low, high = values.min(), values.max()
-    counts, edges = np.histogram(np.clip(values, low, high), bins=bins)
-    return {"edges": edges.tolist(), "counts": counts.tolist()}
-
-
-def prediction_summary(truth: NDArray, predicted: NDArray) -> dict[str, Any]:
-    """Return pairs and residuals of (m,) numbers, calibration and confusion of (m, K) classes."""
-    if predicted.ndim == 1:
-        drawn = _spread_over(len(truth), _MOST_POINTS)
-        return {
-            "truth": truth[drawn].tolist(),
-            "predicted": predicted[drawn].tolist(),
-            "n_all": len(truth),
-            "residuals": _histogram(truth - predicted),
-        }
-    n_classes = predicted.shape[1]
-    is_class = truth[:, None] == np.arange(n_classes)
-    # Two classes: the probability of the second; more: those of all classes together.
-    columns = slice(1, 2) if n_classes == 2 else slice(None)
-    confusion = np.zeros((n_classes, n_classes), int)
-    np.add.at(confusion, (truth, predicted.argmax(axis=1)), 1)
-    return {
-        "calibration": _calibration(predicted[:, columns].ravel(), is_class[:, columns].ravel()),
-        "confusion": confusion.tolist(),
-    }
-
-
-def _calibration(probabilities: NDArray, happened: NDArray) -> list[dict[str, float]]:
-    """Return mean probability and relative frequency in up to ten groups of equal size."""
-    order = np.argsort(probabilities, kind="stable")
-    groups = []
-    for rows in np.array_split(order, min(_BINS, max(1, len(order) // 10))):
-        mean = float(probabilities[rows].mean())
-        error = max(mean * (1 - mean) / rows.size, 0.0) ** 0.5
-        frequency, count = float(happened[rows].mean()), int(rows.size)
-        groups.append({"probability": mean, "frequency": frequency, "error": error, "count": count})
-    return groups
-
-
-def _spread_over(n: int, most: int) -> NDArray[np.intp]:
-    """Return at most `most` of the numbers 0..n-1, evenly spread."""
-    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
 
 
 # -- the model -----------------------------------------------------------------------------------
@@ -219,7 +163,7 @@ def _joint_summary(joint: Any) -> dict[str, Any]:
     """Return how the joint problem was solved, and the way there."""
     solution = joint.solution
     trace = [[float(v) for v in point] for point in getattr(solution, "trace", None) or []]
-    drawn = _spread_over(len(trace), _MOST_TRACE).tolist() if trace else []
+    drawn = spread_over(len(trace), _MOST_TRACE).tolist() if trace else []
     return {
         "penalty": repr(joint.penalty),
         "setting": {name: float(value) for name, value in joint.setting.items()},

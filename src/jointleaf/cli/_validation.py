@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,10 @@ from jointleaf._core.progress import Progress
 from jointleaf.cli._output import number, seconds, text_table
 from jointleaf.cli._peers import JOINTLEAF, Model, Options
 
-__all__ = ["MEASURES", "Validation", "error_table", "format_measure", "measures", "validate"]
+__all__ = [
+    "MEASURES", "error_table", "format_measure", "histogram", "measures", "prediction_summary",
+    "spread_over", "validate",
+]  # fmt: skip
 
 #: Names of the measures for people.
 MEASURES = {
@@ -29,46 +32,8 @@ MEASURES = {
 #: Up to so many rows all are held out once, in five folds; of more, one fifth is held out.
 _SMALL = 1000
 _FOLDS = 5
-
-
-@dataclass(frozen=True)
-class Validation:
-    """Predictions of all models for held-out rows.
-
-    Attributes
-    ----------
-    truth : array (m,)
-        Targets, or numbers of classes.
-    predictions : dict from model to array (m,) or (m, K)
-    seconds : dict from model to float
-        Of all fits and predictions together.
-    method : str
-        Which rows were held out, in words.
-    n_fits : int
-    """
-
-    truth: NDArray
-    predictions: dict[str, NDArray]
-    seconds: dict[str, float]
-    method: str
-    n_fits: int
-
-    def table(self) -> list[dict[str, Any]]:
-        """Return one record for each model: its errors and the seconds of a fit, best first."""
-        records = [
-            {
-                "model": name,
-                **measures(self.truth, predicted),
-                "seconds": self.seconds[name] / self.n_fits,
-            }
-            for name, predicted in self.predictions.items()
-        ]
-        return sorted(records, key=lambda record: record[self.measure])
-
-    @property
-    def measure(self) -> str:
-        """The measure by which models are ordered."""
-        return "log_loss" if self.predictions[JOINTLEAF].ndim == 2 else "rmse"
+_MOST_POINTS = 1000
+_BINS = 10
 
 
 def make_splits(
@@ -108,9 +73,8 @@ def validate(
     options: Options,
     *,
     n_folds: int | None = None,
-    label: str = "validating",
-) -> Validation:
-    """Fit all models on all splits and predict the held-out rows, with a progress bar.
+) -> dict[str, Any]:
+    """Fit all models that are installed on all splits, and score them on the held-out rows.
 
     Parameters
     ----------
@@ -121,11 +85,17 @@ def validate(
     options : Options
     n_folds : int, optional
         See `make_splits`.
-    label : str
-        Of the progress bar.
+
+    Returns
+    -------
+    dict
+        "method", which rows were held out; "measure", by which models are ordered; "table", one
+        record for each model with its errors and the seconds of a fit, best first; "summary", of
+        the predictions of jointleaf.
     """
+    models = [model for model in models if importlib.util.find_spec(model.package)]
     splits, method = make_splits(y, options.task, options.seed, n_folds)
-    progress = Progress(len(splits) * len(models), label)
+    progress = Progress(len(splits) * len(models), "validating")
     n_classes = int(y.max()) + 1 if options.task == "classification" else 0
     predictions: dict[str, list[NDArray]] = {model.name: [] for model in models}
     spent = {model.name: 0.0 for model in models}
@@ -137,23 +107,27 @@ def validate(
             start = time.perf_counter()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of peers, on feature names and iterations
-                predicted = model.fit(X_train, y[train], options)(X_test)
+                predicted, classes = model.fit_predict(X_train, y[train], X_test, options)
             spent[model.name] += time.perf_counter() - start
-            predictions[model.name].append(_aligned(predicted, n_classes))
+            if n_classes:  # also those that the training rows of a split did not have
+                probabilities = np.zeros((len(test), n_classes))
+                probabilities[:, classes] = predicted
+                predicted = probabilities
+            predictions[model.name].append(predicted)
             progress.step(model.name)
     truth = np.concatenate([y[test] for _, test in splits])
     joined = {name: np.concatenate(parts) for name, parts in predictions.items()}
-    return Validation(truth, joined, spent, method, len(splits))
-
-
-def _aligned(predicted: Any, n_classes: int) -> NDArray:
-    """Return probabilities of all classes, also of those that a training set did not have."""
-    if not n_classes:
-        return predicted
-    probabilities, classes = predicted
-    aligned = np.zeros((len(probabilities), n_classes))
-    aligned[:, np.asarray(classes, int)] = probabilities
-    return aligned
+    table = [
+        {"model": name, **measures(truth, predicted), "seconds": spent[name] / len(splits)}
+        for name, predicted in joined.items()
+    ]
+    measure = "log_loss" if n_classes else "rmse"
+    return {
+        "method": method,
+        "measure": measure,
+        "table": sorted(table, key=lambda record: record[measure]),
+        "summary": prediction_summary(truth, joined[JOINTLEAF]),
+    }
 
 
 def measures(truth: NDArray, predicted: NDArray) -> dict[str, float]:
@@ -194,3 +168,54 @@ def error_table(validation: dict[str, Any]) -> str:
         rows.append([record["model"], *values, seconds(record["seconds"])])
     columns = text_table(rows, right=tuple(range(1, len(rows[0]))))
     return f"errors {validation['method']}:\n{columns}"
+
+
+# -- predictions against the truth ----------------------------------------------------------------
+
+
+def prediction_summary(truth: NDArray, predicted: NDArray) -> dict[str, Any]:
+    """Return pairs and residuals of (m,) numbers, calibration and confusion of (m, K) classes."""
+    if predicted.ndim == 1:
+        drawn = spread_over(len(truth), _MOST_POINTS)
+        return {
+            "truth": truth[drawn].tolist(),
+            "predicted": predicted[drawn].tolist(),
+            "n_all": len(truth),
+            "residuals": histogram(truth - predicted),
+        }
+    n_classes = predicted.shape[1]
+    is_class = truth[:, None] == np.arange(n_classes)
+    # Two classes: the probability of the second; more: those of all classes together.
+    columns = slice(1, 2) if n_classes == 2 else slice(None)
+    confusion = np.zeros((n_classes, n_classes), int)
+    np.add.at(confusion, (truth, predicted.argmax(axis=1)), 1)
+    return {
+        "calibration": _calibration(predicted[:, columns].ravel(), is_class[:, columns].ravel()),
+        "confusion": confusion.tolist(),
+    }
+
+
+def _calibration(probabilities: NDArray, happened: NDArray) -> list[dict[str, float]]:
+    """Return mean probability and relative frequency in up to ten groups of equal size."""
+    order = np.argsort(probabilities, kind="stable")
+    groups = []
+    for rows in np.array_split(order, min(_BINS, max(1, len(order) // 10))):
+        mean = float(probabilities[rows].mean())
+        error = max(mean * (1 - mean) / rows.size, 0.0) ** 0.5
+        frequency, count = float(happened[rows].mean()), int(rows.size)
+        groups.append({"probability": mean, "frequency": frequency, "error": error, "count": count})
+    return groups
+
+
+def spread_over(n: int, most: int) -> NDArray[np.intp]:
+    """Return at most `most` of the numbers 0..n-1, evenly spread."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
+
+
+def histogram(values: NDArray, bins: int = 30) -> dict[str, list]:
+    """Return edges and counts; the outer hundredths of long tails are in the last bars."""
+    low, high = np.quantile(values, (0.005, 0.995))
+    if high <= low:
+        low, high = values.min(), values.max()
+    counts, edges = np.histogram(np.clip(values, low, high), bins=bins)
+    return {"edges": edges.tolist(), "counts": counts.tolist()}

@@ -3,51 +3,30 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
-from jointleaf.cli._commands.options import add_json, add_model, add_reading, at_least
+import numpy as np
 
-if TYPE_CHECKING:
-    from jointleaf.inspection import Explanation
+from jointleaf.cli._models import load_model, read_rows
+from jointleaf.cli._output import (
+    CliError,
+    bar,
+    check_writable,
+    number,
+    plural,
+    print_json,
+    print_remark,
+    text_table,
+    writing,
+)
+from jointleaf.inspection import Explanation
 
-__all__ = ["add", "run"]
-
-
-def add(commands: Any) -> None:
-    """Describe the arguments."""
-    parser = commands.add_parser(
-        "explain",
-        help="show what every column adds to a prediction",
-        description="Show what every column adds to the prediction of one row. The baseline, the "
-        "mean prediction in training, and all contributions add up to the prediction: the target "
-        "itself, log-odds for classes.",
-    )
-    add_model(parser)
-    parser.add_argument(
-        "--row", metavar="N", type=at_least(1), default=1,
-        help="number of the row; 1, the default, is the first below the header",
-    )  # fmt: skip
-    parser.add_argument(
-        "--top", metavar="N", type=at_least(1), default=10, help="columns to show, 10 by default"
-    )
-    parser.add_argument(
-        "--class", dest="label", metavar="NAME",
-        help="explain this class; by default the second of two, the predicted one of more",
-    )  # fmt: skip
-    parser.add_argument("--plot", metavar="FILE", type=Path, help="draw a picture, .png or .svg")
-    add_reading(parser)
-    add_json(parser, "all contributions")
-    parser.set_defaults(run=run)
+__all__ = ["run"]
 
 
 def run(args: argparse.Namespace) -> None:
     """Explain one row."""
-    import numpy as np
-
-    from jointleaf.cli._models import load_model, read_rows
-    from jointleaf.cli._output import CliError, check_writable, plural, print_json, print_remark
-
     if args.plot is not None:
         check_writable(args.plot)
     loaded = load_model(args.model)
@@ -82,8 +61,6 @@ def run(args: argparse.Namespace) -> None:
 
 def _one_output(model: Any, row: Any, label: str | None) -> tuple[Explanation, str]:
     """Return the explanation of one row and one output, and the name of the output."""
-    from jointleaf.cli._output import CliError
-
     explanation = model.explain(row)
     if not hasattr(model, "classes_"):
         if label is not None:
@@ -102,8 +79,6 @@ def _one_output(model: Any, row: Any, label: str | None) -> tuple[Explanation, s
 
 
 def _negated(explanation: Explanation) -> Explanation:
-    from dataclasses import replace
-
     names = ("linear", "cells", "cells_rest", "baseline")
     return replace(explanation, **{name: -getattr(explanation, name) for name in names})
 
@@ -126,8 +101,6 @@ def _plain(value: Any) -> Any:
 
 
 def _text(contents: dict[str, Any], top: int) -> str:
-    from jointleaf.cli._output import bar, number, text_table
-
     records = contents["contributions"]
     largest = max(abs(record["contribution"]) for record in records)
     rows = [["feature", "value", "adds", ""], ["baseline", "", number(contents["baseline"]), ""]]
@@ -157,8 +130,7 @@ def _text(contents: dict[str, Any], top: int) -> str:
 
 def _draw(explanation: Explanation, output: str, args: argparse.Namespace) -> None:
     """Draw the contributions with the display of the library."""
-    from jointleaf import ExplanationDisplay
-    from jointleaf.cli._output import writing
+    from jointleaf.plot import ExplanationDisplay
     from jointleaf.plot._drawing import need_matplotlib
 
     need_matplotlib("--plot").switch_backend("Agg")

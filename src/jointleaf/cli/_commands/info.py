@@ -5,27 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from jointleaf.cli._commands.options import add_json
+from jointleaf.cli._models import load_model
+from jointleaf.cli._output import plural, print_json, text_table
+from jointleaf.cli._record import fit_lines, model_summary, without_charts
+from jointleaf.cli._validation import error_table
 
-__all__ = ["add", "run"]
-
-
-def add(commands: Any) -> None:
-    """Describe the arguments."""
-    parser = commands.add_parser(
-        "info", help="show what a model file holds", description="Show what a model file holds."
-    )
-    parser.add_argument("model", metavar="MODEL", help="a file of `jointleaf fit`")
-    add_json(parser, "everything")
-    parser.set_defaults(run=run)
+__all__ = ["run"]
 
 
 def run(args: argparse.Namespace) -> None:
     """Load and print."""
-    from jointleaf.cli._models import load_model
-    from jointleaf.cli._output import print_json
-    from jointleaf.cli._record import model_summary, without_charts
-
     loaded = load_model(args.model)
     if loaded.record is None:
         contents: dict[str, Any] = {"model": model_summary(loaded.model)}
@@ -40,13 +29,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _text(contents: dict[str, Any], columns: list[str]) -> str:
-    from jointleaf.cli._output import plural, text_table
-    from jointleaf.cli._record import fit_lines
-    from jointleaf.cli._validation import error_table
-
     model = contents["model"]
     facts = [["file", contents["file"]], ["kind", model["kind"]]]
-    if "version" in contents:
+    if "target" in contents:
         target = contents["target"]
         facts += [
             ["version", f"jointleaf {contents['version']}, fitted {contents['created']}"],

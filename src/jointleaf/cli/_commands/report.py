@@ -4,39 +4,21 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jointleaf.cli._commands.options import add_json, add_model, add_reading
+import numpy as np
 
-if TYPE_CHECKING:
-    from jointleaf.cli._models import LoadedModel
+from jointleaf.cli._html.report import render_report
+from jointleaf.cli._models import LoadedModel, load_model, read_rows
+from jointleaf.cli._output import CliError, check_writable, print_json, write_file
+from jointleaf.cli._tables.targets import Target
+from jointleaf.cli._validation import measures, prediction_summary
 
-__all__ = ["add", "run"]
-
-
-def add(commands: Any) -> None:
-    """Describe the arguments."""
-    parser = commands.add_parser(
-        "report",
-        help="write the HTML report of a model, also on further data",
-        description="Write the report of a fit once more, as one HTML file. With DATA, which must "
-        "have the target, it also shows the errors of the model there.",
-    )
-    add_model(parser, "rows with the target", nargs="?")
-    parser.add_argument(
-        "--output", "-o", metavar="FILE", type=Path, help="by default beside the model, .html"
-    )
-    add_reading(parser)
-    add_json(parser, "the errors on DATA")
-    parser.set_defaults(run=run)
+__all__ = ["run"]
 
 
 def run(args: argparse.Namespace) -> None:
     """Load, score, write."""
-    from jointleaf.cli._html.report import render_report
-    from jointleaf.cli._models import load_model
-    from jointleaf.cli._output import check_writable, print_json, write_file
-
     path = args.output or Path(args.model).with_suffix(".html")
     check_writable(path)
     loaded = load_model(args.model)
@@ -52,14 +34,6 @@ def run(args: argparse.Namespace) -> None:
 
 def _score(loaded: LoadedModel, record: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
     """Return the errors of a model on the rows of a file that have a target."""
-    import numpy as np
-
-    from jointleaf.cli._models import read_rows
-    from jointleaf.cli._output import CliError
-    from jointleaf.cli._record import prediction_summary
-    from jointleaf.cli._tables.targets import Target
-    from jointleaf.cli._validation import measures
-
     model, target = loaded.model, Target.from_dict(record["target"])
     table, X, _ = read_rows(loaded, args)
     truth, present = target.read(table.column(target.name, "the target"), table.source)

@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+import contextlib
+import sys
+import warnings
+from typing import Any
 
-from jointleaf.cli._commands.options import add_json, add_reading, add_seed, add_target
+import numpy as np
 
-if TYPE_CHECKING:
-    from jointleaf.cli._training import TrainingData
+from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor
+from jointleaf.cli._output import number, plural, print_json, text_table
+from jointleaf.cli._training import TrainingData, read_training_data
+from jointleaf.plot._following import follow
 
-__all__ = ["add", "run"]
-
-
-def add(commands: Any) -> None:
-    """Describe the arguments."""
-    parser = commands.add_parser(
-        "select",
-        help="find the columns that matter, with the whole path",
-        description="Fit piecewise linear models under the l2,1 penalty, with which whole columns "
-        "vanish, at many strengths; choose the strength by cross-validation (the sparsest model "
-        "within one standard error of the best) and show the path.",
-    )
-    add_target(parser)
-    add_seed(parser)
-    add_reading(parser)
-    add_json(parser, "the path and the selected columns")
-    parser.set_defaults(run=run)
+__all__ = ["run"]
 
 
 def run(args: argparse.Namespace) -> None:
     """Select and print the path."""
-    import contextlib
-    import sys
-    import warnings
-
-    from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor
-    from jointleaf.cli._output import print_json
-    from jointleaf.cli._training import read_training_data
-
     data = read_training_data(args)
     kind = JOPLEnRegressor if data.target.task == "regression" else JOPLEnClassifier
     # Cells that do not depend on the target leave all effects to the linear models.
@@ -77,10 +58,6 @@ def _path(model: Any, data: TrainingData) -> list[dict[str, Any]]:
 
     Losses are those of cross-validation, features those of the same strengths on all rows.
     """
-    import numpy as np
-
-    from jointleaf.plot._following import follow
-
     names = data.preparation.outputs
     table = model.cv_results_
     rows = np.flatnonzero(table["on_path"] & np.isfinite(table["mean_loss"]))
@@ -102,8 +79,6 @@ def _path(model: Any, data: TrainingData) -> list[dict[str, Any]]:
 
 
 def _text(contents: dict[str, Any]) -> str:
-    from jointleaf.cli._output import number, plural, text_table
-
     path = contents["path"]
     best = min(path, key=lambda point: point["loss"])
     chosen = min(path, key=lambda point: abs(point["strength"] - contents["strength"]))
