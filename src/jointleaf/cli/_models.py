@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jointleaf.cli._output import CliError, finite, plural, print_remark
+from jointleaf.cli._errors import ShellError
+from jointleaf.cli._output import finite, plural, said
 from jointleaf.cli._tables.preparing import Preparation
 from jointleaf.cli._tables.raw import RawTable
 from jointleaf.cli._tables.reading import read_table
 
 __all__ = ["RECORD_FORMAT", "LoadedModel", "load_model", "read_rows", "save_model"]
 
-#: The format of records that is written and read.
+#: The format of records that is written, and the newest that is read.
 RECORD_FORMAT = 1
 _MOST_SHOWN = 3
 
@@ -30,7 +31,7 @@ class LoadedModel:
     model : estimator
     preparation : Preparation
     record : dict or None
-        Of its fit (`jointleaf.cli._record`); None if it was saved by `jointleaf.save`.
+        Of its fit (`jointleaf.cli._summaries`); None if it was saved by `jointleaf.save`.
     """
 
     source: str
@@ -44,11 +45,11 @@ class LoadedModel:
         return None if self.record is None else self.record["target"]["name"]
 
     def need_record(self, command: str) -> dict[str, Any]:
-        """Return the record, or raise if the file has none."""
+        """Give the record, or say that the file has none."""
         if self.record is None:
-            raise CliError(
-                f"{self.source}: was saved from Python and holds no record of its fit: "
-                f"`jointleaf {command}` needs a model of `jointleaf fit`"
+            raise ShellError(
+                f"{self.source}: `jointleaf {command}` needs a model of `jointleaf fit`; this one "
+                "was saved from Python and holds no record of its fit"
             )
         return self.record
 
@@ -58,9 +59,9 @@ def save_model(model: Any, record: dict[str, Any], path: Path) -> None:
     import jointleaf
 
     try:
-        jointleaf.save(model, path, metadata={"cli": finite(record)})
+        jointleaf.save(model, path, metadata={"shell": finite(record)})
     except OSError as cause:
-        raise CliError(f"{path}: cannot be written ({cause.strerror or cause})") from None
+        raise ShellError(f"{path}: cannot be written ({cause.strerror or cause})") from None
 
 
 def load_model(path: str) -> LoadedModel:
@@ -70,25 +71,25 @@ def load_model(path: str) -> LoadedModel:
     try:
         model, metadata = jointleaf.load(path), jointleaf.load_metadata(path)
     except FileNotFoundError:
-        raise CliError(f"{path}: there is no such file") from None
+        raise ShellError(f"{path}: there is no such file") from None
     except IsADirectoryError:
-        raise CliError(f"{path}: is a folder: name a model file") from None
+        raise ShellError(f"{path}: is a folder; name a model file") from None
     except OSError as cause:
-        raise CliError(f"{path}: cannot be read ({cause.strerror or cause})") from None
+        raise ShellError(f"{path}: cannot be read ({cause.strerror or cause})") from None
     if not isinstance(model, jointleaf.JOPLEnRegressor | jointleaf.JOPLEnClassifier):
-        raise CliError(
-            f"{path}: holds a {type(model).__name__}, which the command line does not know: "
-            "use it from Python with jointleaf.load"
+        raise ShellError(
+            f"{path}: holds a {type(model).__name__}, which the command line does not know; "
+            "use it from Python, jointleaf.load"
         )
-    record = metadata.get("cli")
+    record = metadata.get("shell")
     if record is None:
         return LoadedModel(path, model, Preparation.of_model(model, path), None)
     if record.get("format", 0) > RECORD_FORMAT:
-        raise CliError(f"{path}: was written by a newer jointleaf: upgrade jointleaf")
+        raise ShellError(f"{path}: was written by a newer jointleaf; upgrade jointleaf")
     try:
         preparation = Preparation.from_dict(record["preparation"])
     except (KeyError, TypeError) as cause:
-        raise CliError(f"{path}: the record of the fit is damaged ({cause})") from None
+        raise ShellError(f"{path}: the record of the fit is damaged ({cause})") from None
     return LoadedModel(path, model, preparation, record)
 
 
@@ -111,7 +112,7 @@ def read_rows(
     X : DataFrame
         What the model sees.
     remarks : list of str
-        About values that are not as in training; also printed to the standard error stream.
+        What is worth telling, and was told on the standard error stream.
     """
     table = read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
     for name in known:
@@ -121,26 +122,26 @@ def read_rows(
         familiar |= set(table.names)
     loaded.preparation.check_columns(table, known=familiar)
     X, remarks = loaded.preparation.apply(table)
-    remarks += _unseen_categories(loaded.model, X)
+    remarks += _tell_unseen(loaded.model, X)
     for remark in remarks:
-        print_remark(f"{table.source}: {remark}")
+        said(f"{table.source}: {remark}")
     return table, X, remarks
 
 
-def _unseen_categories(model: Any, X: Any) -> list[str]:
-    """Return remarks on categories not seen in training: the model takes them for one more."""
+def _tell_unseen(model: Any, X: Any) -> list[str]:
+    """Say which categories the model does not know: it takes them for one further level."""
     remarks = []
     for column in model.columns_:
         if column.categories is None:
             continue
         values = X[column.label].dropna()
-        unseen = values[~values.isin(column.categories.tolist())]
-        if len(unseen):
-            different = unseen.astype(object).unique().tolist()
+        new = values[~values.isin(column.categories.tolist())]
+        if len(new):
+            different = new.astype(object).unique().tolist()
             shown = ", ".join(map(repr, different[:_MOST_SHOWN]))
-            dots = ", ..." if len(different) > _MOST_SHOWN else ""
+            more = ", ..." if len(different) > _MOST_SHOWN else ""
             remarks.append(
-                f"column {column.label!r}: {len(unseen):,} of {plural(len(values), 'value')} "
-                f"{'was' if len(unseen) == 1 else 'were'} not seen in training ({shown}{dots})"
+                f"column {column.label!r}: {len(new):,} of {plural(len(values), 'value')} "
+                f"{'was' if len(new) == 1 else 'were'} not seen in training ({shown}{more})"
             )
     return remarks

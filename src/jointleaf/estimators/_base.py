@@ -20,8 +20,13 @@ from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import Problem, check_weights
 from jointleaf._core.progress import SolveProgress
-from jointleaf._data.features import FeaturePlan, chosen_columns, plan_features
-from jointleaf._data.rows import Rows, canonical_rows, read_rows, read_training_rows
+from jointleaf._data.features import FeaturePlan, plan_features
+from jointleaf._data.rows import Rows, canonical_rows
+from jointleaf._data.tables import (
+    chosen_columns,
+    read_rows,
+    read_training_rows,
+)
 from jointleaf._fit import (
     DEFAULT_SETTING,
     Fold,
@@ -40,13 +45,11 @@ from jointleaf._fit import (
 from jointleaf._fit.boosted import VERY_MANY_ROWS, fit_boosted
 from jointleaf._fit.job import Job
 from jointleaf._fit.many_rows import MANY_ROWS, ManyRows, with_all_classes
-from jointleaf._fit.memory import check_memory
 from jointleaf._fit.mixed_weights import mixed
 from jointleaf._fit.outcome import Outcome, with_simpler
 from jointleaf._fit.splitting import given_splits, make_folds, split_labels
-from jointleaf._model.cell_model import CellModel, CellWeights, Frame
-from jointleaf._model.importances import by_column, importances, warn_of_no_features
-from jointleaf._model.ranges import cell_ranges
+from jointleaf._model.cell_model import CellModel, Frame
+from jointleaf._model.contributions import by_column, cell_ranges, warn_of_no_features
 from jointleaf.estimators._checks import (
     check_gaps,
     check_parameters,
@@ -104,7 +107,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         Parameters
         ----------
         X : array-like or data frame (n, d)
-            Numbers, missing values (NaN, None), and text or category columns.
+            Numbers, missing values (NaN, None), and text or category columns of pandas or polars.
             float32 is computed in float32, everything else in float64.
         y : array-like (n,)
         sample_weight : array-like (n,), optional
@@ -138,16 +141,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         if is_ensemble(self.partitioner):
             check_fitted_model(self.partitioner, X)  # names and number of its columns
         known = known_categories(self.partitioner)
-        columns, given, targets = read_training_rows(
-            self,
-            X,
-            y,
-            categorical=self.categorical_features,
-            known=known,
-            sample_weight=sample_weight,
-            y_numeric=self._target_type == "regression",
-        )
-        check_memory(self, given, targets)
+        columns, given, targets = read_training_rows(self, X, y, known, sample_weight)
         weights = check_weights(sample_weight, len(targets))
         splits = given_splits(self.cv, given, targets, self._target_type)
         keep = weights > 0
@@ -235,8 +229,8 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         if isinstance(tuning, TuningResult) and tuning.shares is not None:
             fit = with_simpler(fit, tuning.shares, rows)
         elif isinstance(tuning, TuningResult):
-            weights, mix = mixed(fit.weights, tuning.mix, partitioner, rows, frame)
-            fit = replace(fit, weights=weights, mix=mix)
+            model, mix = mixed(fit.model, tuning.mix, rows, frame)
+            fit = replace(fit, model=model, mix=mix)
         return replace(fit, tuning=tuning)
 
     def _fit_cells(
@@ -257,15 +251,11 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         solution = solve(problem, self.solver, init, tol=self.tol, max_iter=self.max_iter)
         if self.verbose:
             print(f"{solution.message}, objective {solution.objective:.6g}")
-        sources = frame.features.plan.sources
-        shares = importances(design, solution.theta, partitioner, rows.s, sources)
         ranges = None
         if self.clip == "cell" and kind == "linear":
             ranges = cell_ranges(design.rows, partitioner.apply(rows.X), solution.layout)
-        weights = CellWeights(solution.theta, frame.offset)
-        return Outcome(
-            frame, partitioner, solution, weights, solution.layout, penalty, shares, ranges
-        )
+        model = CellModel.of_solution(frame, partitioner, solution, ranges)
+        return Outcome(frame, model, solution, penalty, model.importances(design, rows.s))
 
     def _final_penalty(
         self,
@@ -307,17 +297,10 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
 
     def _take_cells(self, model: CellModel) -> None:
         """Predict with this model, and give its coefficients in the units of the input."""
-        scaler, plan, weights = model.features.scaler, model.features.plan, model.weights
-        extra = (None,) * (weights.theta.ndim - 2)
-        if weights.slopes.shape[1]:
-            slopes = weights.slopes / scaler.scale[(slice(None), *extra)]
-            shift = np.einsum("cd...,d->c...", slopes, scaler.mean)
-        else:  # constant cells
-            slopes = np.zeros((len(weights.theta), len(plan.names), *weights.theta.shape[2:]))
-            shift = np.zeros_like(weights.biases)
-        self.coef_ = model.unit * slopes
-        self.intercept_ = model.unit * (weights.biases - shift)
-        self.offset_ = model.centre + model.unit * weights.offset
+        plan = model.features.plan
+        self.coef_ = model.coef()
+        self.intercept_ = model.intercept()
+        self.offset_ = model.centre + model.unit * model.offset
         self.cell_starts_ = model.layout.offsets[:-1]
         self.partitioner_ = model.partitioner
         self.linear_feature_names_ = np.array(plan.names, dtype=object)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._model.contributions import LinearContributions, sum_of_entries
+from jointleaf._model.contributions import sum_of_entries
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import Router, leaves_as_cells
 from jointleaf.inspection._credits import TreeCredits, tree_credits
@@ -104,9 +105,9 @@ class CellExplainer:
 
     def __init__(self, model: CellModel) -> None:
         assert model.means is not None
-        self._model, layout, theta = model, model.layout, model.weights.theta
-        self.linear = LinearContributions(layout, theta, model.ranges)
-        biases = model.weights.biases.astype(np.float64).reshape(layout.n_cells, -1)
+        self._model = model
+        self.linear = model.contributions
+        biases = model.biases.astype(np.float64).reshape(model.layout.n_cells, -1)
         means, start = model.means, 0
         self._members: list[TreeExplainer | _OtherCells] = []
         for member, _ in model.partitioner.walk():
@@ -119,7 +120,7 @@ class CellExplainer:
             )
             start = stop
         mean = sum(member.mean for member in self._members) + means.linear.sum(axis=0)
-        offset = np.asarray(model.weights.offset, float).reshape(-1)
+        offset = np.asarray(model.offset, float).reshape(-1)
         self.baseline = model.centre + model.unit * (offset + mean)
 
     def __call__(self, X: NDArray) -> Parts:
@@ -147,10 +148,11 @@ class CellExplainer:
         linear *= model.unit
 
 
+_explainers: WeakKeyDictionary[CellModel, CellExplainer] = WeakKeyDictionary()
+
+
 def explainer_of(model: CellModel) -> CellExplainer:
     """Give the explainer of a model, made when it is needed for the first time."""
-    kept = model.__dict__
-    if "_explainer" not in kept:
-        kept["_explainer"] = CellExplainer(model)
-    explainer: CellExplainer = kept["_explainer"]
-    return explainer
+    if model not in _explainers:
+        _explainers[model] = CellExplainer(model)
+    return _explainers[model]

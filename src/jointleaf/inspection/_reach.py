@@ -128,6 +128,7 @@ def _cut_at_ranges(found: _Reach, fitted: CellModel, rows: NDArray, codes: NDArr
         return
     z = fitted.features.transform(rows)[0]
     cells = (codes[0] + layout.offsets[:-1])[codes[0] >= 0]
+    rows_of_slopes = layout.slope_rows[cells]
     for i, column in enumerate(fitted.features.plan.numbers):
         x = found.x[column]
         if np.isnan(x):
@@ -138,7 +139,7 @@ def _cut_at_ranges(found: _Reach, fitted: CellModel, rows: NDArray, codes: NDArr
             if not scaler.low[i] <= x <= scaler.high[i]:
                 continue  # nothing is seen to move there
         if ranges is not None:
-            low, high = ranges.low[cells, i], ranges.high[cells, i]
+            low, high = ranges.low[rows_of_slopes, i], ranges.high[rows_of_slopes, i]
             varies = low < high  # a cell in which the feature is constant has no slope to change
             for end in np.unique(low[varies]):
                 place = scaler.mean[i] + scaler.scale[i] * end
