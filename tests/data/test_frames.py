@@ -24,7 +24,7 @@ from jointleaf import (
     JOPLEnRegressor,
     LinearForestRegressor,
 )
-from jointleaf._data.tables import read_rows, read_training_rows
+from jointleaf._data.rows import read_rows, read_training_rows
 from jointleaf.partitions import (
     NO_CELL,
     RandomForestPartitioner,
@@ -169,10 +169,10 @@ def test_gaps_are_really_used():
 
 def test_levels_are_learnt_from_rows_that_count(regressor):
     weights = np.where(X["city"] == "vaduz", 0, 1)
-    columns, matrix, _ = read_training_rows(clone(regressor), X, Y, {}, weights)
+    columns, matrix, _ = read_training_rows(clone(regressor), X, Y, sample_weight=weights)
     assert columns[1].categories.tolist() == ["berlin", "oslo", "paris", "rome"]
     np.testing.assert_array_equal(matrix[weights == 0, 1], 4)
-    columns, _, _ = read_training_rows(clone(regressor), X, Y, {})
+    columns, _, _ = read_training_rows(clone(regressor), X, Y)
     assert len(columns[1].categories) == 5
 
 

@@ -18,17 +18,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from jointleaf._data.columns import Columns, as_codes
+from jointleaf._data.columns import Columns, as_codes, column_names, column_numbers
 
 __all__ = [
     "FeaturePlan",
     "Indicators",
     "LinearFeatures",
     "Standardizer",
+    "chosen_columns",
     "mean_and_scale",
     "plan_features",
 ]
@@ -121,6 +123,28 @@ class LinearFeatures:
         """
         scaled = self.scaler.prepared(dtype, n_rows)
         return lambda X: scaled(self.plan.raw(X))
+
+
+def chosen_columns(linear_features: Any, columns: Columns, X: Any) -> NDArray[np.intp] | None:
+    """Return the columns that the linear models see, as numbers; None for all."""
+    if linear_features is None:
+        return None
+    if isinstance(linear_features, str):
+        if linear_features != "numeric":
+            raise ValueError(
+                f"linear_features={linear_features!r} is not known: use 'numeric', a list of "
+                "column names or numbers, or None for all"
+            )
+        chosen = np.flatnonzero(columns.n_categories == 0)
+    else:
+        numbers = column_numbers(linear_features, column_names(X), len(columns), "linear_features")
+        chosen = np.array(sorted(numbers), dtype=np.intp)
+    if not chosen.size:
+        raise ValueError(
+            f"linear_features={linear_features!r} leaves no column to the linear models: use "
+            "cells='constant' for cells without them"
+        )
+    return chosen
 
 
 def plan_features(

@@ -20,13 +20,8 @@ from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import Problem, check_weights
 from jointleaf._core.progress import SolveProgress
-from jointleaf._data.features import FeaturePlan, plan_features
-from jointleaf._data.rows import Rows, canonical_rows
-from jointleaf._data.tables import (
-    chosen_columns,
-    read_rows,
-    read_training_rows,
-)
+from jointleaf._data.features import FeaturePlan, chosen_columns, plan_features
+from jointleaf._data.rows import Rows, canonical_rows, read_rows, read_training_rows
 from jointleaf._fit import (
     DEFAULT_SETTING,
     Fold,
@@ -45,6 +40,7 @@ from jointleaf._fit import (
 from jointleaf._fit.boosted import VERY_MANY_ROWS, fit_boosted
 from jointleaf._fit.job import Job
 from jointleaf._fit.many_rows import MANY_ROWS, ManyRows, with_all_classes
+from jointleaf._fit.memory import check_memory
 from jointleaf._fit.mixed_weights import mixed
 from jointleaf._fit.outcome import Outcome, with_simpler
 from jointleaf._fit.splitting import given_splits, make_folds, split_labels
@@ -107,7 +103,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         Parameters
         ----------
         X : array-like or data frame (n, d)
-            Numbers, missing values (NaN, None), and text or category columns of pandas or polars.
+            Numbers, missing values (NaN, None), and text or category columns.
             float32 is computed in float32, everything else in float64.
         y : array-like (n,)
         sample_weight : array-like (n,), optional
@@ -141,7 +137,16 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         if is_ensemble(self.partitioner):
             check_fitted_model(self.partitioner, X)  # names and number of its columns
         known = known_categories(self.partitioner)
-        columns, given, targets = read_training_rows(self, X, y, known, sample_weight)
+        columns, given, targets = read_training_rows(
+            self,
+            X,
+            y,
+            categorical=self.categorical_features,
+            known=known,
+            sample_weight=sample_weight,
+            y_numeric=self._target_type == "regression",
+        )
+        check_memory(self, given, targets)
         weights = check_weights(sample_weight, len(targets))
         splits = given_splits(self.cv, given, targets, self._target_type)
         keep = weights > 0

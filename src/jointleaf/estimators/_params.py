@@ -29,7 +29,7 @@ class JOPLEnParameters(BaseEstimator):
         cells: CellKind = "linear",
         root_cell: bool = True,
         clip: bool | str = True,
-        categorical_features: Any = None,
+        categorical_features: Any = "from_dtype",
         linear_features: Any = None,
         add_indicator: bool = False,
         solver: str = "auto",

@@ -120,7 +120,7 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
 
 
 def _joplen(model: Any, fitted: CellModel, prepare: Callable[[Any], Any] | None = None) -> RawModel:
-    from jointleaf._data.tables import read_rows
+    from jointleaf._data.rows import read_rows
 
     if fitted.means is None:
         raise ValueError("the model holds no means of its training rows: fit it again")

@@ -19,16 +19,12 @@ from jointleaf._core.relaxing import solve_tasks
 from jointleaf._core.task_solution import TaskSolution, make_solution
 from jointleaf._core.task_weights import check_task_weights
 from jointleaf._data.columns import Columns
-from jointleaf._data.features import FeaturePlan, plan_features
-from jointleaf._data.rows import Rows, canonical_rows
-from jointleaf._data.tables import (
-    chosen_columns,
-    read_rows,
-    read_training_rows,
-)
+from jointleaf._data.features import FeaturePlan, chosen_columns, plan_features
+from jointleaf._data.rows import Rows, canonical_rows, read_rows, read_training_rows
 from jointleaf._data.tasks import Form, LongTable, rows_by_task
 from jointleaf._fit import StrengthChoice, target_scale
 from jointleaf._fit.folds import Table
+from jointleaf._fit.memory import check_memory
 from jointleaf._fit.splitting import Splits, given_splits, make_folds, split_labels
 from jointleaf._fit.task_parts import Grower, TaskParts
 from jointleaf._fit.task_strengths import TaskFold, choose_task_strengths
@@ -97,8 +93,16 @@ def _prepare(model: BaseMultiTaskJOPLEn, table: LongTable, valid: LongTable | No
         model._encode_tasks([y for _, y in rows_by_task(table, len(table.names))], table.names)
     known = known_categories(model.partitioner)
     columns, given, targets = read_training_rows(
-        model, table.X, table.y, known, table.s, multi_output=True
+        model,
+        table.X,
+        table.y,
+        categorical=model.categorical_features,
+        known=known,
+        sample_weight=table.s,
+        y_numeric=model._target_type == "regression",
+        multi_output=True,
     )
+    check_memory(model, given, targets)
     table = replace(table, y=targets)
     s = check_weights(table.s, len(given))
     check_gaps(given[s > 0], columns)

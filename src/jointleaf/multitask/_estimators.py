@@ -19,7 +19,7 @@ from jointleaf._core.losses import Logistic, Loss, SquaredError
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import as_numbers
 from jointleaf._data.columns import column_names
-from jointleaf._data.tables import read_rows
+from jointleaf._data.rows import read_rows
 from jointleaf._data.tasks import LongTable, drop_column, joined_values, read_long_table
 from jointleaf._model.contributions import warn_of_no_features
 from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
@@ -49,7 +49,7 @@ class BaseMultiTaskJOPLEn(ExplainableTasks, JOPLEnParameters):
         cells: CellKind = "linear",
         root_cell: bool = True,
         clip: bool = True,
-        categorical_features: Any = None,
+        categorical_features: Any = "from_dtype",
         linear_features: Any = None,
         add_indicator: bool = False,
         solver: str = "auto",

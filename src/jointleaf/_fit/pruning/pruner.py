@@ -22,8 +22,7 @@ from jointleaf._core.losses import Logistic, Loss, Multinomial, SquaredError
 from jointleaf._core.penalties import Term
 from jointleaf._core.penalties.base import check_number
 from jointleaf._core.problem import check_weights
-from jointleaf._data.rows import Rows, canonical_rows
-from jointleaf._data.tables import read_rows
+from jointleaf._data.rows import Rows, canonical_rows, read_rows
 from jointleaf._fit import DEFAULT_SETTING, Mix, auto_penalty, grow, target_scale
 from jointleaf._fit.pruning.merging import CellModel
 from jointleaf._fit.pruning.shrinking import Descent, Path, Walk, to_size
