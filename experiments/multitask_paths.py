@@ -159,7 +159,7 @@ class DirtyProblem:
             follow_path(start, penalty, grid, tol=TOLERANCE, max_iter=MAX_ITER),
             strict=True,
         ):
-            common, specific = split_slopes(bound, solution.theta)
+            common, specific = split_slopes(bound, self.problem.layout, solution.theta)
             point = Point(
                 method,
                 {
@@ -178,8 +178,9 @@ class DirtyProblem:
                 break
 
     def errors(self, theta: NDArray) -> Errors:
-        """Mean squared errors of all tasks with weights theta (C, q)."""
-        parts = np.split(theta, self.problem.layout.task_starts[1:-1])
+        """Mean squared errors of all tasks with weights theta (N,)."""
+        layout = self.problem.layout
+        parts = [layout.part_of(theta, t) for t in range(len(layout.tasks))]
         return {
             part: np.array(
                 [

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.partitions import LightGBMPartitioner
@@ -64,6 +65,11 @@ FORMS = {
     "polars categories": lambda X: FORMS["polars"](X).with_columns(
         pl.col("city").cast(pl.Categorical), pl.col("kind").cast(pl.Enum(["old", "new", "x"]))
     ),
+    "pyarrow": lambda X: pa.Table.from_pandas(X, preserve_index=False),
+    "pyarrow categories": lambda X: pa.Table.from_pandas(
+        X.astype({"city": "category", "kind": "category"}), preserve_index=False
+    ),
+    "pyarrow batch": lambda X: pa.RecordBatch.from_pandas(X, preserve_index=False),
     "ordered": lambda X: X.assign(
         city=pd.Categorical(X["city"], ["x", *reversed(SHIFTS)], ordered=True)
     ),

@@ -65,7 +65,7 @@ def joint_fit(cells_of: str, *, linear: bool, laplacian: bool) -> Fit:
             penalty=make_penalty(parameters),
             cells="linear" if linear else "constant",
             root_cell=False,
-            categorical_features=list(data.categorical) or None,
+            categorical_features=list(data.categorical),
             random_state=seed,
         )
         return predictor(model.fit(data.X["train"], data.y["train"]), data)

@@ -123,7 +123,7 @@ def test_a_dense_graph_too_large_for_memory_is_refused():
     X = np.zeros((10_000, 1))
     with pytest.raises(ValueError, match=r"^a dense Laplacian of 10000 rows takes about 2.2 GiB"):
         Laplacian(1.0, graph="dense").matrix(X, np.ones(10_000))
-    with pytest.raises(ValueError, match=r"use graph='neighbours'"):
+    with pytest.raises(ValueError, match=r"use graph='neighbors'"):
         fit_cells(X, np.zeros((10_000, 1), int), X[:, 0], penalty=Laplacian(1.0, graph="dense"))
 
 

@@ -3,6 +3,7 @@
 import datetime
 import decimal
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -28,7 +29,7 @@ def frame(values, **options):
 def read(X, *args, **options):
     """Levels of the first column, and its coding."""
     columns = Columns.read(X, *args, **options)
-    levels = columns[0].levels
+    levels = columns[0].categories
     return None if levels is None else levels.tolist(), columns.encode(X)[:, 0]
 
 
@@ -52,6 +53,12 @@ AS_TEXT = {
     "polars String": pl.DataFrame({"a": TEXT}),
     "polars Categorical": pl.DataFrame({"a": TEXT}, schema={"a": pl.Categorical}),
     "polars Enum": pl.DataFrame({"a": TEXT}, schema={"a": pl.Enum(["z", "c", "b", "a"])}),
+    "pyarrow string": pa.table({"a": TEXT}),
+    "pyarrow large_string": pa.table({"a": pa.array(TEXT, pa.large_string())}),
+    "pyarrow dictionary": pa.table({"a": pa.array(TEXT).dictionary_encode()}),
+    "pyarrow chunks": pa.table({"a": pa.chunked_array([TEXT[:2], TEXT[2:]])}),
+    "pyarrow batch": pa.record_batch({"a": TEXT}),
+    "narwhals": nw.from_native(pl.DataFrame({"a": TEXT})),
     "array of objects": np.array(TEXT, dtype=object)[:, None],
 }
 
@@ -67,7 +74,7 @@ def test_text_in_every_form_gives_the_same_codes(form):
 
 def test_an_array_of_text():
     columns = Columns.read(np.array([["b", "x"], ["a", "x"], ["c", "y"]]))
-    assert [c.levels.tolist() for c in columns] == [["a", "b", "c"], ["x", "y"]]
+    assert [c.categories.tolist() for c in columns] == [["a", "b", "c"], ["x", "y"]]
     assert [c.label for c in columns] == ["x0", "x1"]
     np.testing.assert_array_equal(
         columns.encode(np.array([["c", "y"], ["d", "x"]])), [[2, 1], [3, 0]]
@@ -107,7 +114,7 @@ def test_only_rows_that_count_are_learnt_from():
     X = pd.DataFrame({"a": ["z", "b", "c"], "n": [5, 7, 7]})
     counts = np.array([False, True, True])
     columns = Columns.read(X, ["n"], counts=counts)
-    assert [c.levels.tolist() for c in columns] == [["b", "c"], [7]]
+    assert [c.categories.tolist() for c in columns] == [["b", "c"], [7]]
     np.testing.assert_array_equal(columns.encode(X), [[2, 1], [0, 0], [1, 0]])
     with pytest.raises(ValueError, match="column 'a' has no values at all"):
         Columns.read(frame(["z", None]), counts=np.array([False, True]))
@@ -116,7 +123,7 @@ def test_only_rows_that_count_are_learnt_from():
 def test_levels_that_a_model_knows_besides():
     X = pd.DataFrame({"a": ["b", "c"], "n": [5.0, 7.0]})
     columns = Columns.read(X, known={0: np.array(["a", "c"]), 1: None})
-    assert [c.levels.tolist() for c in columns] == [["a", "b", "c"], [5, 7]]
+    assert [c.categories.tolist() for c in columns] == [["a", "b", "c"], [5, 7]]
     np.testing.assert_array_equal(columns.encode(X), [[1, 0], [2, 1]])
     with pytest.raises(ValueError, match=r"column 'a' mixes text and numbers as categories"):
         Columns.read(X, known={0: np.array([1, 2])})
@@ -126,12 +133,12 @@ def test_different_kinds_side_by_side():
     X = pd.DataFrame({"x": [0.5, NAN], "c": ["v", "u"], "b": [True, False], "k": [9, 4]})
     columns = Columns.read(X, ["k"])
     assert len(columns) == 4
-    np.testing.assert_array_equal(columns.n_levels, [0, 2, 0, 2])
+    np.testing.assert_array_equal(columns.n_categories, [0, 2, 0, 2])
     np.testing.assert_array_equal(columns.categorical, [1, 3])
     np.testing.assert_array_equal(columns.encode(X), [[0.5, 1, 1, 1], [NAN, 0, 0, 0]])
     assert [c.label for c in columns] == list("xcbk")
-    assert [c.levels is None for c in columns.coded()] == [True, False, True, False]
-    np.testing.assert_array_equal(columns.coded()[3].levels, [0, 1])
+    assert [c.categories is None for c in columns.coded()] == [True, False, True, False]
+    np.testing.assert_array_equal(columns.coded()[3].categories, [0, 1])
     assert columns.coded()[3].label == "k"
 
 
@@ -164,6 +171,13 @@ def test_different_kinds_side_by_side():
         (pl.DataFrame({"a": [1.5, None, NAN]}), [1.5, NAN, NAN]),
         (pl.DataFrame({"a": [1.5, None]}, schema={"a": pl.Float32}), [1.5, NAN]),
         (pl.DataFrame({"a": [decimal.Decimal("1.5"), None]}), [1.5, NAN]),
+        (pa.table({"a": [1, None, 3]}), [1, NAN, 3]),
+        (pa.table({"a": pa.array([1, None], pa.uint8())}), [1, NAN]),
+        (pa.table({"a": [1.5, None, NAN]}), [1.5, NAN, NAN]),
+        (pa.table({"a": pa.array([1.5, None], pa.float32())}), [1.5, NAN]),
+        (pa.table({"a": [True, None, False]}), [1, NAN, 0]),
+        (pa.table({"a": [decimal.Decimal("1.5"), None]}), [1.5, NAN]),
+        (pa.record_batch({"a": [1, None, 3]}), [1, NAN, 3]),
         (np.array([[1, 2.5], [None, 3]], dtype=object), [1, NAN]),
         (np.array([[1.5], [NAN]]), [1.5, NAN]),
     ],
@@ -197,7 +211,7 @@ NUMBERS = pd.DataFrame({"a": [1.0, 3.0, NAN], "b": [5, 4, 5]})
 @pytest.mark.parametrize(
     ("declared", "expected"),
     [
-        (None, []),
+        ("from_dtype", []),
         ([], []),
         (["b"], [1]),
         (("b", "a"), [0, 1]),
@@ -216,10 +230,10 @@ def test_columns_are_declared_by_name_number_or_mask(declared, expected):
     columns = Columns.read(NUMBERS, declared)
     np.testing.assert_array_equal(columns.categorical, expected)
     if 0 in expected:
-        assert columns[0].levels.tolist() == [1, 3]
+        assert columns[0].categories.tolist() == [1, 3]
         np.testing.assert_array_equal(columns.encode(NUMBERS)[:, 0], [0, 1, NAN])
     if 1 in expected:
-        assert columns[1].levels.tolist() == [4, 5]
+        assert columns[1].categories.tolist() == [4, 5]
         np.testing.assert_array_equal(columns.encode(NUMBERS)[:, 1], [1, 0, 1])
 
 
@@ -228,8 +242,9 @@ def test_columns_are_declared_by_name_number_or_mask(declared, expected):
     [
         ("a", r"categorical_features='a' must be a list"),
         (1, r"categorical_features=1 must be a list"),
+        (None, r"categorical_features=None must be .*, or 'from_dtype'"),
         (["z"], r"names 'z', but the columns are \['a', 'b'\]"),
-        ([2], "holds 2: give column names or numbers below 2"),
+        ([2], "holds 2: use column names or numbers below 2"),
         ([-3], "holds -3"),
         ([1.0], "holds 1.0"),
         ([None], "holds None"),
@@ -250,7 +265,9 @@ def test_arrays_have_no_names():
     assert column_numbers([np.int64(-1)], None, 3, "linear_features") == {2}
     assert column_names(NUMBERS.to_numpy()) is None
     assert column_names(NUMBERS) == column_names(pl.DataFrame(NUMBERS)) == ["a", "b"]
-    assert column_names(pa.table({"a": [1.0]})) is None, "its columns are not names"
+    arrow = pa.Table.from_pandas(NUMBERS)
+    assert column_names(arrow) == column_names(arrow.to_batches()[0]) == ["a", "b"]
+    assert column_names(arrow["a"]) is None
 
 
 @pytest.mark.parametrize(
@@ -276,6 +293,7 @@ def test_whole_numbers_with_gaps_as_categories(values):
         frame([True, None, False], dtype="boolean"),
         frame([True, None, False], dtype=object),
         pl.DataFrame({"a": [True, None, False]}),
+        pa.table({"a": [True, None, False]}),
     ],
 )
 def test_truth_values_as_categories(X):
@@ -290,6 +308,13 @@ def test_large_whole_numbers_are_told_apart(dtype):
     levels, codes = read(frame(numbers, dtype=dtype), ["a"])
     assert levels == sorted(numbers)
     np.testing.assert_array_equal(codes, [2, 1, 0, 3])
+
+
+@pytest.mark.parametrize("form", [pa.table, pl.DataFrame, lambda x: pd.DataFrame(x, dtype="Int64")])
+def test_large_whole_numbers_beside_missing_ones_are_told_apart(form):
+    levels, codes = read(form({"a": [2**53 + 1, None, 2**53]}), ["a"])
+    assert levels == [2**53, 2**53 + 1]
+    np.testing.assert_array_equal(codes, [1, NAN, 0])
 
 
 @pytest.mark.parametrize(
@@ -340,6 +365,9 @@ DAY = datetime.date(2020, 1, 31)
         (pl.DataFrame({"a": [datetime.timedelta(1)]}), ValueError, "holds times"),
         (pl.DataFrame({"a": [datetime.time(1)]}), ValueError, "holds times"),
         (pl.DataFrame({"a": [[1], [2]]}), TypeError, "holds array"),
+        (pa.table({"a": [DAY]}), ValueError, "holds times"),
+        (pa.table({"a": [[1], [2]]}), TypeError, "holds array"),
+        (pa.table({"a": ["1.5", None]}), ValueError, "numbers as text"),
         (pl.DataFrame({"a": [{"u": 1}, {"u": 2}]}), TypeError, "holds Struct"),
         (frame(["1.5", "2"]), ValueError, r"numbers as text, for example '1.5'.*astype\(float\)"),
         (frame(["1", "nan"]), ValueError, "numbers as text, for example 'nan'"),
@@ -360,7 +388,7 @@ def test_a_declared_column_without_values():
 
 
 def test_gaps_alone_do_not_tell_text_from_numbers():
-    assert Columns.read(frame([None, None], dtype="str"))[0].levels is None
+    assert Columns.read(frame([None, None], dtype="str"))[0].categories is None
 
 
 def test_whole_numbers_as_text_are_categories():
@@ -381,9 +409,9 @@ def test_columns_of_an_array_are_named_by_number():
 
 def test_the_same_name_twice():
     X = pd.DataFrame([["u", 1.0], ["v", 2.5]], columns=["a", "a"])
-    columns = Columns.read(X)
-    assert [c.levels is None for c in columns] == [False, True]
-    np.testing.assert_array_equal(columns.encode(X), [[0, 1], [1, 2.5]])
+    for table in (X, pa.Table.from_arrays([[1], [2]], names=["a", "a"])):
+        with pytest.raises(ValueError, match="several columns with the name 'a': rename them"):
+            Columns.read(table)
 
 
 # -- other rows --------------------------------------------------------------------------------
@@ -426,6 +454,7 @@ def test_another_kind_of_value_than_in_training(before, now, message):
         frame([None, None], dtype="category"),
         frame([None, None], dtype="Int64"),
         pl.DataFrame({"a": [None, None]}),
+        pa.table({"a": [None, None]}),
     ],
 )
 def test_rows_with_nothing_but_gaps(before, now):
@@ -445,6 +474,7 @@ def test_as_codes_numbers_everything():
 def test_tables_and_matrices():
     assert is_table(NUMBERS)
     assert is_table(pl.DataFrame({"a": [1]}))
+    assert is_table(pa.table({"a": [1]}))
     assert is_table(np.array([["a"]]))
     assert is_table(np.array([[1]], dtype=object))
     assert not is_table(np.zeros((2, 2)))

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from jointleaf._data.columns import Column, Columns
-from jointleaf._data.features import plan_features
+from jointleaf._data.features import Standardizer, mean_and_scale, plan_features
 from jointleaf._data.rows import canonical_rows
-from jointleaf._data.scaling import Standardizer, mean_and_scale
 
 NAN = np.nan
 
@@ -210,7 +209,7 @@ def test_numbers_are_standardised_over_what_is_there(mixed):
 
 def test_indicators_of_gaps(mixed):
     X, columns, s = mixed
-    plan, Z = transformed(X, columns, s, gap_indicators=True)
+    plan, Z = transformed(X, columns, s, missing_indicators=True)
     assert plan.names[-1] == "a is missing", "only numbers with gaps have one"
     assert len(plan.names) == 8
     assert plan.sources[-1] == 0
@@ -223,7 +222,7 @@ def test_indicators_of_gaps(mixed):
 
 def test_gaps_that_training_did_not_have_need_no_indicator():
     X = np.arange(12.0).reshape(6, 2)
-    plan, Z = transformed(X, columns_of(0, 0), gap_indicators=True, rows=X + np.array([0, NAN]))
+    plan, Z = transformed(X, columns_of(0, 0), missing_indicators=True, rows=X + np.array([0, NAN]))
     assert plan.names == ("a", "b")
     np.testing.assert_array_equal(Z[:, 1], 0)
 
@@ -235,7 +234,7 @@ def test_chosen_columns(mixed):
     assert plan.names == ("a", "c")
     # Means are matrix products, which round differently in matrices of different widths.
     np.testing.assert_allclose(Z, full[:, :2], rtol=1e-14)
-    plan, Z = transformed(X, columns, s, chosen=np.array([1]), gap_indicators=True)
+    plan, Z = transformed(X, columns, s, chosen=np.array([1]), missing_indicators=True)
     np.testing.assert_array_equal(plan.sources, 1)
     np.testing.assert_allclose(Z, full[:, 2:], rtol=1e-14)
 
@@ -263,21 +262,21 @@ def test_only_numbers_are_clipped_to_their_range(mixed):
     )
 
 
-@pytest.mark.parametrize("gap_indicators", [False, True])
-def test_weight_two_is_the_row_twice(mixed, gap_indicators):
+@pytest.mark.parametrize("missing_indicators", [False, True])
+def test_weight_two_is_the_row_twice(mixed, missing_indicators):
     X, columns, s = mixed
     copies = s.astype(int)
     twice = np.repeat(X, copies, axis=0)
-    one, Z = transformed(X, columns, s, gap_indicators=gap_indicators)
-    other, repeated = transformed(twice, columns, gap_indicators=gap_indicators)
+    one, Z = transformed(X, columns, s, missing_indicators=missing_indicators)
+    other, repeated = transformed(twice, columns, missing_indicators=missing_indicators)
     assert one.names == other.names
     np.testing.assert_allclose(np.repeat(Z, copies, axis=0), repeated, atol=1e-13)
 
 
 def test_float32_is_kept(mixed):
     X, columns, s = mixed
-    _, Z = transformed(X, columns, s, gap_indicators=True)
-    _, single = transformed(X.astype(np.float32), columns, s, gap_indicators=True)
+    _, Z = transformed(X, columns, s, missing_indicators=True)
+    _, single = transformed(X.astype(np.float32), columns, s, missing_indicators=True)
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, Z, atol=1e-5)
 
@@ -285,14 +284,14 @@ def test_float32_is_kept(mixed):
 def test_rows_are_not_changed(mixed):
     X, columns, s = mixed
     kept = X.copy()
-    transformed(X, columns, s, gap_indicators=True)
+    transformed(X, columns, s, missing_indicators=True)
     transformed(X[:, [0, 2]], columns_of(0, 0), s)
     np.testing.assert_array_equal(X, kept)
 
 
 def test_a_fold_without_some_level_has_finite_features(mixed):
     X, columns, s = mixed
-    plan = plan_features(X, s, columns, gap_indicators=True)
+    plan = plan_features(X, s, columns, missing_indicators=True)
     part = (X[:, 1] != 2) & ~np.isnan(X[:, 0])
     fold = plan.fit(X[part], s[part])
     Z = fold.transform(X)

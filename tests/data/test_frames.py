@@ -24,7 +24,7 @@ from jointleaf import (
     JOPLEnRegressor,
     LinearForestRegressor,
 )
-from jointleaf._data.tables import read_rows, read_training_rows
+from jointleaf._data.rows import read_rows, read_training_rows
 from jointleaf.partitions import (
     NO_CELL,
     RandomForestPartitioner,
@@ -79,9 +79,9 @@ def test_the_penalty_is_chosen_on_frames(task):
 def test_what_was_learnt_about_the_columns(regressor):
     columns = regressor.columns_
     assert [c.label for c in columns] == list(X.columns)
-    assert columns[1].levels.tolist() == sorted(SHIFTS)
-    assert columns[2].levels.tolist() == ["new", "old"]
-    assert [c.levels is None for c in columns] == [True, False, False, True, True]
+    assert columns[1].categories.tolist() == sorted(SHIFTS)
+    assert columns[2].categories.tolist() == ["new", "old"]
+    assert [c.categories is None for c in columns] == [True, False, False, True, True]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -169,11 +169,11 @@ def test_gaps_are_really_used():
 
 def test_levels_are_learnt_from_rows_that_count(regressor):
     weights = np.where(X["city"] == "vaduz", 0, 1)
-    columns, matrix, _ = read_training_rows(clone(regressor), X, Y, {}, weights)
-    assert columns[1].levels.tolist() == ["berlin", "oslo", "paris", "rome"]
+    columns, matrix, _ = read_training_rows(clone(regressor), X, Y, sample_weight=weights)
+    assert columns[1].categories.tolist() == ["berlin", "oslo", "paris", "rome"]
     np.testing.assert_array_equal(matrix[weights == 0, 1], 4)
-    columns, _, _ = read_training_rows(clone(regressor), X, Y, {})
-    assert len(columns[1].levels) == 5
+    columns, _, _ = read_training_rows(clone(regressor), X, Y)
+    assert len(columns[1].categories) == 5
 
 
 # -- unseen and missing ------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def test_weight_zero_is_no_row(estimator):
     model = estimator.set_params(random_state=0)
     expected = model.fit(rows[9:], Y[9:]).predict(rows)
     np.testing.assert_array_equal(model.fit(rows, Y, weights).predict(rows), expected)
-    assert "aachen" not in model.columns_[1].levels
+    assert "aachen" not in model.columns_[1].categories
 
 
 def test_the_choice_of_the_penalty_does_not_depend_on_the_form():

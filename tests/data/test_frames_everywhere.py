@@ -34,7 +34,7 @@ from jointleaf import (
     LinearForestRegressor,
     PathDisplay,
 )
-from jointleaf._data.tables import read_rows
+from jointleaf._data.rows import read_rows
 from jointleaf.partitions import (
     NO_CELL,
     PARTITIONERS,
@@ -274,10 +274,13 @@ def test_frames_of_numbers_give_what_arrays_give():
     rows, new = (F[["size", "age", "noise"]].astype(np.float32).astype(float) for F in (X, NEW))
     model = JOPLEnRegressor(SMALL, penalty=RIDGE, random_state=0)
     expected = model.fit(rows.to_numpy(), Y).predict(new.to_numpy())
-    for frame in (rows, rows.astype(object), rows.astype("Float64"), FORMS["polars"](rows)):
+    frames = [rows, rows.astype(object), rows.astype("Float64")]
+    frames += [FORMS[form](rows) for form in ("polars", "pyarrow", "pyarrow batch")]
+    for frame in frames:
         np.testing.assert_array_equal(model.fit(frame, Y).predict(new), expected)
     single = model.fit(rows.astype(np.float32), Y)
     assert read_rows(single, new.astype(np.float32)).dtype == np.float32
+    assert read_rows(single, FORMS["pyarrow"](new.astype(np.float32))).dtype == np.float32
     assert read_rows(single, new).dtype == np.float64
     np.testing.assert_allclose(single.predict(new.astype(np.float32)), expected, atol=0.01)
 

@@ -263,7 +263,7 @@ def on_text():
 def test_frames_with_text(on_text, name):
     model, prepare = on_text[name]
     refined = refine(model, prepare(FRAME), TARGET, penalty=RIDGE)
-    assert refined.columns_[1].levels.tolist() == sorted(SHIFTS)
+    assert refined.columns_[1].categories.tolist() == sorted(SHIFTS)
     assert refined.score(prepare(NEW), NEW_TARGET) > 0.95
     own = leaves(model, prepare(NEW))
     codes = refined.apply(prepare(NEW))[:, :-1]

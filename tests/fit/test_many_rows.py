@@ -73,8 +73,8 @@ def test_the_prediction_is_the_sum_of_its_parts(task, weighted, pieces):
     assert shares is pieces["shares"]
     assert min(shares.joint, shares.linear, *shares.boosted) >= 0
     frame = fit.frame
-    design = frame.design(NEW, fit.partitioner, "linear")
-    expected = shares.joint * (design.matvec(fit.weights.theta) + fit.weights.offset)
+    design = frame.design(NEW, fit.model.partitioner, "linear")
+    expected = shares.joint * (design.matvec(fit.solution.theta) + frame.offset)
     if task != "regression":
         theta = fit_linear(
             frame.features.transform(rows.X), frame.target(rows.y), rows.s, shares.strength

@@ -126,9 +126,9 @@ def test_the_model_is_the_sum_of_its_parts(task, start_from, monkeypatch):
     monkeypatch.setattr("jointleaf._fit.recipe._FIRST_SCALES", scales)
     model = estimator(random_state=0, cv=3).fit(X, y, np.linspace(0.5, 2, 90))
     fit, rows = kept["fit"], kept["rows"]
-    assert fit.layout.kind == start_from
-    frame, partitioner = fit.frame, fit.partitioner
-    f = frame.design(NEW, partitioner, start_from).matvec(fit.weights.theta) + fit.weights.offset
+    assert fit.model.layout.kind == start_from
+    frame, partitioner = fit.frame, fit.model.partitioner
+    f = frame.design(NEW, partitioner, start_from).matvec(fit.solution.theta) + frame.offset
     theta = fit_linear(frame.features.transform(rows.X), rows.y, rows.s, kept["shares"].strength)
     f_linear = frame.features.transform(NEW) @ theta[0, :-1] + theta[0, -1]
     boosted = partitioner.partitioners_[0].partitioners_[0]
@@ -136,7 +136,7 @@ def test_the_model_is_the_sum_of_its_parts(task, start_from, monkeypatch):
     np.testing.assert_allclose(
         raw(model, NEW), 0.5 * f + 0.3 * f_linear + 0.7 * f_own, rtol=1e-7, atol=1e-9
     )
-    slopes = kept["mixed"].weights.slopes
+    slopes = kept["mixed"].model.slopes
     norms = np.sqrt((slopes**2).sum(axis=tuple(k for k in range(slopes.ndim) if k != 1)))
     np.testing.assert_allclose(model.slope_norms_, norms)
 

@@ -188,7 +188,7 @@ def test_too_large_a_graph_is_refused_before_any_work(data, monkeypatch):
     monkeypatch.setattr(VoronoiPartitioner, "fit", lambda *a, **k: pytest.fail("work was done"))
     monkeypatch.setattr("jointleaf._core.penalties.laplacian._MAX_DENSE_BYTES", 1000)
     model = JOPLEnRegressor(VORONOI, penalty=Laplacian(0.1, graph="dense") + Frobenius(0.1))
-    with pytest.raises(ValueError, match=r"240 rows takes about 0.0 GiB: use graph='neighbours'"):
+    with pytest.raises(ValueError, match=r"240 rows takes about 0.0 GiB: use graph='neighbors'"):
         model.fit(*data)
 
 

@@ -175,8 +175,8 @@ def test_a_newer_version_is_one_clear_line(small, tmp_path):
     path = tmp_path / "model.jleaf"
     jl.save(small, path)
     data = path.read_bytes()
-    path.write_bytes(data[:8] + struct.pack("<I", 2) + os.urandom(200))
-    with pytest.raises(jl.ModelFileError, match=r"format 2, of a newer jointleaf.*upgrade") as told:
+    path.write_bytes(data[:8] + struct.pack("<I", 3) + os.urandom(200))
+    with pytest.raises(jl.ModelFileError, match=r"format 3, of a newer jointleaf.*upgrade") as told:
         jl.load(path)
     assert "\n" not in str(told.value)
     assert str(path) in str(told.value)

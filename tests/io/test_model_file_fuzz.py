@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jointleaf as jl
-from jointleaf._data.tables import read_rows
+from jointleaf._data.rows import read_rows
 from jointleaf.io._model_file import files
 from jointleaf.partitions import RandomTreesPartitioner, StepPartitioner
 from model_kinds import GAPS, THREE, TREES, TWO, VORONOI, X, Y, frame, make
@@ -42,10 +42,10 @@ MODELS = {
 }
 
 
-def packed(body, n_header):
+def packed(body, n_header, version):
     """A file with a right start and a right checksum around these bytes."""
     rest = struct.pack("<QQ", START + len(body), n_header) + body
-    return b"\x89JLEAF\r\n" + struct.pack("<II", 1, zlib.crc32(rest)) + rest
+    return b"\x89JLEAF\r\n" + struct.pack("<II", version, zlib.crc32(rest)) + rest
 
 
 def parts(data):
@@ -72,6 +72,7 @@ class Mutations:
         self.random = random.Random(seed)
         self.header, arrays = parts(data)
         self.n_header = len(data) - START - len(arrays)
+        self.version = struct.unpack("<I", data[8:12])[0]
         begin = -(START + self.n_header) % 64
         self.arrays = arrays[begin:]
 
@@ -87,12 +88,16 @@ class Mutations:
             data[self.random.randrange(len(data))] = self.random.randrange(256)
         if self.random.random() < 0.2:
             return bytes(data)
-        return packed(bytes(data[START:]), self.n_header)
+        return packed(bytes(data[START:]), self.n_header, self.version)
 
     def cut(self):
         end = self.random.randrange(len(self.data))
         data = self.data[:end]
-        return data if self.random.random() < 0.5 else packed(data[START:], self.n_header)
+        return (
+            data
+            if self.random.random() < 0.5
+            else packed(data[START:], self.n_header, self.version)
+        )
 
     def swap(self):
         """Two stretches change places."""
@@ -101,12 +106,12 @@ class Mutations:
         width = min(b - a, c - b, 512)
         one, two = body[a : a + width], body[b : b + width]
         body = body[:a] + two + body[a + width : b] + one + body[b + width :]
-        return packed(body, self.n_header)
+        return packed(body, self.n_header, self.version)
 
     def file(self, header):
         text = json.dumps(header).encode()
         gap = bytes(-(START + len(text)) % 64)
-        return packed(text + gap + self.arrays, len(text))
+        return packed(text + gap + self.arrays, len(text), self.version)
 
     def edit(self):
         """Other values, fields that are gone, and values from elsewhere in the header."""
@@ -165,7 +170,7 @@ class Mutations:
                 array[self.random.randrange(len(array))] = value
         gap = bytes(-(START + self.n_header) % 64)
         text = self.data[START : START + self.n_header]
-        return packed(text + gap + bytes(body), self.n_header)
+        return packed(text + gap + bytes(body), self.n_header, self.version)
 
 
 def predict(model, matrix):

@@ -19,7 +19,6 @@ from jointleaf.partitions import (
     ResidualPartitioner,
     RootCell,
     StepPartitioner,
-    UnionPartitioner,
     VoronoiPartitioner,
 )
 
@@ -57,11 +56,7 @@ def run(model, X_new, proto=None):
 
 def sizes(partitioner):
     """Partitions of every member that is no union."""
-    if isinstance(partitioner, ResidualPartitioner):
-        return sizes(partitioner.partitioner_)
-    if isinstance(partitioner, UnionPartitioner):
-        return [size for member in partitioner.partitioners_ for size in sizes(member)]
-    return [len(partitioner.n_cells_)]
+    return [len(member.n_cells_) for member, _ in partitioner.walk()]
 
 
 def raw_bound(model, X_new):
@@ -72,8 +67,11 @@ def raw_bound(model, X_new):
     1e-12 of the sum of all terms' sizes is several hundred times what their rounding comes to.
     """
     cells = model._model
-    theta = np.concatenate([cells.weights.theta, np.zeros_like(cells.weights.theta[:1])])
-    theta = theta.reshape(*theta.shape[:2], -1).astype(float)
+    biases = cells.biases.reshape(cells.layout.n_cells, -1)
+    slopes = cells.slopes.reshape(*cells.slopes.shape[:2], biases.shape[1])
+    slopes = np.concatenate([slopes, np.zeros((1, *slopes.shape[1:]))])[cells.layout.slope_rows]
+    theta = np.concatenate([slopes, biases[:, None]], axis=1)
+    theta = np.concatenate([theta, np.zeros_like(theta[:1])]).astype(float)
     codes = model.apply(X_new)
     number = np.where(codes < 0, cells.layout.n_cells, codes + cells.layout.offsets[:-1])
     z = np.ones((len(X_new), theta.shape[1], 1))
@@ -83,7 +81,7 @@ def raw_bound(model, X_new):
         parts = theta[columns]  # (n, P', q, K)
         rounded = rounded + (np.abs(parts.sum(axis=1)) * z).sum(axis=1)
         double = double + (np.abs(parts).sum(axis=1) * z).sum(axis=1)
-    fixed = np.abs(cells.centre) + cells.unit * np.abs(cells.weights.offset)
+    fixed = np.abs(cells.centre) + cells.unit * np.abs(cells.offset)
     error = cells.unit * (2.0**-24 * rounded + 1e-12 * double) + 1e-12 * fixed
     return error.max(axis=1)
 

@@ -10,7 +10,6 @@ import pytest
 from sklearn import ensemble
 
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor, refine
-from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellLayout
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import plan_features
@@ -20,6 +19,7 @@ from jointleaf._trees.grouping import group_trees
 from jointleaf.partitions import (
     FittedEnsemble,
     LightGBMPartitioner,
+    ResidualPartitioner,
     RootCell,
     StepPartitioner,
     UnionPartitioner,
@@ -55,6 +55,18 @@ def new_rows(X, trees, seed=1):
     return rows
 
 
+def by_hand(Z, codes, layout, slopes, biases):
+    """Sums over partitions, one partition after the other."""
+    slopes = np.concatenate([slopes, np.zeros((1, *slopes.shape[1:]))]).astype(Z.dtype)
+    slope_rows = np.append(layout.slope_rows, len(slopes) - 1)
+    biases = np.concatenate([biases, np.zeros((1, *biases.shape[1:]))]).astype(Z.dtype)
+    f = np.zeros((len(Z), *biases.shape[1:]), Z.dtype)
+    for p, start in enumerate(layout.offsets[:-1]):
+        cells = np.where(codes[:, p] < 0, layout.n_cells, codes[:, p] + start)
+        f += np.einsum("nm,nm...->n...", Z, slopes[slope_rows[cells]]) + biases[cells]
+    return f
+
+
 def check(partitioner, X, rows, columns=None, *, kind="linear", outputs=(), dtype=float):
     """The tables give what the product of codes and weights gives; give the tables."""
     columns = Columns.numbers(X.shape[1]) if columns is None else columns
@@ -64,16 +76,14 @@ def check(partitioner, X, rows, columns=None, *, kind="linear", outputs=(), dtyp
     codes, Z = partitioner.apply(rows), features.transform(rows)
     layout = CellLayout(tuple(int(k) for k in partitioner.n_cells_), Z.shape[1], kind)
     rng = np.random.default_rng(2)
-    theta = rng.standard_normal((layout.n_cells, layout.n_columns, *outputs))
-    expected = LeafDesign(Z, codes, partitioner.n_cells_, cells=kind).matvec(theta)
-    tables = GroupedSums(partitioner, layout, theta, rows.dtype)
+    slopes = rng.standard_normal((layout.n_linear_cells, layout.n_features, *outputs))
+    biases = rng.standard_normal((layout.n_cells, *outputs))
+    expected = by_hand(Z, codes, layout, slopes, biases)
+    tables = GroupedSums(partitioner, layout, slopes, biases, rows.dtype)
     found = tables(rows, features)
     np.testing.assert_array_equal(found, tables(rows, features, n_jobs=3))
-    if tables.rest is not None:
-        design = LeafDesign(
-            Z, tables.rest.codes(rows), tables.rest.layout.cells_per_partition, cells=kind
-        )
-        found = found + design.matvec(tables.rest.theta)
+    if (plain := tables.plain) is not None:
+        found = found + by_hand(Z, plain.codes(rows), plain.layout, plain.slopes, plain.biases)
     scale = np.abs(expected).max()
     assert found.shape == expected.shape
     assert found.dtype == expected.dtype
@@ -110,7 +120,7 @@ def test_tables_equal_codes_for_every_library(kind):
     partitioner = FittedEnsemble(model).fit(X)
     rows = new_rows(X, partitioner.trees_)
     assert check(partitioner, X, rows).n_groups <= 15
-    assert check(partitioner, X, rows, kind="constant", outputs=(3,)).rest is None
+    assert check(partitioner, X, rows, kind="constant", outputs=(3,)).plain is None
 
 
 @pytest.mark.parametrize("dtype", [float, np.float32])
@@ -151,7 +161,7 @@ def test_unions_with_large_trees_and_without_trees():
     union = UnionPartitioner([large, small, inner, voronoi, RootCell()]).fit(X, y)
     rows = new_rows(X, union.partitioners_[1].trees_)
     tables = check(union, X, rows, outputs=(2,))
-    assert tables.rest.layout.n_partitions == 7  # large trees and Voronoi cells
+    assert tables.plain.layout.n_partitions == 7  # large trees and Voronoi cells
     assert tables.n_groups < 20
 
 
@@ -162,7 +172,7 @@ def test_some_large_trees_among_small_ones():
     model.set_params(n_estimators=13, max_depth=9, warm_start=True).fit(np.nan_to_num(X), y)
     partitioner = FittedEnsemble(model).fit(np.nan_to_num(X))
     tables = check(partitioner, X, np.nan_to_num(new_rows(X, partitioner.trees_)))
-    assert tables.rest.layout.n_partitions == 3
+    assert tables.plain.layout.n_partitions == 3
 
 
 def category_table(n, seed=0):
@@ -191,7 +201,7 @@ def test_categories_unseen_levels_and_statistics_of_levels(name):
     trees = model.partitioner_.partitioners_[0].trees_
     assert trees.lookups if name == "catboost" else (trees.table >= 0).any()
     at_once = model.predict(more)
-    assert model._model._kept[np.dtype(float)].n_groups > 0
+    assert model._model._tables_by_dtype[np.dtype(float)].n_groups > 0
     parts = [model.predict(more[b : b + 999]) for b in range(0, len(more), 999)]
     np.testing.assert_allclose(at_once, np.concatenate(parts), rtol=0, atol=1e-12)
 
@@ -217,7 +227,26 @@ def test_groups_keep_to_their_limits():
         assert grouping.rest.any() == (room == 2500)
 
 
+def test_partitions_grown_on_residuals_have_tables():
+    X, y = training_rows()
+    inner = UnionPartitioner([LightGBMPartitioner(12, 4, random_state=0), RootCell()])
+    union = UnionPartitioner([ResidualPartitioner(inner), StepPartitioner(40)]).fit(X, y)
+    tables = check(union, X, new_rows(X, union.partitioners_[1].trees_))
+    assert tables.plain is None
+
+
 # ------------------------------------------------------------------ estimators
+
+
+@pytest.mark.parametrize("kind", [JOPLEnRegressor, JOPLEnClassifier])
+def test_all_trees_of_the_default_model_have_tables(kind):
+    X, y = training_rows(250, 4)
+    model = kind(cv=2, random_state=0).fit(X, y if kind is JOPLEnRegressor else y > 0)
+    raw = getattr(model, "decision_function", model.predict)
+    rows = np.tile(X, (LEAST_ROWS // len(X) + 1, 1))
+    many, few = raw(rows)[: len(X)], raw(X)
+    assert model._model._tables_by_dtype[np.dtype(float)].plain is None
+    np.testing.assert_allclose(many, few, rtol=0, atol=1e-12 * np.abs(few).max())
 
 
 def test_estimators_use_tables_for_many_rows_only(monkeypatch):
@@ -226,11 +255,11 @@ def test_estimators_use_tables_for_many_rows_only(monkeypatch):
     rows = new_rows(X, model.partitioner_.partitioners_[0].trees_)
     rows = np.concatenate([rows, rows])[:LEAST_ROWS]
     few = np.concatenate([model.predict(rows[b : b + 4000]) for b in range(0, len(rows), 4000)])
-    assert "_kept" not in model._model.__dict__
+    assert "_tables_by_dtype" not in model._model.__dict__
     many = model.predict(rows)
     np.testing.assert_allclose(many, few, rtol=0, atol=1e-12 * np.abs(few).max())
-    assert "_kept" in model._model.__dict__
-    assert "_kept" not in model._model.__getstate__()
+    assert "_tables_by_dtype" in model._model.__dict__
+    assert "_tables_by_dtype" not in model._model.__getstate__()
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(rows), many)
     monkeypatch.setattr(model, "n_jobs", 1)
     np.testing.assert_array_equal(model.predict(rows), many)
@@ -244,7 +273,7 @@ def test_classes_and_single_precision():
     many = model.predict_proba(rows)
     np.testing.assert_allclose(many[: len(X)], model.predict_proba(X), rtol=0, atol=1e-12)
     single = model.predict_proba(rows.astype(np.float32))
-    assert set(model._model._kept) == {np.dtype(np.float32), np.dtype(np.float64)}
+    assert set(model._model._tables_by_dtype) == {np.dtype(np.float32), np.dtype(np.float64)}
     np.testing.assert_allclose(
         single[: len(X)], model.predict_proba(X.astype(np.float32)), rtol=0, atol=1e-5
     )
@@ -269,6 +298,6 @@ def test_a_changed_weight_changes_the_tables():
     rows = np.tile(X, (LEAST_ROWS // len(X) + 1, 1))
     before = model.predict(rows)
     cells = model._model
-    doubled = replace(cells, weights=replace(cells.weights, theta=2 * cells.weights.theta))
-    base = cells.centre + cells.unit * cells.weights.offset
+    doubled = replace(cells, slopes=2 * cells.slopes, biases=2 * cells.biases)
+    base = cells.centre + cells.unit * cells.offset
     np.testing.assert_allclose(doubled.predict(rows, 1) - base, 2 * (before - base), atol=1e-9)

@@ -6,7 +6,7 @@ from sklearn.datasets import load_diabetes, load_iris
 
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._core.layout import CellLayout
-from jointleaf._model.ranges import cell_ranges
+from jointleaf._model.contributions import cell_ranges
 from jointleaf.partitions import LightGBMPartitioner
 
 RIDGE = Frobenius(1e-3, 1e-3)
@@ -38,7 +38,9 @@ def test_against_a_loop(n_outputs):
     theta = rng.standard_normal((9, 5) if n_outputs is None else (9, 5, n_outputs))
     ranges = cell_ranges(train, train_codes, layout)
     expected = by_hand(X, codes, train, train_codes, theta, layout)
-    np.testing.assert_allclose(ranges.predict(X, codes, theta, layout), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        ranges.predict(X, codes, layout, theta[:, :-1], theta[:, -1]), expected, rtol=1e-12
+    )
 
 
 def test_training_rows_are_predicted_as_without():

@@ -379,10 +379,10 @@ def test_text_categories_and_gaps(library):
             tasks[name] = table, y
     model = regressor(add_indicator=True).fit(tasks)
     labels = [column.label for column in model.columns_]
-    levels = model.columns_[labels.index("colour")].levels.tolist()
+    levels = model.columns_[labels.index("colour")].categories.tolist()
     assert levels == ["green", "own0", "own1", "own2", "red"]
     if library == "pandas":
-        assert model.columns_[labels.index("kind")].levels.tolist() == [0, 1, 2, 3, 4]
+        assert model.columns_[labels.index("kind")].categories.tolist() == [0, 1, 2, 3, 4]
     assert "f4 is missing" in model.linear_feature_names_.tolist()
     assert labels.index("colour") in model.common_features_
     assert model.score(tasks) > 0.7

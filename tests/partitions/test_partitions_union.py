@@ -4,6 +4,7 @@ import pickle
 import sys
 import warnings
 
+import lightgbm
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -18,10 +19,12 @@ from jointleaf.partitions import (
     GradientBoostingPartitioner,
     LightGBMPartitioner,
     RandomForestPartitioner,
+    ResidualPartitioner,
     RootCell,
     UnionPartitioner,
     VoronoiPartitioner,
     default_partitioner,
+    known_categories,
     make_partitioner,
     seeded,
 )
@@ -110,6 +113,71 @@ def test_voronoi_with_levels_and_gaps():
     gap = partitioner.apply([[np.nan, 0.0], [np.nan, 1.0]])
     np.testing.assert_array_equal(rows[[2, 3]], [[0.0, 0.0], [0.0, 1.0]])
     np.testing.assert_array_equal(gap, codes[[2, 3]])
+
+
+# ------------------------------------------------------------------ nested partitioners
+
+
+def deep_union():
+    trees = [small(LightGBMPartitioner), small(ExtraTreesPartitioner), small(LightGBMPartitioner)]
+    inner = UnionPartitioner([trees[1], RootCell(), trees[2]])
+    parts = [trees[0], ResidualPartitioner(inner), RootCell(), small(VoronoiPartitioner)]
+    return UnionPartitioner([UnionPartitioner(parts[:2]), *parts[2:]])
+
+
+def test_walk_opens_unions_and_residuals(diabetes):
+    X, y, X_new = diabetes
+    union = deep_union().fit(X, y)
+    kinds = [type(member).__name__ for member, _ in union.walk()]
+    assert kinds == [
+        "LightGBMPartitioner",
+        "ExtraTreesPartitioner",
+        "RootCell",
+        "LightGBMPartitioner",
+        "RootCell",
+        "VoronoiPartitioner",
+    ]
+    codes = union.apply(X_new)
+    stop = 0
+    for member, first in union.walk():
+        assert first == stop
+        stop = first + len(member.n_cells_)
+        np.testing.assert_array_equal(codes[:, first:stop], member.apply(X_new))
+        np.testing.assert_array_equal(union.n_cells_[first:stop], member.n_cells_)
+    assert stop == len(union.n_cells_)
+    assert [first for _, first in union.walk(5)] == [first + 5 for _, first in union.walk()]
+
+
+def test_walk_of_a_single_partitioner(diabetes):
+    X, y, _ = diabetes
+    for partitioner in (RootCell(), small(LightGBMPartitioner)):
+        assert list(partitioner.fit(X, y).walk()) == [(partitioner, 0)]
+
+
+def test_walk_needs_a_fitted_partitioner():
+    for partitioner in (RootCell(), deep_union(), ResidualPartitioner(RootCell())):
+        with pytest.raises(NotFittedError):
+            list(partitioner.walk())
+
+
+def test_nested_partitioners_are_found_before_any_fit():
+    union = deep_union()
+    members = list(union.nested())
+    assert members[0] is union
+    assert members[1] is union.partitioners[0]
+    innermost = [m for m in members if not isinstance(m, UnionPartitioner | ResidualPartitioner)]
+    assert len(members) == 10
+    assert len(innermost) == 6
+
+
+def test_categories_of_models_within_nested_partitioners():
+    X = np.column_stack([np.arange(60.0), np.arange(60) % 3])
+    model = lightgbm.LGBMRegressor(n_estimators=2, verbosity=-1, min_child_samples=1)
+    model.fit(X, X[:, 1], categorical_feature=[1])
+    for spec in (model, [model, "lightgbm"], ResidualPartitioner(FittedEnsemble(model))):
+        assert list(known_categories(spec)) == [1]
+    for spec in (None, "voronoi", deep_union()):
+        assert known_categories(spec) == {}
 
 
 # ------------------------------------------------------------------ root and union

@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 
 from jointleaf._data.columns import Column, Columns
-from jointleaf._data.scaling import mean_and_scale
+from jointleaf._data.features import mean_and_scale
 from jointleaf.partitions import NO_CELL, RandomTreesPartitioner
 from jointleaf.partitions._growers import random_trees
 

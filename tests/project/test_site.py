@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_shell_docs import shell_lines
+from test_cli_docs import shell_lines
 
 import jointleaf
 from jointleaf import Frobenius, JOPLEnRegressor, estimate_memory  # noqa: F401

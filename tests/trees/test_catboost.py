@@ -215,7 +215,7 @@ def test_missing_levels_of_a_users_model_are_unseen():
     unseen = rows.copy()
     for j in columns.categorical:
         rows[::2, j] = np.nan
-        unseen[::2, j] = columns.n_levels[j]
+        unseen[::2, j] = columns.n_categories[j]
     np.testing.assert_array_equal(router(rows), router(unseen))
 
 
@@ -336,13 +336,13 @@ def test_regrow_learns_from_missing_codes(kind, policy):
     assert type(new) is type(model)
     assert new.tree_count_ == model.tree_count_
     rows = codes.copy()
-    rows[::3, 5] = columns.n_levels[5]  # unseen
+    rows[::3, 5] = columns.n_categories[5]  # unseen
     rows[1::3, 1] = np.nan
     native = new.calc_leaf_indexes(native_rows(rows, columns, list(X)))
     ours = Router(ADAPTER.trees(new, columns))(rows)
     assert same_cells(ours, np.asarray(native))
     unseen = rows.copy()
-    unseen[1::3, 1] = columns.n_levels[1]
+    unseen[1::3, 1] = columns.n_categories[1]
     assert (Router(ADAPTER.trees(new, columns))(unseen) != ours).any()
 
 

@@ -124,8 +124,8 @@ def test_leaves_on_a_frame(setting, task, training, new_rows):
     model = make_model(setting, task).fit(as_frame(X), target(signal, task))
     before = pickle.dumps(model)
     columns = columns_of(model, as_frame(X))
-    assert columns[2].levels.tolist() == sorted(TEXT)
-    assert columns[3].levels.tolist() == sorted(WHOLE)
+    assert columns[2].categories.tolist() == sorted(TEXT)
+    assert columns[3].categories.tolist() == sorted(WHOLE)
     rows = np.concatenate([X, new_rows, at_thresholds(model, new_rows)])
     assert_same_leaves(model, as_frame(rows), columns)
     assert pickle.dumps(model) == before

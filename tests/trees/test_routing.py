@@ -203,7 +203,7 @@ def test_lightgbm_text_categories(levels, ordered, zero_as_missing):
         trees = trees_of(model, columns)
         rows, _ = coloured(ROWS, 2, [*levels, "new", "newer"], ordered)
         codes = Router(trees)(columns.encode(rows))
-        seen = {*columns[1].levels.tolist(), *levels[-1:], "new", "newer", np.nan}
+        seen = {*columns[1].categories.tolist(), *levels[-1:], "new", "newer", np.nan}
         here = rows["colour"].isin(seen).to_numpy()  # the others have become "unseen"
         assert_same_leaves(codes[here], native_leaves(model, rows[here]))
     assert here.all() or ordered
@@ -218,7 +218,7 @@ def test_lightgbm_whole_numbers_as_categories():
     data = lightgbm.Dataset(X, y, categorical_feature=[0])
     booster = lightgbm.train({**QUIET, "num_leaves": 12, "min_data_per_group": 5}, data, 6)
     columns = Columns.read(X, [0])
-    assert columns[0].levels[0] == -3
+    assert columns[0].categories[0] == -3
     rows = np.column_stack([rng.choice([*values, -1, 7, 96, 9999], ROWS), rng.normal(size=ROWS)])
     codes = Router(trees_of(booster, columns))(columns.encode(rows))
     assert_same_leaves(codes, native_leaves(booster, rows))

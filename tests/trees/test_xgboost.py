@@ -165,8 +165,8 @@ def test_leaves_on_a_frame(kind, task, training, new_rows):
     model = sklearn_model(kind, task).fit(as_frame(X), target(signal, task))
     before = pickle.dumps(model)
     columns = columns_of(model, as_frame(X))
-    assert columns[2].levels.tolist() == sorted(TEXT)
-    assert columns[3].levels.tolist() == sorted(WHOLE)
+    assert columns[2].categories.tolist() == sorted(TEXT)
+    assert columns[3].categories.tolist() == sorted(WHOLE)
     rows = np.concatenate([X, new_rows, at_thresholds(model, new_rows)])
     assert_same_leaves(model, as_frame(rows), columns)
     assert pickle.dumps(model) == before
@@ -197,7 +197,7 @@ def test_leaves_on_a_polars_frame(training, new_rows):
     X, signal = training
     model = sklearn_model("partition", "regression").fit(as_frame(X, "polars"), signal)
     columns = columns_of(model, as_frame(X, "polars"))
-    assert columns[2].levels.tolist() == sorted(TEXT)
+    assert columns[2].categories.tolist() == sorted(TEXT)
     rows = as_frame(np.concatenate([new_rows, at_thresholds(model, new_rows)]), "polars")
     assert_same_leaves(model, rows, columns)
 

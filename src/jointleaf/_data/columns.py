@@ -2,8 +2,10 @@
 
 Everything behind the estimators' front door works on a float matrix (n, d). A column of numbers
 is in it as it is, with NaN where a value is missing. A column with categories is in it as
-codes: 0..L-1 for the L levels met in training, in sorted order, L for every other level, NaN for
-missing. `Columns` learns the levels and does the coding.
+codes: 0..L-1 for the L categories met in training, in sorted order, L for every other category,
+NaN for missing. `Columns` learns the categories and does the coding.
+
+Data frames of every library are read through narwhals; arrays of objects or text column by column.
 """
 
 from __future__ import annotations
@@ -14,10 +16,21 @@ from dataclasses import dataclass, replace
 from numbers import Complex, Number, Real
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
+from narwhals.exceptions import DuplicateError
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Column", "Columns", "as_codes", "column_names", "column_numbers", "is_table"]
+__all__ = [
+    "Column",
+    "Columns",
+    "as_codes",
+    "as_frame",
+    "column_names",
+    "column_numbers",
+    "declared_columns",
+    "is_table",
+]
 
 _MOST_EXACT = 2.0**53  # up to here floats hold every whole number
 _MOST_WHOLE = int(np.iinfo(np.int64).max)
@@ -31,35 +44,35 @@ class Column:
     ----------
     label : str
         Its name, or "x3" for column 3 of a table without names.
-    levels : array (L,) of int or str, or None
-        The sorted levels of a column with categories; None for numbers.
+    categories : array (L,) of int or str, or None
+        The sorted categories; None for a column of numbers.
     """
 
     label: str
-    levels: NDArray | None = None
+    categories: NDArray | None = None
 
-    def encode(self, values: _Values) -> NDArray[np.float64]:
-        """Give numbers, or the codes of levels; NaN where missing."""
-        if self.levels is None:
+    def encode(self, values: _Values) -> NDArray:
+        """Return numbers, or the codes of categories; NaN where missing."""
+        if self.categories is None:
             return values.as_numbers()
         codes = np.full(len(values.missing), np.nan)
         codes[~values.missing] = self._codes(values)
         return codes
 
     def _codes(self, values: _Values) -> NDArray[np.float64]:
-        assert self.levels is not None
-        found = values.levels()
-        known = {level: float(k) for k, level in enumerate(self.levels.tolist())}
-        other = float(len(known))
-        kinds = {isinstance(level, str) for level in known}
-        if kinds and found.kinds and found.kinds != kinds:
-            had, has = ("text", "numbers") if True in kinds else ("numbers", "text")
+        assert self.categories is not None
+        distinct = values.distinct()
+        code_of = {category: float(k) for k, category in enumerate(self.categories.tolist())}
+        kinds = {isinstance(category, str) for category in code_of}
+        if kinds and distinct.kinds and distinct.kinds != kinds:
+            before, now = ("text", "numbers") if True in kinds else ("numbers", "text")
             raise ValueError(
-                f"{values.name} held {had} as categories in training and holds {has} now: give "
-                "it as it was in training"
+                f"{values.name} held {before} as categories in training and holds {now} now: use "
+                "the type that it had in training"
             )
-        table = np.array([known.get(level, other) for level in found.values], dtype=float)
-        return table[found.index]
+        unseen = float(len(code_of))
+        codes = np.array([code_of.get(value, unseen) for value in distinct.values], dtype=float)
+        return codes[distinct.index]
 
 
 @dataclass(frozen=True)
@@ -84,7 +97,7 @@ class Columns(Sequence[Column]):
 
     @classmethod
     def numbers(cls, n_features: int, names: Sequence | None = None) -> Columns:
-        """Give columns that all hold numbers."""
+        """Return columns that all hold numbers."""
         labels = range(n_features) if names is None else names
         return cls(tuple(Column(f"x{x}" if names is None else str(x)) for x in labels))
 
@@ -92,7 +105,7 @@ class Columns(Sequence[Column]):
     def read(
         cls,
         X: Any,
-        categorical: Any = None,
+        categorical: Any = "from_dtype",
         known: Mapping[int, ArrayLike | None] | None = None,
         counts: NDArray[np.bool_] | None = None,
     ) -> Columns:
@@ -101,96 +114,192 @@ class Columns(Sequence[Column]):
         Parameters
         ----------
         X : data frame or array (n, d)
-            A data frame of pandas or polars; columns of text or of a category type hold
-            categories, the others numbers.
-        categorical : sequence of names or numbers, or bool array (d,), optional
-            Columns that hold categories besides.
-        known : mapping from column number to levels, optional
-            Further columns with categories, and levels besides those in `X`: what a model that
-            was fitted before knows.
+            Columns of text or of a category type hold categories, the others numbers.
+        categorical : "from_dtype", sequence of names or numbers, or bool array (d,)
+            Columns that hold categories besides; none for "from_dtype".
+        known : mapping from column number to categories, optional
+            Further columns with categories, and categories besides those in `X`: those of a model
+            that was fitted before.
         counts : bool array (n,), optional
-            Rows whose levels are learnt; all by default.
+            Rows whose categories are learned; all by default.
         """
+        declared = set(known or {}) | declared_columns(categorical, X)
         names = column_names(X)
-        declared = set(known or {})
-        if categorical is not None:
-            declared |= column_numbers(categorical, names, np.shape(X)[1], "categorical_features")
         columns = []
-        for j in range(np.shape(X)[1]):
-            values = _values(X, j, names).take(counts)
+        for j, values in enumerate(_read_columns(X)):
             label = f"x{j}" if names is None else str(names[j])
-            if j not in declared and not values.is_text and not values.is_category:
-                columns.append(Column(label))
-                continue
-            if values.missing.all():
-                raise ValueError(f"{values.name} has no values at all: leave it out")
-            levels = set(values.levels().values)
-            if j not in declared and not values.is_category:
-                _refuse_numbers(values.name, levels)
-            more = (known or {}).get(j)
-            if more is not None:
-                levels |= set(np.asarray(more).tolist())
-            if len({isinstance(level, str) for level in levels}) > 1:
-                raise ValueError(
-                    f"{values.name} mixes text and numbers as categories, for example "
-                    f"{sorted(map(repr, levels))[:4]}: make them all text"
-                )
-            columns.append(Column(label, np.array(sorted(levels))))
+            extra = (known or {}).get(j)
+            columns.append(_learn(values.take(counts), label, j in declared, extra))
         return cls(tuple(columns))
 
     def encode(self, X: Any, dtype: Any = np.float64) -> NDArray:
-        """Give the float matrix (n, d) of a table with the same columns."""
-        names = column_names(X)
+        """Return the float matrix (n, d) of a table with the same columns."""
         matrix = np.empty(np.shape(X), dtype=dtype)
-        for j, column in enumerate(self.columns):
-            with np.errstate(over="ignore"):  # infinities are found and named by who uses them
-                matrix[:, j] = column.encode(_values(X, j, names))
+        with np.errstate(over="ignore"):  # infinities are found and named by the caller
+            for j, (column, values) in enumerate(zip(self.columns, _read_columns(X), strict=True)):
+                matrix[:, j] = column.encode(values)
         return matrix
 
     def coded(self) -> Columns:
-        """Give the columns of the float matrix itself: levels are the codes."""
+        """Return the columns of the float matrix itself: the categories are the codes."""
         return Columns(
             tuple(
-                Column(c.label, None if c.levels is None else np.arange(len(c.levels)))
+                Column(c.label, None if c.categories is None else np.arange(len(c.categories)))
                 for c in self.columns
             )
         )
 
     @property
-    def n_levels(self) -> NDArray[np.intp]:
-        """Number of levels of every column, (d,); 0 for numbers."""
-        return np.array([0 if c.levels is None else len(c.levels) for c in self.columns], np.intp)
+    def n_categories(self) -> NDArray[np.intp]:
+        """Number of categories of every column, (d,); 0 for numbers."""
+        counts = [0 if c.categories is None else len(c.categories) for c in self.columns]
+        return np.array(counts, np.intp)
 
     @property
     def categorical(self) -> NDArray[np.intp]:
         """Columns with categories, in rising order."""
-        return np.flatnonzero(self.n_levels)
+        return np.flatnonzero(self.n_categories)
 
 
-def _refuse_numbers(name: str, levels: set[str]) -> None:
-    """Refuse text that is all numbers with fractions: such a column was meant to be numbers."""
+def _learn(values: _Values, label: str, is_declared: bool, known: ArrayLike | None) -> Column:
+    """Return the column of some values, with its categories where it has any."""
+    if not is_declared and not values.is_text and not values.is_category:
+        return Column(label)
+    if values.missing.all():
+        raise ValueError(f"{values.name} has no values at all: leave it out")
+    categories = set(values.distinct().values)
+    if not is_declared and not values.is_category:
+        _check_not_numbers(values.name, categories)
+    if known is not None:
+        categories |= set(np.asarray(known).tolist())
+    if len({isinstance(category, str) for category in categories}) > 1:
+        raise ValueError(
+            f"{values.name} mixes text and numbers as categories, for example "
+            f"{sorted(map(repr, categories))[:4]}: make them all text"
+        )
+    return Column(label, np.array(sorted(categories)))
+
+
+def _check_not_numbers(name: str, texts: set[str]) -> None:
+    """Raise for text that is all numbers with fractions: such a column was meant to be numbers."""
     try:
-        numbers = {level: float(level) for level in levels}
+        numbers = {text: float(text) for text in texts}
     except ValueError:
         return
-    broken = sorted(level for level, number in numbers.items() if number % 1)
-    if broken:
+    fractions = sorted(text for text, number in numbers.items() if number % 1)
+    if fractions:
         raise ValueError(
-            f"{name} holds numbers as text, for example {broken[0]!r}: convert it with "
+            f"{name} holds numbers as text, for example {fractions[0]!r}: convert it with "
             "astype(float), or name it in categorical_features if categories are meant"
         )
 
 
+# -- tables of every kind ----------------------------------------------------------------------
+
+
+def as_frame(X: Any) -> nw.DataFrame | None:
+    """Return a data frame of any library as narwhals sees it, None for anything else.
+
+    Raises
+    ------
+    TypeError
+        For a lazy frame, whose rows are not there yet.
+    ValueError
+        Where several columns have the same name.
+    """
+    if isinstance(X, np.ndarray):
+        return None
+    try:
+        frame = nw.from_native(X, pass_through=True)
+        if hasattr(X, "__arrow_c_array__") and hasattr(X, "num_columns"):  # a record batch
+            frame = nw.from_arrow(X, backend="pyarrow")
+    except DuplicateError:
+        names = list(X.column_names if hasattr(X, "column_names") else X.columns)
+        twice = next(name for name in names if names.count(name) > 1)
+        message = f"there are several columns with the name {twice!r}: rename them"
+        raise ValueError(message) from None
+    if isinstance(frame, nw.LazyFrame):
+        raise TypeError(
+            f"X is a {type(X).__name__}, whose rows are not computed yet: use X.collect(), or "
+            "X.compute() for Dask"
+        )
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
 def is_table(X: Any) -> bool:
     """Whether columns are looked at one by one: a data frame, or an array of objects or text."""
-    if column_names(X) is not None:
-        return True
-    return isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS"
+    if isinstance(X, np.ndarray):
+        return X.ndim == 2 and X.dtype.kind in "OUS"
+    return as_frame(X) is not None
+
+
+def column_names(X: Any) -> list | None:
+    """Return the column names of a data frame, None for anything else."""
+    frame = as_frame(X)
+    return None if frame is None else list(frame.columns)
+
+
+def declared_columns(categorical: Any, X: Any) -> set[int]:
+    """Return the numbers of the columns that a parameter `categorical_features` names."""
+    if isinstance(categorical, str) and categorical == "from_dtype":
+        return set()
+    return column_numbers(
+        categorical, column_names(X), np.shape(X)[1], "categorical_features", "'from_dtype'"
+    )
+
+
+def column_numbers(
+    selection: Any, names: list | None, d: int, parameter: str, option: str = "None"
+) -> set[int]:
+    """Return the numbers of columns that are named or numbered, or marked in a mask (d,).
+
+    `option` is what the parameter may be besides, for the error message.
+    """
+    if isinstance(selection, str) or not isinstance(selection, Iterable):
+        raise ValueError(
+            f"{parameter}={selection!r} must be a list of column names or numbers, a mask, or "
+            f"{option}"
+        )
+    entries = list(selection)
+    if entries and all(isinstance(entry, bool | np.bool_) for entry in entries):
+        if len(entries) != d:
+            raise ValueError(
+                f"{parameter} is a mask of shape ({len(entries)},), but X has {d} columns: use one "
+                "entry per column"
+            )
+        return set(np.flatnonzero(entries).tolist())
+    return {_column_number(entry, names, d, parameter) for entry in entries}
+
+
+def _column_number(entry: Any, names: list | None, d: int, parameter: str) -> int:
+    """Return the number of a column that is named or numbered."""
+    if isinstance(entry, str):
+        if names is None or entry not in names:
+            remedy = "X has no column names" if names is None else f"the columns are {names}"
+            raise ValueError(f"{parameter} names {entry!r}, but {remedy}")
+        return names.index(entry)
+    is_number = isinstance(entry, int | np.integer) and not isinstance(entry, bool)
+    if is_number and -d <= entry < d:
+        return int(entry) % d
+    raise ValueError(f"{parameter} holds {entry!r}: use column names or numbers below {d}")
+
+
+def as_codes(column: NDArray, n_categories: int) -> NDArray[np.intp]:
+    """Return codes as indices: 0..L-1, L for anything else and L + 1 for missing values."""
+    is_missing = np.isnan(column)
+    is_known = (column >= 0) & (column < n_categories)
+    codes = np.full(len(column), n_categories, dtype=np.intp)
+    codes[is_known] = column[is_known].astype(np.intp)
+    codes[is_missing] = n_categories + 1
+    return codes
+
+
+# -- the values of one column ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Levels:
-    """Different values of a column, and for every value that is there its place among them."""
+class _Distinct:
+    """Distinct values of a column, and for every value that is there its place among them."""
 
     values: list
     index: NDArray[np.intp]
@@ -207,11 +316,11 @@ class _Values:
     name: str
     values: NDArray
     missing: NDArray[np.bool_]
-    is_text: bool
-    is_category: bool = False  # by its type, whatever the levels are
+    is_text: bool = False
+    is_category: bool = False  # by its type, whatever the values are
 
     def take(self, counts: NDArray[np.bool_] | None) -> _Values:
-        """Give the values of rows that count; all for None."""
+        """Return the values of rows that count; all for None."""
         if counts is None:
             return self
         return replace(self, values=self.values[counts], missing=self.missing[counts])
@@ -220,101 +329,123 @@ class _Values:
         if self.is_text:
             example = self.values[~self.missing][0] if not self.missing.all() else ""
             raise ValueError(f"{self.name} held numbers in training and holds {example!r} now")
-        if self.values.dtype != object:
+        if self.values.dtype != object and not self.missing.any():
             return self.values
+        if self.values.dtype.kind == "f":
+            return self.values  # NaN where missing
         numbers = np.full(len(self.values), np.nan)
         numbers[~self.missing] = self.values[~self.missing].astype(float)
         return numbers
 
-    def levels(self) -> _Levels:
-        """Different values, whole numbers as int; floats with a fraction are refused."""
+    def distinct(self) -> _Distinct:
+        """Return the distinct values, whole numbers as int; raise for others numbers."""
         present = self.values[~self.missing]
         if self.is_text:
             number: dict[str, int] = {}
             index = [number.setdefault(value, len(number)) for value in present.tolist()]
-            return _Levels(list(number), np.array(index, dtype=np.intp))
+            return _Distinct(list(number), np.array(index, dtype=np.intp))
         if present.dtype == object and not all(isinstance(v, int | np.integer) for v in present):
             present = present.astype(float)  # but whole numbers stay as they are, however large
         values, inverse = np.unique(present, return_inverse=True)
         if values.dtype.kind == "f":
-            broken = values[(values != np.floor(values)) | (np.abs(values) > _MOST_EXACT)]
+            inexact = values[(values != np.floor(values)) | (np.abs(values) > _MOST_EXACT)]
         else:
-            broken = values[(values > _MOST_WHOLE) | (values < -_MOST_WHOLE)]
-        if broken.size:
+            inexact = values[(values > _MOST_WHOLE) | (values < -_MOST_WHOLE)]
+        if inexact.size:
             raise ValueError(
-                f"{self.name} is declared categorical but holds {broken[0]:.10g}: categories must "
+                f"{self.name} is declared categorical but holds {inexact[0]:.10g}: categories must "
                 "be text or whole numbers of at most 2^53 as float, 2^63 as int, so convert it, "
                 "for example with astype(str)"
             )
-        return _Levels(values.astype(np.int64).tolist(), inverse.reshape(-1))
+        return _Distinct(values.astype(np.int64).tolist(), inverse.reshape(-1))
 
 
-def column_names(X: Any) -> list | None:
-    """Give the column names of a data frame, None for anything else."""
-    return list(X.columns) if hasattr(X, "columns") and hasattr(X, "dtypes") else None
+def _read_columns(X: Any) -> Iterator[_Values]:
+    """Yield the values of every column of a data frame or an array (n, d)."""
+    frame = as_frame(X)
+    if frame is None:
+        for j in range(np.shape(X)[1]):
+            yield _array_values(f"column {j}", X[:, j])
+        return
+    for name, series in zip(frame.columns, frame.iter_columns(), strict=True):
+        yield _series_values(f"column {name!r}", series)
 
 
-def _values(X: Any, j: int, names: list | None) -> _Values:
-    """Read column j; `names` are those of a data frame."""
-    name = f"column {j}" if names is None else f"column {names[j]!r}"
-    if names is None:
-        series: Any = X[:, j]
+def _series_values(name: str, series: Any) -> _Values:
+    dtype = series.dtype
+    if dtype.is_temporal():
+        raise ValueError(_times(name, dtype))
+    if dtype.is_integer() or dtype == nw.Boolean:
+        missing = series.is_null().to_numpy()  # filled, whole numbers stay exact
+        filled = series.fill_null(0 if dtype.is_integer() else False) if missing.any() else series
+        return _Values(name, filled.to_numpy(), np.asarray(missing, bool))
+    is_category = isinstance(dtype, nw.Categorical | nw.Enum)
+    if is_category:  # of text, or of whatever pandas and Arrow have as categories
+        values = np.empty(len(series), dtype=object)
+        values[:] = series.to_list()
     else:
-        series = X.iloc[:, j] if hasattr(X, "iloc") else X[:, j]
-    kind = str(series.dtype).lower()
-    if kind.startswith(("datetime", "timedelta", "date", "time", "duration", "period")):
-        raise ValueError(
-            f"{name} holds times ({series.dtype}): turn it into numbers or categories first, for "
-            "example year, month and weekday"
-        )
-    if kind.startswith("complex"):
+        values = series.to_numpy()
+    if values.ndim != 1:
+        raise TypeError(f"{name} holds {dtype}: float() argument must be a real number")
+    return _array_values(name, values, is_category)
+
+
+def _array_values(name: str, values: NDArray, is_category: bool = False) -> _Values:
+    kind = values.dtype.kind
+    if kind in "mM":
+        raise ValueError(_times(name, values.dtype))
+    if kind == "c":
         raise ValueError(f"Complex data not supported: {name}")
-    is_category = kind.startswith(("categor", "enum"))
-    if is_category:
-        series = series.astype(object) if hasattr(series, "astype") else series.cast(str)
-    values = series.to_numpy() if hasattr(series, "to_numpy") else np.asarray(series)
-    if values.ndim != 1 or values.dtype.kind == "V":
-        raise TypeError(f"{name} holds {series.dtype}: float() argument must be a real number")
-    if values.dtype.kind in "biuf" and not kind.startswith(("boolean", "object")):
-        return _Values(name, values, np.isnan(values), False)
-    return _objects(name, np.asarray(values, dtype=object), is_category)
+    if kind == "V":
+        raise TypeError(f"{name} holds {values.dtype}: float() argument must be a real number")
+    if kind in "biuf":
+        return _Values(name, values, np.isnan(values))
+    return _object_values(name, np.asarray(values, dtype=object), is_category)
 
 
-def _objects(name: str, values: NDArray, is_category: bool) -> _Values:
-    """Read a column of Python objects: all text, or all numbers, with gaps."""
+def _object_values(name: str, values: NDArray, is_category: bool) -> _Values:
+    """Read a column of Python objects: all text, or all numbers, or missing."""
     missing = np.array([_is_missing(value) for value in values.tolist()], dtype=bool)
-    kinds = {type(value) for value in values[~missing].tolist()}
+    present = values[~missing].tolist()
+    kinds = {type(value) for value in present}
     text = {kind for kind in kinds if issubclass(kind, str)}
     if text and text != kinds:
-        other = next(v for v in values[~missing].tolist() if not isinstance(v, str))
         raise ValueError(
             f"{name} mixes text and other values, for example "
-            f"{next(v for v in values[~missing].tolist() if isinstance(v, str))!r} and {other!r}: "
-            "make them all text or all numbers"
+            f"{next(v for v in present if isinstance(v, str))!r} and "
+            f"{next(v for v in present if not isinstance(v, str))!r}: make them all text or all "
+            "numbers"
         )
     if not text:
         for kind in kinds:
-            if issubclass(kind, Complex) and not issubclass(kind, Real):
-                raise ValueError(f"Complex data not supported: {name}")
-            if not issubclass(kind, Number | np.bool_):
-                example = next(v for v in values[~missing].tolist() if isinstance(v, kind))
-                if isinstance(example, datetime.date):
-                    raise ValueError(
-                        f"{name} holds times ({example!r}): turn it into numbers or categories "
-                        "first"
-                    )
-                # The words are those of NumPy, which scikit-learn's own checks look for.
-                raise TypeError(
-                    f"{name} holds {example!r}: float() argument must be a string or a real number"
-                )
+            _check_number(name, kind, next(v for v in present if isinstance(v, kind)))
         if any(not issubclass(kind, Real | np.bool_) for kind in kinds):
             values = values.copy()
             values[~missing] = values[~missing].astype(float)
     return _Values(name, values, missing, bool(text), is_category)
 
 
+def _check_number(name: str, kind: type, example: Any) -> None:
+    """Raise for a type of values, of which there is an example, that are no real numbers."""
+    if issubclass(kind, Complex) and not issubclass(kind, Real):
+        raise ValueError(f"Complex data not supported: {name}")
+    if issubclass(kind, Number | np.bool_):
+        return
+    if isinstance(example, datetime.date) or kind.__name__ == "Period":
+        raise ValueError(_times(name, repr(example)))
+    # The words are those of NumPy, which scikit-learn's own checks look for.
+    raise TypeError(f"{name} holds {example!r}: float() argument must be a string or a real number")
+
+
+def _times(name: str, what: Any) -> str:
+    return (
+        f"{name} holds times ({what}): turn it into numbers or categories first, for example year, "
+        "month and weekday"
+    )
+
+
 def _is_missing(value: Any) -> bool:
-    """None, NaN, and pandas' NA and NaT, which are unequal to themselves or not comparable."""
+    """Whether a value is None, NaN, or pandas' NA or NaT, which are not equal to themselves."""
     if value is None:
         return True
     if isinstance(value, str):
@@ -325,40 +456,3 @@ def _is_missing(value: Any) -> bool:
         return True
     except ValueError:  # arrays
         return False
-
-
-def column_numbers(given: Any, names: list | None, d: int, parameter: str) -> set[int]:
-    """Give the numbers of columns that are named or numbered, or marked in a mask (d,)."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ValueError(f"{parameter}={given!r} must be a list of column names or numbers")
-    entries = list(given)
-    if entries and all(isinstance(entry, bool | np.bool_) for entry in entries):
-        if len(entries) != d:
-            raise ValueError(
-                f"{parameter} is a mask of shape ({len(entries)},), but X has {d} columns"
-            )
-        return set(np.flatnonzero(entries).tolist())
-    return {_column_number(entry, names, d, parameter) for entry in entries}
-
-
-def _column_number(entry: Any, names: list | None, d: int, parameter: str) -> int:
-    """Give the number of a column that is named or numbered."""
-    if isinstance(entry, str):
-        if names is None or entry not in names:
-            known = "X has no column names" if names is None else f"the columns are {names}"
-            raise ValueError(f"{parameter} names {entry!r}, but {known}")
-        return names.index(entry)
-    is_number = isinstance(entry, int | np.integer) and not isinstance(entry, bool)
-    if is_number and -d <= entry < d:
-        return int(entry) % d
-    raise ValueError(f"{parameter} holds {entry!r}: give column names or numbers below {d}")
-
-
-def as_codes(column: NDArray, n_levels: int) -> NDArray[np.intp]:
-    """Give codes as indices: 0..L-1, L for anything else and L + 1 for missing values."""
-    is_missing = np.isnan(column)
-    known = (column >= 0) & (column < n_levels)
-    codes = np.full(len(column), n_levels, dtype=np.intp)
-    codes[known] = column[known].astype(np.intp)
-    codes[is_missing] = n_levels + 1
-    return codes

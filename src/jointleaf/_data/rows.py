@@ -1,20 +1,142 @@
-"""Training rows in a form that does not depend on how they were given.
+"""The rows of a table: read into a matrix of numbers, and in canonical order.
 
-Equal rows are merged and their weights added, rows of weight zero are left out, and the order
-is made from the rows' contents. A fit therefore gives the same model whatever the order of the
-rows, and a weight of 2 is exactly the same as giving a row twice, also where partitions are
-grown by counting rows and where cross-validation deals them out. Copies of a row never
-stand on both sides of a split.
+`read_training_rows` and `read_rows` are the front door of the estimators: they check what users
+pass, and return a float matrix (n, d). `canonical_rows` brings training rows into a form that does
+not depend on how they were passed: equal rows are merged and their weights added, rows of weight
+zero are left out, and the order is made from the rows' contents. A fit therefore returns the same
+model whatever the order of the rows, and a weight of 2 is exactly the same as a row that appears
+twice, also where partitions are grown by counting rows and where cross-validation deals them out.
+Copies of a row never stand on both sides of a split.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array, check_X_y
+from sklearn.utils.validation import validate_data
 
-__all__ = ["Rows", "canonical_rows"]
+from jointleaf._data.columns import Columns, as_frame, declared_columns
+
+__all__ = ["Rows", "canonical_rows", "read_rows", "read_training_rows"]
+
+_DTYPES = [np.float64, np.float32]
+
+
+def read_training_rows(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    categorical: Any = "from_dtype",
+    known: Mapping[int, NDArray | None] | None = None,
+    sample_weight: ArrayLike | None = None,
+    y_numeric: bool = False,
+    multi_output: bool = False,
+) -> tuple[Columns, NDArray, NDArray]:
+    """Check training rows and learn what their columns hold.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator
+        Gets ``n_features_in_`` and ``feature_names_in_``.
+    X, y : what `fit` was called with
+    categorical : "from_dtype", sequence of names or numbers, or bool array (d,)
+        Columns that hold categories besides those of text and of category types.
+    known : mapping from column number to categories, optional
+        Columns that a model fitted before treats as categories.
+    sample_weight : array-like (n,), optional
+        Categories are learned from rows of positive weight.
+    y_numeric : bool
+        Whether y must hold numbers.
+    multi_output : bool
+        Whether y may be (n, T).
+
+    Returns
+    -------
+    columns : Columns
+    matrix : float array (n, d)
+        Numbers and codes, NaN where missing.
+    targets : array (n,) or (n, T)
+    """
+    X, is_plain = _as_native(X)
+    options: dict[str, Any] = {
+        "dtype": _DTYPES,
+        "ensure_all_finite": "allow-nan",
+        "ensure_min_samples": 2,
+        "y_numeric": y_numeric,
+        "multi_output": multi_output,
+    }
+    if is_plain:
+        matrix, targets = validate_data(estimator, X, y, **options)
+        frame = as_frame(X)
+        source = X if frame is not None or isinstance(X, np.ndarray) else matrix
+        if not known and not declared_columns(categorical, source):
+            names = None if frame is None else frame.columns
+            return Columns.numbers(matrix.shape[1], names), matrix, targets
+        X = source  # not the matrix, because floats may round whole numbers
+    else:
+        validate_data(estimator, X, skip_check_array=True)
+    counts = None
+    if sample_weight is not None and np.shape(sample_weight) == np.shape(X)[:1]:
+        counts = np.asarray(sample_weight) > 0  # weights of another shape are refused elsewhere
+    columns = Columns.read(X, categorical, known, counts)
+    matrix, targets = check_X_y(_encode(columns, X), y, **options)
+    return columns, matrix, targets
+
+
+def read_rows(estimator: Any, X: Any) -> NDArray:
+    """Return the matrix (n, d) of rows with the same columns as in training."""
+    X, is_plain = _as_native(X)
+    columns: Columns = estimator.columns_
+    options: dict[str, Any] = {"dtype": _DTYPES, "ensure_all_finite": "allow-nan"}
+    if is_plain:
+        matrix = validate_data(estimator, X, reset=False, **options)
+        if not columns.categorical.size:
+            return matrix
+        X = X if as_frame(X) is not None or isinstance(X, np.ndarray) else matrix
+    else:
+        validate_data(estimator, X, reset=False, skip_check_array=True)
+    return check_array(_encode(columns, X), **options)
+
+
+def _as_native(X: Any) -> tuple[Any, bool]:
+    """Return a table in a form that scikit-learn knows, and whether it reads the numbers itself."""
+    kind = type(X).__name__
+    if kind in ("DMatrix", "QuantileDMatrix", "Pool", "Dataset"):
+        raise TypeError(
+            f"X is a {kind}, which only its own library can read: use the data frame or matrix "
+            "that it was made from"
+        )
+    if isinstance(X, np.ndarray):
+        return X, not (X.ndim == 2 and X.dtype.kind in "OUS")
+    frame = as_frame(X)
+    if frame is None:
+        return X, True
+    if frame.implementation.is_pyarrow():  # scikit-learn would make float64 of float32
+        return frame.to_native(), False
+    dtypes = frame.schema.dtypes()
+    return frame.to_native(), all(dtype.is_float() or dtype.is_integer() for dtype in dtypes)
+
+
+def _encode(columns: Columns, X: Any) -> NDArray:
+    """Return the matrix of a table, of float32 where every column is; raise for infinity."""
+    frame = as_frame(X)
+    dtypes = set(frame.schema.dtypes()) if frame is not None else {X.dtype}
+    is_single = dtypes in ({nw.Float32()}, {np.dtype(np.float32)})
+    matrix = columns.encode(X, np.float32 if is_single else np.float64)
+    infinite = np.flatnonzero(np.isinf(matrix).any(axis=0))
+    if infinite.size:
+        raise ValueError(
+            f"column {columns[infinite[0]].label!r} contains infinity or a value too large: "
+            "replace it or mark it as missing (NaN)"
+        )
+    return matrix
 
 
 @dataclass(frozen=True)
@@ -30,7 +152,7 @@ class Rows:
         return len(self.y)
 
     def take(self, index: NDArray | slice) -> Rows:
-        """Give the rows at an index, mask or slice."""
+        """Return the rows at an index, mask or slice."""
         return Rows(self.X[index], self.y[index], self.s[index], self.labels[index])
 
 

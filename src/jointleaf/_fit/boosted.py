@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from jointleaf._core.fitting import solve
-from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
@@ -31,10 +30,9 @@ from jointleaf._fit.job import Job
 from jointleaf._fit.outcome import MEANS_ROWS, Outcome
 from jointleaf._fit.shares import Shares
 from jointleaf._fit.stages import Growth, Stage, StageCells
-from jointleaf._model.cell_model import CellWeights, Frame
-from jointleaf._model.contributions import LinearContributions, training_means
-from jointleaf._model.importances import column_shares
-from jointleaf.partitions import RootCell, TargetType, UnionPartitioner
+from jointleaf._model.cell_model import CellModel, Frame
+from jointleaf._model.contributions import column_importances, training_means
+from jointleaf.partitions import RootCell, TargetType
 
 __all__ = ["MOST_CELLS", "VERY_MANY_ROWS", "fit_boosted"]
 
@@ -81,7 +79,7 @@ class _Recipe:
     def __init__(self, job: Job, target_type: TargetType, clip: bool, verbose: bool) -> None:
         self._job, self._target_type, self._clip = job, target_type, clip
         self._verbose = verbose
-        numbers = np.flatnonzero(job.columns.n_levels == 0)
+        numbers = np.flatnonzero(job.columns.n_categories == 0)
         # A column that takes no part in linear models must not get a slope.
         can_have_lines = np.array_equal(job.plan.numbers, numbers)
         self._stages = _STAGES if can_have_lines else _CONSTANTS
@@ -146,19 +144,14 @@ class _Recipe:
                 start = growth.raw(booster, start)
             parts.append(growth.cells(booster, stage))
         progress.finish()
-        root = linear if plan.is_rest else 0.0 * linear
-        theta = np.concatenate([*(part.weights for part in parts), root])
-        union = UnionPartitioner.of_fitted(
-            [*(part.partitioner for part in parts), RootCell().fit(rows.X)]
-        )
+        models = [part.model(frame) for part in parts]
+        first, *others = [*models, float(plan.is_rest) * _linear_model(frame, linear)]
         setting = Setting(_STRENGTH, 1.0, 0.0)
         shares = Shares(float(plan.is_rest), 0.0, 0.0, _STRENGTH, (1.0,) * len(parts))
         fit = Outcome(
             frame,
-            union,
+            sum(others, start=first),
             solution,
-            CellWeights(theta, np.zeros(theta.shape[2:])),
-            CellLayout(tuple(int(c) for c in union.n_cells_), theta.shape[1] - 1, "linear"),
             penalty,
             np.zeros(0),
             tuning=TuningResult(setting, shares, Mix(), _table(setting, plan.loss)),
@@ -167,20 +160,20 @@ class _Recipe:
 
     def _described(self, fit: Outcome, parts: list[StageCells]) -> Outcome:
         """Add importances and means, of some of the rows."""
-        rows = self._job.rows
+        rows, model = self._job.rows, fit.model
         few = rows.take(slice(MEANS_ROWS))
         features = fit.frame.features.transform(few.X)
         root = np.zeros((len(few), 1), np.intp)
         codes = np.concatenate([*(part.codes(few.X) for part in parts), root], axis=1)
-        lines = LinearContributions(fit.layout, fit.weights.theta, None)
-        means = training_means(lines, fit.layout, [(features, codes, few.s)])
+        contributions = model.contributions
+        means = training_means(contributions, model.layout, [(features, codes, few.s)])
         some = slice(_IMPORTANCE_ROWS)
-        spread = lines(features[some], codes[some])
+        spread = contributions(features[some], codes[some])
         sources = self._job.plan.sources
         return replace(
             fit,
-            importances=column_shares(spread, fit.partitioner, few.s[some], sources),
-            means=replace(means, n_rows=len(rows)),
+            importances=column_importances(spread, model.partitioner, few.s[some], sources),
+            model=replace(model, means=replace(means, n_rows=len(rows))),
         )
 
     def _frame(self, rows: Rows) -> Frame:
@@ -200,13 +193,18 @@ class _Recipe:
             # Of classes only its record is kept, and separable ones have no best linear model.
             warnings.simplefilter("ignore", ConvergenceWarning)
             solution = solve(problem, "auto", tol=1e-4, max_iter=100)
-        return np.asarray(solution.theta, float), (solution, penalty)
+        weights = solution.layout.by_cell(solution.theta)
+        return np.asarray(weights, float), (solution, penalty)
 
 
 def _is_clear(loss: float, other: float, none: float) -> bool:
     """Whether a loss is clearly smaller than another; `none` is that of a constant."""
     less, more = _CLEARLY
     return loss < less * other or none - loss > more * max(none - other, 0.0) + 1e-3
+
+
+def _linear_model(frame: Frame, linear: NDArray) -> CellModel:
+    return CellModel.linear(frame, linear[0, :-1], linear[0, -1])
 
 
 def _raw(frame: Frame, linear: NDArray, rows: Rows) -> NDArray:

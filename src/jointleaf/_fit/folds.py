@@ -14,9 +14,8 @@ from jointleaf._core.penalties import Term
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._data.columns import Columns
-from jointleaf._data.features import FeaturePlan
+from jointleaf._data.features import FeaturePlan, mean_and_scale
 from jointleaf._data.rows import Rows
-from jointleaf._data.scaling import mean_and_scale
 from jointleaf._fit.mixing import own_predictions, own_values
 from jointleaf.partitions import Partitioner, TargetType
 

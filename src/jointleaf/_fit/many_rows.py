@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from jointleaf._core.fitting import solve
-from jointleaf._core.layout import CellLayout
 from jointleaf._core.problem import Problem
+from jointleaf._data.features import mean_and_scale
 from jointleaf._data.rows import Rows
-from jointleaf._data.scaling import mean_and_scale
 from jointleaf._fit import (
     Mix,
     RecipeFold,
@@ -37,8 +36,7 @@ from jointleaf._fit.folds import Table, loss_columns
 from jointleaf._fit.job import Job
 from jointleaf._fit.outcome import Outcome
 from jointleaf._fit.shares import Shares, stacked
-from jointleaf._model.cell_model import CellWeights, Frame
-from jointleaf._model.importances import importances
+from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import (
     LightGBMPartitioner,
     Partitioner,
@@ -169,14 +167,13 @@ class ManyRows:
         design = frame.design(few.X, small, "linear")
         problem = Problem(design, frame.target(few.y), loss, penalty, few.s, offset)
         solution = solve(problem, "auto", tol=1e-4, max_iter=300)
+        model = CellModel.of_solution(frame, small, solution)
         fit = Outcome(
             frame,
-            small,
+            model,
             solution,
-            CellWeights(solution.theta, offset),
-            solution.layout,
             penalty,
-            importances(design, solution.theta, small, few.s, self.job.plan.sources),
+            model.importances(design, few.s),
             tuning=TuningResult(best, shares, Mix(), table),
         )
         return self._with_boosted(fit, shares, rounds)
@@ -184,13 +181,13 @@ class ManyRows:
     def _with_boosted(self, fit: Outcome, shares: Shares, rounds: tuple[int, ...]) -> Outcome:
         """Add the linear model and the boosted trees, each with its factor."""
         rows, frame = self.job.rows, fit.frame
-        theta = shares.joint * fit.weights.theta
-        offset = np.asarray(shares.joint * fit.weights.offset)
+        joint = shares.joint * fit.model
         if shares.linear > 0:
             X = frame.features.transform(rows.X)
-            linear = fit_linear(X, frame.target(rows.y), rows.s, shares.strength)
-            theta[-1] += shares.linear * linear[0]
-        members, parts = [], []
+            linear = fit_linear(X, frame.target(rows.y), rows.s, shares.strength)[0]
+            m = X.shape[1]
+            joint += shares.linear * CellModel.linear(frame, linear[:m], linear[-1])
+        models = []
         for booster, n, factor in zip(self._boosters(), rounds, shares.boosted, strict=True):
             if factor == 0:
                 continue
@@ -198,16 +195,9 @@ class ManyRows:
             grow(booster, rows, self.target_type, self.job.columns)
             values = booster.leaf_values_
             assert values is not None
-            part = np.zeros((len(values), *theta.shape[1:]))
-            part[:, -1] = factor * values.reshape(part[:, -1].shape) / frame.unit
-            offset = offset - factor * frame.centre / frame.unit
-            members.append(booster)
-            parts.append(part)
-        union = UnionPartitioner.of_fitted([*members, *_members(fit.partitioner)])
-        counts = tuple(int(c) for c in union.n_cells_)
-        layout = CellLayout(counts, fit.layout.n_features, "linear")
-        weights = CellWeights(np.concatenate([*parts, theta]), offset)
-        return replace(fit, partitioner=union, weights=weights, layout=layout)
+            models.append(factor * CellModel.of_leaf_values(frame, booster, values))
+        first, *others = [*models, joint]
+        return replace(fit, model=sum(others, start=first))
 
 
 def _small_partitions() -> UnionPartitioner:
@@ -232,11 +222,6 @@ def _boosters() -> list[Partitioner]:
         usual.set_params(options=options),
         clone(usual).set_params(options={**options, "extra_trees": True}),
     ]
-
-
-def _members(partitioner: Partitioner) -> list[Partitioner]:
-    assert isinstance(partitioner, UnionPartitioner)
-    return list(partitioner.partitioners_)
 
 
 def with_all_classes(

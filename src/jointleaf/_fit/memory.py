@@ -45,7 +45,7 @@ from jointleaf.partitions import (
 )
 
 if TYPE_CHECKING:
-    from jointleaf.estimators._base import BaseJOPLEn
+    from jointleaf.estimators._params import JOPLEnParameters
 
 __all__ = ["MemoryEstimate", "available_memory", "check_memory", "estimate_memory"]
 
@@ -99,7 +99,7 @@ def readable(n_bytes: float) -> str:
 
 
 def estimate_memory(
-    estimator: BaseJOPLEn,
+    estimator: JOPLEnParameters,
     X: Any,
     *,
     n_classes: int = 2,
@@ -133,9 +133,9 @@ def estimate_memory(
     >>> estimate_memory(model, (1_000_000, 20)).total > 2e9
     True
     """
-    from jointleaf.estimators._base import BaseJOPLEn
+    from jointleaf.estimators._params import JOPLEnParameters
 
-    if not isinstance(estimator, BaseJOPLEn):
+    if not isinstance(estimator, JOPLEnParameters):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}: give a JOPLEnRegressor, a "
             "JOPLEnClassifier, or one of several tasks"
@@ -173,7 +173,13 @@ class _Shape:
 
     @classmethod
     def of(
-        cls, estimator: BaseJOPLEn, n: int, d: int, n_classes: int, n_tasks: int, itemsize: int
+        cls,
+        estimator: JOPLEnParameters,
+        n: int,
+        d: int,
+        n_classes: int,
+        n_tasks: int,
+        itemsize: int,
     ) -> _Shape:
         from jointleaf._fit import many_rows
         from jointleaf._fit.boosted import MOST_CELLS, VERY_MANY_ROWS
@@ -198,7 +204,7 @@ class _Shape:
             n_more = levels.MOST_CELLS if is_classes else 0
         else:
             partitioner = make_partitioner(estimator.partitioner)
-        sizes = _sizes(partitioner, K)
+        sizes = [size for member in partitioner.nested() for size in _sizes(member)]
         if estimator.root_cell:
             sizes = [*sizes, (1, 1)]
         P = sum(p for p, _ in sizes)
@@ -237,7 +243,7 @@ class _Shape:
         return biases + (24 * self.C * (self.d + 1) ** 2 if has_blocks else 0)
 
 
-def _solver(estimator: BaseJOPLEn, n: int, d: int, n_weights: int, is_squared: bool) -> str:
+def _solver(estimator: JOPLEnParameters, n: int, d: int, n_weights: int, is_squared: bool) -> str:
     """The solver that a fit will choose, as far as that can be said before it."""
     if estimator.solver != "auto":
         return getattr(estimator.solver, "name", str(estimator.solver))
@@ -251,12 +257,10 @@ def _solver(estimator: BaseJOPLEn, n: int, d: int, n_weights: int, is_squared: b
     return "pcg" if is_squared else "newton"
 
 
-def _sizes(partitioner: Any, n_outputs: int) -> list[tuple[int, int]]:
+def _sizes(partitioner: Any) -> list[tuple[int, int]]:
     """Numbers of partitions, and of the most cells that each of them can have."""
-    if isinstance(partitioner, UnionPartitioner):
-        return [size for own in partitioner.partitioners for size in _sizes(own, n_outputs)]
-    if isinstance(partitioner, ResidualPartitioner):
-        return _sizes(partitioner.partitioner, n_outputs)
+    if isinstance(partitioner, UnionPartitioner | ResidualPartitioner):
+        return []  # those nested in them count
     if isinstance(partitioner, RootCell):
         return [(1, 1)]
     if isinstance(partitioner, StepPartitioner):

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
+from jointleaf._core.layout import CellLayout
 from jointleaf._core.progress import Progress
 from jointleaf._data.rows import Rows
 from jointleaf._fit.job import Job
-from jointleaf._model.cell_model import Frame
+from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers.base import threads
 from jointleaf._trees.importers.lightgbm import ModelText, read_trees
@@ -93,15 +94,26 @@ class StageCells(NamedTuple):
     ----------
     partitioner : Partitioner
         The leaves as cells.
-    weights : array (C, m + 1[, K])
+    slopes : array (C, m[, K]) or None
+        In standard units; None for constants.
+    biases : array (C[, K])
     codes : function
         Gives the codes (n, P) of rows: those of the partitioner, but found by LightGBM, which
         needs no preparation.
     """
 
     partitioner: Partitioner
-    weights: NDArray
+    slopes: NDArray | None
+    biases: NDArray
     codes: Callable[[NDArray], NDArray]
+
+    def model(self, frame: Frame) -> CellModel:
+        """The stage as a model."""
+        constants = CellModel.of_constants(frame, self.partitioner, self.biases)
+        if self.slopes is None:
+            return constants
+        layout = CellLayout(constants.layout.cells_per_partition, self.slopes.shape[1], "linear")
+        return replace(constants, layout=layout, slopes=self.slopes)
 
 
 class Growth:
@@ -212,7 +224,7 @@ class Growth:
             leaves = booster.predict(self.table(X, stage), pred_leaf=True)
             return cell_of_leaf[leaves.reshape(len(X), -1) + first] - first
 
-        return StageCells(partitioner, self._weights(lines), codes)
+        return StageCells(partitioner, *self._weights(lines, stage), codes)
 
     def table(self, X: NDArray, stage: Stage) -> NDArray:
         """The columns as the trees see them: numbers standardised where cells hold lines."""
@@ -250,14 +262,18 @@ class Growth:
         threshold[lost] = np.nextafter(mean[at], -np.inf)[lost]
         return replace(trees, threshold=threshold)
 
-    def _weights(self, lines: LeafLines) -> NDArray:
-        """Weights (C, m + 1[, K]) of the cells in standard units."""
+    def _weights(self, lines: LeafLines, stage: Stage) -> tuple[NDArray | None, NDArray]:
+        """Slopes (C, m[, K]) and biases (C[, K]) of the cells in standard units."""
         plan, n_cells = self._job.plan, len(lines.constants)
-        weights = np.zeros((n_cells, len(plan.names) + 1, self._n_outputs))
         cell, numbers = np.arange(n_cells), plan.numbers
-        weights[cell, : len(numbers), lines.outputs] = lines.slopes[:, numbers]
-        weights[cell, -1, lines.outputs] = lines.constants
-        return weights[:, :, 0] if self._n_outputs == 1 else weights
+        biases = np.zeros((n_cells, self._n_outputs))
+        biases[cell, lines.outputs] = lines.constants
+        biases = biases[:, 0] if self._n_outputs == 1 else biases
+        if not stage.has_lines:
+            return None, biases
+        slopes = np.zeros((n_cells, len(plan.names), self._n_outputs))
+        slopes[cell, : len(numbers), lines.outputs] = lines.slopes[:, numbers]
+        return slopes[:, :, 0] if self._n_outputs == 1 else slopes, biases
 
     def _params(self, stage: Stage) -> dict[str, Any]:
         params: dict[str, Any] = {

@@ -141,7 +141,7 @@ class TaskFold:
 
     def _counts(self, bound: Penalty, theta: NDArray) -> tuple[float, float]:
         """Number of common features, and mean number of further features of a task."""
-        common, specific = split_slopes(bound, theta)
+        common, specific = split_slopes(bound, self._problem.layout, theta)
         is_common = np.any(common != 0, axis=0)
         parts = np.split(specific, self._problem.layout.task_starts[1:-1])
         alone = [np.sum(np.any(part != 0, axis=0) & ~is_common) for part in parts]
@@ -185,11 +185,10 @@ class TaskFold:
     def _losses(self, theta: NDArray) -> NDArray[np.float64]:
         """sum_t gamma_t loss_t / sum_t gamma_t of every group of validation rows."""
         total = np.zeros(len(self.weights))
-        parts = np.split(theta, self._problem.layout.task_starts[1:-1])
-        for t, (part, design, own, frame) in enumerate(
-            zip(parts, self._designs, self._valid, self._frames, strict=True)
+        for t, (design, own, frame) in enumerate(
+            zip(self._designs, self._valid, self._frames, strict=True)
         ):
-            raw = design.matvec(part) + frame.offset
+            raw = design.matvec(self._problem.layout.part_of(theta, t)) + frame.offset
             target = frame.loss.encode(frame.target(own.y))
             losses = [frame.loss.value(target[g], raw[g], own.s[g]) for g in self._groups[t]]
             scale = self._scales[t] if frame.loss.is_quadratic else 1.0

@@ -7,28 +7,30 @@ The prediction of a row is <x, sum over partitions of the weights of its cell>. 
 
 where T are the tables of all G groups one after the other. It is the product of
 `jointleaf.LeafDesign` with fewer entries, and M comes straight from the answers to the trees'
-tests. Partitions that are not small trees go the usual way and are added.
+tests. Trees with constants have tables of their own, without slopes. Partitions that are not small
+trees go the usual way and are added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-from jointleaf._core.layout import CellLayout
+from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._data.features import LinearFeatures
 from jointleaf._trees.grouping import Grouping, group_trees, group_weights
 from jointleaf._trees.indexing import GroupIndex
 from jointleaf._trees.routing import Router
-from jointleaf.partitions import Partitioner, RootCell, UnionPartitioner
+from jointleaf.partitions import Partitioner, RootCell
 from jointleaf.partitions._cells import TreeCells
 
-__all__ = ["LEAST_ROWS", "GroupedSums", "Rest"]
+__all__ = ["LEAST_ROWS", "GroupedSums", "PlainPartitions"]
 
 #: Rows from which on tables are worth it: making them takes as long as predicting some
 #: thousands of rows. The rule looks at the rows of a call alone, so that equal calls give
@@ -40,36 +42,44 @@ _ALL_BYTES = 2**25  # weights of all groups
 
 
 @dataclass(frozen=True)
-class _Part:
-    """Partitions that go the usual way: some of those of one member."""
-
-    member: Partitioner | Router
-    columns: NDArray[np.intp]  # their numbers among all partitions
-
-    def codes(self, X: NDArray) -> NDArray[np.int32]:
-        return self.member(X) if isinstance(self.member, Router) else self.member.apply(X)
-
-
-@dataclass(frozen=True)
-class Rest:
+class PlainPartitions:
     """Partitions that have no table.
 
     Attributes
     ----------
-    parts : list
+    sources : list of Partitioner or Router
+        What finds their codes, side by side.
     layout : CellLayout
         Of these partitions alone.
-    theta : array (C', q[, K])
-        The weights of their cells.
+    slopes, biases : arrays (L', m[, K]), (C'[, K])
     """
 
-    parts: list[_Part]
+    sources: list[Partitioner | Router]
     layout: CellLayout
-    theta: NDArray
+    slopes: NDArray
+    biases: NDArray
 
     def codes(self, X: NDArray) -> NDArray[np.int32]:
-        """Cells (n, P') of rows X (n, d)."""
-        return np.concatenate([part.codes(X) for part in self.parts], axis=1)
+        """Return the codes (n, P') of rows X (n, d)."""
+        parts = [s(X) if isinstance(s, Router) else s.apply(X) for s in self.sources]
+        return np.concatenate(parts, axis=1)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The tables of all groups of trees with one kind of cells.
+
+    Attributes
+    ----------
+    groupings : list of Grouping
+    starts : integers (G,)
+        First entry of every group.
+    entries : array (N, q * K)
+    """
+
+    groupings: list[Grouping]
+    starts: NDArray[np.intp]
+    entries: NDArray
 
 
 class GroupedSums:
@@ -80,7 +90,8 @@ class GroupedSums:
     partitioner : Partitioner
         Fitted.
     layout : CellLayout
-    theta : array (C, q[, K])
+    slopes : array (L, m[, K])
+    biases : array (C[, K])
     dtype : float32 or float64
         Of the tables and all products: the one of the linear features.
 
@@ -88,58 +99,83 @@ class GroupedSums:
     ----------
     n_groups : int
         Look-ups per row; 0 where no tree is small enough.
-    rest : Rest or None
+    plain : PlainPartitions or None
         The partitions that have no table.
     """
 
     def __init__(
-        self, partitioner: Partitioner, layout: CellLayout, theta: NDArray, dtype: DTypeLike
+        self,
+        partitioner: Partitioner,
+        layout: CellLayout,
+        slopes: NDArray,
+        biases: NDArray,
+        dtype: DTypeLike,
     ) -> None:
-        self._shape = theta.shape[1:]  # (q,) or (q, K)
-        weights = theta.reshape(layout.n_cells, -1)
-        width = weights.shape[1]
-        entry = width * np.dtype(dtype).itemsize
-        room = _ALL_BYTES // entry
-        constant = np.zeros((1, width))
-        tables, self._groupings, parts = [], [], []
-        for member, first in _members(partitioner):
-            number = first + np.arange(len(member.n_cells_))
-            own = weights[layout.offsets[first] : layout.offsets[first + len(number)]]
-            if isinstance(member, RootCell):
-                constant = constant + own
+        self._outputs, self._dtype = biases.shape[1:], np.dtype(dtype)
+        weights = _Weights(layout, slopes, biases)
+        room = _ALL_BYTES
+        root = {kind: np.zeros(weights.width(kind)) for kind in _KINDS}
+        grouped: dict[CellKind, list[tuple[Grouping, NDArray]]] = {kind: [] for kind in _KINDS}
+        sources: list[Partitioner | Router] = []
+        without: list[NDArray[np.intp]] = []
+        for source, router, numbers, kind in _members(partitioner, layout):
+            if isinstance(source, RootCell):
+                root[kind] += weights.of(numbers, kind)[0]
                 continue
-            grouping = _grouped(member, _TABLE_BYTES // entry, room)
+            entry = weights.width(kind) * self._dtype.itemsize
+            grouping = _grouped(router, _TABLE_BYTES // entry, room // entry)
             if grouping is None:
-                parts.append(_Part(member, number))
+                sources.append(source)
+                without.append(numbers)
                 continue
-            room -= sum(group.n_states for group in grouping.groups)
-            self._groupings.append(grouping)
-            tables += [group_weights(grouping, group, own) for group in grouping.groups]
+            room -= entry * sum(group.n_states for group in grouping.groups)
+            grouped[kind].append((grouping, weights.of(numbers, kind)))
             if grouping.rest.any():
-                some = Router(grouping.router.trees.only(grouping.rest))
-                parts.append(_Part(some, number[grouping.rest]))
-        self.n_groups = len(tables)
-        if tables:
-            tables[0] = tables[0] + constant
-        sizes = [len(table) for table in tables]
-        self._starts = np.cumsum([0, *sizes])[:-1]
-        self._tables = np.concatenate([np.zeros((0, width)), *tables]).astype(dtype)
-        self.rest = _rest(parts, layout, theta)
+                sources.append(Router(grouping.router.trees.only(grouping.rest)))
+                without.append(numbers[grouping.rest])
+        self._linear, self._constant = (self._tables(grouped[kind]) for kind in _KINDS)
+        self.n_groups = sum(len(t.starts) for t in (self._linear, self._constant) if t is not None)
+        self._constants = root["constant"].reshape(self._outputs).astype(dtype)
+        self._root = root["linear"].reshape(-1, *self._outputs).astype(dtype)
+        if self._linear is not None:  # one group's table holds the root cell's linear model too
+            size = self._linear.starts[1] if len(self._linear.starts) > 1 else None
+            self._linear.entries[:size] += root["linear"]
+            self._root = np.zeros_like(self._root)
+        self.plain = weights.plain(sources, np.concatenate(without)) if sources else None
+
+    def _tables(self, grouped: list[tuple[Grouping, NDArray]]) -> _Tables | None:
+        parts = [
+            group_weights(grouping, group, weights)
+            for grouping, weights in grouped
+            for group in grouping.groups
+        ]
+        if not parts:
+            return None
+        starts = np.cumsum([0, *map(len, parts)])[:-1]
+        entries = np.concatenate(parts).astype(self._dtype)
+        return _Tables([grouping for grouping, _ in grouped], starts, entries)
 
     def __call__(self, X: NDArray, features: LinearFeatures, n_jobs: int = 1) -> NDArray:
-        """Sums over all partitions but those in `rest`, (n,) or (n, K), of rows X (n, d).
+        """Return sums over all partitions but the `plain` ones, (n,) or (n, K), of X (n, d).
 
         Threads share the blocks of rows; no number depends on how.
         """
-        f = np.empty((len(X), *self._shape[1:]), self._tables.dtype)
+        f = np.empty((len(X), *self._outputs), self._dtype)
         blocks = [slice(b, min(b + _BLOCK_ROWS, len(X))) for b in range(0, len(X), _BLOCK_ROWS)]
         n_jobs = max(1, min(n_jobs, len(blocks)))
 
         def fill(worker: int) -> None:
-            work = _Worker(self._groupings, self._starts, self._tables, self._shape)
+            linear = None if self._linear is None else _Lookup(self._linear)
+            constant = None if self._constant is None else _Lookup(self._constant)
             scaled = features.prepared(X.dtype, _BLOCK_ROWS)
             for rows in blocks[worker::n_jobs]:
-                work(X[rows], scaled, f[rows])
+                x, out = X[rows], f[rows]
+                out[:] = self._constants
+                if linear is not None or self._root.any():
+                    sums = self._root[None] if linear is None else linear(x)
+                    out += _products(scaled(x), sums.reshape(len(sums), *self._root.shape))
+                if constant is not None:
+                    out += constant(x).reshape(out.shape)
 
         if n_jobs == 1:
             fill(0)
@@ -149,77 +185,122 @@ class GroupedSums:
         return f
 
 
-class _Worker:
-    """Predicts blocks of rows, in one thread, always in the same arrays."""
+_KINDS: tuple[CellKind, CellKind] = ("linear", "constant")
 
-    def __init__(
-        self,
-        groupings: list[Grouping],
-        starts: NDArray[np.intp],
-        tables: NDArray,
-        shape: tuple[int, ...],
-    ) -> None:
-        self._tables = tables[:, 0] if tables.shape[1] == 1 else tables  # a faster product
-        self._shape = shape
+
+class _Weights:
+    """The weights of all cells, partition by partition."""
+
+    def __init__(self, layout: CellLayout, slopes: NDArray, biases: NDArray) -> None:
+        self._layout, self._slopes, self._biases = layout, slopes, biases
+        self._n_outputs = int(np.prod(biases.shape[1:]))
+
+    def width(self, kind: CellKind) -> int:
+        """Weights of one cell."""
+        return (self._layout.n_features + 1 if kind == "linear" else 1) * self._n_outputs
+
+    def cells(self, numbers: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Cells of some partitions."""
+        offsets = self._layout.offsets
+        return np.concatenate([np.arange(offsets[p], offsets[p + 1]) for p in numbers])
+
+    def of(self, numbers: NDArray[np.intp], kind: CellKind) -> NDArray:
+        """Weights (C', q K) of the cells of some partitions of one kind, the bias last."""
+        cells = self.cells(numbers)
+        biases = self._biases[cells][:, None]
+        if kind == "constant":
+            return biases.reshape(len(cells), -1)
+        slopes = self._slopes[self._layout.slope_rows[cells]]
+        return np.concatenate([slopes, biases], axis=1).reshape(len(cells), -1)
+
+    def plain(
+        self, sources: list[Partitioner | Router], numbers: NDArray[np.intp]
+    ) -> PlainPartitions:
+        layout, cells = self._layout.only(numbers), self.cells(numbers)
+        rows = self._layout.slope_rows[cells]
+        slopes = self._slopes[rows[rows < self._layout.n_linear_cells]]
+        return PlainPartitions(sources, layout, slopes, self._biases[cells])
+
+
+class _Lookup:
+    """Sums the entries of blocks of rows, in one thread, always in the same arrays."""
+
+    def __init__(self, tables: _Tables) -> None:
+        entries, starts = tables.entries, tables.starts
+        self._entries = entries[:, 0] if entries.shape[1] == 1 else entries  # a faster product
         width, size = len(starts), _BLOCK_ROWS * len(starts)
         indptr = np.arange(0, size + 1, width, dtype=np.int32)
         # One sparse matrix for all blocks: they only differ in its indices.
         self._matrix = sparse.csr_array(
-            (np.ones(size, tables.dtype), np.zeros(size, np.int32), indptr),
-            shape=(_BLOCK_ROWS, len(tables)),
+            (np.ones(size, entries.dtype), np.zeros(size, np.int32), indptr),
+            shape=(_BLOCK_ROWS, len(entries)),
         )
-        entries = self._matrix.indices.reshape(_BLOCK_ROWS, width)
+        indices = self._matrix.indices.reshape(_BLOCK_ROWS, width)
         self._index = []
         begin = 0
-        for grouping in groupings:
+        for grouping in tables.groupings:
             groups = slice(begin, begin + len(grouping.groups))
-            self._index.append(GroupIndex(grouping, starts[groups], entries[:, groups]))
+            self._index.append(GroupIndex(grouping, starts[groups], indices[:, groups]))
             begin = groups.stop
 
-    def __call__(self, X: NDArray, scaled: Callable[[NDArray], NDArray], out: NDArray) -> None:
-        """Write the sums of rows X (b, d) to `out` (b[, K])."""
-        n_rows = len(X)
+    def __call__(self, X: NDArray) -> NDArray:
+        """Return the sums (b, q K) or (b,) of rows X (b, d)."""
         for index in self._index:
             index(X)
-        matrix = self._matrix if n_rows == _BLOCK_ROWS else self._matrix[:n_rows]
-        sums = (matrix @ self._tables).reshape(n_rows, *self._shape)
-        if self._shape[0] == 1:  # constant cells
-            out[:] = sums[:, 0]
-            return
-        rows = scaled(X)
-        self._products(rows, sums, out)
-        if np.isnan(out).any():  # a look at the few results is cheaper than one at all rows
-            rows[np.isnan(rows)] = 0.0
-            self._products(rows, sums, out)
-
-    def _products(self, rows: NDArray, sums: NDArray, out: NDArray) -> None:
-        """<x, slopes> + bias of every row."""
-        np.einsum("ij,ij...->i...", rows, sums[:, :-1], out=out)
-        out += sums[:, -1]
+        matrix = self._matrix if len(X) == _BLOCK_ROWS else self._matrix[: len(X)]
+        return matrix @ self._entries
 
 
-def _grouped(member: Partitioner, most_states: int, room: int) -> Grouping | None:
-    """Group the trees of a partitioner; None where most of its partitions would be in no group."""
-    if not isinstance(member, TreeCells):
+def _products(rows: NDArray, sums: NDArray) -> NDArray:
+    """Return <x, slopes> + bias (b[, K]) of rows (b, m), NaN for the mean, and (b, m + 1[, K])."""
+    sums = np.broadcast_to(sums, (len(rows), *sums.shape[1:]))
+    products = np.einsum("ij,ij...->i...", rows, sums[:, :-1])
+    if np.isnan(products).any():  # a look at the few results is cheaper than one at all rows
+        rows[np.isnan(rows)] = 0.0
+        products = np.einsum("ij,ij...->i...", rows, sums[:, :-1])
+    return products + sums[:, -1]
+
+
+def _grouped(router: Router | None, most_states: int, room: int) -> Grouping | None:
+    """Group trees; None where most of them would be in no group."""
+    if router is None:
         return None
-    grouping = group_trees(member.router, most_states, room)
+    grouping = group_trees(router, most_states, room)
     return grouping if np.mean(grouping.rest) <= 0.5 else None
 
 
-def _members(partitioner: Partitioner, first: int = 0) -> Iterator[tuple[Partitioner, int]]:
-    """The members of a union, of unions in it too, and the number of their first partition."""
-    if not isinstance(partitioner, UnionPartitioner):
-        yield partitioner, first
-        return
-    for member in partitioner.partitioners_:
-        yield from _members(member, first)
-        first += len(member.n_cells_)
+class _Member(NamedTuple):
+    """An innermost partitioner or, of trees with both kinds of cells, those of one kind.
+
+    Attributes
+    ----------
+    source : Partitioner or Router
+        What finds codes.
+    router : Router or None
+        Of trees.
+    numbers : integers
+        Of the partitions.
+    kind : {"linear", "constant"}
+        Of the cells; not of interest where there is no router.
+    """
+
+    source: Partitioner | Router
+    router: Router | None
+    numbers: NDArray[np.intp]
+    kind: CellKind
 
 
-def _rest(parts: list[_Part], layout: CellLayout, theta: NDArray) -> Rest | None:
-    if not parts:
-        return None
-    chosen = np.concatenate([part.columns for part in parts])
-    cells = np.concatenate([np.arange(*layout.offsets[[p, p + 1]]) for p in chosen])
-    counts = tuple(layout.cells_per_partition[p] for p in chosen)
-    return Rest(parts, CellLayout(counts, layout.n_features, layout.kind), theta[cells])
+def _members(partitioner: Partitioner, layout: CellLayout) -> Iterator[_Member]:
+    for member, first in partitioner.walk():
+        numbers = first + np.arange(len(member.n_cells_))
+        kinds = np.array(layout.kinds)[numbers]
+        if not isinstance(member, TreeCells):
+            yield _Member(member, None, numbers, layout.kinds[first])
+            continue
+        for kind in _KINDS:
+            chosen = kinds == kind
+            if chosen.all():
+                yield _Member(member, member.router, numbers, kind)
+            elif chosen.any():
+                router = Router(member.router.trees.only(chosen))
+                yield _Member(router, router, numbers[chosen], kind)

@@ -1,13 +1,13 @@
-"""The fitted model of all cells: what predicts."""
+"""The fitted model of all cells: what predicts, and can be scaled and added."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.device import place
@@ -16,11 +16,19 @@ from jointleaf._core.losses import Loss
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import LinearFeatures
 from jointleaf._model.bulk_predict import LEAST_ROWS, GroupedSums
-from jointleaf._model.contributions import LinearContributions, TrainingMeans, training_means
-from jointleaf._model.ranges import CellRanges
-from jointleaf.partitions import Partitioner
+from jointleaf._model.contributions import (
+    CellRanges,
+    LinearContributions,
+    TrainingMeans,
+    column_importances,
+    training_means,
+)
+from jointleaf.partitions import Partitioner, RootCell, UnionPartitioner
 
-__all__ = ["CellModel", "CellWeights", "Frame"]
+if TYPE_CHECKING:
+    from jointleaf._core.solvers import Solution
+
+__all__ = ["CellModel", "Frame"]
 
 _PREDICT_ROWS = 16384  # rows predicted at a time: bounds the memory of their codes
 _MEANS_ROWS = 4096
@@ -39,48 +47,45 @@ class Frame:
     n_jobs: int
 
     def design(self, X: NDArray, partitioner: Partitioner, kind: CellKind) -> LeafDesign:
-        """The design of rows X (n, d) and all cells of a fitted partitioner."""
+        """Return the design of rows X (n, d) and all cells of a fitted partitioner."""
         features, codes = self.features.transform(X), partitioner.apply(X)
         n_cells, n_jobs = partitioner.n_cells_, self.n_jobs
         return LeafDesign(features, codes, n_cells, cells=kind, n_jobs=n_jobs)
 
     def target(self, y: NDArray) -> NDArray:
-        """Targets (n,) in standard units."""
+        """Return targets (n,) in standard units."""
         return (y - self.centre) / self.unit
 
 
-@dataclass(frozen=True)
-class CellWeights:
-    """Weights theta (C, q[, K]) of all cells in standard units, and what they add to."""
-
-    theta: NDArray
-    offset: NDArray
-
-    @property
-    def slopes(self) -> NDArray:
-        """Slopes (C, m[, K]); m is 0 for constant cells."""
-        return self.theta[:, :-1]
-
-    @property
-    def biases(self) -> NDArray:
-        """Biases (C[, K])."""
-        return self.theta[:, -1]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CellModel:
     """Partitions, how rows become linear features, and the weights of all cells.
+
+    With the linear features z of a row and its cell c_p in every partition, the raw prediction is
+
+        centre + unit * (sum_p (<slopes of c_p, z> + bias of c_p) + offset).
+
+    Models with the same linear features, centre and unit form a vector space: ``a * m1 + b * m2``
+    is the model whose predictions in standard units, (raw - centre) / unit, are a f_1 + b f_2.
+    Cells of partitioners that both models hold get the sum of both weights, all others stay
+    beside each other.
 
     Attributes
     ----------
     partitioner : Partitioner
+        Fitted.
     features : LinearFeatures
     layout : CellLayout
-    weights : CellWeights
+    slopes : array (L, m) or (L, m, K)
+        Of the cells of linear partitions, in standard units.
+    biases : array (C,) or (C, K)
+        Of all cells, in standard units.
+    offset : array () or (K,)
+        In standard units.
     centre, unit : float
         Of the target.
     ranges : CellRanges or None
-        What the cells saw, where their linear models are limited to that.
+        To which the linear models of the cells are limited.
     means : TrainingMeans or None
         What explanations measure from (`jointleaf.inspection`).
     """
@@ -88,50 +93,200 @@ class CellModel:
     partitioner: Partitioner
     features: LinearFeatures
     layout: CellLayout
-    weights: CellWeights
+    slopes: NDArray
+    biases: NDArray
+    offset: NDArray
     centre: float
     unit: float
     ranges: CellRanges | None = None
     means: TrainingMeans | None = None
 
+    # -- making --------------------------------------------------------------------------------
+
+    @classmethod
+    def of_solution(
+        cls,
+        frame: Frame,
+        partitioner: Partitioner,
+        solution: Solution,
+        ranges: CellRanges | None = None,
+    ) -> CellModel:
+        """Return the model of a joint fit in a frame."""
+        return cls(
+            partitioner, frame.features, solution.layout, solution.coef, solution.intercept,
+            np.asarray(frame.offset), frame.centre, frame.unit, ranges,
+        )  # fmt: skip
+
+    @classmethod
+    def of_constants(
+        cls,
+        frame: Frame,
+        partitioner: Partitioner,
+        values: ArrayLike,
+        offset: ArrayLike = 0.0,
+    ) -> CellModel:
+        """Return a model of constants.
+
+        Parameters
+        ----------
+        frame : Frame
+        partitioner : Partitioner
+            Fitted.
+        values : array (C,) or (C, K)
+            Of all cells, in standard units; (C, 1) is (C,).
+        offset : float or array (K,)
+            In standard units.
+        """
+        biases = np.asarray(values, float)
+        biases = biases[:, 0] if biases.ndim == 2 and biases.shape[1] == 1 else biases
+        m, outputs = len(frame.features.plan.names), biases.shape[1:]
+        layout = CellLayout(tuple(partitioner.n_cells_.tolist()), m, "constant")
+        offset = np.broadcast_to(np.asarray(offset, float), outputs).copy()
+        return cls(
+            partitioner, frame.features, layout, np.zeros((0, m, *outputs)), biases, offset,
+            frame.centre, frame.unit,
+        )  # fmt: skip
+
+    @classmethod
+    def of_leaf_values(cls, frame: Frame, partitioner: Partitioner, values: NDArray) -> CellModel:
+        """Return the model whose raw predictions are sums of leaf values (C, K)."""
+        return cls.of_constants(
+            frame, partitioner, values / frame.unit, offset=-frame.centre / frame.unit
+        )
+
+    @classmethod
+    def linear(cls, frame: Frame, slopes: NDArray, bias: ArrayLike) -> CellModel:
+        """Return a global linear model, slopes (m[, K]) and bias () or (K,), in a root cell."""
+        root = RootCell().fit(np.zeros((1, len(frame.columns))))
+        bias = np.asarray(bias, float)
+        return cls(
+            root, frame.features, CellLayout((1,), len(slopes), "linear"), slopes[None],
+            bias[None], np.zeros(bias.shape), frame.centre, frame.unit,
+        )  # fmt: skip
+
     def with_means(self, X: NDArray, s: NDArray) -> CellModel:
-        """Give the model with the means of training rows X (n, d) with weights s (n,)."""
-        linear = LinearContributions(self.layout, self.weights.theta, self.ranges)
+        """Return the model with the means of training rows X (n, d) with weights s (n,)."""
 
         def blocks() -> Iterator[tuple[NDArray, NDArray, NDArray]]:
             for start in range(0, len(X), _MEANS_ROWS):
                 rows = X[start : start + _MEANS_ROWS]
-                own = s[start : start + _MEANS_ROWS]
-                yield self.features.transform(rows), self.partitioner.apply(rows), own
+                weights = s[start : start + _MEANS_ROWS]
+                yield self.features.transform(rows), self.partitioner.apply(rows), weights
 
-        return replace(self, means=training_means(linear, self.layout, blocks()))
+        return replace(self, means=training_means(self.contributions, self.layout, blocks()))
 
-    def predict(self, X: NDArray, n_jobs: int, device: str = "cpu") -> NDArray:
-        """Predictions on the scale of the loss, (n,) or (n, K), of rows X (n, d).
+    # -- algebra -------------------------------------------------------------------------------
+
+    def __mul__(self, factor: float) -> CellModel:
+        return replace(
+            self,
+            slopes=factor * self.slopes,
+            biases=factor * self.biases,
+            offset=np.asarray(factor * self.offset),
+            means=None,
+        )
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: CellModel) -> CellModel:
+        if not isinstance(other, CellModel):
+            return NotImplemented
+        self._check_frame(other)
+        return _sum(self, other)
+
+    def __sub__(self, other: CellModel) -> CellModel:
+        return self + -1.0 * other
+
+    def plus_constant(self, constant: ArrayLike) -> CellModel:
+        """Return the model plus a constant () or (K,) in standard units."""
+        return replace(self, offset=np.asarray(self.offset + constant), means=None)
+
+    def _check_frame(self, other: CellModel) -> None:
+        if self.biases.shape[1:] != other.biases.shape[1:]:
+            raise ValueError(
+                f"a model with outputs {self.biases.shape[1:]} and one with outputs "
+                f"{other.biases.shape[1:]} cannot be added: fit both to the same classes"
+            )
+        if not _equal(self.features, other.features) or (self.centre, self.unit) != (
+            other.centre,
+            other.unit,
+        ):
+            raise ValueError(
+                "models in different units cannot be added: fit both in the same frame"
+            )
+
+    # -- describing ----------------------------------------------------------------------------
+
+    @property
+    def n_outputs(self) -> int:
+        """K, or 1."""
+        return int(np.prod(self.biases.shape[1:]))
+
+    @property
+    def contributions(self) -> LinearContributions:
+        """What the linear features add to predictions, in standard units."""
+        return LinearContributions(self.layout, self.slopes, self.ranges)
+
+    def slope_norms(self) -> NDArray[np.float64]:
+        """Return the norm of each linear feature's slopes over all cells and outputs, (m,)."""
+        squares = np.square(self.slopes, dtype=float)
+        return np.sqrt(squares.sum(axis=(0, *range(2, squares.ndim))))
+
+    def coef(self) -> NDArray:
+        """Return the slopes of all cells in the units of the input, (C, m) or (C, m, K)."""
+        slopes = self.unit * self._raw_slopes()
+        rows = np.concatenate([slopes, np.zeros((1, *slopes.shape[1:]), slopes.dtype)])
+        return rows[self.layout.slope_rows]
+
+    def intercept(self) -> NDArray:
+        """Return the biases of all cells in the units of the input, (C,) or (C, K)."""
+        shift = np.einsum("cd...,d->c...", self._raw_slopes(), self.features.scaler.mean)
+        biases = self.biases.astype(np.result_type(self.biases, shift))
+        biases[self.layout.linear_cells] -= shift
+        return self.unit * biases
+
+    def _raw_slopes(self) -> NDArray:
+        extra = (None,) * (self.slopes.ndim - 2)
+        return self.slopes / self.features.scaler.scale[(slice(None), *extra)]
+
+    def importances(self, design: LeafDesign, s: NDArray) -> NDArray[np.float64]:
+        """Return importances (d,) of columns by the rows of a design with weights s (n,)."""
+        linear = LinearContributions(self.layout, self.slopes)  # no range binds training rows
+        spread = linear.of_cells(design.rows, design.cells())
+        return column_importances(spread, self.partitioner, s, self.features.plan.sources)
+
+    # -- predicting ----------------------------------------------------------------------------
+
+    def predict(self, X: NDArray, n_jobs: int = 1, device: str = "cpu") -> NDArray:
+        """Return predictions on the scale of the loss, (n,) or (n, K), of rows X (n, d).
 
         From `LEAST_ROWS` rows on small trees are looked up in tables, several at a time
         (`GroupedSums`); the numbers are the same up to rounding. On other devices than the CPU
         all cells are gathered.
         """
-        work = len(X) * self.layout.n_partitions * self.weights.theta[0].size
-        if self.ranges is None and (chosen := place(device, work)) != "cpu":
-            return self.centre + self.unit * (self._on_device(X, chosen) + self.weights.offset)
+        return self.centre + self.unit * (self._sums(X, n_jobs, device) + self.offset)
+
+    def _sums(self, X: NDArray, n_jobs: int, device: str) -> NDArray:
+        """Return sums over partitions, (n,) or (n, K)."""
+        layout = self.layout
+        chosen = place(device, len(X) * layout.entries_per_row * self.n_outputs)
+        if self.ranges is None and chosen != "cpu":
+            return self._on_device(X, chosen)
         tables = self._tables(X.dtype) if len(X) >= LEAST_ROWS and self.ranges is None else None
         if tables is None or tables.n_groups == 0:
-            sums = self._plain(X, self.partitioner.apply, self.layout, self.weights.theta, n_jobs)
-        else:
-            sums = tables(X, self.features, n_jobs)
-            if tables.rest is not None:
-                rest = tables.rest
-                sums += self._plain(X, rest.codes, rest.layout, rest.theta, n_jobs)
-        return self.centre + self.unit * (sums + self.weights.offset)
+            return self._plain(X, self.partitioner.apply, layout, self.slopes, self.biases, n_jobs)
+        sums = tables(X, self.features, n_jobs)
+        if tables.plain is not None:
+            plain = tables.plain
+            sums += self._plain(X, plain.codes, plain.layout, plain.slopes, plain.biases, n_jobs)
+        return sums
 
     def _on_device(self, X: NDArray, device: str) -> NDArray:
-        """Sums over partitions, (n,) or (n, K), computed on a device."""
+        """Return sums over partitions, (n,) or (n, K), computed on a device."""
         from jointleaf._core.jax.problem import predict
 
         features, codes = self.features.transform(X), self.partitioner.apply(X)
-        theta = self.weights.theta.astype(features.dtype, copy=False)
+        theta = self.layout.join(self.slopes, self.biases).astype(features.dtype)
         return predict(features, codes, theta, self.layout, device)
 
     def _plain(
@@ -139,30 +294,138 @@ class CellModel:
         X: NDArray,
         apply: Callable[[NDArray], NDArray],
         layout: CellLayout,
-        theta: NDArray,
+        slopes: NDArray,
+        biases: NDArray,
         n_jobs: int,
     ) -> NDArray:
-        """Sums over partitions, (n,) or (n, K), from the codes that `apply` gives."""
+        """Return sums over partitions, (n,) or (n, K), from the codes that `apply` finds."""
+        n_cells, kinds, theta = layout.cells_per_partition, layout.kinds, layout.join(slopes, biases)
         parts = []
         for start in range(0, len(X), _PREDICT_ROWS):
             rows = X[start : start + _PREDICT_ROWS]
             features, codes = self.features.transform(rows), apply(rows)
             if self.ranges is not None:
-                parts.append(self.ranges.predict(features, codes, theta, layout))
+                parts.append(self.ranges.predict(features, codes, layout, slopes, biases))
                 continue
-            n_cells, kind = layout.cells_per_partition, layout.kind
-            design = LeafDesign(features, codes, n_cells, cells=kind, n_jobs=n_jobs)
+            design = LeafDesign(features, codes, n_cells, cells=kinds, n_jobs=n_jobs)
             parts.append(design.matvec(theta))
         return np.concatenate(parts)
 
     def _tables(self, dtype: np.dtype) -> GroupedSums:
-        """The tables, made when they are needed for the first time."""
-        kept: dict[np.dtype, GroupedSums] = self.__dict__.setdefault("_kept", {})
-        if dtype not in kept:
-            kept[dtype] = GroupedSums(self.partitioner, self.layout, self.weights.theta, dtype)
-        return kept[dtype]
+        """Return the tables, made when they are needed for the first time."""
+        tables: dict[np.dtype, GroupedSums] = self.__dict__.setdefault("_tables_by_dtype", {})
+        if dtype not in tables:
+            tables[dtype] = GroupedSums(
+                self.partitioner, self.layout, self.slopes, self.biases, dtype
+            )
+        return tables[dtype]
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tables are made anew from the rest: they would only make pickles larger.
-        made = ("_kept", "_explainer")
-        return {name: value for name, value in self.__dict__.items() if name not in made}
+        # Tables are made anew from the weights: they would only make pickles larger.
+        return {k: value for k, value in self.__dict__.items() if k != "_tables_by_dtype"}
+
+
+def _equal(first: LinearFeatures, second: LinearFeatures) -> bool:
+    """Whether rows become the same linear features."""
+    if first is second:
+        return True
+    a, b = first.scaler, second.scaler
+    arrays = ((a.mean, b.mean), (a.scale, b.scale), (a.low, b.low), (a.high, b.high))
+    same = first.plan.names == second.plan.names and a.clip == b.clip
+    return same and all(np.array_equal(x, y) for x, y in arrays)
+
+
+# -- sums ------------------------------------------------------------------------------------------
+
+
+def _sum(first: CellModel, second: CellModel) -> CellModel:
+    """Add the weights of common partitioners' cells, and append the other partitioners."""
+    common = _members(first.partitioner)
+    appended: list[Partitioner] = []
+    counts, kinds = list(first.layout.cells_per_partition), list(first.layout.kinds)
+    partitions: list[int] = []  # in the sum, of every partition of the second model
+    for member, begin in _members(second.partitioner):
+        end = begin + len(member.n_cells_)
+        start = _place(member, slice(begin, end), common, first, second)
+        if start in partitions:  # of two equal members the second has no place left
+            start = None
+        if start is None:
+            start = len(counts)
+            appended.append(member)
+            counts += second.layout.cells_per_partition[begin:end]
+            kinds += second.layout.kinds[begin:end]
+        for p in range(begin, end):
+            partitions.append(start + p - begin)
+            if second.layout.kinds[p] == "linear":
+                kinds[partitions[-1]] = "linear"
+    layout = CellLayout(tuple(counts), first.layout.n_features, tuple(kinds))
+    steps = layout.offsets[partitions] - second.layout.offsets[:-1]
+    cells = np.arange(second.layout.n_cells) + steps[second.layout.partition_of_cell]
+    biases = np.zeros((layout.n_cells, *first.biases.shape[1:]))
+    biases[: first.layout.n_cells] = first.biases
+    biases[cells] += second.biases
+    rows = layout.slope_rows[first.layout.linear_cells]
+    second_rows = layout.slope_rows[cells[second.layout.linear_cells]]
+    slopes = np.zeros((layout.n_linear_cells, *first.slopes.shape[1:]))
+    slopes[rows] = first.slopes
+    slopes[second_rows] += second.slopes
+    partitioner = first.partitioner
+    if appended:
+        partitioner = UnionPartitioner.of_fitted([*(m for m, _ in common), *appended])
+    return replace(
+        first,
+        partitioner=partitioner,
+        layout=layout,
+        slopes=slopes.astype(np.result_type(first.slopes, second.slopes), copy=False),
+        biases=biases.astype(np.result_type(first.biases, second.biases), copy=False),
+        offset=np.asarray(first.offset + second.offset),
+        ranges=_joined_ranges(layout, [(first.ranges, rows), (second.ranges, second_rows)]),
+        means=None,
+    )
+
+
+def _members(partitioner: Partitioner) -> list[tuple[Partitioner, int]]:
+    """The members of a union, or the partitioner itself, with their first partitions."""
+    is_union = isinstance(partitioner, UnionPartitioner)
+    members = partitioner.partitioners_ if is_union else [partitioner]
+    sizes = [len(member.n_cells_) for member in members]
+    return list(zip(members, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
+
+
+def _place(
+    member: Partitioner,
+    partitions: slice,
+    common: list[tuple[Partitioner, int]],
+    first: CellModel,
+    second: CellModel,
+) -> int | None:
+    """First partition of the same partitioner in the first model; None where there is none.
+
+    Linear models with ranges of their own cannot be added: a cell has one range.
+    """
+    has_one_range = first.ranges is None and second.ranges is None
+    has_one_range |= first.ranges is second.ranges and first.partitioner is second.partitioner
+    for candidate, start in common:
+        is_same = candidate is member
+        if not is_same and not (isinstance(candidate, RootCell) and isinstance(member, RootCell)):
+            continue
+        kinds = first.layout.kinds[start : start + partitions.stop - partitions.start]
+        pairs = zip(kinds, second.layout.kinds[partitions], strict=True)
+        if has_one_range or ("linear", "linear") not in pairs:
+            return start
+    return None
+
+
+def _joined_ranges(
+    layout: CellLayout, parts: list[tuple[CellRanges | None, NDArray[np.intp]]]
+) -> CellRanges | None:
+    """Ranges of all linear cells from those of some (their rows in the slopes)."""
+    known = [(ranges, rows) for ranges, rows in parts if ranges is not None]
+    if not known:
+        return None
+    shape = (layout.n_linear_cells + 1, layout.n_features)
+    low, high = np.full(shape, -np.inf), np.full(shape, np.inf)
+    low[-1], high[-1] = 0.0, 0.0
+    for ranges, rows in known:
+        low[rows], high[rows] = ranges.low[:-1], ranges.high[:-1]
+    return CellRanges(low, high)

@@ -5,10 +5,15 @@ Given its cells, a row's prediction is linear: with z the standardised linear fe
     f(x) = sum_j z_j sum_p w_{p, c_p(x), j} + sum_p b_{p, c_p(x)},
 
 so that z_j times the sum of its slopes over the row's cells is exactly what feature j adds.
+
+**Ranges.** With ``clip="cell"`` the linear model of every cell sees each feature clipped to the
+range that the feature had among the cell's training rows: a cell never extrapolates. On training
+rows this changes nothing, so that the fit is the same; it acts on predictions alone.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,107 +22,181 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from jointleaf._core.layout import CellLayout
-from jointleaf._model.ranges import CellRanges
+from jointleaf.partitions import Partitioner
 
-__all__ = ["LinearContributions", "TrainingMeans", "sum_of_entries", "training_means"]
+__all__ = [
+    "CellRanges",
+    "LinearContributions",
+    "TrainingMeans",
+    "by_column",
+    "cell_ranges",
+    "column_importances",
+    "sum_of_entries",
+    "training_means",
+    "warn_of_no_features",
+]
 
 _BLOCK_ROWS = 4096
+_CLIP_ROWS = 1024  # the gathered rows of one partition stay in the cache
+
+
+# -- ranges ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class TrainingMeans:
-    """What explanations measure from: means over the training rows.
+class CellRanges:
+    """Smallest and largest value of every linear feature in every linear cell.
 
     Attributes
     ----------
-    cell_weights : array (C,)
-        Share of the weight of all training rows that lies in every cell.
-    linear : array (m, K)
-        Weighted mean of the linear contributions, in standard units of the target.
-    n_rows : int
-        Number of different training rows.
+    low, high : arrays (L + 1, m)
+        Standardised, in the order of the slopes; infinite where a cell has no limit. The last row,
+        of zeros, stands for cells without slopes.
     """
 
-    cell_weights: NDArray[np.float64]
-    linear: NDArray[np.float64]
-    n_rows: int
+    low: NDArray
+    high: NDArray
+
+    def predict(
+        self, X: NDArray, codes: NDArray, layout: CellLayout, slopes: NDArray, biases: NDArray
+    ) -> NDArray:
+        """Return the sums over partitions of <w_c, clip(x, low_c, high_c)> + b_c.
+
+        Parameters
+        ----------
+        X : array (n, m)
+            Standardised linear features.
+        codes : integers (n, P)
+            -1 for no cell.
+        layout : CellLayout
+        slopes : array (L, m) or (L, m, K)
+        biases : array (C,) or (C, K)
+
+        Returns
+        -------
+        array (n,) or (n, K)
+        """
+        constants = _padded(biases.reshape(len(biases), -1)).astype(X.dtype)  # (C + 1, K)
+        slopes = slopes.reshape(*slopes.shape[:2], constants.shape[1])
+        slopes = _padded(slopes).astype(X.dtype)  # (L + 1, m, K)
+        low, high = self.low.astype(X.dtype), self.high.astype(X.dtype)
+        slope_rows = np.append(layout.slope_rows, layout.n_linear_cells)
+        is_linear = np.array(layout.kinds) == "linear"
+        f = np.zeros((len(X), constants.shape[1]), X.dtype)
+        for start in range(0, len(X), _CLIP_ROWS):
+            rows = slice(start, start + _CLIP_ROWS)
+            x, sums = X[rows], f[rows]
+            cells = np.where(codes[rows] < 0, layout.n_cells, codes[rows] + layout.offsets[:-1])
+            for p, cell in enumerate(cells.T):
+                sums += constants[cell]
+                if is_linear[p]:
+                    row = slope_rows[cell]
+                    clipped = np.maximum(x, low[row])
+                    np.minimum(clipped, high[row], out=clipped)
+                    sums += np.einsum("nm,nmk->nk", clipped, slopes[row])
+        return f[:, 0] if biases.ndim == 1 else f
+
+
+def cell_ranges(X: NDArray, codes: NDArray, layout: CellLayout) -> CellRanges:
+    """Learn the ranges from standardised linear features X (n, m) and codes of training rows."""
+    shape = (layout.n_linear_cells + 1, X.shape[1])
+    low, high = np.zeros(shape, X.dtype), np.zeros(shape, X.dtype)
+    for p, start in enumerate(layout.offsets[:-1]):
+        if layout.kinds[p] == "constant":
+            continue
+        order = np.argsort(codes[:, p], kind="stable")
+        column = codes[order, p]
+        first = np.flatnonzero(np.diff(column, prepend=-2))
+        cells, sorted_rows = column[first], X[order]
+        is_cell = cells >= 0
+        rows = layout.slope_rows[start + cells[is_cell]]
+        low[rows] = np.minimum.reduceat(sorted_rows, first, axis=0)[is_cell]
+        high[rows] = np.maximum.reduceat(sorted_rows, first, axis=0)[is_cell]
+    return CellRanges(low, high)
+
+
+# -- contributions ---------------------------------------------------------------------------------
 
 
 class LinearContributions:
-    """Gives z_j times the summed slopes of feature j, for every row, feature and output.
+    """Computes z_j times the summed slopes of feature j, for every row, feature and output.
 
     Parameters
     ----------
     layout : CellLayout
-    theta : array (C, q) or (C, q, K)
-        Weights of all cells in standard units.
-    ranges : CellRanges or None
-        What the cells saw, where their linear models are limited to that.
+    slopes : array (L, m) or (L, m, K)
+        Of the linear cells, in standard units.
+    ranges : CellRanges, optional
+        To which the linear models are limited.
     """
 
-    def __init__(self, layout: CellLayout, theta: NDArray, ranges: CellRanges | None) -> None:
+    def __init__(
+        self, layout: CellLayout, slopes: NDArray, ranges: CellRanges | None = None
+    ) -> None:
         self._layout, self._ranges = layout, ranges
-        slopes = theta[:, : layout.n_slopes].astype(np.float64)
-        self.n_outputs = 1 if theta.ndim == 2 else theta.shape[2]
-        slopes = slopes.reshape(layout.n_cells, layout.n_slopes, self.n_outputs)
-        # One more cell, without slopes, for rows that lie in no cell.
-        self._slopes = np.concatenate([slopes, np.zeros_like(slopes[:1])])
-        sloped = (slopes != 0).any(axis=(1, 2))
-        # Boosted trees that keep their own values have no slopes: they are not looked at.
-        self._alive = np.flatnonzero(np.logical_or.reduceat(sloped, layout.offsets[:-1]))
+        self.n_outputs = 1 if slopes.ndim == 2 else slopes.shape[2]
+        # A row of zeros for constant cells, and for rows that lie in no cell.
+        self._slopes = _padded(
+            slopes.astype(np.float64).reshape(len(slopes), layout.n_features, self.n_outputs)
+        )
+        self._slope_rows = np.append(layout.slope_rows, layout.n_linear_cells)
+        has_slopes = np.zeros(layout.n_cells, bool)
+        has_slopes[layout.linear_cells] = self._slopes[:-1].any(axis=(1, 2))
+        # Partitions without any slope are not looked at.
+        self._sloped = np.flatnonzero(np.logical_or.reduceat(has_slopes, layout.offsets[:-1]))
 
     def __call__(self, features: NDArray, codes: NDArray) -> NDArray[np.float64]:
-        """Contributions (n, m, K) of standardised features (n, m) of rows with codes (n, P)."""
-        shape = (len(features), self._layout.n_features, self.n_outputs)
-        if not len(self._alive) or not self._slopes.shape[1]:
-            return np.zeros(shape)
-        z = features.astype(np.float64)
-        cells = self.cells(codes)
-        if self._ranges is not None:
-            return self._clipped(z, cells, self._ranges)
-        return z[:, :, None] * self._summed(cells)
+        """Return contributions (n, m, K) of standardised features (n, m) with codes (n, P)."""
+        layout = self._layout
+        return self.of_cells(
+            features, np.where(codes < 0, layout.n_cells, codes + layout.offsets[:-1])
+        )
 
-    def cells(self, codes: NDArray) -> NDArray[np.intp]:
-        """Cells (n, P') over all partitions that have slopes; C where a row is in none."""
-        some = codes[:, self._alive].astype(np.intp)
-        return np.where(some < 0, self._layout.n_cells, some + self._layout.offsets[self._alive])
-
-    def _summed(self, cells: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Slopes (n, m, K) summed over the cells of rows."""
-        return sum_of_entries(cells, self._slopes)
-
-    def _clipped(
-        self, z: NDArray, cells: NDArray[np.intp], ranges: CellRanges
-    ) -> NDArray[np.float64]:
+    def of_cells(self, features: NDArray, cells: NDArray) -> NDArray[np.float64]:
+        """Do the same for cells (n, P) that are numbered over all partitions; C is no cell."""
+        if not len(self._sloped):
+            return np.zeros((*features.shape, self.n_outputs))
+        z, rows = features.astype(np.float64), self._rows(cells)
+        if self._ranges is None:
+            return z[:, :, None] * sum_of_entries(rows, self._slopes)
         sums = np.zeros((*z.shape, self.n_outputs))
-        for c in cells.T:
-            inside = np.clip(z, ranges.low[c], ranges.high[c])
-            sums += inside[:, :, None] * self._slopes[c]
+        for row in rows.T:
+            clipped = np.clip(z, self._ranges.low[row], self._ranges.high[row])
+            sums += clipped[:, :, None] * self._slopes[row]
         return sums
 
     def slopes(self, features: NDArray, codes: NDArray) -> NDArray[np.float64]:
-        """Derivatives (n, m, K) with respect to the standardised features.
+        """Return derivatives (n, m, K) with respect to the standardised features.
 
         Zero for what lies outside the range of its cell, where cells have ranges.
         """
-        shape = (len(features), self._layout.n_features, self.n_outputs)
-        if not len(self._alive) or not self._slopes.shape[1]:
-            return np.zeros(shape)
-        cells = self.cells(codes)
+        layout = self._layout
+        sums = np.zeros((*features.shape, self.n_outputs))
+        if not len(self._sloped):
+            return sums
+        rows = self._rows(np.where(codes < 0, layout.n_cells, codes + layout.offsets[:-1]))
         if self._ranges is None:
-            return self._summed(cells)
-        sums = np.zeros(shape)
-        for c in cells.T:
-            low, high = self._ranges.low[c], self._ranges.high[c]
+            return sum_of_entries(rows, self._slopes)
+        for row in rows.T:
+            low, high = self._ranges.low[row], self._ranges.high[row]
             inside = (features >= low) & (features <= high) & (low < high)
-            sums += inside[:, :, None] * self._slopes[c]
+            sums += inside[:, :, None] * self._slopes[row]
         return sums
+
+    def _rows(self, cells: NDArray) -> NDArray[np.intp]:
+        """Rows (n, P') of the slopes, of all partitions that have some."""
+        return self._slope_rows[cells[:, self._sloped]]
+
+
+def _padded(table: NDArray) -> NDArray:
+    """Append a row of zeros."""
+    return np.concatenate([table, np.zeros((1, *table.shape[1:]), table.dtype)])
 
 
 def sum_of_entries(
     index: NDArray[np.intp], table: NDArray[np.float64] | sparse.csr_array
 ) -> NDArray[np.float64]:
-    """Sums (n, ...) of the entries of a table (L, ...) that every row (n, P) of an index names."""
+    """Sum (n, ...) the entries of a table (N, ...) that every row (n, P) of an index names."""
     width = int(np.prod(table.shape[1:]))
     flat = table if sparse.issparse(table) else table.reshape(len(table), width)
     out = np.empty((len(index), width))
@@ -133,12 +212,34 @@ def sum_of_entries(
     return out.reshape(len(index), *table.shape[1:])
 
 
+# -- means over the training rows ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TrainingMeans:
+    """Means over the training rows, from which explanations measure.
+
+    Attributes
+    ----------
+    cell_weights : array (C,)
+        Fraction of the weight of all training rows that lies in every cell.
+    linear : array (m, K)
+        Weighted mean of the linear contributions, in standard units of the target.
+    n_rows : int
+        Number of different training rows.
+    """
+
+    cell_weights: NDArray[np.float64]
+    linear: NDArray[np.float64]
+    n_rows: int
+
+
 def training_means(
     contributions: LinearContributions,
     layout: CellLayout,
     blocks: Iterable[tuple[NDArray, NDArray, NDArray]],
 ) -> TrainingMeans:
-    """Means over the training rows.
+    """Compute means over the training rows.
 
     Parameters
     ----------
@@ -155,6 +256,51 @@ def training_means(
         linear += np.einsum("n,nmk->mk", s, contributions(features, codes))
         for p, first in enumerate(layout.offsets[:-1]):
             inside, count = codes[:, p] >= 0, layout.cells_per_partition[p]
-            found = np.bincount(codes[inside, p], s[inside], minlength=count)
-            weights[first : first + count] += found
+            in_cells = np.bincount(codes[inside, p], s[inside], minlength=count)
+            weights[first : first + count] += in_cells
     return TrainingMeans(weights / total, linear / total, n_rows)
+
+
+# -- importances -----------------------------------------------------------------------------------
+
+
+def by_column(values: NDArray, sources: NDArray[np.intp], n_columns: int) -> NDArray[np.float64]:
+    """Return the root of the sum of squares of linear features' values (m,) by column (d,)."""
+    return np.sqrt(np.bincount(sources, np.square(values), minlength=n_columns))
+
+
+def column_importances(
+    contributions: NDArray, partitioner: Partitioner, s: NDArray, sources: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Return importances (d,): half of split gains, half of the spread of linear contributions.
+
+    Both are scaled to a sum of one.
+
+    Parameters
+    ----------
+    contributions : array (n, m, K)
+        What the linear features add to some rows; the spread of a feature is their weighted root
+        mean square over rows, summed over outputs.
+    partitioner : Partitioner
+    s : array (n,)
+    sources : integers (m,)
+        Columns that the linear features come from.
+    """
+    gains = np.asarray(partitioner.split_gains_, float)
+    has_gains = partitioner.splits_on_features and gains.sum() > 0
+    parts = [gains / gains.sum()] if has_gains else []
+    squares = np.average(np.square(contributions).sum(axis=2), axis=0, weights=s)
+    spread = by_column(np.sqrt(squares), sources, len(gains))
+    if spread.sum() > 0:
+        parts.append(spread / spread.sum())
+    return np.mean(parts, axis=0) if parts else np.full(len(gains), 1.0 / len(gains))
+
+
+def warn_of_no_features(penalty: object) -> None:
+    """Warn that cross-validation left the cells alone, without slopes."""
+    warnings.warn(
+        f"cross-validation of {penalty!r} selected no feature, the cells alone do best: try "
+        "one_se=False, or cells that know less of y (partitioner='voronoi')",
+        UserWarning,
+        stacklevel=4,
+    )

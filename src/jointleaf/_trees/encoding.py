@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._data.columns import Columns, as_codes
-from jointleaf._data.scaling import mean_and_scale
+from jointleaf._data.features import mean_and_scale
 from jointleaf._trees.flat import FlatTrees
 from jointleaf.partitions._checks import TrainingRows
 
@@ -47,15 +47,15 @@ class Encoding:
         targets = _centred_targets(rows, s)
         self._scores = {
             int(j): _level_scores(
-                as_codes(rows.X[:, j], int(rows.columns.n_levels[j])),
-                int(rows.columns.n_levels[j]) + 2,
+                as_codes(rows.X[:, j], int(rows.columns.n_categories[j])),
+                int(rows.columns.n_categories[j]) + 2,
                 targets,
                 s,
             )
             for j in (rows.columns.categorical if levels else ())
         }
         self._fills = {}
-        for j in np.flatnonzero(rows.columns.n_levels == 0) if gaps else ():
+        for j in np.flatnonzero(rows.columns.n_categories == 0) if gaps else ():
             seen = ~np.isnan(rows.X[:, j])
             fill = np.average(rows.X[seen, j], weights=s[seen]) if seen.any() else 0.0
             with np.errstate(over="ignore"):

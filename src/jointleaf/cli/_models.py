@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jointleaf.cli._errors import ShellError
-from jointleaf.cli._output import finite, plural, said
+from jointleaf.cli._output import CliError, finite, plural, print_remark
 from jointleaf.cli._tables.preparing import Preparation
 from jointleaf.cli._tables.raw import RawTable
 from jointleaf.cli._tables.reading import read_table
 
 __all__ = ["RECORD_FORMAT", "LoadedModel", "load_model", "read_rows", "save_model"]
 
-#: The format of records that is written, and the newest that is read.
+#: The format of records that is written and read.
 RECORD_FORMAT = 1
 _MOST_SHOWN = 3
 
@@ -31,7 +30,7 @@ class LoadedModel:
     model : estimator
     preparation : Preparation
     record : dict or None
-        Of its fit (`jointleaf.cli._summaries`); None if it was saved by `jointleaf.save`.
+        Of its fit (`jointleaf.cli._record`); None if it was saved by `jointleaf.save`.
     """
 
     source: str
@@ -45,11 +44,11 @@ class LoadedModel:
         return None if self.record is None else self.record["target"]["name"]
 
     def need_record(self, command: str) -> dict[str, Any]:
-        """Give the record, or say that the file has none."""
+        """Return the record, or raise if the file has none."""
         if self.record is None:
-            raise ShellError(
-                f"{self.source}: `jointleaf {command}` needs a model of `jointleaf fit`; this one "
-                "was saved from Python and holds no record of its fit"
+            raise CliError(
+                f"{self.source}: was saved from Python and holds no record of its fit: "
+                f"`jointleaf {command}` needs a model of `jointleaf fit`"
             )
         return self.record
 
@@ -59,9 +58,9 @@ def save_model(model: Any, record: dict[str, Any], path: Path) -> None:
     import jointleaf
 
     try:
-        jointleaf.save(model, path, metadata={"shell": finite(record)})
+        jointleaf.save(model, path, metadata={"cli": finite(record)})
     except OSError as cause:
-        raise ShellError(f"{path}: cannot be written ({cause.strerror or cause})") from None
+        raise CliError(f"{path}: cannot be written ({cause.strerror or cause})") from None
 
 
 def load_model(path: str) -> LoadedModel:
@@ -71,25 +70,25 @@ def load_model(path: str) -> LoadedModel:
     try:
         model, metadata = jointleaf.load(path), jointleaf.load_metadata(path)
     except FileNotFoundError:
-        raise ShellError(f"{path}: there is no such file") from None
+        raise CliError(f"{path}: there is no such file") from None
     except IsADirectoryError:
-        raise ShellError(f"{path}: is a folder; name a model file") from None
+        raise CliError(f"{path}: is a folder: name a model file") from None
     except OSError as cause:
-        raise ShellError(f"{path}: cannot be read ({cause.strerror or cause})") from None
+        raise CliError(f"{path}: cannot be read ({cause.strerror or cause})") from None
     if not isinstance(model, jointleaf.JOPLEnRegressor | jointleaf.JOPLEnClassifier):
-        raise ShellError(
-            f"{path}: holds a {type(model).__name__}, which the command line does not know; "
-            "use it from Python, jointleaf.load"
+        raise CliError(
+            f"{path}: holds a {type(model).__name__}, which the command line does not know: "
+            "use it from Python with jointleaf.load"
         )
-    record = metadata.get("shell")
+    record = metadata.get("cli")
     if record is None:
         return LoadedModel(path, model, Preparation.of_model(model, path), None)
     if record.get("format", 0) > RECORD_FORMAT:
-        raise ShellError(f"{path}: was written by a newer jointleaf; upgrade jointleaf")
+        raise CliError(f"{path}: was written by a newer jointleaf: upgrade jointleaf")
     try:
         preparation = Preparation.from_dict(record["preparation"])
     except (KeyError, TypeError) as cause:
-        raise ShellError(f"{path}: the record of the fit is damaged ({cause})") from None
+        raise CliError(f"{path}: the record of the fit is damaged ({cause})") from None
     return LoadedModel(path, model, preparation, record)
 
 
@@ -112,7 +111,7 @@ def read_rows(
     X : DataFrame
         What the model sees.
     remarks : list of str
-        What is worth telling, and was told on the standard error stream.
+        About values that are not as in training; also printed to the standard error stream.
     """
     table = read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
     for name in known:
@@ -122,26 +121,26 @@ def read_rows(
         familiar |= set(table.names)
     loaded.preparation.check_columns(table, known=familiar)
     X, remarks = loaded.preparation.apply(table)
-    remarks += _tell_unseen(loaded.model, X)
+    remarks += _unseen_categories(loaded.model, X)
     for remark in remarks:
-        said(f"{table.source}: {remark}")
+        print_remark(f"{table.source}: {remark}")
     return table, X, remarks
 
 
-def _tell_unseen(model: Any, X: Any) -> list[str]:
-    """Say which categories the model does not know: it takes them for one further level."""
+def _unseen_categories(model: Any, X: Any) -> list[str]:
+    """Return remarks on categories not seen in training: the model takes them for one more."""
     remarks = []
     for column in model.columns_:
-        if column.levels is None:
+        if column.categories is None:
             continue
         values = X[column.label].dropna()
-        new = values[~values.isin(column.levels.tolist())]
-        if len(new):
-            different = new.astype(object).unique().tolist()
+        unseen = values[~values.isin(column.categories.tolist())]
+        if len(unseen):
+            different = unseen.astype(object).unique().tolist()
             shown = ", ".join(map(repr, different[:_MOST_SHOWN]))
-            more = ", ..." if len(different) > _MOST_SHOWN else ""
+            dots = ", ..." if len(different) > _MOST_SHOWN else ""
             remarks.append(
-                f"column {column.label!r}: {len(new):,} of {plural(len(values), 'value')} "
-                f"{'was' if len(new) == 1 else 'were'} not seen in training ({shown}{more})"
+                f"column {column.label!r}: {len(unseen):,} of {plural(len(values), 'value')} "
+                f"{'was' if len(unseen) == 1 else 'were'} not seen in training ({shown}{dots})"
             )
     return remarks

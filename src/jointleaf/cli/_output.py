@@ -1,4 +1,4 @@
-"""What commands write: files that are never half there, text tables, numbers and JSON."""
+"""Output of the commands: files that are never half written, text tables, numbers and JSON."""
 
 from __future__ import annotations
 
@@ -12,30 +12,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from jointleaf.cli._errors import ShellError
-
 __all__ = [
-    "as_json",
-    "bar",
-    "check_writable",
-    "finite",
-    "number",
-    "plural",
-    "print_json",
-    "said",
-    "seconds",
-    "show",
-    "text_table",
-    "write_file",
-    "writing",
-]
+    "CliError", "as_json", "bar", "check_writable", "finite", "number", "plural", "print_json",
+    "print_remark", "seconds", "show", "text_table", "write_file", "writing",
+]  # fmt: skip
 
-_PIECE = 8192
+_CHUNK = 8192
+
+
+class CliError(Exception):
+    """An error of the data, the model or a file that the user can put right.
+
+    The message is one line that names the file or column, the value and the remedy.
+    """
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """Give the path of a temporary file that takes the place of `path` once all went well.
+    """Yield the path of a temporary file that replaces `path` if no error is raised.
 
     It lies in the same folder, so that the last step is one rename: other programs see the old
     file or the new one, never half of it. After an error nothing is left behind.
@@ -51,30 +45,29 @@ def writing(path: Path) -> Iterator[Path]:
         temporary.chmod(0o666 & ~mask)  # as any new file; temporary ones are for the owner alone
         os.replace(temporary, path)
     except OSError as cause:
-        raise ShellError(f"{path}: cannot be written ({cause.strerror or cause})") from cause
+        raise CliError(f"{path}: cannot be written ({cause.strerror or cause})") from cause
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def write_file(path: Path, content: str | bytes) -> None:
     """Write text or bytes in one step."""
-    data = content.encode() if isinstance(content, str) else content
     with writing(path) as temporary:
-        temporary.write_bytes(data)
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def check_writable(path: Path) -> None:
-    """Refuse, before any work, a file that cannot be written."""
+    """Raise, before any work, if a file cannot be written."""
     if path.is_dir():
-        raise ShellError(f"{path}: is a folder; name a file")
+        raise CliError(f"{path}: is a folder: name a file")
     if not path.parent.is_dir():
-        raise ShellError(f"{path}: the folder {path.parent} does not exist; make it first")
+        raise CliError(f"{path}: the folder {path.parent} does not exist: create it first")
     if not os.access(path.parent, os.W_OK):
-        raise ShellError(f"{path}: the folder {path.parent} cannot be written to")
+        raise CliError(f"{path}: the folder {path.parent} cannot be written to")
 
 
 def as_json(record: Any) -> str:
-    """Give a JSON document; numbers that are not finite become null, as JSON has none."""
+    """Return a JSON document; numbers that are not finite become null, as JSON has none."""
     return json.dumps(finite(record), indent=2, ensure_ascii=False)
 
 
@@ -86,15 +79,15 @@ def print_json(record: Any) -> None:
 def show(text: str) -> None:
     """Write a long text to the standard output.
 
-    In pieces, because of a single large one the part that a reader who went away has not
-    taken is lost without an error.
+    In chunks: of a single large write, the part that a closed pipe has not taken is lost without
+    an error.
     """
-    for start in range(0, len(text), _PIECE):
-        sys.stdout.write(text[start : start + _PIECE])
+    for start in range(0, len(text), _CHUNK):
+        sys.stdout.write(text[start : start + _CHUNK])
 
 
 def finite(value: Any) -> Any:
-    """Give plain values that JSON knows: arrays as lists, None where a number is not finite."""
+    """Return plain values that JSON knows: arrays as lists, None where a number is not finite."""
     if isinstance(value, dict):
         return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -106,14 +99,13 @@ def finite(value: Any) -> Any:
     return value
 
 
-def said(text: str, *, quiet: bool = False) -> None:
-    """Tell the user something that is not the result: on the standard error stream."""
-    if not quiet:
-        print(text, file=sys.stderr, flush=True)
+def print_remark(text: str) -> None:
+    """Print something that is not the result: on the standard error stream."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Write a number for people: a few digits, with commas between thousands from 10,000 on."""
+    """Format a number: a few digits, with commas between thousands from 10,000 on."""
     if value is None or not math.isfinite(value):
         return "-"
     if value == int(value) and abs(value) < 1e15:
@@ -126,23 +118,23 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def seconds(value: float) -> str:
-    """Write a time for people."""
+    """Format a duration."""
     return f"{value:.1f} s" if value < 120 else f"{value / 60:.1f} min"
 
 
-def plural(count: int, word: str, words: str | None = None) -> str:
-    """Give "1 row" or "1,200 rows"."""
-    return f"{count:,} {word if count == 1 else words or word + 's'}"
+def plural(count: int, noun: str) -> str:
+    """Return "1 row" or "1,200 rows"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def bar(value: float, largest: float, width: int = 20) -> str:
-    """Draw a bar of text whose length is the size of a value."""
+    """Return a bar of characters whose length is the size of a value."""
     share = abs(value) / largest if largest > 0 else 0.0
     return ("-" if value < 0 else "+") * round(width * share)
 
 
 def text_table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), indent: int = 2) -> str:
-    """Lay rows out in columns; the first row is the header, `right` are columns of numbers."""
+    """Align rows in columns; the first row is the header, `right` are columns of numbers."""
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     lines = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""From a file to rows that can be learnt from, with everything that was found said."""
+"""From a file to training rows, with a description of what was detected."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.cli._errors import ShellError
-from jointleaf.cli._output import plural, text_table
+from jointleaf.cli._output import CliError, plural, text_table
 from jointleaf.cli._tables.preparing import Preparation
 from jointleaf.cli._tables.raw import RawTable
 from jointleaf.cli._tables.reading import read_table
@@ -46,8 +45,15 @@ class TrainingData:
     y: NDArray
     n_without_target: int
 
+    @property
+    def encoded_y(self) -> NDArray:
+        """Targets, or the numbers 0..K-1 of the classes, (n,)."""
+        if self.target.task == "regression":
+            return self.y
+        return np.unique(self.y, return_inverse=True)[1].reshape(-1)
+
     def describe(self) -> str:
-        """Say what was found, for people."""
+        """Return a text on file, target and columns."""
         target = self.target
         lines = [
             f"{self.table.source}: {plural(len(self.y), 'row')}, "
@@ -69,24 +75,26 @@ class TrainingData:
 
 
 def read_training_data(args: argparse.Namespace) -> TrainingData:
-    """Read a file and find out what its columns and its target hold."""
+    """Read a file, detect what its columns and its target hold, and print it."""
     table = read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
-    for name in args.drop:
-        if name == args.target:
-            raise ShellError(f"--drop {name!r} is the target")
+    if args.target in args.drop:
+        raise CliError(f"--drop {args.target!r} is the target: drop another column")
     target = detect_target(table.column(args.target, "the target"), table.source, args.task)
-    y, has = target.read(table.column(args.target), table.source)
-    n_without = int((~has).sum())
-    kept = table if has.all() else table.take(has)
-    if len(kept) < _FEWEST_ROWS:
-        raise ShellError(
-            f"{table.source}: {plural(len(kept), 'row')} with a target; at least {_FEWEST_ROWS} "
+    y, present = target.read(table.column(args.target), table.source)
+    if not present.all():
+        table = table.take(present)
+    if len(table) < _FEWEST_ROWS:
+        raise CliError(
+            f"{table.source}: {plural(len(table), 'row')} with a target: at least {_FEWEST_ROWS} "
             "are needed"
         )
     preparation = Preparation.learn(
-        kept, target=args.target, categorical=args.categorical, drop=args.drop
+        table, target=args.target, categorical=args.categorical, drop=args.drop
     )
-    X, _ = preparation.apply(kept)
+    X, _ = preparation.apply(table)
     if target.task == "classification" and len(np.unique(y)) < 2:
-        raise ShellError(f"{table.source}: the target {target.name!r} has one class only")
-    return TrainingData(kept, preparation, target, X, y, n_without)
+        raise CliError(f"{table.source}: the target {target.name!r} has one class only")
+    data = TrainingData(table, preparation, target, X, y, int((~present).sum()))
+    if not args.json:
+        print(data.describe(), flush=True)
+    return data

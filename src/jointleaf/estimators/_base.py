@@ -11,24 +11,17 @@ from typing import Any, TypeVar
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils import Tags, check_random_state, check_X_y
+from sklearn.utils import check_X_y
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.fitting import solve
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Loss
-from jointleaf._core.penalties import Penalty, Term
+from jointleaf._core.penalties import Term
 from jointleaf._core.problem import Problem, check_weights
 from jointleaf._core.progress import SolveProgress
-from jointleaf._data.features import FeaturePlan, plan_features
-from jointleaf._data.rows import Rows, canonical_rows
-from jointleaf._data.tables import (
-    chosen_columns,
-    known_categories,
-    read_rows,
-    read_training_rows,
-)
+from jointleaf._data.features import FeaturePlan, chosen_columns, plan_features
+from jointleaf._data.rows import Rows, canonical_rows, read_rows, read_training_rows
 from jointleaf._fit import (
     DEFAULT_SETTING,
     Fold,
@@ -47,33 +40,33 @@ from jointleaf._fit import (
 from jointleaf._fit.boosted import VERY_MANY_ROWS, fit_boosted
 from jointleaf._fit.job import Job
 from jointleaf._fit.many_rows import MANY_ROWS, ManyRows, with_all_classes
+from jointleaf._fit.memory import check_memory
 from jointleaf._fit.mixed_weights import mixed
 from jointleaf._fit.outcome import Outcome, with_simpler
 from jointleaf._fit.splitting import given_splits, make_folds, split_labels
-from jointleaf._model.cell_model import CellModel, CellWeights, Frame
-from jointleaf._model.importances import by_column, importances, warn_of_no_features
-from jointleaf._model.ranges import cell_ranges
+from jointleaf._model.cell_model import CellModel, Frame
+from jointleaf._model.contributions import by_column, cell_ranges, warn_of_no_features
 from jointleaf.estimators._checks import (
     check_gaps,
     check_parameters,
     check_penalty,
     refuse_task_penalties,
 )
+from jointleaf.estimators._params import JOPLEnParameters, restored_on_error
 from jointleaf.inspection._methods import Explainable
 from jointleaf.partitions import (
     FittedEnsemble,
     LightGBMPartitioner,
     Partitioner,
     RootCell,
-    TargetType,
     UnionPartitioner,
     check_fitted_model,
     default_partitioner,
     is_ensemble,
+    known_categories,
     make_partitioner,
     recipe_partitioner,
     seeded,
-    without_models,
 )
 
 __all__ = ["BaseJOPLEn", "Frame", "Job"]
@@ -81,75 +74,8 @@ __all__ = ["BaseJOPLEn", "Frame", "Job"]
 F = TypeVar("F", bound=Fold)
 
 
-class BaseJOPLEn(Explainable, BaseEstimator):
+class BaseJOPLEn(Explainable, JOPLEnParameters):
     """Joint optimisation of piecewise linear ensembles: the part common to all estimators."""
-
-    _target_type: TargetType
-
-    def __init__(
-        self,
-        partitioner: Any = None,
-        *,
-        penalty: str | Term = "auto",
-        cells: CellKind = "linear",
-        root_cell: bool = True,
-        clip: bool | str = True,
-        categorical_features: Any = None,
-        linear_features: Any = None,
-        add_indicator: bool = False,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        cv: Any = None,
-        one_se: bool | str = "auto",
-        n_jobs: int | None = None,
-        device: str = "cpu",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.partitioner = partitioner
-        self.penalty = penalty
-        self.cells = cells
-        self.root_cell = root_cell
-        self.clip = clip
-        self.categorical_features = categorical_features
-        self.linear_features = linear_features
-        self.add_indicator = add_indicator
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.cv = cv
-        self.one_se = one_se
-        self.n_jobs = n_jobs
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def __sklearn_clone__(self) -> BaseJOPLEn:
-        other = super().__sklearn_clone__()
-        # Trained ensembles are parameters here: their clones would be untrained.
-        if is_ensemble(self.partitioner):
-            other.partitioner = self.partitioner
-        elif isinstance(self.partitioner, list):
-            other.partitioner = [
-                mine if is_ensemble(mine) else theirs
-                for mine, theirs in zip(self.partitioner, other.partitioner, strict=True)
-            ]
-        return other
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A fitted model predicts without the library that grew its trees: so must its pickle.
-        state = dict(super().__getstate__())
-        if "partitioner_" in state:
-            state["partitioner"] = without_models(self.partitioner)
-        return state
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        return tags
 
     # -- what a subclass says ------------------------------------------------------------------
 
@@ -177,7 +103,7 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         Parameters
         ----------
         X : array-like or data frame (n, d)
-            Numbers, missing values (NaN, None), and text or category columns of pandas or polars.
+            Numbers, missing values (NaN, None), and text or category columns.
             float32 is computed in float32, everything else in float64.
         y : array-like (n,)
         sample_weight : array-like (n,), optional
@@ -189,14 +115,8 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         -------
         self
         """
-        before = dict(self.__dict__)
-        try:
+        with restored_on_error(self):
             self._store(self._fit(X, y, sample_weight, X_val, y_val))
-        except BaseException:
-            # An error or Ctrl-C leaves the estimator as it was, never half fitted.
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
         return self
 
     def _fit(
@@ -217,7 +137,16 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         if is_ensemble(self.partitioner):
             check_fitted_model(self.partitioner, X)  # names and number of its columns
         known = known_categories(self.partitioner)
-        columns, given, targets = read_training_rows(self, X, y, known, sample_weight)
+        columns, given, targets = read_training_rows(
+            self,
+            X,
+            y,
+            categorical=self.categorical_features,
+            known=known,
+            sample_weight=sample_weight,
+            y_numeric=self._target_type == "regression",
+        )
+        check_memory(self, given, targets)
         weights = check_weights(sample_weight, len(targets))
         splits = given_splits(self.cv, given, targets, self._target_type)
         keep = weights > 0
@@ -227,7 +156,7 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         labels = split_labels(splits, len(targets))
         rows = canonical_rows(given[keep], target, weights[keep], labels[keep])
         plan = plan_features(
-            rows.X, rows.s, columns, chosen, gap_indicators=bool(self.add_indicator)
+            rows.X, rows.s, columns, chosen, missing_indicators=bool(self.add_indicator)
         )
         if isinstance(self.penalty, Term):
             check_penalty(self.penalty, len(given), len(plan.names), self.cells)
@@ -251,19 +180,6 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         tuning = self._choose(job, folds) if self._chooses else None
         return self._refit(job, partitioner, tuning).with_means(job.rows)
 
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    @property
-    def _chooses(self) -> bool:
-        """Whether something about the penalty is left to cross-validation."""
-        return isinstance(self.penalty, str) or self.penalty.is_auto
-
-    @property
-    def _is_recipe(self) -> bool:
-        """Whether partitions and penalty are those of the default recipe."""
-        return self.partitioner is None and isinstance(self.penalty, str)
-
     def _has_many_rows(self, job: Job) -> bool:
         """Whether the recipe for many rows is used."""
         usual = self.cells == "linear" and self.root_cell and self.clip != "cell"
@@ -277,13 +193,6 @@ class BaseJOPLEn(Explainable, BaseEstimator):
             return fit_boosted(job, train, valid, self._target_type, **shown)
         recipe = ManyRows(job, self._target_type, bool(self.clip))
         return recipe.fit(train, valid).with_means(job.rows)
-
-    def _takes_one_se(self) -> bool:
-        """Whether the strongest penalty within one standard error of the best is taken."""
-        if self.one_se != "auto":
-            return bool(self.one_se)
-        terms = self.penalty.terms if isinstance(self.penalty, Term) else ()
-        return any(isinstance(term, Penalty) and term.is_row_sparse for term in terms)
 
     def _choose(
         self, job: Job, folds: list[tuple[Rows, Rows]]
@@ -325,8 +234,8 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         if isinstance(tuning, TuningResult) and tuning.shares is not None:
             fit = with_simpler(fit, tuning.shares, rows)
         elif isinstance(tuning, TuningResult):
-            weights, mix = mixed(fit.weights, tuning.mix, partitioner, rows, frame)
-            fit = replace(fit, weights=weights, mix=mix)
+            model, mix = mixed(fit.model, tuning.mix, rows, frame)
+            fit = replace(fit, model=model, mix=mix)
         return replace(fit, tuning=tuning)
 
     def _fit_cells(
@@ -347,15 +256,11 @@ class BaseJOPLEn(Explainable, BaseEstimator):
         solution = solve(problem, self.solver, init, tol=self.tol, max_iter=self.max_iter)
         if self.verbose:
             print(f"{solution.message}, objective {solution.objective:.6g}")
-        sources = frame.features.plan.sources
-        shares = importances(design, solution.theta, partitioner, rows.s, sources)
         ranges = None
         if self.clip == "cell" and kind == "linear":
             ranges = cell_ranges(design.rows, partitioner.apply(rows.X), solution.layout)
-        weights = CellWeights(solution.theta, frame.offset)
-        return Outcome(
-            frame, partitioner, solution, weights, solution.layout, penalty, shares, ranges
-        )
+        model = CellModel.of_solution(frame, partitioner, solution, ranges)
+        return Outcome(frame, model, solution, penalty, model.importances(design, rows.s))
 
     def _final_penalty(
         self,
@@ -397,17 +302,10 @@ class BaseJOPLEn(Explainable, BaseEstimator):
 
     def _take_cells(self, model: CellModel) -> None:
         """Predict with this model, and give its coefficients in the units of the input."""
-        scaler, plan, weights = model.features.scaler, model.features.plan, model.weights
-        extra = (None,) * (weights.theta.ndim - 2)
-        if weights.slopes.shape[1]:
-            slopes = weights.slopes / scaler.scale[(slice(None), *extra)]
-            shift = np.einsum("cd...,d->c...", slopes, scaler.mean)
-        else:  # constant cells
-            slopes = np.zeros((len(weights.theta), len(plan.names), *weights.theta.shape[2:]))
-            shift = np.zeros_like(weights.biases)
-        self.coef_ = model.unit * slopes
-        self.intercept_ = model.unit * (weights.biases - shift)
-        self.offset_ = model.centre + model.unit * weights.offset
+        plan = model.features.plan
+        self.coef_ = model.coef()
+        self.intercept_ = model.intercept()
+        self.offset_ = model.centre + model.unit * model.offset
         self.cell_starts_ = model.layout.offsets[:-1]
         self.partitioner_ = model.partitioner
         self.linear_feature_names_ = np.array(plan.names, dtype=object)

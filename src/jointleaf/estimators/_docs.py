@@ -31,8 +31,9 @@ PARAMETERS = """Parameters
     clip : True, False or "cell"
         Linear models see features clipped to their range in training, because linear cells
         extrapolate: the range over all training rows, or over those of the cell itself.
-    categorical_features : list of names or numbers, or bool array (d,), optional
-        Columns of X that hold categories, besides those of text or of a category type.
+    categorical_features : "from_dtype", list of names or numbers, or bool array (d,)
+        Columns of text or of a category type always hold categories; a list or a mask names
+        columns of numbers that do as well.
     linear_features : None, "numeric", list of names or numbers, or bool array (d,)
         Columns that the linear models of the cells see; all of them, or those of numbers, or
         the given ones. Partitions see all columns.

@@ -18,8 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.problem import check_weights
-from jointleaf._data.rows import canonical_rows
-from jointleaf._data.tables import read_rows, read_training_rows
+from jointleaf._data.rows import canonical_rows, read_rows, read_training_rows
 from jointleaf.estimators._checks import check_gaps
 from jointleaf.partitions import TargetType
 from jointleaf.partitions._checks import as_seed, check_count, check_fit_rows
@@ -38,7 +37,7 @@ class _BaseLinearForest(BaseEstimator):
         n_estimators: int = 100,
         *,
         max_leaf_nodes: int | None = None,
-        categorical_features: Any = None,
+        categorical_features: Any = "from_dtype",
         options: Mapping[str, Any] | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -79,7 +78,14 @@ class _BaseLinearForest(BaseEstimator):
         self
         """
         check_count(self, "n_estimators", self.n_estimators, 1)
-        columns, matrix, targets = read_training_rows(self, X, y, {}, sample_weight)
+        columns, matrix, targets = read_training_rows(
+            self,
+            X,
+            y,
+            categorical=self.categorical_features,
+            sample_weight=sample_weight,
+            y_numeric=self._target_type == "regression",
+        )
         weights = check_weights(sample_weight, len(targets))
         keep = weights > 0
         check_gaps(matrix[keep], columns)
@@ -121,8 +127,9 @@ class LinearForestRegressor(RegressorMixin, _BaseLinearForest):
         Number of trees.
     max_leaf_nodes : int or None
         Largest number of leaves of a tree; None is no limit.
-    categorical_features : list of names or numbers, bool array (d,) or None
-        Columns of numbers that hold categories; text and category columns always do.
+    categorical_features : "from_dtype", list of names or numbers, or bool array (d,)
+        Columns of text or of a category type always hold categories; a list or a mask names
+        columns of numbers that do as well.
     options : dict or None
         More parameters of `sklearn.ensemble.RandomForestRegressor`, which override those set here.
     n_jobs : int or None

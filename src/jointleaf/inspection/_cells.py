@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._model.contributions import LinearContributions, sum_of_entries
+from jointleaf._model.contributions import sum_of_entries
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import Router, leaves_as_cells
 from jointleaf.inspection._credits import TreeCredits, tree_credits
-from jointleaf.partitions import Partitioner, ResidualPartitioner, UnionPartitioner
+from jointleaf.partitions import Partitioner
 from jointleaf.partitions._cells import TreeCells
 
 if TYPE_CHECKING:
     from jointleaf._model.cell_model import CellModel
 
-__all__ = ["CellExplainer", "Parts", "TreeExplainer", "explainer_of", "members"]
+__all__ = ["CellExplainer", "Parts", "TreeExplainer", "explainer_of"]
 
 _BLOCK_ROWS = 4096
 
@@ -105,12 +105,12 @@ class CellExplainer:
 
     def __init__(self, model: CellModel) -> None:
         assert model.means is not None
-        self._model, layout, theta = model, model.layout, model.weights.theta
-        self.linear = LinearContributions(layout, theta, model.ranges)
-        biases = model.weights.biases.astype(np.float64).reshape(layout.n_cells, -1)
+        self._model = model
+        self.linear = model.contributions
+        biases = model.biases.astype(np.float64).reshape(model.layout.n_cells, -1)
         means, start = model.means, 0
         self._members: list[TreeExplainer | _OtherCells] = []
-        for member in members(model.partitioner):
+        for member, _ in model.partitioner.walk():
             stop = start + int(member.n_cells_.sum())
             values, weights = biases[start:stop], means.cell_weights[start:stop]
             self._members.append(
@@ -120,7 +120,7 @@ class CellExplainer:
             )
             start = stop
         mean = sum(member.mean for member in self._members) + means.linear.sum(axis=0)
-        offset = np.asarray(model.weights.offset, float).reshape(-1)
+        offset = np.asarray(model.offset, float).reshape(-1)
         self.baseline = model.centre + model.unit * (offset + mean)
 
     def __call__(self, X: NDArray) -> Parts:
@@ -148,21 +148,11 @@ class CellExplainer:
         linear *= model.unit
 
 
-def members(partitioner: Partitioner) -> Iterator[Partitioner]:
-    """Give the fitted partitioners that a partitioner is made of, in the order of their cells."""
-    if isinstance(partitioner, UnionPartitioner):
-        for member in partitioner.partitioners_:
-            yield from members(member)
-    elif isinstance(partitioner, ResidualPartitioner):
-        yield from members(partitioner.partitioner_)
-    else:
-        yield partitioner
+_explainers: WeakKeyDictionary[CellModel, CellExplainer] = WeakKeyDictionary()
 
 
 def explainer_of(model: CellModel) -> CellExplainer:
     """Give the explainer of a model, made when it is needed for the first time."""
-    kept = model.__dict__
-    if "_explainer" not in kept:
-        kept["_explainer"] = CellExplainer(model)
-    explainer: CellExplainer = kept["_explainer"]
-    return explainer
+    if model not in _explainers:
+        _explainers[model] = CellExplainer(model)
+    return _explainers[model]

@@ -97,7 +97,7 @@ def effect(
     raw = raw_model(model, task)
     rows = raw.read(X)
     j = named_column(raw.columns, column)
-    if raw.columns[j].levels is not None:
+    if raw.columns[j].categories is not None:
         return _of_levels(raw, rows, j)
     known = rows[~np.isnan(rows[:, j])]
     if not len(known):
@@ -147,7 +147,7 @@ def _dependence(raw: RawModel, rows: NDArray, j: int, grid: NDArray) -> NDArray[
 def _of_levels(raw: RawModel, rows: NDArray, j: int) -> Effect:
     from jointleaf.inspection._explaining import decoded
 
-    levels = raw.columns[j].levels
+    levels = raw.columns[j].categories
     assert levels is not None
     codes = np.arange(len(levels), dtype=float)
     names = [*levels.tolist()]

@@ -132,7 +132,7 @@ def decoded(rows: NDArray, columns: Columns) -> NDArray:
         return rows.astype(np.float64)
     out = rows.astype(np.float64).astype(object)
     for j in columns.categorical:
-        levels = columns[j].levels
+        levels = columns[j].categories
         assert levels is not None
         texts = np.array([*levels.tolist(), "(unseen)", None], dtype=object)
         out[:, j] = texts[as_codes(rows[:, j], len(levels))]

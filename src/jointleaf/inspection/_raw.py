@@ -96,11 +96,11 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
     task : name of a task
         Needed where there are several.
     """
-    from jointleaf.estimators._base import BaseJOPLEn
+    from jointleaf.estimators._params import JOPLEnParameters
     from jointleaf.multitask._bouts.estimator import _BoUTS
     from jointleaf.multitask._estimators import BaseMultiTaskJOPLEn
 
-    if not isinstance(model, BaseJOPLEn | _BoUTS):
+    if not isinstance(model, JOPLEnParameters | _BoUTS):
         raise TypeError(
             f"model={model!r} cannot be explained: give a fitted estimator of jointleaf, or a "
             "Pipeline that ends in one"
@@ -120,12 +120,12 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
 
 
 def _joplen(model: Any, fitted: CellModel, prepare: Callable[[Any], Any] | None = None) -> RawModel:
-    from jointleaf._data.tables import read_rows
+    from jointleaf._data.rows import read_rows
 
     if fitted.means is None:
         raise ValueError("the model holds no means of its training rows: fit it again")
     jobs = effective_n_jobs(model.n_jobs)
-    outputs = tuple(model.classes_.tolist()) if fitted.weights.theta.ndim == 3 else None
+    outputs = tuple(model.classes_.tolist()) if fitted.biases.ndim == 2 else None
 
     def read(X: Any) -> NDArray:
         return read_rows(model, X if prepare is None else prepare(X))

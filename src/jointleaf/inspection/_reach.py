@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import ZERO, Router, leaves_as_cells
-from jointleaf.inspection._cells import members
 from jointleaf.inspection._credits import parents
 from jointleaf.partitions import RootCell, VoronoiPartitioner
 from jointleaf.partitions._cells import TreeCells
@@ -61,7 +60,7 @@ def reach(
     codes : array (1, P)
     """
     found = _Reach(rows[0].astype(np.float64))
-    for member in members(fitted.partitioner):
+    for member, _ in fitted.partitioner.walk():
         if isinstance(member, TreeCells):
             _cut_at_splits(found, member.trees_, rows)
         elif isinstance(member, VoronoiPartitioner):
@@ -129,6 +128,7 @@ def _cut_at_ranges(found: _Reach, fitted: CellModel, rows: NDArray, codes: NDArr
         return
     z = fitted.features.transform(rows)[0]
     cells = (codes[0] + layout.offsets[:-1])[codes[0] >= 0]
+    rows_of_slopes = layout.slope_rows[cells]
     for i, column in enumerate(fitted.features.plan.numbers):
         x = found.x[column]
         if np.isnan(x):
@@ -139,7 +139,7 @@ def _cut_at_ranges(found: _Reach, fitted: CellModel, rows: NDArray, codes: NDArr
             if not scaler.low[i] <= x <= scaler.high[i]:
                 continue  # nothing is seen to move there
         if ranges is not None:
-            low, high = ranges.low[cells, i], ranges.high[cells, i]
+            low, high = ranges.low[rows_of_slopes, i], ranges.high[rows_of_slopes, i]
             varies = low < high  # a cell in which the feature is constant has no slope to change
             for end in np.unique(low[varies]):
                 place = scaler.mean[i] + scaler.scale[i] * end

@@ -36,9 +36,13 @@ def summary_lines(model: Any) -> list[tuple[str, str]]:
 
 def _of_cells(fitted: CellModel, n_columns: int) -> list[tuple[str, str]]:
     layout = fitted.layout
-    kind = f"{layout.kind}, {layout.n_features} linear features each"
-    if layout.kind == "constant":
-        kind = "constant"
+    n_linear = layout.n_linear_cells
+    kind = f"linear, {layout.n_features} linear features each" if n_linear else "constant"
+    if layout.is_mixed:
+        kind = (
+            f"{n_linear:,} linear, {layout.n_features} linear features each, "
+            f"{layout.n_cells - n_linear:,} constant"
+        )
     rows = "" if fitted.means is None else f"{fitted.means.n_rows:,} different, "
     return [
         ("rows", f"{rows}{n_columns} columns"),
@@ -71,12 +75,12 @@ def _of_fit(model: Any) -> list[tuple[str, str]]:
 def _of_boosting(model: Any) -> list[tuple[str, str]]:
     """Of the default with very many rows: no joint fit takes part."""
     *stages, _ = model.partitioner_.partitioners_
-    slopes, first, texts = model._model.weights.slopes, 0, []
+    first, texts = 0, []
     for stage in stages:
-        last = first + int(stage.n_cells_.sum())
-        kind = "linear models" if slopes[first:last].any() else "constants"
+        is_linear = model._model.layout.kinds[first] == "linear"
+        kind = "linear models" if is_linear else "constants"
         texts.append(f"{len(stage.n_cells_):,} trees with {kind}")
-        first = last
+        first += len(stage.n_cells_)
     start = "a global linear model" if model.shares_.joint else "a constant"
     loss = _best_loss(model.cv_results_, model._target_type) + ", of a small part"
     return [("boosting", f"from {start}: {', then '.join(texts)}"), ("validation loss", loss)]

@@ -19,25 +19,20 @@ from jointleaf._core.relaxing import solve_tasks
 from jointleaf._core.task_solution import TaskSolution, make_solution
 from jointleaf._core.task_weights import check_task_weights
 from jointleaf._data.columns import Columns
-from jointleaf._data.features import FeaturePlan, plan_features
-from jointleaf._data.rows import Rows, canonical_rows
-from jointleaf._data.tables import (
-    chosen_columns,
-    known_categories,
-    read_rows,
-    read_training_rows,
-)
+from jointleaf._data.features import FeaturePlan, chosen_columns, plan_features
+from jointleaf._data.rows import Rows, canonical_rows, read_rows, read_training_rows
 from jointleaf._data.tasks import Form, LongTable, rows_by_task
 from jointleaf._fit import StrengthChoice, target_scale
 from jointleaf._fit.folds import Table
+from jointleaf._fit.memory import check_memory
 from jointleaf._fit.splitting import Splits, given_splits, make_folds, split_labels
 from jointleaf._fit.task_parts import Grower, TaskParts
 from jointleaf._fit.task_strengths import TaskFold, choose_task_strengths
-from jointleaf._model.cell_model import CellModel, CellWeights
-from jointleaf._model.importances import by_column, importances
-from jointleaf._model.ranges import cell_ranges
+from jointleaf._model.cell_model import CellModel
+from jointleaf._model.contributions import by_column, cell_ranges
 from jointleaf.estimators._base import Job
 from jointleaf.estimators._checks import check_gaps, check_penalty, is_whole
+from jointleaf.partitions import known_categories
 
 if TYPE_CHECKING:
     from jointleaf.multitask._estimators import BaseMultiTaskJOPLEn
@@ -98,15 +93,23 @@ def _prepare(model: BaseMultiTaskJOPLEn, table: LongTable, valid: LongTable | No
         model._encode_tasks([y for _, y in rows_by_task(table, len(table.names))], table.names)
     known = known_categories(model.partitioner)
     columns, given, targets = read_training_rows(
-        model, table.X, table.y, known, table.s, multi_output=True
+        model,
+        table.X,
+        table.y,
+        categorical=model.categorical_features,
+        known=known,
+        sample_weight=table.s,
+        y_numeric=model._target_type == "regression",
+        multi_output=True,
     )
+    check_memory(model, given, targets)
     table = replace(table, y=targets)
     s = check_weights(table.s, len(given))
     check_gaps(given[s > 0], columns)
     chosen = chosen_columns(model.linear_features, columns, table.X)
     rows, loss = _task_rows(model, table, given, s)
     plan = plan_features(
-        given[s > 0], s[s > 0], columns, chosen, gap_indicators=bool(model.add_indicator)
+        given[s > 0], s[s > 0], columns, chosen, missing_indicators=bool(model.add_indicator)
     )
     if isinstance(model.penalty, Term):
         check_penalty(model.penalty, max(len(own) for own in rows), len(plan.names), model.cells)
@@ -242,12 +245,15 @@ def _fit_one_by_one(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
             "penalty='auto' fits every task alone: give a penalty, for example DirtyLasso() to "
             "select features or PerTask(Frobenius('auto')) to predict"
         )
+    parameters = model.get_params(deep=False)
+    parameters.pop("task_weights")
+    single = model._single_task(**parameters)
     models, fits = [], []
     for t, own in enumerate(job.rows):
         seed = (job.seed + t) % (2**31 - 1)
-        single = Job(own, job.columns, job.plan, job.loss, seed, job.n_jobs)
-        partitioner = model._make_partitioner(seed, job.n_jobs)
-        fit = model._fit_job(single, partitioner, job.folds[t])
+        rows = Job(own, job.columns, job.plan, job.loss, seed, job.n_jobs)
+        partitioner = single._make_partitioner(seed, job.n_jobs)
+        fit = single._fit_job(rows, partitioner, job.folds[t])
         fits.append(fit)
         models.append(fit.model)
     d = len(job.columns)
@@ -301,15 +307,12 @@ def _fit_jointly(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
         parts.frames, parts.partitioners, job.rows, solution.tasks, problem.design.blocks(),
         strict=True,
     ):  # fmt: skip
-        weights = CellWeights(task.theta, frame.offset)
         ranges = None
         if model.clip == "cell" and model.cells == "linear":
             ranges = cell_ranges(block.design.rows, partitioner.apply(own.X), task.layout)
-        fitted = CellModel(
-            partitioner, frame.features, task.layout, weights, frame.centre, frame.unit, ranges
-        )
+        fitted = CellModel.of_solution(frame, partitioner, task, ranges)
         models.append(fitted.with_means(own.X, own.s))
-        shares.append(importances(block.design, task.theta, partitioner, own.s, job.plan.sources))
+        shares.append(fitted.importances(block.design, own.s))
     return _outcome(
         job,
         models,

@@ -19,24 +19,26 @@ from jointleaf._core.losses import Logistic, Loss, SquaredError
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import as_numbers
 from jointleaf._data.columns import column_names
-from jointleaf._data.tables import read_rows
+from jointleaf._data.rows import read_rows
 from jointleaf._data.tasks import LongTable, drop_column, joined_values, read_long_table
-from jointleaf._model.importances import warn_of_no_features
+from jointleaf._model.contributions import warn_of_no_features
+from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.estimators._base import BaseJOPLEn
 from jointleaf.estimators._checks import check_parameters
+from jointleaf.estimators._params import JOPLEnParameters, restored_on_error
 from jointleaf.inspection._methods import ExplainableTasks
 from jointleaf.multitask._docs import describe_tasks
 from jointleaf.multitask._engine import Outcome, fit_outcome
 from jointleaf.multitask._selection import selection_report
-from jointleaf.partitions import TargetType, without_models
 
 __all__ = ["BaseMultiTaskJOPLEn", "MultiTaskJOPLEnClassifier", "MultiTaskJOPLEnRegressor"]
 
 
-class BaseMultiTaskJOPLEn(ExplainableTasks, BaseJOPLEn):
+class BaseMultiTaskJOPLEn(ExplainableTasks, JOPLEnParameters):
     """What the estimators of several tasks share."""
 
-    _target_type: TargetType
+    #: the estimator of a single task, which fits every task of penalty="auto"
+    _single_task: type[BaseJOPLEn]
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class BaseMultiTaskJOPLEn(ExplainableTasks, BaseJOPLEn):
         cells: CellKind = "linear",
         root_cell: bool = True,
         clip: bool = True,
-        categorical_features: Any = None,
+        categorical_features: Any = "from_dtype",
         linear_features: Any = None,
         add_indicator: bool = False,
         solver: str = "auto",
@@ -80,13 +82,6 @@ class BaseMultiTaskJOPLEn(ExplainableTasks, BaseJOPLEn):
             verbose=verbose,
         )
         self.task_weights = task_weights
-
-    def __getstate__(self) -> dict[str, Any]:
-        # As for single tasks: the pickle of a fitted model needs no library that grew its trees.
-        state = dict(super().__getstate__())
-        if "partitioners_" in state:
-            state["partitioner"] = without_models(self.partitioner)
-        return state
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -126,17 +121,11 @@ class BaseMultiTaskJOPLEn(ExplainableTasks, BaseJOPLEn):
         -------
         self
         """
-        before = dict(self.__dict__)
-        try:
+        with restored_on_error(self):
             check_parameters(self)
             table = read_long_table(X, y, sample_weight, task)
             valid = self._read_validation(X_val, y_val, task_val, table)
             self._keep(fit_outcome(self, table, valid))
-        except BaseException:
-            # An error or Ctrl-C leaves the estimator as it was, never half fitted.
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
         return self
 
     def _read_validation(
@@ -330,6 +319,7 @@ class MultiTaskJOPLEnRegressor(RegressorMixin, BaseMultiTaskJOPLEn):
     """
 
     _target_type = "regression"
+    _single_task = JOPLEnRegressor
 
     def _encode_tasks(self, targets: list[NDArray], names: list) -> tuple[list[NDArray], Loss]:
         encoded = []
@@ -393,6 +383,7 @@ class MultiTaskJOPLEnClassifier(ClassifierMixin, BaseMultiTaskJOPLEn):
     """
 
     _target_type = "classification"
+    _single_task = JOPLEnClassifier
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

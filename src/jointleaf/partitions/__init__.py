@@ -12,6 +12,7 @@ from jointleaf.partitions._base import NO_CELL, Partitioner, TargetType
 from jointleaf.partitions._factory import (
     PARTITIONERS,
     default_partitioner,
+    known_categories,
     make_partitioner,
     recipe_partitioner,
     seeded,
@@ -65,6 +66,7 @@ __all__ = [
     "default_partitioner",
     "find_adapter",
     "is_ensemble",
+    "known_categories",
     "make_partitioner",
     "recipe_partitioner",
     "seeded",

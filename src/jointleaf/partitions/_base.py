@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.columns import Columns
 
@@ -67,6 +69,27 @@ class Partitioner(BaseEstimator, ABC):
         Codes of partition p lie in ``0 .. n_cells_[p] - 1``; `NO_CELL` marks a row that
         falls where no training row did.
         """
+
+    def walk(self, first: int = 0) -> Iterator[tuple[Partitioner, int]]:
+        """Yield the innermost fitted partitioners, each with the number of its first partition.
+
+        A partitioner that is made of others (`UnionPartitioner`, `ResidualPartitioner`) yields
+        theirs in its place. Partitions come in the order of ``n_cells_``; `first` is the number
+        of the first one.
+        """
+        check_is_fitted(self)
+        yield self, first
+
+    def nested(self) -> Iterator[Partitioner]:
+        """Yield this partitioner and all that are among its parameters, outermost first.
+
+        It looks at parameters alone, so that it serves partitioners that are not fitted yet.
+        """
+        yield self
+        for value in self.get_params(deep=False).values():
+            for member in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(member, Partitioner):
+                    yield from member.nested()
 
     def fresh(self) -> Partitioner:
         """Give an unfitted partitioner that makes partitions in the same way.

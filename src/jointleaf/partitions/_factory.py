@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
-from jointleaf._trees.importers import ADAPTERS, check_fitted_model, is_ensemble
+from jointleaf._trees.importers import ADAPTERS, check_fitted_model, find_adapter, is_ensemble
 from jointleaf.partitions._base import Partitioner, TargetType
 from jointleaf.partitions._fitted import FittedEnsemble, LeftOut
 from jointleaf.partitions._growers import (
@@ -31,6 +32,7 @@ from jointleaf.partitions._voronoi import VoronoiPartitioner
 __all__ = [
     "PARTITIONERS",
     "default_partitioner",
+    "known_categories",
     "make_partitioner",
     "recipe_partitioner",
     "seeded",
@@ -162,30 +164,42 @@ def seeded(partitioner: Partitioner, random_state: int, n_jobs: int | None = Non
     -------
     Partitioner
     """
-    return _seeded(clone(partitioner), _seeds(random_state), n_jobs)
+    partitioner, seeds = clone(partitioner), _seeds(random_state)
+    for member in partitioner.nested():
+        params = member.get_params(deep=False)
+        if params.get("random_state", 0) is None:
+            member.set_params(random_state=next(seeds))
+        if params.get("n_jobs", 0) is None:
+            member.set_params(n_jobs=n_jobs)
+    return partitioner
 
 
 def _seeds(random_state: int) -> Iterator[int]:
     rng = np.random.RandomState(random_state)
-    given: set[int] = set()
+    drawn: set[int] = set()
     while True:
         seed = int(rng.randint(np.iinfo(np.int32).max))
-        if seed not in given:
-            given.add(seed)
+        if seed not in drawn:
+            drawn.add(seed)
             yield seed
 
 
-def _seeded(partitioner: Partitioner, seeds: Iterator[int], n_jobs: int | None) -> Partitioner:
-    params = partitioner.get_params(deep=False)
-    for name, value in params.items():
-        if name == "random_state" and value is None:
-            partitioner.set_params(random_state=next(seeds))
-        elif name == "n_jobs" and value is None:
-            partitioner.set_params(n_jobs=n_jobs)
-        elif isinstance(value, Partitioner):
-            _seeded(value, seeds, n_jobs)
-        elif isinstance(value, list | tuple):
-            for member in value:
-                if isinstance(member, Partitioner):
-                    _seeded(member, seeds, n_jobs)
-    return partitioner
+def known_categories(spec: Any) -> dict[int, NDArray | None]:
+    """Return the columns that trained models among partitioners treat as categories.
+
+    Parameters
+    ----------
+    spec : what `make_partitioner` takes
+
+    Returns
+    -------
+    dict
+        From column numbers to the categories of the column; None where the model does not hold
+        them.
+    """
+    categories: dict[int, NDArray | None] = {}
+    for member in make_partitioner(spec).nested():
+        model = getattr(member, "model", None)
+        if is_ensemble(model):
+            categories |= find_adapter(model).categories(model)
+    return categories

@@ -14,11 +14,9 @@ from jointleaf._trees.importers import (
     find_adapter,
     is_ensemble,
 )
-from jointleaf.partitions._base import TargetType
+from jointleaf.partitions._base import Partitioner, TargetType
 from jointleaf.partitions._cells import TreeCells
 from jointleaf.partitions._checks import as_seed, check_fit_rows, check_rows, check_weight
-from jointleaf.partitions._residual import ResidualPartitioner
-from jointleaf.partitions._union import UnionPartitioner
 
 __all__ = ["FittedEnsemble", "LeftOut", "RegrownEnsemble", "without_models"]
 
@@ -177,15 +175,14 @@ class RegrownEnsemble(_OfModel):
 
 
 def without_models(spec: Any) -> Any:
-    """Give what stands for partitioners, with `LeftOut` in place of trained models."""
+    """Return what stands for partitioners, with `LeftOut` in place of trained models."""
     if is_ensemble(spec):
         return LeftOut(type(spec).__name__)
-    if isinstance(spec, _OfModel):
-        return type(spec)(without_models(spec.model), spec.random_state, spec.n_jobs)
-    if isinstance(spec, UnionPartitioner):
-        return UnionPartitioner(without_models(list(spec.partitioners)))
-    if isinstance(spec, ResidualPartitioner):
-        return ResidualPartitioner(without_models(spec.partitioner))
     if isinstance(spec, list | tuple):
         return [without_models(member) for member in spec]
+    if isinstance(spec, Partitioner) and any(
+        is_ensemble(getattr(member, "model", None)) for member in spec.nested()
+    ):
+        params = spec.get_params(deep=False)
+        return type(spec)(**{name: without_models(value) for name, value in params.items()})
     return spec

@@ -65,7 +65,7 @@ class LevelsPartitioner(TreeCells):
         trees = flatten(
             [_chain(j, values, float(np.nanmedian(rows.X[:, j]))) for j, values in chosen.items()],
             rows.X.shape[1],
-            rows.columns.n_levels,
+            rows.columns.n_categories,
         )
         gains = np.zeros(rows.X.shape[1])
         gains[list(chosen)] = 1.0
@@ -76,7 +76,7 @@ class LevelsPartitioner(TreeCells):
 def _few_values(rows: TrainingRows, most: int) -> dict[int, NDArray[np.float64]]:
     """Values of the columns that have 3 to `most` of them, in the order of the columns."""
     found = {}
-    for j in np.flatnonzero(rows.columns.n_levels == 0).tolist():
+    for j in np.flatnonzero(rows.columns.n_categories == 0).tolist():
         values = np.unique(rows.X[:, j].astype(np.float64))
         values = values[np.isfinite(values)]
         if 3 <= len(values) <= most:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,11 @@ class ResidualPartitioner(Partitioner):
         self.n_features_in_ = fitted.n_features_in_
         self.n_cells_ = fitted.n_cells_
         self.split_gains_ = fitted.split_gains_
+
+    def walk(self, first: int = 0) -> Iterator[tuple[Partitioner, int]]:
+        """Yield the innermost fitted partitioners of the one that was grown on residuals."""
+        check_is_fitted(self)
+        yield from self.partitioner_.walk(first)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Give the codes (n, P)."""

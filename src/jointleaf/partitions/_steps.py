@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._data.columns import Columns, as_codes
-from jointleaf._data.scaling import mean_and_scale
+from jointleaf._data.features import mean_and_scale
 from jointleaf._trees.flattening import NodeTable, flatten
 from jointleaf.partitions._base import TargetType
 from jointleaf.partitions._cells import TreeCells
@@ -68,9 +68,11 @@ class StepPartitioner(TreeCells):
         steps = [
             stump
             for j in np.flatnonzero(varies).tolist()
-            for stump in (_levels if rows.columns.n_levels[j] else _thresholds)(rows, j, n_steps)
+            for stump in (_levels if rows.columns.n_categories[j] else _thresholds)(
+                rows, j, n_steps
+            )
         ]
-        trees = flatten(steps, rows.X.shape[1], rows.columns.n_levels)
+        trees = flatten(steps, rows.X.shape[1], rows.columns.n_categories)
         self._take_trees(trees, varies, rows.X)
         return self
 
@@ -83,7 +85,7 @@ def _varying(rows: TrainingRows) -> NDArray[np.bool_]:
     """Columns (d,) with two different numbers, or with two levels (missing is one of them)."""
     numbers = np.fmax.reduce(rows.X, axis=0) > np.fmin.reduce(rows.X, axis=0)
     for j in rows.columns.categorical:
-        codes = as_codes(rows.X[:, j], int(rows.columns.n_levels[j]))
+        codes = as_codes(rows.X[:, j], int(rows.columns.n_categories[j]))
         numbers[j] = (codes != codes[0]).any()
     return numbers
 
@@ -102,7 +104,7 @@ def _thresholds(rows: TrainingRows, j: int, n_steps: int) -> Iterator[NodeTable]
 
 def _levels(rows: TrainingRows, j: int, n_steps: int) -> Iterator[NodeTable]:
     """Steps of a column with categories."""
-    n_levels = int(rows.columns.n_levels[j])
+    n_levels = int(rows.columns.n_categories[j])
     codes = as_codes(rows.X[:, j], n_levels)
     counts = np.bincount(codes, _weights(rows), minlength=n_levels + 2)
     order = np.argsort(-counts[:n_levels], kind="stable")[: np.count_nonzero(counts[:n_levels])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -132,6 +132,13 @@ class UnionPartitioner(Partitioner):
         self.n_features_in_ = members[0].n_features_in_
         self.n_cells_ = np.concatenate([member.n_cells_ for member in members])
         self.split_gains_ = _joint_gains(members)
+
+    def walk(self, first: int = 0) -> Iterator[tuple[Partitioner, int]]:
+        """Yield the innermost fitted partitioners of all members, one member after the other."""
+        check_is_fitted(self)
+        for member in self.partitioners_:
+            yield from member.walk(first)
+            first += len(member.n_cells_)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Give the codes (n, P) of all members side by side."""

@@ -14,7 +14,7 @@ from jointleaf._core.losses import Logistic, Loss, Multinomial, SquaredError
 from jointleaf._core.path import N_STRENGTHS, StrengthPath, strength_path
 from jointleaf._core.penalties import Penalty
 from jointleaf._core.penalties.base import on_weights
-from jointleaf._data.tables import read_rows
+from jointleaf._data.rows import read_rows
 from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
 
 __all__ = ["Estimator", "check_estimator", "fitted_strength", "follow"]
@@ -61,7 +61,7 @@ def follow(
         *_prepared(estimator, X, y),
         penalty=penalty,
         loss=_loss(estimator),
-        cells=layout.kind,
+        cells=layout.kinds,
         n_cells=layout.cells_per_partition,
         validation=validation,
         **settings,

@@ -80,7 +80,7 @@ class Laplacian(PredictionPenalty):
         if kind not in get_args(Kind):
             raise ValueError(f"kind={kind!r} is not known: use one of {get_args(Kind)}")
         if graph not in ("auto", "dense", "neighbors"):
-            raise ValueError(f"graph={graph!r} is not known: use 'auto', 'dense' or 'neighbours'")
+            raise ValueError(f"graph={graph!r} is not known: use 'auto', 'dense' or 'neighbors'")
         if isinstance(n_neighbors, bool) or not isinstance(n_neighbors, int | np.integer):
             raise TypeError(f"n_neighbors={n_neighbors!r} must be a whole number, at least 1")
         if n_neighbors < 1:
@@ -103,7 +103,7 @@ class Laplacian(PredictionPenalty):
         if self._is_dense(n_rows) and needed > _MAX_DENSE_BYTES:
             raise ValueError(
                 f"a dense Laplacian of {n_rows} rows takes about {needed / 2**30:.1f} GiB: use "
-                "graph='neighbours', a sparse graph of nearest neighbours"
+                "graph='neighbors', a sparse graph of nearest neighbours"
             )
 
     def _is_dense(self, n_rows: int) -> bool:

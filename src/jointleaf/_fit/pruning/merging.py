@@ -74,9 +74,10 @@ def _change_costs(
 ) -> NDArray[np.float64]:
     """Sum of h_n <x_n, change>^2 / 2 over the rows of every cell (C,), in some partitions."""
     design, n_cells = problem.leaf_design, problem.layout.n_cells
-    h = problem.loss_curvature(design.matvec(theta)).reshape(design.n_rows, -1)
+    h = problem.loss_curvature(design.matvec(problem.layout.from_cells(theta)))
+    h = h.reshape(design.n_rows, -1)
     cells = design.cells()
-    change = change.reshape(n_cells + 1, design.layout.n_columns, -1)
+    change = change.reshape(n_cells + 1, design.X.shape[1], -1)
     costs = np.zeros(n_cells + 1)
     for p in partitions:
         own = cells[:, p]

@@ -18,12 +18,12 @@ from sklearn.base import clone
 from sklearn.utils import check_X_y
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import Logistic, Loss, Multinomial, SquaredError
 from jointleaf._core.penalties import Term
 from jointleaf._core.penalties.base import check_number
 from jointleaf._core.problem import check_weights
-from jointleaf._data.rows import Rows, canonical_rows
-from jointleaf._data.tables import read_rows
+from jointleaf._data.rows import Rows, canonical_rows, read_rows
 from jointleaf._fit import DEFAULT_SETTING, Mix, auto_penalty, grow, target_scale
 from jointleaf._fit.pruning.merging import CellModel
 from jointleaf._fit.pruning.shrinking import Descent, Path, Walk, to_size
@@ -171,7 +171,7 @@ def prune(
     rows = _read_rows(estimator, X, y, sample_weight)
     valid = estimator._check_validation_rows(X_val, y_val)
     frame = _fitted_frame(estimator)
-    start = CellModel(_joint_cells(estimator), estimator.penalty_, estimator.solution_.theta)
+    start = CellModel(_joint_cells(estimator), estimator.penalty_, _cell_weights(estimator))
     walk = _walk(estimator, start, frame, rows, share)
     if valid is not None:
         path, model = Descent([walk], [valid], tol).run(verbose)
@@ -192,6 +192,11 @@ def _joint_cells(estimator: BaseJOPLEn) -> Partitioner:
         if isinstance(first, LevelsPartitioner) and estimator.shares_ is not None:
             return UnionPartitioner.of_fitted(others)
     return partitioner
+
+
+def _cell_weights(estimator: BaseJOPLEn) -> NDArray:
+    """Slopes and bias of every cell of the joint fit, (C, q[, K])."""
+    return estimator.solution_.layout.by_cell(estimator.solution_.theta)
 
 
 def _walk(
@@ -225,7 +230,7 @@ def _check_arguments(estimator: Any, n_cells: Any, tol: Any, share: Any) -> None
         )
     check_is_fitted(estimator)
     partitioner = _joint_cells(estimator)
-    if len(estimator.solution_.theta) != int(partitioner.n_cells_.sum()):
+    if estimator.solution_.layout.n_cells != int(partitioner.n_cells_.sum()):
         raise ValueError(
             "estimator was fitted with the default recipe for many rows, a sum of several models "
             "of which only one is a joint fit: give it a partitioner, for example "
@@ -234,7 +239,7 @@ def _check_arguments(estimator: Any, n_cells: Any, tol: Any, share: Any) -> None
     check_number("tol", tol, positive=False)
     if not 0 < check_number("share", share, positive=True) < 1:
         raise ValueError(f"share={share!r} must lie between 0 and 1: each step merges this share")
-    model = CellModel(partitioner, estimator.penalty_, estimator.solution_.theta)
+    model = CellModel(partitioner, estimator.penalty_, _cell_weights(estimator))
     if not len(model.partitioner.siblings()):
         raise ValueError(
             f"estimator has no cells that one split divides, and nothing can be merged "
@@ -353,13 +358,15 @@ def _pruned(estimator: E, frame: Frame, rows: Rows, model: CellModel, path: Path
     other = clone(estimator)
     own = estimator.get_params(deep=False)
     other.__dict__.update({k: v for k, v in estimator.__dict__.items() if k not in own})
-    kind = estimator.solution_.layout.kind
-    fit = other._fit_cells(frame, rows, model.partitioner, model.penalty, kind, model.theta)
+    before, n_cells = estimator.solution_.layout, tuple(model.partitioner.n_cells_.tolist())
+    layout = CellLayout(n_cells, before.n_features, before.kind)
+    init = None if model.theta is None else layout.from_cells(model.theta)
+    fit = other._fit_cells(frame, rows, model.partitioner, model.penalty, before.kind, init)
     other._store(fit.with_means(rows))
     other.cv_results_ = estimator.cv_results_
     if estimator.setting_ is not None:  # the trees' own values are not mixed in any more
         other.setting_ = estimator.setting_._replace(share=1.0)
         other.mix_ = Mix()
-    before = int(estimator.partitioner_.n_cells_.sum())
-    other.pruning_ = Pruning(*path, n_cells_before=before, n_cells_after=model.n_cells)
+    n_before = int(estimator.partitioner_.n_cells_.sum())
+    other.pruning_ = Pruning(*path, n_cells_before=n_before, n_cells_after=model.n_cells)
     return other

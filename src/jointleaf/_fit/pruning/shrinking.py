@@ -79,7 +79,9 @@ class Walk:
         problem = Problem(design, y, frame.loss, penalty, rows.s, frame.offset)
         tol, max_iter = self.limits
         solver = choose_solver(problem, self.solver)
-        theta = solver.solve(problem, model.theta, tol=tol, max_iter=max_iter).theta
+        init = None if model.theta is None else problem.layout.from_cells(model.theta)
+        solution = solver.solve(problem, init, tol=tol, max_iter=max_iter)
+        theta = problem.layout.by_cell(solution.theta)
         return Fitted(CellModel(model.partitioner, penalty, theta), problem, theta)
 
     def loss(self, fitted: Fitted, rows: Rows | None = None) -> float:
@@ -89,7 +91,8 @@ class Walk:
             design = self.frame.design(rows.X, fitted.model.partitioner, self.kind)
         y = (self.rows if rows is None else rows).y
         s = (self.rows if rows is None else rows).s
-        loss, raw = self.frame.loss, design.matvec(fitted.theta) + self.frame.offset
+        theta = design.layout.from_cells(fitted.theta)
+        loss, raw = self.frame.loss, design.matvec(theta) + self.frame.offset
         return self.scale * loss.value(loss.encode(self.frame.target(y)), raw, s)
 
     def is_done(self, fitted: Fitted, size: int) -> bool:

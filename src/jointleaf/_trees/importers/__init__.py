@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
+from jointleaf._data.columns import column_names
 from jointleaf._trees.importers.base import EnsembleAdapter
 from jointleaf._trees.importers.catboost import CatBoostAdapter
 from jointleaf._trees.importers.histogram import HistogramAdapter
@@ -79,9 +80,10 @@ def check_fitted_model(model: object, X: Any = None) -> EnsembleAdapter:
             "features; give the columns it was fitted on."
         )
     names = adapter.feature_names(model)
-    if names is not None and hasattr(X, "columns"):
+    labels = column_names(X)
+    if names is not None and labels is not None:
         # LightGBM stores a blank in a name as an underscore.
-        given = [str(name).replace(" ", "_") for name in X.columns]
+        given = [str(name).replace(" ", "_") for name in labels]
         if given != [name.replace(" ", "_") for name in names]:
             raise ValueError(
                 f"The columns of X are {given}, but the {type(model).__name__} was fitted on "

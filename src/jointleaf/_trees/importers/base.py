@@ -79,7 +79,7 @@ class EnsembleAdapter(ABC):
         model : fitted model
         columns : Columns
             What the columns of the rows hold: `FlatTrees` speaks of codes, so that splits on
-            categories are translated from the model's numbering of levels to ``columns[j].levels``.
+            categories are translated from the model's numbering to ``columns[j].categories``.
         """
 
     @abstractmethod

@@ -140,7 +140,7 @@ class CatBoostAdapter(EnsembleAdapter):
     def trees(self, model: Any, columns: Columns) -> FlatTrees:
         """Give the trees in portable form: all the model has, as its ``predict`` uses them."""
         if isinstance(model, NoTrees) or model.tree_count_ == 0:
-            return flatten([], len(columns), columns.n_levels, single_precision=True)
+            return flatten([], len(columns), columns.n_categories, single_precision=True)
         _refuse_text(model)
         trees = read_trees(model, columns)
         classes = self.classes(model)

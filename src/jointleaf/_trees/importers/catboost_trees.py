@@ -48,7 +48,7 @@ def read_trees(model: Any, columns: Columns) -> FlatTrees:
     return flatten(
         tables,
         len(columns),
-        columns.n_levels,
+        columns.n_categories,
         single_precision=True,
         lookups=_lookups(text, reader),
         base=np.atleast_1d(np.asarray(bias, float)),
@@ -86,16 +86,16 @@ def _level_hashes(columns: Columns, categorical: list[int]) -> dict[int, NDArray
     missing = str(MISSING_CODE)
     texts = {missing}
     for j in categorical:
-        if columns[j].levels is None:
+        if columns[j].categories is None:
             raise ValueError(
                 f"column {columns[j].label!r} holds categories for the CatBoost model but numbers "
                 "here; declare it in categorical_features."
             )
-        texts.update(map(str, columns[j].levels.tolist()))
+        texts.update(map(str, columns[j].categories.tolist()))
     known = _text_hashes(sorted(texts)) if categorical else {}
     hashes = {}
     for j in categorical:
-        found = [_extended(known[str(level)]) for level in columns[j].levels.tolist()]
+        found = [_extended(known[str(level)]) for level in columns[j].categories.tolist()]
         found += [int(_UNSEEN_HASH), _extended(known[missing])]
         hashes[j] = np.array(found, dtype=np.uint64)
     return hashes
@@ -158,7 +158,7 @@ class _Reader:
         told = self.floats[feature]
         j = int(told["flat_feature_index"])
         missing_yes = told["nan_value_treatment"] == "AsTrue"
-        levels = self.columns[j].levels
+        levels = self.columns[j].categories
         if levels is None:
             return _Question(j, float(border), missing_yes)
         if levels.dtype.kind not in "iu":

@@ -57,14 +57,14 @@ class HistogramAdapter(ScikitLearnAdapter):
         layout = _layout(model)
         codes = {}
         for j, column in enumerate(columns):
-            if (column.levels is None) == (j in layout.levels):
+            if (column.categories is None) == (j in layout.levels):
                 kind = "categories" if j in layout.levels else "numbers"
                 raise ValueError(
                     f"The {type(model).__name__} was trained with {kind} in column "
                     f"{column.label}: give them again."
                 )
-            if column.levels is not None:
-                codes[j] = native_codes(column.levels, layout.levels[j].tolist())
+            if column.categories is not None:
+                codes[j] = native_codes(column.categories, layout.levels[j].tolist())
         n_outputs = model.n_trees_per_iteration_
         return flatten(
             [
@@ -72,7 +72,7 @@ class HistogramAdapter(ScikitLearnAdapter):
                 for k, tree in enumerate(layout.trees)
             ],
             self.n_features(model),
-            columns.n_levels,
+            columns.n_categories,
             base=np.ravel(model._baseline_prediction),
         )
 

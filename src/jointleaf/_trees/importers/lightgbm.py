@@ -331,7 +331,7 @@ def read_trees(text: ModelText, columns: Columns) -> FlatTrees:
     """Give the trees of a model text in portable form, up to the best round."""
     nodes = text.nodes
     if not len(nodes.roots):
-        return flatten([], len(columns), columns.n_levels)
+        return flatten([], len(columns), columns.n_categories)
     splits = _read_splits(text)
     kinds = set(splits.kind[~splits.is_category].tolist())
     if {_ZERO_MISSING, _NAN_MISSING} <= kinds:
@@ -351,7 +351,7 @@ def read_trees(text: ModelText, columns: Columns) -> FlatTrees:
         roots=nodes.roots,
     )
     zero_is_missing = _ZERO_MISSING in kinds
-    return flatten([table], len(columns), columns.n_levels, zero_is_missing=zero_is_missing)
+    return flatten([table], len(columns), columns.n_categories, zero_is_missing=zero_is_missing)
 
 
 def _level_numbers(text: ModelText, columns: Columns) -> dict[int, NDArray[np.float64]]:
@@ -361,7 +361,7 @@ def _level_numbers(text: ModelText, columns: Columns) -> dict[int, NDArray[np.fl
     for numbers.
     """
     ours = [int(j) for j in columns.categorical]
-    is_text = {j: columns[j].levels.dtype.kind in "UO" for j in ours}
+    is_text = {j: columns[j].categories.dtype.kind in "UO" for j in ours}
     owners = _pandas_owners(text, is_text)
     numbers = {}
     for j in ours:
@@ -370,7 +370,7 @@ def _level_numbers(text: ModelText, columns: Columns) -> dict[int, NDArray[np.fl
             raise ValueError(
                 f"column {columns[j].label} holds text, which the LightGBM model does not know."
             )
-        number = native_codes(columns[j].levels, known).astype(np.float64)
+        number = native_codes(columns[j].categories, known).astype(np.float64)
         number[-1:] = np.nan
         if known is not None:
             number[number < 0] = np.nan

@@ -106,7 +106,7 @@ def _level_scores(columns: Columns) -> dict[int, NDArray[np.float64]]:
     """The numbers that the trees see in place of levels; NaN for unseen and missing ones."""
     scores = {}
     for j in columns.categorical:
-        levels = columns[j].levels
+        levels = columns[j].categories
         if levels.dtype.kind not in "biuf":
             raise ValueError(
                 f"column {columns[j].label} holds text, which scikit-learn's trees do not know."

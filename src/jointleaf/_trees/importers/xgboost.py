@@ -123,7 +123,7 @@ class XGBoostAdapter(EnsembleAdapter):
                 for k, tree in enumerate(read.trees())
             ],
             self.n_features(model),
-            columns.n_levels,
+            columns.n_categories,
             single_precision=True,
             base=base,
         )
@@ -292,17 +292,19 @@ class _ModelJson:
         found = {}
         known = self.categories
         for j, column in enumerate(columns):
-            if (column.levels is None) == (j in known):
+            if (column.categories is None) == (j in known):
                 kind = "categories" if j in known else "numbers"
                 raise ValueError(
                     f"The {self._name} was trained with {kind} in column "
                     f"{column.label}: give them again."
                 )
-            if column.levels is not None:
+            if column.categories is not None:
                 levels = known[j]
                 if levels is None:
-                    self._check_own_numbers(column.label, column.levels)
-                found[j] = native_codes(column.levels, None if levels is None else levels.tolist())
+                    self._check_own_numbers(column.label, column.categories)
+                found[j] = native_codes(
+                    column.categories, None if levels is None else levels.tolist()
+                )
         return found
 
     def _check_own_numbers(self, label: str, levels: NDArray) -> None:

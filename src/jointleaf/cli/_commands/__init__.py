@@ -1,1 +1,1 @@
-"""One module a command: `add` describes its arguments, `run` does the work."""
+"""One module for each command, whose arguments are described in `jointleaf.cli._arguments`."""

@@ -3,55 +3,34 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+import contextlib
+import sys
+import warnings
+from typing import Any
 
-from jointleaf.cli._commands.options import add_json, add_reading, add_seed, add_target
+import numpy as np
 
-if TYPE_CHECKING:
-    from jointleaf.cli._training import TrainingData
+from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor
+from jointleaf.cli._output import number, plural, print_json, text_table
+from jointleaf.cli._training import TrainingData, read_training_data
+from jointleaf.plot._following import follow
 
-__all__ = ["add", "run"]
-
-
-def add(commands: Any) -> None:
-    """Describe the arguments."""
-    parser = commands.add_parser(
-        "select",
-        help="find the columns that matter, with the whole path",
-        description="Fit piecewise linear models under the l2,1 penalty, with which whole columns "
-        "vanish, at many strengths; choose the strength by cross-validation (the sparsest model "
-        "within one standard error of the best) and show the path.",
-    )
-    add_target(parser)
-    add_seed(parser)
-    add_reading(parser)
-    add_json(parser, "the path and the selected columns")
-    parser.set_defaults(run=run)
+__all__ = ["run"]
 
 
 def run(args: argparse.Namespace) -> None:
-    """Select and show."""
-    import contextlib
-    import sys
-    import warnings
-
-    from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor
-    from jointleaf.cli._output import print_json
-    from jointleaf.cli._training import read_training_data
-
+    """Select and print the path."""
     data = read_training_data(args)
-    if not args.json:
-        print(data.describe(), flush=True)
     kind = JOPLEnRegressor if data.target.task == "regression" else JOPLEnClassifier
-    # Cells that know nothing of the target leave everything that matters to the linear models.
+    # Cells that do not depend on the target leave all effects to the linear models.
     model = kind(
         "voronoi", penalty=L21("auto"), random_state=args.seed, n_jobs=args.jobs, verbose=1
     )
     # Progress goes to the standard error stream, all of it: the result alone is for pipes.
     with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
-        warnings.simplefilter("ignore", UserWarning)  # no feature selected: the table says so
+        warnings.simplefilter("ignore", UserWarning)  # no feature selected: the table shows it
         model.fit(data.X, data.y)
-    found = {
+    contents = {
         "target": data.target.name,
         "task": data.target.task,
         "selected": _selected(model, data.preparation.outputs),
@@ -60,29 +39,25 @@ def run(args: argparse.Namespace) -> None:
         "n_features": len(data.preparation.outputs),
     }
     if args.json:
-        print_json(found)
+        print_json(contents)
     else:
-        print(_text(found))
+        print(_text(contents))
 
 
 def _selected(model: Any, names: list[str]) -> list[dict[str, Any]]:
-    """The selected features, most important first."""
-    chosen = model.selected_features_.tolist()
-    found = [
-        {"feature": names[j], "importance": float(model.feature_importances_[j])} for j in chosen
+    """Return the selected features, most important first."""
+    records = [
+        {"feature": names[j], "importance": float(model.feature_importances_[j])}
+        for j in model.selected_features_.tolist()
     ]
-    return sorted(found, key=lambda record: -record["importance"])
+    return sorted(records, key=lambda record: -record["importance"])
 
 
 def _path(model: Any, data: TrainingData) -> list[dict[str, Any]]:
-    """The path that cross-validation followed last, from strong to weak.
+    """Return the path that cross-validation followed last, from strong to weak.
 
     Losses are those of cross-validation, features those of the same strengths on all rows.
     """
-    import numpy as np
-
-    from jointleaf.plot._following import follow
-
     names = data.preparation.outputs
     table = model.cv_results_
     rows = np.flatnonzero(table["on_path"] & np.isfinite(table["mean_loss"]))
@@ -103,18 +78,14 @@ def _path(model: Any, data: TrainingData) -> list[dict[str, Any]]:
     ]
 
 
-def _text(found: dict[str, Any]) -> str:
-    from jointleaf.cli._output import number, plural, text_table
-
-    path = found["path"]
+def _text(contents: dict[str, Any]) -> str:
+    path = contents["path"]
     best = min(path, key=lambda point: point["loss"])
-    chosen = min(path, key=lambda point: abs(point["strength"] - found["strength"]))
+    chosen = min(path, key=lambda point: abs(point["strength"] - contents["strength"]))
     rows = [["strength", "features", "CV loss", "std. error", "", "enters"]]
-    before: set[str] = set()
+    entered: set[str] = set()
     for point in path:
-        marks = [
-            text for mark, text in ((chosen, "chosen"), (best, "smallest loss")) if mark is point
-        ]
+        marks = ["chosen"] * (point is chosen) + ["smallest loss"] * (point is best)
         rows.append(
             [
                 f"{point['strength']:.3g}",
@@ -122,17 +93,18 @@ def _text(found: dict[str, Any]) -> str:
                 number(point["loss"]),
                 number(point["error"], 2),
                 ", ".join(marks),
-                ", ".join(name for name in point["features"] if name not in before),
+                ", ".join(name for name in point["features"] if name not in entered),
             ]
         )
-        before |= set(point["features"])
-    unit = "squared error / 2, target variance 1" if found["task"] == "regression" else "log-loss"
-    picked = [[r["feature"], f"{r['importance']:.1%}"] for r in found["selected"]]
-    head = f"selected {len(picked)} of {plural(found['n_features'], 'feature')}:"
+        entered |= set(point["features"])
+    unit = (
+        "squared error / 2, target variance 1" if contents["task"] == "regression" else "log-loss"
+    )
+    selected = [[r["feature"], f"{r['importance']:.1%}"] for r in contents["selected"]]
     lines = [
         f"path (loss: {unit}):",
         text_table(rows, right=(0, 1, 2, 3)),
-        head,
-        text_table([["feature", "importance"], *picked], right=(1,)) if picked else "  none",
+        f"selected {len(selected)} of {plural(contents['n_features'], 'feature')}:",
+        text_table([["feature", "importance"], *selected], right=(1,)) if selected else "  none",
     ]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The page around the sections: head, style and small pieces of HTML."""
+"""The page around the sections: head, style, tables and other elements of HTML."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ text-align:right;white-space:normal}
 
 
 def page(title: str, body: str) -> str:
-    """Give a whole document; nothing in it is loaded from elsewhere."""
+    """Return a whole document that loads nothing."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
@@ -71,12 +71,12 @@ def page(title: str, body: str) -> str:
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """Give a section that can be linked to by its name."""
+    """Return a section that can be linked to by its name."""
     return f'<section id="{name}">\n<h2>{escape(title)}</h2>\n{"".join(parts)}\n</section>'
 
 
 def charts(*figures: tuple[str, str]) -> str:
-    """Lay charts (caption, SVG) side by side where there is room."""
+    """Return charts (caption, SVG) side by side where there is room."""
     cells = "".join(
         f"<figure><figcaption>{escape(caption)}</figcaption>{svg}</figure>"
         for caption, svg in figures
@@ -85,7 +85,7 @@ def charts(*figures: tuple[str, str]) -> str:
 
 
 def bar_cell(value: float, largest: float) -> str:
-    """Give a bar for a cell of a table."""
+    """Return a bar for a cell of a table."""
     share = 100 * max(value, 0.0) / largest if largest > 0 else 0.0
     return f'<div class="bar" style="width:{share:.1f}%"></div>'
 
@@ -98,7 +98,7 @@ def table(
     bars: Sequence[int] = (),
     styles: Sequence[str] = (),
 ) -> str:
-    """Give a table that becomes a list of cards on a phone.
+    """Return a table that becomes a list of cards on a phone.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Tables in files: reading them, what their columns hold, and how they are made ready."""
+"""Tables in files: reading them, detecting what their columns hold, preparing them for a model."""

@@ -1,4 +1,4 @@
-"""Dates and times written as text, and the numbers that a model sees of them.
+"""Dates and times, and the numbers that a model sees of them.
 
 A column of times becomes up to six columns of numbers:
 
@@ -17,12 +17,12 @@ from datetime import datetime, timezone
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PARTS", "date_parts", "find_format", "parse_dates"]
+__all__ = ["PARTS", "date_parts", "detect_format", "parse_dates"]
 
 PARTS = ("day number", "year", "month", "day", "weekday", "hour")
 
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
-# In this order: where several fit all values, the first is taken.
+# In this order: where several match all values, the first is taken.
 _DAYS = (
     "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y",
     "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y",
@@ -33,11 +33,11 @@ _SAMPLE = 1000
 _EPOCH = datetime(1970, 1, 1)
 
 
-def find_format(texts: list[str]) -> str | None:
-    """Find how dates are written: "iso", a format of strptime, or None for other text.
+def detect_format(texts: list[str]) -> str | None:
+    """Detect how dates are written: "iso", a format of strptime, or None for other text.
 
-    Every one of up to 1000 different values must fit. Where day and month cannot be told
-    apart, the day comes first.
+    Every one of up to 1000 different values must match. Where day and month are ambiguous, the
+    day comes first.
     """
     sample = list(dict.fromkeys(texts))[:_SAMPLE]
     if not sample or not any(mark.isdigit() for mark in sample[0]):
@@ -50,18 +50,28 @@ def find_format(texts: list[str]) -> str | None:
 
 
 def parse_dates(values: NDArray, form: str) -> NDArray[np.float64]:
-    """Seconds since 1970-01-01 (UTC) of texts (n,), NaN for None and what does not fit."""
-    parse = _parser(form)
-    known: dict[str | None, float] = {None: np.nan}
+    """Return seconds since 1970-01-01 (UTC) of texts or datetime64 (n,), NaN for other values.
+
+    Parameters
+    ----------
+    values : array (n,)
+    form : str
+        Of `detect_format`, or "time" for a column of datetime64.
+    """
+    if values.dtype.kind == "M":
+        micros = values.astype("datetime64[us]")
+        return np.where(np.isnat(micros), np.nan, micros.astype(np.int64) / 1e6)
+    parse = _parser("iso" if form == "time" else form)
+    seconds: dict[str | None, float] = {None: np.nan}
     for text in dict.fromkeys(values.tolist()):
         if text is not None:
             time = parse(text)
-            known[text] = np.nan if time is None else (time - _EPOCH).total_seconds()
-    return np.array([known[text] for text in values.tolist()], dtype=float)
+            seconds[text] = np.nan if time is None else (time - _EPOCH).total_seconds()
+    return np.array([seconds[text] for text in values.tolist()], dtype=float)
 
 
 def date_parts(seconds: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    """Numbers of times in seconds since 1970-01-01 (n,): all of `PARTS`, NaN where missing."""
+    """Return all of `PARTS` of times in seconds since 1970-01-01 (n,), NaN where missing."""
     missing = np.isnan(seconds)
     times = np.where(missing, 0.0, seconds).astype("datetime64[s]")
     days, months = times.astype("datetime64[D]"), times.astype("datetime64[M]")
@@ -78,7 +88,7 @@ def date_parts(seconds: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
 
 
 def _parser(form: str) -> Callable[[str], datetime | None]:
-    """A function that gives the time of a text, in UTC and without zone, or None."""
+    """Return a function from text to time, in UTC and without zone, or None."""
     if form == "iso":
         return _parse_iso
 

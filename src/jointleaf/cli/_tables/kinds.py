@@ -1,4 +1,4 @@
-"""What a column holds, found from its values."""
+"""What a column holds, detected from its values."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.cli._tables.dates import PARTS, date_parts, find_format, parse_dates
+from jointleaf.cli._tables.dates import PARTS, date_parts, detect_format, parse_dates
 from jointleaf.cli._tables.numbers import (
-    find_notation,
+    are_floats,
+    detect_notation,
     look_like_numbers,
     notation_remarks,
     parse_booleans,
     parse_numbers,
 )
-from jointleaf.cli._tables.raw import RawColumn, tell_alike
+from jointleaf.cli._tables.raw import RawColumn, similar_texts
 
 __all__ = ["ColumnKind", "detect_kind"]
 
 _MOST_DIFFERENT = 0.5  # share of different texts above which a text column is no category
-_MANY_LEVELS = 50
+_MANY_CATEGORIES = 50
 _ROW_NAMES = ("id", "index", "row", "row number", "rownumber", "no", "nr", "column 1")
 _ID_NAME = re.compile(r"(.*[\W_])?[iI][dD]|.*[a-z0-9]I[dD]")  # id, flat_id, flatId, but not paid
 
@@ -37,12 +38,12 @@ class ColumnKind:
     kind : {"number", "category", "boolean", "date", "identifier", "constant", "empty", "dropped"}
         The last four are left out of the model.
     notation : str
-        How numbers (see `find_notation`) or dates ("iso", a format of strptime,
-        "time" for a column of times) are written.
+        How numbers (see `detect_notation`) or dates ("iso", a format of strptime, "time" for a
+        column of times) are written.
     parts : tuple of str
         What a date becomes, see `jointleaf.cli._tables.dates`.
     note : str
-        What is worth telling the user.
+        For the user.
     """
 
     name: str
@@ -64,43 +65,43 @@ class ColumnKind:
         return (self.name,) if self.is_used else ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for a file."""
+        """Return plain values, for a file."""
         return {**asdict(self), "parts": list(self.parts)}
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> ColumnKind:
-        """Take plain values from a file."""
+        """Return the kind that `to_dict` described."""
         return cls(**{**record, "parts": tuple(record["parts"])})
 
 
 def detect_kind(column: RawColumn, *, is_category: bool = False) -> ColumnKind:
-    """Find out what a column holds.
+    """Detect what a column holds.
 
     Parameters
     ----------
     column : RawColumn
     is_category : bool
-        Whether the user says that its values, however they look, are names of categories.
+        Whether the user names it categorical, whatever its values look like.
     """
     name, missing = column.name, column.missing
     if missing.all():
         return ColumnKind(name, "empty", note="no values")
     if is_category:
-        return ColumnKind(name, "category", note="as you said")
+        return ColumnKind(name, "category", note="as requested")
     if column.values.dtype.kind == "M":
         return _date(column, "time")
     if not column.is_text:
         return _number(column, "plain")
-    different = len({value for value in column.values if value is not None})
-    if different == 1 and not missing.any():
+    categories = sorted({value for value in column.values if value is not None})
+    if len(categories) == 1 and not missing.any():
         return ColumnKind(name, "constant", note=f"always {column.values[0]!r}")
     if parse_booleans(column.values) is not None:
         return ColumnKind(name, "boolean")
-    notation = find_notation(column.values)
+    notation = detect_notation(column.values)
     if notation is not None:
         return _number(column, notation)
-    form = find_format([value for value in column.values if value is not None])
-    return _text(column, different) if form is None else _date(column, form)
+    form = detect_format([value for value in column.values if value is not None])
+    return _text(column, categories) if form is None else _date(column, form)
 
 
 def _number(column: RawColumn, notation: str) -> ColumnKind:
@@ -119,11 +120,11 @@ def _number(column: RawColumn, notation: str) -> ColumnKind:
         note = "named an id, and whole numbers that all differ"
         return ColumnKind(column.name, "identifier", notation, note=note)
     notes = notation_remarks(column.values, notation) if is_text else []
-    others = np.flatnonzero(np.isnan(numbers) & ~column.missing)
-    if others.size:
+    unread = np.flatnonzero(np.isnan(numbers) & ~column.missing)
+    if unread.size:
         notes.append(
-            f"{others.size:,} not a number, such as {column.values[others[0]]!r} in row "
-            f"{others[0] + 1:,}: taken as missing"
+            f"{unread.size:,} not a number, such as {column.values[unread[0]]!r} in row "
+            f"{unread[0] + 1:,}: taken as missing"
         )
     return ColumnKind(column.name, "number", notation, note="; ".join(notes))
 
@@ -135,12 +136,7 @@ def _all_differ(numbers: NDArray) -> bool:
 
 
 def _date(column: RawColumn, form: str) -> ColumnKind:
-    if form == "time":
-        seconds = column.values.astype("datetime64[us]").astype(np.int64) / 1e6
-        seconds[column.missing] = np.nan
-    else:
-        seconds = parse_dates(column.values, form)
-    parts = date_parts(seconds)
+    parts = date_parts(parse_dates(column.values, form))
     varying = tuple(p for p in PARTS if np.nanmin(parts[p]) < np.nanmax(parts[p]))
     if not varying:
         return ColumnKind(column.name, "constant", form, note=f"always {column.values[0]}")
@@ -148,33 +144,23 @@ def _date(column: RawColumn, form: str) -> ColumnKind:
     return ColumnKind(column.name, "date", form, varying, note)
 
 
-def _text(column: RawColumn, different: int) -> ColumnKind:
-    present = int((~column.missing).sum())
-    kind, note = "category", f"{different:,} levels"
+def _text(column: RawColumn, categories: list[str]) -> ColumnKind:
+    present, different = int((~column.missing).sum()), len(categories)
     if different == present and present > 2:
         kind, note = "identifier", "all values differ"
-    elif different > _MANY_LEVELS and different > _MOST_DIFFERENT * present:
+    elif different > _MANY_CATEGORIES and different > _MOST_DIFFERENT * present:
         kind, note = "identifier", f"{different:,} different texts"
-    if kind == "category":
-        levels = sorted({value for value in column.values if value is not None})
-        note = "; ".join([note, *tell_alike(levels)])
+    else:
+        kind = "category"
+        note = "; ".join([f"{different:,} categories", *similar_texts(categories)])
     if look_like_numbers(column.values):
-        strange = [v for v in column.values if v is not None and not _is_plain(v)]
-        example = strange[0] if strange else column.values[~column.missing][0]
-        note += f"; looks like numbers, but {example!r} cannot be read as one"
+        unread = [v for v in column.values if v is not None and not are_floats([v])]
+        note += f"; looks like numbers, but {unread[0]!r} cannot be read as one"
     return ColumnKind(column.name, kind, note=note)
 
 
-def _is_plain(value: str) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
-
-
 def _in_words(form: str) -> str:
-    """Say a format of strptime in words."""
+    """Return a format of strptime in words."""
     words = {
         "%Y": "year", "%y": "year", "%m": "month", "%b": "month", "%B": "month", "%d": "day",
         "%H": "hour", "%I": "hour", "%M": "minute", "%S": "second", "%p": "am/pm",

@@ -9,26 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "BOOLEANS",
-    "find_notation",
-    "look_like_numbers",
-    "notation_remarks",
-    "parse_booleans",
-    "parse_numbers",
-    "read_boolean",
-    "without_percent",
-]
+    "are_floats", "detect_notation", "look_like_numbers", "notation_remarks", "parse_boolean",
+    "parse_booleans", "parse_numbers", "without_percent",
+]  # fmt: skip
 
-#: What stands for true and false, in small letters.
-BOOLEANS = {
-    "true": 1.0,
-    "yes": 1.0,
-    "t": 1.0,
-    "y": 1.0,
-    "false": 0.0,
-    "no": 0.0,
-    "f": 0.0,
-    "n": 0.0,
+# Words for true and false, in lower case.
+_BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "t", "y"), 1.0),
+    **dict.fromkeys(("false", "no", "f", "n"), 0.0),
 }
 
 _CURRENCY = r"(?:[$€£¥₹₽₩₺₴₦₫฿¢]|EUR|USD|GBP|CHF)"
@@ -47,29 +35,29 @@ _GROUPS = {mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}([{mark}]\d{{3}})+") for mark 
 _SMALL = re.compile(r"[+-]?\d{1,3}")
 # Digits with marks between them, and perhaps a sign before and a short unit behind.
 _NUMBER_LIKE = re.compile(r"[^\w\s]{0,2}\s*\d[\d.,'’\s]*[^\W\d]{0,3}[^\w\s]{0,2}")
-_MOST_BOOLEANS = 3 * len(BOOLEANS)  # in small, large and mixed letters
+_MOST_BOOLEANS = 3 * len(_BOOLEANS)  # in small, large and mixed letters
 _MOST_OTHERS = 0.05  # share of values that may be something else, and then count as missing
 
 
-def find_notation(values: NDArray) -> str | None:
-    """Find how numbers are written.
+def detect_notation(values: NDArray) -> str | None:
+    """Detect how numbers are written.
 
     Returns
     -------
     str or None
         "plain" (1.5), "comma" (1,5), "thousands" (1,234.5) or "points" (1.234,5), whichever reads
-        most values, with "%" behind it where most values have a percent sign. None if more than a
-        twentieth of the values are no numbers. Signs of currencies are allowed everywhere.
+        most values, followed by "%" where most values have a percent sign. None if more than a
+        twentieth of the values are not numbers. Signs of currencies are allowed everywhere.
     """
     present = [value for value in values.tolist() if value is not None]
     if not present:
         return None
-    if _are_floats(present):
+    if are_floats(present):
         return "plain"
     percent = "%" if 2 * sum(value.endswith("%") for value in present) > len(present) else ""
     best, fewest = "", len(present)
     for notation in _likely_notations(present):
-        others = _count_others(present, notation + percent)
+        others = sum(math.isnan(_parse(value, notation + percent)) for value in present)
         if others < fewest:
             best, fewest = notation + percent, others
         if not others:
@@ -78,7 +66,7 @@ def find_notation(values: NDArray) -> str | None:
 
 
 def _likely_notations(present: list[str]) -> list[str]:
-    """Notations that the marks in the values allow, the likelier ones first."""
+    """Return the notations that the marks in the values allow, the likelier ones first."""
     bare = [_bare(value) for value in present if _MARKED.fullmatch(value)]
     commas, points = [v for v in bare if "," in v], [v for v in bare if "." in v]
     priced = any(_SIGN.search(value) for value in present)
@@ -103,8 +91,8 @@ def _grouped(bare: list[str], mark: str) -> bool:
 
 
 def notation_remarks(values: NDArray, notation: str) -> list[str]:
-    """Say how numbers (n,) of text are read, where that is not evident."""
-    if notation == "plain" and _are_floats([v for v in values.tolist() if v is not None]):
+    """Return how numbers (n,) of text are read, where that is not evident."""
+    if notation == "plain" and are_floats([v for v in values.tolist() if v is not None]):
         return []
     read = [v for v in values.tolist() if not math.isnan(_parse(v, notation))]
     remarks = []
@@ -114,7 +102,7 @@ def notation_remarks(values: NDArray, notation: str) -> list[str]:
         bare = without_percent(values, notation)
         if bare:
             remarks.append(f"{len(bare):,} without the sign, such as {bare[0]!r}, are percent too")
-    signs = sorted({found[0] for v in read if (found := _SIGN.search(v))})
+    signs = sorted({match[0] for v in read if (match := _SIGN.search(v))})
     if signs:
         remarks.append(
             f"the sign {signs[0]} is left out"
@@ -129,7 +117,7 @@ def notation_remarks(values: NDArray, notation: str) -> list[str]:
 
 
 def without_percent(values: NDArray, notation: str) -> list[str]:
-    """Give the numbers without a percent sign in a column whose numbers have one."""
+    """Return the numbers without a percent sign in a column whose numbers have one."""
     if not notation.endswith("%"):
         return []
     return [
@@ -140,13 +128,13 @@ def without_percent(values: NDArray, notation: str) -> list[str]:
 
 
 def look_like_numbers(values: NDArray) -> bool:
-    """Whether most texts look like numbers, with marks or units that are not known."""
+    """Whether most texts look like numbers, with unknown marks or units."""
     present = [value for value in values.tolist() if value is not None]
     return 2 * sum(_NUMBER_LIKE.fullmatch(value) is not None for value in present) > len(present)
 
 
 def parse_numbers(values: NDArray, notation: str) -> NDArray[np.float64]:
-    """Floats of texts (n,), NaN for None and what is no finite number."""
+    """Return floats of texts (n,), NaN for None and what is not a finite number."""
     try:
         if notation == "plain":  # the usual case, in one go
             numbers = np.array([np.nan if v is None else v for v in values.tolist()], dtype=float)
@@ -158,44 +146,39 @@ def parse_numbers(values: NDArray, notation: str) -> NDArray[np.float64]:
 
 
 def parse_booleans(values: NDArray) -> NDArray[np.float64] | None:
-    """1 and 0 of texts (n,) that mean true and false, NaN for None; None for other texts."""
+    """Return 1 and 0 of texts (n,) for true and false, NaN for None; None for other texts."""
     different = set(values.tolist()) - {None}
     if len(different) > _MOST_BOOLEANS:
         return None
-    found = {v: BOOLEANS.get(v.lower()) for v in different}
-    if not found or None in found.values():
+    numbers = {v: _BOOLEANS.get(v.lower()) for v in different}
+    if not numbers or None in numbers.values():
         return None
-    return np.array([np.nan if v is None else found[v] for v in values.tolist()], dtype=float)
+    return np.array([np.nan if v is None else numbers[v] for v in values.tolist()], dtype=float)
 
 
-def read_boolean(text: str) -> float | None:
-    """1 or 0 of a text in a column that is known to hold true and false: 1 and 0 mean them too."""
-    known = BOOLEANS.get(text.lower())
-    if known is None and _are_floats([text]) and float(text) in (0.0, 1.0):
+def parse_boolean(text: str) -> float | None:
+    """Return 1 or 0 of a text in a column of booleans, where 1 and 0 are accepted too, or None."""
+    if are_floats([text]) and float(text) in (0.0, 1.0):
         return float(text)
-    return known
+    return _BOOLEANS.get(text.lower())
 
 
-def _are_floats(present: list[str]) -> bool:
-    """Whether all values are plain finite numbers: the usual case, found quickly."""
+def are_floats(texts: list[str]) -> bool:
+    """Whether all texts are plain finite numbers: the usual case, detected quickly."""
     try:
-        return all(map(math.isfinite, map(float, present)))
+        return all(map(math.isfinite, map(float, texts)))
     except ValueError:
         return False
 
 
-def _count_others(present: list[str], notation: str) -> int:
-    return sum(math.isnan(_parse(value, notation)) for value in present)
-
-
 def _bare(value: str) -> str:
-    """A number without the signs of currency and percent around it; other texts as they are."""
-    found = _MARKED.fullmatch(value)
-    return value if found is None else found["sign"] + found["number"]
+    """Return a number without signs of currency and percent around it, other texts unchanged."""
+    match = _MARKED.fullmatch(value)
+    return value if match is None else match["sign"] + match["number"]
 
 
 def _parse(value: str | None, notation: str) -> float:
-    # A percent sign where training had none, or in the middle, is no number of this column.
+    # A percent sign where training had none, or in the middle, is not a number of this column.
     if value is None or ("%" in value and not notation.endswith("%")):
         return math.nan
     value, notation = _bare(value), notation.removesuffix("%")

@@ -1,4 +1,4 @@
-"""A table as it was read: named columns of text, numbers or times, with gaps."""
+"""A table as it was read: named columns of text, numbers or times, with missing values."""
 
 from __future__ import annotations
 
@@ -8,17 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.cli._errors import ShellError
+from jointleaf.cli._output import CliError
 
-__all__ = ["GAPS", "RawColumn", "RawTable", "closest_name", "listed", "tell_alike"]
-
-#: How a missing value may be written.
-GAPS = frozenset(
-    ["", "?"]
-    + [form(word) for word in ("na", "n/a", "nan", "null", "none", "#n/a", "<na>")
-       for form in (str.lower, str.upper, str.capitalize)]
-    + ["NaN"]
-)  # fmt: skip
+__all__ = ["RawColumn", "RawTable", "closest_name", "listed", "object_array", "similar_texts"]
 
 
 @dataclass(frozen=True)
@@ -48,10 +40,6 @@ class RawColumn:
             return np.array([value is None for value in self.values], dtype=bool)
         return np.isnat(self.values) if self.values.dtype.kind == "M" else np.isnan(self.values)
 
-    def take(self, rows: NDArray) -> RawColumn:
-        """Give some rows, by number or mask."""
-        return RawColumn(self.name, self.values[rows])
-
 
 @dataclass(frozen=True)
 class RawTable:
@@ -63,7 +51,7 @@ class RawTable:
         Name of the file, for messages.
     columns : tuple of RawColumn
     notes : tuple of str
-        What reading found worth telling, such as the delimiter.
+        About the reading, such as which delimiter was detected.
     """
 
     source: str
@@ -79,43 +67,50 @@ class RawTable:
         return [column.name for column in self.columns]
 
     def column(self, name: str, option: str = "the column") -> RawColumn:
-        """Find a column, or say which ones there are."""
+        """Return a column by its name, or raise an error that lists the names."""
         for column in self.columns:
             if column.name == name:
                 return column
         if len(self.columns) == 1:
-            raise ShellError(
-                f"{self.source}: {option} {name!r} is not there; the only column is "
-                f"{self.names[0]!r}: is the --delimiter right?"
+            raise CliError(
+                f"{self.source}: {option} {name!r} is not there and the only column is "
+                f"{self.names[0]!r}: check the --delimiter"
             )
-        alike = closest_name(name, self.names)
-        hint = f"did you mean {alike!r}?" if alike else f"the columns are {listed(self.names)}"
-        raise ShellError(f"{self.source}: {option} {name!r} is not there; {hint}")
+        similar = closest_name(name, self.names)
+        hint = f"did you mean {similar!r}?" if similar else f"the columns are {listed(self.names)}"
+        raise CliError(f"{self.source}: {option} {name!r} is not there: {hint}")
 
     def take(self, rows: NDArray) -> RawTable:
-        """Give some rows, by number or mask."""
-        columns = tuple(column.take(rows) for column in self.columns)
+        """Return some rows, by number or mask."""
+        columns = tuple(RawColumn(column.name, column.values[rows]) for column in self.columns)
         return RawTable(self.source, columns, self.notes)
 
 
+def object_array(values: list) -> NDArray:
+    """Return an array (n,) of dtype object."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
 def listed(names: Sequence[str], most: int = 8) -> str:
-    """Write names in quotes, the first few of many."""
+    """Return names in quotes, the first few of many."""
     shown = ", ".join(repr(name) for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def closest_name(name: str, names: Sequence[str]) -> str | None:
-    """The first name that is the same but for case and spaces."""
+    """Return the first name that is the same but for case and spaces."""
     return next((known for known in names if _folded(known) == _folded(name)), None)
 
 
-def tell_alike(levels: Sequence[str]) -> list[str]:
-    """Say which texts are the same but for case and spaces: one remark at most."""
+def similar_texts(categories: Sequence[str]) -> list[str]:
+    """Return at most one remark, on texts that are the same but for case and spaces."""
     groups: dict[str, list[str]] = {}
-    for level in levels:
-        groups.setdefault(_folded(level), []).append(level)
-    alike = [group for group in groups.values() if len(group) > 1]
-    return [f"{listed(alike[0])} differ only in case or spaces"] if alike else []
+    for category in categories:
+        groups.setdefault(_folded(category), []).append(category)
+    similar = [group for group in groups.values() if len(group) > 1]
+    return [f"{listed(similar[0])} differ only in case or spaces"] if similar else []
 
 
 def _folded(text: str) -> str:

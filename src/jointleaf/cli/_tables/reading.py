@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import sys
 import zlib
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
-from jointleaf.cli._errors import ShellError
-from jointleaf.cli._tables.delimited import read_delimited
-from jointleaf.cli._tables.raw import RawTable, listed
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf.cli._output import CliError
+from jointleaf.cli._tables.numbers import are_floats
+from jointleaf.cli._tables.raw import RawColumn, RawTable, listed, object_array
 
 __all__ = ["read_table"]
 
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+_DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+_SAMPLE_LINES = 50
+#: How a missing value may be written.
+_MISSING = frozenset(
+    ["", "?"]
+    + [form(word) for word in ("na", "n/a", "nan", "null", "none", "#n/a", "<na>")
+       for form in (str.lower, str.upper, str.capitalize)]
+    + ["NaN"]
+)  # fmt: skip
 
 
 def read_table(path: str, *, delimiter: str | None = None, encoding: str = "utf-8") -> RawTable:
@@ -22,33 +38,31 @@ def read_table(path: str, *, delimiter: str | None = None, encoding: str = "utf-
     Parameters
     ----------
     path : str
-        "-" is the standard input. What a file holds is seen from its first bytes, not its name.
+        "-" is the standard input. The format is detected from the first bytes, not from the name.
     delimiter : str, optional
-        Between the fields of a CSV file; by default found among comma, semicolon, tab and "|".
+        Between the fields of a CSV file; by default detected among comma, semicolon, tab and "|".
     encoding : str
         Of a CSV file.
 
     Raises
     ------
-    ShellError
+    CliError
         With one line about what is wrong: no such file, empty, not UTF-8, rows of different
         lengths, several columns of one name, no rows.
     """
     source = "standard input" if path == "-" else path
     data = _read_bytes(path, source)
     if not data.strip():
-        raise ShellError(f"{source}: the file is empty")
+        raise CliError(f"{source}: the file is empty")
     if data.startswith(_PARQUET):
-        from jointleaf.cli._tables.parquet import read_parquet
-
-        table = read_parquet(data, source)
+        table = _read_parquet(data, source)
     else:
-        table = read_delimited(data, source, delimiter=delimiter, encoding=encoding)
-    twice = sorted({name for name in table.names if table.names.count(name) > 1})
-    if twice:
-        raise ShellError(f"{source}: several columns have the name {listed(twice)}; rename them")
+        table = _read_csv(data, source, delimiter, encoding)
+    repeated = sorted({name for name in table.names if table.names.count(name) > 1})
+    if repeated:
+        raise CliError(f"{source}: several columns have the name {listed(repeated)}: rename them")
     if not len(table):
-        raise ShellError(f"{source}: there is a header and no rows")
+        raise CliError(f"{source}: there is a header and no rows")
     return table
 
 
@@ -57,10 +71,148 @@ def _read_bytes(path: str, source: str) -> bytes:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         return gzip.decompress(data) if data.startswith(_GZIP) else data
     except FileNotFoundError:
-        raise ShellError(f"{source}: there is no such file") from None
+        raise CliError(f"{source}: there is no such file") from None
     except IsADirectoryError:
-        raise ShellError(f"{source}: is a folder; name a file") from None
+        raise CliError(f"{source}: is a folder: name a file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as cause:
-        raise ShellError(f"{source}: the gzip file is damaged or truncated ({cause})") from None
+        raise CliError(f"{source}: the gzip file is damaged or truncated ({cause})") from None
     except OSError as cause:
-        raise ShellError(f"{source}: cannot be read ({cause.strerror or cause})") from None
+        raise CliError(f"{source}: cannot be read ({cause.strerror or cause})") from None
+
+
+def _texts(values: list[str | None]) -> NDArray:
+    """Return texts (n,) with None where a value is missing."""
+    return object_array([None if text in _MISSING else text for text in values])
+
+
+# -- CSV -----------------------------------------------------------------------------------------
+
+
+def _read_csv(data: bytes, source: str, delimiter: str | None, encoding: str) -> RawTable:
+    text = _decode(data, source, encoding)
+    notes = []
+    if delimiter is None:
+        delimiter = _detect_delimiter(text)
+        if delimiter != ",":
+            notes.append(f"the delimiter is {_DELIMITERS[delimiter]}")
+    header, rows = _split(text, source, delimiter)
+    _check_header(header, source, delimiter)
+    columns = [
+        RawColumn(name or f"column {j + 1}", _texts([row[j] for row in rows]))
+        for j, name in enumerate(header)
+    ]
+    return RawTable(source, tuple(columns), tuple(notes))
+
+
+def _decode(data: bytes, source: str, encoding: str) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    try:
+        return data.decode("utf-8-sig" if encoding == "utf-8" else encoding)
+    except UnicodeDecodeError as cause:
+        line = data[: cause.start].count(b"\n") + 1
+        raise CliError(
+            f"{source}: line {line} is not {encoding} (byte 0x{data[cause.start]:02x}): "
+            "name the encoding, for example --encoding latin-1"
+        ) from None
+    except LookupError:
+        raise CliError(f"--encoding {encoding!r} is not known: use utf-8 or latin-1") from None
+
+
+def _detect_delimiter(text: str) -> str:
+    """Return the candidate that splits the first lines into most fields, equally many in each."""
+    sample = text[:200_000].splitlines(keepends=True)[:_SAMPLE_LINES]
+    best, score = ",", (0.0, 1)
+    for candidate in _DELIMITERS:
+        try:
+            counts = [len(row) for row in csv.reader(sample, delimiter=candidate) if row]
+        except csv.Error:
+            continue
+        if not counts or counts[0] < 2:
+            continue
+        same = Counter(counts)[counts[0]] / len(counts)
+        if (same, counts[0]) > score:
+            best, score = candidate, (same, counts[0])
+    return best
+
+
+def _split(text: str, source: str, delimiter: str) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows, all with as many fields as the header."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    header: list[str] = []
+    rows: list[list[str]] = []
+    try:
+        for fields in reader:
+            if not fields or (len(fields) == 1 and not fields[0].strip() and len(header) != 1):
+                continue  # a blank line
+            row = [field.strip() for field in fields]
+            if not header:
+                header = row
+            elif len(row) == len(header):
+                rows.append(row)
+            elif len(header) == 1:
+                name = _DELIMITERS.get(delimiter, repr(delimiter))
+                raise CliError(
+                    f"{source}: with the delimiter {name} the header is a single field, "
+                    f"{header[0]!r}: name the right delimiter with --delimiter"
+                )
+            else:
+                raise CliError(
+                    f"{source}: line {reader.line_num} has {len(row)} fields and the header has "
+                    f"{len(header)}: correct the line or use another --delimiter"
+                )
+    except csv.Error as cause:
+        raise CliError(f"{source}: line {reader.line_num}: {cause}") from None
+    return header, rows
+
+
+def _check_header(header: list[str], source: str, delimiter: str) -> None:
+    if are_floats(header):
+        raise CliError(
+            f"{source}: the first line must hold the names of the columns and holds numbers, "
+            f"{header[0]!r} for example: add a header"
+        )
+    others = [name for mark, name in _DELIMITERS.items() if mark != delimiter and mark in header[0]]
+    if len(header) == 1 and others:
+        raise CliError(
+            f"{source}: --delimiter {delimiter!r} gives one column, {header[0]!r}: use "
+            f"{' or '.join(others)}, or leave it out to have it detected"
+        )
+
+
+# -- Parquet -------------------------------------------------------------------------------------
+
+
+def _read_parquet(data: bytes, source: str) -> RawTable:
+    """Read a Parquet file; columns of lists and records are left out, with a note."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise CliError(
+            f"{source}: Parquet files need pyarrow: pip install 'jointleaf[cli]'"
+        ) from None
+    try:
+        table = pq.read_table(pa.BufferReader(data))
+    except (pa.ArrowException, OSError) as cause:
+        first = str(cause).splitlines()[0]
+        raise CliError(f"{source}: the Parquet file is damaged or truncated ({first})") from None
+    columns, notes = [], []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_nested(column.type):
+            notes.append(f"column {name!r} holds {column.type}: left out")
+        else:
+            columns.append(RawColumn(name, _arrow_values(column, pa)))
+    if not columns:
+        raise CliError(f"{source}: no column holds numbers, text or times")
+    return RawTable(source, tuple(columns), tuple(notes))
+
+
+def _arrow_values(column: Any, pa: Any) -> NDArray:
+    """Return floats, datetime64, or text with None."""
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return np.array([np.nan if v is None else float(v) for v in column.to_pylist()], float)
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return column.cast(pa.timestamp("us")).to_numpy().astype("datetime64[us]")
+    return _texts([None if v is None else str(v).strip() for v in column.to_pylist()])

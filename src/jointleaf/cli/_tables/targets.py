@@ -1,4 +1,4 @@
-"""What the target means: numbers to estimate or classes to tell apart."""
+"""What the target means: numbers for regression or classes for classification."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.cli._errors import ShellError
-from jointleaf.cli._tables.dates import find_format
+from jointleaf.cli._output import CliError
+from jointleaf.cli._tables.dates import detect_format
 from jointleaf.cli._tables.numbers import (
-    find_notation,
+    detect_notation,
     notation_remarks,
+    parse_boolean,
     parse_booleans,
     parse_numbers,
-    read_boolean,
 )
-from jointleaf.cli._tables.raw import RawColumn, listed, tell_alike
+from jointleaf.cli._tables.raw import RawColumn, listed, similar_texts
 
 __all__ = ["Target", "detect_target"]
 
@@ -27,6 +27,7 @@ Task = Literal["regression", "classification"]
 _FEW = 10  # whole numbers with at most so many different values are classes
 _MOST_CLASSES = 100
 _FEWEST_ROWS = 5  # a class needs, on average, at least so many rows
+_REQUESTED = "as requested"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Target:
     reason : str
         Why it is this task, in a few words.
     labels : tuple of two str
-        How false and true are called where the classes are these two; empty for others.
+        Names of false and true where the classes are these two; empty for others.
     """
 
     name: str
@@ -58,110 +59,105 @@ class Target:
         -------
         y : array (m,)
             Floats, whole numbers or text, of the rows that have a target.
-        has : bool array (n,)
+        present : bool array (n,)
             These rows.
         """
-        has = ~column.missing
-        values = column.values[has]
-        if self.labels:
-            known = [read_boolean(str(v)) for v in values]
-            texts = [
-                str(v) if k is None else self.labels[int(k)]
-                for v, k in zip(values, known, strict=True)
-            ]
-            return np.array(texts), has
-        if not self.notation:
-            return np.array([str(v) for v in values]), has
+        present = ~column.missing
+        values = column.values[present]
+        if self.labels or not self.notation:
+            return np.array([self._label(str(value)) for value in values]), present
         numbers = parse_numbers(values, self.notation) if column.is_text else values.astype(float)
-        good = np.isfinite(numbers)
-        if not good.all():
-            k = int(np.flatnonzero(~good)[0])
-            raise ShellError(
-                f"{source}: the target {self.name!r} holds {values[k]!r} in row "
-                f"{int(np.flatnonzero(has)[k]) + 1:,}, which is not a number; mend it, or say "
-                "--task classification"
+        unread = np.flatnonzero(~np.isfinite(numbers))
+        if unread.size:
+            row = int(np.flatnonzero(present)[unread[0]]) + 1
+            raise CliError(
+                f"{source}: the target {self.name!r} holds {values[unread[0]]!r} in row {row:,}, "
+                "which is not a number: correct it, or use --task classification"
             )
-        return numbers.astype(np.int64) if self.task == "classification" else numbers, has
+        return numbers.astype(np.int64) if self.task == "classification" else numbers, present
+
+    def _label(self, text: str) -> str:
+        """Return the name of a class of text."""
+        boolean = parse_boolean(text) if self.labels else None
+        return text if boolean is None else self.labels[int(boolean)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for a file."""
+        """Return plain values, for a file."""
         return {**asdict(self), "labels": list(self.labels)}
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> Target:
+        """Return the target that `to_dict` described; further entries are ignored."""
+        fields = {name: record[name] for name in ("name", "task", "notation", "reason")}
+        return cls(**fields, labels=tuple(record["labels"]))
 
 
 def detect_target(column: RawColumn, source: str, task: Task | None = None) -> Target:
-    """Find the task of a target, or check the one that the user wants."""
+    """Detect the task of a target, or check the one that the user requests."""
     name, missing = column.name, column.missing
     if missing.all():
-        raise ShellError(f"{source}: the target {name!r} has no values, so no rows are left")
-    is_bool = column.is_text and parse_booleans(column.values) is not None
-    notation = "" if is_bool else "plain"
-    if column.is_text and not is_bool:
-        notation = find_notation(column.values) or ""
+        raise CliError(f"{source}: the target {name!r} has no values, so no rows are left")
+    is_boolean = column.is_text and parse_booleans(column.values) is not None
+    notation = "" if is_boolean else "plain"
+    if column.is_text and not is_boolean:
+        notation = detect_notation(column.values) or ""
     if column.values.dtype.kind == "M" or (
-        column.is_text and not notation and find_format([v for v in column.values if v]) is not None
+        column.is_text and not notation and detect_format([v for v in column.values if v])
     ):
-        raise ShellError(
-            f"{source}: the target {name!r} holds dates; only numbers and classes work"
-        )
+        raise CliError(f"{source}: the target {name!r} holds dates: use numbers or classes")
     if not notation:
-        return _classes_of_text(column, source, task)
+        return _text_target(column, source, task)
     numbers = column.values if not column.is_text else parse_numbers(column.values, notation)
-    levels = np.unique(numbers[np.isfinite(numbers)])
-    _check_levels(levels, name, source)
-    whole = bool((levels == np.floor(levels)).all()) and bool((np.abs(levels) < 2**53).all())
-    if task == "classification" and not whole:
-        return Target(name, task, "", "as you said")
-    few = len(levels) <= _FEW and int((~missing).sum()) >= _FEWEST_ROWS * len(levels)
+    different = np.unique(numbers[np.isfinite(numbers)])
+    _check_varies(different, name, source)
+    whole = bool((different == np.floor(different)).all() and (np.abs(different) < 2**53).all())
     if task is not None:
-        return Target(name, task, notation, "as you said")
-    if whole and few:
-        reason = f"whole numbers with {len(levels)} different values"
+        is_text = task == "classification" and not whole
+        return Target(name, task, "" if is_text else notation, _REQUESTED)
+    if whole and len(different) <= _FEW and (~missing).sum() >= _FEWEST_ROWS * len(different):
+        reason = f"whole numbers with {len(different)} different values"
         return Target(name, "classification", notation, reason)
     remarks = notation_remarks(column.values, notation) if column.is_text else []
-    reason = "; ".join([f"numbers with {len(levels):,} different values", *remarks])
+    reason = "; ".join([f"numbers with {len(different):,} different values", *remarks])
     return Target(name, "regression", notation, reason)
 
 
-def _classes_of_text(column: RawColumn, source: str, task: Task | None) -> Target:
+def _text_target(column: RawColumn, source: str, task: Task | None) -> Target:
     name = column.name
     if task == "regression":
         example = next(v for v in column.values if v is not None)
-        raise ShellError(
+        raise CliError(
             f"{source}: --task regression needs numbers, but the target {name!r} holds {example!r}"
         )
-    levels = np.unique([v for v in column.values if v is not None])
+    classes = np.unique([v for v in column.values if v is not None]).tolist()
     labels = _boolean_labels(column)
-    _check_levels(np.array(labels) if labels else levels, name, source)
+    _check_varies(labels or classes, name, source)
+    reason = f"text with {len(classes)} different values"
     if labels:
-        return _yes_or_no(name, levels.tolist(), labels)
+        if len(classes) > 2:
+            reason = f"yes or no, written {listed(classes)}; called {listed(labels)}"
+        return Target(name, "classification", "", reason, labels)
     present = int((~column.missing).sum())
-    if len(levels) > _MOST_CLASSES or (len(levels) > 2 and 2 * len(levels) > present):
-        raise ShellError(
-            f"{source}: the target {name!r} has {len(levels):,} different texts in {present:,} "
+    if len(classes) > _MOST_CLASSES or (len(classes) > 2 and 2 * len(classes) > present):
+        raise CliError(
+            f"{source}: the target {name!r} has {len(classes):,} different texts in {present:,} "
             "rows, too many to be classes"
         )
-    reason = "; ".join([f"text with {len(levels)} different values", *tell_alike(levels.tolist())])
-    return Target(name, "classification", "", reason)
-
-
-def _yes_or_no(name: str, levels: list[str], labels: tuple[str, ...]) -> Target:
-    """Two classes, however they are written."""
-    reason = f"text with {len(levels)} different values"
-    if len(levels) > 2:
-        reason = f"yes or no, written {listed(levels)}; called {listed(labels)}"
-    return Target(name, "classification", "", reason, labels)
+    return Target(name, "classification", "", "; ".join([reason, *similar_texts(classes)]))
 
 
 def _boolean_labels(column: RawColumn) -> tuple[str, ...]:
-    """The most frequent ways to write false and true, where a column holds nothing else."""
+    """Return the most frequent words for false and true, where a column holds nothing else."""
     numbers = parse_booleans(column.values)
     if numbers is None:
         return ()
     counts = [Counter(column.values[numbers == value].tolist()) for value in (0.0, 1.0)]
-    # Ties go to the first in the alphabet, so that the order of the rows says nothing.
+    # Ties go to the first in the alphabet, so that the order of the rows does not matter.
     return tuple(min(c, key=lambda text: (-c[text], text)) for c in counts if c)
 
 
-def _check_levels(levels: NDArray, name: str, source: str) -> None:
-    if len(levels) == 1:
-        raise ShellError(f"{source}: the target {name!r} is always {levels[0]!s}: nothing to learn")
+def _check_varies(different: Any, name: str, source: str) -> None:
+    if len(different) == 1:
+        raise CliError(
+            f"{source}: the target {name!r} is always {different[0]!s}: nothing to learn"
+        )

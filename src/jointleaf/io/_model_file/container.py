@@ -35,7 +35,7 @@ from jointleaf.io._model_file.errors import ModelFileError
 __all__ = ["FORMAT", "TYPES", "pack", "unpack"]
 
 #: The format that is written, and the newest that is read.
-FORMAT = 1
+FORMAT = 2
 MAGIC = b"\x89JLEAF\r\n"
 #: Types of arrays, as NumPy writes them.
 TYPES = (
@@ -70,13 +70,15 @@ def pack(header: dict[str, Any], arrays: list[NDArray]) -> bytes:
     return MAGIC + struct.pack("<II", FORMAT, zlib.crc32(rest)) + rest
 
 
-def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray]]:
-    """Give the header and the arrays of a file; `ModelFileError` where it is damaged.
+def unpack(data: bytes) -> tuple[int, dict[str, Any], list[NDArray]]:
+    """Return the format, the header and the arrays of a file.
+
+    Raise `ModelFileError` where it is damaged.
 
     Lengths are compared with the data before anything is allocated: arrays together are never
     larger than `data`.
     """
-    n_header = _check_start(data)
+    version, n_header = _check_start(data)
     header = _parse(data[_START.size : _START.size + n_header])
     arrays = []
     place = _START.size + n_header
@@ -86,11 +88,11 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray]]:
         arrays.append(array)
     if place != len(data):
         raise ModelFileError(f"{len(data) - place} bytes follow the last array")
-    return header, arrays
+    return version, header, arrays
 
 
-def _check_start(data: bytes) -> int:
-    """Check the first 32 bytes and the checksum; give the length of the header."""
+def _check_start(data: bytes) -> tuple[int, int]:
+    """Check the first 32 bytes and the checksum; return the format and the header's length."""
     if not len(data):
         raise ModelFileError("the file is empty")
     if not data.startswith(MAGIC):
@@ -113,7 +115,7 @@ def _check_start(data: bytes) -> int:
         raise ModelFileError("the checksum does not fit: the file is damaged, copy it once more")
     if total != len(data) or n_header > len(data) - _START.size:
         raise ModelFileError("the lengths at the start of the file do not fit: it is damaged")
-    return int(n_header)
+    return int(version), int(n_header)
 
 
 def _parse(text: bytes) -> dict[str, Any]:

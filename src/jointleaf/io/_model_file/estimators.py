@@ -136,7 +136,7 @@ def read_joplen(part: Part, cls: type[JOPLEnRegressor | JOPLEnClassifier]) -> An
         model.classes_ = _read_classes(part)
         n_outputs = len(model.classes_) if len(model.classes_) > 2 else 1
     model.columns_ = columns
-    cells = read_cells(part.child("cells"), columns.n_levels, n_outputs)
+    cells = read_cells(part.child("cells"), columns.n_categories, n_outputs)
     outputs = (n_outputs,) if n_outputs > 1 else ()
     model._offset = part.array("offset", "f4 f8", outputs, finite=True)
     model.solution_ = read_solution(part.child("solution"))
@@ -201,7 +201,7 @@ def read_forest(part: Part, cls: type[LinearForestRegressor | LinearForestClassi
         n_classes = len(model.classes_)
     model.columns_ = columns
     outputs = (n_classes,) if n_classes > 2 else ()
-    model.linear_ = _read_linear(part.child("linear"), columns.n_levels, n_classes, outputs)
+    model.linear_ = _read_linear(part.child("linear"), columns.n_categories, n_classes, outputs)
     trees = read_trees(part.child("trees"), d)
     values, n_outputs = trees.leaf_values, outputs[0] if outputs else 1
     if values is None or values.shape[1] != n_outputs or trees.n_levels.any() or trees.lookups:
@@ -211,7 +211,7 @@ def read_forest(part: Part, cls: type[LinearForestRegressor | LinearForestClassi
     )).any():  # fmt: skip
         part.fail("has leaves that are not their own cells", "trees")
     model.forest_ = PortableForest(trees)
-    model._encoding = Encoding.of(_read_scores(part, columns.n_levels), _read_fills(part, d))
+    model._encoding = Encoding.of(_read_scores(part, columns.n_categories), _read_fills(part, d))
     return model
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from jointleaf._data.columns import Column, Columns
-from jointleaf._data.features import FeaturePlan, LinearFeatures, _Indicators
-from jointleaf._data.scaling import Standardizer
+from jointleaf._data.features import FeaturePlan, Indicators, LinearFeatures, Standardizer
 from jointleaf.io._model_file.fields import Arrays, Part
 from jointleaf.io._model_file.values import read_plain, write_labels
 
@@ -27,7 +26,9 @@ def write_columns(columns: Columns, arrays: Arrays) -> list[dict[str, Any]]:
     return [
         {
             "label": str(column.label),
-            "levels": None if column.levels is None else write_labels(column.levels, arrays),
+            "levels": None
+            if column.categories is None
+            else write_labels(column.categories, arrays),
         }
         for column in columns
     ]
@@ -56,7 +57,7 @@ def write_plan(plan: FeaturePlan, arrays: Arrays) -> dict[str, Any]:
     """Give JSON for a plan of linear features."""
     return {
         "numbers": arrays.add(plan.numbers.astype(np.int64)),
-        "gaps": arrays.add(plan.gaps.astype(np.int64)),
+        "gaps": arrays.add(plan.missing_indicators.astype(np.int64)),
         "indicators": [
             {
                 "column": int(own.column),
@@ -92,13 +93,13 @@ def read_plan(part: Part, n_levels: np.ndarray | None, n_columns: int) -> Featur
     return FeaturePlan(numbers, indicators, gaps, names, sources)
 
 
-def _read_indicators(part: Part, n_columns: int) -> _Indicators:
+def _read_indicators(part: Part, n_columns: int) -> Indicators:
     column, names = part.integer("column", 0, n_columns - 1), tuple(part.texts("names"))
     place = part.indices("place", len(names) + 1, low=-1)
     if len(place) < 3:
         part.fail("has no levels", "place")
     part.close()
-    return _Indicators(column, place, names)
+    return Indicators(column, place, names)
 
 
 def write_features(features: LinearFeatures, arrays: Arrays) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from jointleaf.io._model_file.errors import ModelFileError
 from jointleaf.io._model_file.estimators import read_forest, read_joplen, write_forest, write_joplen
 from jointleaf.io._model_file.fields import Arrays, Part
 from jointleaf.io._model_file.tasks import read_bouts, read_tasks, write_bouts, write_tasks
+from jointleaf.io._model_file.upgrades import upgrade
 from jointleaf.multitask import (
     BoUTSClassifier,
     BoUTSRegressor,
@@ -150,7 +151,7 @@ def load_metadata(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -
         As for `load`.
     """
     try:
-        header, _ = unpack(_read_whole(path, max_bytes))
+        _, header, _ = unpack(_read_whole(path, max_bytes))
     except ModelFileError as error:
         raise ModelFileError(f"{os.fspath(path)}: {error}") from None
     return dict(header.get("metadata", {}))
@@ -183,8 +184,8 @@ def _checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _from_bytes(data: bytes) -> Any:
     try:
-        header, arrays = unpack(data)
-        return _model(header["model"], arrays)
+        version, header, arrays = unpack(data)
+        return _model(upgrade(header["model"], version), arrays)
     except ModelFileError:
         raise
     # Behind all checks: an odd file is told from a defect of the caller's by one error alone.

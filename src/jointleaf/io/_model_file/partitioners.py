@@ -119,6 +119,8 @@ def read_parameters(part: Part, cls: Any, depth: int = 0) -> dict[str, Any]:
     part.close()
     if "n_jobs" in found:
         check_jobs(part, found["n_jobs"])
+    if found.get("categorical_features", "from_dtype") is None:  # as older files have it
+        found["categorical_features"] = "from_dtype"
     return found
 
 

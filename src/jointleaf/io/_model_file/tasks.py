@@ -96,11 +96,11 @@ def read_tasks(part: Part, cls: type[MultiTaskJOPLEnRegressor | MultiTaskJOPLEnC
     model.task_names_, n_tasks = names, len(names)
     model.columns_ = columns
     _read_form(part, model)
-    model._models = [read_cells(p, columns.n_levels, 1) for p in part.children("models")]
+    model._models = [read_cells(p, columns.n_categories, 1) for p in part.children("models")]
     if len(model._models) != n_tasks:
         part.fail(f"are {len(model._models)} for {n_tasks} tasks", "models")
     model.partitioners_ = [own.partitioner for own in model._models]
-    plan = read_plan(part.child("plan"), columns.n_levels, d)
+    plan = read_plan(part.child("plan"), columns.n_categories, d)
     model.linear_feature_names_ = np.array(plan.names, dtype=object)
     model.linear_feature_columns_ = plan.sources
     _read_norms(part, model, d)

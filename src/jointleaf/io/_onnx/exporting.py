@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,13 +29,7 @@ from jointleaf.io._model_file.files import write_whole
 from jointleaf.io._onnx.features import add_features
 from jointleaf.io._onnx.graph import Graph, import_onnx
 from jointleaf.io._onnx.partitions import add_trees, add_voronoi
-from jointleaf.partitions import (
-    Partitioner,
-    ResidualPartitioner,
-    RootCell,
-    UnionPartitioner,
-    VoronoiPartitioner,
-)
+from jointleaf.partitions import RootCell, VoronoiPartitioner
 from jointleaf.partitions._cells import TreeCells
 
 __all__ = ["to_onnx"]
@@ -121,24 +114,12 @@ def _check(model: Any) -> None:
             "clip='cell' cannot be exported, because every cell has ranges of its own: fit with "
             "clip=True, or use jointleaf.save"
         )
-    for member, _ in _members(model.partitioner_):
+    for member, _ in model.partitioner_.walk():
         if not isinstance(member, TreeCells | RootCell | VoronoiPartitioner):
             raise ValueError(
                 f"partitions of a {type(member).__name__} cannot be exported: to_onnx knows trees, "
                 "Voronoi partitions and the root cell"
             )
-
-
-def _members(partitioner: Partitioner, first: int = 0) -> Iterator[tuple[Partitioner, int]]:
-    """The members of a union, of unions in it too, and the number of their first partition."""
-    if isinstance(partitioner, ResidualPartitioner):
-        yield from _members(partitioner.partitioner_, first)
-    elif isinstance(partitioner, UnionPartitioner):
-        for member in partitioner.partitioners_:
-            yield from _members(member, first)
-            first += len(member.n_cells_)
-    else:
-        yield partitioner, first
 
 
 # -- raw predictions -----------------------------------------------------------------------------
@@ -150,76 +131,90 @@ class _Part:
 
     partitions: FlatTrees | VoronoiPartitioner
     cells: NDArray[np.intp]
+    is_linear: bool
 
     def add(self, graph: Graph, weights: NDArray) -> str:
-        """Give sums (n, w) of weights (C, w), of all cells of the model."""
+        """Add sums (n, w) of the weights (C', w) of these cells."""
         if isinstance(self.partitions, FlatTrees):
-            return add_trees(graph, _ROWS, self.partitions, weights[self.cells])
-        return add_voronoi(graph, _ROWS, self.partitions, weights[self.cells])
+            return add_trees(graph, _ROWS, self.partitions, weights)
+        return add_voronoi(graph, _ROWS, self.partitions, weights)
 
 
 def _add_raw_predictions(graph: Graph, model: CellModel, n_columns: int) -> str:
-    """Give raw predictions (n, K)."""
-    theta = model.weights.theta.astype(np.float64)
-    theta = theta.reshape(*theta.shape[:2], -1)  # (C, q, K)
+    """Add raw predictions (n, K)."""
+    biases = model.biases.astype(np.float64).reshape(model.layout.n_cells, -1)
+    slopes = model.slopes.astype(np.float64).reshape(*model.slopes.shape[:2], biases.shape[1])
+    slopes = np.concatenate([slopes, np.zeros((1, *slopes.shape[1:]))])  # for constant cells
+    slope_rows = model.layout.slope_rows
     shared, parts = _parts(model)
-    common = theta[shared].sum(axis=0)
-    terms = []
-    z = add_features(graph, _ROWS, model.features, n_columns)
-    if parts:
-        terms.append(_add_sums(graph, z, parts, theta))
-    if len(common) > 1 and common[:-1].any():
-        terms.append(graph.add("MatMul", z, graph.constant(common[:-1])))
-    if not terms:  # one constant for every row
-        zeros = np.zeros((len(model.features.plan.names), theta.shape[2]))
-        terms.append(graph.add("MatMul", z, graph.constant(zeros)))
-    total = terms[0] if len(terms) == 1 else graph.add("Add", *terms)
+    common = slopes[slope_rows[shared]].sum(axis=0)
+    terms = [part.add(graph, biases[part.cells]) for part in parts if not part.is_linear]
+    linear = [part for part in parts if part.is_linear]
+    if linear or common.any() or not terms:
+        z = add_features(graph, _ROWS, model.features, n_columns)
+        if linear:
+            tables = [(slopes[slope_rows[part.cells]], biases[part.cells]) for part in linear]
+            terms.append(_add_linear(graph, z, linear, tables))
+        if common.any() or not terms:  # with no term at all, one constant for every row
+            terms.append(graph.add("MatMul", z, graph.constant(common)))
+    total = terms[0]
+    for term in terms[1:]:
+        total = graph.add("Add", total, term)
     total = graph.add("Mul", total, graph.constant(model.unit))
-    constant = model.centre + model.unit * (model.weights.offset + common[-1])
+    constant = model.centre + model.unit * (model.offset + biases[shared].sum(axis=0))
     return graph.add("Add", total, graph.constant(constant))
 
 
 def _parts(model: CellModel) -> tuple[NDArray[np.intp], list[_Part]]:
     """The cells that hold every row, and the partitions that divide rows."""
-    offsets, shared, parts = model.layout.offsets, [], []
-    for member, first in _members(model.partitioner):
-        number = first + np.arange(len(member.n_cells_))
-        divides = np.zeros(len(number), bool)
+    offsets, shared, parts = model.layout.offsets, [np.zeros(0, np.intp)], []
+    is_linear = np.array(model.layout.kinds) == "linear"
+    for member, first in model.partitioner.walk():
+        numbers = first + np.arange(len(member.n_cells_))
+        cells_of = [np.arange(*offsets[[p, p + 1]]) for p in numbers]
+        if isinstance(member, VoronoiPartitioner):
+            has_slopes = bool(is_linear[numbers].any())
+            parts.append(_Part(member, np.concatenate(cells_of), has_slopes))
+            continue
+        divides = np.zeros(len(numbers), bool)
         if isinstance(member, TreeCells):
             divides = np.diff(member.trees_.starts) > 0
-        elif isinstance(member, VoronoiPartitioner):
-            divides[:] = True
-        cells_of = [np.arange(*offsets[[p, p + 1]]) for p in number]
         shared += [cells_of[i] for i in np.flatnonzero(~divides)]
-        if divides.any():
-            cells = np.concatenate([cells_of[i] for i in np.flatnonzero(divides)])
-            partitions = member.trees_.only(divides) if isinstance(member, TreeCells) else member
-            parts.append(_Part(partitions, cells))
-    return np.concatenate([np.zeros(0, np.intp), *shared]).astype(np.intp), parts
+        for kind in (True, False):
+            chosen = divides & (is_linear[numbers] == kind)
+            if chosen.any():
+                cells = np.concatenate([cells_of[i] for i in np.flatnonzero(chosen)])
+                parts.append(_Part(member.trees_.only(chosen), cells, kind))
+    return np.concatenate(shared), parts
 
 
-def _add_sums(graph: Graph, z: str, parts: list[_Part], theta: NDArray) -> str:
-    """Give <z, sum of slopes> + sum of biases, (n, K), over partitions that divide rows.
+def _add_linear(
+    graph: Graph, z: str, parts: list[_Part], tables: list[tuple[NDArray, NDArray]]
+) -> str:
+    """Add <z, sum of slopes> + sum of biases, (n, K), over linear partitions that divide rows.
 
-    Only features that some of their cells has a slope for take part.
+    `tables` are slopes (C', m, K) and biases (C', K) of every part. Only features that some cell
+    has a slope for take part.
     """
-    cells = np.concatenate([part.cells for part in parts])
-    n_slopes, n_outputs = theta.shape[1] - 1, theta.shape[2]
-    active = np.flatnonzero(theta[cells, :-1].any(axis=(0, 2)))
-    weights = theta[:, [*active, n_slopes]].reshape(len(theta), -1)
-    sums = parts[0].add(graph, weights)
-    for part in parts[1:]:
-        sums = graph.add("Add", sums, part.add(graph, weights))
+    active = np.flatnonzero(np.any([slopes.any(axis=(0, 2)) for slopes, _ in tables], axis=0))
+    n_slopes, n_outputs = tables[0][0].shape[1:]
+    sums = ""
+    for part, (slopes, biases) in zip(parts, tables, strict=True):
+        weights = np.concatenate([slopes[:, active], biases[:, None]], axis=1)
+        term = part.add(graph, weights.reshape(len(weights), -1))
+        sums = graph.add("Add", sums, term) if sums else term
     if not len(active):
         return sums
     if len(active) < n_slopes:
         z = graph.add("Gather", z, graph.constant(active, np.int64), axis=1)
     shape = graph.constant([-1, len(active) + 1, n_outputs], np.int64)
-    slopes, biases = graph.split(graph.add("Reshape", sums, shape), [len(active), 1], axis=1)
+    row_slopes, row_biases = graph.split(
+        graph.add("Reshape", sums, shape), [len(active), 1], axis=1
+    )
     z = graph.add("Unsqueeze", z, graph.constant([2], np.int64))
     axis = graph.constant([1], np.int64)
-    products = graph.add("ReduceSum", graph.add("Mul", z, slopes), axis, keepdims=0)
-    return graph.add("Add", products, graph.add("Squeeze", biases, axis))
+    products = graph.add("ReduceSum", graph.add("Mul", z, row_slopes), axis, keepdims=0)
+    return graph.add("Add", products, graph.add("Squeeze", row_biases, axis))
 
 
 # -- classes -------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ def add_features(graph: Graph, rows: str, features: LinearFeatures, n_columns: i
     raw = rows
     if len(plan.numbers) != n_columns:
         raw = graph.add("Gather", rows, graph.constant(plan.numbers, np.int64), axis=1)
-    if len(plan.gaps):
-        gaps = graph.add("Gather", rows, graph.constant(plan.gaps, np.int64), axis=1)
+    if len(plan.missing_indicators):
+        gaps = graph.add("Gather", rows, graph.constant(plan.missing_indicators, np.int64), axis=1)
         gaps = graph.cast(graph.add("IsNaN", gaps), np.float64)
         raw = graph.add("Concat", raw, gaps, axis=1)
     missing = graph.add("IsNaN", raw)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.losses import Logistic, Loss, Multinomial, SquaredError
-from jointleaf._data.scaling import mean_and_scale
+from jointleaf._data.features import mean_and_scale
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.flattening import NodeTable, flatten
 from jointleaf.multitask._bouts.bins import bin_columns

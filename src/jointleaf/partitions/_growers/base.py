@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._data.columns import Columns
-from jointleaf._data.scaling import mean_and_scale
+from jointleaf._data.features import mean_and_scale
 from jointleaf._trees.encoding import Encoding
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers import find_adapter

@@ -44,7 +44,7 @@ class HistGradientBoostingPartitioner(TreePartitioner):
 
     def _grow_trees(self, rows: TrainingRows) -> tuple[FlatTrees, NDArray]:
         most = min(_MOST_LEVELS, int((self.options or {}).get("max_bins", _MOST_LEVELS)))
-        many = rows.columns.n_levels > most
+        many = rows.columns.n_categories > most
         if not many.any():
             return super()._grow_trees(rows)
         encoding = Encoding(
@@ -87,7 +87,7 @@ def _only(columns: Columns, keep: NDArray[np.bool_]) -> Columns:
     """Give columns whose levels are kept where `keep` is true; the others count as numbers."""
     return Columns(
         tuple(
-            column if kept else replace(column, levels=None)
+            column if kept else replace(column, categories=None)
             for column, kept in zip(columns, keep, strict=True)
         )
     )

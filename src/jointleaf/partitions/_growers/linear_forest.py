@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from jointleaf._data.columns import Columns
-from jointleaf._data.features import LinearFeatures, plan_features
-from jointleaf._data.scaling import mean_and_scale
+from jointleaf._data.features import LinearFeatures, mean_and_scale, plan_features
 from jointleaf._trees.encoding import Encoding
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers import find_adapter

@@ -13,24 +13,24 @@ import numpy as np
 import pytest
 
 import jointleaf
+from cli_data import HEADER, as_csv, fails, make_rows, run
 from jointleaf.cli._models import load_model
 from jointleaf.cli._tables.reading import read_table
-from shell_data import HEADER, as_csv, fails, make_rows, run
 
 ROWS = make_rows(70)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with data and two models, of a number and of a class, and what was said."""
-    path = tmp_path_factory.mktemp("shell")
+    """A folder with data and two models, of a number and of a class, and their output."""
+    path = tmp_path_factory.mktemp("cli")
     (path / "flats.csv").write_text(as_csv(ROWS))
     (path / "new.csv").write_text(as_csv([row[:-1] for row in make_rows(9, seed=1)], HEADER[:-1]))
-    gap = [[*row[:2], row[2] if k else "", *row[3:]] for k, row in enumerate(ROWS)]
+    without = [[*row[:2], row[2] if k else "", *row[3:]] for k, row in enumerate(ROWS)]
     first = command("fit", "flats.csv", "--target", "price", cwd=path)
     second = command(
         "fit", "-", "-t", "city", "-o", "city.jleaf", "--no-report", "--json",
-        cwd=path, input=as_csv(gap),
+        cwd=path, input=as_csv(without),
     )  # fmt: skip
     for name, done in (("number", first), ("class", second)):
         assert done.returncode == 0, done.stderr
@@ -54,7 +54,7 @@ def read_csv(text):
 # -- fit -----------------------------------------------------------------------------------------
 
 
-def test_fit_says_what_it_found_and_writes_model_and_report(folder):
+def test_fit_describes_the_data_and_writes_model_and_report(folder):
     out, err = (folder / "number.out").read_text(), (folder / "number.err").read_text()
     assert "target 'price': regression (numbers with 70 different values)" in out
     lines = {line.split()[0]: line for line in out.splitlines() if line.startswith("  ")}
@@ -65,10 +65,11 @@ def test_fit_says_what_it_found_and_writes_model_and_report(folder):
     assert "boolean" in lines["balcony"]
     assert "left out: constant" in lines["country"]
     assert "by 5-fold cross-validation over all 70 rows" in out
-    assert {"jointleaf", "LightGBM", "linear", "boosted", "constant"} <= set(lines)
+    assert {"jointleaf", "LightGBM", "linear", "LightGBM,", "constant"} <= set(lines)
+    assert "  LightGBM, 100 trees of 4 leaves  " in out
     assert "wrote flats.jleaf" in out
     assert "wrote flats.html" in out
-    assert "fitting [" in err
+    assert "validating [" in err
     written = {"flats.jleaf", "flats.html", "city.jleaf"}
     given = {"flats.csv", "new.csv", "number.out", "number.err", "class.out", "class.err"}
     assert {p.name for p in folder.iterdir()} - {"plain.csv", "plain.jleaf"} == given | written
@@ -81,7 +82,7 @@ def test_fit_as_json_and_from_the_standard_input(folder):
     assert found["source"] == "standard input"
     assert found["target"]["task"] == "classification"
     assert found["report"] is None
-    assert {row["model"] for row in found["judgement"]["table"]} >= {"jointleaf", "linear model"}
+    assert {row["model"] for row in found["validation"]["table"]} >= {"jointleaf", "linear model"}
 
 
 def test_the_model_is_that_of_the_library(folder):
@@ -94,7 +95,7 @@ def test_the_model_is_that_of_the_library(folder):
     np.testing.assert_array_equal(own.predict(X), loaded.model.predict(X))
 
 
-def test_errors_are_those_of_rows_not_seen(capsys, folder):
+def test_errors_are_those_of_held_out_rows(capsys, folder):
     """The error of the linear model, by scikit-learn on the same folds by hand."""
     from sklearn.linear_model import RidgeCV
     from sklearn.model_selection import KFold, cross_val_predict
@@ -108,7 +109,7 @@ def test_errors_are_those_of_rows_not_seen(capsys, folder):
     path.write_text(as_csv(np.column_stack([X, y]).tolist(), ("a", "b", "c", "y")))
     arguments = ["fit", path, "-t", "y", "-o", folder / "plain.jleaf", "--seed", 3, "--no-report"]
     assert run(capsys, *arguments)[0] == 0
-    table = load_model(str(folder / "plain.jleaf")).record["judgement"]["table"]
+    table = load_model(str(folder / "plain.jleaf")).record["validation"]["table"]
     found = next(row for row in table if row["model"] == "linear model")
     model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 4, 15)))
     folds = KFold(5, shuffle=True, random_state=3)
@@ -121,27 +122,25 @@ def test_a_column_with_values_in_few_rows_is_no_hindrance():
     """A fold whose training rows have no value of a column is fitted without it."""
     import pandas as pd
 
-    from jointleaf._core.progress import Progress
-    from jointleaf.cli._judging import compare, make_splits
     from jointleaf.cli._peers import FIT_MODELS, Options
+    from jointleaf.cli._validation import make_splits, validate
 
     rng = np.random.default_rng(0)
     y = rng.normal(size=30)
     X = pd.DataFrame({"a": y + rng.normal(0, 0.1, 30), "rare": np.full(30, np.nan)})
-    splits, how = make_splits(y, "regression", 0)
+    splits, _ = make_splits(y, "regression", 0)
     X.loc[splits[0][1][0], "rare"] = 1.0
     linear = [model for model in FIT_MODELS if model.name in ("linear model", "jointleaf")]
-    options, progress = Options("regression", 0, 1), Progress(2, "", enabled=False)
-    found = compare(X, y, linear, options, splits[:1], how, progress=progress)
-    assert all(row["r2"] > 0.9 for row in found.table())
+    validation = validate(X, y, linear, Options("regression", 0, 1))
+    assert all(row["r2"] > 0.9 for row in validation["table"])
 
 
-def test_many_rows_are_judged_on_a_fifth():
-    from jointleaf.cli._judging import make_splits
+def test_a_fifth_of_many_rows_is_held_out():
+    from jointleaf.cli._validation import make_splits
 
-    splits, how = make_splits(np.arange(1500.0), "regression", 0)
+    splits, method = make_splits(np.arange(1500.0), "regression", 0)
     assert [len(test) for _, test in splits] == [300]
-    assert how == "on 300 rows held out (20%), not seen in that fit"
+    assert method == "on 300 held-out rows (20%)"
     rare = np.array([0] * 1400 + [1] * 99 + [2])  # a class with a single row
     splits, _ = make_splits(rare, "classification", 0)
     assert 19 <= (rare[splits[0][1]] == 1).sum() <= 20
@@ -184,7 +183,7 @@ def test_predict_classes_with_probabilities_to_all_outputs(capsys, folder, tmp_p
     ]
 
 
-def test_new_categories_gaps_and_left_out_columns_are_fine(capsys, folder, tmp_path):
+def test_new_categories_missing_values_and_left_out_columns_are_fine(capsys, folder, tmp_path):
     rows = [["2023-05-05", "Lima", "", "", "?"], ["", "Rome", "55", "no", "coal"]]
     path = tmp_path / "new.csv"
     path.write_text(as_csv(rows, ("sold", "city", "area", "balcony", "heating")))
@@ -280,10 +279,10 @@ def test_bench_compares_what_is_installed(capsys, folder):
     found = json.loads(out)
     names = {row["model"] for row in found["models"]}
     assert {"jointleaf", "LightGBM", "linear model", "constant"} <= names
-    assert found["how"] == "by 2-fold cross-validation over all 70 rows"
+    assert found["method"] == "by 2-fold cross-validation over all 70 rows"
     losses = [row["log_loss"] for row in found["models"]]
     assert losses == sorted(losses)
-    assert "comparing [" in err
+    assert "validating [" in err
 
 
 # -- as a user runs it ---------------------------------------------------------------------------

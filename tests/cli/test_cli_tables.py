@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jointleaf.cli._errors import ShellError
-from jointleaf.cli._tables.dates import date_parts, find_format, parse_dates
+from cli_data import as_csv, make_rows
+from jointleaf.cli._output import CliError
+from jointleaf.cli._tables.dates import date_parts, detect_format, parse_dates
 from jointleaf.cli._tables.kinds import detect_kind
-from jointleaf.cli._tables.numbers import find_notation, parse_booleans, parse_numbers
+from jointleaf.cli._tables.numbers import detect_notation, parse_booleans, parse_numbers
 from jointleaf.cli._tables.preparing import Preparation
 from jointleaf.cli._tables.raw import RawColumn, RawTable
 from jointleaf.cli._tables.reading import read_table
 from jointleaf.cli._tables.targets import detect_target
-from shell_data import as_csv, make_rows
 
 
 def texts(*values):
@@ -59,7 +59,7 @@ def test_a_comma_in_numbers_is_not_the_delimiter(tmp_path):
     assert table.notes == ("the delimiter is semicolon",)
 
 
-def test_marks_blank_lines_spaces_and_gaps(tmp_path):
+def test_marks_blank_lines_spaces_and_missing_values(tmp_path):
     path = tmp_path / "data.csv"
     path.write_bytes("\ufeffa, b\r\n x ,NA\r\n\r\n?,  null\r\nNaN,é\r\n".encode())
     table = read_table(str(path))
@@ -121,7 +121,7 @@ def test_parquet_gives_what_csv_gives(tmp_path):
 )
 def test_notations_of_numbers(given, notation, numbers):
     found = texts(*given, None)
-    assert find_notation(found) == notation
+    assert detect_notation(found) == notation
     np.testing.assert_array_equal(parse_numbers(found, notation), [*numbers, np.nan])
 
 
@@ -139,14 +139,14 @@ def test_notations_of_numbers(given, notation, numbers):
     ],
 )
 def test_other_texts_are_no_numbers(given):
-    assert find_notation(texts(*given)) is None
+    assert detect_notation(texts(*given)) is None
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
 @settings(max_examples=50, deadline=None)
 def test_numbers_come_back_exactly(numbers):
     found = texts(*map(repr, numbers))
-    assert find_notation(found) == "plain"
+    assert detect_notation(found) == "plain"
     np.testing.assert_array_equal(parse_numbers(found, "plain"), numbers)
 
 
@@ -162,7 +162,7 @@ def test_numbers_with_thousands_and_signs_come_back_exactly(numbers, frame):
     german = [text.translate(str.maketrans(",.", ".,")) for text in english]
     percent = "%" if "%" in frame else ""
     for written, notation in ((english, "thousands"), (german, "points")):
-        assert find_notation(texts(*written)) == notation + percent
+        assert detect_notation(texts(*written)) == notation + percent
         np.testing.assert_array_equal(parse_numbers(texts(*written), notation + percent), numbers)
 
 
@@ -187,7 +187,7 @@ moments = st.datetimes(datetime(1950, 1, 1), datetime(2090, 12, 31))
 def test_parts_of_dates_are_those_of_the_standard_library(times):
     times = [time.replace(microsecond=0) for time in times]
     written = texts(*(time.isoformat(" ") for time in times))
-    assert find_format(written.tolist()) == "iso"
+    assert detect_format(written.tolist()) == "iso"
     parts = date_parts(parse_dates(written, "iso"))
     for k, time in enumerate(times):
         seconds = time.replace(tzinfo=timezone.utc).timestamp()
@@ -203,7 +203,7 @@ def test_parts_of_dates_are_those_of_the_standard_library(times):
 def test_formats_of_dates_are_found(form):
     times = [datetime(2023, 1, 31, 5, 10), datetime(2024, 2, 29, 23, 59), datetime(2021, 12, 5)]
     written = [time.strftime(form) for time in times]
-    assert find_format(written) == form
+    assert detect_format(written) == form
     found = parse_dates(texts(*written), form)
     expected = [
         datetime.strptime(w, form).replace(tzinfo=timezone.utc).timestamp() for w in written
@@ -218,7 +218,7 @@ def test_zones_are_brought_to_utc():
 
 @pytest.mark.parametrize("given", [["2024-13-01"], ["2024-02-30"], ["soon"], ["20240101"], ["1-2"]])
 def test_other_texts_are_no_dates(given):
-    assert find_format(given) is None
+    assert detect_format(given) is None
 
 
 # -- kinds ---------------------------------------------------------------------------------------
@@ -289,11 +289,11 @@ def test_percent_signs_are_expected_where_training_had_them():
         "column 'x': 1 without the percent sign of training, such as '0.5': taken as percent"
     ]
     plain = Preparation((detect_kind(column("12.5", "3")),))
-    with pytest.raises(ShellError, match="'x' held numbers in training and holds '7%' in row 1"):
+    with pytest.raises(CliError, match="'x' held numbers in training and holds '7%' in row 1"):
         plain.apply(RawTable("new.csv", (column("7%"),)))
 
 
-def test_a_few_strange_values_in_numbers_are_gaps_and_told():
+def test_a_few_other_values_in_numbers_are_missing_with_a_note():
     kind = detect_kind(column(*map(str, range(40)), "oops", name="x"))
     assert kind.kind == "number"
     assert kind.note == "1 not a number, such as 'oops' in row 41: taken as missing"
@@ -333,11 +333,11 @@ def test_classes_of_yes_and_no_are_two_however_they_are_written():
     assert has.tolist() == [True] * 6 + [False]
     later, _ = target.read(column("y", "0", "1", "perhaps"), "data")
     assert later.tolist() == ["Yes", "no", "Yes", "perhaps"]
-    with pytest.raises(ShellError, match="is always YES: nothing"):
+    with pytest.raises(CliError, match="is always YES: nothing"):
         detect_target(column("YES", "Yes"), "data")
 
 
-def test_levels_that_differ_in_case_or_spaces_only_are_told():
+def test_categories_that_differ_in_case_or_spaces_only_are_told():
     given = column(*["Gold", "gold", "top gold", "silver"] * 6)
     for told in (detect_target(given, "data").reason, detect_kind(given).note):
         assert told.endswith("; 'Gold', 'gold' differ only in case or spaces")
@@ -361,7 +361,7 @@ def test_tasks_can_be_forced():
     whole = column(*["0", "1", "2"] * 6)
     assert detect_target(whole, "data", "regression").task == "regression"
     text = column(*["a", "b"] * 6)
-    with pytest.raises(ShellError, match=r"--task regression needs numbers, .* holds 'a'"):
+    with pytest.raises(CliError, match=r"--task regression needs numbers, .* holds 'a'"):
         detect_target(text, "data", "regression")
 
 
@@ -404,5 +404,5 @@ def test_new_texts_in_numbers_are_told_and_a_column_of_them_is_refused(tmp_path)
     frame, notes = made.apply(replaced(area))
     assert notes == ["column 'area': 1 not a number, 'large' in row 5: taken as missing"]
     assert np.isnan(frame["area"][4])
-    with pytest.raises(ShellError, match=r"'area' held numbers in training and holds 'x' in row 1"):
+    with pytest.raises(CliError, match=r"'area' held numbers in training and holds 'x' in row 1"):
         made.apply(replaced(texts(*["x"] * len(table))))

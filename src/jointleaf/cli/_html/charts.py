@@ -1,4 +1,4 @@
-"""Charts as SVG, written by hand: small, without scripts, and sharp at any size.
+"""The charts of a report, as SVG written by hand: small, without scripts, sharp at any size.
 
 A chart is 420 wide, so that its text stays readable on a phone, where it is shown at 340 or so.
 """
@@ -8,22 +8,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
 from jointleaf.cli._output import number
 
-__all__ = ["BLUE", "DARK", "GREY", "PALETTE", "RED", "Axis", "Chart"]
+__all__ = [
+    "Axis", "Chart", "calibration_chart", "classes_chart", "histogram_chart", "pairs_chart",
+    "search_chart", "trace_chart",
+]  # fmt: skip
 
-RED, DARK, GREY, BLUE = "#c1432e", "#3d4450", "#c9ced6", "#4f86b8"
-PALETTE = ("#4f86b8", "#6a994e", "#e09f3e", "#7a5195", "#2a9d8f", "#d1779b", "#8c6d4f", "#5b6cc9")
+Record = dict[str, Any]
+
+_RED, _DARK, _GREY, _BLUE = "#c1432e", "#3d4450", "#c9ced6", "#4f86b8"
+_PALETTE = ("#4f86b8", "#6a994e", "#e09f3e", "#7a5195", "#2a9d8f", "#d1779b", "#8c6d4f", "#5b6cc9")
 
 _WIDTH, _HEIGHT = 420, 270
 _MOST_TICKS = 7
+_MOST_NAMES = 8
 _SLACK = 5
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 12, 42
 
 
 class Axis:
-    """One axis: from values to places, and where its ticks are.
+    """An axis: from values to places, and its ticks.
 
     Parameters
     ----------
@@ -41,14 +48,14 @@ class Axis:
         self.low, self.high = low, high
 
     def share(self, value: float) -> float:
-        """Place of a value: 0 at the start, 1 at the end."""
+        """Return the place of a value: 0 at the start, 1 at the end."""
         if self.log:
             start, end = math.log(self.low), math.log(self.high)
             return (math.log(max(value, 1e-300)) - start) / (end - start)
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self) -> list[float]:
-        """Round values, about five."""
+        """Return round values, about five."""
         low, high = sorted((self.low, self.high))
         if self.log:
             return _log_ticks(low, high)
@@ -60,14 +67,14 @@ class Axis:
 
 def _log_ticks(low: float, high: float) -> list[float]:
     span = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found: list[float] = []
+    ticks: list[float] = []
     for factors in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 5), (1, 3), (1,)):
-        found = [f * 10.0**k for k in span for f in factors if low <= f * 10.0**k <= high]
-        if len(found) <= _MOST_TICKS:
+        ticks = [f * 10.0**k for k in span for f in factors if low <= f * 10.0**k <= high]
+        if len(ticks) <= _MOST_TICKS:
             break
-    while len(found) > _MOST_TICKS:
-        found = found[::2]
-    return found if len(found) > 1 else [low, high]
+    while len(ticks) > _MOST_TICKS:
+        ticks = ticks[::2]
+    return ticks if len(ticks) > 1 else [low, high]
 
 
 class Chart:
@@ -77,7 +84,7 @@ class Chart:
     ----------
     x, y : Axis
     title : str
-        For those who cannot see it.
+        For screen readers.
     x_names : sequence of str, optional
         Names in the place of numbers below the x axis, at 0, 1, ...
     """
@@ -92,33 +99,30 @@ class Chart:
         self,
         x: Sequence[float],
         y: Sequence[float],
-        color: str = DARK,
+        color: str = _DARK,
         *,
         width: float = 1.5,
-        dash: str = "",
         name: str = "",
     ) -> None:
-        """Join points by a line, which is in the legend if it has a name."""
+        """Draw a line through points; with a name it is in the legend."""
         points = " ".join(f"{a:.1f},{b:.1f}" for a, b in self._places(x, y))
-        style = f' stroke-dasharray="{dash}"' if dash else ""
         self._marks.append(
-            f'<polyline points="{points}" fill="none" stroke="{color}" '
-            f'stroke-width="{width}"{style}/>'
+            f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="{width}"/>'
         )
         if name:
             self._legend.append((name, color, "stroke"))
 
     def band(self, x: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
-        """Shade what is between two lines."""
+        """Shade the area between two lines."""
         there, back = self._places(x, low), self._places(x, high)[::-1]
         points = " ".join(f"{a:.1f},{b:.1f}" for a, b in [*there, *back])
-        self._marks.append(f'<polygon points="{points}" fill="{DARK}" opacity="0.13"/>')
+        self._marks.append(f'<polygon points="{points}" fill="{_DARK}" opacity="0.13"/>')
 
     def points(
         self,
         x: Sequence[float],
         y: Sequence[float],
-        color: str = BLUE,
+        color: str = _BLUE,
         *,
         radius: float = 2.0,
         opacity: float = 0.55,
@@ -132,7 +136,7 @@ class Chart:
         if name:
             self._legend.append((name, color, "dot"))
 
-    def bars(self, edges: Sequence[float], heights: Sequence[float], color: str = BLUE) -> None:
+    def bars(self, edges: Sequence[float], heights: Sequence[float], color: str = _BLUE) -> None:
         """Draw a histogram: bars between neighbouring edges."""
         base = self._places([edges[0]], [0.0])[0][1]
         for left, right, height in zip(edges[:-1], edges[1:], heights, strict=True):
@@ -143,7 +147,7 @@ class Chart:
             )
 
     def render(self) -> str:
-        """Give the SVG element."""
+        """Return the SVG element and its legend."""
         return (
             f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
             f'aria-label="{escape(self.title, quote=True)}">'
@@ -152,7 +156,7 @@ class Chart:
         )
 
     def _places(self, x: Sequence[float], y: Sequence[float]) -> list[tuple[float, float]]:
-        """Pixels of values; those far outside are brought nearer, where they are cut off too."""
+        """Return pixels of values; those far outside are moved nearer, still outside."""
         width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
         return [
             (
@@ -163,7 +167,7 @@ class Chart:
         ]
 
     def _inside(self) -> str:
-        """The marks, cut off a little outside the frame, so that dots on its edge stay whole."""
+        """Return the marks, cut off just outside the frame, so that dots on its edge stay whole."""
         left, top = _LEFT - _SLACK, _TOP - _SLACK
         width, height = _WIDTH - _RIGHT + _SLACK - left, _HEIGHT - _BOTTOM + _SLACK - top
         return (
@@ -211,10 +215,117 @@ class Chart:
 
 
 def _tick(value: float) -> str:
-    """A number short enough for an axis."""
+    """Return a number short enough for an axis."""
     if value != 0 and (abs(value) >= 1e6 or abs(value) < 1e-3):
         is_round = math.isclose(float(f"{value:.0e}"), value)
         text = f"{value:.0e}" if is_round else f"{value:.1e}"
         head, _, power = text.partition("e")
         return f"{head}e{int(power)}"
     return number(value) if abs(value) >= 10_000 else f"{value:.4g}"
+
+
+# -- the charts ----------------------------------------------------------------------------------
+
+
+def histogram_chart(histogram: Record, label: str) -> str:
+    """Return the bars of a histogram."""
+    edges, counts = histogram["edges"], histogram["counts"]
+    x, y = Axis(edges[0], edges[-1], label), Axis(0, 1.05 * max(counts), "rows")
+    chart = Chart(x, y, f"Histogram of {label}")
+    chart.bars(edges, counts)
+    return chart.render()
+
+
+def classes_chart(target: Record) -> str:
+    """Return bars of the number of rows of every class."""
+    counts, names = target["counts"], target["classes"]
+    n = len(counts)
+    x = Axis(-0.5, n - 0.5, target["name"])
+    y = Axis(0, 1.05 * max(counts), "rows")
+    # Long names would overlap and are cut; many are left out.
+    room = 60 // n
+    short = [name if len(name) <= room else name[: max(1, room - 1)] + "…" for name in names]
+    shown = short if n <= _MOST_NAMES else [""] * n
+    chart = Chart(x, y, "Rows of every class", shown)
+    for k, count in enumerate(counts):
+        chart.bars([k - 0.4, k + 0.4], [count])
+    return chart.render()
+
+
+def pairs_chart(summary: Record, name: str) -> str:
+    """Return targets against predictions, with the diagonal."""
+    truth, predicted = summary["truth"], summary["predicted"]
+    low, high = min(*truth, *predicted), max(*truth, *predicted)
+    chart = Chart(Axis(low, high, "prediction"), Axis(low, high, name), "Target against prediction")
+    chart.line([low, high], [low, high], _GREY)
+    chart.points(predicted, truth)
+    return chart.render()
+
+
+def calibration_chart(groups: list[Record]) -> str:
+    """Return relative frequencies against mean probabilities."""
+    chart = Chart(Axis(0, 1, "predicted probability"), Axis(0, 1, "frequency"), "Calibration")
+    chart.line([0, 1], [0, 1], _GREY)
+    for group in groups:
+        p, frequency, error = group["probability"], group["frequency"], group["error"]
+        chart.line([p, p], [frequency - 2 * error, frequency + 2 * error], _BLUE, width=1.2)
+    x, y = [g["probability"] for g in groups], [g["frequency"] for g in groups]
+    chart.line(x, y, _BLUE)
+    chart.points(x, y, _BLUE, radius=3.5, opacity=1)
+    return chart.render()
+
+
+def search_chart(lines: list[Record], setting: Record, label: str) -> str:
+    """Return losses along the strengths, the chosen line in red with its band, and a dot."""
+    best = next((k for k, line in enumerate(lines) if _is_chosen(line, setting)), 0)
+    strengths = [s for line in lines for s in line["strength"]]
+    # Losses of penalties far too weak may be huge: they are cut off.
+    low = min(min(line["loss"]) for line in lines)
+    high = 1.2 * max(line["loss"][0] for line in lines)
+    y = Axis(max(low / 1.15, 1e-15), max(high, 1.05 * low), label, log=True)
+    x = Axis(max(strengths), min(strengths), "strength of the penalty", log=True)
+    chart = Chart(x, y, "Validation losses")
+    for k, line in enumerate(lines):
+        if k != best:
+            color = _PALETTE[k % len(_PALETTE)]
+            chart.line(line["strength"], line["loss"], color, width=1.2, name=_line_name(line))
+    line = lines[best]
+    spread = list(zip(line["loss"], line["error"], strict=True))
+    chart.band(line["strength"], [a - e for a, e in spread], [a + e for a, e in spread])
+    chart.line(line["strength"], line["loss"], _RED, width=2.4, name=_line_name(line))
+    k = _nearest(line, setting)
+    chart.points(
+        [line["strength"][k]], [line["loss"][k]], _DARK, radius=4.5, opacity=1, name="chosen"
+    )
+    return chart.render()
+
+
+def _is_chosen(line: Record, setting: Record) -> bool:
+    names = [name for name in ("slope_scale", "feature_power") if name in line and name in setting]
+    return all(line[name] == setting[name] for name in names)
+
+
+def _nearest(line: Record, setting: Record) -> int:
+    """Return the place of the chosen strength on a line, or of the smallest loss."""
+    if "strength" not in setting:
+        return line["loss"].index(min(line["loss"]))
+    ratios = [max(s / setting["strength"], setting["strength"] / s) for s in line["strength"]]
+    return ratios.index(min(ratios))
+
+
+def _line_name(line: Record) -> str:
+    if "slope_scale" not in line:
+        return "mean loss"
+    if not line["slope_scale"]:
+        return "constant cells"
+    return f"slope scale {line['slope_scale']:g}, feature power {line['feature_power']:g}"
+
+
+def trace_chart(trace: list[list[float]]) -> str:
+    """Return the distance from the optimality conditions, iteration by iteration."""
+    points = [(p[0], p[3]) for p in trace if p[3] > 0]
+    x, y = [p[0] for p in points], [p[1] for p in points]
+    axis = Axis(max(min(y), 1e-16), max(y), "distance", log=True)
+    chart = Chart(Axis(min(x), max(x), "iteration"), axis, "Convergence")
+    chart.line(x, y, _DARK, width=2)
+    return chart.render()

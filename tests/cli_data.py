@@ -1,4 +1,4 @@
-"""A small table with text, gaps, dates and more, and ways to run commands on it."""
+"""A small table with text, missing values, dates and more, and ways to run commands on it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def as_csv(rows, header=HEADER, delimiter=","):
 
 
 def run(capsys, *arguments):
-    """Run a command in this process; gives exit code, output and errors."""
+    """Run a command in this process; return exit code, output and errors."""
     capsys.readouterr()
     code = main([str(argument) for argument in arguments])
     shown = capsys.readouterr()
@@ -51,10 +51,10 @@ def run(capsys, *arguments):
 
 
 def fails(capsys, *arguments, code=1):
-    """Run a command that must fail; gives the one line that it says."""
-    found, out, err = run(capsys, *arguments)
-    assert found == code, (found, out, err)
-    lines = [line for line in err.strip().splitlines() if not line.startswith("fitting [")]
+    """Run a command that must fail; return its one line of error."""
+    actual, out, err = run(capsys, *arguments)
+    assert actual == code, (actual, out, err)
+    lines = [line for line in err.strip().splitlines() if not line.startswith("validating [")]
     assert len(lines) == 1, err
     assert "Traceback" not in err
     assert lines[0].startswith("jointleaf: error: ")

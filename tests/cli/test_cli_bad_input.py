@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from cli_data import HEADER, as_csv, fails, make_rows, run
 from jointleaf.cli._models import load_model
-from shell_data import HEADER, as_csv, fails, make_rows, run
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 
 
 def fit(capsys, tmp_path, content, *more, target="price"):
-    """Fit bytes or text that are bad; gives the line, and sees that nothing was written."""
+    """Fit bad bytes or text; return the error, and check that nothing was written."""
     path = tmp_path / "data.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     line = fails(capsys, "fit", path, "-t", target, "-o", tmp_path / "m.jleaf", *more)
@@ -53,13 +53,13 @@ CASES = {
     "empty": (b"", "the file is empty"),
     "blank": (b" \n\n", "the file is empty"),
     "header only": (as_csv([]), "there is a header and no rows"),
-    "other delimiter": (as_csv(ROWS, delimiter=":"), "is the --delimiter right?"),
+    "other delimiter": (as_csv(ROWS, delimiter=":"), "check the --delimiter"),
     "no header": (as_csv([["1", "2"]], ("3", "4")), "must hold the names of the columns"),
     "duplicate columns": (with_column("area", ["1"] * 40), "several columns have the name 'area'"),
     "single header": (
         "a:price\n1,5:2,5\n3,25:4\n",
-        "with the delimiter comma the header is a single field, 'a:price': is that the right "
-        "delimiter? Say it with --delimiter",
+        "with the delimiter comma the header is a single field, 'a:price': name the right "
+        "delimiter with --delimiter",
     ),
     "short line": ("a,price\n1,2\n3\n", "line 3 has 1 fields and the header has 2"),
     "long line": ("a,price\n1,2\n3,4,5\n", "line 3 has 3 fields and the header has 2"),
@@ -68,7 +68,7 @@ CASES = {
     "truncated gzip": (gzip.compress(as_csv(ROWS).encode())[:-20], "damaged or truncated"),
     "truncated parquet": (b"PAR1" + bytes(40), "the Parquet file is damaged or truncated"),
     "no targets": (as_csv([[*row[:-1], "NA"] for row in ROWS]), "so no rows are left"),
-    "few rows": (as_csv(ROWS[:5]), "5 rows with a target; at least 10 are needed"),
+    "few rows": (as_csv(ROWS[:5]), "5 rows with a target: at least 10 are needed"),
     "one target": (as_csv([[*row[:-1], "7"] for row in ROWS]), "is always 7"),
     "only a target": ("price\n" + "1\n2.5\n" * 9, "no column is left to learn from: only a target"),
     "nothing to learn from": (
@@ -95,14 +95,14 @@ def test_tables_that_cannot_be_learnt_from(capsys, tmp_path, name):
 def test_a_missing_target_names_the_columns_or_the_one_meant(capsys, tmp_path):
     data = as_csv(ROWS)
     line = fit(capsys, tmp_path, data, target="cost")
-    assert "the target 'cost' is not there; the columns are 'id', 'sold', 'city'" in line
+    assert "the target 'cost' is not there: the columns are 'id', 'sold', 'city'" in line
     assert "did you mean 'price'?" in fit(capsys, tmp_path, data, target="Price")
 
 
 def test_a_delimiter_that_is_wrong_is_guessed(capsys, tmp_path):
     line = fit(capsys, tmp_path, as_csv(ROWS), "--delimiter", ";")
-    assert "the delimiter ';' gives one column" in line
-    assert "is it comma?" in line
+    assert "--delimiter ';' gives one column" in line
+    assert ": use comma, or" in line
 
 
 def test_options_that_name_no_column(capsys, tmp_path):
@@ -125,7 +125,7 @@ def test_places_that_cannot_be_written_are_found_before_the_fit(capsys, folder):
     assert "the folder" in line
     assert "does not exist" in line
     line = fails(capsys, "predict", folder / "model.jleaf", data, "-o", folder)
-    assert "is a folder; name a file" in line
+    assert "is a folder: name a file" in line
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_packages_that_are_not_installed_are_named(capsys, tmp_path, monkeypatch
 
 
 def predict(capsys, folder, tmp_path, content, *more):
-    """Predict rows that are bad; gives the line, and sees that nothing was written."""
+    """Predict bad rows; return the error, and check that nothing was written."""
     path = tmp_path / "new.csv"
     path.write_text(content)
     out = tmp_path / "out.csv"
@@ -173,15 +173,15 @@ def test_missing_and_extra_columns(capsys, folder, tmp_path):
     line = predict(capsys, folder, tmp_path, as_csv(without, header))
     assert line.endswith("the model needs column 'area', which the file does not have")
     line = predict(capsys, folder, tmp_path, with_column("rooms", ["1"] * 40))
-    assert "the model does not know column 'rooms'; leave it out, or say --ignore-extra" in line
+    assert "the model does not know column 'rooms': leave it out, or use --ignore-extra" in line
     assert "did you mean 'Area', 'HEATING'?" in predict(
         capsys, folder, tmp_path,
         as_csv(ROWS, [{"area": "Area", "heating": "HEATING"}.get(name, name) for name in HEADER]),
     )  # fmt: skip
     assert line.count("did you mean") == 0
     one = predict(capsys, folder, tmp_path, as_csv(ROWS, delimiter=":"))
-    assert "its only column is 'id:sold:city" in one
-    assert one.endswith("is the --delimiter right?")
+    assert "whose only column is 'id:sold:city" in one
+    assert one.endswith("check the --delimiter")
     (tmp_path / "new.csv").write_text(with_column("rooms", ["1"] * 40))
     new = tmp_path / "new.csv"
     assert run(capsys, "predict", folder / "model.jleaf", new, "--ignore-extra")[0] == 0
@@ -263,9 +263,9 @@ def test_a_record_of_a_newer_version(capsys, folder, tmp_path):
 
     loaded = load_model(str(folder / "model.jleaf"))
     path = tmp_path / "m.jleaf"
-    jointleaf.save(loaded.model, path, metadata={"shell": {**loaded.record, "format": 99}})
+    jointleaf.save(loaded.model, path, metadata={"cli": {**loaded.record, "format": 99}})
     assert "was written by a newer jointleaf" in fails(capsys, "info", path)
-    jointleaf.save(loaded.model, path, metadata={"shell": {"format": 1}})
+    jointleaf.save(loaded.model, path, metadata={"cli": {"format": 1}})
     assert "the record of the fit is damaged" in fails(capsys, "info", path)
 
 

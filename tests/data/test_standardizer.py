@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jointleaf._data.scaling import Standardizer
+from jointleaf._data.features import Standardizer
 
 
 @pytest.fixture

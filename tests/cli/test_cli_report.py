@@ -13,16 +13,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from jointleaf.cli import _judging as judging
-from jointleaf.cli import main
-from jointleaf.cli._html.drawings import cv_chart
+from cli_data import as_csv, fails, make_rows, run
+from jointleaf.cli import _validation, main
+from jointleaf.cli._html.charts import Axis, Chart, search_chart
 from jointleaf.cli._html.report import render_report
-from jointleaf.cli._html.svg import Axis, Chart
 from jointleaf.cli._models import load_model
-from shell_data import as_csv, fails, make_rows, run
 
 NASTY = '<script>alert("x")</script>'
-SECTIONS = ["data", "errors", "predictions", "cv", "importances", "selected", "convergence"]
+SECTIONS = ["data", "errors", "predictions", "search", "importances", "selected", "fit"]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +38,7 @@ def folder(tmp_path_factory):
     ]
     (path / "classes.csv").write_text(as_csv(rows, ("a", "b", "kind")))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judging, "_FOLDS", 2)  # for speed
+        patch.setattr(_validation, "_FOLDS", 2)  # for speed
         for name, target in (("number", "price & more"), ("classes", "kind")):
             model = str(path / f"{name}.jleaf")
             assert main(["fit", str(path / f"{name}.csv"), "-t", target, "-o", model]) == 0
@@ -81,13 +79,13 @@ def test_names_are_escaped_and_shown(folder, name):
 
 def test_the_numbers_are_those_of_the_model_file(capsys, folder):
     found = json.loads(run(capsys, "info", folder / "number.jleaf", "--json")[1])
-    ours = next(r for r in found["judgement"]["table"] if r["model"] == "jointleaf")
+    ours = next(r for r in found["validation"]["table"] if r["model"] == "jointleaf")
     _, root = parsed(folder / "number.html")
     errors = root.find(".//section[@id='errors']")
     rows = [[cell.text or "" for cell in row.iter("td")] for row in errors.iter("tr")]
     (row,) = [row for row in rows if row and row[0] == "jointleaf"]
     assert float(row[2].replace(",", "")) == pytest.approx(ours["rmse"], rel=1e-3)
-    assert {row[0] for row in rows if row} == {r["model"] for r in found["judgement"]["table"]}
+    assert {row[0] for row in rows if row} == {r["model"] for r in found["validation"]["table"]}
 
 
 @pytest.mark.parametrize("name", ["number", "classes"])
@@ -103,7 +101,7 @@ def test_report_once_more_and_on_further_data(capsys, folder, tmp_path, name):
     assert found["rows"] == 60
     assert found["errors"]["rmse" if name == "number" else "log_loss"] > 0
     _, root = parsed(out)
-    assert [s.get("id") for s in root.iter("section")] == [*SECTIONS[:3], "fresh", *SECTIONS[3:]]
+    assert [s.get("id") for s in root.iter("section")] == [*SECTIONS[:3], "further", *SECTIONS[3:]]
 
 
 def test_long_lists_of_columns_are_folded(folder):
@@ -151,14 +149,14 @@ def test_points_are_where_they_belong():
     assert y2 < y0  # up is small in SVG
 
 
-def test_the_legend_of_cross_validation_has_one_mark_for_every_name():
+def test_the_legend_of_the_search_has_one_mark_for_every_name():
     lines = [
         {"strength": [1.0, 0.1], "loss": [2.0, 1.0 + k], "error": [0.1, 0.1], "slope_scale": s,
          "feature_power": 1.0}
         for k, s in enumerate((0.0, 3.0))
     ]  # fmt: skip
     setting = {"strength": 0.1, "slope_scale": 3.0, "feature_power": 1.0}
-    html = cv_chart(lines, setting, "loss")
+    html = search_chart(lines, setting, "loss")
     legend = re.findall(r'<i class="(\w+)" style="background:(#\w+)"></i>([^<]+)<', html)
     assert [name for *_, name in legend] == [
         "constant cells", "slope scale 3, feature power 1", "chosen",

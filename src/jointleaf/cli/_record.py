@@ -1,0 +1,248 @@
+"""The record of a fit: one dictionary of plain values, stored in the model file.
+
+Whatever ``info`` and ``report`` show comes from it.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import jointleaf
+from jointleaf.cli._models import RECORD_FORMAT
+from jointleaf.cli._output import number, plural
+from jointleaf.cli._tables.kinds import ColumnKind
+from jointleaf.cli._tables.preparing import Preparation
+from jointleaf.cli._tables.raw import RawColumn
+from jointleaf.cli._tables.targets import Target
+from jointleaf.cli._training import TrainingData
+from jointleaf.cli._validation import histogram, spread_over
+
+__all__ = ["fit_lines", "make_record", "model_summary", "without_charts"]
+
+_MOST_TRACE = 200
+
+
+def make_record(
+    model: Any, data: TrainingData, validation: dict[str, Any], seconds: dict[str, float]
+) -> dict[str, Any]:
+    """Return everything that ``info`` and ``report`` show, as plain values."""
+    return {
+        "format": RECORD_FORMAT,
+        "created": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "version": jointleaf.__version__,
+        "command": " ".join(["jointleaf", *sys.argv[1:]]),
+        "source": Path(data.table.source).name,
+        "n_rows": len(data.y),
+        "n_without_target": data.n_without_target,
+        "target": _target_summary(data.target, data.y),
+        "preparation": data.preparation.to_dict(),
+        "columns": [
+            _column_summary(data.table.column(kind.name), kind, data.X)
+            for kind in data.preparation.columns
+        ],
+        "validation": validation,
+        "model": model_summary(model),
+        "features": _feature_summaries(model, data.preparation),
+        "search": _search_lines(model),
+        "seconds": seconds,
+    }
+
+
+def without_charts(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record without what only charts and ``predict`` need."""
+    short = {k: v for k, v in record.items() if k not in ("search", "preparation", "format")}
+    joint = record["model"]["joint"]
+    return {
+        **short,
+        "target": {k: v for k, v in record["target"].items() if k != "histogram"},
+        "validation": {k: v for k, v in record["validation"].items() if k != "summary"},
+        "model": {**record["model"], "joint": joint and {**joint, "trace": None}},
+    }
+
+
+# -- data and predictions ------------------------------------------------------------------------
+
+
+def _column_summary(column: RawColumn, kind: ColumnKind, frame: Any) -> dict[str, Any]:
+    """Return kind and values of a column of the file."""
+    present = column.values[~column.missing]
+    text = ""
+    if kind.kind in ("number", "boolean"):
+        low, middle, high = np.nanquantile(frame[kind.name].to_numpy(), (0.0, 0.5, 1.0))
+        text = f"{number(low)} to {number(high)}, median {number(middle)}"
+    elif kind.kind == "date":
+        times = frame[kind.outputs[0]].to_numpy()
+        first, last = np.nanargmin(times), np.nanargmax(times)
+        text = f"{column.values[first]} to {column.values[last]}"
+    elif kind.kind == "category":
+        categories, counts = np.unique(present.astype(str), return_counts=True)
+        top = np.argsort(-counts, kind="stable")[:3]
+        text = ", ".join(f"{categories[k]} ({counts[k]:,})" for k in top)
+        text += f" and {len(categories) - 3} more" if len(categories) > 3 else ""
+    return {
+        "name": kind.name,
+        "kind": kind.kind,
+        "note": kind.note,
+        "used": kind.is_used,
+        "missing": int(column.missing.sum()),
+        "different": len(set(present.tolist())),
+        "values": text,
+    }
+
+
+def _target_summary(target: Target, y: NDArray) -> dict[str, Any]:
+    """Return the task of the target, and how its values are distributed."""
+    if target.task == "classification":
+        classes, counts = np.unique(y, return_counts=True)
+        return {**target.to_dict(), "classes": [str(c) for c in classes], "counts": counts.tolist()}
+    return {
+        **target.to_dict(),
+        "quantiles": np.quantile(y, (0, 0.25, 0.5, 0.75, 1)).tolist(),
+        "mean": float(y.mean()),
+        "histogram": histogram(y),
+    }
+
+
+# -- the model -----------------------------------------------------------------------------------
+
+
+def model_summary(model: Any) -> dict[str, Any]:
+    """Return what kind of model it is, how large, and how it was fitted."""
+    report = _fit_report(model)
+    n_cells = model.partitioner_.n_cells_
+    return {
+        "kind": type(model).__name__,
+        "partitions": len(n_cells),
+        "cells": int(np.sum(n_cells)),
+        "linear_features": len(model.linear_feature_names_),
+        "recipe": report.recipe,
+        "components": [
+            {"name": c.name, "weight": float(c.weight), "description": c.description}
+            for c in report.components
+        ],
+        "validation_loss": report.validation_loss,
+        "joint": None if report.joint is None else _joint_summary(report.joint),
+    }
+
+
+def _fit_report(model: Any) -> Any:
+    """Return what was done in a fit."""
+    from jointleaf.inspection._summary import summary_lines
+
+    lines, shares, table = dict(summary_lines(model)), model.shares_, model.cv_results_
+    loss = float(np.nanmin(table["mean_loss"])) if table else None
+    if "boosting" in lines:
+        boosting = SimpleNamespace(name="boosting", weight=1.0, description=lines["boosting"])
+        return SimpleNamespace(
+            recipe="boosting", components=[boosting], joint=None, validation_loss=loss
+        )
+    weights = {"joint": 1.0}
+    if shares is not None:
+        weights = {"joint": shares.joint, "linear": shares.linear, "trees": shares.own}
+        weights |= {f"boosting {k + 1}": weight for k, weight in enumerate(shares.boosted)}
+        weights["categories"] = shares.levels
+    components = [
+        SimpleNamespace(name=name, weight=weight, description="")
+        for name, weight in weights.items()
+        if weight
+    ]
+    setting = {} if model.setting_ is None else model.setting_._asdict()
+    joint = SimpleNamespace(solution=model.solution_, penalty=model.penalty_, setting=setting)
+    recipe = "blend" if shares is not None and shares.boosted else "joint"
+    return SimpleNamespace(recipe=recipe, components=components, joint=joint, validation_loss=loss)
+
+
+def _joint_summary(joint: Any) -> dict[str, Any]:
+    """Return how the joint problem was solved, and the way there."""
+    solution = joint.solution
+    trace = [[float(v) for v in point] for point in getattr(solution, "trace", None) or []]
+    drawn = spread_over(len(trace), _MOST_TRACE).tolist() if trace else []
+    return {
+        "penalty": repr(joint.penalty),
+        "setting": {name: float(value) for name, value in joint.setting.items()},
+        "solver": solution.solver,
+        "status": solution.status,
+        "message": solution.message,
+        "iterations": int(solution.n_iter),
+        "objective": float(solution.objective),
+        "optimality": float(solution.optimality),
+        "trace": [trace[k] for k in drawn],
+    }
+
+
+def fit_lines(model: dict[str, Any]) -> list[list[str]]:
+    """Return names and texts that describe a fit, from the summary of its model."""
+    lines = [
+        ["recipe", model["recipe"]],
+        ["partitions", f"{model['partitions']:,} with {plural(model['cells'], 'cell')}"],
+    ]
+    for component in model["components"]:
+        text = f"weight {component['weight']:.3g}"
+        if component["description"]:
+            text += f", {component['description']}"
+        lines.append([component["name"], text])
+    joint = model["joint"]
+    if joint is not None:
+        lines += [["penalty", joint["penalty"]], ["solver", joint["message"]]]
+    if model["validation_loss"] is not None:
+        lines.append(["validation loss", number(model["validation_loss"])])
+    return lines
+
+
+def _feature_summaries(model: Any, preparation: Preparation) -> list[dict[str, Any]]:
+    """Return one record for each column that the model sees, most important first."""
+    split = set(np.asarray(model.split_features_).tolist())
+    linear = set(np.asarray(model.selected_features_).tolist())
+    records = [
+        {
+            "name": name,
+            "importance": float(model.feature_importances_[j]),
+            "in_splits": j in split,
+            "in_linear_models": j in linear,
+            "slope_norm": float(model.slope_norms_[j]),
+        }
+        for j, name in enumerate(preparation.outputs)
+    ]
+    return sorted(records, key=lambda record: -record["importance"])
+
+
+def _search_lines(model: Any) -> list[dict[str, Any]]:
+    """Return the validation losses of the strengths that were compared, one record for each line.
+
+    Lines whose "exact" is False were compared more cheaply, by the squared error for classes.
+    """
+    table = model.cv_results_
+    if not table or len(table["strength"]) < 2:
+        return []
+    strengths, losses = table["strength"], table["mean_loss"]
+    rows = np.isfinite(strengths) & np.isfinite(losses) & (strengths > 0)
+    rows &= table.get("share", np.ones(len(rows))) == 1.0
+    rows &= table.get("on_path", np.ones(len(rows), bool)).astype(bool)
+    exact = table.get("own_loss", np.ones(len(rows), bool)).astype(bool)
+    names = [name for name in ("slope_scale", "feature_power") if name in table]
+    lines: dict[tuple, dict[float, tuple[float, float]]] = {}
+    for k in np.flatnonzero(rows):
+        key = (bool(exact[k]), *(float(table[name][k]) for name in names))
+        # Of a strength that was compared twice the later loss counts, which is more accurate.
+        errors = float(np.nan_to_num(table["se_loss"][k]))
+        lines.setdefault(key, {})[float(strengths[k])] = (float(losses[k]), errors)
+    records = []
+    for key, points in lines.items():
+        ordered = sorted(points, reverse=True)
+        losses_and_errors = np.array([points[strength] for strength in ordered])
+        records.append(
+            {
+                **dict(zip(("exact", *names), key, strict=True)),
+                "strength": ordered,
+                "loss": losses_and_errors[:, 0].tolist(),
+                "error": losses_and_errors[:, 1].tolist(),
+            }
+        )
+    return records
