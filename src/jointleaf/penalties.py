@@ -18,6 +18,8 @@ from jointleaf._core.penalties import (
     PredictionPenalty,
     SchattenP,
     SlopeNorm,
+    Sum,
+    Term,
 )
 
 __all__ = [
@@ -37,5 +39,7 @@ __all__ = [
     "PredictionPenalty",
     "SchattenP",
     "SlopeNorm",
+    "Sum",
+    "Term",
     "array_namespace",
 ]

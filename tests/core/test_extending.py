@@ -160,7 +160,7 @@ def test_a_penalty_for_arrays_of_jax_runs_on_every_device(penalties):
     assert page.on_cpu.objective == pytest.approx(page.positive.objective, rel=1e-7)
     there = fit_cells(page.X, page.codes, page.y, penalty=page.anywhere, device="jax:cpu")
     assert there.objective == pytest.approx(page.on_cpu.objective, rel=1e-7)
-    with pytest.raises(ValueError, match="NonNegative.*written in NumPy alone"):
+    with pytest.raises(ValueError, match=r"NonNegative.*written in NumPy alone"):
         fit_cells(page.X, page.codes, page.y, penalty=page.NonNegative(), device="jax:cpu")
 
 

@@ -99,8 +99,10 @@ class DeviceDesign:
         """Return the adjoint (N,) or (N, K) of r (n,) or (n, K)."""
         if r.ndim == 2:
             return lax.map(self.rmatvec, r.T).T
-        slopes = self.slope_sums(r[:, None] * self.X)
-        return self.layout.join(slopes, self.bias_rmatvec(r))
+        biases = self.bias_rmatvec(r)
+        if not self.layout.n_linear_cells:
+            return biases
+        return self.layout.join(self.slope_sums(r[:, None] * self.X), biases)
 
     def bias_matvec(self, biases: Any) -> Any:
         """Return predictions (n,) or (n, K) of biases (C,) or (C, K)."""

@@ -302,7 +302,7 @@ class DirtyLInf(TaskNorm):
         if r is None:
             return (kappa * largest).sum()
         order = xp.argsort(-largest, axis=1)
-        sorted_kappa = kappa[order]
+        sorted_kappa = xp.asarray(kappa)[order]
         before = xp.cumsum(sorted_kappa, axis=1) - sorted_kappa
         room = xp.minimum(sorted_kappa, xp.maximum(r - before, 0.0))
         return (room * xp.take_along_axis(largest, order, axis=1)).sum()

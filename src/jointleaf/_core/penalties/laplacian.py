@@ -7,9 +7,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.spatial.distance import pdist
-from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.neighbors import NearestNeighbors
+from scipy.spatial import KDTree
+from scipy.spatial.distance import cdist, pdist
 
 from jointleaf._core.penalties.base import PredictionPenalty, check_number
 
@@ -20,6 +19,8 @@ Kind = Literal["standard", "symmetric", "random_walk"]
 MAX_DENSE_ROWS = 4000  # "auto": an (n, n) matrix of 128 MB
 _MAX_DENSE_BYTES = 2 * 2**30
 _SAMPLE = 1000  # rows from which the bandwidth is estimated
+_TREE_FEATURES = 15  # up to which a tree finds neighbours faster than products of rows
+_BLOCK_ROWS = 512
 
 
 class Laplacian(PredictionPenalty):
@@ -91,14 +92,14 @@ class Laplacian(PredictionPenalty):
         return f"Laplacian({self.strength:.4g}, bandwidth={self.bandwidth!r}, kind={self.kind!r})"
 
     def at(self, strength: float) -> Laplacian:
-        """Refuse: paths and cross-validation change penalties on weights."""
+        """Raise an error: paths and cross-validation change penalties on weights."""
         raise ValueError(
             "the strength of a Laplacian stays as it is along a path: add a penalty whose strength "
             "is 'auto', such as L21('auto')"
         )
 
     def check_rows(self, n_rows: int) -> None:
-        """Refuse a dense graph that is too large for memory."""
+        """Raise an error for a dense graph that is too large for memory."""
         needed = 3 * 8 * n_rows**2  # the kernel, its weighted copy and the Laplacian
         if self._is_dense(n_rows) and needed > _MAX_DENSE_BYTES:
             raise ValueError(
@@ -110,7 +111,7 @@ class Laplacian(PredictionPenalty):
         return self.graph == "dense" or (self.graph == "auto" and n_rows <= MAX_DENSE_ROWS)
 
     def matrix(self, X: NDArray, s: NDArray) -> NDArray | sparse.sparray:
-        """(lambda / n) L, symmetric, for rows X (n, d) with weights s (n,)."""
+        """Return (lambda / n) L, symmetric, for rows X (n, d) with weights s (n,)."""
         rows = np.asarray(X, float)
         sigma = median_distance(rows) if self.bandwidth == "median" else float(self.bandwidth)
         K = self._kernel(rows, sigma)
@@ -133,19 +134,35 @@ class Laplacian(PredictionPenalty):
         self.check_rows(n)
         gamma = 0.5 / sigma**2
         if self._is_dense(n):
-            return rbf_kernel(X, gamma=gamma)
+            return np.exp(-gamma * cdist(X, X, "sqeuclidean"))
         k = min(self.n_neighbors, n - 1)
         if k == 0:  # a single row
             return sparse.csr_array(np.ones((1, 1)))
-        finder = NearestNeighbors(n_neighbors=k).fit(X)
-        distances = sparse.csr_array(finder.kneighbors_graph(mode="distance"))
-        distances.data = np.exp(-gamma * distances.data**2)
-        near = distances.maximum(distances.T)
-        return sparse.csr_array(near + sparse.eye_array(n))
+        rows, columns = np.repeat(np.arange(n), k), _nearest(X, k).ravel()
+        squares = np.square(X[rows] - X[columns]).sum(axis=1)
+        graph = sparse.csr_array((np.exp(-gamma * squares), (rows, columns)), shape=(n, n))
+        return sparse.csr_array(graph.maximum(graph.T) + sparse.eye_array(n))
+
+
+def _nearest(X: NDArray, k: int) -> NDArray[np.intp]:
+    """Return the k nearest other rows of every row, (n, k)."""
+    n = len(X)
+    if X.shape[1] <= _TREE_FEATURES:
+        nearest = KDTree(X).query(X, k=k + 1)[1]
+        is_self = nearest == np.arange(n)[:, None]
+        is_self[~is_self.any(axis=1), -1] = True  # equal rows came before the row itself
+        return nearest[~is_self].reshape(n, k)
+    nearest, lengths = np.empty((n, k), np.intp), np.square(X).sum(axis=1)
+    for start in range(0, n, _BLOCK_ROWS):
+        rows = np.arange(start, min(start + _BLOCK_ROWS, n))
+        squares = lengths - 2 * X[rows] @ X.T
+        squares[np.arange(len(rows)), rows] = np.inf
+        nearest[rows] = np.argpartition(squares, k - 1, axis=1)[:, :k]
+    return nearest
 
 
 def median_distance(X: NDArray) -> float:
-    """Median distance of two different rows; 1 if all rows are equal."""
+    """Return the median distance of two different rows; 1 if all rows are equal."""
     step = max(1, len(X) // _SAMPLE)
     distances = pdist(X[::step][:_SAMPLE])
     distances = distances[distances > 0]

@@ -205,6 +205,7 @@ def fill_level(lengths: Any, kappa: Any, r: Any) -> Any:
     r : float
     """
     xp = array_namespace(lengths)
+    kappa = xp.asarray(kappa)
     points = lengths / kappa  # below it the task's term is kappa_t^2
     order = _stable_order(points)
     points = xp.take_along_axis(points, order, axis=1)
@@ -237,7 +238,7 @@ def cut_level(largest: Any, kappa: Any, r: Any) -> Any:
     xp = array_namespace(largest)
     order = _stable_order(-largest)
     ordered = xp.take_along_axis(largest, order, axis=1)
-    filled = xp.cumsum(xp.where(ordered > 0, kappa[order], 0.0), axis=1)
+    filled = xp.cumsum(xp.where(ordered > 0, xp.asarray(kappa)[order], 0.0), axis=1)
     k = xp.argmax(filled > _SLACK * r, axis=1)[:, None]
     level = xp.take_along_axis(ordered, k, axis=1)[:, 0]
     return xp.where(filled[:, -1] > _SLACK * r, level, 0.0)
