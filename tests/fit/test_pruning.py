@@ -20,7 +20,7 @@ from test_flat import random_rows, random_tree
 from jointleaf import L21, Frobenius, JOPLEnClassifier, JOPLEnRegressor, refine
 from jointleaf._core.fitting import solve
 from jointleaf._fit.pruning.merging import CellModel, merge, merging_costs
-from jointleaf._fit.pruning.pruner import _fitted_frame, _read_rows, _walk, prune
+from jointleaf._fit.pruning.pruner import _cell_weights, _fitted_frame, _read_rows, _walk, prune
 from jointleaf._fit.pruning.shrinking import Descent
 from jointleaf._trees.flattening import flatten
 from jointleaf._trees.routing import Router
@@ -68,7 +68,7 @@ def pruned(model):
 def prepared(model, X=X, y=Y, weight=None):
     """The problem of a fitted model and its weights."""
     rows, frame = _read_rows(model, X, y, weight), _fitted_frame(model)
-    start = CellModel(model.partitioner_, model.penalty_, model.solution_.theta)
+    start = CellModel(model.partitioner_, model.penalty_, _cell_weights(model))
     fitted = _walk(model, start, frame, rows, 0.1).fit(start)
     return start, fitted.problem
 
@@ -187,7 +187,7 @@ def test_costs_are_those_of_the_definition(kind):
     start, problem = prepared(model, y=y, weight=weight)
     theta, pairs = start.theta, model.partitioner_.siblings()
     costs = merging_costs(problem, theta, pairs)
-    f = problem.design.matvec(theta)
+    f = problem.design.matvec(problem.layout.from_cells(theta))
     h, cells_of = problem.loss_curvature(f), problem.design.cells()
     offsets = problem.layout.offsets
     for cost, (p, a, b) in zip(costs, pairs, strict=True):
@@ -207,12 +207,12 @@ def test_for_the_squared_error_costs_are_the_rise_of_the_loss_without_residuals(
     start, problem = prepared(model)
     pairs = model.partitioner_.siblings()
     costs = merging_costs(problem, start.theta, pairs)
-    f = problem.design.matvec(start.theta)
+    f = problem.design.matvec(problem.layout.from_cells(start.theta))
     for k in (0, 5, len(pairs) - 1):
         merged = merge(start, problem, np.arange(len(pairs)) == k)
         rows = _read_rows(model, X, Y, None)
         design = _fitted_frame(model).design(rows.X, merged.partitioner, "linear")
-        change = design.matvec(merged.theta) - f
+        change = design.matvec(design.layout.from_cells(merged.theta)) - f
         assert 0.5 * np.average(change**2, weights=rows.s) == pytest.approx(costs[k], rel=1e-6)
 
 

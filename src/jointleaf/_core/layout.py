@@ -60,9 +60,14 @@ class CellLayout:
         return int(sum(self.cells_per_partition))
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether some partitions are linear and others constant."""
+        return len(set(self.kinds)) > 1
+
+    @property
     def kind(self) -> CellKind:
         """The kind of all cells, where it is the same for every partition."""
-        if len(set(self.kinds)) > 1:
+        if self.is_mixed:
             raise ValueError("the partitions differ in their kind: use kinds")
         return self.kinds[0]
 

@@ -11,9 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.design import Design, LeafDesign
 from jointleaf._core.losses import Loss
-from jointleaf._core.penalties.base import Penalty, PredictionPenalty, Term
-from jointleaf._core.penalties.base import Quadratic
-from jointleaf._core.penalties.base import on_predictions, on_weights
+from jointleaf._core.penalties.base import (
+    Penalty,
+    PredictionPenalty,
+    Quadratic,
+    Term,
+    on_predictions,
+    on_weights,
+)
 
 __all__ = ["Problem"]
 

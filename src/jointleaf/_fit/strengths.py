@@ -94,7 +94,8 @@ class PathFold(Fold):
         start = self._with(penalty.at(1.0))
         for solution in follow_path(start, penalty, strengths, tol=_TOL, max_iter=_MAX_ITER):
             theta = solution.theta
-            yield Judged(self._losses(theta), len(live_features(self._problem.layout, theta)), solution.converged)
+            n_features = len(live_features(solution.layout, theta))
+            yield Judged(self._losses(theta), n_features, solution.converged)
 
     def judge_biases(self, penalty: Term) -> list[Judged]:
         """Judge every strength on biases with a few strengths on slopes, relative to the largest.

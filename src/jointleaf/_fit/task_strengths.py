@@ -20,8 +20,7 @@ from threadpoolctl import threadpool_limits
 from jointleaf._core.layout import CellKind
 from jointleaf._core.path import biases_alone, follow_path, largest_strength, strength_grid
 from jointleaf._core.penalties import Free, Penalty, PredictionPenalty, TaskNorm, Term
-from jointleaf._core.penalties.base import AUTO
-from jointleaf._core.penalties.base import Sum, on_weights
+from jointleaf._core.penalties.base import AUTO, Sum, on_weights
 from jointleaf._core.progress import Progress
 from jointleaf._core.relaxing import relax_of, relaxed, support_of
 from jointleaf._core.solvers import Solution, choose_solver

@@ -299,7 +299,7 @@ class CellModel:
         n_jobs: int,
     ) -> NDArray:
         """Return sums over partitions, (n,) or (n, K), from the codes that `apply` finds."""
-        n_cells, kinds, theta = layout.cells_per_partition, layout.kinds, layout.join(slopes, biases)
+        theta, n_cells = layout.join(slopes, biases), layout.cells_per_partition
         parts = []
         for start in range(0, len(X), _PREDICT_ROWS):
             rows = X[start : start + _PREDICT_ROWS]
@@ -307,7 +307,7 @@ class CellModel:
             if self.ranges is not None:
                 parts.append(self.ranges.predict(features, codes, layout, slopes, biases))
                 continue
-            design = LeafDesign(features, codes, n_cells, cells=kinds, n_jobs=n_jobs)
+            design = LeafDesign(features, codes, n_cells, cells=layout.kinds, n_jobs=n_jobs)
             parts.append(design.matvec(theta))
         return np.concatenate(parts)
 
