@@ -61,13 +61,12 @@ class L1(Penalty):
         self.strength = strength
 
     def value(self, theta):
-        return self.strength * float(np.abs(theta[:, :-1]).sum())
+        return self.strength * float(np.abs(self.layout.split(theta)[0]).sum())
 
     def prox(self, theta, step):
-        new = theta.copy()
-        slopes = theta[:, :-1]
-        new[:, :-1] = np.sign(slopes) * np.maximum(np.abs(slopes) - step * self.strength, 0)
-        return new
+        slopes, biases = self.layout.split(theta)
+        shrunk = np.sign(slopes) * np.maximum(np.abs(slopes) - step * self.strength, 0)
+        return self.layout.join(shrunk, biases)
 
 
 class LogCosh(Loss):
@@ -76,14 +75,14 @@ class LogCosh(Loss):
     name = "log_cosh"
     max_curvature = 1.0
 
-    def value(self, y, f, s):
-        return float(np.average(np.logaddexp(f - y, y - f) - np.log(2), weights=s))
+    def row_loss(self, y, f):
+        return np.logaddexp(f - y, y - f) - np.log(2)
 
-    def gradient(self, y, f, s):
-        return s / s.sum() * np.tanh(f - y)
+    def row_gradient(self, y, f):
+        return np.tanh(f - y)
 
-    def curvature(self, y, f, s):
-        return s / s.sum() * (1 - np.tanh(f - y) ** 2)
+    def row_curvature(self, y, f):
+        return 1 - np.tanh(f - y) ** 2
 
     def best_constant(self, y, s):
         return np.median(y)
