@@ -192,16 +192,16 @@ def _check_columns(names: Sequence, tables: Sequence) -> None:
 
 def _stacked(tables: Sequence[Any]) -> Any:
     """Return one table of the rows of several, of the kind of the first."""
-    frames = [as_frame(X) for X in tables]
-    if frames[0] is None:
+    first = as_frame(tables[0])
+    if first is None:
         return np.concatenate([np.asarray(X) for X in tables])
-    if frames[0].implementation.is_pandas():
+    if first.implementation.is_pandas():
         return _stacked_pandas(tables)
-    if frames[0].implementation.is_polars():
+    if first.implementation.is_polars():
         import polars as pl
 
         return pl.concat(tables, how="vertical_relaxed")
-    return nw.concat(frames).to_native()
+    return nw.concat([nw.from_native(X, eager_only=True) for X in tables]).to_native()
 
 
 def _stacked_pandas(tables: Sequence[Any]) -> Any:
