@@ -158,8 +158,7 @@ def _fit_report(model: Any) -> Any:
 def _joint_summary(joint: Any) -> dict[str, Any]:
     """Return how the joint problem was solved, and the way there."""
     solution = joint.solution
-    trace = [[float(v) for v in point] for point in getattr(solution, "trace", None) or []]
-    drawn = spread_over(len(trace), _MOST_TRACE).tolist() if trace else []
+    trace = [(int(p[0]), float(p[3])) for p in getattr(solution, "trace", None) or [] if p[3] > 0]
     return {
         "penalty": repr(joint.penalty),
         "setting": {name: float(value) for name, value in joint.setting.items()},
@@ -169,7 +168,7 @@ def _joint_summary(joint: Any) -> dict[str, Any]:
         "iterations": int(solution.n_iter),
         "objective": float(solution.objective),
         "optimality": float(solution.optimality),
-        "trace": [trace[k] for k in drawn],
+        "trace": [trace[k] for k in spread_over(len(trace), _MOST_TRACE)],
     }
 
 
