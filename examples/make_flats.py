@@ -1,4 +1,4 @@
-"""Write the tables of the command line's example: made-up flats, with text, missing values and dates.
+"""Write the tables of the command line's example: made-up flats with text and missing values.
 
     python examples/make_flats.py [--output examples]
 
