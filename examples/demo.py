@@ -3,8 +3,8 @@
     python examples/demo.py [--picture output/demo.png] [--splits 5]
 
 Every model runs with its defaults on the same random 80/20 splits. The table shows the mean test
-error and, per data set, what joint refitting did to the ensemble that was grown; the picture shows
-the same and, for one feature, what the refitted ensemble looks like.
+error and the time of a fit; the picture shows the same and, for one feature, trees before and after
+joint refitting.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sklearn.model_selection import train_test_split
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor, refine
 from jointleaf._core.progress import Progress
 
-# The trees that jointleaf's default partitioner grows, with LightGBM's own leaf values.
+# Small trees, as `LightGBMPartitioner()` grows them, with LightGBM's leaf values.
 TREES = {
     "n_estimators": 100, "num_leaves": 4, "min_child_samples": 5, "subsample": 0.7,
     "subsample_freq": 1, "colsample_bytree": 0.7, "random_state": 0, "verbose": -1, "n_jobs": 1,
@@ -42,7 +42,7 @@ MODELS: dict[str, dict[str, Callable]] = {
         "regression": lambda: JOPLEnRegressor(random_state=0),
         "classification": lambda: JOPLEnClassifier(random_state=0),
     },
-    "LightGBM, 100 x 4": {
+    "LightGBM, 100 trees of 4 leaves": {
         "regression": lambda: LGBMRegressor(**TREES),
         "classification": lambda: LGBMClassifier(**TREES),
     },

@@ -1,4 +1,4 @@
-"""Write the tables of the command line's example: made-up flats, with text, gaps and dates.
+"""Write the tables of the command line's example: made-up flats with text and missing values.
 
     python examples/make_flats.py [--output examples]
 
@@ -19,7 +19,7 @@ COLUMNS = ("flat", "sold", "city", "area", "rooms", "built", "floor", "balcony",
 
 
 def make_row(number: int, rng: np.random.Generator) -> list:
-    """One flat, with gaps as people leave them."""
+    """Return one flat; some values are missing."""
     sold = date(2021, 1, 4) + timedelta(int(rng.integers(0, 1400)))
     city = str(rng.choice(list(CITIES)))
     area = float(np.clip(rng.gamma(6.0, 12.0), 18, 220))

@@ -122,7 +122,7 @@ class DirtyProblem:
         # Strengths that leave biases only: the fit makes the cells and costs next to nothing.
         empty = DirtyLasso(common=1e6, task=1e6, bias_strength=1.0)
         model = joint_model(method, empty, **more).fit(as_tasks(data))
-        self.task_weights, self._data, self._models = model.task_weights_, data, model._models
+        self.task_weights, self._data, self._models = model.task_weights_, data, model.cell_models_
         Xs, ys = data.part("train")
         self.problem = TaskProblem(
             self._designs(Xs),

@@ -178,6 +178,6 @@ def rows_for(model):
         table["colour"] = table["colour"].fillna("none")
         table["house"] = table["house"].astype(int)
     table.loc[table.index[:3], "colour"] = "violet"
-    if getattr(model, "_task_column", None):
+    if getattr(model, "task_column_", None):
         table["who"] = "x"
     return table

@@ -31,7 +31,7 @@ from jointleaf.partitions import (
     UnionPartitioner,
     VoronoiPartitioner,
 )
-from jointleaf.plot._pruning import PruningDisplay
+from jointleaf.plot import PruningDisplay
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -541,7 +541,7 @@ def test_the_picture_without_validation_and_of_other_models(model):
         PruningDisplay.from_estimator(JOPLEnRegressor())
 
 
-@pytest.mark.parametrize("name", ["_fit.pruning.pruner", "plot._pruning"])
+@pytest.mark.parametrize("name", ["_fit.pruning.pruner", "plot._cv"])
 def test_docstring_examples(name):
     result = doctest.testmod(importlib.import_module(f"jointleaf.{name}"))
     assert result.attempted > 0

@@ -183,8 +183,8 @@ def predict(model, matrix):
             assert len(raw) == len(matrix)
             if isinstance(model, jl.JOPLEnClassifier):
                 model.classes_[(raw > 0).astype(int) if raw.ndim == 1 else raw.argmax(axis=1)]
-        elif hasattr(model, "_models"):
-            for own in model._models:
+        elif hasattr(model, "cell_models_"):
+            for own in model.cell_models_:
                 own.predict(matrix, 1)
         else:
             assert len(model.predict(matrix)) == len(matrix)

@@ -11,20 +11,16 @@ import pytest
 from sklearn.base import clone
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectFromModel
 from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import check_estimator
 
 from jointleaf import JOPLEnRegressor
 from jointleaf._data.rows import Rows
-from jointleaf.multitask._bouts import (
-    BoUTSClassifier,
-    BoUTSPartitioner,
-    BoUTSRegressor,
-    estimator,
-)
-from jointleaf.multitask._bouts.bins import bin_columns
-from jointleaf.multitask._bouts.cuts import Slopes
+from jointleaf.multitask import BoUTSClassifier, BoUTSPartitioner, BoUTSRegressor
+from jointleaf.multitask._bouts import estimator
+from jointleaf.multitask._bouts.splits import Slopes, bin_columns
 from jointleaf.multitask._bouts.trees import TaskSlopes, TreeShape, grow_tree
 from jointleaf.partitions import seeded
 
@@ -287,7 +283,7 @@ def test_features_of_all_tasks_and_of_each_are_found(tasks, model):
     for t, name in enumerate("abc"):
         X, y = drawn(t, 500, rng)
         assert 1 - np.var(y - model.predict(X, name)) / np.var(y) > 0.8
-        used = np.flatnonzero(model.feature_importances_[name])
+        used = np.flatnonzero(model.task_importances_[name])
         assert used.tolist() == [0, 1, 2 + t]
         assert model.trees_[name].split_features.tolist() == [0, 1, 2 + t]
 
@@ -415,8 +411,35 @@ def test_frames_give_names():
     assert fitted.task_names_ == ["left", "right"]
     assert fitted.feature_names_in_.tolist() == ["u", "v", "w"]
     np.testing.assert_array_equal(fitted.predict(X, "right"), fitted.predict(X.to_numpy(), 1))
-    with pytest.raises(ValueError, match=r"columns \['w', 'v', 'u'\].*same order"):
+    with pytest.raises(ValueError, match="in the same order"):
         fitted.predict(X[["w", "v", "u"]])
+
+
+def test_long_tables_and_every_form_of_score(tasks, model):
+    X = np.concatenate([X for X, _ in tasks.values()])
+    y = np.concatenate([y for _, y in tasks.values()])
+    labels = np.repeat(list(tasks), [len(y) for _, y in tasks.values()])
+    long = BoUTSRegressor().fit(X, y, task=labels)
+    np.testing.assert_array_equal(long.predict(X), model.predict(X))
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(12)]).assign(who=labels)
+    column = BoUTSRegressor().fit(frame, y, task="who")
+    assert column.n_features_in_ == 12
+    np.testing.assert_array_equal(column.predict(frame), long.predict(X, labels))
+    assert column.score(frame, y) == pytest.approx(model.score(tasks))
+    assert model.score(tasks) == pytest.approx(model.score(X, y, task=labels))
+    assert [codes.shape for codes in model.apply(X[:5])] == [
+        (5, trees.n_trees) for trees in model.trees_.values()
+    ]
+
+
+def test_importances_select_features(tasks, model):
+    expected = np.mean(list(model.task_importances_.values()), axis=0)
+    np.testing.assert_allclose(model.feature_importances_, expected)
+    X, y = tasks["a"]
+    selector = SelectFromModel(BoUTSRegressor(), threshold=1e-10).fit(X, np.stack([y, -y], axis=1))
+    used = selector.estimator_.universal_features_
+    np.testing.assert_array_equal(selector.get_support(indices=True), used)
+    assert used.tolist() == [0, 1, 2]
 
 
 def test_clone_and_pickle(tasks, model):
@@ -432,14 +455,14 @@ def test_clone_and_pickle(tasks, model):
     [
         (
             {"universal_price": -1},
-            "universal_price=-1 is not possible; give a number of at least 0",
+            "universal_price=-1 must be a number at least 0",
         ),
         ({"task_price": np.nan}, "task_price=nan"),
         ({"task_price": "low"}, "task_price='low'"),
         ({"n_universal": -1}, "n_universal=-1 is not possible; give an integer of at least 0"),
         ({"n_universal": 0, "n_task": 0}, "leave no trees"),
         ({"max_depth": 0}, "max_depth=0"),
-        ({"learning_rate": 0}, "learning_rate=0 is not possible"),
+        ({"learning_rate": 0}, "learning_rate=0 must be a number above 0 and at most 1"),
         ({"subsample": 1.5}, "subsample=1.5"),
         ({"min_samples_leaf": 0}, "min_samples_leaf=0"),
     ],
@@ -456,27 +479,31 @@ Y4 = np.arange(4.0)
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (([],), "there are no tasks"),
+        (([],), "there is no task"),
         ((X4,), "requires y to be passed"),
-        (({"a": X4},), "task 'a' is a ndarray; give a pair"),
-        (([(X4, Y4, Y4)],), "task 0 is a tuple of length 3"),
-        (({"a": (X4, Y4), "b": (X4[:, :1], Y4)},), "task 'b' has 1 columns, but task 'a' has 2"),
+        (({"a": X4},), "task 'a' must be a pair (X, y)"),
+        (([(X4, Y4, Y4)],), "task 0 must be a pair (X, y)"),
+        (({"a": (X4, Y4), "b": (X4[:, :1], Y4)},), "task 'b' has 1 features, but task 'a' has 2"),
         (({"a": (X4, Y4), "b": (X4[:0], Y4[:0])},), "task 'b' has no rows"),
-        (({"a": (X4, Y4[:3])},), "task 'a': y has shape (3,), but X has 4 rows"),
-        (({"a": (Y4, Y4)},), "X of task 'a': Expected 2D array, got 1D array"),
-        (({"a": (X4, [1, np.nan, 2, 3])},), "task 'a': y holds nan in row 1"),
+        (({"a": (X4, Y4[:3])},), "task 'a': y has shape (3,), expected (4,)"),
+        (({"a": (Y4, Y4)},), "task 'a': X has shape (4,), expected (n, d)"),
+        (({"a": (X4, [1, np.nan, 2, 3])},), "task 'a': y contains NaN or infinity"),
         (({"a": (X4, ["p", "q", "r", "s"])},), "task 'a': y must hold numbers"),
-        (({"a": (np.where(X4 == 3, np.inf, X4), Y4)},), "column 1 holds inf in row 1"),
+        (({"a": (np.where(X4 == 3, np.inf, X4), Y4)},), "infinity"),
         (({"a": (pd.DataFrame({"u": [*"pqrs"]}), Y4)},), "column 'u' holds categories"),
         (
             ({"a": (pd.DataFrame(X4, columns=["u", "v"]), Y4), "b": (X4, Y4)},),
-            "task 'b' has the columns None, but task 'a' has ['u', 'v']",
+            "task 'b' has the column 0 where task 'a' has 'u'",
         ),
         ((X4, np.zeros((4, 2, 2))), "y has shape (4, 2, 2)"),
-        (({"a": (X4, Y4)}, None, {"b": Y4}), "sample_weight names the task 'b'"),
-        (({"a": (X4, Y4)}, None, Y4), "give a list of 1 arrays"),
-        (({"a": (X4, Y4)}, None, {"a": -Y4}), "task 'a': sample_weight ranges from -3.0"),
+        (({"a": (X4, Y4)}, None, {"b": Y4}), "sample_weight has weights for task 'b'"),
+        (({"a": (X4, Y4)}, None, Y4), "sample_weight must be a list or dict"),
+        (({"a": (X4, Y4)}, None, {"a": -Y4}), "sample_weight holds -3"),
         (({"a": (X4, Y4)}, None, {"a": Y4[:2]}), "task 'a': sample_weight has shape (2,)"),
+        (
+            ({"a": (X4, Y4), "b": (X4, Y4)}, None, {"a": 0 * Y4}),
+            "task 'a' has no rows of positive weight",
+        ),
     ],
 )
 def test_bad_input_is_named(given, message):
@@ -486,9 +513,11 @@ def test_bad_input_is_named(given, message):
 
 def test_bad_input_to_predict_is_named(tasks, model):
     X = tasks["a"][0]
-    for task in ("d", 3, -1, 1.5, True, ["a"]):
-        with pytest.raises(ValueError, match=r"is unknown; give one of \['a', 'b', 'c'\]"):
+    for task in ("d", 3, -1, 1.5, True):
+        with pytest.raises(ValueError, match=r"is not known: the tasks are \['a', 'b', 'c'\]"):
             model.predict(X, task)
+    with pytest.raises(ValueError, match=r"task has shape \(1,\): give one task, or one for each"):
+        model.predict(X, ["a"])
     with pytest.raises(ValueError, match="X has 3 features, but BoUTSRegressor is expecting 12"):
         model.predict(X[:, :3])
     with pytest.raises(NotFittedError):
@@ -523,7 +552,7 @@ def test_cells_are_the_leaves_of_the_estimator(tasks, model):
         assert own.n_universal_trees_ == 50
         np.testing.assert_array_equal(own.universal_features_, model.universal_features_)
         np.testing.assert_array_equal(own.task_features_, model.task_features_[name])
-        np.testing.assert_allclose(own.split_gains_, model.feature_importances_[name])
+        np.testing.assert_allclose(own.split_gains_, model.task_importances_[name])
         starts = np.cumsum(own.n_cells_) - own.n_cells_
         values = own.leaf_values_[own.apply(X) + starts].sum(axis=1)[:, 0]
         np.testing.assert_allclose(values, model.predict(X, name))

@@ -23,7 +23,7 @@ from jointleaf import (
     strength_path,
 )
 from jointleaf.partitions import LightGBMPartitioner
-from jointleaf.plot._drawing import _spread
+from jointleaf.plot._base import _spread
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")

@@ -314,11 +314,11 @@ def test_wrong_counts_are_refused(automatic):
         SelectionDisplay.from_counts({"A": (1, {"a": 1}), "B": (1, {"a": 1, "z": 1})})
     with pytest.raises(TypeError, match=r"counts\['A'\]=3 must be a pair"):
         SelectionDisplay.from_counts({"A": 3})
-    with pytest.raises(ValueError, match=r"counts\['A'\] holds -1: give numbers of features"):
+    with pytest.raises(ValueError, match=r"counts\['A'\] holds -1: use numbers of features"):
         SelectionDisplay.from_counts({"A": (1, {"a": -1})})
     with pytest.raises(NotFittedError):
         SelectionDisplay.from_estimators({"A": BoUTSRegressor()})
-    with pytest.raises(TypeError, match=r"does not say what it selected.*from_counts"):
+    with pytest.raises(TypeError, match=r"does not name what it selected.*from_counts"):
         SelectionDisplay.from_estimators({"A": LinearRegression().fit([[0.0], [1.0]], [0, 1])})
 
 
@@ -519,7 +519,7 @@ def test_estimators_without_a_path_are_refused(model, automatic):
 # -- all -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["task_weights", "selection", "task_errors", "task_path"])
+@pytest.mark.parametrize("name", ["task_weights", "tasks", "task_path"])
 def test_docstring_examples(name):
     result = doctest.testmod(importlib.import_module(f"jointleaf.plot._{name}"))
     assert result.attempted > 0

@@ -205,7 +205,7 @@ def test_given_axes_are_used(model):
         assert make(ax).ax_ is ax
 
 
-@pytest.mark.parametrize("name", ["explanation", "effect", "importance", "local", "interaction"])
+@pytest.mark.parametrize("name", ["explanation", "effect"])
 def test_examples_of_displays(name):
     result = doctest.testmod(importlib.import_module(f"jointleaf.plot._{name}"))
     assert result.attempted > 0

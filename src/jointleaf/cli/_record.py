@@ -24,7 +24,7 @@ from jointleaf.cli._tables.targets import Target
 from jointleaf.cli._training import TrainingData
 from jointleaf.cli._validation import histogram, spread_over
 
-__all__ = ["fit_lines", "make_record", "model_summary", "without_charts"]
+__all__ = ["make_record", "model_summary", "without_charts"]
 
 _MOST_TRACE = 200
 
@@ -117,6 +117,7 @@ def model_summary(model: Any) -> dict[str, Any]:
     """Return what kind of model it is, how large, and how it was fitted."""
     report = _fit_report(model)
     n_cells = model.partitioner_.n_cells_
+    size = f"{len(n_cells):,} with {plural(int(np.sum(n_cells)), 'cell')}"
     return {
         "kind": type(model).__name__,
         "partitions": len(n_cells),
@@ -129,41 +130,35 @@ def model_summary(model: Any) -> dict[str, Any]:
         ],
         "validation_loss": report.validation_loss,
         "joint": None if report.joint is None else _joint_summary(report.joint),
+        "lines": [["recipe", report.recipe], ["partitions", size], *map(list, report.lines())],
     }
 
 
 def _fit_report(model: Any) -> Any:
-    """Return what was done in a fit."""
+    """Return what was done in a fit: ``report_``, once estimators have it."""
     from jointleaf.inspection._summary import summary_lines
 
     lines, shares, table = dict(summary_lines(model)), model.shares_, model.cv_results_
-    loss = float(np.nanmin(table["mean_loss"])) if table else None
+    lines = {k: v for k, v in lines.items() if k not in ("rows", "partitions", "cells")}
+    recipe, joint = "joint" if shares is None or not shares.boosted else "blend", None
     if "boosting" in lines:
-        boosting = SimpleNamespace(name="boosting", weight=1.0, description=lines["boosting"])
-        return SimpleNamespace(
-            recipe="boosting", components=[boosting], joint=None, validation_loss=loss
-        )
-    weights = {"joint": 1.0}
-    if shares is not None:
-        weights = {"joint": shares.joint, "linear": shares.linear, "trees": shares.own}
-        weights |= {f"boosting {k + 1}": weight for k, weight in enumerate(shares.boosted)}
-        weights["categories"] = shares.levels
-    components = [
-        SimpleNamespace(name=name, weight=weight, description="")
-        for name, weight in weights.items()
-        if weight
-    ]
-    setting = {} if model.setting_ is None else model.setting_._asdict()
-    joint = SimpleNamespace(solution=model.solution_, penalty=model.penalty_, setting=setting)
-    recipe = "blend" if shares is not None and shares.boosted else "joint"
-    return SimpleNamespace(recipe=recipe, components=components, joint=joint, validation_loss=loss)
+        recipe = "boosting"
+    else:
+        setting = {} if model.setting_ is None else model.setting_._asdict()
+        joint = SimpleNamespace(solution=model.solution_, penalty=model.penalty_, setting=setting)
+    return SimpleNamespace(
+        recipe=recipe,
+        joint=joint,
+        components=[],
+        validation_loss=float(np.nanmin(table["mean_loss"])) if table else None,
+        lines=lambda: list(lines.items()),
+    )
 
 
 def _joint_summary(joint: Any) -> dict[str, Any]:
     """Return how the joint problem was solved, and the way there."""
     solution = joint.solution
-    trace = [[float(v) for v in point] for point in getattr(solution, "trace", None) or []]
-    drawn = spread_over(len(trace), _MOST_TRACE).tolist() if trace else []
+    trace = [(int(p[0]), float(p[3])) for p in getattr(solution, "trace", None) or [] if p[3] > 0]
     return {
         "penalty": repr(joint.penalty),
         "setting": {name: float(value) for name, value in joint.setting.items()},
@@ -173,27 +168,8 @@ def _joint_summary(joint: Any) -> dict[str, Any]:
         "iterations": int(solution.n_iter),
         "objective": float(solution.objective),
         "optimality": float(solution.optimality),
-        "trace": [trace[k] for k in drawn],
+        "trace": [trace[k] for k in spread_over(len(trace), _MOST_TRACE)],
     }
-
-
-def fit_lines(model: dict[str, Any]) -> list[list[str]]:
-    """Return names and texts that describe a fit, from the summary of its model."""
-    lines = [
-        ["recipe", model["recipe"]],
-        ["partitions", f"{model['partitions']:,} with {plural(model['cells'], 'cell')}"],
-    ]
-    for component in model["components"]:
-        text = f"weight {component['weight']:.3g}"
-        if component["description"]:
-            text += f", {component['description']}"
-        lines.append([component["name"], text])
-    joint = model["joint"]
-    if joint is not None:
-        lines += [["penalty", joint["penalty"]], ["solver", joint["message"]]]
-    if model["validation_loss"] is not None:
-        lines.append(["validation loss", number(model["validation_loss"])])
-    return lines
 
 
 def _feature_summaries(model: Any, preparation: Preparation) -> list[dict[str, Any]]:

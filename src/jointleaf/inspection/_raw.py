@@ -18,7 +18,7 @@ from jointleaf.inspection._cells import Parts, TreeExplainer, explainer_of
 
 if TYPE_CHECKING:
     from jointleaf._model.cell_model import CellModel
-    from jointleaf.multitask._bouts.estimator import _BoUTS
+    from jointleaf.multitask._bouts.estimator import BaseBoUTS
 
 __all__ = ["RawModel", "last_step", "named_column", "output_number", "raw_model", "task_names"]
 
@@ -83,7 +83,7 @@ def last_step(model: Any, X: Any) -> tuple[Any, Any]:
 def task_names(model: Any) -> list | None:
     """Names of the tasks of a model of several tasks; None of all others."""
     check_is_fitted(model)
-    is_single = getattr(model, "_is_single", False) or getattr(model, "_form", None) == "single"
+    is_single = getattr(model, "task_form_", None) == "single"
     return None if is_single or not hasattr(model, "task_names_") else list(model.task_names_)
 
 
@@ -97,10 +97,10 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
         Needed where there are several.
     """
     from jointleaf.estimators._params import JOPLEnParameters
-    from jointleaf.multitask._bouts.estimator import _BoUTS
+    from jointleaf.multitask._bouts.estimator import BaseBoUTS
     from jointleaf.multitask._estimators import BaseMultiTaskJOPLEn
 
-    if not isinstance(model, JOPLEnParameters | _BoUTS):
+    if not isinstance(model, JOPLEnParameters | BaseBoUTS):
         raise TypeError(
             f"model={model!r} cannot be explained: give a fitted estimator of jointleaf, or a "
             "Pipeline that ends in one"
@@ -110,29 +110,27 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
         raise ValueError(f"task={task!r}: the model has no tasks, leave it out")
     if names is not None and task is None:
         raise ValueError(f"the model has several tasks: give one of {names} as task")
-    if isinstance(model, _BoUTS):
-        return _bouts(model, model.task_names_[0] if task is None else model._name(task))
+    if isinstance(model, BaseBoUTS):
+        return _bouts(model, 0 if task is None else model.task_number(task))
     if isinstance(model, BaseMultiTaskJOPLEn):
         name = model.task_names_[0] if task is None else task
-        fitted = model._models[model._number(name)]
-        return _joplen(model, fitted, lambda X: model._without_column(X, name)[0])
+        fitted = model.cell_models_[model.task_number(name)]
+        return _joplen(model, fitted, lambda X: model.read_task_rows(X, name)[0])
     return _joplen(model, model._model)
 
 
-def _joplen(model: Any, fitted: CellModel, prepare: Callable[[Any], Any] | None = None) -> RawModel:
+def _joplen(
+    model: Any, fitted: CellModel, read: Callable[[Any], NDArray] | None = None
+) -> RawModel:
     from jointleaf._data.rows import read_rows
 
     if fitted.means is None:
         raise ValueError("the model holds no means of its training rows: fit it again")
     jobs = effective_n_jobs(model.n_jobs)
     outputs = tuple(model.classes_.tolist()) if fitted.biases.ndim == 2 else None
-
-    def read(X: Any) -> NDArray:
-        return read_rows(model, X if prepare is None else prepare(X))
-
     return RawModel(
         model.columns_,
-        read,
+        read or partial(read_rows, model),
         lambda rows: fitted.predict(rows, jobs),
         lambda rows: explainer_of(fitted)(rows),
         outputs,
@@ -140,27 +138,24 @@ def _joplen(model: Any, fitted: CellModel, prepare: Callable[[Any], Any] | None 
     )
 
 
-def _bouts(model: _BoUTS, name: Any) -> RawModel:
-    classes = getattr(model, "_classes", {}).get(name, ())
-    n_outputs = 1 if len(classes) <= 2 else len(classes)
-    names = getattr(model, "feature_names_in_", None)
-    columns = Columns.numbers(model.n_features_in_, names)
-
-    def predict(rows: NDArray) -> NDArray:
-        raw = model._raw(rows, name)
-        return raw[:, 0] if n_outputs == 1 else raw
-
-    outputs = tuple(classes.tolist()) if n_outputs > 1 else None
+def _bouts(model: BaseBoUTS, t: int) -> RawModel:
+    classes: Any = getattr(model, "task_classes_", {t: ()})[t]
+    outputs = tuple(classes.tolist()) if len(classes) > 2 else None
     return RawModel(
-        columns, model._matrix, predict, partial(_tree_parts, model, name), outputs, None
+        model.columns_,
+        lambda X: model.read_task_rows(X, model.task_names_[t])[0],
+        lambda rows: model.raw_predictions(rows, t),
+        partial(_tree_parts, model, model.task_names_[t]),
+        outputs,
+        None,
     )
 
 
-def _tree_parts(model: _BoUTS, name: Any, rows: NDArray) -> Parts:
+def _tree_parts(model: BaseBoUTS, name: Any, rows: NDArray) -> Parts:
     trees = model.trees_[name]
     assert trees.leaf_values is not None
-    explainer = TreeExplainer(trees, trees.leaf_values, model._leaf_weights[name])
-    cells, _ = explainer(rows)
+    explainer = TreeExplainer(trees, trees.leaf_values, model.leaf_weights_[name])
+    cells, _ = explainer(rows.astype(np.float64, copy=False))
     rest = np.zeros((len(rows), cells.shape[2]))
     return Parts(np.zeros_like(cells), cells, rest, explainer.mean)
 

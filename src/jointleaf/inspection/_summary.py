@@ -27,7 +27,7 @@ def summary_text(model: Any) -> str:
 
 def summary_lines(model: Any) -> list[tuple[str, str]]:
     """Names and texts of a fitted estimator's summary."""
-    if hasattr(model, "_models"):
+    if hasattr(model, "cell_models_"):
         return _of_tasks(model)
     if hasattr(model, "_model"):
         return [*_of_cells(model._model, len(model.columns_)), *_of_fit(model)]
@@ -114,9 +114,9 @@ def _solved(solution: Any) -> str:
 def _of_tasks(model: Any) -> list[tuple[str, str]]:
     names = [str(name) for name in model.task_names_]
     shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
-    cells = sum(fitted.layout.n_cells for fitted in model._models)
-    partitions = sum(fitted.layout.n_partitions for fitted in model._models)
-    rows = sum(fitted.means.n_rows for fitted in model._models)
+    cells = sum(fitted.layout.n_cells for fitted in model.cell_models_)
+    partitions = sum(fitted.layout.n_partitions for fitted in model.cell_models_)
+    rows = sum(fitted.means.n_rows for fitted in model.cell_models_)
     lines = [
         ("tasks", f"{len(names)}: {shown}"),
         ("rows", f"{rows:,} different over all tasks, {len(model.columns_)} columns"),

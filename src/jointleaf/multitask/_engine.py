@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Penalty, PredictionPenalty, Term
-from jointleaf._core.problem import check_weights
 from jointleaf._core.progress import SolveProgress
 from jointleaf._core.relaxing import solve_tasks
 from jointleaf._core.task_solution import TaskSolution, make_solution
 from jointleaf._core.task_weights import check_task_weights
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan, chosen_columns, plan_features
-from jointleaf._data.rows import Rows, canonical_rows, read_rows, read_training_rows
-from jointleaf._data.tasks import Form, LongTable, rows_by_task
+from jointleaf._data.rows import Rows, canonical_rows, read_rows
+from jointleaf._data.tasks import TaskTable
 from jointleaf._fit import StrengthChoice, target_scale
 from jointleaf._fit.folds import Table
 from jointleaf._fit.memory import check_memory
@@ -44,9 +43,7 @@ __all__ = ["Outcome", "fit_outcome"]
 class Outcome:
     """Everything a fit finds."""
 
-    names: list
-    form: Form
-    column: Any
+    table: TaskTable
     columns: Columns
     plan: FeaturePlan
     task_weights: NDArray
@@ -65,7 +62,7 @@ class Outcome:
 class _TaskJob:
     """What a fit works on."""
 
-    table: LongTable
+    table: TaskTable
     columns: Columns
     plan: FeaturePlan
     loss: Loss
@@ -76,7 +73,7 @@ class _TaskJob:
     n_jobs: int
 
 
-def fit_outcome(model: BaseMultiTaskJOPLEn, table: LongTable, valid: LongTable | None) -> Outcome:
+def fit_outcome(model: BaseMultiTaskJOPLEn, table: TaskTable, valid: TaskTable | None) -> Outcome:
     """Fit all tasks of a table; `valid` has rows on which strengths are chosen."""
     job = _prepare(model, table, valid)
     if isinstance(model.penalty, str):
@@ -87,24 +84,11 @@ def fit_outcome(model: BaseMultiTaskJOPLEn, table: LongTable, valid: LongTable |
 # -- rows ---------------------------------------------------------------------------------------
 
 
-def _prepare(model: BaseMultiTaskJOPLEn, table: LongTable, valid: LongTable | None) -> _TaskJob:
-    if model._target_type == "regression" and table.y.dtype.kind in "OUS":
-        # Text among numbers: an error that names the task.
-        model._encode_tasks([y for _, y in rows_by_task(table, len(table.names))], table.names)
-    known = known_categories(model.partitioner)
-    columns, given, targets = read_training_rows(
-        model,
-        table.X,
-        table.y,
-        categorical=model.categorical_features,
-        known=known,
-        sample_weight=table.s,
-        y_numeric=model._target_type == "regression",
-        multi_output=True,
+def _prepare(model: BaseMultiTaskJOPLEn, table: TaskTable, valid: TaskTable | None) -> _TaskJob:
+    columns, given, s, table = model._read_training(
+        table, model.categorical_features, known_categories(model.partitioner)
     )
-    check_memory(model, given, targets)
-    table = replace(table, y=targets)
-    s = check_weights(table.s, len(given))
+    check_memory(model, given, table.y)
     check_gaps(given[s > 0], columns)
     chosen = chosen_columns(model.linear_features, columns, table.X)
     rows, loss = _task_rows(model, table, given, s)
@@ -121,12 +105,12 @@ def _prepare(model: BaseMultiTaskJOPLEn, table: LongTable, valid: LongTable | No
 
 
 def _task_rows(
-    model: BaseMultiTaskJOPLEn, table: LongTable, given: NDArray, s: NDArray
+    model: BaseMultiTaskJOPLEn, table: TaskTable, given: NDArray, s: NDArray
 ) -> tuple[list[Rows], Loss]:
     """Rows of every task in an order that does not depend on how they were given, and the loss."""
     kept = []
     splits = _row_splits(model, table, given)
-    for name, (own, y) in zip(table.names, rows_by_task(table, len(table.names)), strict=True):
+    for name, (own, y) in zip(table.names, table.rows_by_task(), strict=True):
         is_kept = s[own] > 0
         if is_kept.sum() < 2:
             raise ValueError(
@@ -155,7 +139,7 @@ def _split_labels(
     return split_labels(splits, len(given))[own]
 
 
-def _row_splits(model: BaseMultiTaskJOPLEn, table: LongTable, given: NDArray) -> Splits | None:
+def _row_splits(model: BaseMultiTaskJOPLEn, table: TaskTable, given: NDArray) -> Splits | None:
     """Pairs of indices into the rows of X that the user gave, if any."""
     if model.cv is None or hasattr(model.cv, "split") or is_whole(model.cv):
         return None
@@ -169,7 +153,7 @@ def _row_splits(model: BaseMultiTaskJOPLEn, table: LongTable, given: NDArray) ->
 
 
 def _make_folds(
-    model: BaseMultiTaskJOPLEn, rows: list[Rows], valid: LongTable | None
+    model: BaseMultiTaskJOPLEn, rows: list[Rows], valid: TaskTable | None
 ) -> list[list[tuple[Rows, Rows]]]:
     """Training and validation rows of every fold of every task; none where rows are too few."""
     held_out: list[Rows | None] = [None] * len(rows)
@@ -179,7 +163,7 @@ def _make_folds(
             raise ValueError(
                 f"X_val has {len(matrix)} rows, but y_val has {len(valid.y)}: give one per row"
             )
-        parts = rows_by_task(valid, len(rows))
+        parts = valid.rows_by_task()
         for name, (own, _) in zip(valid.names, parts, strict=True):
             if len(own) == 0:
                 raise ValueError(
@@ -391,11 +375,8 @@ def _outcome(
     norms: tuple[NDArray, NDArray, NDArray],
     shares: list[NDArray],
 ) -> Outcome:
-    table = job.table
     return Outcome(
-        table.names,
-        table.form,
-        table.column,
+        job.table,
         job.columns,
         job.plan,
         job.task_weights,

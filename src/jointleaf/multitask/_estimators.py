@@ -2,39 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Logistic, Loss, SquaredError
 from jointleaf._core.penalties import Term
-from jointleaf._core.problem import as_numbers
-from jointleaf._data.columns import column_names
-from jointleaf._data.rows import read_rows
-from jointleaf._data.tasks import LongTable, drop_column, joined_values, read_long_table
+from jointleaf._data.tasks import TaskTable, as_one_type
 from jointleaf._model.contributions import warn_of_no_features
 from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.estimators._base import BaseJOPLEn
 from jointleaf.estimators._checks import check_parameters
 from jointleaf.estimators._params import JOPLEnParameters, restored_on_error
-from jointleaf.inspection._methods import ExplainableTasks
-from jointleaf.multitask._docs import describe_tasks
+from jointleaf.multitask._base import (
+    TaskClassifier,
+    TaskPredictor,
+    TaskRegressor,
+    encode_numbers,
+    number_classes,
+)
 from jointleaf.multitask._engine import Outcome, fit_outcome
-from jointleaf.multitask._selection import selection_report
 
 __all__ = ["BaseMultiTaskJOPLEn", "MultiTaskJOPLEnClassifier", "MultiTaskJOPLEnRegressor"]
 
+_PARAMETERS = """Tasks have the same features and each its own target, partitions and
+    standardisation; they can have rows of their own. They are given as pairs (X_t, y_t), as one X
+    with a 2-D y, or as one long table with the task of every row (see `fit`).
 
-class BaseMultiTaskJOPLEn(ExplainableTasks, JOPLEnParameters):
+    Parameters
+    ----------
+    partitioner : None, str, Partitioner, multitask partitioner or list of these
+        As for `JOPLEnRegressor`, for every task on its own rows, or a partitioner that
+        grows the partitions of all tasks together, such as
+        `jointleaf.multitask.BoUTSPartitioner`. For selecting features "voronoi" is a good choice:
+        its cells know nothing of y.
+    penalty : "auto", Penalty or a sum of penalties
+        "auto" is for prediction: every task has the default penalty of `JOPLEnRegressor`, chosen
+        by its own honest cross-validation. ``DirtyLasso()`` is for selection: which
+        features matter for all tasks, for single ones, and for none, with both strengths chosen by
+        cross-validation over all tasks. ``L21``, ``LInf1``, ``Nuclear`` and others act on the
+        slopes of all tasks together; ``PerTask(L21(0.1))`` on every task alone.
+    task_weights : "auto", list or dict of positive numbers
+        gamma_t, the weight of a task's mean loss in the objective. "auto" is sqrt(S_t / max S_t)
+        with S_t the task's number of rows (or sum of sample weights): the noise of a mean
+        over S_t rows falls with the root of S_t, so that tasks then tell features from noise
+        at the same strength. With equal numbers of rows all are 1.
+    cells, root_cell, clip, categorical_features, linear_features, add_indicator, solver
+        As for `JOPLEnRegressor`.
+    tol : float
+        Tolerance of the scale-free optimality measure.
+    max_iter : int
+        Most iterations of the solver.
+    cv : None, int, splitter
+        Splits of every task's rows. None is 5 folds, or one validation split of a fifth where some
+        task has more than 2,500 distinct rows.
+    one_se : bool or "auto"
+        Take the answer with the fewest features whose validation loss is within one standard
+        error of the smallest. "auto" does so where whole features vanish.
+    n_jobs : int, optional
+        Threads (-1: all cores). The fitted model is the same for every value.
+    device : {"cpu", "gpu", "tpu", "auto", "jax:cpu"}
+        As for `JOPLEnRegressor`.
+    random_state : int, RandomState or None
+        Seed of the partitions.
+    verbose : int
+        1 shows progress."""
+
+_ATTRIBUTES = """Attributes
+    ----------
+    task_names_ : list
+        Names of the tasks: keys of the dict, labels, column names of y, or numbers.
+    task_weights_ : array (T,)
+        gamma_t.
+    common_features_ : array of int
+        Features that are common to all tasks.
+    task_features_ : dict of arrays of int
+        For every task the features that it has besides the common ones.
+    selected_features_ : array of int
+        Features with a slope in any task.
+    slope_norms_ : array (d, T)
+        Euclidean norm of every feature's standardised slopes in every task.
+    common_norms_ : array (d, T)
+        The same of the common part of the slopes.
+    penalty_ : Penalty, or list of them for ``penalty="auto"``
+        With every strength a number.
+    solution_ : TaskSolution, or list of Solution for ``penalty="auto"``
+        Slopes and biases of all tasks in standardised units, and how they were found.
+    cv_results_ : dict of arrays, list of them for ``penalty="auto"``, or None
+        Every setting that was tried: common and task (the strengths; for other penalties the
+        strength is in common), bias_strength, relax (by what the strengths were multiplied for the
+        selected features), on_path (False where strengths on biases were compared), mean_loss
+        (weighted mean over tasks, in units of the targets' variances for regression; infinite
+        where most features were selected, so that relaxing was not tried), std_loss, se_loss,
+        mean_common (number of common features, mean over folds), mean_specific (of further features
+        of a task, mean over tasks and folds), mean_selected (their sum) and converged.
+    partitioners_ : list of Partitioner
+        The fitted partitioner of every task.
+    feature_importances_ : array (d,)
+        Mean over tasks of half the share in split gains, half the share in the spread of linear
+        contributions.
+    linear_feature_names_, linear_feature_columns_, n_features_in_, feature_names_in_
+        As for `JOPLEnRegressor`."""
+
+C = TypeVar("C")
+
+
+def _described(cls: type[C]) -> type[C]:
+    """Fill the shared sections into the class docstring."""
+    text = cls.__doc__ or ""
+    cls.__doc__ = text.replace("{parameters}", _PARAMETERS).replace("{attributes}", _ATTRIBUTES)
+    return cls
+
+
+class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
     """What the estimators of several tasks share."""
 
     #: the estimator of a single task, which fits every task of penalty="auto"
@@ -123,14 +208,14 @@ class BaseMultiTaskJOPLEn(ExplainableTasks, JOPLEnParameters):
         """
         with restored_on_error(self):
             check_parameters(self)
-            table = read_long_table(X, y, sample_weight, task)
+            table = TaskTable.read(X, y, sample_weight, task)
             valid = self._read_validation(X_val, y_val, task_val, table)
             self._keep(fit_outcome(self, table, valid))
         return self
 
     def _read_validation(
-        self, X_val: Any, y_val: Any, task_val: Any, table: LongTable
-    ) -> LongTable | None:
+        self, X_val: Any, y_val: Any, task_val: Any, table: TaskTable
+    ) -> TaskTable | None:
         """Validation rows, whose tasks are those of the training rows."""
         if X_val is None:
             if y_val is None and task_val is None:
@@ -143,20 +228,18 @@ class BaseMultiTaskJOPLEn(ExplainableTasks, JOPLEnParameters):
             )
         task_val = table.column if task_val is None else task_val
         try:
-            return read_long_table(X_val, y_val, None, task_val, table.names)
+            return TaskTable.read(X_val, y_val, None, task_val, table.names)
         except ValueError as error:
             raise ValueError(f"X_val, y_val: {error}") from None
 
     def _keep(self, outcome: Outcome) -> None:
         """Put the results on the estimator."""
-        self.task_names_ = outcome.names
         self.task_weights_ = outcome.task_weights
         self.penalty_ = outcome.penalty
         self.solution_ = outcome.solution
         self.n_iter_ = outcome.n_iter
         self.cv_results_ = outcome.cv_results
         self.partitioners_ = [model.partitioner for model in outcome.models]
-        self.columns_ = outcome.columns
         self.linear_feature_names_ = np.array(outcome.plan.names, dtype=object)
         self.linear_feature_columns_ = outcome.plan.sources
         self.slope_norms_ = outcome.slope_norms
@@ -165,15 +248,15 @@ class BaseMultiTaskJOPLEn(ExplainableTasks, JOPLEnParameters):
         is_common = np.any(outcome.common_norms > 0, axis=1)
         alone = (outcome.specific_norms > 0) & ~is_common[:, None]
         self.task_features_ = {
-            name: np.flatnonzero(alone[:, t]) for t, name in enumerate(outcome.names)
+            name: np.flatnonzero(alone[:, t]) for t, name in enumerate(outcome.table.names)
         }
         self.selected_features_ = np.flatnonzero(self.slope_norms_.any(axis=1))
         is_empty = not self.selected_features_.size and self.cells == "linear"
         if isinstance(self.penalty, Term) and self._chooses and is_empty:
             warn_of_no_features(self.penalty)
         self.feature_importances_ = outcome.importances
-        self._models = outcome.models
-        self._form, self._task_column = outcome.form, outcome.column
+        self.cell_models_ = outcome.models
+        self._keep_tasks(outcome.table, outcome.columns)
 
     # -- what was selected ---------------------------------------------------------------------
 
@@ -188,99 +271,29 @@ class BaseMultiTaskJOPLEn(ExplainableTasks, JOPLEnParameters):
             standardised slopes there.
         """
         check_is_fitted(self)
-        return selection_report(self)
+        try:
+            import pandas as pd
+        except ImportError as cause:
+            raise ImportError("selection_report needs pandas: pip install pandas") from cause
+        norms = self.slope_norms_
+        kind = np.full(len(norms), "none", dtype=object)
+        kind[norms.any(axis=1)] = "task"
+        kind[self.common_features_] = "common"
+        labels = [column.label for column in self.columns_]
+        report = pd.DataFrame({"kind": kind, "n_tasks": (norms > 0).sum(axis=1)}, index=labels)
+        report.index.name = "feature"
+        for t, name in enumerate(self.task_names_):
+            report[name] = norms[:, t]
+        return report
 
     # -- predicting ----------------------------------------------------------------------------
 
-    def _per_task(self, X: Any, task: Any, answer: Callable[[int, NDArray], NDArray]) -> Any:
-        """Answers for a task, for every row's own task, or a list of those for every task.
+    def raw_predictions(self, rows: NDArray, t: int) -> NDArray:
+        """Return raw predictions (n,) of task number t for encoded rows (n, d)."""
+        return self.cell_models_[t].predict(rows, effective_n_jobs(self.n_jobs), self.device)
 
-        `answer` gives those of one task, by number, for rows of raw predictions.
-        """
-        check_is_fitted(self)
-        if isinstance(X, Mapping):
-            raise TypeError("X is a dict: give the rows of one table, and task, whose model to use")
-        X, task = self._without_column(X, task)
-        rows = read_rows(self, X)
-        jobs = effective_n_jobs(self.n_jobs)
-        if task is None:
-            models = enumerate(self._models)
-            answers = [answer(t, model.predict(rows, jobs, self.device)) for t, model in models]
-            return answers[0] if self._form == "single" else answers
-        if np.ndim(task) == 0:
-            t = self._number(task)
-            return answer(t, self._models[t].predict(rows, jobs, self.device))
-        labels = np.asarray(task)
-        if labels.shape != (len(rows),):
-            raise ValueError(
-                f"task has shape {labels.shape}: give one task, or one for each of the "
-                f"{len(rows)} rows"
-            )
-        numbers = np.array([self._number(label) for label in labels.tolist()])
-        order, parts = [], []
-        for t in np.unique(numbers):
-            own = np.flatnonzero(numbers == t)
-            order.append(own)
-            parts.append(answer(int(t), self._models[t].predict(rows[own], jobs, self.device)))
-        return joined_values(parts)[np.argsort(np.concatenate(order))]
-
-    def _without_column(self, X: Any, task: Any) -> tuple[Any, Any]:
-        """X without the column of tasks, where it has one, and the tasks that are asked for."""
-        column = self._task_column
-        if column is None:
-            return X, task
-        names = column_names(X)
-        width = np.shape(X)[1] if np.ndim(X) == 2 else 0
-        has_column = width > self.n_features_in_ if names is None else column in names
-        is_asked = task is None or (np.ndim(task) == 0 and task == column)
-        if is_asked and not has_column and task in self.task_names_:
-            is_asked = False  # a task with the name of the column
-        if is_asked or has_column:
-            X, labels = drop_column(X, column)
-            return X, labels if is_asked else task
-        return X, task
-
-    def _number(self, name: Any) -> int:
-        if name not in self.task_names_:
-            raise ValueError(f"task {name!r} is not known: the tasks are {self.task_names_}")
-        return self.task_names_.index(name)
-
-    def apply(self, X: Any, task: Any = None) -> Any:
-        """Codes (n, P) of a task's partitions, or a list of them, one for every task."""
-        check_is_fitted(self)
-        has_task = task is not None
-        rows = read_rows(self, self._without_column(X, task if has_task else 0)[0])
-        if has_task:
-            return self.partitioners_[self._number(task)].apply(rows)
-        codes = [partitioner.apply(rows) for partitioner in self.partitioners_]
-        return codes[0] if self._form == "single" else codes
-
-    def _mean_score(self, X: Any, y: Any, sample_weight: Any, task: Any, metric: Any) -> float:
-        """Mean over the tasks of a metric of their own rows."""
-        check_is_fitted(self)
-        if task is not None and np.ndim(task) == 0 and task != self._task_column:
-            self._number(task)
-            X, task = self._without_column(X, task)
-            task = self._labels(np.full(np.shape(X)[0], self.task_names_.index(task)))
-        table = read_long_table(X, y, sample_weight, task, self.task_names_)
-        assert table.numbers is not None
-        predicted = np.asarray(self.predict(table.X, task=self._labels(table.numbers)))
-        weights = np.ones(len(table.y)) if table.s is None else table.s
-        scores = []
-        for t in np.unique(table.numbers):
-            own = table.numbers == t
-            truth, guess = _own_type(table.y[own]), _own_type(predicted[own])
-            scores.append(metric(truth, guess, sample_weight=weights[own]))
-        return float(np.mean(scores))
-
-    def _labels(self, numbers: NDArray) -> NDArray:
-        labels = np.empty(len(numbers), dtype=object)
-        labels[:] = [self.task_names_[t] for t in numbers]
-        return labels
-
-    def predict(self, X: Any, task: Any = None) -> Any:
-        """Predict; see the subclasses."""
-        raise NotImplementedError
+    def _codes(self, rows: NDArray, t: int) -> NDArray[np.int32]:
+        return self.partitioners_[t].apply(rows)
 
     # -- targets -------------------------------------------------------------------------------
 
@@ -293,8 +306,8 @@ class BaseMultiTaskJOPLEn(ExplainableTasks, JOPLEnParameters):
         raise NotImplementedError
 
 
-@describe_tasks
-class MultiTaskJOPLEnRegressor(RegressorMixin, BaseMultiTaskJOPLEn):
+@_described
+class MultiTaskJOPLEnRegressor(TaskRegressor, BaseMultiTaskJOPLEn):
     """Piecewise linear ensembles for several regression tasks, all cells fitted jointly.
 
     {parameters}
@@ -318,61 +331,17 @@ class MultiTaskJOPLEnRegressor(RegressorMixin, BaseMultiTaskJOPLEn):
     ((150,), (150, 3))
     """
 
-    _target_type = "regression"
     _single_task = JOPLEnRegressor
 
     def _encode_tasks(self, targets: list[NDArray], names: list) -> tuple[list[NDArray], Loss]:
-        encoded = []
-        for name, y in zip(names, targets, strict=True):
-            try:
-                values = np.asarray(y, float)
-            except (TypeError, ValueError):
-                raise ValueError(f"task {name!r}: y must hold numbers") from None
-            if not np.isfinite(values).all():
-                raise ValueError(f"task {name!r}: y contains NaN or infinity: remove these rows")
-            encoded.append(values)
-        return encoded, SquaredError()
+        return encode_numbers(targets, names), SquaredError()
 
     def _encode_known_tasks(self, targets: list[NDArray], names: list) -> list[NDArray]:
-        encoded = []
-        for name, y in zip(names, targets, strict=True):
-            values = as_numbers(f"y_val of task {name!r}", y)
-            if not np.isfinite(values).all():
-                raise ValueError(
-                    f"task {name!r}: y_val contains NaN or infinity: remove these rows"
-                )
-            encoded.append(values)
-        return encoded
-
-    def predict(self, X: Any, task: Any = None) -> NDArray:
-        """Predict targets of rows X (n, d).
-
-        Parameters
-        ----------
-        X : array-like or data frame (n, d)
-        task : name of a task, or labels (n,), optional
-            Whose model is used, for all rows or for each.
-
-        Returns
-        -------
-        array (n,)
-            Of the given task, or of every row's own. Without `task`: (n, T), a column per task,
-            unless the model was fitted with a single y (n,) or X has the column of tasks.
-        """
-        found = self._per_task(X, task, lambda t, raw: raw)
-        return joined_values(found, axis=1) if isinstance(found, list) else found
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, task: Any = None) -> float:
-        """R^2, the mean over tasks."""
-        check_is_fitted(self)
-        if y is None or task is not None or self._task_column is not None:
-            at = self._task_column if task is None else task
-            return self._mean_score(X, y, sample_weight, at, r2_score)
-        return float(super().score(X, y, sample_weight))
+        return encode_numbers(targets, names, "y_val")
 
 
-@describe_tasks
-class MultiTaskJOPLEnClassifier(ClassifierMixin, BaseMultiTaskJOPLEn):
+@_described
+class MultiTaskJOPLEnClassifier(TaskClassifier, BaseMultiTaskJOPLEn):
     """Piecewise linear ensembles for several tasks with two classes each, fitted jointly.
 
     {parameters}
@@ -382,7 +351,6 @@ class MultiTaskJOPLEnClassifier(ClassifierMixin, BaseMultiTaskJOPLEn):
         The class labels of every task.
     """
 
-    _target_type = "classification"
     _single_task = JOPLEnClassifier
 
     def __sklearn_tags__(self) -> Tags:
@@ -392,11 +360,8 @@ class MultiTaskJOPLEnClassifier(ClassifierMixin, BaseMultiTaskJOPLEn):
         return tags
 
     def _encode_tasks(self, targets: list[NDArray], names: list) -> tuple[list[NDArray], Loss]:
-        encoded, self._task_classes = [], []
-        for name, y in zip(names, targets, strict=True):
-            labels = _own_type(y)
-            check_classification_targets(labels)
-            classes, numbers = np.unique(labels, return_inverse=True)
+        self.task_classes_, numbers = number_classes(targets)
+        for name, classes in zip(names, self.task_classes_, strict=True):
             if len(classes) < 2:
                 raise ValueError(
                     f"task {name!r} has one class only ({classes[0]}): at least two are needed, "
@@ -407,14 +372,13 @@ class MultiTaskJOPLEnClassifier(ClassifierMixin, BaseMultiTaskJOPLEn):
                     "Only binary classification is supported. The type of the target is "
                     f"multiclass: task {name!r} has {len(classes)} classes. Use JOPLEnClassifier."
                 )
-            self._task_classes.append(classes)
-            encoded.append(2.0 * numbers - 1.0)
-        return encoded, Logistic()
+        return [2.0 * y - 1.0 for y in numbers], Logistic()
 
     def _encode_known_tasks(self, targets: list[NDArray], names: list) -> list[NDArray]:
         encoded = []
-        own = map(_own_type, targets)
-        for name, y, classes in zip(names, own, self._task_classes, strict=True):
+        for name, y, classes in zip(
+            names, map(as_one_type, targets), self.task_classes_, strict=True
+        ):
             unknown = [label for label in np.unique(y).tolist() if label not in classes.tolist()]
             if unknown:
                 raise ValueError(
@@ -423,42 +387,3 @@ class MultiTaskJOPLEnClassifier(ClassifierMixin, BaseMultiTaskJOPLEn):
                 )
             encoded.append(2.0 * np.searchsorted(classes, y) - 1.0)
         return encoded
-
-    @property
-    def classes_(self) -> NDArray | list[NDArray]:
-        """The class labels of every task, or of the only one."""
-        check_is_fitted(self, "task_names_")
-        return self._task_classes[0] if self._form == "single" else self._task_classes
-
-    def predict_proba(self, X: Any, task: Any = None) -> NDArray | list[NDArray]:
-        """Class probabilities (n, 2) of a task; without `task` a list of them, one per task."""
-        return self._per_task(X, task, lambda t, raw: Logistic().link(raw))
-
-    def predict(self, X: Any, task: Any = None) -> NDArray:
-        """Predict class labels: (n,) of a task, or (n, T), a column per task; see `task`.
-
-        Parameters
-        ----------
-        X : array-like or data frame (n, d)
-        task : name of a task, or labels (n,), optional
-            Whose model is used, for all rows or for each.
-        """
-        check_is_fitted(self)
-        found = self._per_task(X, task, lambda t, raw: self._task_classes[t][(raw > 0).astype(int)])
-        return joined_values(found, axis=1) if isinstance(found, list) else found
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, task: Any = None) -> float:
-        """Accuracy, the mean over tasks."""
-        check_is_fitted(self)
-        if y is None or task is not None or self._task_column is not None:
-            at = self._task_column if task is None else task
-            return self._mean_score(X, y, sample_weight, at, accuracy_score)
-        if np.ndim(y) == 2:
-            labels, predicted = np.asarray(y), self.predict(X)
-            return float(np.average((labels == predicted).mean(axis=1), weights=sample_weight))
-        return float(super().score(X, y, sample_weight))
-
-
-def _own_type(labels: NDArray) -> NDArray:
-    """Labels of one task in their own type, where tasks with text and numbers were mixed."""
-    return np.array(labels.tolist()) if labels.dtype == object else labels

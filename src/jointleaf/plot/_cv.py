@@ -1,53 +1,62 @@
-"""The picture of a cross-validation."""
+"""The pictures of a cross-validation and of a pruning."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from jointleaf._fit import Setting
-from jointleaf._fit.folds import Table, choose
-from jointleaf._fit.recipe import SLOPE_SCALES
-from jointleaf.plot._drawing import (
+from jointleaf._fit.pruning import Pruning
+from jointleaf.plot._base import (
     COLORS,
     DARK,
+    FONT,
+    GREY,
     RED,
     UNITS,
+    Display,
+    Table,
     count_axis,
     legend_beside,
     log_axis,
-    new_axes,
+    read_cv_results,
     strength_axis,
     style_axes,
     title_panel,
     two_panels,
 )
-from jointleaf.plot._following import Estimator, check_estimator, fitted_strength
+from jointleaf.plot._path import Estimator, check_estimator, fitted_strength
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["CVDisplay"]
+__all__ = ["CVDisplay", "PruningDisplay"]
 
+_LINE_PARAMETERS = ("slope_scale", "feature_power")  # of which every line has one value
 _POWER_STYLES = {0.0: ":", 1.0: "-", 2.0: "--"}
+_SCALE_COLORS = dict(zip((0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0), COLORS, strict=False))
 
 
-class CVDisplay:
+@dataclass(eq=False, repr=False)
+class CVDisplay(Display):
     """Validation loss of all strengths that cross-validation tried, strong ones on the left.
 
     For a Penalty whose strength was "auto": the mean loss with a band of one standard error, and
     the mean number of features with slopes on the upper edge. For ``penalty="auto"``: one line
     for every slope scale and feature power, with the band around the best. Where lines were
     compared more cheaply (with fewer rows, or by the squared error for classes) and the best was
-    judged once more, that one has a panel of its own. Made by `from_estimator`.
+    validated once more, that one has a panel of its own. Made by `from_estimator`.
 
     Parameters
     ----------
     table : dict of arrays
         ``cv_results_`` of an estimator.
-    chosen : float or Setting
-        The strength, or the setting, of the fit.
+    chosen : float or dict from name to float
+        The strength of the fit, or all numbers of its setting: strength, slope_scale and
+        feature_power.
     loss_name : str
         Label of the losses.
 
@@ -74,16 +83,14 @@ class CVDisplay:
     6
     """
 
-    def __init__(
-        self, table: Table, chosen: float | Setting, *, loss_name: str = "validation loss"
-    ) -> None:
-        self.table = table
-        self.chosen = chosen
-        self.loss_name = loss_name
+    table: Mapping[str, Any]
+    chosen: float | Mapping[str, float]
+    _: KW_ONLY
+    loss_name: str = "validation loss"
 
     @classmethod
     def from_estimator(cls, estimator: Estimator, *, ax: Axes | None = None) -> CVDisplay:
-        """Draw what the cross-validation of a fitted estimator found.
+        """Draw the validation losses of a fitted estimator.
 
         Parameters
         ----------
@@ -98,46 +105,37 @@ class CVDisplay:
                 f"the estimator was fitted with a fixed penalty, {estimator.penalty_!r}, or with "
                 "too few rows for a choice to draw: fit with penalty='auto' or L21('auto')"
             )
-        chosen = estimator.setting_ or fitted_strength(estimator)
+        setting = estimator.setting_
+        chosen = fitted_strength(estimator) if setting is None else setting._asdict()
         name = f"validation loss\n{UNITS[estimator._target_type]}"
         return cls(estimator.cv_results_, chosen, loss_name=name).plot(ax=ax)
 
-    def plot(self, ax: Axes | None = None) -> CVDisplay:
-        """Draw.
+    def _height(self) -> float:
+        self._lines = _split_lines(read_cv_results(self.table))
+        self._best = self._best_line(self._lines)
+        best = self._lines[self._best]
+        self._is_repeated = any(_is_same(line, best) for line in self._lines[: self._best])
+        return 5.5 if self._is_repeated else 4.0
 
-        Parameters
-        ----------
-        ax : Axes, optional
-            To draw in, best in a figure with ``layout="constrained"``, which leaves room for
-            the legend; two panels take its place. By default a new figure.
-
-        Returns
-        -------
-        self
-        """
-        lines = _lines(self.table)
-        k = self._best_line(lines)
-        again = any(_is_same(line, lines[k]) for line in lines[:k])
-        frame = new_axes(type(self).__name__, 5.5 if again else 4.0) if ax is None else ax
-        self.figure_ = frame.figure
-        search, self.ax_ = two_panels(frame, above=14) if again else (frame, frame)
-        self.search_ax_ = search if again else None
+    def _draw(self, ax: Axes) -> None:
+        lines, best = self._lines, self._lines[self._best]
+        search, self.ax_ = two_panels(ax, above=14) if self._is_repeated else (ax, ax)
+        self.search_ax_ = search if self._is_repeated else None
         self.lines_ = [
-            _draw_line(self.ax_ if j == k else search, line, is_best=_is_same(line, lines[k]))
-            for j, line in enumerate(lines)
+            _draw_line(self.ax_ if line is best else search, line, is_best=_is_same(line, best))
+            for line in lines
         ]
-        self._mark_best(self.ax_, lines[k])
-        self._finish(self.ax_, [lines[k]] if again else lines)
-        if again:
-            self._finish(search, lines[:k] + lines[k + 1 :])
+        self._mark_best(self.ax_, best)
+        self._finish(self.ax_, [best] if self._is_repeated else lines)
+        if self._is_repeated:
+            self._finish(search, [line for line in lines if line is not best])
             title_panel(self.ax_, "the best line once more")
-        return self
 
     def _best_line(self, lines: list[Table]) -> int:
-        """The last line with the chosen slope scale and feature power."""
-        if not isinstance(self.chosen, Setting):
+        """Return the last line with the chosen slope scale and feature power."""
+        if not isinstance(self.chosen, Mapping):
             return len(lines) - 1
-        wanted = {name: np.array([value]) for name, value in self.chosen._asdict().items()}
+        wanted = {name: np.array([value]) for name, value in self.chosen.items()}
         return max(k for k, line in enumerate(lines) if _is_same(line, wanted))
 
     def _mark_best(self, ax: Axes, line: Table) -> None:
@@ -147,58 +145,59 @@ class CVDisplay:
         self.band_ = ax.fill_between(
             strengths, mean - error, mean + error, alpha=0.15, lw=0, label="± 1 std. error", **style
         )
-        smallest, one_se = (float(strengths[choose(line, one_se=rule)]) for rule in (False, True))
-        ax.axvline(smallest, lw=1, label=f"smallest loss: {smallest:.2g}", **style)
+        k = int(np.argmin(mean))
+        one_se = strengths[np.flatnonzero(mean <= mean[k] + error[k])[0]]  # the strongest
+        ax.axvline(strengths[k], lw=1, label=f"smallest loss: {strengths[k]:.2g}", **style)
         ax.axvline(one_se, lw=1, ls="--", label=f"1 std. error rule: {one_se:.2g}", **style)
-        chosen = self.chosen.strength if isinstance(self.chosen, Setting) else self.chosen
-        k = int(np.argmin(np.abs(np.log(strengths / chosen))))
+        setting = self.chosen if isinstance(self.chosen, Mapping) else {"strength": self.chosen}
+        chosen = setting["strength"]
         label = f"chosen: {chosen:.2g}"
-        if isinstance(self.chosen, Setting) and self.chosen.share < 1:
-            label += f", share {self.chosen.share:g}"
-        ax.plot(chosen, mean[k], "o", ms=8, color=RED, ls="none", zorder=5, label=label)
+        if setting.get("share", 1.0) < 1:
+            label += f", share {setting['share']:g}"
+        loss = mean[np.argmin(np.abs(np.log(strengths / chosen)))]
+        ax.plot(chosen, loss, "o", ms=8, color=RED, ls="none", zorder=5, label=label)
 
     def _finish(self, ax: Axes, lines: list[Table]) -> None:
         """Scale and label the axes of a panel with these lines."""
         strengths = np.concatenate([line["strength"] for line in lines])
-        is_own = all(line["own_loss"].all() for line in lines if "own_loss" in line)
-        style_axes(ax, self.loss_name if is_own else "squared error / 2\nof encoded classes")
+        is_exact = all(line["is_exact"].all() for line in lines)
+        style_axes(ax, self.loss_name if is_exact else "squared error / 2\nof encoded classes")
         if ax is self.search_ax_:
-            cheap = "with fewer rows" if is_own else "by the squared error"
+            cheap = "with fewer rows" if is_exact else "by the squared error"
             title_panel(ax, f"search, {cheap} for speed")
         strength_axis(ax, strengths)
-        if "on_path" not in self.table:
-            log_axis(ax, "y", *_loss_limits(lines))
-        else:
+        if "mean_selected" in lines[0]:
             label = "features with slopes (mean over folds)"
             count_axis(ax, strengths, lines[0]["mean_selected"], label)
+        else:
+            log_axis(ax, "y", *_loss_limits(lines))
         legend_beside(ax)
 
 
-def _lines(table: Table) -> list[Table]:
-    """The lines of a table, each from strong to weak; of paths of one penalty the last.
+def _split_lines(table: Table) -> list[Table]:
+    """Return the lines of a table, each from strong to weak; of paths of one penalty the last.
 
-    Mixes of the best setting with the partitions' own model are points, not lines, and left out.
+    Blends of the best setting with the leaf values are points, not lines, and left out.
     """
     rows = np.isfinite(table["mean_loss"]) & table.get("on_path", True)
     rows &= table.get("share", 1.0) == 1.0
-    kept = {name: column[rows] for name, column in table.items()}
-    is_new = np.diff(kept["strength"]) >= 0
-    for name in ("slope_scale", "feature_power"):
-        if name in kept:
-            is_new |= np.diff(kept[name]) != 0
+    drawn = {name: column[rows] for name, column in table.items()}
+    is_new = np.diff(drawn["strength"]) >= 0
+    for name in _LINE_PARAMETERS:
+        if name in drawn:
+            is_new |= np.diff(drawn[name]) != 0
     parts = np.split(np.arange(rows.sum()), np.flatnonzero(is_new) + 1)
-    lines = [{name: column[part] for name, column in kept.items()} for part in parts]
+    lines = [{name: column[part] for name, column in drawn.items()} for part in parts]
     return lines[-1:] if "on_path" in table else lines
 
 
-def _is_same(line: Table, other: Table) -> bool:
+def _is_same(line: Table, reference: Mapping[str, NDArray]) -> bool:
     """Whether two lines have the same slope scale and feature power."""
-    names = ("slope_scale", "feature_power")
-    return all(line[name][0] == other[name][0] for name in names if name in line)
+    return all(line[name][0] == reference[name][0] for name in _LINE_PARAMETERS if name in line)
 
 
 def _loss_limits(lines: list[Table]) -> tuple[float, float]:
-    """Limits of a logarithmic axis of losses."""
+    """Return the limits of a logarithmic axis of losses."""
     losses = np.concatenate([line["mean_loss"] for line in lines])
     errors = np.concatenate([line["se_loss"] for line in lines])
     k = int(np.argmin(losses))
@@ -213,11 +212,92 @@ def _draw_line(ax: Axes, line: Table, is_best: bool) -> Any:
     if "slope_scale" not in line:
         return ax.plot(x, y, color=DARK, marker="o", ms=3, lw=1.5, label="mean loss")[0]
     scale, power = line["slope_scale"][0], line["feature_power"][0]
-    color = COLORS[SLOPE_SCALES.index(scale)] if scale in SLOPE_SCALES else DARK
     style: dict[str, Any] = {
-        "color": color,
+        "color": _SCALE_COLORS.get(scale, DARK),
         "lw": 2.2 if is_best else 1.2,
         "zorder": 4 if is_best else 3,
     }
     label = f"slope scale {scale:g}, feature power {power:g}" if scale else "constant cells"
     return ax.plot(x, y, _POWER_STYLES.get(power, "-."), label=label, **style)[0]
+
+
+@dataclass(eq=False, repr=False)
+class PruningDisplay(Display):
+    """Losses while a model was pruned, from all its cells on the left to few on the right.
+
+    The training loss and, where sizes were chosen by it, the validation loss at every step; the
+    size that was taken is marked, and the validation loss of all cells is a thin line to compare
+    with. Where the training loss falls, the strength of the penalty was changed. Made by
+    `from_estimator`.
+
+    Parameters
+    ----------
+    pruning : Pruning
+        ``pruning_`` of an estimator that `jointleaf.prune` returned.
+    loss_name : str
+        Label of the losses.
+
+    Attributes
+    ----------
+    ax_ : Axes
+    figure_ : Figure
+    lines_ : list of Line2D
+        Training loss and, where there is one, validation loss.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from jointleaf import Frobenius, JOPLEnRegressor, PruningDisplay, prune
+    >>> X = np.random.default_rng(0).standard_normal((100, 3))
+    >>> y = np.abs(X[:, 0])
+    >>> model = JOPLEnRegressor(penalty=Frobenius(0.01), random_state=0).fit(X, y)
+    >>> display = PruningDisplay.from_estimator(prune(model, X, y, n_cells=20))
+    >>> len(display.lines_)  # without a validation loss
+    1
+    """
+
+    pruning: Pruning
+    _: KW_ONLY
+    loss_name: str = "mean loss"
+
+    @classmethod
+    def from_estimator(cls, estimator: Estimator, *, ax: Axes | None = None) -> PruningDisplay:
+        """Draw how a fitted estimator was pruned.
+
+        Parameters
+        ----------
+        estimator : JOPLEnRegressor or JOPLEnClassifier
+            That `jointleaf.prune` returned.
+        ax : Axes, optional
+            See `plot`.
+        """
+        check_estimator(estimator)
+        if not hasattr(estimator, "pruning_"):
+            raise ValueError(
+                "the estimator was not pruned, there is nothing to draw: use what "
+                "prune(estimator, X, y) returns"
+            )
+        name = f"loss\n{UNITS[estimator._target_type]}"
+        return cls(estimator.pruning_, loss_name=name).plot(ax=ax)
+
+    def _height(self) -> float:
+        return 3.5
+
+    def _draw(self, ax: Axes) -> None:
+        record, sizes, k = self.pruning, self.pruning.n_cells, self.pruning.chosen
+        style: dict[str, Any] = {"lw": 1.5, "marker": "o", "ms": 2.5, "zorder": 3}
+        self.lines_ = ax.plot(sizes, record.train_loss, color=DARK, label="training", **style)
+        loss, color = record.train_loss, DARK
+        if record.valid_loss is not None:
+            loss, color = record.valid_loss, RED
+            self.lines_ += ax.plot(sizes, loss, color=color, label="validation", **style)
+            ax.axhline(loss[0], color=GREY, lw=1, zorder=1, label="validation, all cells")
+        ax.axvline(sizes[k], color=DARK, lw=1, ls="--", zorder=1)
+        label = f"chosen: {record.n_cells_after} of {record.n_cells_before} cells"
+        ax.plot(sizes[k], loss[k], "o", ms=8, color=color, ls="none", zorder=5, label=label)
+        style_axes(ax, self.loss_name)
+        margin = 1.03 if len(sizes) > 1 else 2.0
+        log_axis(ax, "x", sizes.max() * margin, sizes.min() / margin)
+        ax.set_xlabel("number of cells (fewer to the right)", fontsize=FONT)
+        ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+        legend_beside(ax)

@@ -1,40 +1,48 @@
-"""The picture of an effect curve."""
+"""The pictures of an effect curve, and of interactions."""
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jointleaf.inspection._effects import Effect, EffectKind, effect
-from jointleaf.plot._bars import BLUE, column_axis, height_of
-from jointleaf.plot._drawing import (
+from jointleaf.inspection._interactions import Interactions, interactions
+from jointleaf.plot._base import (
+    BLUE,
     COLORS,
     DARK,
     FONT,
     GREY,
     RED,
+    Display,
+    column_axis,
+    height_of,
     legend_beside,
-    new_axes,
+    shortened,
     style_axes,
+    title_panel,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EffectDisplay"]
+__all__ = ["EffectDisplay", "InteractionDisplay"]
 
 _LABELS = {
     "ale": "change of the {}\n(accumulated local effect)",
     "partial_dependence": "mean {}\n(partial dependence)",
 }
 _MAX_RUG = 500
+_MOST_NUMBERS = 12  # columns up to which strengths are written into the map
 
 
-class EffectDisplay:
+@dataclass(eq=False, repr=False)
+class EffectDisplay(Display):
     """How the prediction moves with one column, with marks for the rows on the axis.
 
-    Columns with categories have a bar per level instead of a curve. Made by `from_estimator`.
+    Columns with categories have a mark per category instead of a curve. Made by `from_estimator`.
 
     Parameters
     ----------
@@ -48,7 +56,7 @@ class EffectDisplay:
     ax_ : Axes
     figure_ : Figure
     lines_ : list of Line2D
-        One for every output; of levels their marks.
+        One for every output; of categories their marks.
     rug_ : LineCollection or None
         Marks of the rows.
 
@@ -63,9 +71,9 @@ class EffectDisplay:
     1
     """
 
-    def __init__(self, effect: Effect, *, value_name: str = "prediction") -> None:
-        self.effect = effect
-        self.value_name = value_name
+    effect: Effect
+    _: KW_ONLY
+    value_name: str = "prediction"
 
     @classmethod
     def from_estimator(
@@ -89,39 +97,29 @@ class EffectDisplay:
         ax : Axes, optional
             See `plot`.
         """
-        found = effect(estimator, X, column, kind=kind, n_grid=n_grid, task=task)
-        is_class = hasattr(estimator, "classes_")
-        name = "raw prediction" if is_class else "prediction"
-        return cls(found, value_name=name).plot(ax=ax)
+        curve = effect(estimator, X, column, kind=kind, n_grid=n_grid, task=task)
+        name = "raw prediction" if hasattr(estimator, "classes_") else "prediction"
+        return cls(curve, value_name=name).plot(ax=ax)
 
-    def plot(self, ax: Axes | None = None) -> EffectDisplay:
-        """Draw.
+    @property
+    def _has_categories(self) -> bool:
+        return self.effect.grid.dtype == object
 
-        Parameters
-        ----------
-        ax : Axes, optional
-            To draw in, best in a figure with ``layout="constrained"``; by default a new figure.
+    def _height(self) -> float:
+        return height_of(len(self.effect.grid)) if self._has_categories else 3.4
 
-        Returns
-        -------
-        self
-        """
-        is_levels = self.effect.grid.dtype == object
-        height = height_of(len(self.effect.grid)) if is_levels else 3.4
-        self.ax_ = new_axes(type(self).__name__, height) if ax is None else ax
-        self.figure_ = self.ax_.figure
+    def _draw(self, ax: Axes) -> None:
         self.rug_: Any = None
         self.lines_: list[Any] = []
-        if is_levels:
-            self._draw_levels()
+        if self._has_categories:
+            self._draw_categories(ax)
         else:
-            self._draw_curve()
+            self._draw_curve(ax)
         if self.effect.output_names is not None:
-            legend_beside(self.ax_)
-        return self
+            legend_beside(ax)
 
     def _outputs(self) -> list[tuple[str, Any, str]]:
-        """Label, values and colour of every output."""
+        """Return label, values and color of every output."""
         names = self.effect.output_names
         if names is None:
             return [("", self.effect.values, RED)]
@@ -130,41 +128,125 @@ class EffectDisplay:
             for k, name in enumerate(names)
         ]
 
-    def _draw_curve(self) -> None:
-        ax, found = self.ax_, self.effect
+    def _draw_curve(self, ax: Axes) -> None:
+        effect = self.effect
         for label, values, color in self._outputs():
             style: dict[str, Any] = {"color": color, "lw": 1.8, "zorder": 3, "label": label}
-            if len(found.grid) == 1:
+            if len(effect.grid) == 1:
                 style["marker"] = "o"
-            self.lines_ += ax.plot(found.grid, values, **style)
-        if found.kind == "ale":
+            self.lines_ += ax.plot(effect.grid, values, **style)
+        if effect.kind == "ale":
             ax.axhline(0.0, color=GREY, lw=1, zorder=1)
-        style_axes(ax, self._label(found.kind))
-        ax.set_xlabel(found.column, fontsize=FONT)
+        style_axes(ax, self._label(effect.kind))
+        ax.set_xlabel(effect.column, fontsize=FONT)
         low, high = ax.get_ylim()
         low -= 0.06 * (high - low)
         ax.set_ylim(low, high)
-        picked = np.linspace(0, len(found.rows) - 1, min(_MAX_RUG, len(found.rows))).astype(int)
-        marks = np.sort(found.rows)[picked]
+        picked = np.linspace(0, len(effect.rows) - 1, min(_MAX_RUG, len(effect.rows))).astype(int)
+        marks = np.sort(effect.rows)[picked]
         self.rug_ = ax.vlines(
             marks, low, low + 0.035 * (high - low), color=DARK, lw=0.6, alpha=0.35, zorder=2
         )
 
-    def _draw_levels(self) -> None:
-        ax, found = self.ax_, self.effect
-        places = np.arange(len(found.grid))
-        several = found.output_names is not None
+    def _draw_categories(self, ax: Axes) -> None:
+        effect = self.effect
+        places = np.arange(len(effect.grid))
+        several = effect.output_names is not None
         for label, values, color in self._outputs():
             shade = color if several else BLUE
             self.lines_ += ax.plot(values, places, "o", ms=7, color=shade, zorder=3, label=label)
         labels = []
-        rows = list(found.rows)
-        for level in found.grid:
-            count = sum(row is None for row in rows) if level is None else rows.count(level)
-            name = "missing" if level is None else level
+        rows = list(effect.rows)
+        for category in effect.grid:
+            count = sum(row is None for row in rows) if category is None else rows.count(category)
+            name = "missing" if category is None else category
             labels.append(f"{name} ({count} {'row' if count == 1 else 'rows'})")
         column_axis(ax, labels, self._label("partial_dependence").replace("\n", " "))
-        ax.set_title(found.column, loc="left", fontsize=FONT)
+        ax.set_title(effect.column, loc="left", fontsize=FONT)
 
     def _label(self, kind: EffectKind) -> str:
         return _LABELS[kind].format(self.value_name)
+
+
+@dataclass(eq=False, repr=False)
+class InteractionDisplay(Display):
+    """How strongly pairs of columns act together, as a heat map.
+
+    Made by `from_estimator`.
+
+    Parameters
+    ----------
+    interactions : Interactions
+        From `jointleaf.inspection._interactions`.
+
+    Attributes
+    ----------
+    ax_ : Axes
+    figure_ : Figure
+    image_ : AxesImage
+        The lower half of the strengths.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from jointleaf import Frobenius, InteractionDisplay, JOPLEnRegressor
+    >>> X = np.random.default_rng(0).standard_normal((100, 3))
+    >>> y = X[:, 0] * X[:, 1]
+    >>> model = JOPLEnRegressor(penalty=Frobenius(0.01), random_state=0).fit(X, y)
+    >>> InteractionDisplay.from_estimator(model, X).interactions.pairs()[0][:2]
+    ('x0', 'x1')
+    """
+
+    interactions: Interactions
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, *, ax: Axes | None = None, **options: Any
+    ) -> InteractionDisplay:
+        """Draw the interactions in a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator of jointleaf, or a Pipeline that ends in one
+        X : array-like or data frame (n, d)
+        ax : Axes, optional
+            See `plot`.
+        **options
+            Of `jointleaf.inspection._interactions`: columns, n_rows, output, task, random_state.
+        """
+        return cls(interactions(estimator, X, **options)).plot(ax=ax)
+
+    def _height(self) -> float:
+        return min(9.0, 1.8 + 0.42 * len(self.interactions.feature_names))
+
+    def _draw(self, ax: Axes) -> None:
+        from matplotlib.colors import LinearSegmentedColormap
+
+        interactions = self.interactions
+        c = len(interactions.feature_names)
+        lower = np.tril(np.ones((c, c), bool), -1)
+        shown = np.ma.masked_where(~lower, interactions.strengths)[1:, :-1]
+        colors = LinearSegmentedColormap.from_list("strength", ["#f4f1ee", RED])
+        largest = float(interactions.strengths.max()) or 1.0
+        self.image_ = ax.imshow(shown, cmap=colors, vmin=0, vmax=largest)
+        if c <= _MOST_NUMBERS:
+            self._write(ax, shown, largest)
+        names = [shortened(name) for name in interactions.feature_names]
+        ax.set_yticks(np.arange(c - 1), names[1:], fontsize=FONT)
+        ax.set_xticks(np.arange(c - 1), names[:-1], fontsize=FONT, rotation=45, ha="right")
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+        bar = self.figure_.colorbar(self.image_, ax=ax, shrink=0.8, pad=0.02)
+        bar.ax.tick_params(labelsize=FONT)
+        bar.outline.set_visible(False)
+        bar.set_label("strength, in units of the prediction", fontsize=FONT)
+        title_panel(ax, f"spread of the predictions: {interactions.spread:.3g}")
+
+    def _write(self, ax: Axes, shown: np.ma.MaskedArray, largest: float) -> None:
+        for row, column in np.argwhere(~np.ma.getmaskarray(shown)):
+            value = float(shown[row, column])
+            color = "white" if value > 0.6 * largest else DARK
+            ax.text(
+                column, row, f"{value:.2g}", ha="center", va="center", fontsize=FONT - 1,
+                color=color,
+            )  # fmt: skip

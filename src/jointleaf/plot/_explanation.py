@@ -1,31 +1,54 @@
-"""The pictures of explanations: of one prediction, and of many."""
+"""The pictures of explanations, of the linear model around a row, and of importances."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.inspection import permutation_importance
 
 from jointleaf.inspection import Explanation, explain
-from jointleaf.plot._bars import BLUE, column_axis, height_of, label_values
-from jointleaf.plot._drawing import DARK, FONT, GREY, RED, new_axes, title_panel
+from jointleaf.inspection._local import LocalModel, local_model
+from jointleaf.inspection._raw import raw_model
+from jointleaf.plot._base import (
+    BLUE,
+    DARK,
+    FONT,
+    GREY,
+    RED,
+    Display,
+    column_axis,
+    height_of,
+    label_values,
+    title_panel,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ExplanationDisplay"]
+__all__ = ["ExplanationDisplay", "ImportanceDisplay", "LocalModelDisplay"]
 
+_BAR: dict[str, Any] = {"height": 0.62, "zorder": 3}
 _HALF = 0.38  # of the height of a line, which dots are spread over
 _MAX_DOTS = 2000
 
+ImportanceKind = Literal["model", "explanation", "permutation"]
+_KINDS = {
+    "model": "importance in the model (shares add up to 1)",
+    "explanation": "mean size of the contributions to predictions",
+    "permutation": "loss of score when the column is shuffled",
+}
 
-class ExplanationDisplay:
+
+@dataclass(eq=False, repr=False)
+class ExplanationDisplay(Display):
     """What every column adds to a prediction, or to many.
 
     One row: bars that lead from the baseline, the mean prediction over the training rows, to
     the prediction. Several rows: a dot per row and column, with the columns that matter most on
-    top, coloured by the column's value from low to high. Made by `from_estimator` or from an
+    top, colored by the column's value from low to high. Made by `from_estimator` or from an
     `Explanation`.
 
     Parameters
@@ -57,12 +80,10 @@ class ExplanationDisplay:
     3
     """
 
-    def __init__(
-        self, explanation: Explanation, *, n_columns: int = 10, value_name: str = "prediction"
-    ) -> None:
-        self.explanation = explanation
-        self.n_columns = n_columns
-        self.value_name = value_name
+    explanation: Explanation
+    _: KW_ONLY
+    n_columns: int = 10
+    value_name: str = "prediction"
 
     @classmethod
     def from_estimator(
@@ -89,58 +110,44 @@ class ExplanationDisplay:
         ax : Axes, optional
             See `plot`.
         """
-        found = explain(estimator, X, task=task)
-        if found.output_names is not None:
-            found = found.output(task if output is None and task is not None else output)
+        explanation = explain(estimator, X, task=task)
+        if explanation.output_names is not None:
+            explanation = explanation.output(
+                task if output is None and task is not None else output
+            )
         is_class = hasattr(estimator, "classes_")
         name = "prediction" if not is_class else "raw prediction (log-odds)"
         if is_class and output is not None:
             name = f"raw prediction of class {output}"
-        return cls(found, n_columns=n_columns, value_name=name).plot(ax=ax)
+        return cls(explanation, n_columns=n_columns, value_name=name).plot(ax=ax)
 
-    def plot(self, ax: Axes | None = None) -> ExplanationDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : Axes, optional
-            To draw in, best in a figure with ``layout="constrained"``; by default a new figure.
-
-        Returns
-        -------
-        self
-        """
-        found = self.explanation
-        if found.output_names is not None:
+    def _height(self) -> float:
+        explanation = self.explanation
+        if explanation.output_names is not None:
             raise ValueError(
-                f"the explanation has the outputs {list(found.output_names)}: choose one with "
-                "explanation.output(name)"
+                f"the explanation has the outputs {list(explanation.output_names)}: choose one "
+                "with explanation.output(name)"
             )
-        if not len(found):
-            raise ValueError("the explanation has no rows: there is nothing to draw")
-        n_lines = min(self.n_columns + 1, len(found.feature_names)) + found.has_rest
-        height = height_of(n_lines)
-        self.ax_ = new_axes(type(self).__name__, height) if ax is None else ax
-        self.figure_ = self.ax_.figure
-        if len(found) == 1:
-            self._draw_one()
-        else:
-            self._draw_many()
-        return self
+        if not len(explanation):
+            raise ValueError("the explanation has no rows, there is nothing to draw: pass some")
+        n_lines = min(self.n_columns + 1, len(explanation.feature_names))
+        return height_of(n_lines + explanation.has_rest)
 
-    # -- one row -------------------------------------------------------------------------------
+    def _draw(self, ax: Axes) -> None:
+        draw = self._draw_one if len(self.explanation) == 1 else self._draw_many
+        draw(ax)
 
-    def _draw_one(self) -> None:
-        ax, found = self.ax_, self.explanation
-        entries = found.entries(self.n_columns)
+    def _draw_one(self, ax: Axes) -> None:
+        explanation = self.explanation
+        entries = explanation.entries(self.n_columns)
         steps = np.array([value for _, value in entries])
-        base = float(np.reshape(found.baseline, -1)[0])
+        base = float(np.reshape(explanation.baseline, -1)[0])
         # Steps are taken from the bottom up, so that the largest, on top, ends at the prediction.
         ends = base + np.cumsum(steps[::-1])[::-1]
         starts = ends - steps
         places = np.arange(len(steps))
         colors = np.where(steps >= 0, RED, BLUE)
-        self.bars_ = ax.barh(places, steps, left=starts, height=0.62, color=colors, zorder=3)
+        self.bars_ = ax.barh(places, steps, left=starts, color=colors, **_BAR)
         for y in range(len(steps) - 1):  # from a bar to the one above it
             ax.plot([starts[y]] * 2, [y + 0.31, y + 0.69], color=DARK, lw=0.7, zorder=2)
         ax.axvline(base, color=GREY, lw=1.2, zorder=1)
@@ -152,21 +159,19 @@ class ExplanationDisplay:
         text = f"prediction {ends[0]:.4g} (dashed) = baseline {base:.4g} (grey) + contributions"
         title_panel(ax, text)
 
-    # -- many rows -----------------------------------------------------------------------------
-
-    def _draw_many(self) -> None:
-        ax, found = self.ax_, self.explanation
-        values, labels = found.values, list(found.feature_names)
-        order = np.argsort(-found.importances, kind="stable")[: self.n_columns]
-        shown = [(labels[j], values[:, j], _shades(found.data[:, j])) for j in order]
-        if found.has_rest:
-            shown.append(("cells", found.cells_rest, np.full(len(found), np.nan)))
+    def _draw_many(self, ax: Axes) -> None:
+        explanation = self.explanation
+        values, labels = explanation.values, list(explanation.feature_names)
+        order = np.argsort(-explanation.importances, kind="stable")[: self.n_columns]
+        shown = [(labels[j], values[:, j], _shades(explanation.data[:, j])) for j in order]
+        if explanation.has_rest:
+            shown.append(("cells", explanation.cells_rest, np.full(len(explanation), np.nan)))
         self.dots_ = {}
-        width = np.ptp(np.concatenate([own for _, own, _ in shown])) or 1.0
-        rows = _some(len(found))
+        width = np.ptp(np.concatenate([contributions for _, contributions, _ in shown])) or 1.0
+        rows = _some(len(explanation))
         ax.axvline(0.0, color=DARK, lw=0.8, zorder=1)
-        for y, (label, own, shades) in enumerate(shown):
-            x, shade = own[rows], shades[rows]
+        for y, (label, contributions, shades) in enumerate(shown):
+            x, shade = contributions[rows], shades[rows]
             grey = np.isnan(shade)
             places = y + _spread(x, width)
             style: dict[str, Any] = {"s": 9, "lw": 0, "zorder": 3}
@@ -183,6 +188,211 @@ class ExplanationDisplay:
         bar.outline.set_visible(False)
 
 
+@dataclass(eq=False, repr=False)
+class LocalModelDisplay(Display):
+    """The slopes in force around one row, the largest on top.
+
+    Bars are slopes times the standard deviation of the feature over the training rows, so that
+    features in different units compare; the slopes themselves, in the units of the data, are
+    written beside them. Made by `from_estimator`.
+
+    Parameters
+    ----------
+    local : LocalModel
+        Of one output, or of several with `output`.
+    output : class, optional
+    n_columns : int
+        Linear features that are drawn.
+
+    Attributes
+    ----------
+    ax_ : Axes
+    figure_ : Figure
+    bars_ : BarContainer
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from jointleaf import Frobenius, JOPLEnRegressor, LocalModelDisplay
+    >>> X = np.random.default_rng(0).standard_normal((100, 3))
+    >>> model = JOPLEnRegressor(penalty=Frobenius(0.01), random_state=0).fit(X, X[:, 1])
+    >>> len(LocalModelDisplay.from_estimator(model, X[:1]).bars_)
+    3
+    """
+
+    local: LocalModel
+    _: KW_ONLY
+    output: Any = None
+    n_columns: int = 12
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        task: Any = None,
+        output: Any = None,
+        n_columns: int = 12,
+        ax: Axes | None = None,
+    ) -> LocalModelDisplay:
+        """Draw the linear model of a fitted estimator around one row.
+
+        Parameters
+        ----------
+        estimator : fitted estimator of jointleaf, or a Pipeline that ends in one
+        X : array-like or data frame (1, d)
+        task : name of a task, optional
+        output : class, optional
+            Needed for more than two classes.
+        n_columns : int
+        ax : Axes, optional
+            See `plot`.
+        """
+        local = local_model(estimator, X, task=task)
+        return cls(local, output=output, n_columns=n_columns).plot(ax=ax)
+
+    def _height(self) -> float:
+        self._coef, self._value = self.local.of_output(self.output)
+        sizes = self._coef * self.local.scale
+        self._order = np.argsort(-np.abs(sizes), kind="stable")[: self.n_columns]
+        return height_of(len(self._order))
+
+    def _draw(self, ax: Axes) -> None:
+        coef, order = self._coef[self._order], self._order
+        sizes = coef * self.local.scale[order]
+        colors = np.where(sizes >= 0, RED, BLUE)
+        self.bars_ = ax.barh(np.arange(len(order)), sizes, color=colors, **_BAR)
+        ax.axvline(0.0, color=DARK, lw=0.8, zorder=2)
+        x_label = "slope times the standard deviation of the feature"
+        column_axis(ax, [self._label(int(j)) for j in order], x_label)
+        label_values(ax, [(x, x, f"{slope:+.3g}") for x, slope in zip(sizes, coef, strict=True)])
+        title_panel(ax, f"around a prediction of {self._value:.4g}; slopes beside the bars")
+
+    def _label(self, j: int) -> str:
+        local = self.local
+        x = local.x[j]
+        if local.is_number[j]:
+            return f"{local.names[j]} = {'missing' if np.isnan(x) else format(x, '.3g')}"
+        return f"{local.names[j]}: {'unknown' if np.isnan(x) else 'yes' if x else 'no'}"
+
+
+@dataclass(eq=False, repr=False)
+class ImportanceDisplay(Display):
+    """How much every column matters, the most important one on top.
+
+    Made by `from_estimator`.
+
+    Parameters
+    ----------
+    importances : array (d,)
+    feature_names : sequence of str, length d
+    errors : array (d,), optional
+        Standard deviations, drawn as thin lines.
+    kind_name : str
+        Label of the x axis.
+    n_columns : int
+        Columns that are drawn.
+
+    Attributes
+    ----------
+    ax_ : Axes
+    figure_ : Figure
+    bars_ : BarContainer
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from jointleaf import Frobenius, ImportanceDisplay, JOPLEnRegressor
+    >>> X = np.random.default_rng(0).standard_normal((100, 3))
+    >>> model = JOPLEnRegressor(penalty=Frobenius(0.01), random_state=0).fit(X, X[:, 1])
+    >>> display = ImportanceDisplay.from_estimator(model)
+    >>> display.ax_.get_yticklabels()[0].get_text()
+    'x1'
+    """
+
+    importances: ArrayLike
+    feature_names: Any
+    _: KW_ONLY
+    errors: NDArray | None = None
+    kind_name: str = "importance"
+    n_columns: int = 15
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any = None,
+        y: Any = None,
+        *,
+        kind: ImportanceKind | None = None,
+        output: Any = None,
+        n_columns: int = 15,
+        ax: Axes | None = None,
+        **options: Any,
+    ) -> ImportanceDisplay:
+        """Draw the importances of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : JOPLEnRegressor or JOPLEnClassifier
+        X : array-like or data frame (n, d), optional
+            For all kinds but "model".
+        y : array-like (n,), optional
+            For "permutation"; best with rows that the model has not seen.
+        kind : {"model", "explanation", "permutation"}, optional
+            ``feature_importances_``, mean absolute values of `explain`, or
+            `sklearn.inspection.permutation_importance`. By default the last one that X and
+            y allow.
+        output : class, optional
+            Of "explanation"; by default the mean over all outputs.
+        n_columns : int
+        ax : Axes, optional
+            See `plot`.
+        **options
+            Of `sklearn.inspection.permutation_importance`, for example ``n_repeats``.
+        """
+        if kind is None:
+            kind = "model" if X is None else "explanation" if y is None else "permutation"
+        if kind not in _KINDS:
+            raise ValueError(f"kind={kind!r} is not known: use {', '.join(map(repr, _KINDS))}")
+        if (kind != "model" and X is None) or (kind == "permutation" and y is None):
+            needed = "X and y" if kind == "permutation" else "X"
+            raise ValueError(f"kind={kind!r} needs {needed}: pass the rows to explain")
+        names, errors = raw_model(estimator).names, None
+        if kind == "model":
+            sizes = estimator.feature_importances_
+        elif kind == "explanation":
+            explanation = explain(estimator, X)
+            sizes = (explanation if output is None else explanation.output(output)).importances
+            sizes = sizes.mean(axis=1) if sizes.ndim == 2 else sizes
+        else:
+            drop = permutation_importance(estimator, X, y, **{"random_state": 0, **options})
+            sizes, errors = drop["importances_mean"], drop["importances_std"]
+        display = cls(sizes, names, errors=errors, kind_name=_KINDS[kind], n_columns=n_columns)
+        return display.plot(ax=ax)
+
+    def _height(self) -> float:
+        sizes = np.asarray(self.importances, float)
+        self._order = np.argsort(-sizes, kind="stable")[: self.n_columns]
+        return height_of(len(self._order))
+
+    def _draw(self, ax: Axes) -> None:
+        order = self._order
+        sizes = np.asarray(self.importances, float)[order]
+        errors = None if self.errors is None else np.asarray(self.errors)[order]
+        lines = {"ecolor": DARK, "elinewidth": 1.0, "zorder": 4}
+        self.bars_ = ax.barh(
+            np.arange(len(order)), sizes, xerr=errors, color=BLUE, error_kw=lines, **_BAR
+        )
+        if sizes.min() < 0:
+            ax.axvline(0.0, color=DARK, lw=0.8, zorder=2)
+        column_axis(ax, [str(self.feature_names[j]) for j in order], self.kind_name)
+
+
+# -- dots --------------------------------------------------------------------------------------
+
+
 def _colors() -> Any:
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -190,25 +400,25 @@ def _colors() -> Any:
 
 
 def _shades(column: NDArray) -> NDArray[np.float64]:
-    """Ranks in [0, 1] of a column of numbers, NaN where missing and for categories."""
+    """Return the ranks in [0, 1] of a column of numbers, NaN where missing and for categories."""
     try:
         x = column.astype(np.float64)
     except (TypeError, ValueError):
         return np.full(len(column), np.nan)
     shades = np.full(len(x), np.nan)
-    known = ~np.isnan(x)
-    _, place = np.unique(x[known], return_inverse=True)
-    shades[known] = place / max(1, place.max(initial=0))
+    is_number = ~np.isnan(x)
+    _, place = np.unique(x[is_number], return_inverse=True)
+    shades[is_number] = place / max(1, place.max(initial=0))
     return shades
 
 
 def _some(n: int) -> NDArray[np.intp]:
-    """At most `_MAX_DOTS` rows, evenly picked."""
+    """Return at most `_MAX_DOTS` rows, evenly picked."""
     return np.unique(np.linspace(0, n - 1, min(n, _MAX_DOTS)).astype(np.intp))
 
 
 def _spread(x: NDArray, width: float) -> NDArray[np.float64]:
-    """Heights at which the dots of a line do not hide each other: wider where they are dense."""
+    """Return heights at which the dots of a line do not hide each other, wider where dense."""
     bins = np.floor(100 * (x - x.min()) / width).astype(np.intp)
     counts = np.bincount(bins)
     order = np.argsort(bins, kind="stable")

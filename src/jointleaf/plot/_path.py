@@ -1,45 +1,57 @@
-"""The picture of a path of strengths."""
+"""The picture of a path of strengths, and the path of a fitted estimator on its partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_X_y
 
-from jointleaf._core.path import StrengthPath
-from jointleaf.plot._drawing import (
+from jointleaf._core.losses import Logistic, Loss, Multinomial, SquaredError
+from jointleaf._core.path import N_STRENGTHS, StrengthPath, strength_path
+from jointleaf._core.penalties import Penalty
+from jointleaf._core.penalties.base import on_weights
+from jointleaf._data.rows import read_rows
+from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
+from jointleaf.plot._base import (
     COLORS,
     DARK,
     GREY,
     RED,
     UNITS,
+    Display,
+    check_fitted,
     count_axis,
+    feature_labels,
     label_ends,
     label_room,
     legend_beside,
     need_matplotlib,
-    new_axes,
     strength_axis,
     style_axes,
     two_panels,
 )
-from jointleaf.plot._following import Estimator, check_estimator, fitted_strength, follow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PathDisplay"]
+__all__ = ["Estimator", "PathDisplay", "check_estimator", "fitted_strength", "follow"]
+
+Estimator = JOPLEnRegressor | JOPLEnClassifier
 
 _ENTERED = 0.01
 
 
-class PathDisplay:
+@dataclass(eq=False, repr=False)
+class PathDisplay(Display):
     """Slopes and losses along a path of strengths, from strong on the left to weak on the right.
 
     The upper panel shows the norm of every feature's slopes; the features that enter first, and
-    stay, are coloured and named (at most ten), all others grey. The number of features with
+    stay, are colored and named (at most ten), all others grey. The number of features with
     slopes is on the upper edge, training and validation loss are in the lower panel. Made by
     `from_path` or `from_estimator`.
 
@@ -77,30 +89,18 @@ class PathDisplay:
     5
     """
 
-    def __init__(
-        self,
-        path: StrengthPath,
-        feature_names: Sequence[str] | None = None,
-        *,
-        chosen: float | None = None,
-        loss_name: str = "mean loss",
-    ) -> None:
-        self.path = path
-        self.feature_names = feature_names
-        self.chosen = chosen
-        self.loss_name = loss_name
+    path: StrengthPath
+    feature_names: Sequence[str] | None = None
+    _: KW_ONLY
+    chosen: float | None = None
+    loss_name: str = "mean loss"
 
     @classmethod
     def from_path(
-        cls,
-        path: StrengthPath,
-        *,
-        feature_names: Sequence[str] | None = None,
-        chosen: float | None = None,
-        ax: Axes | None = None,
+        cls, path: StrengthPath, *, ax: Axes | None = None, **options: Any
     ) -> PathDisplay:
-        """Draw a path of `jointleaf.strength_path`; parameters as of the class and of `plot`."""
-        return cls(path, feature_names, chosen=chosen).plot(ax=ax)
+        """Draw a path of `jointleaf.strength_path`; options as of the class."""
+        return cls(path, **options).plot(ax=ax)
 
     @classmethod
     def from_estimator(
@@ -117,7 +117,7 @@ class PathDisplay:
     ) -> PathDisplay:
         """Follow the path of a fitted estimator's penalty on its partitions, and draw it.
 
-        Partitions, standardisation and the strength on biases are those of the fit; only the
+        Partitions, standardization and the strength on biases are those of the fit; only the
         strength on slopes changes. The strength of the fit is marked.
 
         Parameters
@@ -145,34 +145,14 @@ class PathDisplay:
         unit, chosen = f"loss\n{UNITS[estimator._target_type]}", fitted_strength(estimator)
         return cls(path, names, chosen=chosen, loss_name=unit).plot(ax=ax)
 
-    def plot(self, ax: Axes | None = None) -> PathDisplay:
-        """Draw.
+    def _height(self) -> float:
+        self._names = feature_labels(self.feature_names, self.path.feature_norms.shape[1])
+        return 5.5
 
-        Parameters
-        ----------
-        ax : Axes, optional
-            Whose place the two panels take, best in a figure with ``layout="constrained"``,
-            which leaves room for names on the right; by default a new figure.
-
-        Returns
-        -------
-        self
-        """
-        names = self._names()
-        frame = new_axes(type(self).__name__, 5.5) if ax is None else ax
-        self.figure_ = frame.figure
-        self.ax_, self.loss_ax_ = two_panels(frame, above=30)
-        self._draw_norms(self.ax_, names)
+    def _draw(self, ax: Axes) -> None:
+        self.ax_, self.loss_ax_ = two_panels(ax, above=30)
+        self._draw_norms(self.ax_, self._names)
         self._draw_losses(self.loss_ax_)
-        return self
-
-    def _names(self) -> list[str]:
-        d = self.path.feature_norms.shape[1]
-        if self.feature_names is None:
-            return [f"x{j}" for j in range(d)]
-        if len(self.feature_names) != d:
-            raise ValueError(f"feature_names has {len(self.feature_names)} names for {d} features")
-        return [str(name) for name in self.feature_names]
 
     def _draw_norms(self, ax: Axes, names: list[str]) -> None:
         strengths, norms = self.path.strengths, self.path.feature_norms
@@ -191,13 +171,13 @@ class PathDisplay:
         label_ends(ax, [(norms[-1, j], names[j], color[j]) for j in color])
 
     def _draw_losses(self, ax: Axes) -> None:
-        strengths, fresh = self.path.strengths, self.path.validation_error
+        strengths, validation = self.path.strengths, self.path.validation_error
         self.loss_lines_ = ax.plot(strengths, self.path.error, color=DARK, label="training")
-        if fresh is not None:
-            self.loss_lines_ += ax.plot(strengths, fresh, color=RED, label="validation")
-            k = int(np.argmin(fresh))
+        if validation is not None:
+            self.loss_lines_ += ax.plot(strengths, validation, color=RED, label="validation")
+            k = int(np.argmin(validation))
             label = f"smallest: {strengths[k]:.2g}"
-            ax.plot(strengths[k], fresh[k], "o", color=RED, ls="none", label=label)
+            ax.plot(strengths[k], validation[k], "o", color=RED, ls="none", label=label)
         style_axes(ax, self.loss_name)
         strength_axis(ax, strengths)
         self._mark_chosen(ax)
@@ -210,12 +190,131 @@ class PathDisplay:
 
 
 def _entry_order(norms: NDArray) -> NDArray[np.intp]:
-    """Features that get slopes to stay, those that get them first in front; ties by the last norm.
+    """Return the features with slopes at the end, those that get them first in front.
 
-    A feature has entered from where on its norm stays above 1 % of the largest: iterative solves
-    leave tiny slopes that come and go.
+    Ties are broken by the last norm. A feature has entered from where on its norm stays above 1 %
+    of the largest: iterative solves leave tiny slopes that come and go.
     """
     is_out = norms <= _ENTERED * norms.max(initial=0.0)
     first = np.where(is_out.any(axis=0), len(norms) - is_out[::-1].argmax(axis=0), 0)
     order = np.lexsort((-norms[-1], first))
     return order[first[order] < len(norms)]
+
+
+# -- the path of an estimator ------------------------------------------------------------------
+
+
+def check_estimator(estimator: object) -> None:
+    """Raise for what is not a fitted estimator of a single task."""
+    check_fitted(estimator, Estimator, "JOPLEnRegressor or JOPLEnClassifier")
+
+
+def fitted_strength(estimator: Estimator) -> float:
+    """Return the strength of a fit: what `at` was or would be called with."""
+    terms = _unfitted_penalty(estimator).terms
+    k = next((k for k, term in enumerate(terms) if term.is_auto), 0)
+    return float(estimator.penalty_.terms[k].strength / terms[k].share)
+
+
+def follow(
+    estimator: Estimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_val: ArrayLike | None,
+    y_val: ArrayLike | None,
+    options: dict[str, Any],
+) -> StrengthPath:
+    """Follow the strengths of a fitted estimator's penalty, with options of `strength_path`."""
+    if (X_val is None) != (y_val is None):
+        raise ValueError("X_val and y_val belong together: pass both or none")
+    penalty, layout = _family(estimator), estimator.solution_.layout
+    settings = {"n_jobs": effective_n_jobs(estimator.n_jobs), **options}
+    if on_weights(estimator.penalty_).bind(layout).curvature() is not None:
+        # No strength sets all slopes to zero: three decades on both sides of the fit.
+        steps = np.geomspace(1e3, 1e-3, settings.pop("n_strengths", N_STRENGTHS))
+        settings.setdefault("strengths", fitted_strength(estimator) * steps)
+    validation = None if X_val is None else _prepared(estimator, X_val, y_val)
+    return strength_path(
+        *_prepared(estimator, X, y),
+        penalty=penalty,
+        loss=_loss(estimator),
+        cells=layout.kinds,
+        n_cells=layout.cells_per_partition,
+        validation=validation,
+        **settings,
+    )
+
+
+def _unfitted_penalty(estimator: Estimator) -> Penalty:
+    """Return the penalty parameter; raise where it has no strength to change."""
+    penalty = estimator.penalty
+    if not isinstance(penalty, Penalty):
+        raise ValueError(
+            f"penalty={penalty!r} has no single strength on slopes to change: fit with a Penalty "
+            "such as L21('auto')"
+        )
+    return penalty
+
+
+def _family(estimator: Estimator) -> Penalty:
+    """Return the penalty whose strength is to change, with biases as in the fit."""
+    penalty = _unfitted_penalty(estimator)
+    auto = [k for k, term in enumerate(penalty.terms) if term.is_bias_auto]
+    return penalty.with_bias(estimator.penalty_.terms[auto[0]].bias_strength) if auto else penalty
+
+
+def _prepared(
+    estimator: Estimator, X: ArrayLike, y: ArrayLike | None
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Return rows, codes and targets as the fit of the estimator saw them."""
+    is_regression = estimator._target_type == "regression"
+    rows, targets = check_X_y(
+        read_rows(estimator, X), y, ensure_all_finite="allow-nan", y_numeric=is_regression
+    )
+    target = (estimator._encode_known_target(targets) - estimator._centre) / estimator._unit
+    if is_regression:
+        target = target - estimator._offset
+    return estimator._features.transform(rows), estimator.partitioner_.apply(rows), target
+
+
+def _loss(estimator: Estimator) -> Loss:
+    if not isinstance(estimator, JOPLEnClassifier):
+        return SquaredError()
+    n_classes = len(estimator.classes_)
+    loss = Logistic() if n_classes == 2 else Multinomial(n_classes)
+    return _ShiftedLoss(loss, estimator._offset)
+
+
+class _ShiftedLoss(Loss):
+    """A loss of what cells add to an offset, which `strength_path` does not know."""
+
+    def __init__(self, loss: Loss, offset: NDArray) -> None:
+        self._loss, self._offset = loss, offset
+        self.max_curvature = loss.max_curvature
+
+    def _raw(self, f: NDArray) -> NDArray:
+        return f + self._offset.astype(f.dtype)
+
+    def encode(self, y: ArrayLike) -> NDArray[np.float64]:
+        """Encode targets."""
+        return self._loss.encode(y)
+
+    def row_loss(self, y: NDArray, f: NDArray) -> NDArray:
+        """Return the loss at f + offset."""
+        return self._loss.row_loss(y, self._raw(f))
+
+    def row_gradient(self, y: NDArray, f: NDArray) -> NDArray:
+        """Return its first derivative."""
+        return self._loss.row_gradient(y, self._raw(f))
+
+    def row_curvature(self, y: NDArray, f: NDArray) -> NDArray:
+        """Return its second derivatives."""
+        return self._loss.row_curvature(y, self._raw(f))
+
+    def row_hessian_product(self, y: NDArray, f: NDArray, v: NDArray) -> NDArray:
+        """Return its Hessian times v."""
+        return self._loss.row_hessian_product(y, self._raw(f), v)
+
+    def best_constant(self, y: NDArray, s: NDArray) -> NDArray:
+        """What the cells add in the best constant model."""
+        return self._loss.best_constant(y, s) - self._offset

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.penalties import TaskNorm
-from jointleaf._fit.folds import Table
-from jointleaf.plot._drawing import (
+from jointleaf.multitask._estimators import BaseMultiTaskJOPLEn
+from jointleaf.plot._base import (
     DARK,
     FONT,
     GREY,
     RED,
     UNITS,
+    Display,
+    Table,
+    check_fitted,
     legend_beside,
-    new_axes,
+    read_cv_results,
     style_axes,
 )
-from jointleaf.plot._tasks import check_task_estimator
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,13 +34,14 @@ __all__ = ["TaskPathDisplay"]
 _MARKERS = ("o", "s", "^", "D", "v")
 
 
-class TaskPathDisplay:
+@dataclass(eq=False, repr=False)
+class TaskPathDisplay(Display):
     """Validation loss against the number of features, along all paths of strengths.
 
     A Dirty LASSO has two strengths. For every ratio common / task there is a line along which both
     fall together, from no features on the left to many on the right. A ratio of
     min_t gamma_t makes every feature common, and one of |gamma| none beyond those that all tasks
-    need: with T tasks of equal weight, 1 and sqrt(T). Where features were also judged with relaxed
+    need: with T tasks of equal weight, 1 and sqrt(T). Where features were also scored with relaxed
     strengths, every point has the smallest of its losses, and a dotted line shows those of the
     chosen ratio without relaxing. The chosen strengths and the smallest loss are marked; with
     ``one_se`` the chosen point has the fewest features of all below the dashed line, one standard
@@ -45,8 +50,7 @@ class TaskPathDisplay:
     Parameters
     ----------
     table : dict of arrays
-        ``cv_results_`` of an estimator of several tasks: on_path, common, task, relax, mean_loss,
-        se_loss and mean_selected.
+        ``cv_results_`` of an estimator of several tasks.
     chosen : pair of float
         The strengths ``common`` and ``task`` of the fit; NaN where the penalty has none. The
         best of their relaxations is meant.
@@ -83,12 +87,10 @@ class TaskPathDisplay:
     1.0
     """
 
-    def __init__(
-        self, table: Table, chosen: tuple[float, float], *, loss_name: str = "validation loss"
-    ) -> None:
-        self.table = table
-        self.chosen = chosen
-        self.loss_name = loss_name
+    table: Mapping[str, Any]
+    chosen: tuple[float, float]
+    _: KW_ONLY
+    loss_name: str = "validation loss"
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> TaskPathDisplay:
@@ -102,7 +104,9 @@ class TaskPathDisplay:
         ax : Axes, optional
             See `plot`.
         """
-        check_task_estimator(estimator)
+        check_fitted(
+            estimator, BaseMultiTaskJOPLEn, "MultiTaskJOPLEnRegressor or MultiTaskJOPLEnClassifier"
+        )
         if isinstance(estimator.cv_results_, list):
             raise ValueError(
                 f"penalty={estimator.penalty!r} chooses a penalty for every task alone, there is "
@@ -114,48 +118,36 @@ class TaskPathDisplay:
                 "fit with DirtyLasso() or another strength that is 'auto'"
             )
         name = f"validation loss\n{UNITS[estimator._target_type]}"
-        return cls(estimator.cv_results_, _strengths(estimator.penalty_), loss_name=name).plot(
-            ax=ax
-        )
+        chosen = _strengths(estimator.penalty_)
+        return cls(estimator.cv_results_, chosen, loss_name=name).plot(ax=ax)
 
-    def plot(self, ax: Axes | None = None) -> TaskPathDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : Axes, optional
-            To draw in, best in a figure with ``layout="constrained"``, which leaves room for
-            the legend; by default a new figure.
-
-        Returns
-        -------
-        self
-        """
-        lines = _lines(self.table)
-        if all(np.ptp(line["mean_selected"]) == 0 for line in lines):
+    def _height(self) -> float:
+        self._lines = _lines(read_cv_results(self.table))
+        if all(np.ptp(line["mean_selected"]) == 0 for line in self._lines):
             raise ValueError(
                 "every strength has the same number of features, there is no path to draw: fit "
                 "with a penalty that makes features vanish, such as DirtyLasso() or L21('auto')"
             )
-        self.ax_ = new_axes(type(self).__name__, 4.0) if ax is None else ax
-        self.figure_ = self.ax_.figure
+        return 4.0
+
+    def _draw(self, ax: Axes) -> None:
+        lines = self._lines
         self.ratios_ = [_ratio(line) for line in lines]
         best = self._chosen_line(lines)
         self.lines_ = [
-            _draw_line(self.ax_, line, k, len(lines), is_chosen=line is best)
+            _draw_line(ax, line, k, len(lines), is_chosen=line is best)
             for k, line in enumerate(lines)
         ]
         self.unrelaxed_ = self._draw_unrelaxed(best)
         self._mark(lines, best)
         self._finish(lines)
-        return self
 
     def _chosen_line(self, lines: list[Table]) -> Table:
         distances = [np.min(self._distances(line)) for line in lines]
         return lines[int(np.argmin(distances))]
 
     def _distances(self, line: Table) -> NDArray[np.float64]:
-        """How far every point of a line is from the chosen strengths, in logarithms."""
+        """Return the distance of every point of a line from the chosen strengths, in logarithms."""
         total = np.zeros(len(line["common"]))
         for name, value in zip(("common", "task"), self.chosen, strict=True):
             if np.isfinite(value):
@@ -168,7 +160,7 @@ class TaskPathDisplay:
             return None
         plain = next(
             line
-            for line in _lines(self.table, relaxed=False)
+            for line in _lines(read_cv_results(self.table), relaxed=False)
             if np.isclose(_ratio(line), _ratio(best))
         )
         style: dict[str, Any] = {"color": DARK, "lw": 1.2, "ls": ":", "zorder": 2}
@@ -200,8 +192,8 @@ class TaskPathDisplay:
         )  # fmt: skip
 
     def _words(self, relax: float) -> str:
-        named = zip(("common", "task"), self.chosen, strict=True)
-        words = [f"{name} {value:.2g}" for name, value in named if np.isfinite(value)]
+        pairs = zip(("common", "task"), self.chosen, strict=True)
+        words = [f"{name} {value:.2g}" for name, value in pairs if np.isfinite(value)]
         if len(words) == 1:
             words = words[0].split()[1:]
         return ", ".join(words) + (f",\nrelax {relax:.2g}" if relax != 1 else "")
@@ -222,7 +214,7 @@ class TaskPathDisplay:
 
 
 def _strengths(penalty: Any) -> tuple[float, float]:
-    """Strengths of a fitted penalty as the table has them; NaN where there is none."""
+    """Return the strengths of a fitted penalty as the table has them; NaN where there is none."""
     term = next((t for t in penalty.terms if isinstance(t, TaskNorm)), penalty.terms[0])
     pair = (term.common, term.task) if isinstance(term, TaskNorm) else (term.strength, None)
     common, task = (np.nan if value is None else float(value) for value in pair)
@@ -230,21 +222,21 @@ def _strengths(penalty: Any) -> tuple[float, float]:
 
 
 def _lines(table: Table, *, relaxed: bool = True) -> list[Table]:
-    """The path of every ratio, from strong to weak, each point with the best of its relaxations."""
+    """Return the path of every ratio, strong to weak, with the best relaxation of every point."""
     is_drawn = table["on_path"] & np.isfinite(table["mean_loss"])
     if not relaxed:
         is_drawn &= table["relax"] == 1
-    kept = {name: column[is_drawn] for name, column in table.items()}
+    drawn = {name: column[is_drawn] for name, column in table.items()}
     # A path has one ratio, which rounding may blur; rows of one point follow each other.
-    ratio = np.nan_to_num(kept["common"] / kept["task"], nan=1.0)
-    strength = np.where(np.isnan(kept["common"]), kept["task"], kept["common"])
+    ratio = np.nan_to_num(drawn["common"] / drawn["task"], nan=1.0)
+    strength = np.where(np.isnan(drawn["common"]), drawn["task"], drawn["common"])
     is_new_path = np.abs(np.diff(np.log(ratio))) > 1e-9
     is_new = np.concatenate([[True], is_new_path | (np.diff(strength) != 0)])
     points = np.cumsum(is_new) - 1
-    order = np.lexsort((kept["mean_loss"], points))
+    order = np.lexsort((drawn["mean_loss"], points))
     best = order[np.searchsorted(points[order], np.arange(points[-1] + 1))]
     ends = np.flatnonzero(np.diff(np.cumsum([0, *is_new_path])[best])) + 1
-    return [{name: column[part] for name, column in kept.items()} for part in np.split(best, ends)]
+    return [{name: column[part] for name, column in drawn.items()} for part in np.split(best, ends)]
 
 
 def _ratio(line: Table) -> float:

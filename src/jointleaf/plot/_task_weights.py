@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.task_solution import TaskSolution
-from jointleaf.plot._drawing import DARK, FONT, new_axes, title_panel
-from jointleaf.plot._tasks import check_task_estimator, width_in_points, write_names
+from jointleaf.multitask._estimators import BaseMultiTaskJOPLEn
+from jointleaf.plot._base import (
+    DARK,
+    FONT,
+    Display,
+    check_fitted,
+    feature_labels,
+    height_in_points,
+    title_panel,
+    width_in_points,
+    write_names,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,13 +40,14 @@ _MAX_LINES = 60  # between features; more would hide the slopes
 _KINDS = ("common", "task", "none")
 
 
-class TaskWeightsDisplay:
+@dataclass(eq=False, repr=False)
+class TaskWeightsDisplay(Display):
     r"""Slopes of all tasks: features are rows, cells are columns, grouped by task.
 
-    Blue is negative, red positive, white zero; the range of colours is symmetric. Features
+    Blue is negative, red positive, white zero; the range of colors is symmetric. Features
     that all tasks share come first, then those of single tasks, by the task in which their slopes
-    are largest: what tasks have of their own is seen as blocks along the diagonal. Slopes are those
-    of standardised features and targets, W_t = C_t + T_t in the notation of `DirtyLasso`. The last
+    are largest: what is specific to a task is seen as blocks along the diagonal. Slopes are those
+    of standardized features and targets, W_t = C_t + T_t in the notation of `DirtyLasso`. The last
     cell of a task is its root cell, where there is one. Made by `from_estimator` or
     `from_solution`.
 
@@ -54,7 +66,7 @@ class TaskWeightsDisplay:
     split : bool
         Draw common slopes C_t and slopes of single tasks T_t in two panels instead of their sum.
     limit : float, optional
-        The slope with the darkest colour; by default the largest of those drawn.
+        The slope with the darkest color; by default the largest of those drawn.
 
     Attributes
     ----------
@@ -84,37 +96,21 @@ class TaskWeightsDisplay:
     [array([0, 1, 2, 3])]
     """
 
-    def __init__(
-        self,
-        solution: TaskSolution,
-        task_names: Sequence[Hashable] | None = None,
-        feature_names: Sequence[Any] | None = None,
-        *,
-        features: Shown = "selected",
-        max_features: int | None = 40,
-        split: bool = False,
-        limit: float | None = None,
-    ) -> None:
-        self.solution = solution
-        self.task_names = task_names
-        self.feature_names = feature_names
-        self.features = features
-        self.max_features = max_features
-        self.split = split
-        self.limit = limit
+    solution: TaskSolution
+    task_names: Sequence[Hashable] | None = None
+    feature_names: Sequence[Any] | None = None
+    _: KW_ONLY
+    features: Shown = "selected"
+    max_features: int | None = 40
+    split: bool = False
+    limit: float | None = None
 
     @classmethod
     def from_solution(
-        cls,
-        solution: TaskSolution,
-        task_names: Sequence[Hashable] | None = None,
-        feature_names: Sequence[Any] | None = None,
-        *,
-        ax: Axes | None = None,
-        **options: Any,
+        cls, solution: TaskSolution, *names: Any, ax: Axes | None = None, **options: Any
     ) -> TaskWeightsDisplay:
-        """Draw what `jointleaf.fit_tasks` gave; parameters as of the class and of `plot`."""
-        return cls(solution, task_names, feature_names, **options).plot(ax=ax)
+        """Draw what `jointleaf.fit_tasks` returned; names and options as of the class."""
+        return cls(solution, *names, **options).plot(ax=ax)
 
     @classmethod
     def from_estimator(
@@ -132,7 +128,9 @@ class TaskWeightsDisplay:
         **options
             Of the class: features, max_features, split, limit.
         """
-        check_task_estimator(estimator)
+        check_fitted(
+            estimator, BaseMultiTaskJOPLEn, "MultiTaskJOPLEnRegressor or MultiTaskJOPLEnClassifier"
+        )
         if not isinstance(estimator.solution_, TaskSolution):
             raise ValueError(
                 f"penalty={estimator.penalty!r} fits every task alone, its slopes are not "
@@ -141,43 +139,32 @@ class TaskWeightsDisplay:
         names = list(estimator.linear_feature_names_)
         return cls(estimator.solution_, estimator.task_names_, names, **options).plot(ax=ax)
 
-    def plot(self, ax: Axes | None = None) -> TaskWeightsDisplay:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : Axes, optional
-            Whose place the panels take, best in a figure with ``layout="constrained"``, which
-            leaves room for names; by default a new figure.
-
-        Returns
-        -------
-        self
-        """
-        tasks, names = self._check()
-        panels = self._panels()
-        self.features_ = [rows for _, _, rows in panels]
+    def _height(self) -> float:
+        self._names = self._check()
+        self._panels = self._make_panels()
+        self.features_ = [rows for _, _, rows in self._panels]
         n_rows = sum(map(len, self.features_))
-        height = min(max(_AROUND * len(panels) + _ROW * n_rows, _LOWEST), _HIGHEST)
-        frame = new_axes(type(self).__name__, height) if ax is None else ax
-        self.figure_ = frame.figure
-        self.axes_ = _stack(frame, [len(rows) for rows in self.features_])
+        return min(max(_AROUND * len(self._panels) + _ROW * n_rows, _LOWEST), _HIGHEST)
+
+    def _draw(self, ax: Axes) -> None:
+        tasks, names = self._names
+        panels = self._panels
+        self.axes_ = _stack(ax, [len(rows) for rows in self.features_])
         self.ax_ = self.axes_[0]
         limit = self.limit or max(np.abs(slopes[rows]).max() for _, slopes, rows in panels) or 1.0
         self.images_ = []
         for panel, (title, slopes, rows) in zip(self.axes_, panels, strict=True):
-            self.images_.append(_draw(panel, slopes[rows], limit))
+            self.images_.append(_draw_slopes(panel, slopes[rows], limit))
             self._label(panel, title, tasks, [names[j] for j in rows], rows)
-        self._add_colors(frame, limit)
-        return self
+        self._add_colors(ax, limit)
 
     # -- what is drawn -------------------------------------------------------------------------
 
     def _check(self) -> tuple[list[Hashable], list[str]]:
-        """Names of tasks and features."""
+        """Return the names of tasks and features."""
         if not isinstance(self.solution, TaskSolution):
             raise TypeError(
-                f"solution={self.solution!r} must be a TaskSolution: what fit_tasks gives, or "
+                f"solution={self.solution!r} must be a TaskSolution: what fit_tasks returns, or "
                 "solution_ of an estimator that was fitted with a Penalty"
             )
         n_tasks, d = len(self.solution.tasks), self.solution.tasks[0].coef.shape[1]
@@ -191,14 +178,13 @@ class TaskWeightsDisplay:
             raise ValueError("constant cells have no slopes to draw: fit with cells='linear'")
         tasks = list(self.task_names if self.task_names is not None else range(n_tasks))
         if len(tasks) != n_tasks:
-            raise ValueError(f"task_names has {len(tasks)} names for {n_tasks} tasks")
-        given = [f"x{j}" for j in range(d)] if self.feature_names is None else self.feature_names
-        if len(given) != d:
-            raise ValueError(f"feature_names has {len(given)} names for {d} features")
-        return tasks, [str(name) for name in given]
+            raise ValueError(
+                f"task_names has {len(tasks)} names for {n_tasks} tasks: use one for each"
+            )
+        return tasks, feature_labels(self.feature_names, d)
 
-    def _panels(self) -> list[tuple[str, NDArray, NDArray[np.intp]]]:
-        """Title, slopes (d, C) and features of every panel."""
+    def _make_panels(self) -> list[tuple[str, NDArray, NDArray[np.intp]]]:
+        """Return title, slopes (d, C) and features of every panel."""
         rows = self._rows()
         panels = []
         if self.split:
@@ -208,13 +194,13 @@ class TaskWeightsDisplay:
             }
             for title, part in parts.items():
                 slopes = np.concatenate(part).T
-                own = rows[slopes[rows].any(axis=1)]
-                panels += [(title, slopes, own)] if len(own) else []
+                drawn = rows[slopes[rows].any(axis=1)]
+                panels += [(title, slopes, drawn)] if len(drawn) else []
         whole = np.concatenate([task.coef for task in self.solution.tasks]).T
         return panels or [("", whole, rows)]
 
     def _rows(self) -> NDArray[np.intp]:
-        """Features to draw, from top to bottom."""
+        """Return the features to draw, from top to bottom."""
         norms = np.stack([np.linalg.norm(t.coef, axis=0) for t in self.solution.tasks], axis=1)
         sizes, kind = np.linalg.norm(norms, axis=1), self._kinds()
         shown = self._candidates()
@@ -223,7 +209,7 @@ class TaskWeightsDisplay:
         return shown[np.lexsort((shown, task[shown], kind[shown]))]
 
     def _candidates(self) -> NDArray[np.intp]:
-        """Features that are drawn unless they are too many."""
+        """Return the features that are drawn unless they are too many."""
         kind = self._kinds()
         if self.features == "all":
             return np.arange(len(kind))
@@ -235,7 +221,7 @@ class TaskWeightsDisplay:
         return np.flatnonzero(kind < 2)
 
     def _kinds(self) -> NDArray[np.intp]:
-        """0 for every feature that is common, 1 for those of single tasks, 2 for all others."""
+        """Return 0 for features that are common, 1 for those of single tasks, 2 for all others."""
         is_common = self.solution.common_norms.any(axis=1)
         is_specific = self.solution.specific_norms.any(axis=1)
         return np.where(is_common, 0, np.where(is_specific, 1, 2))
@@ -255,8 +241,7 @@ class TaskWeightsDisplay:
             write_names(ax, ends - cells / 2 - 0.5, tasks, cells)
         else:
             ax.set_xticks([])
-        height = float(ax.get_window_extent().height) * 72.0 / self.figure_.dpi
-        step = max(1, int(np.ceil(_LINE * len(names) / max(height, 1.0) * 0.8)))
+        step = max(1, int(np.ceil(_LINE * len(names) / max(height_in_points(ax), 1.0) * 0.8)))
         ax.set_yticks(np.arange(len(names))[::step], names[::step])
         ax.tick_params(axis="y", labelsize=FONT, length=0)
         if title:
@@ -274,7 +259,7 @@ class TaskWeightsDisplay:
         return label + (f" ({n_left} features with smaller slopes not shown)" if n_left else "")
 
     def _add_colors(self, frame: Axes, limit: float) -> None:
-        """A bar of colours, right of the words that say what features are."""
+        """A bar of colors, right of the words for the kinds of features."""
         room = 16.0 if len(self.axes_) > 1 else 62.0  # in points
         left = 1.0 + room / width_in_points(frame)
         place = frame.inset_axes((left, 0.0, 0.018, 1.0))
@@ -286,7 +271,7 @@ class TaskWeightsDisplay:
         self.colorbar_.outline.set_linewidth(0.5)
 
 
-def _draw(ax: Axes, slopes: NDArray, limit: float) -> AxesImage:
+def _draw_slopes(ax: Axes, slopes: NDArray, limit: float) -> AxesImage:
     from matplotlib.colors import LinearSegmentedColormap
 
     colors = LinearSegmentedColormap.from_list("slopes", _COLORS, N=257)  # odd: a middle for zero

@@ -131,7 +131,7 @@ def _text(contents: dict[str, Any], top: int) -> str:
 def _draw(explanation: Explanation, output: str, args: argparse.Namespace) -> None:
     """Draw the contributions with the display of the library."""
     from jointleaf.plot import ExplanationDisplay
-    from jointleaf.plot._drawing import need_matplotlib
+    from jointleaf.plot._base import need_matplotlib
 
     need_matplotlib("--plot").switch_backend("Agg")
     display = ExplanationDisplay(explanation, n_columns=args.top, value_name=output).plot()

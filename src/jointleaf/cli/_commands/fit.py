@@ -11,7 +11,7 @@ from jointleaf.cli._html.report import render_report
 from jointleaf.cli._models import save_model
 from jointleaf.cli._output import check_writable, print_json, seconds, text_table, write_file
 from jointleaf.cli._peers import FIT_MODELS, Options, jointleaf_estimator
-from jointleaf.cli._record import fit_lines, make_record, without_charts
+from jointleaf.cli._record import make_record, without_charts
 from jointleaf.cli._training import TrainingData, read_training_data
 from jointleaf.cli._validation import error_table, validate
 
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
         return
     print(error_table(record["validation"]))
     print(f"fitted all rows in {seconds(record['seconds']['fit'])}:")
-    print(text_table(fit_lines(record["model"])))
+    print(text_table([line for line in record["model"]["lines"] if line[0] != "penalty"]))
     for path in paths:
         print(f"wrote {path}")
 

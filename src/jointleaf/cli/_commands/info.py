@@ -7,7 +7,7 @@ from typing import Any
 
 from jointleaf.cli._models import load_model
 from jointleaf.cli._output import plural, print_json, text_table
-from jointleaf.cli._record import fit_lines, model_summary, without_charts
+from jointleaf.cli._record import model_summary, without_charts
 from jointleaf.cli._validation import error_table
 
 __all__ = ["run"]
@@ -40,6 +40,6 @@ def _text(contents: dict[str, Any], columns: list[str]) -> str:
         ]
         if "classes" in target:
             facts.append(["classes", ", ".join(target["classes"])])
-    facts += [["columns", ", ".join(columns)], *fit_lines(model)]
+    facts += [["columns", ", ".join(columns)], *model["lines"]]
     text = text_table(facts, indent=0)
     return f"{text}\n{error_table(contents['validation'])}" if "validation" in contents else text

@@ -13,7 +13,7 @@ import numpy as np
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.cli._output import number, plural, print_json, text_table
 from jointleaf.cli._training import TrainingData, read_training_data
-from jointleaf.plot._following import follow
+from jointleaf.plot._path import follow
 
 __all__ = ["run"]
 

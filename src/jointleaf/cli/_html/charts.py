@@ -323,8 +323,7 @@ def _line_name(line: Record) -> str:
 
 def trace_chart(trace: list[list[float]]) -> str:
     """Return the distance from the optimality conditions, iteration by iteration."""
-    points = [(p[0], p[3]) for p in trace if p[3] > 0]
-    x, y = [p[0] for p in points], [p[1] for p in points]
+    x, y = zip(*trace, strict=True)
     axis = Axis(max(min(y), 1e-16), max(y), "distance", log=True)
     chart = Chart(Axis(min(x), max(x), "iteration"), axis, "Convergence")
     chart.line(x, y, _DARK, width=2)

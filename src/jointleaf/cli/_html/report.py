@@ -16,7 +16,6 @@ from jointleaf.cli._html.charts import (
 from jointleaf.cli._html.page import bar_cell, charts, page, section, table
 from jointleaf.cli._output import number, plural, seconds
 from jointleaf.cli._peers import JOINTLEAF
-from jointleaf.cli._record import fit_lines
 from jointleaf.cli._validation import MEASURES, format_measure
 
 __all__ = ["render_report"]
@@ -241,7 +240,7 @@ def _selected(features: list[Record]) -> str:
 
 def _fit(model: Record) -> str:
     joint = model["joint"]
-    parts = [table(["", ""], fit_lines(model))]
+    parts = [table(["", ""], model["lines"])]
     if joint is not None:
         text = (
             f"The joint problem: objective {joint['objective']:.6g}, distance from the optimality "

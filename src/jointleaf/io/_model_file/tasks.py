@@ -8,6 +8,7 @@ import numpy as np
 
 from jointleaf._core.solvers.base import Status
 from jointleaf._core.task_solution import TaskSolution
+from jointleaf._data.columns import Columns
 from jointleaf._data.tasks import Form
 from jointleaf.io._model_file.cells import (
     read_cells,
@@ -62,10 +63,10 @@ def write_tasks(model: Any, arrays: Arrays) -> dict[str, Any]:
         "feature_names": write_names(model, arrays),
         "task_names": write_plain(model.task_names_, arrays),
         "task_weights": arrays.add(model.task_weights_),
-        "form": model._form,
-        "task_column": write_plain(model._task_column, arrays),
-        "models": [write_cells(own, arrays) for own in model._models],
-        "plan": write_plan(model._models[0].features.plan, arrays),
+        "form": model.task_form_,
+        "task_column": write_plain(model.task_column_, arrays),
+        "models": [write_cells(own, arrays) for own in model.cell_models_],
+        "plan": write_plan(model.cell_models_[0].features.plan, arrays),
         "n_iter": int(model.n_iter_),
         "cv_results": write_table(model.cv_results_, arrays),
         "slope_norms": arrays.add(model.slope_norms_),
@@ -82,7 +83,7 @@ def write_tasks(model: Any, arrays: Arrays) -> dict[str, Any]:
         data["solution"] = _write_joint(model.solution_, arrays)
         data["penalties"] = [write_fitted_penalty(model.penalty_, arrays)]
     if isinstance(model, MultiTaskJOPLEnClassifier):
-        data["classes"] = [{"labels": write_labels(own, arrays)} for own in model._task_classes]
+        data["classes"] = [{"labels": write_labels(own, arrays)} for own in model.task_classes_]
     return data
 
 
@@ -96,31 +97,35 @@ def read_tasks(part: Part, cls: type[MultiTaskJOPLEnRegressor | MultiTaskJOPLEnC
     model.task_names_, n_tasks = names, len(names)
     model.columns_ = columns
     _read_form(part, model)
-    model._models = [read_cells(p, columns.n_categories, 1) for p in part.children("models")]
-    if len(model._models) != n_tasks:
-        part.fail(f"are {len(model._models)} for {n_tasks} tasks", "models")
-    model.partitioners_ = [own.partitioner for own in model._models]
+    model.cell_models_ = [read_cells(p, columns.n_categories, 1) for p in part.children("models")]
+    if len(model.cell_models_) != n_tasks:
+        part.fail(f"are {len(model.cell_models_)} for {n_tasks} tasks", "models")
+    model.partitioners_ = [own.partitioner for own in model.cell_models_]
     plan = read_plan(part.child("plan"), columns.n_categories, d)
     model.linear_feature_names_ = np.array(plan.names, dtype=object)
     model.linear_feature_columns_ = plan.sources
     _read_norms(part, model, d)
     _read_solutions(part, model)
     if issubclass(cls, MultiTaskJOPLEnClassifier):
-        model._task_classes = [_read_pair(own) for own in part.children("classes")]
-        if len(model._task_classes) != n_tasks:
-            part.fail(f"are {len(model._task_classes)} for {n_tasks} tasks", "classes")
+        model.task_classes_ = [_read_pair(own) for own in part.children("classes")]
+        if len(model.task_classes_) != n_tasks:
+            part.fail(f"are {len(model.task_classes_)} for {n_tasks} tasks", "classes")
     return model
 
 
 def _read_form(part: Part, model: Any) -> None:
-    model._form = part.choice("form", get_args(Form))
-    model._task_column = read_plain(part, "task_column")
-    if not (model._task_column is None or isinstance(model._task_column, str | int | np.integer)):
-        part.fail("must be a name or a number", "task_column")
-    if model._form == "single" and len(model.task_names_) != 1:
-        part.fail("says single, but there are several tasks", "form")
+    _read_task_column(part, model)
     n_tasks = (len(model.task_names_),)
     model.task_weights_ = part.array("task_weights", _FLOATS, n_tasks, finite=True)
+
+
+def _read_task_column(part: Part, model: Any) -> None:
+    model.task_form_ = part.choice("form", get_args(Form))
+    model.task_column_ = read_plain(part, "task_column")
+    if not (model.task_column_ is None or isinstance(model.task_column_, str | int | np.integer)):
+        part.fail("must be a name or a number", "task_column")
+    if model.task_form_ == "single" and len(model.task_names_) != 1:
+        part.fail("says single, but there are several tasks", "form")
 
 
 def _read_norms(part: Part, model: Any, d: int) -> None:
@@ -223,12 +228,13 @@ def write_bouts(model: Any, arrays: Arrays) -> dict[str, Any]:
         own = {
             "trees": write_trees(model.trees_[name], arrays),
             "features": arrays.add(model.task_features_[name]),
-            "importances": arrays.add(model.feature_importances_[name]),
-            "leaf_weights": arrays.add(model._leaf_weights[name]),
+            "importances": arrays.add(model.task_importances_[name]),
+            "leaf_weights": arrays.add(model.leaf_weights_[name]),
         }
-        if isinstance(model, BoUTSClassifier):
-            own["classes"] = write_labels(model._classes[name], arrays)
         tasks.append(own)
+    if isinstance(model, BoUTSClassifier):
+        for own, classes in zip(tasks, model.task_classes_, strict=True):
+            own["classes"] = write_labels(classes, arrays)
     return {
         "parameters": write_parameters(model, arrays),
         "n_features": int(model.n_features_in_),
@@ -236,7 +242,8 @@ def write_bouts(model: Any, arrays: Arrays) -> dict[str, Any]:
         "task_names": write_plain(model.task_names_, arrays),
         "universal_features": arrays.add(model.universal_features_),
         "n_universal_trees": int(model.n_universal_trees_),
-        "is_single": bool(model._is_single),
+        "form": model.task_form_,
+        "task_column": write_plain(model.task_column_, arrays),
         "tasks": tasks,
     }
 
@@ -250,28 +257,34 @@ def read_bouts(part: Part, cls: type[BoUTSRegressor | BoUTSClassifier]) -> Any:
     model.task_names_ = names
     model.universal_features_ = part.indices("universal_features", d, rising=True)
     model.n_universal_trees_ = part.integer("n_universal_trees")
-    model._is_single = part.flag("is_single")
+    model.columns_ = Columns.numbers(d, getattr(model, "feature_names_in_", None))
+    if "is_single" in part:  # files before tables with a column of tasks were read
+        model.task_form_ = "single" if part.flag("is_single") else "pairs"
+        model.task_column_ = None
+    else:
+        _read_task_column(part, model)
     tasks = part.children("tasks")
-    if len(tasks) != len(names) or (model._is_single and len(names) != 1):
+    if len(tasks) != len(names) or (model.task_form_ == "single" and len(names) != 1):
         part.fail(f"are {len(tasks)} for {len(names)} names", "tasks")
-    model.trees_, model.task_features_, model.feature_importances_ = {}, {}, {}
-    model._leaf_weights = {}
+    model.trees_, model.task_features_, model.task_importances_ = {}, {}, {}
+    model.leaf_weights_ = {}
     if issubclass(cls, BoUTSClassifier):
-        model._classes = {}
+        model.task_classes_ = []
     for name, own in zip(names, tasks, strict=True):
         _read_bouts_task(own, model, name, d)
+    model.feature_importances_ = np.mean(list(model.task_importances_.values()), axis=0)
     return model
 
 
 def _read_bouts_task(part: Part, model: Any, name: Any, d: int) -> None:
-    model.feature_importances_[name] = part.array("importances", "f8", (d,))
+    model.task_importances_[name] = part.array("importances", "f8", (d,))
     trees = read_trees(part.child("trees"), d)
     n_outputs = 1
     if isinstance(model, BoUTSClassifier):
         classes = read_labels(part, "classes")
         if not len(classes):
             part.fail("is empty", "classes")
-        model._classes[name] = classes
+        model.task_classes_.append(classes)
         n_outputs = len(classes) if len(classes) > 2 else 1
     values = trees.leaf_values
     if values is None or values.shape[1] != n_outputs:
@@ -283,6 +296,6 @@ def _read_bouts_task(part: Part, model: Any, name: Any, d: int) -> None:
     weights = part.array("leaf_weights", "f8", (len(values),), finite=True)
     if (weights < 0).any():
         part.fail("must not be negative", "leaf_weights")
-    model._leaf_weights[name] = weights
+    model.leaf_weights_[name] = weights
     model.task_features_[name] = part.indices("features", d, rising=True)
     part.close()

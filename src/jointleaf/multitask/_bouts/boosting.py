@@ -7,8 +7,9 @@ datasets" (arXiv 2403.14466).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from numbers import Real
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,9 @@ from jointleaf._core.losses import Logistic, Loss, Multinomial, SquaredError
 from jointleaf._data.features import mean_and_scale
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.flattening import NodeTable, flatten
-from jointleaf.multitask._bouts.bins import bin_columns
-from jointleaf.multitask._bouts.cuts import Slopes
+from jointleaf.multitask._bouts.splits import Slopes, bin_columns
 from jointleaf.multitask._bouts.trees import GrownTree, TaskSlopes, TreeShape, grow_tree
+from jointleaf.partitions._checks import as_seed, check_count
 
 __all__ = ["Boosted", "BoostedTask", "BoostingPlan", "BoostingRows", "boost"]
 
@@ -55,7 +56,7 @@ class BoostingRows(NamedTuple):
 
 @dataclass(frozen=True)
 class BoostingPlan:
-    """How to boost; see `jointleaf.multitask._bouts.estimator.BoUTSRegressor`."""
+    """How to boost; see `BoUTSRegressor`."""
 
     n_universal: int
     n_task: int
@@ -66,6 +67,29 @@ class BoostingPlan:
     min_samples_leaf: int
     subsample: float = 1.0
     seed: int = 0
+
+    @classmethod
+    def of(cls, owner: Any, shape: TreeShape) -> BoostingPlan:
+        """Check the parameters of an estimator or partitioner, and return them as a plan."""
+        n_universal = check_count(owner, "n_universal", owner.n_universal, 0)
+        n_task = check_count(owner, "n_task", owner.n_task, 0)
+        if n_universal + n_task == 0:
+            raise ValueError("n_universal=0 and n_task=0 leave no trees: give a positive number")
+        check_count(owner, "min_samples_leaf", owner.min_samples_leaf, 1)
+        for name in ("universal_price", "task_price"):
+            _check_number(owner, name, 0.0, np.inf, "at least 0, a share of the target's variance")
+        for name in ("learning_rate", "subsample"):
+            _check_number(owner, name, 1e-6, 1.0, "above 0 and at most 1")
+        parameters = {part.name for part in fields(cls)} - {"shape", "seed"}
+        values = {name: getattr(owner, name) for name in parameters}
+        return cls(shape=shape, seed=as_seed(owner.random_state), **values)
+
+
+def _check_number(owner: Any, name: str, low: float, high: float, bounds: str) -> None:
+    value = getattr(owner, name)
+    is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    if not is_number or not np.isfinite(value) or not low <= value <= high:
+        raise ValueError(f"{name}={value!r} must be a number {bounds}")
 
 
 @dataclass(frozen=True)

@@ -7,24 +7,27 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._core.losses import Logistic, Multinomial
-from jointleaf._data.columns import column_names
 from jointleaf._data.rows import canonical_rows
+from jointleaf._data.tasks import TaskTable
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import Router
-from jointleaf.inspection._methods import ExplainableTasks
-from jointleaf.multitask._bouts.boosting import BoostedTask, BoostingPlan, BoostingRows, boost
-from jointleaf.multitask._bouts.checks import check_settings
-from jointleaf.multitask._bouts.reading import Task, read_matrix, read_tasks
+from jointleaf.estimators._params import restored_on_error
+from jointleaf.multitask._base import (
+    TaskClassifier,
+    TaskPredictor,
+    TaskRegressor,
+    encode_numbers,
+    number_classes,
+)
+from jointleaf.multitask._bouts.boosting import BoostingPlan, BoostingRows, boost
 from jointleaf.multitask._bouts.trees import TreeShape
-from jointleaf.partitions._checks import as_seed, check_count
+from jointleaf.partitions._checks import check_count
 
-__all__ = ["BoUTSClassifier", "BoUTSRegressor"]
+__all__ = ["BaseBoUTS", "BoUTSClassifier", "BoUTSRegressor"]
 
 _PARAMETERS = """Parameters
     ----------
@@ -58,7 +61,9 @@ _PARAMETERS = """Parameters
         Numbers of the features that the universal stage chose, in rising order.
     task_features_ : dict from task name to ndarray
         Features that only the task's own stage chose.
-    feature_importances_ : dict from task name to ndarray (d,)
+    feature_importances_ : ndarray (d,)
+        Mean over tasks of `task_importances_`.
+    task_importances_ : dict from task name to ndarray (d,)
         Impurity decrease by each feature, as a share of the task's variance.
     trees_ : dict from task name to FlatTrees
         Universal trees, then the task's own. A row's leaf values add up to its raw prediction.
@@ -78,7 +83,7 @@ def _described(cls: type[T]) -> type[T]:
     return cls
 
 
-class _BoUTS(ExplainableTasks, BaseEstimator):
+class BaseBoUTS(TaskPredictor, BaseEstimator):
     """What regression and classification share."""
 
     def __init__(
@@ -110,7 +115,7 @@ class _BoUTS(ExplainableTasks, BaseEstimator):
         tags.target_tags.single_output = True
         return tags
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, task: Any = None) -> Any:
         """Grow the trees of both stages.
 
         Parameters
@@ -123,136 +128,86 @@ class _BoUTS(ExplainableTasks, BaseEstimator):
         sample_weight : list or dict of arrays (n_t,), or array (n,), optional
             Weights of rows, in the form in which tasks are given. A weight of 2 is the same as
             giving a row twice; rows of weight zero count as absent.
+        task : array-like (n,), str or int, optional
+            The task of every row of a long table, as labels or as a column of X.
 
         Returns
         -------
         self
         """
-        plan = self._plan()
-        given = read_tasks(X, y, sample_weight)
-        rows = [self._rows(task) for task in given.tasks]
-        boosted = boost(rows, plan)
-        self.task_names_ = [task.name for task in given.tasks]
-        self._take_answers(given.tasks)
-        self.universal_features_ = boosted.universal
-        self.n_features_in_ = given.tasks[0].X.shape[1]
-        self.n_universal_trees_ = max(task.n_universal for task in boosted.tasks)
-        self.task_features_ = self._by_task(boosted.tasks, "features")
-        self.feature_importances_ = self._by_task(boosted.tasks, "gains")
-        self.trees_ = self._by_task(boosted.tasks, "trees")
-        self._leaf_weights = {
-            name: _leaf_weights(self.trees_[name], own.X, own.s)
-            for name, own in zip(self.task_names_, rows, strict=True)
-        }
-        self._is_single = given.is_single
-        self.__dict__.pop("feature_names_in_", None)
-        if given.feature_names is not None:
-            self.feature_names_in_ = given.feature_names
+        depth = check_count(self, "max_depth", self.max_depth, 1)
+        plan = BoostingPlan.of(self, TreeShape(depth, 2**depth))
+        with restored_on_error(self):
+            self._fit(TaskTable.read(X, y, sample_weight, task), plan)
         return self
 
-    def _plan(self) -> BoostingPlan:
-        check_settings(self)
-        depth = check_count(self, "max_depth", self.max_depth, 1)
-        return BoostingPlan(
-            n_universal=self.n_universal,
-            n_task=self.n_task,
-            shape=TreeShape(depth, 2**depth),
-            learning_rate=self.learning_rate,
-            universal_price=self.universal_price,
-            task_price=self.task_price,
-            min_samples_leaf=self.min_samples_leaf,
-            subsample=self.subsample,
-            seed=as_seed(self.random_state),
+    def _fit(self, table: TaskTable, plan: BoostingPlan) -> None:
+        columns, matrix, s, table = self._read_training(table)
+        if columns.categorical.size:
+            label = columns[int(columns.categorical[0])].label
+            raise ValueError(
+                f"column {label!r} holds categories, but numbers are needed: turn it into numbers "
+                "or indicators of its categories"
+            )
+        rows = [(matrix[task_rows], s[task_rows]) for task_rows, _ in table.rows_by_task()]
+        targets = self._encode_tasks([y for _, y in table.rows_by_task()], table.names)
+        boosting_rows = []
+        for name, (X, s), (y, n_classes) in zip(table.names, rows, targets, strict=True):
+            if not s.any():
+                raise ValueError(f"task {name!r} has no rows of positive weight: leave it out")
+            distinct = canonical_rows(X.astype(np.float64), y, s)
+            boosting_rows.append(BoostingRows(distinct.X, distinct.y, distinct.s, n_classes))
+        boosted = boost(boosting_rows, plan)
+        self._keep_tasks(table, columns)
+        self.universal_features_ = boosted.universal
+        self.n_universal_trees_ = max(grown.n_universal for grown in boosted.tasks)
+        self.task_features_ = self._by_task([grown.features for grown in boosted.tasks])
+        self.task_importances_ = self._by_task([grown.gains for grown in boosted.tasks])
+        self.feature_importances_ = np.mean([grown.gains for grown in boosted.tasks], axis=0)
+        self.trees_ = self._by_task([grown.trees for grown in boosted.tasks])
+        self.leaf_weights_ = self._by_task(
+            [
+                _leaf_weights(grown.trees, task_rows.X, task_rows.s)
+                for grown, task_rows in zip(boosted.tasks, boosting_rows, strict=True)
+            ]
         )
 
-    def _by_task(self, tasks: list[BoostedTask], name: str) -> dict:
-        return {key: getattr(task, name) for key, task in zip(self.task_names_, tasks, strict=True)}
+    def _by_task(self, values: list) -> dict:
+        return dict(zip(self.task_names_, values, strict=True))
 
     @abstractmethod
-    def _rows(self, task: Task) -> BoostingRows:
-        """Check the targets of a task and give its rows."""
-
-    @abstractmethod
-    def _take_answers(self, tasks: list[Task]) -> None:
-        """Keep what answers are made of."""
+    def _encode_tasks(self, targets: list[NDArray], names: list) -> list[tuple[NDArray, int]]:
+        """Return numbers or class numbers of every task, and its number of classes, 0 for none."""
 
     # -- prediction ----------------------------------------------------------------------------
 
-    def _matrix(self, X: Any) -> NDArray[np.float64]:
-        """Give the rows to predict; names and number of columns must be those of training."""
+    def task_number(self, name: Any) -> int:
+        """Return the number of a task that is named or numbered."""
         check_is_fitted(self)
-        names, known = column_names(X), getattr(self, "feature_names_in_", None)
-        if names is not None and known is not None and names != list(known):
-            raise ValueError(
-                f"X has the columns {names}, but {type(self).__name__} was fitted on "
-                f"{list(known)}; give the same columns in the same order."
-            )
-        matrix = read_matrix(X, "X")
-        if matrix.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {matrix.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input."
-            )
-        return matrix
+        is_number = isinstance(name, int | np.integer) and not isinstance(name, bool)
+        if name not in self.task_names_ and is_number and 0 <= name < len(self.task_names_):
+            return int(name)
+        return super().task_number(name)
 
-    def _name(self, task: Any) -> Any:
-        """Give the name of a task that is named or numbered."""
-        check_is_fitted(self)
-        try:
-            if task in self.task_names_:
-                return self.task_names_[self.task_names_.index(task)]
-        except ValueError:  # an array
-            pass
-        is_number = isinstance(task, int | np.integer) and not isinstance(task, bool)
-        if is_number and 0 <= task < len(self.task_names_):
-            return self.task_names_[int(task)]
-        raise ValueError(
-            f"task={task!r} is unknown; give one of {self.task_names_}, a number below "
-            f"{len(self.task_names_)}, or None for all."
-        )
-
-    def _raw(self, X: NDArray[np.float64], name: Any) -> NDArray[np.float64]:
-        """Raw predictions (n, K) of a task: the sums of the values of all leaves of a row."""
-        trees = self.trees_[name]
+    def raw_predictions(self, rows: NDArray, t: int) -> NDArray[np.float64]:
+        """Return the sums (n,) or (n, K) of the values of a row's leaves in the trees of a task."""
+        trees = self.trees_[self.task_names_[t]]
         assert trees.leaf_values is not None
-        leaves = Router(trees)(X) + trees.leaf_starts[:-1]
-        raw = np.zeros((len(X), trees.leaf_values.shape[1]))
+        leaves = self._codes(rows, t) + trees.leaf_starts[:-1]
+        raw = np.zeros((len(rows), trees.leaf_values.shape[1]))
         for leaf in leaves.T:
             raw += trees.leaf_values[leaf]
-        return raw
+        return raw[:, 0] if raw.shape[1] == 1 else raw
 
-    def apply(self, X: Any, task: Any) -> NDArray[np.int32]:
-        """Give the leaves (n, P) of rows `X` (n, d) in the P trees of a task."""
-        return Router(self.trees_[self._name(task)])(self._matrix(X))
+    def _codes(self, rows: NDArray, t: int) -> NDArray[np.int32]:
+        return Router(self.trees_[self.task_names_[t]])(rows.astype(np.float64, copy=False))
 
-    def predict(self, X: Any, task: Any = None) -> NDArray:
-        """Predict.
-
-        Parameters
-        ----------
-        X : table (n, d)
-        task : name or number of a task, optional
-
-        Returns
-        -------
-        array (n,) or (n, T)
-            Of one task, or of all; (n,) also where the model was fitted on one X and y (n,).
-        """
-        if task is not None:
-            name = self._name(task)
-            return self._answers(self._matrix(X), name)
-        X = self._matrix(X)
-        if self._is_single:
-            return self._answers(X, self.task_names_[0])
-        return np.stack([self._answers(X, name) for name in self.task_names_], axis=1)
-
-    @abstractmethod
-    def _answers(self, X: NDArray[np.float64], name: Any) -> NDArray:
-        """Predictions (n,) of a task."""
+    def _side_by_side(self, answers: list[NDArray]) -> NDArray:
+        return np.stack(answers, axis=1)  # one dtype: labels next to text are text
 
 
 def _leaf_weights(trees: FlatTrees, X: NDArray, s: NDArray) -> NDArray[np.float64]:
-    """Share of the weight s (n,) of training rows X (n, d) in every leaf (L,)."""
+    """Return the share of the weight s (n,) of training rows X (n, d) in every leaf (L,)."""
     leaves = Router(trees)(X) + trees.leaf_starts[:-1]
     weights = np.repeat(s / s.sum(), leaves.shape[1])
     counts = np.bincount(leaves.reshape(-1), weights, minlength=int(trees.n_leaves.sum()))
@@ -260,7 +215,7 @@ def _leaf_weights(trees: FlatTrees, X: NDArray, s: NDArray) -> NDArray[np.float6
 
 
 @_described
-class BoUTSRegressor(RegressorMixin, _BoUTS):
+class BoUTSRegressor(TaskRegressor, BaseBoUTS):
     """Boosting of trees that selects few features: universal ones and each task's own.
 
     The universal stage grows trees in which all tasks split on the same feature, each at its own
@@ -274,7 +229,7 @@ class BoUTSRegressor(RegressorMixin, _BoUTS):
     Examples
     --------
     >>> import numpy as np
-    >>> from jointleaf.multitask._bouts import BoUTSRegressor
+    >>> from jointleaf.multitask import BoUTSRegressor
     >>> rng = np.random.default_rng(0)
     >>> A, B = rng.standard_normal((300, 6)), rng.standard_normal((200, 6))
     >>> tasks = {"a": (A, A[:, 0] + A[:, 1]), "b": (B, B[:, 0] ** 2 - B[:, 2])}
@@ -285,30 +240,12 @@ class BoUTSRegressor(RegressorMixin, _BoUTS):
     {'a': [1], 'b': [2]}
     """
 
-    def _rows(self, task: Task) -> BoostingRows:
-        try:
-            y = np.asarray(task.y, dtype=np.float64)
-        except (TypeError, ValueError) as cause:
-            raise ValueError(f"task {task.name!r}: y must hold numbers: {cause}") from cause
-        strange = np.flatnonzero(~np.isfinite(y))
-        if strange.size:
-            row = int(strange[0])
-            raise ValueError(
-                f"task {task.name!r}: y holds {y[row]} in row {row}; drop rows without a target, "
-                "and give tasks as pairs (X_t, y_t) if these rows differ between tasks."
-            )
-        rows = canonical_rows(task.X, y, task.s)
-        return BoostingRows(rows.X, rows.y, rows.s)
-
-    def _take_answers(self, tasks: list[Task]) -> None:
-        pass  # raw predictions are the answers
-
-    def _answers(self, X: NDArray[np.float64], name: Any) -> NDArray[np.float64]:
-        return self._raw(X, name)[:, 0]
+    def _encode_tasks(self, targets: list[NDArray], names: list) -> list[tuple[NDArray, int]]:
+        return [(y, 0) for y in encode_numbers(targets, names)]
 
 
 @_described
-class BoUTSClassifier(ClassifierMixin, _BoUTS):
+class BoUTSClassifier(TaskClassifier, BaseBoUTS):
     """Like `BoUTSRegressor` for classes, with the logistic or multinomial loss.
 
     Gains are those of the second-order expansion of the loss, in units of its value at the start:
@@ -320,51 +257,7 @@ class BoUTSClassifier(ClassifierMixin, _BoUTS):
         Classes of the task, or of every task.
     """
 
-    def _rows(self, task: Task) -> BoostingRows:
-        if task.y.dtype.kind == "f" and not np.isfinite(task.y).all():
-            raise ValueError(
-                f"task {task.name!r}: y holds NaN or infinity; drop rows without a class."
-            )
-        check_classification_targets(task.y)
-        classes, y = np.unique(task.y, return_inverse=True)
-        rows = canonical_rows(task.X, y.reshape(-1), task.s)
-        return BoostingRows(rows.X, rows.y, rows.s, len(classes))
-
-    def _take_answers(self, tasks: list[Task]) -> None:
-        self._classes = {task.name: np.unique(task.y) for task in tasks}
-
-    @property
-    def classes_(self) -> Any:
-        """Classes of the one task, or list of those of all tasks."""
-        check_is_fitted(self)
-        classes = list(self._classes.values())
-        return classes[0] if self._is_single else classes
-
-    def predict_proba(self, X: Any, task: Any = None) -> Any:
-        """Give probabilities of classes.
-
-        Parameters
-        ----------
-        X : table (n, d)
-        task : name or number of a task, optional
-
-        Returns
-        -------
-        array (n, K_t), or list (T,) of such arrays
-            Of one task, or of all as scikit-learn's classifiers of several outputs give them.
-        """
-        if task is not None:
-            name = self._name(task)
-            return self._shares(self._matrix(X), name)
-        X = self._matrix(X)
-        shares = [self._shares(X, name) for name in self.task_names_]
-        return shares[0] if self._is_single else shares
-
-    def _shares(self, X: NDArray[np.float64], name: Any) -> NDArray[np.float64]:
-        n_classes, raw = len(self._classes[name]), self._raw(X, name)
-        if n_classes == 1:
-            return np.ones((len(X), 1))
-        return Logistic().link(raw[:, 0]) if n_classes == 2 else Multinomial(n_classes).link(raw)
-
-    def _answers(self, X: NDArray[np.float64], name: Any) -> NDArray:
-        return self._classes[name][self._shares(X, name).argmax(axis=1)]
+    def _encode_tasks(self, targets: list[NDArray], names: list) -> list[tuple[NDArray, int]]:
+        self.task_classes_, numbers = number_classes(targets)
+        sizes = [len(classes) for classes in self.task_classes_]
+        return list(zip(numbers, sizes, strict=True))

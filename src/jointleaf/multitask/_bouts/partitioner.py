@@ -12,11 +12,10 @@ from sklearn.base import clone
 from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import Encoding
 from jointleaf.multitask._bouts.boosting import BoostedTask, BoostingPlan, BoostingRows, boost
-from jointleaf.multitask._bouts.checks import check_settings
 from jointleaf.multitask._bouts.trees import TreeShape
 from jointleaf.partitions._base import TargetType
 from jointleaf.partitions._cells import TreeCells
-from jointleaf.partitions._checks import TrainingRows, as_seed, check_count, check_fit_rows
+from jointleaf.partitions._checks import TrainingRows, check_count, check_fit_rows
 
 __all__ = ["BoUTSPartitioner"]
 
@@ -132,7 +131,8 @@ class BoUTSPartitioner(TreeCells):
         list of BoUTSPartitioner
             Fitted copies, one per task; this partitioner itself is left as it is.
         """
-        plan = self._plan()
+        n_cells = check_count(self, "n_cells", self.n_cells, 2)
+        plan = BoostingPlan.of(self, TreeShape((n_cells - 1).bit_length(), n_cells))
         if len(tasks) == 0:
             raise ValueError(f"{type(self).__name__}: tasks is empty; give at least one task.")
         rows = [check_fit_rows(task.X, task.y, task.s, target_type, columns) for task in tasks]
@@ -173,21 +173,6 @@ class BoUTSPartitioner(TreeCells):
         assert isinstance(other, BoUTSPartitioner)
         other.n_universal_trees_ = int(kept[: self.n_universal_trees_].sum())
         return other
-
-    def _plan(self) -> BoostingPlan:
-        check_settings(self)
-        check_count(self, "n_cells", self.n_cells, 2)
-        return BoostingPlan(
-            n_universal=self.n_universal,
-            n_task=self.n_task,
-            shape=TreeShape((int(self.n_cells) - 1).bit_length(), int(self.n_cells)),
-            learning_rate=self.learning_rate,
-            universal_price=self.universal_price,
-            task_price=self.task_price,
-            min_samples_leaf=self.min_samples_leaf,
-            subsample=self.subsample,
-            seed=as_seed(self.random_state),
-        )
 
     def _take_task(
         self,

@@ -4,7 +4,7 @@ A split is made on the feature j with the largest
 
     min over tasks t of  max over thresholds v of  Delta_t(j, v) / V_t   -   price * [j is new],
 
-where Delta_t is the decrease of task t's impurity (`jointleaf.multitask._bouts.cuts`) and V_t its
+where Delta_t is the decrease of task t's impurity (`jointleaf.multitask._bouts.splits`) and V_t its
 impurity at the start, so that all tasks count alike whatever their units and numbers of rows. For
 one task this is an ordinary tree that pays for new features.
 """
@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._trees.flattening import NodeTable
-from jointleaf.multitask._bouts.bins import Bins
-from jointleaf.multitask._bouts.cuts import TIE, Slopes, best_cuts, histogram
+from jointleaf.multitask._bouts.splits import TIE, Bins, Slopes, best_cuts, histogram
 
 __all__ = ["GrownTree", "TaskSlopes", "TreeShape", "grow_tree"]
 

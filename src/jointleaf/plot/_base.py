@@ -1,0 +1,325 @@
+"""What all displays share: the base class, axes, scales and labels."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+    from typing_extensions import Self
+
+__all__ = [
+    "BLUE",
+    "COLORS",
+    "DARK",
+    "FONT",
+    "GREY",
+    "RED",
+    "UNITS",
+    "Display",
+    "Table",
+    "check_fitted",
+    "column_axis",
+    "count_axis",
+    "feature_labels",
+    "height_in_points",
+    "height_of",
+    "label_ends",
+    "label_room",
+    "label_values",
+    "legend_beside",
+    "log_axis",
+    "need_matplotlib",
+    "read_cv_results",
+    "shortened",
+    "strength_axis",
+    "style_axes",
+    "title_panel",
+    "two_panels",
+    "width_in_points",
+    "write_names",
+]
+
+COLORS = (
+    "#c1432e", "#4f86b8", "#6a994e", "#e09f3e", "#7a5195",
+    "#2a9d8f", "#d1779b", "#8c6d4f", "#3d4450", "#5b6cc9",
+)  # fmt: skip
+RED, BLUE, DARK, GREY = "#c1432e", "#4f86b8", "#3d4450", "#c9ced6"
+#: what losses of estimators are measured in
+UNITS = {
+    "regression": "(squared error / 2,\ntarget variance = 1)",
+    "classification": "(log-loss)",
+}
+
+Table = dict[str, NDArray]
+
+FONT = 9
+_LINE_HEIGHT = 1.35 * FONT  # points from one label to the next
+_MAX_LABELS = len(COLORS)
+_MAX_COUNTS = 8
+_LONGEST = 34  # characters of a label
+_CHARACTER = 0.56  # mean width of a character, in font sizes
+
+
+class Display(ABC):
+    """A picture of something that was computed before: made once, drawn by `plot`.
+
+    Attributes
+    ----------
+    ax_ : Axes
+    figure_ : Figure
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            To draw in; several panels take its place. Best in a figure with
+            ``layout="constrained"``, which leaves room for names and a legend; by default a new
+            figure.
+
+        Returns
+        -------
+        self
+        """
+        height = self._height()
+        if ax is None:
+            plt = need_matplotlib(type(self).__name__)
+            ax = plt.subplots(figsize=(8.0, height), layout="constrained")[1]
+        self.ax_, self.figure_ = ax, ax.figure
+        self._draw(ax)
+        return self
+
+    @abstractmethod
+    def _height(self) -> float:
+        """Check what is drawn, and return the height of a new figure in inches."""
+
+    @abstractmethod
+    def _draw(self, ax: Axes) -> None:
+        """Draw in axes."""
+
+
+def need_matplotlib(name: str) -> Any:
+    """Return pyplot; raise an error that names the extra where it is not installed."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as cause:
+        message = f"{name} needs matplotlib: pip install 'jointleaf[plot]'"
+        raise ImportError(message) from cause
+    return plt
+
+
+def check_fitted(estimator: object, kinds: Any, names: str) -> None:
+    """Raise for what is not a fitted estimator of one of some classes."""
+    if not isinstance(estimator, kinds):
+        raise TypeError(
+            f"estimator={estimator!r} must be a {names}: of a Pipeline use the last step, and rows "
+            "as that step sees them"
+        )
+    check_is_fitted(estimator)
+
+
+def read_cv_results(cv_results: Mapping[str, Any]) -> Table:
+    """Return the columns of ``cv_results_``, with losses in place of scores.
+
+    The displays know the names of columns from here alone.
+    """
+    columns = {name.removeprefix("param_"): column for name, column in cv_results.items()}
+    columns.pop("params", None)
+    if "mean_test_score" in columns:
+        columns["mean_loss"] = -columns["mean_test_score"]
+        columns["se_loss"] = columns["se_test_score"]
+    is_exact = columns.get("own_loss", np.ones(len(columns["mean_loss"]), bool))
+    return {"is_exact": is_exact, **columns}
+
+
+def feature_labels(names: Sequence | None, d: int) -> list[str]:
+    """Return the names of d features as text; x0, x1, ... where there are none."""
+    if names is None:
+        return [f"x{j}" for j in range(d)]
+    if len(names) != d:
+        raise ValueError(f"feature_names has {len(names)} names for {d} features: use one for each")
+    return [str(name) for name in names]
+
+
+def two_panels(frame: Axes, above: float) -> tuple[Axes, Axes]:
+    """Put two panels with a common x axis in the place of axes, with points of room above."""
+    frame.set_axis_off()
+    top = 1.0 - min(0.3, above / height_in_points(frame))
+    upper = frame.inset_axes((0.0, 0.42 * top, 1.0, 0.58 * top))
+    lower = frame.inset_axes((0.0, 0.0, 1.0, 0.35 * top), sharex=upper)
+    upper.xaxis.label.set_visible(False)
+    upper.tick_params(labelbottom=False)
+    return upper, lower
+
+
+def style_axes(ax: Axes, y_label: str) -> None:
+    """Thin frame, small font, the label of the y axis."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(labelsize=FONT)
+    ax.set_ylabel(y_label, fontsize=FONT)
+
+
+def strength_axis(ax: Axes, strengths: NDArray) -> None:
+    """Logarithmic x axis from the strongest strength to the weakest."""
+    margin = 1.02 if len(np.unique(strengths)) > 1 else 2.0
+    log_axis(ax, "x", strengths.max() * margin, strengths.min() / margin)
+    ax.set_xlabel("strength of the penalty (weaker to the right)", fontsize=FONT)
+
+
+def log_axis(ax: Axes, which: str, first: float, last: float) -> None:
+    """Logarithmic axis between two limits, with plain numbers where it spans few decades."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    getattr(ax, f"set_{which}lim")(first, last)
+    getattr(ax, f"set_{which}scale")("log")
+    axis = getattr(ax, f"{which}axis")
+    decades = abs(np.log10(last / first))
+    if decades < 2.5:
+        subs = (1.0, 2.0, 5.0) if decades > 1 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+        axis.set_major_locator(LogLocator(subs=subs, numticks=20))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_locator(NullLocator())
+
+
+def count_axis(ax: Axes, strengths: NDArray, counts: ArrayLike, label: str) -> None:
+    """Write numbers of features on the upper edge, at a few strengths; not where all are equal."""
+    if np.ptp(counts) == 0:
+        return
+    picked = np.linspace(0, len(strengths) - 1, min(_MAX_COUNTS, len(strengths))).round()
+    index = picked.astype(int)
+    top = ax.secondary_xaxis("top")
+    top.set_xticks(strengths[index], [f"{count:.0f}" for count in np.asarray(counts)[index]])
+    top.minorticks_off()
+    top.tick_params(labelsize=FONT, length=3, color=DARK)
+    top.spines["top"].set_visible(False)
+    top.set_xlabel(label, fontsize=FONT, labelpad=5)
+
+
+def title_panel(ax: Axes, text: str) -> None:
+    """Write in a few words what a panel shows."""
+    ax.set_title(text, loc="left", fontsize=FONT)
+
+
+def legend_beside(ax: Axes, **options: Any) -> None:
+    """A legend on the right of the axes, where it hides nothing, with options of `Axes.legend`."""
+    settings: dict[str, Any] = {"fontsize": FONT, "handlelength": 1.8, **options}
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.03), frameon=False, **settings)
+
+
+def label_room(ax: Axes) -> int:
+    """Return how many labels fit one above the other beside the axes, at most ten."""
+    return min(_MAX_LABELS, max(1, int(height_in_points(ax) / _LINE_HEIGHT)))
+
+
+def label_ends(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
+    """Name lines beside their right ends, given as (y, name, color)."""
+    right = ax.get_xlim()[1]
+    low, high = ax.get_ylim()
+    heights = np.array([(y - low) / (high - low) for y, _, _ in ends])
+    places = _spread(heights, _LINE_HEIGHT / height_in_points(ax))
+    for (y, name, color), place in zip(ends, places, strict=True):
+        ax.annotate(
+            name, (right, y), (1.04, place), textcoords="axes fraction", va="center", color=color,
+            fontsize=FONT, annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "relpos": (0.0, 0.5),
+                        "shrinkA": 0, "shrinkB": 0},
+        )  # fmt: skip
+
+
+def height_in_points(ax: Axes) -> float:
+    """Height of axes in points."""
+    return float(ax.get_window_extent().height) * 72.0 / ax.figure.dpi
+
+
+def width_in_points(ax: Axes) -> float:
+    """Width of axes in points."""
+    return float(ax.get_window_extent().width) * 72.0 / ax.figure.dpi
+
+
+def _spread(values: NDArray, distance: float) -> NDArray:
+    """Move values in [0, 1] apart until neighbors differ by a distance; keep their order."""
+    order = np.argsort(values, kind="stable")
+    steps = distance * np.arange(len(values))
+    sunk = values[order] - steps
+    # The least that pushes up, and the least that pushes down: their mean keeps the distances.
+    up = np.maximum.accumulate(sunk)
+    down = np.minimum.accumulate(sunk[::-1])[::-1]
+    places = np.clip((up + down) / 2, 0.0, max(0.0, 1.0 - steps[-1:].sum())) + steps
+    out = np.empty_like(places)
+    out[order] = places
+    return out
+
+
+def write_names(
+    ax: Axes, places: NDArray, names: Sequence[Hashable], room: NDArray | float
+) -> None:
+    """Write names at the ticks of the x axis, slanted where one is wider than its room.
+
+    `room` is in units of the x axis, one for all names or one for each.
+    """
+    low, high = ax.get_xlim()
+    points = np.broadcast_to(room, len(names)) / abs(high - low) * width_in_points(ax)
+    texts = [str(name) for name in names]
+    widths = np.array([_CHARACTER * FONT * (len(text) + 1) for text in texts])
+    is_slanted = bool(np.any(widths > points))
+    ax.set_xticks(places, texts)
+    ax.tick_params(axis="x", length=0, labelsize=FONT)
+    if is_slanted:
+        on_top = ax.xaxis.get_ticks_position() == "top"
+        for label in ax.get_xticklabels():
+            label.set(rotation=35, rotation_mode="anchor", ha="left" if on_top else "right")
+
+
+# -- pictures with one line per column ---------------------------------------------------------
+
+
+def height_of(n_lines: int) -> float:
+    """Height in inches of a picture with so many lines."""
+    return float(min(12.0, 1.3 + 0.32 * n_lines))
+
+
+def shortened(text: str) -> str:
+    """A label of bounded length."""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def column_axis(ax: Axes, labels: list[str], x_label: str) -> None:
+    """Labels on the left, the first one on top, and a light grid."""
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.set_yticks(np.arange(len(labels)), [shortened(label) for label in labels])
+    ax.set_ylim(len(labels) - 0.4, -0.6)
+    ax.tick_params(labelsize=FONT)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", color=GREY, lw=0.5, alpha=0.6)
+    ax.set_axisbelow(True)
+    ax.set_xlabel(x_label, fontsize=FONT)
+
+
+def label_values(ax: Axes, ends: list[tuple[float, float, str]]) -> None:
+    """Write texts beside the ends of bars, given as (place, direction, text), and make room."""
+    low, high = ax.get_xlim()
+    room = 0.10 * (high - low)
+    left, right = low, high
+    for y, (x, direction, text) in enumerate(ends):
+        side = 1 if direction >= 0 else -1
+        ax.annotate(
+            text, (x, y), (4 * side, 0), textcoords="offset points", va="center",
+            ha="left" if side > 0 else "right", fontsize=FONT - 1, color=DARK,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85},
+            zorder=5,
+        )  # fmt: skip
+        left, right = min(left, x + min(0, side) * room), max(right, x + max(0, side) * room)
+    ax.set_xlim(left, right)
