@@ -36,7 +36,7 @@ class _State(NamedTuple):
 
 
 class _Quadratic(NamedTuple):
-    """The bound of the data term: curvatures h (n,) and, of the penalty, D (N,) or None."""
+    """The bound of the data term: curvatures h (n,) and, of the penalty, D (N,)."""
 
     problem: DeviceProblem
     h: Any
@@ -45,33 +45,29 @@ class _Quadratic(NamedTuple):
 
     def pinned(self, theta: Any) -> Any:
         """Return weights without the biases, where these are eliminated."""
-        if theta is None or self.biases is None:
+        if self.biases is None:
             return theta
         design = self.problem.design
         return design.with_biases(theta, jnp.zeros_like(design.layout.split(theta)[1]))
 
-    @property
-    def slope_diagonal(self) -> Any:
-        """D without the part of biases that are eliminated: that is in beta."""
-        return self.pinned(self.diagonal)
+    def shrunk(self, theta: Any) -> Any:
+        """D times weights, without the part of biases that are eliminated: that is in beta."""
+        return shaped(self.pinned(self.diagonal), theta) * theta
 
     def bend(self, image: Any, move: Any) -> Any:
         """The quadratic at a move of the weights whose predictions are `image`."""
-        bend = dot(image, self.problem.weigh(self.h, image))
-        diagonal = self.slope_diagonal
-        return bend if diagonal is None else bend + dot(move, shaped(diagonal, move) * move)
+        return dot(image, self.problem.weigh(self.h, image)) + dot(move, self.shrunk(move))
 
     def beta(self, biases: Any) -> Any:
         """D_b times biases."""
         assert self.biases is not None
         return shaped(self.biases.beta, biases) * biases
 
-    def answer(self, image: Any, slope: Any) -> tuple[Any, Any]:
+    def answer(self, image: Any) -> tuple[Any, Any]:
         """The best move of the biases after an image of the slopes, and its predictions."""
         assert self.biases is not None
         design = self.problem.design
-        pulled = design.bias_rmatvec(self.problem.weigh(self.h, image))
-        move = self.biases.solve(-(pulled + slope))
+        move = self.biases.solve(-design.bias_rmatvec(self.problem.weigh(self.h, image)))
         return move, design.bias_matvec(move)
 
     def times(self, move: Any) -> Any:
@@ -79,11 +75,9 @@ class _Quadratic(NamedTuple):
         design, move = self.problem.design, self.pinned(move)
         image = design.matvec(move)
         if self.biases is not None:
-            image = image + self.answer(image, 0.0)[1]
+            image = image + self.answer(image)[1]
         product = design.rmatvec(self.problem.weigh(self.h, image))
-        if self.slope_diagonal is not None:
-            product = product + shaped(self.slope_diagonal, move) * move
-        return self.pinned(product)
+        return self.pinned(product + self.shrunk(move))
 
 
 @jax.jit
@@ -116,7 +110,7 @@ def minimise(
     Parameters
     ----------
     problem : DeviceProblem
-    diagonal : array (N,) or None
+    diagonal : array (N,)
         Curvature of the quadratic part of the penalty.
     rest : DevicePenalty
         The rest of the penalty.
@@ -157,23 +151,9 @@ def minimise(
 
 def optimality(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size: Any) -> Any:
     """Largest entry of the proximal gradient with a step, as `Problem.optimality` has it."""
-    problem, diagonal = quadratic.problem, quadratic.diagonal
-    gradient = problem.gradient(f)
-    if diagonal is not None:
-        gradient = gradient + shaped(diagonal, theta) * theta
+    gradient = quadratic.problem.gradient(f) + shaped(quadratic.diagonal, theta) * theta
     t = size.astype(theta.dtype)
-    moved = rest.prox(theta - t * gradient, size)
-    return jnp.abs((theta - moved) / t).max().astype(jnp.float64) / problem.start_slope
-
-
-def _settle(quadratic: _Quadratic, theta: Any, f: Any) -> tuple[Any, Any]:
-    """Return the biases at the least of the bound, and their predictions."""
-    problem = quadratic.problem
-    biases = problem.design.layout.split(theta)[1]
-    slope = problem.design.bias_rmatvec(problem.slope(f)) + quadratic.beta(biases)
-    assert quadratic.biases is not None
-    move = quadratic.biases.solve(-slope)
-    return biases + move, f + problem.design.bias_matvec(move)
+    return quadratic.problem.optimality((theta - rest.prox(theta - t * gradient, size)) / t)
 
 
 def _shorten(trial: Any, size: Any, first: Any) -> Any:
@@ -195,13 +175,11 @@ def _shorten(trial: Any, size: Any, first: Any) -> Any:
 
 def _plain_step(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size: Any) -> Any:
     """Slopes and biases alike move along the negative gradient."""
-    problem, diagonal = quadratic.problem, quadratic.diagonal
-    gradient = problem.gradient(f)
-    if diagonal is not None:
-        gradient = gradient + shaped(diagonal, theta) * theta
+    problem = quadratic.problem
+    gradient = problem.gradient(f) + quadratic.shrunk(theta)
 
-    def penalty_value(weights: Any) -> Any:
-        return 0.0 if diagonal is None else 0.5 * dot(weights, shaped(diagonal, weights) * weights)
+    def value(weights: Any, f: Any) -> Any:
+        return problem.value(f) + 0.5 * dot(weights, quadratic.shrunk(weights))
 
     def trial(size: Any) -> Any:
         new = rest.prox(theta - size.astype(theta.dtype) * gradient, size)
@@ -211,9 +189,9 @@ def _plain_step(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size: Any)
         if np.isfinite(problem.loss.max_curvature):
             is_bound = quadratic.bend(f_new - f, move) <= room * (1 + 1e-6)
         else:  # the objective itself tells
-            bound = problem.value(f) + penalty_value(theta) + dot(gradient, move) + 0.5 * room
+            bound = value(theta, f) + dot(gradient, move) + 0.5 * room
             noise = 16 * float(jnp.finfo(theta.dtype).eps) * jnp.abs(bound)
-            is_bound = problem.value(f_new) + penalty_value(new) <= bound + noise
+            is_bound = value(new, f_new) <= bound + noise
         return is_bound, (new, f_new, jnp.abs(move).max().astype(jnp.float64))
 
     size, (new, f_new, largest) = _shorten(trial, size, (theta, f, jnp.zeros(())))
@@ -223,26 +201,25 @@ def _plain_step(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size: Any)
 def _eliminating_step(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size: Any) -> Any:
     """Slopes move along the gradient, biases to what is best for the slopes."""
     problem, design = quadratic.problem, quadratic.problem.design
+    slope, biases = problem.slope(f), design.layout.split(theta)[1]
     # For the squared error biases are at their best already, but for rounding: then this is tiny.
-    settled, f_settled = _settle(quadratic, theta, f)
-    shift = f_settled - f
-    gradient = design.rmatvec(problem.slope(f) + problem.weigh(quadratic.h, shift))
-    diagonal = quadratic.slope_diagonal
-    if diagonal is not None:
-        gradient = gradient + shaped(diagonal, theta) * theta
+    assert quadratic.biases is not None
+    settling = quadratic.biases.solve(-design.bias_rmatvec(slope) - quadratic.beta(biases))
+    shift = design.bias_matvec(settling)
+    gradient = design.rmatvec(slope + problem.weigh(quadratic.h, shift)) + quadratic.shrunk(theta)
 
     def trial(size: Any) -> Any:
         new = rest.prox(theta - size.astype(theta.dtype) * gradient, size)
-        new = design.with_biases(new, design.layout.split(theta)[1])
+        new = design.with_biases(new, biases)
         move = new - theta
         image = design.matvec(new) - f
-        answer, change = quadratic.answer(image, 0.0)
+        answer, change = quadratic.answer(image)
         image = image + change
         bend = quadratic.bend(image, move) + dot(answer, quadratic.beta(answer))
         is_bound = bend <= (1 + 1e-6) * dot(move, move) / size
-        new = design.with_biases(new, settled + answer)
+        new = design.with_biases(new, biases + settling + answer)
         largest = jnp.abs(move).max().astype(jnp.float64)
-        return is_bound, (new, f_settled + image, largest)
+        return is_bound, (new, f + shift + image, largest)
 
     size, (new, f_new, largest) = _shorten(trial, size, (theta, f, jnp.zeros(())))
     return new, f_new, size, largest / size

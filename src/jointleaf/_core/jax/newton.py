@@ -42,13 +42,10 @@ __all__ = [
     "pcg",
 ]
 
-_BLOCK = 512
 _JITTER = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}
 # Relative to the largest diagonal entry: what is added for the search for combinations, and the
 # pivot below which a bias is one. With m biases in it its pivot is about m times the first.
 _SEARCH_JITTER, _LEAST_PIVOT = 1e-12, 1e-9
-
-
 _CYCLE = {"float32": 100, "float64": 10**9}  # steps until the true residual is taken again
 _MAX_INNER = 250
 _HALVINGS = 40
@@ -118,16 +115,6 @@ def _factorise(gram: Any, jitter: Any, independent: bool) -> tuple[Any, Any]:
     return factor(gram, jitter), chosen
 
 
-def _fill_lower(gram: NDArray) -> None:
-    """Copy the upper triangle to the lower one, in place and block by block."""
-    n = len(gram)
-    for a in range(0, n, _BLOCK):
-        rows = slice(a, min(a + _BLOCK, n))
-        part = gram[rows, rows]
-        part[...] = np.triu(part) + np.triu(part, 1).T
-        gram[rows.stop :, rows] = gram[rows, rows.stop :].T
-
-
 def bias_inverse(
     problem: Problem,
     h: NDArray,
@@ -161,10 +148,10 @@ def bias_inverse(
         gram = bias_gram(part, h[rows])
         if smoother is not None:
             gram += smoothed_gram(part, smoother)
-        _fill_lower(gram)
         gram[np.diag_indices_from(gram)] += beta[cells]
         search = independent and not (beta[cells] > 0).all()
-        moved = jax.device_put((gram, np.asarray(_JITTER[dtype])), device)
+        # Its upper triangle is made; a factorisation reads the lower one.
+        moved = jax.device_put((gram.T, np.asarray(_JITTER[dtype])), device)
         del gram  # C x C numbers should not exist more often than they must
         factor, own = _factorise(*moved, search)
         del moved
@@ -180,35 +167,49 @@ def bias_inverse(
 # -- the preconditioner --------------------------------------------------------------------------
 
 
-@pytree("design blocks centre scale inverse_mass biases h", "eliminates")
-@dataclass(frozen=True)
 class Preconditioner:
-    """Approximate inverse of Phi^T diag(h) Phi + D.
+    """Approximate inverse of Phi^T diag(h) Phi + D, made and used inside a compiled function.
 
-    Attributes
+    Parameters
     ----------
     design : DeviceDesign
-    blocks : array (L, d, d) or None
-        Inverses of the slope blocks after centring.
-    centre : array (L, d) or None
-        Weighted means of every linear cell's rows.
-    scale : array (L, d) or None
-        Inverse diagonals, in place of blocks that would be too large.
-    inverse_mass : array (C,)
-    biases : BiasInverse or None
     h : array (n,)
-    eliminates : bool
-        Directions are completed by the biases that are best for them.
+        Curvature of the loss at every row.
+    curvature : array (N,)
+        D, of the penalty.
+    biases : BiasInverse or None
+    eliminate : bool
+        Whether directions may be completed by the biases that are best for them.
     """
 
-    design: DeviceDesign
-    blocks: Any
-    centre: Any
-    scale: Any
-    inverse_mass: Any
-    biases: BiasInverse | None
-    h: Any
-    eliminates: bool
+    def __init__(
+        self,
+        design: DeviceDesign,
+        h: Any,
+        curvature: Any,
+        biases: BiasInverse | None,
+        *,
+        eliminate: bool,
+    ) -> None:
+        layout, dtype = design.layout, design.X.dtype
+        d, n_linear = layout.n_slopes, layout.n_linear_cells
+        on_slopes, on_biases = layout.split(curvature.astype(jnp.float64))
+        mass = design.bias_rmatvec(h).astype(jnp.float64) + on_biases
+        mass = jnp.where(mass > 0, mass, 1.0)
+        self.design, self.biases, self.h = design, biases, h.astype(dtype)
+        self.eliminates = eliminate and biases is not None
+        self.inverse_mass = (1.0 / mass).astype(dtype)
+        self.blocks: Any = None
+        self.scale: Any = None
+        if d and n_linear * d * d <= MAX_BLOCK_ENTRIES:
+            grams = design.slope_grams(h).astype(jnp.float64)
+            cross = design.slope_sums(h[:, None] * design.X).astype(jnp.float64)
+            weight = mass[layout.linear_cells]
+            self.centre = (cross / weight[:, None]).astype(dtype)
+            self.blocks = _inverse_blocks(grams, cross, weight, on_slopes).astype(dtype)
+        elif d:
+            diagonal = design.slope_sums(h[:, None] * jnp.square(design.X)) + on_slopes
+            self.scale = (1.0 / jnp.where(diagonal > 0, diagonal, 1.0)).astype(dtype)
 
     def solve_biases(self, r: Any) -> Any:
         """Apply to the residuals of biases, (C,) or (C, K)."""
@@ -249,30 +250,6 @@ class Preconditioner:
         biases = self.design.layout.split(theta)[1]
         theta = self.design.with_biases(theta, biases + step)
         return theta, image + self.design.bias_matvec(step)
-
-
-def make_preconditioner(
-    design: DeviceDesign, h: Any, curvature: Any, biases: BiasInverse | None, *, eliminate: bool
-) -> Preconditioner:
-    """Make it for curvatures h (n,) of the rows and D (N,) of the penalty."""
-    layout, dtype = design.layout, design.X.dtype
-    d, n_linear = layout.n_slopes, layout.n_linear_cells
-    on_slopes, on_biases = layout.split(curvature.astype(jnp.float64))
-    blocks = centre = scale = None
-    mass = design.bias_rmatvec(h).astype(jnp.float64) + on_biases
-    mass = jnp.where(mass > 0, mass, 1.0)
-    if d and n_linear * d * d <= MAX_BLOCK_ENTRIES:
-        grams = design.slope_grams(h).astype(jnp.float64)
-        cross = design.slope_sums(h[:, None] * design.X).astype(jnp.float64)
-        weight = mass[layout.linear_cells]
-        centre = (cross / weight[:, None]).astype(dtype)
-        blocks = _inverse_blocks(grams, cross, weight, on_slopes).astype(dtype)
-    elif d:
-        diagonal = design.slope_sums(h[:, None] * jnp.square(design.X)) + on_slopes
-        scale = (1.0 / jnp.where(diagonal > 0, diagonal, 1.0)).astype(dtype)
-    inverse_mass, is_exact = (1.0 / mass).astype(dtype), eliminate and biases is not None
-    h = h.astype(dtype)
-    return Preconditioner(design, blocks, centre, scale, inverse_mass, biases, h, is_exact)
 
 
 def _inverse_blocks(grams: Any, cross: Any, mass: Any, curvature: Any) -> Any:
@@ -323,6 +300,16 @@ def conjugate_gradients(
 # -- the solvers ---------------------------------------------------------------------------------
 
 
+def _objective(problem: DeviceProblem, D: Any, theta: Any, f: Any) -> Any:
+    return problem.value(f) + 0.5 * dot(theta, D * theta)
+
+
+def _measure(problem: DeviceProblem, D: Any, theta: Any, f: Any) -> tuple[Any, Any, Any]:
+    """Return gradient, optimality and objective at weights with predictions f."""
+    gradient = problem.gradient(f) + D * theta
+    return gradient, problem.optimality(gradient), _objective(problem, D, theta, f)
+
+
 class _State(NamedTuple):
     """What a loop of conjugate gradients or Newton steps carries on."""
 
@@ -349,17 +336,11 @@ def pcg(
     `biases` is the joint inverse for the curvature of the loss without a smoother.
     """
     design, D = problem.design, shaped(diagonal, theta)
+    measure = partial(_measure, problem, D)
     h = problem.shares.astype(theta.dtype)
-    precondition = make_preconditioner(
-        design, h, diagonal, biases, eliminate=problem.smoother is None
-    )
+    precondition = Preconditioner(design, h, diagonal, biases, eliminate=problem.smoother is None)
     noise = 10 * float(jnp.finfo(theta.dtype).eps)
     zero = jnp.zeros_like(problem.y)
-
-    def measure(theta: Any, f: Any) -> tuple[Any, Any, Any]:
-        gradient = problem.gradient(f) + D * theta
-        objective = problem.value(f) + 0.5 * dot(theta, D * theta)
-        return gradient, problem.optimality(gradient), objective
 
     def operator(p: Any) -> tuple[Any, Any, Any]:
         p, image = precondition.complete(p, design.matvec(p))
@@ -411,13 +392,6 @@ def newton(
     design, D = problem.design, shaped(diagonal, theta)
     noise = 16 * float(jnp.finfo(theta.dtype).eps)
 
-    def measure(theta: Any, f: Any) -> tuple[Any, Any]:
-        gradient = problem.gradient(f) + D * theta
-        return gradient, problem.optimality(gradient)
-
-    def objective(theta: Any, f: Any) -> Any:
-        return problem.value(f) + 0.5 * dot(theta, D * theta)
-
     def go_on(state: _State) -> Any:
         return (state.optimality > tol) & ~state.stalled & (state.n_iter < max_iter)
 
@@ -427,19 +401,17 @@ def newton(
 
         def at(length: Any) -> Any:
             t = length.astype(theta.dtype)
-            return objective(theta + t * direction, f + t * image)
+            return _objective(problem, D, theta + t * direction, f + t * image)
 
         length, value = line_search(at, state.objective, -dot(residual, direction), noise)
         theta = theta + length.astype(theta.dtype) * direction
         f = design.matvec(theta)
-        gradient, optimality = measure(theta, f)
+        gradient, optimality, _ = _measure(problem, D, theta, f)
         stalled = length == 0.0
         return _State(theta, f, gradient, optimality, value, stalled, state.n_iter + 1)
 
-    f = design.matvec(theta)
-    gradient, optimality = measure(theta, f)
-    is_stalled, none = jnp.zeros((), bool), jnp.zeros((), int)
-    start = _State(theta, f, gradient, optimality, objective(theta, f), is_stalled, none)
+    f, start_at = design.matvec(theta), (jnp.zeros((), bool), jnp.zeros((), int))
+    start = _State(theta, f, *_measure(problem, D, theta, f), *start_at)
     end = lax.while_loop(go_on, turn, start)
     return Outcome(end.theta, end.n_iter, jnp.ones(()), end.stalled)
 
@@ -453,7 +425,7 @@ def _direction(
     # Rows without curvature would leave directions free in which the loss is not flat at all.
     flat = jnp.where(h > 1e-8 * h.max(), 0.0, 1e-3 * h.max()).astype(h.dtype)
     mean = h + flat if h.ndim == 1 else (h + flat).mean(axis=1)
-    precondition = make_preconditioner(design, mean, diagonal, biases, eliminate=False)
+    precondition = Preconditioner(design, mean, diagonal, biases, eliminate=False)
 
     def operator(p: Any) -> tuple[Any, Any, Any]:
         image = design.matvec(p)
@@ -462,16 +434,10 @@ def _direction(
 
     relative = jnp.abs(residual).max() / problem.start_slope
     goal = jnp.minimum(0.1, jnp.sqrt(relative)) ** 2 * dot(residual, residual)
-    direction, image, _ = conjugate_gradients(
-        operator,
-        precondition,
-        jnp.zeros_like(residual),
-        jnp.zeros_like(f),
-        residual,
-        lambda r: dot(r, r) <= goal,
-        _MAX_INNER,
-    )
-    return direction, image
+    zero = jnp.zeros_like(residual), jnp.zeros_like(f)
+    return conjugate_gradients(
+        operator, precondition, *zero, residual, lambda r: dot(r, r) <= goal, _MAX_INNER
+    )[:2]
 
 
 def line_search(objective_at: Any, start: Any, slope: Any, noise: float) -> tuple[Any, Any]:
@@ -490,5 +456,5 @@ def line_search(objective_at: Any, start: Any, slope: Any, noise: float) -> tupl
 
     one = jnp.ones(())
     length, value, _ = lax.while_loop(go_on, turn, (one, objective_at(one), 0))
-    found = is_enough(length, value)
-    return jnp.where(found, length, 0.0), jnp.where(found, value, start)
+    is_found = is_enough(length, value)
+    return jnp.where(is_found, length, 0.0), jnp.where(is_found, value, start)

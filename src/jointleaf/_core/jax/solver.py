@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from jointleaf._core.device import double_precision, find_device
 from jointleaf._core.jax import dual, fista, newton
-from jointleaf._core.jax.newton import BiasInverse, Outcome, bias_inverse
+from jointleaf._core.jax.newton import Outcome, bias_inverse
 from jointleaf._core.jax.problem import (
     DevicePenalty,
     DeviceProblem,
@@ -133,40 +132,25 @@ def _fista(
     problem: Problem, moved: DeviceProblem, theta: NDArray, tol: float, max_iter: int, device: Any
 ) -> Outcome:
     diagonal = problem.smooth_curvature
-    if diagonal is not None:
-        diagonal = diagonal.astype(theta.dtype)
-    rest = move_penalty(problem.rest)
-    biases = _eliminated(problem, device)
-    put = partial(jax.device_put, device=device)
-    diagonal, rest = put((diagonal, rest))
-    key = "step size", _size_key(biases)
-    size = problem.kept(key, lambda: _first_size(moved, diagonal, biases, theta, device))
+    diagonal = np.zeros(len(theta)) if diagonal is None else diagonal
+    biases, beta = None, problem.penalty.bias_curvature()
+    if beta is not None and np.isfinite(problem.loss.max_curvature):  # they can be eliminated
+        h = problem.loss.max_curvature * problem.s / problem.s.sum()
+        biases = bias_inverse(problem, h, beta, device, smooth=True)
+    arguments = diagonal.astype(theta.dtype), move_penalty(problem.rest)
+    diagonal, rest = jax.device_put(arguments, device)
+
+    def first_size() -> NDArray:
+        start = problem.layout.random_weights().astype(theta.dtype)
+        return jax.device_get(call(fista.first_size, device, moved, diagonal, biases, start))
+
+    key = "step size on device", biases is None
+    size = problem.kept(key, first_size)
     outcome = call(
         fista.minimise, device, moved, diagonal, rest, biases, theta, size, tol, max_iter
     )
     problem.keep(key, np.maximum(jax.device_get(outcome.size), 0.1 * np.asarray(size)))
     return outcome
-
-
-def _size_key(biases: BiasInverse | None) -> str:
-    """Under what a step size is kept for related problems."""
-    return "on device, plain" if biases is None else "on device, biases eliminated"
-
-
-def _first_size(
-    moved: DeviceProblem, diagonal: Any, biases: Any, theta: NDArray, device: Any
-) -> NDArray:
-    start = moved.design.layout.random_weights().astype(theta.dtype)
-    return jax.device_get(call(fista.first_size, device, moved, diagonal, biases, start))
-
-
-def _eliminated(problem: Problem, device: Any) -> BiasInverse | None:
-    """The joint inverse of the biases, where FISTA can eliminate them and that is worth it."""
-    beta = problem.penalty.bias_curvature()
-    if beta is None or not np.isfinite(problem.loss.max_curvature):
-        return None
-    h = problem.loss.max_curvature * problem.s / problem.s.sum()
-    return bias_inverse(problem, h, beta, device, smooth=True)
 
 
 def _dual(
