@@ -268,7 +268,7 @@ class LeafDesign(Design):
         if self._dense is not None:
             return self._dense @ theta.astype(self.dtype, copy=False)
         slopes, biases = self._split(theta)
-        f = sum(part.forward(part.table(slopes, biases)) for part in self._parts)
+        f = _added([part.forward(part.table(slopes, biases)) for part in self._parts])
         return f[:, 0] if theta.ndim == 1 else f
 
     def rmatvec(self, r: NDArray) -> NDArray:
@@ -285,7 +285,7 @@ class LeafDesign(Design):
         if self._dense is not None:
             return self._dense[:, -self.layout.n_cells :] @ biases.astype(self.dtype, copy=False)
         flat = biases.reshape(len(biases), -1)
-        f = sum(part.row_sums(part.table(None, flat)) for part in self._parts)
+        f = _added([part.row_sums(part.table(None, flat)) for part in self._parts])
         return f[:, 0] if biases.ndim == 1 else f
 
     def bias_rmatvec(self, r: NDArray) -> NDArray:
@@ -381,6 +381,11 @@ class LeafDesign(Design):
                 gram[begin:end, offsets[low] : offsets[high]] = products[:-1, :-1]
                 low = high
         return gram
+
+
+def _added(predictions: list[NDArray]) -> NDArray:
+    """Return the sum of what one or two kinds of partitions predict."""
+    return predictions[0] if len(predictions) == 1 else predictions[0] + predictions[1]
 
 
 class TaskDesign(Design):
