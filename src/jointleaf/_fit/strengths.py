@@ -20,7 +20,8 @@ from jointleaf._core.penalties.sums import on_weights
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._core.solvers.active import live_features
-from jointleaf._fit.folds import Fold, Table, choose, joined, loss_columns, stepping
+from jointleaf._fit.component import Table
+from jointleaf._fit.folds import Fold, best_row, join_tables, loss_columns, with_progress
 
 __all__ = [
     "BIAS_STRENGTHS",
@@ -106,14 +107,16 @@ class PathFold(Fold):
         smallest = np.inf
         for bias_strength in BIAS_STRENGTHS:
             filled = penalty.with_bias(bias_strength)
-            alone = float(self.weights @ self._losses(biases_alone(self._with(filled.at(1.0)))))
+            alone = float(
+                self.group_weights @ self._losses(biases_alone(self._with(filled.at(1.0))))
+            )
             smallest = min(smallest, alone)
             if alone > _HOPELESS * smallest:
                 break
             largest = self.largest(filled) or 1.0  # slopes may be zero at every strength
             judged += self.path(filled, largest * np.array(_SHARES))
         n_missing = len(BIAS_STRENGTHS) * len(_SHARES) - len(judged)
-        return judged + [Judged(np.full(len(self.weights), np.inf), 0, True)] * n_missing
+        return judged + [Judged(np.full(len(self.group_weights), np.inf), 0, True)] * n_missing
 
     def _with(self, penalty: Term) -> Problem:
         return self._problem.with_penalty(on_weights(penalty))
@@ -151,19 +154,19 @@ def choose_strength(
         threadpool_limits(limits=1, user_api="blas"),
         Parallel(n_jobs=n_jobs, prefer="threads") as run,
     ):
-        folds = run(delayed(stepping)(make, progress) for make in make_folds)
+        folds = run(delayed(with_progress)(make, progress) for make in make_folds)
         search = _Search(folds, penalty, run, progress)
         for fold in folds:
             fold.prepare(cells, device)
         bias_strength = search.bias_strength() if penalty.is_bias_auto else None
         line = search.path(bias_strength)
     progress.finish()
-    k = choose(line, one_se=one_se)
+    k = best_row(line, one_se=one_se)
     chosen = penalty if bias_strength is None else penalty.with_bias(bias_strength)
     best = chosen.at(float(line["strength"][k]))
     if not line["converged"][k]:
         warn_unconverged(best, _MAX_ITER)
-    return StrengthChoice(best, joined(search.tables))
+    return StrengthChoice(best, join_tables(search.tables))
 
 
 class _Search:
@@ -190,7 +193,7 @@ class _Search:
         paths = [fold.path(penalty, strengths) for fold in self._folds]
         columns: list[list[Judged]] = []
         mean: list[float] = []
-        weights = np.concatenate([fold.weights for fold in self._folds])
+        weights = np.concatenate([fold.group_weights for fold in self._folds])
         for _ in strengths:
             columns.append(self._run(delayed(next)(path) for path in paths))
             self._progress.step()
@@ -204,14 +207,14 @@ class _Search:
     def bias_strength(self) -> float:
         """The best strength on biases."""
         found = self._run(
-            delayed(stepping)(fold.judge_biases, self._progress, self._penalty)
+            delayed(with_progress)(fold.judge_biases, self._progress, self._penalty)
             for fold in self._folds
         )
         bias_strengths = np.repeat(BIAS_STRENGTHS, len(_SHARES))
         unknown = np.full(len(bias_strengths), np.nan)  # differs from fold to fold
         columns = [list(column) for column in zip(*found, strict=True)]
         table = self._table(unknown, bias_strengths, columns, on_path=False)
-        return float(bias_strengths[choose(table, one_se=False)])
+        return float(bias_strengths[best_row(table, one_se=False)])
 
     def _table(
         self,

@@ -17,7 +17,8 @@ from jointleaf._core.task_problem import TaskProblem
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan
 from jointleaf._data.rows import Rows
-from jointleaf._fit import grow, target_scale
+from jointleaf._fit.component import target_scale
+from jointleaf._fit.folds import grow
 from jointleaf._model.cell_model import Frame
 from jointleaf.partitions import (
     Partitioner,

@@ -28,10 +28,11 @@ from jointleaf._core.solvers import Solution, choose_solver
 from jointleaf._core.task_problem import TaskProblem
 from jointleaf._core.task_solution import split_slopes
 from jointleaf._data.rows import Rows
-from jointleaf._fit import StrengthChoice
-from jointleaf._fit.folds import Table, joined, loss_columns, stepping
+from jointleaf._fit.component import Table
+from jointleaf._fit.folds import join_tables, loss_columns, with_progress
 from jointleaf._fit.strengths import (
     BIAS_STRENGTHS,
+    StrengthChoice,
     is_sparse,
     largest_curvature,
     path_has_ended,
@@ -102,7 +103,7 @@ class TaskFold:
         n_groups = min(-(-_MIN_GROUPS // n_folds), *(len(own) for own in valid))
         self._groups = [np.array_split(np.arange(len(own)), n_groups) for own in valid]
         #: weight of every group
-        self.weights = np.ones(n_groups)
+        self.group_weights = np.ones(n_groups)
         self._problem = parts.problem(Sum(Free(), *extra), cells, task_weights)
         self._problem.device = device
         self._designs = parts.designs(valid, cells)
@@ -133,7 +134,7 @@ class TaskFold:
                 if factor == 1.0:
                     known[key] = self._losses(solution.theta), solution.converged
                 elif len(factors) > 1 and support.mean() > _MOST_SELECTED:  # nothing to gain
-                    known[key] = np.full(len(self.weights), np.inf), True
+                    known[key] = np.full(len(self.group_weights), np.inf), True
                 elif key not in known:
                     known[key] = self._relaxed(penalty.at(strength), factor, support, solution)
                 judged.append(Judged(known[key][0], *counts, known[key][1]))
@@ -175,7 +176,7 @@ class TaskFold:
             strengths = largest * np.array(_SHARES)
             judged += [first for (first,) in self.path(filled, strengths)]
         n_missing = len(BIAS_STRENGTHS) * len(_SHARES) - len(judged)
-        return judged + [Judged(np.full(len(self.weights), np.inf), 0, 0, True)] * n_missing
+        return judged + [Judged(np.full(len(self.group_weights), np.inf), 0, 0, True)] * n_missing
 
     def _with(self, penalty: Term) -> TaskProblem:
         problem = self._problem.with_penalty(on_weights(penalty))
@@ -184,7 +185,7 @@ class TaskFold:
 
     def _losses(self, theta: NDArray) -> NDArray[np.float64]:
         """sum_t gamma_t loss_t / sum_t gamma_t of every group of validation rows."""
-        total = np.zeros(len(self.weights))
+        total = np.zeros(len(self.group_weights))
         parts = np.split(theta, self._problem.layout.task_starts[1:-1])
         for t, (part, design, own, frame) in enumerate(
             zip(parts, self._designs, self._valid, self._frames, strict=True)
@@ -242,7 +243,7 @@ def choose_task_strengths(
         threadpool_limits(limits=1, user_api="blas"),
         Parallel(n_jobs=n_jobs, prefer="threads") as run,
     ):
-        folds = run(delayed(stepping)(make, progress) for make in make_folds)
+        folds = run(delayed(with_progress)(make, progress) for make in make_folds)
         search = _Search(folds, run, progress)
         if penalty.is_bias_auto:
             middle = with_ratio(penalty, ratios[len(ratios) // 2])
@@ -250,12 +251,12 @@ def choose_task_strengths(
         found = [search.path(with_ratio(penalty, ratio)) for ratio in ratios]
     progress.finish()
     points = [point for tried, _ in found for point in tried]
-    paths = joined([table for _, table in found])
+    paths = join_tables([table for _, table in found])
     k = _choose(paths, one_se=one_se)
     best = points[k]
     if not paths["converged"][k]:
         warn_unconverged(best, _MAX_ITER)
-    return StrengthChoice(best, joined([*search.comparisons, paths]))
+    return StrengthChoice(best, join_tables([*search.comparisons, paths]))
 
 
 def with_ratio(penalty: Term, ratio: float | None) -> Any:
@@ -323,7 +324,8 @@ class _Search:
     def bias_strength(self, penalty: Term) -> float:
         """The best strength on biases."""
         found = self._run(
-            delayed(stepping)(fold.judge_biases, self._progress, penalty) for fold in self._folds
+            delayed(with_progress)(fold.judge_biases, self._progress, penalty)
+            for fold in self._folds
         )
         columns = [list(column) for column in zip(*found, strict=True)]
         tried = np.repeat(BIAS_STRENGTHS, len(_SHARES))

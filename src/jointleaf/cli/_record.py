@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import jointleaf
+from jointleaf._fit.report import loss_table
 from jointleaf.cli._models import RECORD_FORMAT
 from jointleaf.cli._output import number, plural
 from jointleaf.cli._tables.kinds import ColumnKind
@@ -115,7 +115,7 @@ def _target_summary(target: Target, y: NDArray) -> dict[str, Any]:
 
 def model_summary(model: Any) -> dict[str, Any]:
     """Return what kind of model it is, how large, and how it was fitted."""
-    report = _fit_report(model)
+    report = model.report_
     n_cells = model.partitioner_.n_cells_
     size = f"{len(n_cells):,} with {plural(int(np.sum(n_cells)), 'cell')}"
     return {
@@ -132,27 +132,6 @@ def model_summary(model: Any) -> dict[str, Any]:
         "joint": None if report.joint is None else _joint_summary(report.joint),
         "lines": [["recipe", report.recipe], ["partitions", size], *map(list, report.lines())],
     }
-
-
-def _fit_report(model: Any) -> Any:
-    """Return what was done in a fit: ``report_``, once estimators have it."""
-    from jointleaf.inspection._summary import summary_lines
-
-    lines, shares, table = dict(summary_lines(model)), model.shares_, model.cv_results_
-    lines = {k: v for k, v in lines.items() if k not in ("rows", "partitions", "cells")}
-    recipe, joint = "joint" if shares is None or not shares.boosted else "blend", None
-    if "boosting" in lines:
-        recipe = "boosting"
-    else:
-        setting = {} if model.setting_ is None else model.setting_._asdict()
-        joint = SimpleNamespace(solution=model.solution_, penalty=model.penalty_, setting=setting)
-    return SimpleNamespace(
-        recipe=recipe,
-        joint=joint,
-        components=[],
-        validation_loss=float(np.nanmin(table["mean_loss"])) if table else None,
-        lines=lambda: list(lines.items()),
-    )
 
 
 def _joint_summary(joint: Any) -> dict[str, Any]:
@@ -194,14 +173,14 @@ def _search_lines(model: Any) -> list[dict[str, Any]]:
 
     Lines whose "exact" is False were compared more cheaply, by the squared error for classes.
     """
-    table = model.cv_results_
-    if not table or len(table["strength"]) < 2:
+    if model.cv_results_ is None or len(model.cv_results_.get("param_strength", ())) < 2:
         return []
+    table = loss_table(model.cv_results_)
     strengths, losses = table["strength"], table["mean_loss"]
     rows = np.isfinite(strengths) & np.isfinite(losses) & (strengths > 0)
-    rows &= table.get("share", np.ones(len(rows))) == 1.0
+    rows &= table.get("joint_weight", np.ones(len(rows))) == 1.0
     rows &= table.get("on_path", np.ones(len(rows), bool)).astype(bool)
-    exact = table.get("own_loss", np.ones(len(rows), bool)).astype(bool)
+    exact = table.get("is_exact", np.ones(len(rows), bool)).astype(bool)
     names = [name for name in ("slope_scale", "feature_power") if name in table]
     lines: dict[tuple, dict[float, tuple[float, float]]] = {}
     for k in np.flatnonzero(rows):

@@ -21,16 +21,18 @@ from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan, chosen_columns, plan_features
 from jointleaf._data.rows import Rows, canonical_rows, read_rows
 from jointleaf._data.tasks import TaskTable
-from jointleaf._fit import StrengthChoice, target_scale
-from jointleaf._fit.folds import Table
-from jointleaf._fit.memory import check_memory
-from jointleaf._fit.splitting import Splits, given_splits, make_folds, split_labels
+from jointleaf._fit.component import target_scale
+from jointleaf._fit.folds import IndexPairs, make_splits, split_labels, user_splits
+from jointleaf._fit.recipes import default_partitions
+from jointleaf._fit.report import cv_results
+from jointleaf._fit.strengths import StrengthChoice
 from jointleaf._fit.task_parts import Grower, TaskParts
 from jointleaf._fit.task_strengths import TaskFold, choose_task_strengths
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import by_column, cell_ranges
-from jointleaf.estimators._base import Job
+from jointleaf.estimators._base import importances
 from jointleaf.estimators._checks import check_gaps, check_penalty, is_whole
+from jointleaf.estimators._memory import check_memory
 from jointleaf.partitions import known_categories
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ class _TaskJob:
     plan: FeaturePlan
     loss: Loss
     rows: list[Rows]
-    folds: list[list[tuple[Rows, Rows]]]  # of every task
+    valid: list[Rows | None]  # validation rows of the user's, of every task
     task_weights: NDArray
     seed: int
     n_jobs: int
@@ -85,9 +87,8 @@ def fit_outcome(model: BaseMultiTaskJOPLEn, table: TaskTable, valid: TaskTable |
 
 
 def _prepare(model: BaseMultiTaskJOPLEn, table: TaskTable, valid: TaskTable | None) -> _TaskJob:
-    columns, given, s, table = model._read_training(
-        table, model.categorical_features, known_categories(model.partitioner)
-    )
+    known = {} if model._has_default_partitions else known_categories(model.partitioner)
+    columns, given, s, table = model._read_training(table, model.categorical_features, known)
     check_memory(model, given, table.y)
     check_gaps(given[s > 0], columns)
     chosen = chosen_columns(model.linear_features, columns, table.X)
@@ -98,10 +99,10 @@ def _prepare(model: BaseMultiTaskJOPLEn, table: TaskTable, valid: TaskTable | No
     if isinstance(model.penalty, Term):
         check_penalty(model.penalty, max(len(own) for own in rows), len(plan.names), model.cells)
     model.columns_ = columns  # for the validation rows
-    folds = _make_folds(model, rows, valid) if model._chooses else []
+    held_out = _validation_rows(model, len(rows), valid)
     jobs = effective_n_jobs(model.n_jobs)
     weights = _task_weights(model, rows, table.names)
-    return _TaskJob(table, columns, plan, loss, rows, folds, weights, model._seed(), jobs)
+    return _TaskJob(table, columns, plan, loss, rows, held_out, weights, model._seed(), jobs)
 
 
 def _task_rows(
@@ -128,18 +129,18 @@ def _task_rows(
 
 
 def _split_labels(
-    model: BaseMultiTaskJOPLEn, splits: Splits | None, given: NDArray, own: NDArray, y: NDArray
+    model: BaseMultiTaskJOPLEn, splits: IndexPairs | None, given: NDArray, own: NDArray, y: NDArray
 ) -> NDArray[np.int64]:
     """Where a task's rows are in the splits that the user gave.
 
     A splitter deals out the rows of every task; pairs of indices count the rows of X.
     """
     if hasattr(model.cv, "split"):
-        return split_labels(given_splits(model.cv, given[own], y, model._target_type), len(own))
+        return split_labels(user_splits(model.cv, given[own], y, model._target_type), len(own))
     return split_labels(splits, len(given))[own]
 
 
-def _row_splits(model: BaseMultiTaskJOPLEn, table: TaskTable, given: NDArray) -> Splits | None:
+def _row_splits(model: BaseMultiTaskJOPLEn, table: TaskTable, given: NDArray) -> IndexPairs | None:
     """Pairs of indices into the rows of X that the user gave, if any."""
     if model.cv is None or hasattr(model.cv, "split") or is_whole(model.cv):
         return None
@@ -149,47 +150,54 @@ def _row_splits(model: BaseMultiTaskJOPLEn, table: TaskTable, given: NDArray) ->
             "with pairs (X, y) give a number of folds or a splitter, which deals out every task's "
             "rows"
         )
-    return given_splits(model.cv, given, np.zeros(len(given)), model._target_type)
+    return user_splits(model.cv, given, np.zeros(len(given)), model._target_type)
 
 
-def _make_folds(
-    model: BaseMultiTaskJOPLEn, rows: list[Rows], valid: TaskTable | None
-) -> list[list[tuple[Rows, Rows]]]:
-    """Training and validation rows of every fold of every task; none where rows are too few."""
-    held_out: list[Rows | None] = [None] * len(rows)
-    if valid is not None:
-        matrix = read_rows(model, valid.X)
-        if len(valid.y) != len(matrix):
+def _validation_rows(
+    model: BaseMultiTaskJOPLEn, n_tasks: int, valid: TaskTable | None
+) -> list[Rows | None]:
+    """Return the validation rows of every task that the user gave, or None for each."""
+    if valid is None:
+        return [None] * n_tasks
+    matrix = read_rows(model, valid.X)
+    if len(valid.y) != len(matrix):
+        raise ValueError(
+            f"X_val has {len(matrix)} rows, but y_val has {len(valid.y)}: give one per row"
+        )
+    parts = valid.rows_by_task()
+    for name, (index, _) in zip(valid.names, parts, strict=True):
+        if len(index) == 0:
             raise ValueError(
-                f"X_val has {len(matrix)} rows, but y_val has {len(valid.y)}: give one per row"
+                f"task {name!r} has no validation rows in X_val: give some, or leave X_val out"
             )
-        parts = valid.rows_by_task()
-        for name, (own, _) in zip(valid.names, parts, strict=True):
-            if len(own) == 0:
-                raise ValueError(
-                    f"task {name!r} has no validation rows in X_val: give some, or leave X_val out"
-                )
-        encoded = model._encode_known_tasks([y for _, y in parts], valid.names)
-        for t, ((own, _), y) in enumerate(zip(parts, encoded, strict=True)):
-            held_out[t] = Rows(matrix[own], y, np.ones(len(y)), np.zeros((len(y), 0), np.int64))
-    found = []
-    for task, fresh in zip(rows, held_out, strict=True):
-        # The labels say where rows are in splits that the user gave.
-        splits: Any = [()] * task.labels.shape[1] if task.labels.shape[1] else None
-        kind, is_recipe = model._target_type, model._is_recipe
-        found.append(make_folds(task, model.cv, splits, fresh, kind, is_recipe=is_recipe))
-    return found
-
-
-def _joint_folds(job: _TaskJob) -> list[tuple[list[Rows], list[Rows]]]:
-    """Training and validation rows of all tasks in every fold that all of them have.
-
-    A task with many rows has one fold.
-    """
-    n_folds = min(len(folds) for folds in job.folds)
+    encoded = model._encode_known_tasks([y for _, y in parts], valid.names)
     return [
-        ([folds[k][0] for folds in job.folds], [folds[k][1] for folds in job.folds])
-        for k in range(n_folds)
+        Rows(matrix[index], y, np.ones(len(y)), np.zeros((len(y), 0), np.int64))
+        for (index, _), y in zip(parts, encoded, strict=True)
+    ]
+
+
+def _task_splits(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> list[list[tuple[Rows, Rows]]]:
+    """Return training and validation rows of every split of every task."""
+    return [
+        make_splits(
+            rows, model.cv, valid, model._target_type,
+            n_folds=5, n_splits=5 if len(rows) <= 2500 else 1,
+        )
+        for rows, valid in zip(job.rows, job.valid, strict=True)
+    ]  # fmt: skip
+
+
+def _joint_splits(
+    splits: list[list[tuple[Rows, Rows]]],
+) -> list[tuple[list[Rows], list[Rows]]]:
+    """Return training and validation rows of all tasks in every split that all of them have.
+
+    A task with many rows has one split.
+    """
+    n_splits = min(len(task) for task in splits)
+    return [
+        ([task[k][0] for task in splits], [task[k][1] for task in splits]) for k in range(n_splits)
     ]
 
 
@@ -235,23 +243,22 @@ def _fit_one_by_one(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
     models, fits = [], []
     for t, own in enumerate(job.rows):
         seed = (job.seed + t) % (2**31 - 1)
-        rows = Job(own, job.columns, job.plan, job.loss, seed, job.n_jobs)
-        partitioner = single._make_partitioner(seed, job.n_jobs)
-        fit = single._fit_job(rows, partitioner, job.folds[t])
+        context = single._context(own, job.columns, job.plan, job.loss, seed)
+        fit = single._fit_context(context, job.valid[t])
         fits.append(fit)
         models.append(fit.model)
     d = len(job.columns)
-    norms = [by_column(fit.slope_norms, job.plan.sources, d) for fit in fits]
+    norms = [by_column(fit.model.slope_norms(), job.plan.sources, d) for fit in fits]
     slope_norms = np.stack(norms, axis=1)
     return _outcome(
         job,
         models,
-        penalty=[fit.penalty for fit in fits],
-        solution=[fit.solution for fit in fits],
-        n_iter=max(fit.solution.n_iter for fit in fits),
-        cv_results=[fit.tuning.table if fit.tuning else None for fit in fits],
+        penalty=[fit.report.penalty for fit in fits],
+        solution=[fit.report.solution for fit in fits],
+        n_iter=max(fit.report.n_iter for fit in fits),
+        cv_results=[fit.report.cv_results for fit in fits],
         norms=(slope_norms, np.zeros_like(slope_norms), slope_norms),
-        shares=[fit.importances for fit in fits],
+        shares=[importances(model, own) for model, own in zip(models, job.rows, strict=True)],
     )
 
 
@@ -260,8 +267,11 @@ def _fit_one_by_one(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
 
 def _fit_jointly(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
     """One convex problem with the penalty that was given."""
+    partitioner: Any = model.partitioner
+    if model._has_default_partitions:
+        partitioner = default_partitions(max(map(len, job.rows)), model._target_type)
     grower = Grower(
-        model.partitioner, bool(model.root_cell), job.seed, job.n_jobs, model._target_type,
+        partitioner, bool(model.root_cell), job.seed, job.n_jobs, model._target_type,
         job.columns,
     )  # fmt: skip
     grower.check()
@@ -303,16 +313,17 @@ def _fit_jointly(model: BaseMultiTaskJOPLEn, job: _TaskJob) -> Outcome:
         penalty=penalty,
         solution=solution,
         n_iter=solution.n_iter,
-        cv_results=None if choice is None else choice.table,
+        cv_results=None if choice is None else cv_results(choice.table),
         norms=_norms_by_column(solution, job),
         shares=shares,
     )
 
 
 def _choose_strengths(model: BaseMultiTaskJOPLEn, job: _TaskJob, grower: Grower) -> StrengthChoice:
-    joint = _joint_folds(job)
+    splits = _task_splits(model, job)
+    joint = _joint_splits(splits)
     if not joint:
-        few = next(t for t, folds in enumerate(job.folds) if not folds)
+        few = next(t for t, task in enumerate(splits) if not task)
         raise ValueError(
             f"penalty={model.penalty!r}: task {job.table.names[few]!r} has {len(job.rows[few])} "
             "different rows, too few to choose a strength by cross-validation: give numbers, or "
@@ -371,7 +382,7 @@ def _outcome(
     penalty: Any,
     solution: Any,
     n_iter: int,
-    cv_results: Table | list | None,
+    cv_results: dict | list | None,
     norms: tuple[NDArray, NDArray, NDArray],
     shares: list[NDArray],
 ) -> Outcome:

@@ -127,9 +127,10 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
 
     def __init__(
         self,
-        partitioner: Any = None,
+        partitioner: Any = "auto",
         *,
         penalty: str | Term = "auto",
+        recipe: str = "auto",
         task_weights: Any = "auto",
         cells: CellKind = "linear",
         root_cell: bool = True,
@@ -150,6 +151,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
         super().__init__(
             partitioner,
             penalty=penalty,
+            recipe=recipe,
             cells=cells,
             root_cell=root_cell,
             clip=clip,

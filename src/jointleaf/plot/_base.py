@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +37,6 @@ __all__ = [
     "legend_beside",
     "log_axis",
     "need_matplotlib",
-    "read_cv_results",
     "shortened",
     "strength_axis",
     "style_axes",
@@ -129,20 +128,6 @@ def check_fitted(estimator: object, kinds: Any, names: str) -> None:
             "as that step sees them"
         )
     check_is_fitted(estimator)
-
-
-def read_cv_results(cv_results: Mapping[str, Any]) -> Table:
-    """Return the columns of ``cv_results_``, with losses in place of scores.
-
-    The displays know the names of columns from here alone.
-    """
-    columns = {name.removeprefix("param_"): column for name, column in cv_results.items()}
-    columns.pop("params", None)
-    if "mean_test_score" in columns:
-        columns["mean_loss"] = -columns["mean_test_score"]
-        columns["se_loss"] = columns["se_test_score"]
-    is_exact = columns.get("own_loss", np.ones(len(columns["mean_loss"]), bool))
-    return {"is_exact": is_exact, **columns}
 
 
 def feature_labels(names: Sequence | None, d: int) -> list[str]:

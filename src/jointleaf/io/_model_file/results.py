@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from jointleaf._fit import Mix, Setting, Shares
 from jointleaf._fit.pruning.pruner import Pruning
+from jointleaf._fit.search import Setting
 from jointleaf.io._model_file.errors import ModelFileError
 from jointleaf.io._model_file.fields import Arrays, Part, number
 from jointleaf.io._model_file.values import read_plain, write_plain
@@ -46,7 +46,7 @@ def read_setting(part: Part | None) -> Setting | None:
     return setting
 
 
-def write_shares(shares: Shares | None) -> dict[str, Any] | None:
+def write_shares(shares: Any | None) -> dict[str, Any] | None:
     """Give JSON for shares of simpler models."""
     if shares is None:
         return None
@@ -55,7 +55,7 @@ def write_shares(shares: Shares | None) -> dict[str, Any] | None:
     return {**data, "boosted": [float(share) for share in shares.boosted]}
 
 
-def read_shares(part: Part | None) -> Shares | None:
+def read_shares(part: Part | None) -> Any:
     """Read shares of simpler models."""
     if part is None:
         return None
@@ -65,12 +65,12 @@ def read_shares(part: Part | None) -> Shares | None:
     values: Any = {name: part.number(name) for name in _SHARES}
     if any(name in part for name in _LEVELS):  # files of models without them have neither
         values |= {name: part.number(name) for name in _LEVELS}
-    shares = Shares(**values, boosted=tuple(boosted))
+    shares = Any(**values, boosted=tuple(boosted))
     part.close()
     return shares
 
 
-def write_mix(mix: Mix | None, arrays: Arrays) -> dict[str, Any] | None:
+def write_mix(mix: Any | None, arrays: Arrays) -> dict[str, Any] | None:
     """Give JSON for a mix."""
     if mix is None:
         return None
@@ -78,7 +78,7 @@ def write_mix(mix: Mix | None, arrays: Arrays) -> dict[str, Any] | None:
     return {"joint": number(mix.joint), "own": number(mix.own), "constant": constant}
 
 
-def read_mix(part: Part | None) -> Mix | None:
+def read_mix(part: Part | None) -> Any:
     """Read a mix."""
     if part is None:
         return None
@@ -86,7 +86,7 @@ def read_mix(part: Part | None) -> Mix | None:
     if constant.ndim > 1:
         part.fail("must be a number or one for every class", "constant")
     single = float(constant) if constant.ndim == 0 else constant
-    mix = Mix(part.number("joint"), part.number("own"), single)
+    mix = tuple(part.number("joint"), part.number("own"), single)
     part.close()
     return mix
 
