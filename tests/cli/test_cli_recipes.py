@@ -7,22 +7,17 @@ import numpy as np
 
 import jointleaf
 from cli_data import as_csv, run
-from jointleaf.cli._commands import bench, fit
+from jointleaf.cli._commands import fit
 from jointleaf.cli._models import load_model
 from jointleaf.estimators import recipe_for
 
 
-def write_rows(path, n):
-    """Write n rows of two columns and a target."""
+def fit_rows(capsys, monkeypatch, folder, n, *options):
+    """Fit n rows of two columns; return the recipes of all fits in order, and the output."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 2)).round(4)
     y = (np.abs(X[:, 0]) + X[:, 1] + rng.normal(0, 0.1, n)).round(4)
-    path.write_text(as_csv(np.column_stack([X, y]).tolist(), ("a", "b", "y")))
-
-
-def fit_rows(capsys, monkeypatch, folder, n, *options):
-    """Fit n rows; return the recipes of all fits in order, and the output."""
-    write_rows(folder / "data.csv", n)
+    (folder / "data.csv").write_text(as_csv(np.column_stack([X, y]).tolist(), ("a", "b", "y")))
     recipes = []
     original = jointleaf.JOPLEnRegressor.fit
 
@@ -65,16 +60,3 @@ def test_twelve_thousand_rows(capsys, monkeypatch, tmp_path):
     assert model.record["search"] == []
     assert model.model.solution_ is None
     assert model.model.penalty_ is None
-
-
-def test_bench_compares_the_recipe_of_all_rows(capsys, monkeypatch, tmp_path):
-    write_rows(tmp_path / "data.csv", 2300)
-    recipes = []
-
-    def validate(X, y, models, options, n_folds):
-        recipes.append(options.recipe)
-        return {"method": "", "measure": "rmse", "table": []}
-
-    monkeypatch.setattr(bench, "validate", validate)
-    assert run(capsys, "bench", tmp_path / "data.csv", "-t", "y", "--json")[0] == 0
-    assert recipes == ["blend"]

@@ -1,4 +1,4 @@
-"""The models to compare, with default parameters unless their name says otherwise."""
+"""The models that jointleaf is compared with, with their defaults where their name says no more."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ class Axis:
         self.log = log
         self.low, self.high = low, high
 
-    def position(self, value: float) -> float:
-        """Return the position of a value: 0 at the start, 1 at the end."""
+    def share(self, value: float) -> float:
+        """Return the place of a value: 0 at the start, 1 at the end."""
         if self.log:
             start, end = math.log(self.low), math.log(self.high)
             return (math.log(max(value, 1e-300)) - start) / (end - start)
@@ -149,8 +149,8 @@ class Chart:
         width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
         return [
             (
-                _LEFT + width * min(max(self.x.position(a), -1.0), 2.0),
-                _TOP + height * (1 - min(max(self.y.position(b), -1.0), 2.0)),
+                _LEFT + width * min(max(self.x.share(a), -1.0), 2.0),
+                _TOP + height * (1 - min(max(self.y.share(b), -1.0), 2.0)),
             )
             for a, b in zip(x, y, strict=True)
         ]

@@ -118,8 +118,8 @@ def _errors(validation: Record) -> str:
     styles = ["ours" if record["model"] == JOINTLEAF else "" for record in records]
     header = ["model", "", *(MEASURES[name] for name in names), "fit and predict"]
     text = (
-        f"Errors {validation['method']}, the same for all models, which have default parameters "
-        f"unless their name says otherwise. Bars are the {MEASURES[measure]}; shorter is better."
+        f"Errors {validation['method']}, the same for all models, which have their defaults where "
+        f"their name says no more. Bars are the {MEASURES[measure]}; shorter is better."
     )
     columns = tuple(range(2, len(header)))
     html = table(header, rows, numbers=columns, bars=(1,), styles=styles)
