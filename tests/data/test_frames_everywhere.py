@@ -1,4 +1,4 @@
-"""Data frames with text and gaps: every partitioner, scikit-learn's tools, bad input."""
+"""Data frames with text and missing values: every partitioner, scikit-learn's tools, bad input."""
 
 import numpy as np
 import pandas as pd
@@ -74,7 +74,7 @@ def test_all_names_are_tested():
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("name", NAMES)
-def test_every_partitioner_takes_text_and_gaps(name, task):
+def test_every_partitioner_takes_text_and_missing_values(name, task):
     estimator, y = TASKS[task]
     model = estimator(small(name), penalty=RIDGE, random_state=0).fit(X, y)
     assert model.score(X, y) > 0.85

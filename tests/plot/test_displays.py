@@ -291,7 +291,7 @@ def test_the_recipe_has_a_line_for_every_slope_scale_and_feature_power(automatic
 
 
 @pytest.mark.parametrize("cheaper", ["rows", "loss"])
-def test_a_line_that_was_judged_once_more_has_its_own_panel(cheaper):
+def test_a_line_that_was_validated_once_more_has_its_own_panel(cheaper):
     if cheaper == "rows":
         rows, y = make_friedman1(1620, n_features=5, random_state=0)
         model = JOPLEnRegressor(SMALL, random_state=0, cv=2).fit(rows, y)

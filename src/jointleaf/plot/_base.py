@@ -210,7 +210,7 @@ def label_room(ax: Axes) -> int:
 
 
 def label_ends(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
-    """Name lines beside their right ends, given as (y, name, color)."""
+    """Name lines beside their right ends: (y, name, color)."""
     right = ax.get_xlim()[1]
     low, high = ax.get_ylim()
     heights = np.array([(y - low) / (high - low) for y, _, _ in ends])
@@ -294,7 +294,7 @@ def column_axis(ax: Axes, labels: list[str], x_label: str) -> None:
 
 
 def label_values(ax: Axes, ends: list[tuple[float, float, str]]) -> None:
-    """Write texts beside the ends of bars, given as (place, direction, text), and make room."""
+    """Write texts beside the ends of bars, (place, direction, text), and make room."""
     low, high = ax.get_xlim()
     room = 0.10 * (high - low)
     left, right = low, high

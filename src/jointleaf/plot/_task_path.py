@@ -244,7 +244,7 @@ def _ratio(line: Table) -> float:
 
 
 def _draw_line(ax: Axes, line: Table, k: int, n_lines: int, *, is_chosen: bool) -> Line2D:
-    """Draw a path; ratios in order have colours in order, from light to dark."""
+    """Draw a path; ratios in order have colors in order, from light to dark."""
     from matplotlib import colormaps
 
     color = colormaps["viridis_r"](0.12 + 0.85 * k / max(n_lines - 1, 1))
