@@ -24,6 +24,7 @@ from jointleaf import (
     TaskPathDisplay,
     TaskWeightsDisplay,
 )
+from jointleaf._fit.report import loss_table
 from jointleaf._fit.task_strengths import ratio_grid
 from jointleaf.partitions import VoronoiPartitioner
 
@@ -417,7 +418,7 @@ def test_wrong_errors_are_refused(model):
 
 def on_path(model):
     """Rows of the paths with a loss."""
-    table = model.cv_results_
+    table = loss_table(model.cv_results_)
     kept = table["on_path"] & np.isfinite(table["mean_loss"])
     return {name: column[kept] for name, column in table.items()}
 

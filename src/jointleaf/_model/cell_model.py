@@ -113,7 +113,8 @@ class CellModel:
     ) -> CellModel:
         """Return the model of a joint fit in a frame."""
         layout, coef, biases = solution.layout, solution.coef, solution.intercept
-        slopes = coef if layout.n_slopes else np.zeros((0, layout.n_features, *biases.shape[1:]))
+        shape = layout.n_linear_cells, layout.n_features, *biases.shape[1:]
+        slopes = coef if layout.n_slopes else np.zeros(shape)
         return cls(
             partitioner, frame.features, layout, slopes, biases, np.asarray(frame.offset),
             frame.centre, frame.unit, ranges,
