@@ -25,7 +25,7 @@ from jointleaf import (
     TaskWeightsDisplay,
 )
 from jointleaf._fit.report import loss_table
-from jointleaf._fit.task_strengths import ratio_grid
+from jointleaf._fit.strengths import ratio_grid
 from jointleaf.partitions import VoronoiPartitioner
 
 mpl.use("Agg")

@@ -25,6 +25,7 @@ from jointleaf._fit.component import FitContext, Split, Table, target_scale
 from jointleaf.partitions import Partitioner, TargetType
 
 __all__ = [
+    "MIN_GROUPS",
     "Fold",
     "IndexPairs",
     "best_row",
@@ -39,7 +40,7 @@ __all__ = [
 
 IndexPairs = list[tuple[NDArray, NDArray]]
 
-_MIN_GROUPS = 10  # of validation rows over all folds, from which standard errors are estimated
+MIN_GROUPS = 10  # of validation rows over all folds, from which standard errors are estimated
 
 
 # -- splits of the rows --------------------------------------------------------------------------
@@ -165,11 +166,13 @@ class Fold:
     context : FitContext
     train, valid : Rows
     partitioner : Partitioner
-        Unfitted; it is fitted here.
+        Fitted here, unless it is already.
     max_rows : int, optional
         Most training and validation rows that are used.
     n_folds : int
         Of how many this is one.
+    n_groups : int, optional
+        Groups of validation rows; by default at least ten over all folds.
     n_jobs : int
     """
 
@@ -182,6 +185,7 @@ class Fold:
         *,
         max_rows: int | None = None,
         n_folds: int = 1,
+        n_groups: int | None = None,
         n_jobs: int = 1,
     ) -> None:
         self.is_sample = max_rows is not None and len(train) > max_rows
@@ -197,11 +201,12 @@ class Fold:
         self.y, self.y_valid = frame.target(train.y), frame.target(valid.y)
         unit = target_scale(context.rows.y, context.rows.s, context.target_type)[1]
         self._loss_scale = (frame.unit / unit) ** 2 if context.is_regression else 1.0
-        n_groups = min(-(-_MIN_GROUPS // n_folds), len(valid))
+        n_groups = min(n_groups or -(-MIN_GROUPS // n_folds), len(valid))
         self._groups = np.array_split(np.arange(len(valid)), n_groups)
         #: weight of the rows of every group
         self.group_weights = np.array([valid.s[group].sum() for group in self._groups])
-        grow(partitioner, train, context.target_type, context.columns)
+        if not hasattr(partitioner, "n_cells_"):
+            grow(partitioner, train, context.target_type, context.columns)
         self.codes, self.codes_valid = partitioner.apply(train.X), partitioner.apply(valid.X)
         self.n_cells, self.gains = partitioner.n_cells_, partitioner.split_gains_
 

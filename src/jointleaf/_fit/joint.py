@@ -39,7 +39,7 @@ from jointleaf._fit.search import (
     search_setting,
     setting_cells,
 )
-from jointleaf._fit.strengths import PathFold, choose_strength
+from jointleaf._fit.strengths import choose_strengths
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges
 from jointleaf.partitions import (
@@ -165,8 +165,8 @@ class Joint(Component):
                 f"penalty={context.penalty!r}: {len(context.rows)} different rows are too few to "
                 "choose a strength by cross-validation: give a number"
             )
-        choice = choose_strength(
-            self._fold_makers(PathFold, splits),
+        choice = choose_strengths(
+            self._fold_makers(Fold, splits),
             context.penalty,
             device=options.device,
             cells=options.cells,

@@ -27,7 +27,7 @@ _LOSS_UNITS = {
     "classification": "log-loss",
 }
 _LOSSES = ("mean_loss", "std_loss", "se_loss")
-_FLAGS = ("converged", "is_exact", "on_path", "mean_selected")
+_FLAGS = ("converged", "is_exact", "on_path", "mean_common", "mean_specific", "mean_selected")
 
 
 @dataclass(frozen=True)
