@@ -22,8 +22,7 @@ from jointleaf._core.losses import SquaredError
 from jointleaf._core.path import follow_path, largest_strength, strength_grid
 from jointleaf._core.task_problem import TaskProblem
 from jointleaf._core.task_solution import split_slopes
-from jointleaf._fit.strengths import path_has_ended
-from jointleaf._fit.task_strengths import ratio_grid
+from jointleaf._fit.strengths import path_has_ended, ratio_grid
 from jointleaf.multitask import BoUTSRegressor
 from jointleaf.partitions import RootCell, VoronoiPartitioner
 

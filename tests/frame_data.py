@@ -1,4 +1,4 @@
-"""A table with text and gaps, shared by tests."""
+"""A table with text and missing values, shared by tests."""
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ SHIFTS = {"berlin": 4.0, "oslo": -4.0, "paris": 0.0, "rome": 8.0, "vaduz": -8.0}
 
 
 def make_frame(n=160, seed=0):
-    """Numbers and text, both with gaps; the city shifts the target. One city is rare."""
+    """Numbers and text, both with missing values; the city shifts the target. One city is rare."""
     rng = np.random.default_rng(seed)
     city = rng.choice(list(SHIFTS), n, p=[0.35, 0.35, 0.15, 0.148, 0.002])
     city[0] = "vaduz"

@@ -8,8 +8,7 @@ import pandas as pd
 from sklearn.ensemble import RandomForestClassifier
 
 import jointleaf as jl
-from jointleaf._fit import many_rows
-from jointleaf.estimators import _base as base
+from jointleaf._fit import boosting
 from jointleaf.partitions import (
     LightGBMPartitioner,
     RandomTreesPartitioner,
@@ -47,13 +46,13 @@ def frame():
     )
 
 
-def _many_rows(kind, y):
-    kept = base.MANY_ROWS, many_rows._ROUNDS, many_rows._CELLS
-    base.MANY_ROWS, many_rows._ROUNDS, many_rows._CELLS = 100, 20, 8
+def _blend(kind, y):
+    sizes = boosting._ROUNDS, boosting._CELLS
+    boosting._ROUNDS, boosting._CELLS = 20, 8
     try:
-        return kind(random_state=0).fit(X, y)
+        return kind(recipe="blend", random_state=0).fit(X, y)
     finally:
-        base.MANY_ROWS, many_rows._ROUNDS, many_rows._CELLS = kept
+        boosting._ROUNDS, boosting._CELLS = sizes
 
 
 def _refined(library):
@@ -109,8 +108,10 @@ KINDS = {
     "recipe, three classes": lambda: jl.JOPLEnClassifier(**SMALL).fit(X, THREE),
     "recipe, table": lambda: jl.JOPLEnClassifier(**SMALL).fit(frame(), TWO),
     "recipe, small": lambda: jl.JOPLEnClassifier(TREES, **SMALL).fit(X[:80], TWO[:80]),
-    "many rows": lambda: _many_rows(jl.JOPLEnRegressor, Y),
-    "many rows, classes": lambda: _many_rows(jl.JOPLEnClassifier, THREE),
+    "blend": lambda: _blend(jl.JOPLEnRegressor, Y),
+    "blend, classes": lambda: _blend(jl.JOPLEnClassifier, THREE),
+    "boosting": lambda: jl.JOPLEnRegressor(recipe="boosting", **SMALL).fit(X, Y),
+    "boosting, classes": lambda: jl.JOPLEnClassifier(recipe="boosting", **SMALL).fit(X, THREE),
     "float32": lambda: jl.JOPLEnRegressor(TREES, penalty=jl.Frobenius(0.1)).fit(
         X.astype(np.float32), Y
     ),
@@ -122,7 +123,7 @@ KINDS = {
         StepPartitioner(8), penalty=jl.Nuclear(0.01), **SMALL
     ).fit(X, TWO),
     "constant": lambda: jl.JOPLEnRegressor(
-        TREES, cells="constant", penalty=jl.Frobenius(0.1), root_cell=False, cv=3
+        TREES, cells="constant", penalty=jl.Frobenius(0.1), root_cell=False
     ).fit(X, Y),
     "union": _union,
     "nested": lambda: jl.JOPLEnRegressor(

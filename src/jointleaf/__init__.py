@@ -22,7 +22,7 @@ _HOMES = {
     "load_metadata": "jointleaf.io",
     "ModelFileError": "jointleaf.io",
     "to_onnx": "jointleaf.io",
-    "estimate_memory": "jointleaf._fit.memory",
+    "estimate_memory": "jointleaf.estimators",
     "fit_cells": "jointleaf._core.fitting",
     "strength_path": "jointleaf._core.path",
     "MultiTaskJOPLEnRegressor": "jointleaf.multitask",
@@ -133,13 +133,13 @@ if TYPE_CHECKING:
         SchattenP,
     )
     from jointleaf._core.solvers import Solution
-    from jointleaf._fit.memory import estimate_memory
     from jointleaf._fit.pruning import prune
     from jointleaf.estimators import (
         JOPLEnClassifier,
         JOPLEnRegressor,
         LinearForestClassifier,
         LinearForestRegressor,
+        estimate_memory,
         refine,
     )
     from jointleaf.inspection import Explanation, explain

@@ -14,7 +14,7 @@ from jointleaf._core.solvers.biases import BiasSolver, cell_mass
 from jointleaf._core.solvers.metrics import PlainMetric, SharedCellsMetric
 from jointleaf._core.task_design import BlockSmoother
 from jointleaf._core.task_problem import TaskProblem
-from jointleaf._fit.task_strengths import ratio_grid
+from jointleaf._fit.strengths import ratio_grid
 from reference import ReferenceDesign
 
 SIZES, CELLS, D = (40, 55, 30), ((2, 3), (3,), (2, 2, 2)), 4

@@ -29,8 +29,8 @@ def frame(values, **options):
 def read(X, *args, **options):
     """Levels of the first column, and its coding."""
     columns = Columns.read(X, *args, **options)
-    levels = columns[0].categories
-    return None if levels is None else levels.tolist(), columns.encode(X)[:, 0]
+    categories = columns[0].categories
+    return None if categories is None else categories.tolist(), columns.encode(X)[:, 0]
 
 
 # -- what becomes categories -------------------------------------------------------------------
@@ -38,7 +38,7 @@ def read(X, *args, **options):
 TEXT = ["b", "a", None, "b", "c"]
 AS_TEXT = {
     "object": frame(TEXT, dtype=object),
-    "object with every gap": frame(["b", "a", pd.NA, "b", "c"], dtype=object),
+    "object with NA": frame(["b", "a", pd.NA, "b", "c"], dtype=object),
     "object with NaN": frame(["b", "a", NAN, "b", "c"], dtype=object),
     "numpy text": frame([np.str_("b"), "a", None, "b", np.str_("c")], dtype=object),
     "str": frame(TEXT, dtype="str"),
@@ -48,7 +48,7 @@ AS_TEXT = {
     "arrow dictionary": frame(TEXT, dtype=pd.ArrowDtype(pa.dictionary(pa.int8(), pa.string()))),
     "category": frame(TEXT, dtype="category"),
     "other order": frame(pd.Categorical(TEXT, categories=["c", "b", "a"])),
-    "unused level": frame(pd.Categorical(TEXT, categories=["zz", "b", "aa", "a", "c"])),
+    "unused category": frame(pd.Categorical(TEXT, categories=["zz", "b", "aa", "a", "c"])),
     "ordered": frame(pd.Categorical(TEXT, categories=["c", "a", "b"], ordered=True)),
     "polars String": pl.DataFrame({"a": TEXT}),
     "polars Categorical": pl.DataFrame({"a": TEXT}, schema={"a": pl.Categorical}),
@@ -65,8 +65,8 @@ AS_TEXT = {
 
 @pytest.mark.parametrize("form", AS_TEXT)
 def test_text_in_every_form_gives_the_same_codes(form):
-    levels, codes = read(AS_TEXT[form])
-    assert levels == ["a", "b", "c"]
+    categories, codes = read(AS_TEXT[form])
+    assert categories == ["a", "b", "c"]
     np.testing.assert_array_equal(codes, [1, 0, NAN, 1, 2])
     again = Columns.read(AS_TEXT["object"])
     np.testing.assert_array_equal(again.encode(AS_TEXT[form]), again.encode(AS_TEXT["category"]))
@@ -91,8 +91,8 @@ def test_an_array_of_text():
     ],
 )
 def test_categories_of_whole_numbers(values):
-    levels, codes = read(frame(values))
-    assert levels == [2, 30], "sorted as numbers, not as text"
+    categories, codes = read(frame(values))
+    assert categories == [2, 30], "sorted as numbers, not as text"
     np.testing.assert_array_equal(codes, [1, 0, NAN, 1])
 
 
@@ -100,17 +100,17 @@ def test_categories_of_truth_values():
     assert read(frame(pd.Categorical([True, False, None])))[0] == [0, 1]
 
 
-def test_levels_do_not_depend_on_the_order_of_rows():
+def test_categories_do_not_depend_on_the_order_of_rows():
     values = np.array(list("dcbadbca"), dtype=object)
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(8)
         for dtype in (object, "category"):
-            levels, codes = read(frame(values[order], dtype=dtype))
-            assert levels == list("abcd")
+            categories, codes = read(frame(values[order], dtype=dtype))
+            assert categories == list("abcd")
             np.testing.assert_array_equal(codes, [ord(v) - ord("a") for v in values[order]])
 
 
-def test_only_rows_that_count_are_learnt_from():
+def test_only_rows_that_count_are_learned_from():
     X = pd.DataFrame({"a": ["z", "b", "c"], "n": [5, 7, 7]})
     counts = np.array([False, True, True])
     columns = Columns.read(X, ["n"], counts=counts)
@@ -120,7 +120,7 @@ def test_only_rows_that_count_are_learnt_from():
         Columns.read(frame(["z", None]), counts=np.array([False, True]))
 
 
-def test_levels_that_a_model_knows_besides():
+def test_categories_that_a_model_knows_besides():
     X = pd.DataFrame({"a": ["b", "c"], "n": [5.0, 7.0]})
     columns = Columns.read(X, known={0: np.array(["a", "c"]), 1: None})
     assert [c.categories.tolist() for c in columns] == [["a", "b", "c"], [5, 7]]
@@ -183,8 +183,8 @@ def test_different_kinds_side_by_side():
     ],
 )
 def test_numbers_stay_numbers(X, expected):
-    levels, numbers = read(X)
-    assert levels is None
+    categories, numbers = read(X)
+    assert categories is None
     np.testing.assert_array_equal(numbers, expected)
 
 
@@ -280,10 +280,10 @@ def test_arrays_have_no_names():
         pd.Series([2, None, 10, 2], dtype=pd.ArrowDtype(pa.int32())),
     ],
 )
-def test_whole_numbers_with_gaps_as_categories(values):
-    levels, codes = read(frame(values), ["a"])
-    assert levels == [2, 10]
-    assert all(type(level) is int for level in levels)
+def test_whole_numbers_with_missing_values_as_categories(values):
+    categories, codes = read(frame(values), ["a"])
+    assert categories == [2, 10]
+    assert all(type(category) is int for category in categories)
     np.testing.assert_array_equal(codes, [0, NAN, 1, 0])
 
 
@@ -297,23 +297,23 @@ def test_whole_numbers_with_gaps_as_categories(values):
     ],
 )
 def test_truth_values_as_categories(X):
-    levels, codes = read(X, ["a"])
-    assert levels == [0, 1]
+    categories, codes = read(X, ["a"])
+    assert categories == [0, 1]
     np.testing.assert_array_equal(codes, [1, NAN, 0])
 
 
 @pytest.mark.parametrize("dtype", [np.int64, object, "Int64"])
 def test_large_whole_numbers_are_told_apart(dtype):
     numbers = [2**53 + 1, 2**53, 5, 2**63 - 1]
-    levels, codes = read(frame(numbers, dtype=dtype), ["a"])
-    assert levels == sorted(numbers)
+    categories, codes = read(frame(numbers, dtype=dtype), ["a"])
+    assert categories == sorted(numbers)
     np.testing.assert_array_equal(codes, [2, 1, 0, 3])
 
 
 @pytest.mark.parametrize("form", [pa.table, pl.DataFrame, lambda x: pd.DataFrame(x, dtype="Int64")])
 def test_large_whole_numbers_beside_missing_ones_are_told_apart(form):
-    levels, codes = read(form({"a": [2**53 + 1, None, 2**53]}), ["a"])
-    assert levels == [2**53, 2**53 + 1]
+    categories, codes = read(form({"a": [2**53 + 1, None, 2**53]}), ["a"])
+    assert categories == [2**53, 2**53 + 1]
     np.testing.assert_array_equal(codes, [1, NAN, 0])
 
 
@@ -387,7 +387,7 @@ def test_a_declared_column_without_values():
         Columns.read(frame([NAN, NAN]), ["a"])
 
 
-def test_gaps_alone_do_not_tell_text_from_numbers():
+def test_missing_values_alone_do_not_tell_text_from_numbers():
     assert Columns.read(frame([None, None], dtype="str"))[0].categories is None
 
 
@@ -417,7 +417,7 @@ def test_the_same_name_twice():
 # -- other rows --------------------------------------------------------------------------------
 
 
-def test_unseen_levels_have_one_code_of_their_own():
+def test_unseen_categories_have_one_code_of_their_own():
     columns = Columns.read(frame(["b", "d"]))
     codes = columns.encode(frame(["d", "a", "c", "zzz", None, ""]))[:, 0]
     np.testing.assert_array_equal(codes, [1, 2, 2, 2, NAN, 2])
@@ -457,7 +457,7 @@ def test_another_kind_of_value_than_in_training(before, now, message):
         pa.table({"a": [None, None]}),
     ],
 )
-def test_rows_with_nothing_but_gaps(before, now):
+def test_rows_with_nothing_but_missing_values(before, now):
     np.testing.assert_array_equal(Columns.read(before).encode(now), [[NAN], [NAN]])
 
 

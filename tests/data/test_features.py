@@ -1,4 +1,4 @@
-"""Linear features: indicators with one scale, pooled levels, gaps; and rows that hold gaps."""
+"""Linear features: indicators with one scale, pooled categories; and missing values."""
 
 import numpy as np
 import pytest
@@ -10,12 +10,12 @@ from jointleaf._data.rows import canonical_rows
 NAN = np.nan
 
 
-def columns_of(*levels, names="abcdefgh"):
-    """Columns with so many levels each, 0 for numbers; levels are named "l0", "l1" and so on."""
+def columns_of(*categories, names="abcdefgh"):
+    """Columns with so many categories each ("l0", "l1", ...), 0 for numbers."""
     return Columns(
         tuple(
             Column(name, np.array([f"l{k}" for k in range(n)]) if n else None)
-            for name, n in zip(names, levels, strict=False)
+            for name, n in zip(names, categories, strict=False)
         )
     )
 
@@ -34,7 +34,7 @@ def transformed(X, columns, s=None, rows=None, **options):
 
 @pytest.fixture
 def mixed():
-    """A number with gaps, a category with gaps, a number without, and weights."""
+    """A number and a category with missing values, a number without, and weights."""
     rng = np.random.default_rng(0)
     X = np.stack([rng.normal(3, 2, 60), rng.integers(0, 4, 60), rng.uniform(size=60)], axis=1)
     X[rng.random(60) < 0.2, 0] = NAN
@@ -76,43 +76,43 @@ def test_every_column_with_categories_has_its_own_scale(mixed):
         np.testing.assert_allclose(squares[plan.sources == j].sum(), 1)
 
 
-def test_two_levels_are_one_indicator_of_variance_one():
+def test_two_categories_are_one_indicator_of_variance_one():
     plan, Z = transformed(coded(30, 70), columns_of(2))
     assert plan.names == ("a=l0",)
     np.testing.assert_allclose(np.unique(Z[:, 0]), np.array([-0.3, 0.7]) / np.sqrt(0.21))
     assert Z[0, 0] > 0
 
 
-def test_a_level_and_gaps_are_one_indicator():
+def test_a_category_and_missing_values_are_one_indicator():
     plan, Z = transformed(coded(30, missing=10), columns_of(1))
     assert plan.names == ("a=l0",)
     np.testing.assert_allclose(Z[:, 0], np.r_[[0.25] * 30, [-0.75] * 10] / np.sqrt(0.1875))
 
 
-def test_one_level_needs_no_indicator():
+def test_one_category_needs_no_indicator():
     plan, Z = transformed(coded(30), columns_of(1), rows=np.array([[0.0], [1.0], [NAN]]))
     assert plan.names == ()
     assert Z.shape == (3, 0)
 
 
-def test_gaps_are_a_level():
+def test_missing_values_are_a_category():
     plan, Z = transformed(coded(30, 50, missing=20), columns_of(2))
     assert plan.names == ("a=l0", "a=l1", "a=missing")
     assert len(np.unique(Z, axis=0)) == 3
     np.testing.assert_allclose(Z.var(axis=0).sum(), 1)
 
 
-def test_gaps_that_training_did_not_have_count_as_the_mean():
+def test_missing_values_that_training_did_not_have_count_as_the_mean():
     plan, Z = transformed(coded(30, 50, 20), columns_of(3), rows=np.array([[NAN], [0.0]]))
     assert "a=missing" not in plan.names
     np.testing.assert_array_equal(Z[0], 0)
     assert Z[1].all()
 
 
-# -- rare and unseen levels --------------------------------------------------------------------
+# -- rare and unseen categories ----------------------------------------------------------------
 
 
-def test_levels_below_one_percent_are_pooled():
+def test_categories_below_one_percent_are_pooled():
     plan, Z = transformed(coded(500, 488, 10, 2), columns_of(4))
     assert plan.names == ("a=l0", "a=l1", "a=l2", "a=other"), "1 % is not rare"
     shares = np.array([0.5, 0.488, 0.01, 0.002])
@@ -121,7 +121,7 @@ def test_levels_below_one_percent_are_pooled():
     )
 
 
-def test_rare_levels_share_one_indicator():
+def test_rare_categories_share_one_indicator():
     plan, Z = transformed(coded(500, 490, 4, 6), columns_of(4))
     assert plan.names == ("a=l0", "a=l1", "a=other")
     np.testing.assert_array_equal(Z[995], Z[990])
@@ -136,7 +136,7 @@ def test_rarity_is_a_matter_of_weight():
     assert transformed(X, columns_of(3), s)[0].names[-1] == "a=other"
 
 
-def test_rare_gaps_are_pooled_too():
+def test_rare_missing_values_are_pooled_too():
     plan, Z = transformed(coded(600, 395, missing=5), columns_of(2))
     assert plan.names == ("a=l0", "a=l1", "a=other")
     _, new = transformed(
@@ -145,8 +145,8 @@ def test_rare_gaps_are_pooled_too():
     np.testing.assert_array_equal(new[:2], [Z[-1], Z[-1]])
 
 
-def test_at_most_twenty_levels_have_their_own_indicator():
-    counts = np.arange(30, 55)  # levels l0..l24, the later the more frequent
+def test_at_most_twenty_categories_have_their_own_indicator():
+    counts = np.arange(30, 55)  # categories l0..l24, the later the more frequent
     plan, _ = transformed(coded(*counts), columns_of(25))
     assert plan.names == (*(f"a=l{k}" for k in range(5, 25)), "a=other")
     even, _ = transformed(coded(*[20] * 22), columns_of(22))
@@ -155,7 +155,7 @@ def test_at_most_twenty_levels_have_their_own_indicator():
     assert len(twenty.names) == 20
 
 
-def test_unseen_levels_are_other_ones():
+def test_unseen_categories_are_other_ones():
     X = coded(500, 490, 4, 6)
     _, Z = transformed(X, columns_of(4), rows=np.array([[4.0], [77.0], [-1.0], [2.0]]))
     for row in Z[:3]:
@@ -164,22 +164,22 @@ def test_unseen_levels_are_other_ones():
 
 
 @pytest.mark.parametrize("counts", [(50, 30, 20), (50, 50), (700, 300)])
-def test_unseen_levels_count_as_the_mean_where_nothing_is_pooled(counts):
+def test_unseen_categories_count_as_the_mean_where_nothing_is_pooled(counts):
     _, Z = transformed(coded(*counts), columns_of(len(counts)), rows=np.array([[9.0], [0.0]]))
     np.testing.assert_array_equal(Z[0], 0)
     assert Z[1].all()
 
 
-def test_one_frequent_level_and_rare_ones():
+def test_one_frequent_category_and_rare_ones():
     plan, Z = transformed(
         coded(995, 2, 3), columns_of(3), rows=np.array([[0.0], [1.0], [2.0], [3.0], [NAN]])
     )
     assert plan.names == ("a=l0",)
-    assert Z[0, 0] > 0 > Z[1, 0] == Z[2, 0] == Z[3, 0], "unseen is other, as rare levels are"
+    assert Z[0, 0] > 0 > Z[1, 0] == Z[2, 0] == Z[3, 0], "unseen is other, as rare categories are"
     assert Z[4, 0] == 0
 
 
-def test_levels_without_rows_are_like_unseen_ones():
+def test_categories_without_rows_are_like_unseen_ones():
     # They are known from a fitted model.
     rows = np.array([[3.0], [4.0]])
     _, Z = transformed(coded(30, 30, 40), columns_of(4), rows=rows)
@@ -191,10 +191,10 @@ def test_levels_without_rows_are_like_unseen_ones():
     assert pooled[0, 2] > 0
 
 
-# -- numbers and gaps --------------------------------------------------------------------------
+# -- numbers and missing values ----------------------------------------------------------------
 
 
-def test_numbers_are_standardised_over_what_is_there(mixed):
+def test_numbers_are_standardized_over_what_is_there(mixed):
     X, columns, s = mixed
     plan, Z = transformed(X, columns, s)
     assert plan.names == ("a", "c", "b=l0", "b=l1", "b=l2", "b=l3", "b=missing")
@@ -207,10 +207,10 @@ def test_numbers_are_standardised_over_what_is_there(mixed):
     assert np.isfinite(Z).all()
 
 
-def test_indicators_of_gaps(mixed):
+def test_indicators_of_missing_values(mixed):
     X, columns, s = mixed
     plan, Z = transformed(X, columns, s, missing_indicators=True)
-    assert plan.names[-1] == "a is missing", "only numbers with gaps have one"
+    assert plan.names[-1] == "a is missing", "only numbers with missing values have one"
     assert len(plan.names) == 8
     assert plan.sources[-1] == 0
     gone = np.isnan(X[:, 0])
@@ -220,7 +220,7 @@ def test_indicators_of_gaps(mixed):
     np.testing.assert_array_equal(Z[:, :-1], without)
 
 
-def test_gaps_that_training_did_not_have_need_no_indicator():
+def test_missing_values_that_training_did_not_have_need_no_indicator():
     X = np.arange(12.0).reshape(6, 2)
     plan, Z = transformed(X, columns_of(0, 0), missing_indicators=True, rows=X + np.array([0, NAN]))
     assert plan.names == ("a", "b")
@@ -289,7 +289,7 @@ def test_rows_are_not_changed(mixed):
     np.testing.assert_array_equal(X, kept)
 
 
-def test_a_fold_without_some_level_has_finite_features(mixed):
+def test_a_fold_without_some_category_has_finite_features(mixed):
     X, columns, s = mixed
     plan = plan_features(X, s, columns, missing_indicators=True)
     part = (X[:, 1] != 2) & ~np.isnan(X[:, 0])
@@ -302,13 +302,13 @@ def test_a_fold_without_some_level_has_finite_features(mixed):
     np.testing.assert_array_equal(Z[:, plan.names.index("b=l2")], 0)
 
 
-def test_a_fold_with_one_level_only():
+def test_a_fold_with_one_category_only():
     X = coded(5, 5, 5)
     plan = plan_features(X, np.ones(15), columns_of(3))
     np.testing.assert_array_equal(plan.fit(X[:5], np.ones(5)).transform(X), 0)
 
 
-# -- moments with gaps -------------------------------------------------------------------------
+# -- moments with missing values ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("unit", [1e-200, 1.0, 1e200])
@@ -326,7 +326,7 @@ def test_moments_leave_missing_values_out(unit):
         assert scale[j] / unit == pytest.approx(np.sqrt(variance), rel=1e-10)
 
 
-def test_columns_without_gaps_do_not_notice_those_of_others():
+def test_columns_without_missing_values_do_not_notice_those_of_others():
     X = np.random.default_rng(2).normal(size=(30, 2))
     s = np.linspace(1, 2, 30)
     expected = mean_and_scale(X, s)
@@ -336,7 +336,7 @@ def test_columns_without_gaps_do_not_notice_those_of_others():
         assert found[1] != full[1]
 
 
-def test_constant_and_empty_columns_with_gaps():
+def test_constant_and_empty_columns_with_missing_values():
     X = np.array([[7.0, NAN], [NAN, NAN], [7.0, NAN]])
     mean, scale = mean_and_scale(X, np.ones(3))
     np.testing.assert_array_equal(mean, [7, 0])
@@ -344,16 +344,16 @@ def test_constant_and_empty_columns_with_gaps():
     np.testing.assert_array_equal(Standardizer.fit(X, np.ones(3)).transform(X), 0)
 
 
-def test_clipping_leaves_gaps_alone():
+def test_clipping_leaves_missing_values_alone():
     X = np.array([[0.0], [2.0], [NAN]])
     Z = Standardizer.fit(X, np.ones(3)).transform(np.array([[NAN], [9.0], [1.0]]))
     np.testing.assert_allclose(Z[:, 0], [0, 1, 0])
 
 
-# -- canonical rows with gaps ------------------------------------------------------------------
+# -- canonical rows with missing values --------------------------------------------------------
 
 
-def test_equal_rows_with_gaps_are_merged():
+def test_equal_rows_with_missing_values_are_merged():
     X = np.array([[NAN, 1.0], [NAN, 1.0], [NAN, 2.0], [1.0, NAN], [1.0, NAN], [NAN, NAN]])
     merged = canonical_rows(X, np.zeros(6), np.arange(1.0, 7.0))
     assert sorted(merged.s) == [3, 3, 6, 9]
@@ -368,12 +368,12 @@ def test_every_nan_is_the_same():
     np.testing.assert_array_equal(merged.s, [3])
 
 
-def test_a_gap_is_no_number():
+def test_a_missing_value_is_no_number():
     merged = canonical_rows(np.array([[NAN], [0.0], [1.0]]), np.zeros(3), np.ones(3))
     assert len(merged) == 3
 
 
-def test_the_order_with_gaps_does_not_depend_on_that_of_rows(mixed):
+def test_the_order_with_missing_values_does_not_depend_on_that_of_rows(mixed):
     X, _, s = mixed
     y = np.arange(60.0) % 7
     one = canonical_rows(X, y, s)

@@ -102,12 +102,12 @@ def test_sarcos_with_only_the_test_part(sub, tmp_path, no_network):
         with pytest.raises(ConnectionError) as error:
             load_sarcos(folder=tmp_path, cache=tmp_path / "c", part=part)
         message = str(error.value)
-        for words in (f"part='{part}'", "sarcos_inv.mat", "44,484", "Only part='test' is here"):
+        for words in (f"part='{part}'", "sarcos_inv.mat", "44,484", "only part='test' is here"):
             assert words in message
 
 
 def test_sarcos_errors(server, tmp_path):
-    with pytest.raises(ValueError, match="part='val' is none of 'all', 'train', 'test'"):
+    with pytest.raises(ValueError, match="part='val' is not known: use 'all', 'train' or 'test'"):
         load_sarcos(part="val")
     with pytest.raises(FileNotFoundError, match=r"no longer has sarcos_inv\.mat"):
         load_sarcos(cache=tmp_path)
@@ -165,7 +165,7 @@ def test_mulan_reads_npz(sub, tmp_path, no_network):
 def test_mulan_errors(tmp_path, no_network):
     assert len(MULAN_TARGETS) == 10
     for name in ("none", None, ["enb"]):
-        with pytest.raises(ValueError, match=r"name=.* is none of 'andro', 'atp1d'"):
+        with pytest.raises(ValueError, match=r"name=.* is not known: use one of andro, atp1d"):
             load_mulan(name)
     with pytest.raises(ConnectionError, match=r"'enb' is not in .*no route.*enb\.arff.*folder="):
         load_mulan("enb", cache=tmp_path)
@@ -206,7 +206,7 @@ def test_chem_tasks(sub, tmp_path):
 
 def test_chem_needs_a_folder(tmp_path):
     with pytest.raises(
-        ValueError, match=r"folder=None: .*cannot be downloaded.*AqSolDB.*folder=\."
+        ValueError, match=r"folder=None, and .*cannot be downloaded: pass the folder .*AqSolDB"
     ):
         load_chem_tasks()
     with pytest.raises(FileNotFoundError, match=r"has no descriptors\.txt.*PHYSPROP"):

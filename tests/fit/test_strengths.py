@@ -62,9 +62,9 @@ def test_other_penalties_choose_too(data, penalty):
     assert model.score(X, y) > 0.7
     table = model.cv_results_
     on_path = table["on_path"]
-    best = np.nanargmin(np.where(on_path, table["mean_loss"], np.inf))
+    best = np.nanargmax(np.where(on_path, table["mean_test_score"], -np.inf))
     if not isinstance(penalty, GrOWL):  # features vanish: the one-standard-error rule
-        assert model.penalty_.strength == table["strength"][best]
+        assert model.penalty_.strength == table["param_strength"][best]
 
 
 def test_losses_are_those_of_models_fitted_without_the_validation_rows(data):
@@ -76,12 +76,17 @@ def test_losses_are_those_of_models_fitted_without_the_validation_rows(data):
     model = JOPLEnRegressor(trees, penalty=L21("auto", 0.1), one_se=False, cv=splits).fit(X, y)
     losses = []
     for train, valid in splits:
-        fold = clone(model).set_params(penalty=model.penalty_, cv=None).fit(X[train], y[train])
+        fold = (
+            clone(model)
+            .set_params(penalty=model.penalty_, cv=None, one_se="auto")
+            .fit(X[train], y[train])
+        )
         losses.append(0.5 * np.mean((fold.predict(X[valid]) - y[valid]) ** 2) / y.var())
     table = model.cv_results_
-    k = np.flatnonzero(table["strength"] == model.penalty_.strength)[0]
-    assert table["mean_loss"][k] == table["mean_loss"].min()
-    assert table["mean_loss"][k] == pytest.approx(np.mean(losses), rel=2e-3)
+    k = np.flatnonzero(table["param_strength"] == model.penalty_.strength)[0]
+    assert table["rank_test_score"][k] == 1
+    assert table["mean_test_score"][k] == table["mean_test_score"].max()
+    assert -table["mean_test_score"][k] == pytest.approx(np.mean(losses), rel=2e-3)
 
 
 def test_one_standard_error_takes_the_strongest_that_is_good_enough(data):
@@ -91,10 +96,10 @@ def test_one_standard_error_takes_the_strongest_that_is_good_enough(data):
         for rule in (False, True, "auto")
     }
     table = fits[False].cv_results_
-    best = np.argmin(table["mean_loss"])
-    limit = table["mean_loss"][best] + table["se_loss"][best]
-    assert fits[False].penalty_.strength == table["strength"][best]
-    expected = table["strength"][table["mean_loss"] <= limit].max()
+    best = np.argmax(table["mean_test_score"])
+    limit = table["mean_test_score"][best] - table["se_test_score"][best]
+    assert fits[False].penalty_.strength == table["param_strength"][best]
+    expected = table["param_strength"][table["mean_test_score"] >= limit].max()
     assert fits[True].penalty_.strength == expected == fits["auto"].penalty_.strength
     assert len(fits[True].selected_features_) < len(fits[False].selected_features_)
 
@@ -103,8 +108,9 @@ def test_one_standard_error_with_the_default_penalty(data):
     X, y = data
     plain = JOPLEnRegressor(LightGBMPartitioner(10, 4), random_state=0, cv=3).fit(X, y)
     cautious = clone(plain).set_params(one_se=True).fit(X, y)
-    assert cautious.setting_.strength > plain.setting_.strength
-    assert cautious.setting_[1:] == plain.setting_[1:]
+    chosen, expected = (dict(m.report_.joint.setting) for m in (cautious, plain))
+    assert chosen.pop("strength") > expected.pop("strength")
+    assert chosen == expected
 
 
 def test_classification_selects_features_for_all_classes(data):

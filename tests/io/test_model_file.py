@@ -133,7 +133,7 @@ for name in sys.argv[1:]:
     assert sys.modules["lightgbm"] is None
 """
     names = []
-    for name in ("recipe", "many rows", "xgboost", "union", "linear forest, three", "bouts"):
+    for name in ("recipe", "blend", "xgboost", "union", "linear forest, three", "bouts"):
         model = make(name)
         rows = rows_for(model)
         place = str(tmp_path / name.replace(",", "").replace(" ", "_"))

@@ -6,6 +6,7 @@ import random
 import struct
 import time
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,6 +41,8 @@ MODELS = {
     "tasks": lambda: make("tasks"),
     "bouts": lambda: jl.BoUTSClassifier(3, 3).fit({"a": (X, TWO), "b": (X[:90], THREE[:90])}),
 }
+OLD = Path(__file__).parent / "model_files" / "0.1.0"
+OLD_FILES = ("recipe_table", "many_rows", "tasks_alone", "bouts_classes", "forest")
 
 
 def packed(body, n_header, version):
@@ -179,28 +182,32 @@ def predict(model, matrix):
         matrix = np.zeros((len(matrix), model.n_features_in_))
     with np.errstate(all="ignore"):
         if isinstance(model, jl.JOPLEnRegressor | jl.JOPLEnClassifier):
-            raw = model._model.predict(matrix, 1)
+            raw = model.cell_model_.predict(matrix, 1)
             assert len(raw) == len(matrix)
             if isinstance(model, jl.JOPLEnClassifier):
                 model.classes_[(raw > 0).astype(int) if raw.ndim == 1 else raw.argmax(axis=1)]
-        elif hasattr(model, "cell_models_"):
-            for own in model.cell_models_:
-                own.predict(matrix, 1)
+        elif hasattr(model, "task_names_"):
+            for t in range(len(model.task_names_)):
+                assert len(model.raw_predictions(matrix, t)) == len(matrix)
         else:
             assert len(model.predict(matrix)) == len(matrix)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, *OLD_FILES])
 @pytest.mark.filterwarnings("ignore")
 def test_damaged_files(name):
-    model = MODELS[name]()
+    if name in OLD_FILES:
+        data = (OLD / f"{name}.jl").read_bytes()
+        model = files._from_bytes(data)
+    else:
+        model = MODELS[name]()
+        data = files._to_bytes(model)
     is_table = hasattr(model, "feature_names_in_")
     matrix = X[:3].copy()
     if is_table:
         matrix = np.nan_to_num(X[:3]) if name == "catboost" else read_rows(model, frame().iloc[:3])
         matrix[:, 1] = [0, 1, 5]
     matrix[0, 0] = np.nan
-    data = files._to_bytes(model)
     predict(files._from_bytes(data), matrix)
     counts, longest = {"refused": 0, "valid": 0}, ""
     for mutated in Mutations(data, name):

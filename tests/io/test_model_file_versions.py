@@ -43,3 +43,46 @@ def test_files_are_there_and_small():
     assert len(FILES) >= 12
     assert all(path.stat().st_size < 100_000 for path in FILES)
     assert {path.parent.name for path in FILES} >= {"0.1.0"}
+
+
+def old(name):
+    return jl.load(FILES[0].parent / f"{name}.jl")
+
+
+@pytest.mark.parametrize("name", ["very_many_rows", "very_many_rows_classes"])
+def test_old_files_of_boosted_trees_claim_no_joint_fit(name):
+    model = old(name)
+    assert model.solution_ is None
+    assert model.penalty_ is None
+    assert model.blend_.weights == {"staged_boosting": 1.0}
+    assert model.report_.recipe == "boosting"
+    assert model.n_iter_ == model.report_.n_rounds > 0
+    n_outputs = model.cell_model_.n_outputs
+    assert len(model.partitioner_.n_cells_) == 1 + n_outputs * model.n_iter_
+    assert list(model.cv_results_)[:2] == ["param_n_rounds", "params"]
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe", "weights"),
+    [
+        ("many_rows", "blend", {"joint": 0.4392, "linear": 0, "boosted": 0.1957}),
+        ("recipe_blend", "joint", {"joint": 0.4792, "linear": 0.2064, "leaf_values": 0.7028}),
+        ("recipe_levels", "joint", {"joint": 0.6340, "categories": 0.0348}),
+        ("recipe_table", "joint", {"joint": 0.8987, "leaf_values": 0}),
+        ("laplacian", "joint", {"joint": 1}),
+    ],
+)
+def test_old_files_tell_their_blend(name, recipe, weights):
+    model = old(name)
+    report = model.report_
+    assert report.recipe == recipe
+    assert set(weights) <= set(report.blend.weights)
+    for component, weight in weights.items():
+        assert report.blend.weights[component] == pytest.approx(weight, abs=1e-4)
+    assert [part.name for part in report.components] == report.blend.active
+    assert report.solution.converged
+    if report.cv_results is not None:
+        scores = report.cv_results["mean_test_score"]
+        assert (scores < 0).all()
+        assert report.cv_results["rank_test_score"][scores.argmax()] == 1
+    assert report.lines()

@@ -44,35 +44,35 @@ def chosen():
 def test_both_strengths_are_chosen(chosen):
     table = chosen.cv_results_
     paths = table["on_path"]
-    ratios = np.unique(np.round(table["common"][paths] / table["task"][paths], 6))
+    ratios = np.unique(np.round(table["param_common"][paths] / table["param_task"][paths], 6))
     gamma = chosen.task_weights_
     assert ratios[0] == pytest.approx(gamma.min(), rel=1e-5)
     assert ratios[-1] == pytest.approx(np.linalg.norm(gamma), rel=1e-4)
     assert len(ratios) > 2
-    assert np.isnan(table["common"][~paths]).all()
+    assert np.isnan(table["param_common"][~paths]).all()
     penalty = chosen.penalty_
-    at = (table["common"] == penalty.common) & (table["task"] == penalty.task) & paths
+    at = (table["param_common"] == penalty.common) & (table["param_task"] == penalty.task) & paths
     assert at.any()
-    assert table["bias_strength"][at][0] == penalty.bias_strength
+    assert table["param_bias_strength"][at][0] == penalty.bias_strength
     assert len({len(values) for values in table.values()}) == 1
     assert 0 in chosen.selected_features_
     assert chosen.score(FRESH) > 0.6
-    assert np.isfinite(table["mean_loss"][at]).any()
+    assert np.isfinite(table["mean_test_score"][at]).any()
     assert (table["mean_selected"] == table["mean_common"] + table["mean_specific"]).all()
 
 
 def test_the_fewest_features_within_one_standard_error(chosen):
     table, penalty = chosen.cv_results_, chosen.penalty_
-    mean, paths = table["mean_loss"], table["on_path"]
-    best = int(np.argmin(np.where(paths, mean, np.inf)))
-    near = paths & (mean <= mean[best] + table["se_loss"][best])
-    at = near & (table["task"] == penalty.task) & (table["common"] == penalty.common)
-    at &= table["relax"] == penalty.relax
+    mean, paths = table["mean_test_score"], table["on_path"]
+    best = int(np.argmax(np.where(paths, mean, -np.inf)))
+    near = paths & (mean >= mean[best] - table["se_test_score"][best])
+    at = near & (table["param_task"] == penalty.task) & (table["param_common"] == penalty.common)
+    at &= table["param_relax"] == penalty.relax
     assert at.sum() == 1
     assert table["mean_selected"][at][0] == table["mean_selected"][near].min()
     smallest = regressor(cv=2, one_se=False).fit(PAIRS)
     table = smallest.cv_results_
-    assert smallest.penalty_.common == table["common"][np.argmin(table["mean_loss"])]
+    assert smallest.penalty_.common == table["param_common"][np.argmax(table["mean_test_score"])]
 
 
 def test_validation_rows_in_every_form():
@@ -130,13 +130,13 @@ def test_a_given_relax_is_judged_and_used():
     relaxed = DirtyLasso("auto", None, bias_strength=0.1, relax=0.2)
     model = regressor(relaxed, cv=2).fit(PAIRS)
     table = model.cv_results_
-    np.testing.assert_array_equal(table["relax"], 0.2)
+    np.testing.assert_array_equal(table["param_relax"], 0.2)
     plain = regressor(cv=2).fit(PAIRS).cv_results_
-    n = min(len(table["common"]), len(plain["common"]))
-    np.testing.assert_allclose(table["common"][:n], plain["common"][:n])
+    n = min(len(table["param_common"]), len(plain["param_common"]))
+    np.testing.assert_allclose(table["param_common"][:n], plain["param_common"][:n])
     np.testing.assert_array_equal(table["mean_selected"][:n], plain["mean_selected"][:n])
     # Early on the path less shrinkage is better.
-    assert table["mean_loss"][3] < plain["mean_loss"][3]
+    assert table["mean_test_score"][3] > plain["mean_test_score"][3]
     assert model.penalty_.relax == 0.2
 
 
@@ -154,7 +154,7 @@ def test_other_penalties_are_chosen_too(penalty):
     model = regressor(penalty, cv=2).fit(PAIRS)
     assert not model.penalty_.is_auto
     assert model.score(FRESH) > 0.5
-    assert (np.diff(model.cv_results_["common"]) < 0).all()
+    assert (np.diff(model.cv_results_["param_common"]) < 0).all()
 
 
 def test_tasks_of_very_different_sizes():

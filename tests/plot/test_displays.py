@@ -22,6 +22,7 @@ from jointleaf import (
     PathDisplay,
     strength_path,
 )
+from jointleaf._fit.report import loss_table
 from jointleaf.partitions import LightGBMPartitioner
 from jointleaf.plot._base import _spread
 
@@ -41,7 +42,9 @@ def _close():
 
 
 def fit(penalty, y=Y, estimator=JOPLEnRegressor, **options):
-    return estimator(SMALL, penalty=penalty, random_state=0, cv=2, **options).fit(X, y)
+    if isinstance(penalty, str) or penalty.is_auto:
+        options["cv"] = 2
+    return estimator(SMALL, penalty=penalty, random_state=0, **options).fit(X, y)
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +229,7 @@ def legend(ax):
 @pytest.mark.parametrize("one_se", [False, True])
 def test_the_losses_of_a_strength_are_those_of_the_table(sparse, one_se):
     model = sparse if not one_se else fit(L21("auto"), one_se=True)
-    rows = on_path(model.cv_results_)
+    rows = on_path(loss_table(model.cv_results_))
     display = CVDisplay.from_estimator(model)
     (line,) = display.lines_
     np.testing.assert_array_equal(line.get_xdata(), rows["strength"])
@@ -249,7 +252,7 @@ def test_the_losses_of_a_strength_are_those_of_the_table(sparse, one_se):
 
 
 def test_the_mean_number_of_features_is_on_the_upper_edge(sparse):
-    rows = on_path(sparse.cv_results_)
+    rows = on_path(loss_table(sparse.cv_results_))
     top = top_axis(CVDisplay.from_estimator(sparse).ax_)
     counts = dict(zip(rows["strength"], rows["mean_selected"], strict=True))
     for strength, label in zip(top.get_xticks(), top.get_xticklabels(), strict=True):
@@ -271,8 +274,8 @@ def test_a_quadratic_penalty_has_no_numbers_of_features():
 
 
 def test_the_recipe_has_a_line_for_every_slope_scale_and_feature_power(automatic):
-    table, chosen = automatic.cv_results_, automatic.setting_
-    alone = table["share"] == 1  # mixes with the trees' own values are not drawn
+    table, chosen = loss_table(automatic.cv_results_), automatic.report_.joint.setting
+    alone = table["joint_weight"] == 1  # blends with leaf values are not drawn
     assert alone.sum() == len(alone) - 4
     table = {name: column[alone] for name, column in table.items()}
     display = CVDisplay.from_estimator(automatic)
@@ -283,15 +286,15 @@ def test_the_recipe_has_a_line_for_every_slope_scale_and_feature_power(automatic
     named = [line.get_label() for line in display.lines_]
     assert len(set(named)) == len(named)
     assert set(named) < set(legend(display.ax_))
-    best = f"slope scale {chosen.slope_scale:g}, feature power {chosen.feature_power:g}"
+    best = "slope scale {slope_scale:g}, feature power {feature_power:g}".format(**chosen)
     dot = display.ax_.lines[-1]
-    k = named.index(best if chosen.slope_scale else "constant cells")
-    assert dot.get_xydata().tolist() == [[chosen.strength, min(table["mean_loss"])]]
+    k = named.index(best if chosen["slope_scale"] else "constant cells")
+    assert dot.get_xydata().tolist() == [[chosen["strength"], min(table["mean_loss"])]]
     assert dot.get_xydata()[0].tolist() in display.lines_[k].get_xydata().tolist()
 
 
 @pytest.mark.parametrize("cheaper", ["rows", "loss"])
-def test_a_line_that_was_judged_once_more_has_its_own_panel(cheaper):
+def test_a_line_that_was_validated_once_more_has_its_own_panel(cheaper):
     if cheaper == "rows":
         rows, y = make_friedman1(1620, n_features=5, random_state=0)
         model = JOPLEnRegressor(SMALL, random_state=0, cv=2).fit(rows, y)
@@ -304,8 +307,9 @@ def test_a_line_that_was_judged_once_more_has_its_own_panel(cheaper):
     search, last = display.search_ax_, display.ax_
     assert [line.axes for line in display.lines_] == [search] * (len(display.lines_) - 1) + [last]
     drawn = np.concatenate([line.get_xydata() for line in display.lines_])
-    finite = np.isfinite(model.cv_results_["mean_loss"]) & (model.cv_results_["share"] == 1)
-    np.testing.assert_array_equal(drawn[:, 1], model.cv_results_["mean_loss"][finite])
+    table = loss_table(model.cv_results_)
+    finite = np.isfinite(table["mean_loss"]) & (table["joint_weight"] == 1)
+    np.testing.assert_array_equal(drawn[:, 1], table["mean_loss"][finite])
     assert last.lines[-1].get_xydata()[0].tolist() in display.lines_[-1].get_xydata().tolist()
     assert ("encoded classes" in search.get_ylabel()) == (cheaper == "loss")
     assert "validation loss" in last.get_ylabel()

@@ -24,7 +24,8 @@ from jointleaf import (
     TaskPathDisplay,
     TaskWeightsDisplay,
 )
-from jointleaf._fit.task_strengths import ratio_grid
+from jointleaf._fit.report import loss_table
+from jointleaf._fit.strengths import ratio_grid
 from jointleaf.partitions import VoronoiPartitioner
 
 mpl.use("Agg")
@@ -194,7 +195,7 @@ def test_a_solution_is_drawn_with_given_names_and_axes(model):
     assert words(plain.ax_.get_yticklabels()) == ["x0", "x5", "x3", "x1"]
 
 
-def test_levels_of_a_column_are_rows():
+def test_categories_of_a_column_are_rows():
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     tasks = {}
@@ -350,7 +351,7 @@ def test_a_reference_far_away_is_left_out():
     assert display.ax_.get_xlim()[1] < 0.3
 
 
-def test_errors_of_estimators_are_normalised_by_the_test_targets(model, bouts):
+def test_errors_of_estimators_are_normalized_by_the_test_targets(model, bouts):
     single = {name: LinearRegression().fit(X, y) for name, (X, y) in TASKS.items()}
     methods = {"JOPLEn": model, "BoUTS": bouts, "linear": single}
     display = TaskErrorDisplay.from_estimators(methods, TEST)
@@ -417,7 +418,7 @@ def test_wrong_errors_are_refused(model):
 
 def on_path(model):
     """Rows of the paths with a loss."""
-    table = model.cv_results_
+    table = loss_table(model.cv_results_)
     kept = table["on_path"] & np.isfinite(table["mean_loss"])
     return {name: column[kept] for name, column in table.items()}
 

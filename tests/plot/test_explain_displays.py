@@ -94,7 +94,7 @@ def test_dots_are_the_values(table):
     j = found.feature_names.index("size")
     drawn = np.asarray(display.dots_["size"].get_offsets())[:, 0]
     np.testing.assert_allclose(np.sort(drawn), np.sort(found.values[:, j]))
-    assert len(display.dots_["city"].get_offsets()) == 0  # levels have no order: they are grey
+    assert len(display.dots_["city"].get_offsets()) == 0  # categories have no order: they are grey
     assert (
         np.abs(np.asarray(display.dots_["size"].get_offsets())[:, 1] - order.index("size")).max()
         < 0.5
@@ -136,7 +136,7 @@ def test_curves_are_the_effect_with_marks_of_rows(model, classes):
     assert "raw prediction" in several.ax_.get_ylabel()
 
 
-def test_levels_have_a_mark_each(table):
+def test_categories_have_a_mark_each(table):
     display = EffectDisplay.from_estimator(table, FRAME, "city")
     assert labels(display)[-1] == f"missing ({FRAME['city'].isna().sum()} rows)"
     assert "vaduz (1 row)" in labels(display)

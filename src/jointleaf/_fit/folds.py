@@ -1,11 +1,17 @@
-"""One split of honest cross-validation: partitions grown on its training part alone."""
+"""Honest cross-validation: splits of the rows, and partitions grown on a training part alone.
+
+On partitions that have seen the validation rows every choice looks too good, so that a `Fold`
+grows its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.model_selection import check_cv
 
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellKind
@@ -14,112 +20,241 @@ from jointleaf._core.penalties import Term
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._data.columns import Columns
-from jointleaf._data.features import FeaturePlan, mean_and_scale
 from jointleaf._data.rows import Rows
-from jointleaf._fit.mixing import own_predictions, own_values
+from jointleaf._fit.component import FitContext, Split, Table, target_scale
 from jointleaf.partitions import Partitioner, TargetType
 
 __all__ = [
+    "MIN_GROUPS",
     "Fold",
-    "Table",
-    "choose",
+    "IndexPairs",
+    "best_row",
     "grow",
-    "joined",
+    "join_tables",
     "loss_columns",
-    "stepping",
-    "target_scale",
+    "make_splits",
+    "split_labels",
+    "user_splits",
+    "with_progress",
 ]
 
-Table = dict[str, NDArray]
+IndexPairs = list[tuple[NDArray, NDArray]]
 
-_MIN_GROUPS = 10  # of validation rows over all folds, from which standard errors are estimated
+MIN_GROUPS = 10  # of validation rows over all folds, from which standard errors are estimated
+
+
+# -- splits of the rows --------------------------------------------------------------------------
+
+
+def user_splits(cv: Any, X: NDArray, y: NDArray, target_type: TargetType) -> IndexPairs | None:
+    """Return the splits of a splitter or an iterable of index pairs; None for a number of folds."""
+    if cv is None or isinstance(cv, int | np.integer):
+        return None
+    splitter = check_cv(cv, y, classifier=target_type == "classification")
+    try:
+        splits = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y)]
+        for part in (part for split in splits for part in split):
+            np.arange(len(y))[part]  # an index out of range raises
+    except (IndexError, TypeError) as cause:
+        raise ValueError(
+            f"cv={cv!r} must be a number of folds, a splitter, or pairs of row indices "
+            f"(training, validation) below {len(y)}: {cause}"
+        ) from cause
+    return splits
+
+
+def split_labels(splits: IndexPairs | None, n: int) -> NDArray[np.int64]:
+    """Return labels (n, splits): 1 in training, 2 in validation, 3 in both, 0 in neither."""
+    labels = np.zeros((n, len(splits or [])), np.int64)
+    for k, (train, valid) in enumerate(splits or []):
+        labels[train, k] |= 1
+        labels[valid, k] |= 2
+    return labels
+
+
+def make_splits(
+    rows: Rows,
+    cv: Any,
+    valid: Rows | None,
+    target_type: TargetType,
+    *,
+    n_folds: int,
+    n_splits: int,
+) -> list[Split]:
+    """Return training and validation rows of every split; none where there are too few rows.
+
+    Parameters
+    ----------
+    rows : Rows
+        All training rows; their labels say where they are in splits that the user made.
+    cv : None, int or what the user's splits were made from
+    valid : Rows or None
+        Validation rows of the user's, which come before everything else.
+    target_type : {"regression", "classification"}
+    n_folds, n_splits : int
+        Parts that rows are dealt out to without `cv`, and how many of them are held out in turn.
+    """
+    splits = []
+    for train, held_out in _all_splits(rows, cv, valid, target_type, n_folds, n_splits):
+        is_one_class = target_type == "classification" and len(np.unique(train.y)) < 2
+        if len(train) and len(held_out) and not is_one_class:
+            splits.append((train, held_out))
+    if rows.labels.shape[1] and valid is None and not splits:
+        raise ValueError(
+            f"cv={cv!r} gives no split with rows on both sides"
+            + (" and two classes in training" if target_type == "classification" else "")
+        )
+    return splits
+
+
+def _all_splits(
+    rows: Rows,
+    cv: Any,
+    valid: Rows | None,
+    target_type: TargetType,
+    n_folds: int,
+    n_splits: int,
+) -> Iterator[Split]:
+    if valid is not None:
+        yield rows, valid
+    elif rows.labels.shape[1]:
+        for label in rows.labels.T:
+            yield rows.take((label & 1) > 0), rows.take((label & 2) > 0)
+    else:
+        n_folds = min(n_folds if cv is None else int(cv), len(rows) // 2)
+        number = _deal(rows, n_folds, target_type)
+        n_splits = min(n_splits, n_folds) if cv is None else n_folds
+        for k in range(n_splits if n_folds >= 2 else 0):
+            yield rows.take(number != k), rows.take(number == k)
+
+
+def _deal(rows: Rows, n_folds: int, target_type: TargetType) -> NDArray[np.intp]:
+    """Deal rows out to folds in turn, class by class; their order is random already.
+
+    Rows with the same x stay together. Their targets differ (equal rows are one), so that those in
+    training would be wrong for every one of those held out.
+    """
+    by_class = target_type == "classification"
+    order = np.argsort(rows.y, kind="stable") if by_class else np.arange(len(rows))
+    first = _first_of_equal(rows.X)
+    leads = order[first[order] == order]
+    number = np.empty(len(rows), np.intp)
+    number[leads] = np.arange(len(leads)) % max(n_folds, 1)
+    return number[first]
+
+
+def _first_of_equal(X: NDArray) -> NDArray[np.intp]:
+    """Return for every row the first one with the same x; NaN equals NaN, and -0.0 equals 0.0."""
+    X = np.ascontiguousarray(X) + 0.0
+    X[np.isnan(X)] = np.nan
+    as_bytes = X.view(np.dtype((np.void, X.dtype.itemsize * X.shape[1]))).ravel()
+    _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
+    return first[inverse.ravel()]
+
+
+# -- one split with its partitions ---------------------------------------------------------------
 
 
 class Fold:
-    """One split with partitions grown on its training part; judges models on its other part.
+    """One split with partitions grown on its training part.
 
-    With `max_rows` at most so many training and validation rows are used. Losses of a regression
-    are in the given unit of the target, the same for all folds. They are means over `n_groups`
-    groups of validation rows, because one number says nothing about its own precision.
+    Losses of a regression are in the unit of the target over all rows, the same for all folds. They
+    are means over groups of validation rows, because one number says nothing about its precision.
+
+    Parameters
+    ----------
+    context : FitContext
+    train, valid : Rows
+    partitioner : Partitioner
+        Fitted here, unless it is already.
+    max_rows : int, optional
+        Most training and validation rows that are used.
+    n_folds : int
+        Of how many this is one.
+    n_groups : int, optional
+        Groups of validation rows; by default at least ten over all folds.
+    n_jobs : int
     """
 
     def __init__(
         self,
+        context: FitContext,
         train: Rows,
         valid: Rows,
         partitioner: Partitioner,
-        loss: Loss,
-        max_rows: int | None = None,
         *,
-        target_type: TargetType,
-        plan: FeaturePlan,
-        columns: Columns,
-        clip: bool,
-        has_root: bool,
+        max_rows: int | None = None,
         n_folds: int = 1,
-        unit: float = 1.0,
+        n_groups: int | None = None,
         n_jobs: int = 1,
     ) -> None:
-        self.is_part = max_rows is not None and len(train) > max_rows
-        if self.is_part:  # rows are in random order: the first are a sample
+        self.is_sample = max_rows is not None and len(train) > max_rows
+        if self.is_sample:  # rows are in random order: the first are a sample
             train, valid = train.take(slice(max_rows)), valid.take(slice(max_rows))
-        self.train, self.valid, self.has_root = train, valid, has_root
-        self.columns = columns
-        features = plan.fit(train.X, train.s, clip=clip)
-        self.X, self.X_valid = features.transform(train.X), features.transform(valid.X)
-        self.sources = plan.sources
-        centre, own_unit = target_scale(train.y, train.s, target_type)
-        self.loss, self.n_jobs = loss, n_jobs
-        self.y, self.y_valid = (train.y - centre) / own_unit, (valid.y - centre) / own_unit
-        self._loss_scale = (own_unit / unit) ** 2 if target_type == "regression" else 1.0
-        n_groups = min(-(-_MIN_GROUPS // n_folds), len(valid))
+        self.context, self.train, self.valid = context, train, valid
+        self.partitioner, self.n_jobs = partitioner, n_jobs
+        self.loss = context.loss
+        frame = context.standardize(train)
+        #: centre and unit of the training part's targets
+        self.units = frame.centre, frame.unit
+        self.X, self.X_valid = frame.features.transform(train.X), frame.features.transform(valid.X)
+        self.y, self.y_valid = frame.target(train.y), frame.target(valid.y)
+        unit = target_scale(context.rows.y, context.rows.s, context.target_type)[1]
+        self._loss_scale = (frame.unit / unit) ** 2 if context.is_regression else 1.0
+        n_groups = min(n_groups or -(-MIN_GROUPS // n_folds), len(valid))
         self._groups = np.array_split(np.arange(len(valid)), n_groups)
         #: weight of the rows of every group
-        self.weights = np.array([valid.s[group].sum() for group in self._groups])
-        grow(partitioner, train, target_type, columns)
+        self.group_weights = np.array([valid.s[group].sum() for group in self._groups])
+        if not hasattr(partitioner, "n_cells_"):
+            grow(partitioner, train, context.target_type, context.columns)
         self.codes, self.codes_valid = partitioner.apply(train.X), partitioner.apply(valid.X)
         self.n_cells, self.gains = partitioner.n_cells_, partitioner.split_gains_
-        values = own_values(partitioner, self.codes, loss, loss.encode(self.y), train.s)
-        #: whether these are those of the model that made the partitions
-        self.has_own_values = partitioner.leaf_values_ is not None
-        #: raw predictions of the partitions' own model for the validation rows, if it has any
-        self.own_valid: NDArray | None = None
-        if values is not None:
-            own = own_predictions(values, self.n_cells, self.codes_valid)
-            self.own_valid = (own - centre) / own_unit
 
     def problem(self, penalty: Term, cells: CellKind, loss: Loss, y: NDArray) -> Problem:
-        """The problem on the training rows, with targets y in the form of the loss."""
+        """Return the problem of the training rows, with targets y in the form of the loss."""
         design = LeafDesign(self.X, self.codes, self.n_cells, cells=cells, n_jobs=self.n_jobs)
         offset = loss.best_constant(loss.encode(y), self.train.s)
         return Problem(design, y, loss, penalty, self.train.s, offset)
 
     def valid_design(self, cells: CellKind) -> LeafDesign:
-        """The design of the validation rows."""
+        """Return the design of the validation rows."""
         return LeafDesign(self.X_valid, self.codes_valid, self.n_cells, cells=cells)
 
     def group_losses(self, loss: Loss, target: NDArray, raw: NDArray) -> NDArray[np.float64]:
-        """Mean loss of raw predictions of every group of validation rows."""
+        """Return the mean loss of raw predictions of every group of validation rows."""
         values = [loss.value(target[g], raw[g], self.valid.s[g]) for g in self._groups]
         return self._loss_scale * np.array(values)
 
 
+def grow(
+    partitioner: Partitioner, rows: Rows, target_type: TargetType, columns: Columns
+) -> Partitioner:
+    """Fit a partitioner on rows; classes are numbered anew, in case a fold has lost one."""
+    # Only where there are categories: a partitioner for numbers need not know the word.
+    options = {"columns": columns} if columns.categorical.size else {}
+    y = np.unique(rows.y, return_inverse=True)[1] if target_type == "classification" else rows.y
+    return partitioner.fit(rows.X, y, rows.s, target_type=target_type, **options)
+
+
+# -- tables of validation losses -----------------------------------------------------------------
+
+
 def loss_columns(folds: Sequence[Fold], losses: Sequence[NDArray]) -> Table:
-    """Mean loss, its standard deviation over groups and its standard error, at every setting.
+    """Return mean loss, its standard deviation over groups and standard error of every setting.
 
     `losses` holds one array (groups, settings) per fold.
     """
-    weights = np.concatenate([fold.weights for fold in folds])
-    shares = weights / weights.sum()
+    weights = np.concatenate([fold.group_weights for fold in folds])
+    weights = weights / weights.sum()
     values = np.concatenate(losses)
-    mean = shares @ values
+    mean = weights @ values
     with np.errstate(invalid="ignore"):  # infinite where a path has ended
-        std = np.sqrt(shares @ np.square(values - mean))
+        std = np.sqrt(weights @ np.square(values - mean))
     return {"mean_loss": mean, "std_loss": std, "se_loss": std / np.sqrt(len(weights))}
 
 
-def choose(table: Table, *, one_se: bool) -> int:
-    """The row with the smallest mean loss, or the strongest within one standard error of it.
+def best_row(table: Table, *, one_se: bool) -> int:
+    """Return the row with the smallest mean loss, or the first within one standard error of it.
 
     Rows are in falling order of strength.
     """
@@ -130,31 +265,13 @@ def choose(table: Table, *, one_se: bool) -> int:
     return best
 
 
-def joined(tables: Sequence[Table]) -> Table:
-    """One table of the rows of several."""
+def join_tables(tables: Sequence[Table]) -> Table:
+    """Return one table of the rows of several."""
     return {name: np.concatenate([t[name] for t in tables]) for name in tables[0]}
 
 
-def stepping(function: Callable, progress: Progress, *args: object) -> object:
+def with_progress(function: Callable, progress: Progress, *args: object) -> object:
     """Call a function and count one step of progress."""
     result = function(*args)
     progress.step()
     return result
-
-
-def grow(
-    partitioner: Partitioner, rows: Rows, target_type: TargetType, columns: Columns
-) -> Partitioner:
-    """Fit a partitioner on rows; classes are numbered anew, in case a fold has lost one."""
-    # Only where there is something to tell: a partitioner for numbers need not know the word.
-    more = {"columns": columns} if columns.categorical.size else {}
-    y = np.unique(rows.y, return_inverse=True)[1] if target_type == "classification" else rows.y
-    return partitioner.fit(rows.X, y, rows.s, target_type=target_type, **more)
-
-
-def target_scale(y: NDArray, s: NDArray, target_type: TargetType) -> tuple[float, float]:
-    """Weighted mean and standard deviation of a regression target; (0, 1) for classes."""
-    if target_type == "classification":
-        return 0.0, 1.0
-    centre, unit = mean_and_scale(y[:, None], s)
-    return float(centre[0]), float(unit[0])

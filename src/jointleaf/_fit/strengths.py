@@ -1,7 +1,14 @@
-"""Choice of the strength of any penalty by honest cross-validation along a warm-started path."""
+"""Choice of the strengths of any penalty on one or several tasks, by honest cross-validation.
+
+Strengths follow warm-started paths from where all slopes are zero. A Dirty LASSO has two of them.
+Their ratio common / task decides what is common: from min gamma (everything) to |gamma| (nothing),
+in steps of equal factors of its square, about the number of tasks that must need a feature for it
+to be common. There is one path for every ratio.
+"""
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,120 +20,218 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
+from jointleaf._core.design import TaskDesign
 from jointleaf._core.layout import CellKind
 from jointleaf._core.path import biases_alone, follow_path, largest_strength, strength_grid
-from jointleaf._core.penalties import Free, Frobenius, PerTask, Term
-from jointleaf._core.penalties.base import on_weights
+from jointleaf._core.penalties import Free, Frobenius, Penalty, PerTask, TaskNorm, Term
+from jointleaf._core.penalties.base import AUTO, Sum, on_predictions, on_weights
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
-from jointleaf._core.solvers.active import live_features
-from jointleaf._fit.folds import Fold, Table, choose, joined, loss_columns, stepping
+from jointleaf._core.relaxing import relax_of, relaxed, support_of
+from jointleaf._core.solvers import Solution, choose_solver
+from jointleaf._core.task_problem import TaskProblem
+from jointleaf._core.task_solution import split_slopes
+from jointleaf._fit.component import Table
+from jointleaf._fit.folds import Fold, best_row, join_tables, loss_columns, with_progress
 
-__all__ = [
-    "BIAS_STRENGTHS",
-    "PathFold",
-    "StrengthChoice",
-    "choose_strength",
-    "is_sparse",
-    "largest_curvature",
-    "path_has_ended",
-    "warn_unconverged",
-]
+__all__ = ["StrengthChoice", "choose_strengths", "path_has_ended", "ratio_grid"]
 
-_N_STRENGTHS = 40
-# Of the last strength to the first: paths end earlier, when the validation loss rises.
-_SPARSE_RATIO, _QUADRATIC_RATIO = 1e-4, 1e-7
+N_RATIOS = 4
+# Strengths on a path, and the last relative to the first: paths end earlier, when the validation
+# loss rises. Paths of several tasks are coarser, because there is one for every ratio.
+_N_STRENGTHS, _SPARSE_RATIO = 40, 1e-4
+_N_TASK_STRENGTHS, _TASK_SPARSE_RATIO = 25, 1e-3
+_QUADRATIC_RATIO = 1e-7
 _PATIENCE, _GAIN = 4, 5e-3  # a path ends when so many strengths gained less than this share
-_SHARES = (0.5, 0.2, 0.1)  # of the largest strength, at which strengths on biases are compared
+_FRACTIONS = (0.5, 0.2, 0.1)  # of the largest strength, at which bias strengths are compared
 _HOPELESS = 2.0  # times the loss of the best biases alone
 BIAS_STRENGTHS = (10.0, 1.0, 0.1, 0.01, 1e-3, 0.0)  # from strong to weak, the last free
-_TOL = 3e-3
-_MAX_ITER = 1000
+_STEP = _TASK_SPARSE_RATIO ** (1 / (_N_TASK_STRENGTHS - 1))  # from one strength to the next
+# By what strengths are multiplied for the features selected: whole steps along the path, so that
+# neighbors on it with the same features share their solutions.
+RELAX = (1.0, _STEP**4, _STEP**8)
+_MOST_SELECTED = 0.5  # of all features, with which relaxed strengths are still tried
+_TOL, _MAX_ITER = 3e-3, 1000
 
 
 @dataclass(frozen=True)
 class StrengthChoice:
-    """What the cross-validation found.
+    """The result of a cross-validation.
 
     Attributes
     ----------
     best : Term
         The penalty with its strengths.
     table : dict of arrays
-        One entry per setting tried, on every path from strong to weak: strength (NaN
-        where bias strengths were compared), bias_strength (NaN where it was not chosen), on_path
-        (False: bias strengths were compared), mean_loss (weighted mean validation loss over all
-        folds, in units of the target's variance for regression; infinite for hopeless bias
-        strengths), std_loss (over groups of validation rows), se_loss (standard error of the
-        mean), mean_selected (features with slopes, mean over folds) and converged.
+        One entry per setting tried, on every path from strong to weak: the strengths (`strength`,
+        or `common`, `task` and `relax` of several tasks; NaN where bias strengths were compared),
+        `bias_strength`, `on_path` (False: bias strengths were compared), `mean_loss` (weighted
+        mean validation loss over all splits, in units of the targets' variances for regression;
+        infinite where a setting was not worth trying), `std_loss` over groups of validation rows,
+        `se_loss` (standard error of the mean), `mean_selected` (features with slopes, mean over
+        splits; of several tasks `mean_common` and `mean_specific`, the mean number of further
+        features of a task, besides) and `converged`.
     """
 
     best: Term
     table: Table = field(repr=False)
 
 
-class Judged(NamedTuple):
-    """One setting in one fold: losses of the groups, features with slopes, convergence."""
+class _Score(NamedTuple):
+    """One setting on one split: losses of groups of rows, counts of features, convergence."""
 
     losses: NDArray[np.float64]
-    n_selected: int
+    n_common: float
+    n_specific: float
     converged: bool
 
 
-class PathFold(Fold):
-    """A fold that judges the strengths of one penalty."""
+class _PathFold:
+    """One split of the rows of all tasks, on which strengths are scored.
 
-    def prepare(self, cells: CellKind, device: str = "cpu") -> None:
-        """Set up the problem, for a device; its penalty changes from call to call."""
-        self._problem = self.problem(Free(), cells, self.loss, self.y)
+    Parameters
+    ----------
+    folds : sequence of Fold
+        One per task, with equal numbers of groups of validation rows.
+    penalty : Term
+        Its terms on predictions stay as they are.
+    task_weights : array (T,) or None
+        gamma_t: the loss is the data term on the validation rows over sum_t gamma_t. None for the
+        only task of a `JOPLEnRegressor` or `JOPLEnClassifier`.
+    cells : {"linear", "constant"}
+    device : str
+    """
+
+    def __init__(
+        self,
+        folds: Sequence[Fold],
+        penalty: Term,
+        task_weights: NDArray | None,
+        cells: CellKind,
+        device: str,
+    ) -> None:
+        self._folds, self._loss = folds, folds[0].loss
+        start = Sum(Free(), *on_predictions(penalty))
+        designs = [fold.valid_design(cells) for fold in folds]
+        #: weight of every group of validation rows
+        self.group_weights = folds[0].group_weights
+        if task_weights is None:
+            self._valid: Any = designs[0]
+            alone = [folds[0].problem(start, cells, self._loss, folds[0].y)]
+            self._problem: Problem = alone[0]
+            self._shares = np.ones(1)
+        else:
+            self._valid = TaskDesign(designs, task_weights.tolist())
+            alone = [fold.problem(Free(), cells, self._loss, fold.y) for fold in folds]
+            self._problem = TaskProblem(
+                [part.leaf_design for part in alone],
+                [fold.y for fold in folds],
+                self._loss,
+                start,
+                [fold.train.s for fold in folds],
+                task_weights.tolist(),
+                [float(part.offset) for part in alone],
+            )
+            self._shares = task_weights / task_weights.sum()
+            self.group_weights = np.ones(len(self.group_weights))
         self._problem.device = device
-        self._valid = self.valid_design(cells)
-        self._target = self.loss.encode(self.y_valid)
+        self._offsets = [part.offset for part in alone]
+        self._targets = [fold.loss.encode(fold.y_valid) for fold in folds]
+        self._bounds = np.cumsum([len(fold.valid) for fold in folds])[:-1]
 
     def largest(self, penalty: Term) -> float:
-        """The largest strength of interest."""
-        if not is_sparse(penalty):
-            return largest_curvature(self._problem)
-        return largest_strength(self._with(penalty.at(1.0)), penalty)
+        """Return the largest strength of interest."""
+        if is_sparse(penalty):
+            return largest_strength(self._with(penalty.at(1.0)), penalty)
+        return self._problem.mass * _largest_curvature(self._problem)
 
-    def path(self, penalty: Term, strengths: Sequence[float] | NDArray) -> Iterator[Judged]:
-        """Judge one strength after the other."""
+    def path(
+        self,
+        penalty: Term,
+        strengths: Sequence[float] | NDArray,
+        factors: Sequence[float] = (1.0,),
+    ) -> Iterator[list[_Score]]:
+        """Score one strength after the other, each as it is and relaxed by factors."""
         start = self._with(penalty.at(1.0))
-        for solution in follow_path(start, penalty, strengths, tol=_TOL, max_iter=_MAX_ITER):
-            theta = solution.theta
-            n_features = len(live_features(solution.layout, theta))
-            yield Judged(self._losses(theta), n_features, solution.converged)
+        bound = on_weights(penalty.at(1.0)).bind(start.layout)
+        known: dict[tuple[bytes, float], tuple[NDArray, bool]] = {}
+        steps = follow_path(start, penalty, strengths, tol=_TOL, max_iter=_MAX_ITER)
+        for strength, solution in zip(strengths, steps, strict=False):
+            counts = self._counts(bound, solution.theta)
+            if tuple(factors) == (1.0,):
+                yield [_Score(self._losses(solution.theta), *counts, solution.converged)]
+                continue
+            support = support_of(start.layout, solution.theta)
+            scores = []
+            for factor in factors:
+                key = (support.tobytes(), round(float(np.log(strength * factor)), 6))
+                if factor == 1.0:
+                    known[key] = self._losses(solution.theta), solution.converged
+                elif len(factors) > 1 and support.mean() > _MOST_SELECTED:  # nothing to gain
+                    known[key] = np.full(len(self.group_weights), np.inf), True
+                elif key not in known:
+                    known[key] = self._relaxed(penalty.at(strength), factor, support, solution)
+                scores.append(_Score(known[key][0], *counts, known[key][1]))
+            yield scores
 
-    def judge_biases(self, penalty: Term) -> list[Judged]:
-        """Judge every strength on biases with a few strengths on slopes, relative to the largest.
+    def compare_biases(self, penalty: Term) -> list[_Score]:
+        """Score every bias strength with a few strengths on slopes, relative to the largest.
 
-        A strength on biases with which they alone do far worse than with a stronger one is
-        left out, and so are all weaker ones: their losses are infinite.
+        A bias strength with which biases alone do far worse than with a stronger one is left out,
+        and so are all weaker ones: their losses are infinite.
         """
-        judged: list[Judged] = []
+        scores: list[_Score] = []
         smallest = np.inf
         for bias_strength in BIAS_STRENGTHS:
             filled = penalty.with_bias(bias_strength)
-            alone = float(self.weights @ self._losses(biases_alone(self._with(filled.at(1.0)))))
-            smallest = min(smallest, alone)
-            if alone > _HOPELESS * smallest:
+            biases = biases_alone(self._with(filled.at(1.0)))
+            loss = float(self.group_weights @ self._losses(biases))
+            smallest = min(smallest, loss)
+            if loss > _HOPELESS * smallest:
                 break
             largest = self.largest(filled) or 1.0  # slopes may be zero at every strength
-            judged += self.path(filled, largest * np.array(_SHARES))
-        n_missing = len(BIAS_STRENGTHS) * len(_SHARES) - len(judged)
-        return judged + [Judged(np.full(len(self.weights), np.inf), 0, True)] * n_missing
+            scores += [first for (first,) in self.path(filled, largest * np.array(_FRACTIONS))]
+        n_missing = len(BIAS_STRENGTHS) * len(_FRACTIONS) - len(scores)
+        hopeless = _Score(np.full(len(self.group_weights), np.inf), 0, 0, True)
+        return scores + [hopeless] * n_missing
 
-    def _with(self, penalty: Term) -> Problem:
+    def _counts(self, bound: Penalty, theta: NDArray) -> tuple[float, float]:
+        """Return the number of common features, and the mean number of a task's further ones."""
+        common, specific = (
+            _has_slope(slopes) for slopes in split_slopes(bound, self._problem.layout, theta)
+        )
+        is_common = common.any(axis=0)
+        parts = np.split(specific, self._problem.layout.task_starts[1:-1])
+        alone = [np.sum(part.any(axis=0) & ~is_common) for part in parts]
+        return float(is_common.sum()), float(np.mean(alone))
+
+    def _relaxed(
+        self, penalty: Term, factor: float, support: NDArray[np.bool_], start: Solution
+    ) -> tuple[NDArray, bool]:
+        """Return losses of the selected features with a weaker penalty, and convergence."""
+        problem = self._with(relaxed(penalty, factor, support))
+        solver = choose_solver(problem, "fista")
+        solution = solver.solve(problem, start.theta, tol=_TOL * factor, max_iter=_MAX_ITER)
+        return self._losses(solution.theta), solution.converged
+
+    def _with(self, penalty: Term) -> Any:
         return self._problem.with_penalty(on_weights(penalty))
 
     def _losses(self, theta: NDArray) -> NDArray[np.float64]:
-        raw = self._valid.matvec(theta) + self._problem.offset
-        return self.group_losses(self.loss, self._target, raw)
+        """Return sum_t gamma_t loss_t / sum_t gamma_t of every group of validation rows."""
+        total = np.zeros(len(self.group_weights))
+        by_task = np.split(self._valid.matvec(theta), self._bounds)
+        for share, fold, raw, offset, target in zip(
+            self._shares, self._folds, by_task, self._offsets, self._targets, strict=True
+        ):
+            total += share * fold.group_losses(self._loss, target, raw + offset)
+        return total
 
 
-def choose_strength(
-    make_folds: Sequence[Callable[..., PathFold]],
+def choose_strengths(
+    make_folds: Sequence[Callable[[], Any]],
     penalty: Term,
+    task_weights: NDArray | None = None,
     *,
     cells: CellKind = "linear",
     one_se: bool = False,
@@ -134,106 +239,181 @@ def choose_strength(
     device: str = "cpu",
     verbose: bool = False,
 ) -> StrengthChoice:
-    """Choose the strength with the smallest mean validation loss over the folds.
+    """Choose the strengths with the smallest mean validation loss over the splits.
 
-    The same strengths are tried in all folds: 40 in geometric steps from the smallest at which all
-    slopes are zero to 1e-4 of it (for quadratic penalties from the largest curvature of the loss
-    to 1e-7 of it). Paths end when the validation loss has not fallen by half a percent over four
-    strengths. With `one_se` the strongest penalty is taken whose loss is within one standard error
-    of the smallest.
+    The same strengths are tried in all splits, in geometric steps from the smallest at which all
+    slopes are zero: 40 down to 1e-4 of it for a single task, 25 down to 1e-3 of it for every ratio
+    of the two strengths of a Dirty LASSO (for quadratic penalties from the largest curvature of the
+    loss to 1e-7 of it). Paths end when the validation loss has not fallen by half a percent over
+    four strengths. With `one_se` the strongest penalty is taken whose loss is within one standard
+    error of the smallest; of several tasks the one with the fewest features, over all paths.
 
-    A bias strength that is "auto" is chosen before, from 10, 1, 0.1, 0.01, 0.001 and 0 (free),
-    each with slopes of 1/2, 1/5 and 1/10 of the largest strength.
+    At every point the features that a Dirty LASSO selects are also scored with strengths that are
+    three and ten times weaker (`relax`): strengths that keep irrelevant features out shrink what
+    the relevant ones do, and a model would look worse than its features are.
+
+    A bias strength that is "auto" is chosen before, with the middle ratio, from 10, 1, 0.1, 0.01,
+    0.001 and 0 (free), each with slopes of 1/2, 1/5 and 1/10 of the largest strength.
+
+    Parameters
+    ----------
+    make_folds : sequence of callables
+        One per split; each returns a `Fold`, with `task_weights` one for every task.
+    penalty : Term
+        With strengths that are "auto".
+    task_weights : array (T,), optional
+        gamma_t; none for the only task of an estimator of a single task.
+    cells, one_se, n_jobs, device, verbose
+        As for `JOPLEnRegressor`.
     """
-    progress = Progress(
-        (2 + penalty.is_bias_auto) * len(make_folds), "choosing the strength", enabled=verbose
-    )
+    ratios: Sequence[float | None] = [None]
+    if any(isinstance(term, TaskNorm) and term.is_ratio_auto for term in penalty.terms):
+        assert task_weights is not None
+        ratios = ratio_grid(task_weights).tolist()
+    steps = len(make_folds) * (1 + penalty.is_bias_auto) + len(ratios)
+    progress = Progress(steps, "choosing the strengths", enabled=verbose)
+
+    def make(make_fold: Callable[[], Any]) -> _PathFold:
+        folds = make_fold()
+        folds = [folds] if task_weights is None else folds
+        return _PathFold(folds, penalty, task_weights, cells, device)
+
     with (
         threadpool_limits(limits=1, user_api="blas"),
         Parallel(n_jobs=n_jobs, prefer="threads") as run,
     ):
-        folds = run(delayed(stepping)(make, progress) for make in make_folds)
-        search = _Search(folds, penalty, run, progress)
-        for fold in folds:
-            fold.prepare(cells, device)
-        bias_strength = search.bias_strength() if penalty.is_bias_auto else None
-        line = search.path(bias_strength)
+        folds = run(delayed(with_progress)(make, progress, fold) for fold in make_folds)
+        search = _Search(folds, run, progress, has_tasks=task_weights is not None)
+        if penalty.is_bias_auto:
+            middle = with_ratio(penalty, ratios[len(ratios) // 2])
+            penalty = penalty.with_bias(search.choose_bias_strength(middle))
+        paths = [search.path(with_ratio(penalty, ratio)) for ratio in ratios]
     progress.finish()
-    k = choose(line, one_se=one_se)
-    chosen = penalty if bias_strength is None else penalty.with_bias(bias_strength)
-    best = chosen.at(float(line["strength"][k]))
-    if not line["converged"][k]:
-        warn_unconverged(best, _MAX_ITER)
-    return StrengthChoice(best, joined(search.tables))
+    penalties = [point for points, _ in paths for point in points]
+    table = join_tables([path_table for _, path_table in paths])
+    choose = best_row if task_weights is None else _sparsest_row
+    k = choose(table, one_se=one_se)
+    if not table["converged"][k]:
+        _warn_unconverged(penalties[k])
+    return StrengthChoice(penalties[k], join_tables([*search.comparisons, table]))
 
 
 class _Search:
-    """Runs the folds and keeps the tables of what they found."""
+    """Scores of settings on all splits, in tables."""
 
     def __init__(
-        self, folds: Sequence[PathFold], penalty: Term, run: Any, progress: Progress
+        self, folds: Sequence[_PathFold], run: Any, progress: Progress, *, has_tasks: bool
     ) -> None:
-        self._folds, self._penalty = folds, penalty
-        self._run, self._progress = run, progress
-        self.tables: list[Table] = []
+        self._folds, self._run, self._progress = folds, run, progress
+        self._has_tasks, self._bias_strength = has_tasks, np.nan
+        #: tables of bias strengths that were compared before the paths
+        self.comparisons: list[Table] = []
 
-    def path(self, bias_strength: float | None) -> Table:
-        """Judge a path of strengths, with this strength on biases or the penalty's own.
-
-        It ends when the loss has hardly fallen for some strengths.
-        """
-        penalty = self._penalty
-        if bias_strength is not None:
-            penalty = penalty.with_bias(bias_strength)
+    def path(self, penalty: Term) -> tuple[list[Term], Table]:
+        """Score a path of strengths; it ends when the loss has hardly fallen for some of them."""
         largest = max(self._run(delayed(fold.largest)(penalty) for fold in self._folds))
-        ratio = _SPARSE_RATIO if is_sparse(penalty) else _QUADRATIC_RATIO
-        strengths = strength_grid(largest, _N_STRENGTHS, ratio)
-        paths = [fold.path(penalty, strengths) for fold in self._folds]
-        columns: list[list[Judged]] = []
-        mean: list[float] = []
-        weights = np.concatenate([fold.weights for fold in self._folds])
-        for _ in strengths:
-            columns.append(self._run(delayed(next)(path) for path in paths))
-            self._progress.step()
-            mean.append(float(weights @ np.concatenate([fold.losses for fold in columns[-1]])))
-            if path_has_ended(mean):
+        n_strengths, ratio = _N_STRENGTHS, _SPARSE_RATIO
+        if self._has_tasks:
+            n_strengths, ratio = _N_TASK_STRENGTHS, _TASK_SPARSE_RATIO
+        ratio = ratio if is_sparse(penalty) else _QUADRATIC_RATIO
+        strengths = strength_grid(largest, n_strengths, ratio)
+        relax = relax_of(penalty)
+        factors = RELAX if relax == AUTO else (relax,)
+        paths = [fold.path(penalty, strengths, factors) for fold in self._folds]
+        points: list[Term] = []
+        settings: list[tuple[_Score, ...]] = []
+        losses: list[float] = []
+        for strength in strengths:
+            scores = self._run(delayed(next)(path) for path in paths)
+            settings += zip(*scores, strict=True)
+            points += [with_relax(penalty.at(float(strength)), factor) for factor in factors]
+            losses.append(min(self._mean_loss(setting) for setting in settings[-len(factors) :]))
+            if path_has_ended(losses):
                 break
-        tried = strengths[: len(columns)]
-        bias = np.nan if bias_strength is None else bias_strength
-        return self._table(tried, np.full(len(tried), bias), columns, on_path=True)
+        self._progress.step()
+        tried = np.repeat(strengths, len(factors))[: len(points)]
+        bias_strengths = np.full(len(points), self._bias_strength)
+        return points, self._table(points, tried, bias_strengths, settings)
 
-    def bias_strength(self) -> float:
-        """The best strength on biases."""
-        found = self._run(
-            delayed(stepping)(fold.judge_biases, self._progress, self._penalty)
+    def choose_bias_strength(self, penalty: Term) -> float:
+        """Return the best bias strength."""
+        scores = self._run(
+            delayed(with_progress)(fold.compare_biases, self._progress, penalty)
             for fold in self._folds
         )
-        bias_strengths = np.repeat(BIAS_STRENGTHS, len(_SHARES))
-        unknown = np.full(len(bias_strengths), np.nan)  # differs from fold to fold
-        columns = [list(column) for column in zip(*found, strict=True)]
-        table = self._table(unknown, bias_strengths, columns, on_path=False)
-        return float(bias_strengths[choose(table, one_se=False)])
+        settings = list(zip(*scores, strict=True))
+        tried = np.repeat(BIAS_STRENGTHS, len(_FRACTIONS))
+        points = [penalty.with_bias(bias_strength) for bias_strength in tried.tolist()]
+        unknown = np.full(len(tried), np.nan)  # differs from split to split
+        table = self._table(points, unknown, tried, settings)
+        self.comparisons.append(table)
+        self._bias_strength = float(tried[np.argmin(table["mean_loss"])])
+        return self._bias_strength
+
+    def _mean_loss(self, setting: Sequence[_Score]) -> float:
+        weights = np.concatenate([fold.group_weights for fold in self._folds])
+        losses = np.concatenate([score.losses for score in setting])
+        return float(np.average(losses, weights=weights))
 
     def _table(
         self,
+        penalties: Sequence[Term],
         strengths: NDArray,
         bias_strengths: NDArray,
-        columns: list[list[Judged]],
-        *,
-        on_path: bool,
+        settings: Sequence[Sequence[_Score]],
     ) -> Table:
-        """What was found at every setting; `columns` holds one list of folds per setting."""
-        losses = np.stack([np.concatenate([j.losses for j in column]) for column in columns], 1)
-        table = {
-            "strength": strengths,
-            "bias_strength": bias_strengths,
-            "on_path": np.full(len(strengths), on_path),
-            **loss_columns(self._folds, [losses]),
-            "mean_selected": np.array([np.mean([j.n_selected for j in c]) for c in columns]),
-            "converged": np.array([all(j.converged for j in c) for c in columns]),
+        """Return the scores of every setting; `settings` holds one score per split for each."""
+        losses = np.stack([np.concatenate([s.losses for s in scores]) for scores in settings], 1)
+        common = np.array([np.mean([s.n_common for s in scores]) for scores in settings])
+        specific = np.array([np.mean([s.n_specific for s in scores]) for scores in settings])
+        table = {"strength": strengths, "bias_strength": bias_strengths}
+        if self._has_tasks:
+            table = {
+                **_task_strengths(penalties, strengths),
+                "mean_common": common,
+                "mean_specific": specific,
+            }
+        return {
+            **table,
+            "on_path": ~np.isnan(strengths),
+            **loss_columns(self._folds, [losses]),  # type: ignore[arg-type]
+            "mean_selected": common + specific,
+            "converged": np.array([all(s.converged for s in scores) for scores in settings]),
         }
-        self.tables.append(table)
-        return table
+
+
+def _task_strengths(penalties: Sequence[Term], strengths: NDArray) -> Table:
+    """Return the strengths of settings of several tasks; NaN where there is none on a path."""
+    rows = []
+    for penalty, strength in zip(penalties, strengths, strict=True):
+        term: Any = next((t for t in penalty.terms if isinstance(t, TaskNorm)), penalty.terms[0])
+        pair = (term.common, term.task) if isinstance(term, TaskNorm) else (term.strength, None)
+        relax = relax_of(penalty)
+        if np.isnan(strength):
+            pair, relax = (None, None), 1.0
+        rows.append([_number(value) for value in (*pair, term.bias_strength, relax)])
+    names = ("common", "task", "bias_strength", "relax")
+    return dict(zip(names, np.array(rows).T, strict=True))
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else np.nan
+
+
+def _has_slope(slopes: NDArray) -> NDArray[np.bool_]:
+    """Return which slopes (C, d[, K]) are not zero in some output, (C, d)."""
+    return np.any(slopes != 0, axis=tuple(range(2, slopes.ndim)))
+
+
+def _sparsest_row(table: Table, *, one_se: bool) -> int:
+    """Return the row with the smallest loss, or the fewest features within one standard error."""
+    mean = table["mean_loss"]
+    best = int(np.argmin(mean))
+    if not one_se:
+        return best
+    near = np.flatnonzero(mean <= mean[best] + table["se_loss"][best])
+    fewest = near[table["mean_selected"][near] == table["mean_selected"][near].min()]
+    return int(fewest[np.argmin(mean[fewest])])
 
 
 def path_has_ended(losses: Sequence[float]) -> bool:
@@ -241,14 +421,38 @@ def path_has_ended(losses: Sequence[float]) -> bool:
     return min(losses[-_PATIENCE:]) > (1 - _GAIN) * min([*losses[:-_PATIENCE], np.inf])
 
 
-def warn_unconverged(best: Term, max_iter: int) -> None:
-    """Say that the chosen strength was judged by solves that had not converged."""
-    warnings.warn(
-        f"{best!r} was chosen by solves that had not converged within {max_iter} iterations, "
-        "so its validation loss is not exact: give a strength, or fewer or smaller partitions",
-        ConvergenceWarning,
-        stacklevel=6,
-    )
+def ratio_grid(task_weights: NDArray, n_ratios: int = N_RATIOS) -> NDArray[np.float64]:
+    """Return ratios common / task from where everything is common to where nothing gains by it.
+
+    The last is a hair's breadth below |gamma|: both parts cost the same there, and what all
+    tasks use counts as common.
+    """
+    low, high = float(task_weights.min()), float(np.linalg.norm(task_weights))
+    if high <= low * (1 + 1e-9):  # a single task
+        return np.array([high])
+    return np.geomspace(low, high * (1 - 1e-6), n_ratios)
+
+
+def with_ratio(penalty: Term, ratio: float | None) -> Any:
+    """Return the penalty with this ratio of strengths, where it has one to choose."""
+    if ratio is None:
+        return penalty
+    if isinstance(penalty, Sum):
+        return Sum(*(with_ratio(term, ratio) for term in penalty.terms))
+    if isinstance(penalty, TaskNorm) and penalty.is_ratio_auto:
+        return penalty.with_ratio(ratio)
+    return penalty
+
+
+def with_relax(penalty: Term, factor: float) -> Any:
+    """Return the penalty relaxed by this factor, where it can be."""
+    if isinstance(penalty, Sum):
+        return Sum(*(with_relax(term, factor) for term in penalty.terms))
+    if not isinstance(penalty, TaskNorm) or penalty.relax != AUTO:
+        return penalty
+    copied = copy.copy(penalty)
+    copied.relax = factor
+    return copied
 
 
 def is_sparse(penalty: Term) -> bool:
@@ -257,8 +461,17 @@ def is_sparse(penalty: Term) -> bool:
     return any(part.is_auto and not isinstance(part, Frobenius) for part in parts)
 
 
-def largest_curvature(problem: Problem) -> float:
-    """A bound of the largest eigenvalue of the data term's Hessian."""
+def _largest_curvature(problem: Problem) -> float:
+    """Return a bound of the largest eigenvalue of the data term's Hessian."""
     shares = problem.s / problem.s.sum()
     bound = problem.loss.max_curvature if np.isfinite(problem.loss.max_curvature) else 1.0
     return bound * problem.design.lipschitz(shares.astype(problem.design.dtype), tol=1e-2)
+
+
+def _warn_unconverged(best: Term) -> None:
+    warnings.warn(
+        f"{best!r} was chosen by solves that had not converged within {_MAX_ITER} iterations, "
+        "so its validation loss is not exact: give a strength, or fewer or smaller partitions",
+        ConvergenceWarning,
+        stacklevel=6,
+    )

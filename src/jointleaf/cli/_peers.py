@@ -62,7 +62,7 @@ def jointleaf_estimator(X: Any, options: Options) -> Any:
     from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 
     kind = JOPLEnRegressor if options.is_regression else JOPLEnClassifier
-    return kind(random_state=options.seed, n_jobs=options.n_jobs)
+    return kind(recipe=options.recipe, random_state=options.seed, n_jobs=options.n_jobs)
 
 
 def _constant(X: Any, options: Options) -> Any:

@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import jointleaf
+from jointleaf._fit.report import loss_table
 from jointleaf.cli._models import RECORD_FORMAT
-from jointleaf.cli._output import number, plural
+from jointleaf.cli._output import number
 from jointleaf.cli._tables.kinds import ColumnKind
 from jointleaf.cli._tables.preparing import Preparation
 from jointleaf.cli._tables.raw import RawColumn
@@ -50,7 +50,7 @@ def make_record(
         "validation": validation,
         "model": model_summary(model),
         "features": _feature_summaries(model, data.preparation),
-        "search": _search_lines(model),
+        "search": _search_lines(model.cv_results_),
         "seconds": seconds,
     }
 
@@ -115,9 +115,7 @@ def _target_summary(target: Target, y: NDArray) -> dict[str, Any]:
 
 def model_summary(model: Any) -> dict[str, Any]:
     """Return what kind of model it is, how large, and how it was fitted."""
-    report = _fit_report(model)
-    n_cells = model.partitioner_.n_cells_
-    size = f"{len(n_cells):,} with {plural(int(np.sum(n_cells)), 'cell')}"
+    report, n_cells = model.report_, model.partitioner_.n_cells_
     return {
         "kind": type(model).__name__,
         "partitions": len(n_cells),
@@ -125,34 +123,13 @@ def model_summary(model: Any) -> dict[str, Any]:
         "linear_features": len(model.linear_feature_names_),
         "recipe": report.recipe,
         "components": [
-            {"name": c.name, "weight": float(c.weight), "description": c.description}
-            for c in report.components
+            {"name": part.name, "weight": part.weight, "description": part.description}
+            for part in report.components
         ],
         "validation_loss": report.validation_loss,
         "joint": None if report.joint is None else _joint_summary(report.joint),
-        "lines": [["recipe", report.recipe], ["partitions", size], *map(list, report.lines())],
+        "lines": [["recipe", report.recipe], *map(list, report.lines())],
     }
-
-
-def _fit_report(model: Any) -> Any:
-    """Return what was done in a fit: ``report_``, once estimators have it."""
-    from jointleaf.inspection._summary import summary_lines
-
-    lines, shares, table = dict(summary_lines(model)), model.shares_, model.cv_results_
-    lines = {k: v for k, v in lines.items() if k not in ("rows", "partitions", "cells")}
-    recipe, joint = "joint" if shares is None or not shares.boosted else "blend", None
-    if "boosting" in lines:
-        recipe = "boosting"
-    else:
-        setting = {} if model.setting_ is None else model.setting_._asdict()
-        joint = SimpleNamespace(solution=model.solution_, penalty=model.penalty_, setting=setting)
-    return SimpleNamespace(
-        recipe=recipe,
-        joint=joint,
-        components=[],
-        validation_loss=float(np.nanmin(table["mean_loss"])) if table else None,
-        lines=lambda: list(lines.items()),
-    )
 
 
 def _joint_summary(joint: Any) -> dict[str, Any]:
@@ -161,7 +138,7 @@ def _joint_summary(joint: Any) -> dict[str, Any]:
     trace = [(int(p[0]), float(p[3])) for p in getattr(solution, "trace", None) or [] if p[3] > 0]
     return {
         "penalty": repr(joint.penalty),
-        "setting": {name: float(value) for name, value in joint.setting.items()},
+        "setting": dict(joint.setting or {}),
         "solver": solution.solver,
         "status": solution.status,
         "message": solution.message,
@@ -189,36 +166,34 @@ def _feature_summaries(model: Any, preparation: Preparation) -> list[dict[str, A
     return sorted(records, key=lambda record: -record["importance"])
 
 
-def _search_lines(model: Any) -> list[dict[str, Any]]:
+def _search_lines(cv_results: dict[str, Any] | None) -> list[dict[str, Any]]:
     """Return the validation losses of the strengths that were compared, one record for each line.
 
     Lines whose "exact" is False were compared more cheaply, by the squared error for classes.
     """
-    table = model.cv_results_
-    if not table or len(table["strength"]) < 2:
+    if cv_results is None or "param_strength" not in cv_results:
         return []
-    strengths, losses = table["strength"], table["mean_loss"]
-    rows = np.isfinite(strengths) & np.isfinite(losses) & (strengths > 0)
-    rows &= table.get("share", np.ones(len(rows))) == 1.0
-    rows &= table.get("on_path", np.ones(len(rows), bool)).astype(bool)
-    exact = table.get("own_loss", np.ones(len(rows), bool)).astype(bool)
+    table = loss_table(cv_results)
+    strengths, losses, errors = table["strength"], table["mean_loss"], table["se_loss"]
+    ones = np.ones(len(losses), bool)
+    rows = np.isfinite(losses) & (strengths > 0) & table.get("on_path", ones)
+    rows &= table.get("joint_weight", ones) == 1  # blends are points, not lines
     names = [name for name in ("slope_scale", "feature_power") if name in table]
-    lines: dict[tuple, dict[float, tuple[float, float]]] = {}
+    lines: dict[tuple, dict[float, list[float]]] = {}
     for k in np.flatnonzero(rows):
-        key = (bool(exact[k]), *(float(table[name][k]) for name in names))
+        key = (bool(table["is_exact"][k]), *(float(table[name][k]) for name in names))
         # Of a strength that was compared twice the later loss counts, which is more accurate.
-        errors = float(np.nan_to_num(table["se_loss"][k]))
-        lines.setdefault(key, {})[float(strengths[k])] = (float(losses[k]), errors)
-    records = []
-    for key, points in lines.items():
-        ordered = sorted(points, reverse=True)
-        losses_and_errors = np.array([points[strength] for strength in ordered])
-        records.append(
-            {
-                **dict(zip(("exact", *names), key, strict=True)),
-                "strength": ordered,
-                "loss": losses_and_errors[:, 0].tolist(),
-                "error": losses_and_errors[:, 1].tolist(),
-            }
-        )
-    return records
+        point = [strengths[k], losses[k], np.nan_to_num(errors[k])]
+        lines.setdefault(key, {})[strengths[k]] = point
+    return [
+        {
+            **dict(zip(("exact", *names), key, strict=True)),
+            **dict(zip(("strength", "loss", "error"), _columns(points), strict=True)),
+        }
+        for key, points in lines.items()
+    ]
+
+
+def _columns(points: dict[float, list[float]]) -> list[list[float]]:
+    """Return strengths, losses and errors of a line, from strong to weak."""
+    return np.array([points[s] for s in sorted(points, reverse=True)], float).T.tolist()

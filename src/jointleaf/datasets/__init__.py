@@ -1,10 +1,13 @@
 """Public data sets to try things on, for one target and for many."""
 
-from jointleaf.datasets._chem import load_chem_tasks
 from jointleaf.datasets._fetching import data_folder
-from jointleaf.datasets._mulan import MULAN_TARGETS, load_mulan
-from jointleaf.datasets._pmlb import load_pmlb
-from jointleaf.datasets._sarcos import load_sarcos
+from jointleaf.datasets._loaders import (
+    MULAN_TARGETS,
+    load_chem_tasks,
+    load_mulan,
+    load_pmlb,
+    load_sarcos,
+)
 
 __all__ = [
     "MULAN_TARGETS",

@@ -1,7 +1,9 @@
-"""Estimators that follow the conventions of scikit-learn."""
+"""Estimators with the interface of scikit-learn."""
 
+from jointleaf._fit.recipes import recipe_for
 from jointleaf.estimators._classifier import JOPLEnClassifier
 from jointleaf.estimators._linear_forest import LinearForestClassifier, LinearForestRegressor
+from jointleaf.estimators._memory import estimate_memory
 from jointleaf.estimators._refining import refine
 from jointleaf.estimators._regressor import JOPLEnRegressor
 
@@ -10,5 +12,7 @@ __all__ = [
     "JOPLEnRegressor",
     "LinearForestClassifier",
     "LinearForestRegressor",
+    "estimate_memory",
+    "recipe_for",
     "refine",
 ]

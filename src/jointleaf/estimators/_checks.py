@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.penalties import PerTask, PredictionPenalty, SlopeNorm, TaskNorm, Term
 from jointleaf._core.solvers import check_solver_name
 from jointleaf._data.columns import Columns
+from jointleaf._fit.recipes import RECIPES, Recipe
 from jointleaf.partitions._fitted import LeftOut
 
 __all__ = [
+    "check_effect",
     "check_gaps",
     "check_parameters",
     "check_penalty",
@@ -35,6 +38,9 @@ def check_parameters(estimator: Any) -> None:
         raise TypeError(
             f"penalty={estimator.penalty!r} must be 'auto' or a Penalty such as Frobenius(0.1)"
         )
+    if estimator.recipe not in ("auto", *RECIPES):
+        names = ", ".join(map(repr, RECIPES))
+        raise ValueError(f"recipe={estimator.recipe!r} is not known: use 'auto', {names}")
     if estimator.cells not in ("linear", "constant"):
         raise ValueError(f"cells={estimator.cells!r} is not known: use 'linear' or 'constant'")
     if isinstance(estimator.cv, int | np.integer) and estimator.cv < 2:
@@ -51,6 +57,45 @@ def check_parameters(estimator: Any) -> None:
     check_limits(estimator.tol, estimator.max_iter)
     check_solver_name(estimator.solver)
     check_device(estimator.device)
+
+
+def check_effect(estimator: Any, recipe: Recipe) -> None:
+    """Raise an error for a parameter that would have no effect, before any work is done."""
+    is_default = estimator.penalty == "auto" and estimator.partitioner == "auto"
+    if estimator.recipe not in ("auto", "joint") and not is_default:
+        raise ValueError(
+            f"recipe={estimator.recipe!r} chooses partitions and penalty itself: leave partitioner "
+            "and penalty at 'auto', or use recipe='joint'"
+        )
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(type(estimator)).parameters.items()
+    }
+
+    def refuse(name: str, why: str) -> None:
+        value, default = getattr(estimator, name), defaults[name]
+        if not (value is default or (np.isscalar(value) and value == default)):
+            raise ValueError(f"{name}={value!r} has no effect {why}")
+
+    for name in recipe.ignores:
+        refuse(
+            name,
+            f"with recipe={recipe.name!r}, which solves no joint problem (the default above 10,000 "
+            "rows): leave it out, or use recipe='joint' or recipe='blend'",
+        )
+    if recipe.name == "boosting" and estimator.clip == "cell":
+        raise ValueError(
+            "clip='cell' is not possible with recipe='boosting' (the default above 10,000 rows): "
+            "use clip=True, recipe='joint' or recipe='blend'"
+        )
+    if isinstance(estimator.penalty, Term) and not estimator.penalty.is_auto:
+        # scikit-learn's checks set splits on every estimator that has a parameter cv.
+        for name in ("cv", "one_se") if is_whole(estimator.cv) else ("one_se",):
+            refuse(name, f"with penalty={estimator.penalty!r}, which leaves nothing to choose: "
+                   "leave it out, or use a strength of 'auto'")  # fmt: skip
+    if estimator.cells == "constant":
+        for name in ("linear_features", "add_indicator"):
+            refuse(name, "with cells='constant': leave it out, or use cells='linear'")
 
 
 def check_penalty(penalty: Term, n_rows: int, n_features: int, cells: CellKind) -> None:

@@ -10,24 +10,30 @@ T = TypeVar("T")
 
 PARAMETERS = """Parameters
     ----------
-    partitioner : None, str, Partitioner, fitted ensemble or list of these
-        Makes the partitions. None with ``penalty="auto"`` is the default recipe: boosted and
-        random trees, on the target and on the residuals of a linear model, and more than that
-        with over 2,000 rows; None with another penalty is LightGBM with 100 trees of 4 leaves.
-        Names are "lightgbm", "catboost", "xgboost", "gradient_boosting",
-        "hist_gradient_boosting", "random_forest", "extra_trees", "random_trees",
-        "linear_forest", "steps" and "voronoi"; a fitted tree ensemble of scikit-learn, LightGBM,
-        XGBoost or CatBoost is used as it is (see `refine`); a list is their union.
+    partitioner : "auto", str, Partitioner, fitted ensemble or list of these
+        Makes the partitions. "auto" is boosted and random trees, on the target and on the residuals
+        of a linear model: 400 to 450 small trees up to 2,000 rows, 75 above. Names are "lightgbm",
+        "catboost", "xgboost", "gradient_boosting", "hist_gradient_boosting", "random_forest",
+        "extra_trees", "random_trees", "linear_forest", "steps" and "voronoi"; a fitted tree
+        ensemble of scikit-learn, LightGBM, XGBoost or CatBoost is used as it is (see `refine`); a
+        list is their union.
     penalty : "auto", Penalty or a sum of penalties
-        "auto" chooses strength, slope scale and feature weighting of a Frobenius penalty, and how
-        much of the trees' own values is kept, by honest cross-validation (`_fit`); a
-        Penalty such as ``Frobenius(0.01)`` or ``L21(0.1) + Laplacian(0.01)`` is used as given, in
-        standardised units, and strengths that are "auto", as in ``L21("auto")``, are chosen by
-        honest cross-validation.
+        "auto" chooses strength, slope scale and feature weighting of a Frobenius penalty, and the
+        weights of the components of a recipe, by honest cross-validation; a Penalty such as
+        ``Frobenius(0.01)`` or ``L21(0.1) + Laplacian(0.01)`` is used as given, in standardised
+        units, and strengths that are "auto", as in ``L21("auto")``, are chosen by honest
+        cross-validation.
+    recipe : {"auto", "joint", "blend", "boosting"}
+        What is fitted where partitions and penalty are "auto": "joint" is a joint fit of all
+        partitions (for classes blended with simpler models), "blend" a joint fit of few partitions
+        to a sample, blended with boosted trees, and "boosting" boosted trees with linear models and
+        constants, without a joint fit. "auto" is "joint" up to 2,000 different rows, "blend" up to
+        10,000, "boosting" above.
     cells : {"linear", "constant"}
         Models of the cells; constant cells are global refinement.
     root_cell : bool
-        Add one partition with a single cell: a global linear model in the joint fit.
+        Add one partition with a single cell: a global linear model in the joint fit. Without it
+        no other component of a recipe is a global linear model either.
     clip : True, False or "cell"
         Linear models see features clipped to their range in training, because linear cells
         extrapolate: the range over all training rows, or over those of the cell itself.
@@ -38,7 +44,7 @@ PARAMETERS = """Parameters
         Columns that the linear models of the cells see; all of them, or those of numbers, or
         the given ones. Partitions see all columns.
     add_indicator : bool
-        Give the linear models one more feature for every column of numbers with gaps, which
+        Give the linear models one more feature for every column of numbers with missing values,
         tells where it is missing. A missing value itself counts as the training mean.
     solver : {"auto", "dual", "pcg", "newton", "fista"}
         See `_core.solvers.choose_solver` for the rules of "auto".
@@ -47,9 +53,9 @@ PARAMETERS = """Parameters
     max_iter : int
         Most iterations of the solver.
     cv : None, int, splitter or iterable of index pairs
-        Splits for what is "auto" about the penalty. None is 5 folds up to 2,500 distinct rows,
-        above that one validation split of a fifth. The default recipe has 3 folds with 400 to
-        2,000 rows, and above that uses the first split alone.
+        Splits for what is "auto". None is 5 folds up to 2,500 distinct rows (3 folds with 400 to
+        2,000 rows where partitions and penalty are "auto"), above that one validation split of a
+        fifth.
     one_se : bool or "auto"
         Take the strongest penalty whose validation loss is within one standard error of the
         smallest. "auto" does so where whole features vanish (L1, L21, ...): fewer features are
@@ -72,8 +78,8 @@ ATTRIBUTES = """Attributes
         Slopes of all cells in the units of the input, partition after partition; one column
         for each of the m linear features, which are the d columns of X where all are numbers.
     linear_feature_names_ : array (m,) of str
-        Names of the linear features: columns of numbers, levels ("city=Rome") of columns with
-        categories, and indicators of gaps.
+        Names of the linear features: columns of numbers, categories ("city=Rome") of columns with
+        text, and indicators of missing values.
     linear_feature_columns_ : array (m,) of int
         Column of X that each of them comes from.
     intercept_ : array (C,) or (C, K)
@@ -84,22 +90,21 @@ ATTRIBUTES = """Attributes
         training range (and no cell of -1).
     cell_starts_ : array (P,)
         Number of the first cell of every partition.
-    setting_ : Setting or None
-        Strength, slope scale, feature power and share that ``penalty="auto"`` chose. With a share
-        a below 1 the model is a f + (1 - a) f_own, where f is the joint fit (``solution_``) and
-        f_own the model that made the partitions; ``coef_`` and ``intercept_`` are those of the mix.
-    shares_ : Shares or None
-        Of the default recipe: how much of the joint fit, of linear models and of boosted trees is
-        in the sum.
-    mix_ : Mix or None
-        With ``penalty="auto"`` and a given partitioner the model is
-        ``joint * f + own * f_own + constant``: the share and what is left of it in regression;
-        for classes calibrated on rows held out.
+    report_ : FitReport
+        What the fit did: the recipe, its components with their weights and what they are, the joint
+        problem that was solved (or None), and the settings that were tried.
+    blend_ : Blend
+        Weights of the components that the model is the sum of, by name, and a constant;
+        ``coef_`` and ``intercept_`` are those of the blend.
+    cell_model_ : CellModel
+        The fitted model: partitions and the weights of their cells.
     cv_results_ : dict of arrays or None
-        Every setting that was tried, with its validation loss; see
-        `_fit.TuningResult` and `_fit.StrengthChoice` for the columns.
-    penalty_ : Penalty
-        The penalty of the fit, in standardised units, with every strength a number.
+        Every setting that was tried, with its score on held-out rows under scikit-learn's names:
+        ``param_strength`` and so on, ``mean_test_score`` (minus the mean loss), ``std_test_score``,
+        ``se_test_score``, ``rank_test_score``, ``params``.
+    penalty_ : Penalty or None
+        The penalty of the joint problem, in standardised units, with every strength a number; None
+        where no joint problem was solved (``recipe="boosting"``).
     selected_features_ : array of int
         Features that have a slope in some cell: the linear part of the model uses them.
     split_features_ : array of int
@@ -109,14 +114,15 @@ ATTRIBUTES = """Attributes
         Euclidean norm of every feature's standardised slopes over all cells and outputs; zero
         for features that are not selected. For `sklearn.feature_selection.SelectFromModel`:
         ``importance_getter="slope_norms_", threshold=1e-10``.
-    solution_ : Solution
-        The solver's record, with weights in standardised units.
+    solution_ : Solution or None
+        The solver's record of the joint problem, with weights in standardised units; None where
+        none was solved.
     partitioner_ : Partitioner
-        The fitted partitioner; the root cell is its last partition.
+        The fitted partitions of all components.
     feature_importances_ : array (d,)
         Half the share in split gains, half the share in the spread of linear contributions.
     n_iter_ : int
-        Iterations of the solver.
+        Iterations of the solver, or rounds of boosting where no joint problem was solved.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : array (d,)

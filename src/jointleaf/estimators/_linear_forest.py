@@ -102,14 +102,14 @@ class _BaseLinearForest(BaseEstimator):
         self.columns_ = columns
         self.linear_: LinearPart = fitted.linear
         self.forest_ = fitted.forest
-        self._encoding = fitted.encoding
+        self.encoding_ = fitted.encoding
         return self
 
     def _linear_and_forest(self, X: ArrayLike) -> NDArray[np.float64]:
         """Sum of both predictions: (n,), or (n, K) for K > 2 classes."""
         check_is_fitted(self)
         matrix = read_rows(self, X)
-        numbers = self._encoding.numbers(matrix)
+        numbers = self.encoding_.numbers(matrix)
         return self.linear_.predict(matrix) + self.forest_.predict(numbers)
 
 

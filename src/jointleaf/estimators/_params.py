@@ -6,12 +6,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 
 from jointleaf._core.layout import CellKind
+from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Penalty, Term
-from jointleaf.partitions import TargetType, is_ensemble, without_models
+from jointleaf._data.columns import Columns
+from jointleaf._data.features import FeaturePlan
+from jointleaf._data.rows import Rows
+from jointleaf._fit.component import FitContext, FitOptions
+from jointleaf._fit.folds import make_splits
+from jointleaf._fit.memory import FIXED, FitShape, MemoryEstimate
+from jointleaf._fit.recipes import (
+    Fit,
+    choose_recipe,
+    default_partitions,
+    fit_recipe,
+    n_folds_and_splits,
+)
+from jointleaf.estimators._checks import check_effect, is_whole
+from jointleaf.partitions import (
+    Partitioner,
+    TargetType,
+    is_ensemble,
+    make_partitioner,
+    without_models,
+)
 
 __all__ = ["JOPLEnParameters", "restored_on_error"]
 
@@ -23,9 +45,10 @@ class JOPLEnParameters(BaseEstimator):
 
     def __init__(
         self,
-        partitioner: Any = None,
+        partitioner: Any = "auto",
         *,
         penalty: str | Term = "auto",
+        recipe: str = "auto",
         cells: CellKind = "linear",
         root_cell: bool = True,
         clip: bool | str = True,
@@ -44,6 +67,7 @@ class JOPLEnParameters(BaseEstimator):
     ) -> None:
         self.partitioner = partitioner
         self.penalty = penalty
+        self.recipe = recipe
         self.cells = cells
         self.root_cell = root_cell
         self.clip = clip
@@ -95,9 +119,8 @@ class JOPLEnParameters(BaseEstimator):
         return isinstance(self.penalty, str) or self.penalty.is_auto
 
     @property
-    def _is_recipe(self) -> bool:
-        """Whether partitions and penalty are those of the default recipe."""
-        return self.partitioner is None and isinstance(self.penalty, str)
+    def _has_default_partitions(self) -> bool:
+        return isinstance(self.partitioner, str) and self.partitioner == "auto"
 
     def _takes_one_se(self) -> bool:
         """Whether the strongest penalty within one standard error of the best is taken."""
@@ -105,6 +128,88 @@ class JOPLEnParameters(BaseEstimator):
             return bool(self.one_se)
         terms = self.penalty.terms if isinstance(self.penalty, Term) else ()
         return any(isinstance(term, Penalty) and term.is_row_sparse for term in terms)
+
+    def _partitions_for(self, n_rows: int, penalty: Term | None) -> Partitioner | None:
+        """Return the unfitted partitions; None where the recipe chooses them."""
+        if not self._has_default_partitions:
+            return make_partitioner(self.partitioner)
+        return None if penalty is None else default_partitions(n_rows, self._target_type)
+
+    def _fit_options(self) -> FitOptions:
+        return FitOptions(
+            cells=self.cells,
+            root_cell=bool(self.root_cell),
+            clip=self.clip,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            one_se=self._takes_one_se(),
+            device=self.device,
+            verbose=bool(self.verbose),
+        )
+
+    def _context(
+        self, rows: Rows, columns: Columns, plan: FeaturePlan, loss: Loss, seed: int
+    ) -> FitContext:
+        """Return what the fit of one task works on."""
+        penalty = self.penalty if isinstance(self.penalty, Term) else None
+        partitioner, options = self._partitions_for(len(rows), penalty), self._fit_options()
+        n_jobs = effective_n_jobs(self.n_jobs)
+        return FitContext(
+            rows,
+            columns,
+            plan,
+            loss,
+            self._target_type,
+            partitioner,
+            penalty,
+            seed,
+            n_jobs,
+            options,
+        )
+
+    def memory_of(
+        self, n_rows: int, n_columns: int, n_classes: int, n_tasks: int, itemsize: int
+    ) -> MemoryEstimate:
+        """Estimate the memory of a fit by the recipe that it would use; see `estimate_memory`."""
+        penalty = self.penalty if isinstance(self.penalty, Term) else None
+        partitioner = self._partitions_for(n_rows, penalty)
+        recipe = choose_recipe(self.recipe, n_rows, partitioner, penalty)
+        is_classification = self._target_type == "classification"
+        has_outputs = is_classification and n_tasks == 1 and n_classes > 2
+        n_splits = 0
+        if self._chooses:
+            n_splits = n_folds_and_splits(recipe, n_rows)[1]
+            n_splits = self.cv if is_whole(self.cv) else n_splits
+        shape = FitShape(
+            n_rows,
+            n_columns if self.cells == "linear" else 0,
+            n_classes if has_outputs else 1,
+            n_tasks,
+            itemsize,
+            not is_classification,
+            bool(self.root_cell),
+            self.solver,
+            partitioner,
+            penalty,
+            n_splits,
+        )
+        rows = MemoryEstimate(rows=3 * n_rows * max(shape.n_features, 1) * itemsize, other=FIXED)
+        parts = [kind.memory(shape) for kind in recipe.components[self._target_type]]
+        return sum(parts, rows)
+
+    def _fit_context(self, context: FitContext, valid: Rows | None) -> Fit:
+        """Fit one task by its recipe; `valid` are validation rows of the user's."""
+        n_rows = len(context.rows)
+        recipe = choose_recipe(self.recipe, n_rows, context.partitioner, context.penalty)
+        check_effect(self, recipe)
+        splits = []
+        if self._chooses:
+            n_folds, n_splits = n_folds_and_splits(recipe, n_rows)
+            splits = make_splits(
+                context.rows, self.cv, valid, self._target_type, n_folds=n_folds, n_splits=n_splits
+            )
+        return fit_recipe(context, recipe, splits)
 
 
 @contextmanager

@@ -53,7 +53,7 @@ class Explanation:
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((200, 3))
     >>> y = 2 * X[:, 0] + np.abs(X[:, 1])
-    >>> model = JOPLEnRegressor(penalty=Frobenius(0.01), random_state=0).fit(X, y)
+    >>> model = JOPLEnRegressor("lightgbm", penalty=Frobenius(0.01), random_state=0).fit(X, y)
     >>> explanation = model.explain(X[:5])
     >>> explanation
     Explanation of 5 predictions by 3 columns, baseline 0.6656

@@ -52,7 +52,7 @@ class LocalModel:
     >>> from jointleaf import Frobenius, JOPLEnRegressor
     >>> X = np.random.default_rng(0).standard_normal((300, 2))
     >>> y = np.where(X[:, 0] > 0, 3 * X[:, 1], -X[:, 1])
-    >>> model = JOPLEnRegressor(penalty=Frobenius(1e-4), random_state=0).fit(X, y)
+    >>> model = JOPLEnRegressor("lightgbm", penalty=Frobenius(1e-4), random_state=0).fit(X, y)
     >>> bool(abs(model.local_model([[1.0, 0.2]]).coef[1] - 3) < 0.5)
     True
     """

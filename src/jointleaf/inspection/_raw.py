@@ -116,7 +116,7 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
         name = model.task_names_[0] if task is None else task
         fitted = model.cell_models_[model.task_number(name)]
         return _joplen(model, fitted, lambda X: model.read_task_rows(X, name)[0])
-    return _joplen(model, model._model)
+    return _joplen(model, model.cell_model_)
 
 
 def _joplen(

@@ -5,17 +5,12 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from jointleaf._fit.report import describe_solution, validation_text
 
 if TYPE_CHECKING:
     from jointleaf._model.cell_model import CellModel
 
 __all__ = ["html", "summary_lines", "summary_text"]
-
-_UNITS = {
-    "regression": "squared error / 2, target variance = 1",
-    "classification": "log-loss",
-}
 
 
 def summary_text(model: Any) -> str:
@@ -29,8 +24,8 @@ def summary_lines(model: Any) -> list[tuple[str, str]]:
     """Names and texts of a fitted estimator's summary."""
     if hasattr(model, "cell_models_"):
         return _of_tasks(model)
-    if hasattr(model, "_model"):
-        return [*_of_cells(model._model, len(model.columns_)), *_of_fit(model)]
+    if hasattr(model, "cell_model_"):
+        return [*_of_cells(model.cell_model_, len(model.columns_)), *_of_fit(model)]
     return _of_bouts(model)
 
 
@@ -52,63 +47,10 @@ def _of_cells(fitted: CellModel, n_columns: int) -> list[tuple[str, str]]:
 
 
 def _of_fit(model: Any) -> list[tuple[str, str]]:
-    if model.shares_ is not None and model.solution_.layout.n_cells == 1:
-        return _of_boosting(model)
-    lines = [("penalty", repr(model.penalty_))]
-    if model.setting_ is not None:
-        setting = model.setting_._asdict()
-        lines.append(("setting", ", ".join(f"{k} {v:.3g}" for k, v in setting.items())))
-    if model.shares_ is not None:
-        shares = model.shares_
-        text = f"joint fit {shares.joint:.2g}, linear {shares.linear:.2g}, own {shares.own:.2g}"
-        text += "".join(f", boosted trees {share:.2g}" for share in shares.boosted)
-        text += f", levels {shares.levels:.2g}" if shares.levels > 0 else ""
-        lines.append(("shares", text))
-    lines += _validation(model.cv_results_, model._target_type)
-    lines.append(("solver", _solved(model.solution_)))
+    lines = model.report_.lines()
     if hasattr(model, "pruning_"):
-        record = model.pruning_
-        lines.append(("pruned", f"from {record.n_cells_before:,} cells"))
+        lines.append(("pruned", f"from {model.pruning_.n_cells_before:,} cells"))
     return lines
-
-
-def _of_boosting(model: Any) -> list[tuple[str, str]]:
-    """Of the default with very many rows: no joint fit takes part."""
-    *stages, _ = model.partitioner_.partitioners_
-    first, texts = 0, []
-    for stage in stages:
-        is_linear = model._model.layout.kinds[first] == "linear"
-        kind = "linear models" if is_linear else "constants"
-        texts.append(f"{len(stage.n_cells_):,} trees with {kind}")
-        first += len(stage.n_cells_)
-    start = "a global linear model" if model.shares_.joint else "a constant"
-    loss = _best_loss(model.cv_results_, model._target_type) + ", of a small part"
-    return [("boosting", f"from {start}: {', then '.join(texts)}"), ("validation loss", loss)]
-
-
-def _validation(table: Any, target_type: str) -> list[tuple[str, str]]:
-    """The smallest validation loss of those that were tried."""
-    if table is None:
-        return []
-    text = f"{_best_loss(table, target_type)}, best of {len(table['mean_loss'])} settings"
-    return [("validation loss", text)]
-
-
-def _best_loss(table: Any, target_type: str) -> str:
-    """The smallest loss with its standard error and unit."""
-    losses = np.asarray(table["mean_loss"], float)
-    own = np.asarray(table.get("own_loss", np.ones(len(losses), bool)))
-    k = int(np.nanargmin(np.where(own, losses, np.inf)))  # others are squared errors
-    error = table.get("se_loss", np.full(len(losses), np.nan))[k]
-    error = "" if np.isnan(error) else f" ± {error:.2g}"
-    return f"{losses[k]:.4g}{error} ({_UNITS[target_type]})"
-
-
-def _solved(solution: Any) -> str:
-    return (
-        f"{solution.solver}, {solution.status} after {solution.n_iter} iterations, optimality "
-        f"{solution.optimality:.1e}"
-    )
 
 
 def _of_tasks(model: Any) -> list[tuple[str, str]]:
@@ -125,8 +67,11 @@ def _of_tasks(model: Any) -> list[tuple[str, str]]:
     ]
     if not isinstance(model.solution_, list):  # one fit of all tasks
         lines.append(("penalty", repr(model.penalty_)))
-        lines += _validation(model.cv_results_, model._target_type)
-        lines.append(("solver", _solved(model.solution_)))
+        if model.cv_results_ is not None:
+            lines.append(
+                ("validation loss", validation_text(model.cv_results_, model._target_type))
+            )
+        lines.append(("solver", describe_solution(model.solution_)))
         return lines
     done = sum(solution.converged for solution in model.solution_)
     lines.append(("solver", f"every task on its own, {done} of {len(names)} converged"))

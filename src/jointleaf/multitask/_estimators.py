@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,11 +14,22 @@ from sklearn.utils.validation import check_is_fitted
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Logistic, Loss, SquaredError
 from jointleaf._core.penalties import Term
+from jointleaf._core.task_weights import check_task_weights
+from jointleaf._data.features import chosen_columns, plan_features
+from jointleaf._data.rows import Rows, canonical_rows, read_rows
 from jointleaf._data.tasks import TaskTable, as_one_type
+from jointleaf._fit.folds import IndexPairs, split_labels, user_splits
+from jointleaf._fit.recipes import choose_recipe, default_partitions
 from jointleaf._model.contributions import warn_of_no_features
-from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
-from jointleaf.estimators._base import BaseJOPLEn
-from jointleaf.estimators._checks import check_parameters
+from jointleaf.estimators._base import importances
+from jointleaf.estimators._checks import (
+    check_effect,
+    check_gaps,
+    check_parameters,
+    check_penalty,
+    is_whole,
+)
+from jointleaf.estimators._memory import check_memory
 from jointleaf.estimators._params import JOPLEnParameters, restored_on_error
 from jointleaf.multitask._base import (
     TaskClassifier,
@@ -26,7 +38,8 @@ from jointleaf.multitask._base import (
     encode_numbers,
     number_classes,
 )
-from jointleaf.multitask._engine import Outcome, fit_outcome
+from jointleaf.multitask._fitting import TaskFit, TaskJob, fit_jointly, join_fits
+from jointleaf.partitions import Partitioner, known_categories
 
 __all__ = ["BaseMultiTaskJOPLEn", "MultiTaskJOPLEnClassifier", "MultiTaskJOPLEnRegressor"]
 
@@ -122,14 +135,12 @@ def _described(cls: type[C]) -> type[C]:
 class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
     """What the estimators of several tasks share."""
 
-    #: the estimator of a single task, which fits every task of penalty="auto"
-    _single_task: type[BaseJOPLEn]
-
     def __init__(
         self,
-        partitioner: Any = None,
+        partitioner: Any = "auto",
         *,
         penalty: str | Term = "auto",
+        recipe: str = "auto",
         task_weights: Any = "auto",
         cells: CellKind = "linear",
         root_cell: bool = True,
@@ -150,6 +161,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
         super().__init__(
             partitioner,
             penalty=penalty,
+            recipe=recipe,
             cells=cells,
             root_cell=root_cell,
             clip=clip,
@@ -210,8 +222,99 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
             check_parameters(self)
             table = TaskTable.read(X, y, sample_weight, task)
             valid = self._read_validation(X_val, y_val, task_val, table)
-            self._keep(fit_outcome(self, table, valid))
+            job = self._read(table, valid)
+            if isinstance(self.penalty, Term):
+                self._keep(job, fit_jointly(job, self.penalty))
+            else:
+                self._keep(job, self._fit_one_by_one(job))
         return self
+
+    def _fit_one_by_one(self, job: TaskJob) -> TaskFit:
+        """Fit every task by the default recipe: its penalty ties nothing together."""
+        if hasattr(self.partitioner, "fit_tasks"):
+            raise ValueError(
+                f"partitioner={self.partitioner!r} grows the partitions of all tasks together, but "
+                "penalty='auto' fits every task alone: give a penalty, for example DirtyLasso() to "
+                "select features or PerTask(Frobenius('auto')) to predict"
+            )
+        fits = [
+            self._fit_context(context, valid)
+            for context, valid in zip(job.contexts, job.valid, strict=True)
+        ]
+        shares = [importances(fit.model, rows) for fit, rows in zip(fits, job.rows, strict=True)]
+        return join_fits(job, fits, shares)
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    def _read(self, table: TaskTable, valid: TaskTable | None) -> TaskJob:
+        """Check rows, and return what the fit works on; `valid` are rows to choose strengths on."""
+        known = {} if self._has_default_partitions else known_categories(self.partitioner)
+        columns, matrix, s, table = self._read_training(table, self.categorical_features, known)
+        check_memory(self, matrix, table.y)
+        check_gaps(matrix[s > 0], columns)
+        chosen = chosen_columns(self.linear_features, columns, table.X)
+        rows, loss = self._task_rows(table, matrix, s)
+        has_indicators = bool(self.add_indicator)
+        plan = plan_features(
+            matrix[s > 0], s[s > 0], columns, chosen, missing_indicators=has_indicators
+        )
+        n_rows = max(len(task_rows) for task_rows in rows)
+        partitioner = self.partitioner
+        if isinstance(self.penalty, Term):
+            check_penalty(self.penalty, n_rows, len(plan.names), self.cells)
+            check_effect(self, choose_recipe(self.recipe, n_rows, None, self.penalty))
+            if self._has_default_partitions:
+                partitioner = default_partitions(n_rows, self._target_type)
+        self.columns_ = columns  # for the validation rows
+        held_out = self._validation_rows(len(rows), valid)
+        task_weights = self._read_task_weights(rows, table.names)
+        seed = self._seed()
+        contexts = [
+            self._context(task_rows, columns, plan, loss, (seed + t) % (2**31 - 1))
+            for t, task_rows in enumerate(rows)
+        ]
+        return TaskJob(table, contexts, held_out, task_weights, partitioner, self.cv)
+
+    def _partitions_for(self, n_rows: int, penalty: Term | None) -> Partitioner | None:
+        if hasattr(self.partitioner, "fit_tasks"):  # grows them for all tasks together
+            return None
+        return super()._partitions_for(n_rows, penalty)
+
+    def _task_rows(self, table: TaskTable, matrix: NDArray, s: NDArray) -> tuple[list[Rows], Loss]:
+        """Return the rows of every task in an order that depends on them alone, and the loss."""
+        parts = []
+        splits = self._index_splits(table, matrix)
+        for name, (index, y) in zip(table.names, table.rows_by_task(), strict=True):
+            is_used = s[index] > 0
+            if is_used.sum() < 2:
+                raise ValueError(
+                    f"task {name!r} has {int(is_used.sum())} rows of positive weight: at least 2 "
+                    "are needed, or leave it out"
+                )
+            if hasattr(self.cv, "split"):  # a splitter deals out the rows of every task
+                task_splits = user_splits(self.cv, matrix[index], y, self._target_type)
+                labels = split_labels(task_splits, len(index))
+            else:
+                labels = split_labels(splits, len(matrix))[index]
+            parts.append((index[is_used], y[is_used], labels[is_used]))
+        targets, loss = self._encode_tasks([y for _, y, _ in parts], table.names)
+        rows = [
+            canonical_rows(matrix[index], y, s[index], labels)
+            for (index, _, labels), y in zip(parts, targets, strict=True)
+        ]
+        return rows, loss
+
+    def _index_splits(self, table: TaskTable, matrix: NDArray) -> IndexPairs | None:
+        """Return the pairs of indices into the rows of X that the user gave, if any."""
+        if self.cv is None or hasattr(self.cv, "split") or is_whole(self.cv):
+            return None
+        if table.form == "pairs":
+            raise ValueError(
+                f"cv is a {type(self.cv).__name__} of row indices, which count the rows of one X: "
+                "with pairs (X, y) give a number of folds or a splitter, which deals out every "
+                "task's rows"
+            )
+        return user_splits(self.cv, matrix, np.zeros(len(matrix)), self._target_type)
 
     def _read_validation(
         self, X_val: Any, y_val: Any, task_val: Any, table: TaskTable
@@ -232,31 +335,74 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
         except ValueError as error:
             raise ValueError(f"X_val, y_val: {error}") from None
 
-    def _keep(self, outcome: Outcome) -> None:
+    def _validation_rows(self, n_tasks: int, valid: TaskTable | None) -> list[Rows | None]:
+        """Return the validation rows of every task that the user gave, or None for each."""
+        if valid is None:
+            return [None] * n_tasks
+        matrix = read_rows(self, valid.X)
+        if len(valid.y) != len(matrix):
+            raise ValueError(
+                f"X_val has {len(matrix)} rows, but y_val has {len(valid.y)}: give one per row"
+            )
+        parts = valid.rows_by_task()
+        for name, (index, _) in zip(valid.names, parts, strict=True):
+            if len(index) == 0:
+                raise ValueError(
+                    f"task {name!r} has no validation rows in X_val: give some, or leave X_val out"
+                )
+        encoded = self._encode_known_tasks([y for _, y in parts], valid.names)
+        return [
+            Rows(matrix[index], y, np.ones(len(y)), np.zeros((len(y), 0), np.int64))
+            for (index, _), y in zip(parts, encoded, strict=True)
+        ]
+
+    def _read_task_weights(self, rows: list[Rows], names: list) -> NDArray:
+        """Return gamma_t: as given, or the root of a task's weight over the largest."""
+        weights = self.task_weights
+        if isinstance(weights, str):
+            if weights != "auto":
+                raise ValueError(
+                    f"task_weights={weights!r} is not known: use 'auto' or positive numbers"
+                )
+            sums = np.array([task_rows.s.sum() for task_rows in rows])
+            return np.sqrt(sums / sums.max())
+        if isinstance(weights, Mapping):
+            missing = [name for name in names if name not in weights]
+            if missing:
+                raise ValueError(
+                    f"task_weights has no number for task {missing[0]!r}: give a positive one"
+                )
+            unknown = [name for name in weights if name not in names]
+            if unknown:
+                raise ValueError(
+                    f"task_weights has a number for task {unknown[0]!r}: the tasks are {names}"
+                )
+            weights = [weights[name] for name in names]
+        return check_task_weights(weights, names)
+
+    def _keep(self, job: TaskJob, fit: TaskFit) -> None:
         """Put the results on the estimator."""
-        self.task_weights_ = outcome.task_weights
-        self.penalty_ = outcome.penalty
-        self.solution_ = outcome.solution
-        self.n_iter_ = outcome.n_iter
-        self.cv_results_ = outcome.cv_results
-        self.partitioners_ = [model.partitioner for model in outcome.models]
-        self.linear_feature_names_ = np.array(outcome.plan.names, dtype=object)
-        self.linear_feature_columns_ = outcome.plan.sources
-        self.slope_norms_ = outcome.slope_norms
-        self.common_norms_ = outcome.common_norms
-        self.common_features_ = np.flatnonzero(outcome.common_norms.any(axis=1))
-        is_common = np.any(outcome.common_norms > 0, axis=1)
-        alone = (outcome.specific_norms > 0) & ~is_common[:, None]
+        context = job.contexts[0]
+        self._keep_tasks(job.table, context.columns)
+        self.task_weights_ = job.task_weights
+        self.cell_models_ = [task.model for task in fit.fits]
+        self.partitioners_ = [model.partitioner for model in self.cell_models_]
+        self.penalty_, self.solution_ = fit.penalty, fit.solution
+        self.n_iter_, self.cv_results_ = fit.n_iter, fit.cv_results
+        self.linear_feature_names_ = np.array(context.plan.names, dtype=object)
+        self.linear_feature_columns_ = context.plan.sources
+        self.slope_norms_, self.common_norms_ = fit.slope_norms, fit.common_norms
+        is_common = np.any(fit.common_norms > 0, axis=1)
+        is_specific = (fit.specific_norms > 0) & ~is_common[:, None]
+        self.common_features_ = np.flatnonzero(is_common)
         self.task_features_ = {
-            name: np.flatnonzero(alone[:, t]) for t, name in enumerate(outcome.table.names)
+            name: np.flatnonzero(is_specific[:, t]) for t, name in enumerate(job.table.names)
         }
         self.selected_features_ = np.flatnonzero(self.slope_norms_.any(axis=1))
         is_empty = not self.selected_features_.size and self.cells == "linear"
         if isinstance(self.penalty, Term) and self._chooses and is_empty:
             warn_of_no_features(self.penalty)
-        self.feature_importances_ = outcome.importances
-        self.cell_models_ = outcome.models
-        self._keep_tasks(outcome.table, outcome.columns)
+        self.feature_importances_ = np.average(fit.importances, axis=0, weights=job.task_weights)
 
     # -- what was selected ---------------------------------------------------------------------
 
@@ -331,8 +477,6 @@ class MultiTaskJOPLEnRegressor(TaskRegressor, BaseMultiTaskJOPLEn):
     ((150,), (150, 3))
     """
 
-    _single_task = JOPLEnRegressor
-
     def _encode_tasks(self, targets: list[NDArray], names: list) -> tuple[list[NDArray], Loss]:
         return encode_numbers(targets, names), SquaredError()
 
@@ -350,8 +494,6 @@ class MultiTaskJOPLEnClassifier(TaskClassifier, BaseMultiTaskJOPLEn):
     classes_ : list of arrays (2,), or one array where y was (n,)
         The class labels of every task.
     """
-
-    _single_task = JOPLEnClassifier
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

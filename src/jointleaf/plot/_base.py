@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +37,6 @@ __all__ = [
     "legend_beside",
     "log_axis",
     "need_matplotlib",
-    "read_cv_results",
     "shortened",
     "strength_axis",
     "style_axes",
@@ -131,20 +130,6 @@ def check_fitted(estimator: object, kinds: Any, names: str) -> None:
     check_is_fitted(estimator)
 
 
-def read_cv_results(cv_results: Mapping[str, Any]) -> Table:
-    """Return the columns of ``cv_results_``, with losses in place of scores.
-
-    The displays know the names of columns from here alone.
-    """
-    columns = {name.removeprefix("param_"): column for name, column in cv_results.items()}
-    columns.pop("params", None)
-    if "mean_test_score" in columns:
-        columns["mean_loss"] = -columns["mean_test_score"]
-        columns["se_loss"] = columns["se_test_score"]
-    is_exact = columns.get("own_loss", np.ones(len(columns["mean_loss"]), bool))
-    return {"is_exact": is_exact, **columns}
-
-
 def feature_labels(names: Sequence | None, d: int) -> list[str]:
     """Return the names of d features as text; x0, x1, ... where there are none."""
     if names is None:
@@ -225,7 +210,7 @@ def label_room(ax: Axes) -> int:
 
 
 def label_ends(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
-    """Name lines beside their right ends, given as (y, name, color)."""
+    """Name lines beside their right ends: (y, name, color)."""
     right = ax.get_xlim()[1]
     low, high = ax.get_ylim()
     heights = np.array([(y - low) / (high - low) for y, _, _ in ends])
@@ -309,7 +294,7 @@ def column_axis(ax: Axes, labels: list[str], x_label: str) -> None:
 
 
 def label_values(ax: Axes, ends: list[tuple[float, float, str]]) -> None:
-    """Write texts beside the ends of bars, given as (place, direction, text), and make room."""
+    """Write texts beside the ends of bars, (place, direction, text), and make room."""
     low, high = ax.get_xlim()
     room = 0.10 * (high - low)
     left, right = low, high

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._fit.pruning import Pruning
+from jointleaf._fit.report import loss_table
 from jointleaf.plot._base import (
     COLORS,
     DARK,
@@ -22,7 +23,6 @@ from jointleaf.plot._base import (
     count_axis,
     legend_beside,
     log_axis,
-    read_cv_results,
     strength_axis,
     style_axes,
     title_panel,
@@ -105,13 +105,13 @@ class CVDisplay(Display):
                 f"the estimator was fitted with a fixed penalty, {estimator.penalty_!r}, or with "
                 "too few rows for a choice to draw: fit with penalty='auto' or L21('auto')"
             )
-        setting = estimator.setting_
-        chosen = fitted_strength(estimator) if setting is None else setting._asdict()
-        name = f"validation loss\n{UNITS[estimator._target_type]}"
+        setting = estimator.report_.joint_or_raise("CVDisplay").setting
+        chosen = setting or fitted_strength(estimator)
+        name = f"validation loss\n{UNITS[estimator.report_.target_type]}"
         return cls(estimator.cv_results_, chosen, loss_name=name).plot(ax=ax)
 
     def _height(self) -> float:
-        self._lines = _split_lines(read_cv_results(self.table))
+        self._lines = _split_lines(loss_table(self.table))
         self._best = self._best_line(self._lines)
         best = self._lines[self._best]
         self._is_repeated = any(_is_same(line, best) for line in self._lines[: self._best])
@@ -152,8 +152,6 @@ class CVDisplay(Display):
         setting = self.chosen if isinstance(self.chosen, Mapping) else {"strength": self.chosen}
         chosen = setting["strength"]
         label = f"chosen: {chosen:.2g}"
-        if setting.get("share", 1.0) < 1:
-            label += f", share {setting['share']:g}"
         loss = mean[np.argmin(np.abs(np.log(strengths / chosen)))]
         ax.plot(chosen, loss, "o", ms=8, color=RED, ls="none", zorder=5, label=label)
 
@@ -180,7 +178,7 @@ def _split_lines(table: Table) -> list[Table]:
     Blends of the best setting with the leaf values are points, not lines, and left out.
     """
     rows = np.isfinite(table["mean_loss"]) & table.get("on_path", True)
-    rows &= table.get("share", 1.0) == 1.0
+    rows &= table.get("joint_weight", 1.0) == 1.0
     drawn = {name: column[rows] for name, column in table.items()}
     is_new = np.diff(drawn["strength"]) >= 0
     for name in _LINE_PARAMETERS:

@@ -36,7 +36,7 @@ _MAX_DOTS = 2000
 
 ImportanceKind = Literal["model", "explanation", "permutation"]
 _KINDS = {
-    "model": "importance in the model (shares add up to 1)",
+    "model": "importance in the model (adds up to 1)",
     "explanation": "mean size of the contributions to predictions",
     "permutation": "loss of score when the column is shuffled",
 }

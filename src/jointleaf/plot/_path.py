@@ -16,6 +16,7 @@ from jointleaf._core.path import N_STRENGTHS, StrengthPath, strength_path
 from jointleaf._core.penalties import Penalty
 from jointleaf._core.penalties.base import on_weights
 from jointleaf._data.rows import read_rows
+from jointleaf._fit.component import JointSolve
 from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.plot._base import (
     COLORS,
@@ -209,11 +210,15 @@ def check_estimator(estimator: object) -> None:
     check_fitted(estimator, Estimator, "JOPLEnRegressor or JOPLEnClassifier")
 
 
+def _joint(estimator: Estimator) -> JointSolve:
+    return estimator.report_.joint_or_raise("a path of strengths")
+
+
 def fitted_strength(estimator: Estimator) -> float:
     """Return the strength of a fit: what `at` was or would be called with."""
     terms = _unfitted_penalty(estimator).terms
     k = next((k for k, term in enumerate(terms) if term.is_auto), 0)
-    return float(estimator.penalty_.terms[k].strength / terms[k].share)
+    return float(_joint(estimator).penalty.terms[k].strength / terms[k].share)
 
 
 def follow(
@@ -227,9 +232,9 @@ def follow(
     """Follow the strengths of a fitted estimator's penalty, with options of `strength_path`."""
     if (X_val is None) != (y_val is None):
         raise ValueError("X_val and y_val belong together: pass both or none")
-    penalty, layout = _family(estimator), estimator.solution_.layout
+    penalty, layout = _family(estimator), _joint(estimator).solution.layout
     settings = {"n_jobs": effective_n_jobs(estimator.n_jobs), **options}
-    if on_weights(estimator.penalty_).bind(layout).curvature() is not None:
+    if on_weights(_joint(estimator).penalty).bind(layout).curvature() is not None:
         # No strength sets all slopes to zero: three decades on both sides of the fit.
         steps = np.geomspace(1e3, 1e-3, settings.pop("n_strengths", N_STRENGTHS))
         settings.setdefault("strengths", fitted_strength(estimator) * steps)
@@ -260,7 +265,11 @@ def _family(estimator: Estimator) -> Penalty:
     """Return the penalty whose strength is to change, with biases as in the fit."""
     penalty = _unfitted_penalty(estimator)
     auto = [k for k, term in enumerate(penalty.terms) if term.is_bias_auto]
-    return penalty.with_bias(estimator.penalty_.terms[auto[0]].bias_strength) if auto else penalty
+    return (
+        penalty.with_bias(_joint(estimator).penalty.terms[auto[0]].bias_strength)
+        if auto
+        else penalty
+    )
 
 
 def _prepared(
@@ -271,10 +280,11 @@ def _prepared(
     rows, targets = check_X_y(
         read_rows(estimator, X), y, ensure_all_finite="allow-nan", y_numeric=is_regression
     )
-    target = (estimator._encode_known_target(targets) - estimator._centre) / estimator._unit
+    model = estimator.cell_model_
+    target = (estimator._encode_known_target(targets) - model.centre) / model.unit
     if is_regression:
-        target = target - estimator._offset
-    return estimator._features.transform(rows), estimator.partitioner_.apply(rows), target
+        target = target - _joint(estimator).offset
+    return model.features.transform(rows), model.partitioner.apply(rows), target
 
 
 def _loss(estimator: Estimator) -> Loss:
@@ -282,7 +292,7 @@ def _loss(estimator: Estimator) -> Loss:
         return SquaredError()
     n_classes = len(estimator.classes_)
     loss = Logistic() if n_classes == 2 else Multinomial(n_classes)
-    return _ShiftedLoss(loss, estimator._offset)
+    return _ShiftedLoss(loss, _joint(estimator).offset)
 
 
 class _ShiftedLoss(Loss):

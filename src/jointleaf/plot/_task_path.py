@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.penalties import TaskNorm
+from jointleaf._fit.report import loss_table
 from jointleaf.multitask._estimators import BaseMultiTaskJOPLEn
 from jointleaf.plot._base import (
     DARK,
@@ -21,7 +22,6 @@ from jointleaf.plot._base import (
     Table,
     check_fitted,
     legend_beside,
-    read_cv_results,
     style_axes,
 )
 
@@ -122,7 +122,7 @@ class TaskPathDisplay(Display):
         return cls(estimator.cv_results_, chosen, loss_name=name).plot(ax=ax)
 
     def _height(self) -> float:
-        self._lines = _lines(read_cv_results(self.table))
+        self._lines = _lines(loss_table(self.table))
         if all(np.ptp(line["mean_selected"]) == 0 for line in self._lines):
             raise ValueError(
                 "every strength has the same number of features, there is no path to draw: fit "
@@ -160,7 +160,7 @@ class TaskPathDisplay(Display):
             return None
         plain = next(
             line
-            for line in _lines(read_cv_results(self.table), relaxed=False)
+            for line in _lines(loss_table(self.table), relaxed=False)
             if np.isclose(_ratio(line), _ratio(best))
         )
         style: dict[str, Any] = {"color": DARK, "lw": 1.2, "ls": ":", "zorder": 2}
@@ -244,7 +244,7 @@ def _ratio(line: Table) -> float:
 
 
 def _draw_line(ax: Axes, line: Table, k: int, n_lines: int, *, is_chosen: bool) -> Line2D:
-    """Draw a path; ratios in order have colours in order, from light to dark."""
+    """Draw a path; ratios in order have colors in order, from light to dark."""
     from matplotlib import colormaps
 
     color = colormaps["viridis_r"](0.12 + 0.85 * k / max(n_lines - 1, 1))

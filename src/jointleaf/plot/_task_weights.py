@@ -266,7 +266,7 @@ class TaskWeightsDisplay(Display):
         largest = max(np.abs(np.asarray(image.get_array())).max() for image in self.images_)
         extend = "both" if largest > limit else "neither"
         self.colorbar_ = self.figure_.colorbar(self.images_[0], cax=place, extend=extend)
-        self.colorbar_.set_label("slope (standardised)", fontsize=FONT)
+        self.colorbar_.set_label("slope (standardized)", fontsize=FONT)
         self.colorbar_.ax.tick_params(labelsize=FONT)
         self.colorbar_.outline.set_linewidth(0.5)
 

@@ -44,7 +44,7 @@ _NEUTRAL = "#7a818c"
 _PALE = 0.65  # how far the upper parts of bars are from their color towards white
 #: label of the errors, and the error of the best constant
 _REGRESSION = ("mean squared error / variance of the test targets (lower is better)", 1.0)
-_CLASSES = ("share of wrong classes (lower is better)", None)
+_CLASSES = ("fraction of wrong classes (lower is better)", None)
 
 
 @dataclass(eq=False, repr=False)
@@ -108,7 +108,9 @@ class SelectionDisplay(Display):
 
     def _height(self) -> float:
         counts = _checked_counts(self.counts)
-        self._tasks = check_tasks("counts", {name: own for name, (_, own) in counts.items()})
+        self._tasks = check_tasks(
+            "counts", {name: by_task for name, (_, by_task) in counts.items()}
+        )
         return 3.5
 
     def _draw(self, ax: Axes) -> None:
@@ -233,7 +235,7 @@ class TaskErrorDisplay(Display):
 
     errors: Errors
     _: KW_ONLY
-    error_name: str = "normalised error (lower is better)"
+    error_name: str = "normalized error (lower is better)"
     reference: float | None = None
 
     @classmethod

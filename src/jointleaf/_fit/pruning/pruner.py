@@ -8,7 +8,7 @@ cells are fitted jointly again, and so on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,14 +24,18 @@ from jointleaf._core.penalties import Term
 from jointleaf._core.penalties.base import check_number
 from jointleaf._core.problem import check_weights
 from jointleaf._data.rows import Rows, canonical_rows, read_rows
-from jointleaf._fit import DEFAULT_SETTING, Mix, auto_penalty, grow, target_scale
+from jointleaf._fit.component import JointSolve
+from jointleaf._fit.folds import grow, make_splits
+from jointleaf._fit.joint import Joint, fit_cells_of
 from jointleaf._fit.pruning.merging import CellModel
 from jointleaf._fit.pruning.shrinking import Descent, Path, Walk, to_size
-from jointleaf._fit.splitting import make_folds
+from jointleaf._fit.recipes import with_means
+from jointleaf._fit.report import FitReport
+from jointleaf._fit.search import DEFAULT_SETTING, Setting, auto_penalty
 from jointleaf._model.cell_model import Frame
-from jointleaf.estimators._base import BaseJOPLEn
+from jointleaf.estimators._base import BaseJOPLEn, importances
 from jointleaf.estimators._checks import is_whole
-from jointleaf.partitions import LevelsPartitioner, Partitioner, UnionPartitioner
+from jointleaf.partitions import Partitioner, UnionPartitioner
 
 __all__ = ["Pruning", "prune"]
 
@@ -169,9 +173,9 @@ def prune(
             f"n_cells={n_cells} says how far to prune, and X_val and y_val choose it: give one"
         )
     rows = _read_rows(estimator, X, y, sample_weight)
-    valid = estimator._check_validation_rows(X_val, y_val)
+    valid = estimator._read_validation_rows(X_val, y_val)
     frame = _fitted_frame(estimator)
-    start = CellModel(_joint_cells(estimator), estimator.penalty_, _cell_weights(estimator))
+    start = CellModel(_joint_cells(estimator), _joint(estimator).penalty, _cell_weights(estimator))
     walk = _walk(estimator, start, frame, rows, share)
     if valid is not None:
         path, model = Descent([walk], [valid], tol).run(verbose)
@@ -184,19 +188,21 @@ def prune(
     return _pruned(estimator, frame, rows, model, path)
 
 
+def _joint(estimator: BaseJOPLEn) -> JointSolve:
+    return estimator.report_.joint_or_raise("pruning")
+
+
 def _joint_cells(estimator: BaseJOPLEn) -> Partitioner:
-    """The partitions of the joint fit: all but the constants for values of columns."""
-    partitioner = estimator.partitioner_
-    if isinstance(partitioner, UnionPartitioner):
-        first, *others = partitioner.partitioners_
-        if isinstance(first, LevelsPartitioner) and estimator.shares_ is not None:
-            return UnionPartitioner.of_fitted(others)
-    return partitioner
+    """Return the partitions of the joint fit, which come before those of other components."""
+    n_partitions = _joint(estimator).solution.layout.n_partitions
+    members = [m for m, first in estimator.partitioner_.walk() if first < n_partitions]
+    return members[0] if len(members) == 1 else UnionPartitioner.of_fitted(members)
 
 
 def _cell_weights(estimator: BaseJOPLEn) -> NDArray:
-    """Slopes and bias of every cell of the joint fit, (C, q[, K])."""
-    return estimator.solution_.layout.by_cell(estimator.solution_.theta)
+    """Return the slopes and the bias of every cell of the joint fit, (C, q[, K])."""
+    solution = _joint(estimator).solution
+    return solution.layout.by_cell(solution.theta)
 
 
 def _walk(
@@ -211,7 +217,7 @@ def _walk(
         start,
         frame,
         rows,
-        kind=estimator.solution_.layout.kind,
+        kind=_joint(estimator).solution.layout.kind,
         share=share,
         solver=estimator.solver,
         limits=(max(estimator.tol, _PATH_TOL), estimator.max_iter),
@@ -229,17 +235,16 @@ def _check_arguments(estimator: Any, n_cells: Any, tol: Any, share: Any) -> None
             "give the last step, and rows as that step sees them"
         )
     check_is_fitted(estimator)
-    partitioner = _joint_cells(estimator)
-    if estimator.solution_.layout.n_cells != int(partitioner.n_cells_.sum()):
+    if estimator.report_.joint is None or estimator.report_.recipe != "joint":
         raise ValueError(
-            "estimator was fitted with the default recipe for many rows, a sum of several models "
-            "of which only one is a joint fit: give it a partitioner, for example "
-            "partitioner='lightgbm', and fit it again"
+            f"estimator is no joint fit (recipe={estimator.report_.recipe!r}, "
+            f"{estimator.blend_!r}): fit it again with recipe='joint' or partitioner='lightgbm'"
         )
+    partitioner = _joint_cells(estimator)
     check_number("tol", tol, positive=False)
     if not 0 < check_number("share", share, positive=True) < 1:
         raise ValueError(f"share={share!r} must lie between 0 and 1: each step merges this share")
-    model = CellModel(partitioner, estimator.penalty_, _cell_weights(estimator))
+    model = CellModel(partitioner, _joint(estimator).penalty, _cell_weights(estimator))
     if not len(model.partitioner.siblings()):
         raise ValueError(
             f"estimator has no cells that one split divides, and nothing can be merged "
@@ -276,11 +281,11 @@ def _fitted_frame(estimator: BaseJOPLEn) -> Frame:
     """How the fit of the estimator made numbers of rows and targets."""
     return Frame(
         columns=estimator.columns_,
-        features=estimator._features,
+        features=estimator.cell_model_.features,
         loss=_loss(estimator),
-        offset=estimator._offset,
-        centre=estimator._centre,
-        unit=estimator._unit,
+        offset=_joint(estimator).offset,
+        centre=estimator.cell_model_.centre,
+        unit=estimator.cell_model_.unit,
         n_jobs=effective_n_jobs(estimator.n_jobs),
     )
 
@@ -304,7 +309,8 @@ def _held_out_path(
             "estimator is pruned already, and its partitions cannot be grown anew as they are: "
             "give n_cells, or rows that it has not seen as X_val and y_val"
         )
-    folds = make_folds(rows, None, None, None, estimator._target_type)
+    n_splits = 5 if len(rows) <= 2500 else 1
+    folds = make_splits(rows, None, None, estimator._target_type, n_folds=5, n_splits=n_splits)
     if not folds:
         raise ValueError(
             f"{len(rows)} different rows are too few to hold some out: give n_cells, or X_val and "
@@ -318,35 +324,33 @@ def _held_out_path(
 
 def _fold_walk(estimator: BaseJOPLEn, train: Rows, share: float) -> Walk:
     """A walk on some of the rows, with partitions grown on them."""
-    target_type, n_jobs = estimator._target_type, effective_n_jobs(estimator.n_jobs)
+    recipe, plan = clone(estimator), estimator.cell_model_.features.plan
+    # Clones: a seed that is drawn must not change the given one's.
+    context = recipe._context(train, estimator.columns_, plan, _loss(estimator), recipe._seed())
     try:
-        recipe = clone(estimator)  # a seed that is drawn must not change the given one's
-        fresh = recipe._make_partitioner(recipe._seed(), n_jobs).fresh()
-        partitioner = grow(fresh, train, target_type, estimator.columns_)
+        fresh = Joint(context, {}).partitioner.fresh()
+        partitioner = grow(fresh, train, context.target_type, context.columns)
     except ValueError as cause:
         raise ValueError(
             f"The partitions cannot be grown anew to choose a size: {cause} To prune, give rows "
             "that the estimator has not seen as X_val and y_val, or n_cells."
         ) from cause
-    features = estimator._features.plan.fit(train.X, train.s, clip=bool(estimator.clip))
-    centre, unit = target_scale(train.y, train.s, target_type)
-    loss = _loss(estimator)
-    offset = loss.best_constant(loss.encode((train.y - centre) / unit), train.s)
-    frame = Frame(
-        estimator.columns_, features, loss, np.asarray(offset, float), centre, unit, n_jobs
-    )
+    frame = context.standardize(train)
     start = CellModel(partitioner, _penalty_for(estimator, partitioner), None)
     # Losses in the unit of the fit; a classifier has none.
-    return _walk(estimator, start, frame, train, share, scale=(unit / estimator._unit) ** 2)
+    return _walk(
+        estimator, start, frame, train, share, scale=(frame.unit / estimator.cell_model_.unit) ** 2
+    )
 
 
 def _penalty_for(estimator: BaseJOPLEn, partitioner: Partitioner) -> Term:
     """The penalty of the fit for partitions grown anew, whose number and gains may differ."""
     if not isinstance(estimator.penalty, str):
-        return estimator.penalty_
-    setting = estimator.setting_ or DEFAULT_SETTING
+        return _joint(estimator).penalty
+    chosen = _joint(estimator).setting
+    setting = Setting(**chosen) if chosen else DEFAULT_SETTING
     gains, n_partitions = partitioner.split_gains_, len(partitioner.n_cells_)
-    sources = estimator._features.plan.sources
+    sources = estimator.cell_model_.features.plan.sources
     return auto_penalty(setting, gains, n_partitions, estimator.root_cell, sources)
 
 
@@ -358,15 +362,16 @@ def _pruned(estimator: E, frame: Frame, rows: Rows, model: CellModel, path: Path
     other = clone(estimator)
     own = estimator.get_params(deep=False)
     other.__dict__.update({k: v for k, v in estimator.__dict__.items() if k not in own})
-    before, n_cells = estimator.solution_.layout, tuple(model.partitioner.n_cells_.tolist())
+    before, n_cells = _joint(estimator).solution.layout, tuple(model.partitioner.n_cells_.tolist())
     layout = CellLayout(n_cells, before.n_features, before.kind)
     init = None if model.theta is None else layout.from_cells(model.theta)
-    fit = other._fit_cells(frame, rows, model.partitioner, model.penalty, before.kind, init)
-    other._store(fit.with_means(rows))
-    other.cv_results_ = estimator.cv_results_
-    if estimator.setting_ is not None:  # the trees' own values are not mixed in any more
-        other.setting_ = estimator.setting_._replace(share=1.0)
-        other.mix_ = Mix()
+    fitted, solve = fit_cells_of(
+        estimator._fit_options(), frame, rows, model.partitioner, model.penalty, before.kind, init
+    )
+    solve = replace(solve, setting=_joint(estimator).setting)
+    other.report_ = FitReport.of_joint(estimator._target_type, solve, estimator.cv_results_)
+    fitted = with_means(fitted, rows)
+    other.take_model(fitted, importances(fitted, rows))
     n_before = int(estimator.partitioner_.n_cells_.sum())
     other.pruning_ = Pruning(*path, n_cells_before=n_before, n_cells_after=model.n_cells)
     return other

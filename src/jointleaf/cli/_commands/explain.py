@@ -13,6 +13,7 @@ from jointleaf.cli._output import (
     CliError,
     bar,
     check_writable,
+    finite,
     number,
     plural,
     print_json,
@@ -89,15 +90,10 @@ def _contributions(explanation: Explanation) -> list[dict[str, Any]]:
         explanation.feature_names, explanation.data[0], explanation.values[0], strict=True
     )
     records = [
-        {"feature": name, "value": _plain(value), "contribution": float(contribution)}
+        {"feature": name, "value": finite(value), "contribution": float(contribution)}
         for name, value, contribution in columns
     ]
     return sorted(records, key=lambda record: -abs(record["contribution"]))
-
-
-def _plain(value: Any) -> Any:
-    value = value.item() if hasattr(value, "item") else value
-    return None if isinstance(value, float) and value != value else value
 
 
 def _text(contents: dict[str, Any], top: int) -> str:

@@ -54,13 +54,14 @@ def fit_and_validate(
 ) -> tuple[Any, dict[str, Any]]:
     """Fit all rows, compare with other models on held-out rows, and return model and record.
 
-    The model comes first: validation fits the same recipe, also where the fewer rows of a split
-    would mean another one by default.
+    The model comes first: validation fits its recipe, also where the fewer rows of a split would
+    mean another one by default.
     """
     options = Options(data.target.task, seed, n_jobs)
     start = time.perf_counter()
     model = jointleaf_estimator(data.X, options).fit(data.X, data.y)
     middle = time.perf_counter()
+    options = options._replace(recipe=model.report_.recipe)
     validation = validate(data.X, data.encoded_y, FIT_MODELS, options)
     spent = {"fit": middle - start, "validation": time.perf_counter() - middle}
     return model, make_record(model, data, validation, spent)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor
+from jointleaf._fit.report import loss_table
 from jointleaf.cli._output import number, plural, print_json, text_table
 from jointleaf.cli._training import TrainingData, read_training_data
 from jointleaf.plot._path import follow
@@ -34,7 +35,7 @@ def run(args: argparse.Namespace) -> None:
         "target": data.target.name,
         "task": data.target.task,
         "selected": _selected(model, data.preparation.outputs),
-        "strength": float(model.penalty_.strength),
+        "strength": float(model.report_.joint_or_raise("a selection").penalty.strength),
         "path": _path(model, data),
         "n_features": len(data.preparation.outputs),
     }
@@ -59,7 +60,7 @@ def _path(model: Any, data: TrainingData) -> list[dict[str, Any]]:
     Losses are those of cross-validation, features those of the same strengths on all rows.
     """
     names = data.preparation.outputs
-    table = model.cv_results_
+    table = loss_table(model.cv_results_)
     rows = np.flatnonzero(table["on_path"] & np.isfinite(table["mean_loss"]))
     breaks = np.flatnonzero(np.diff(table["strength"][rows]) >= 0)
     rows = rows[breaks[-1] + 1 :] if breaks.size else rows

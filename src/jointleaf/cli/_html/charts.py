@@ -18,6 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 Record = dict[str, Any]
+Numbers = Sequence[float]
 
 _RED, _DARK, _GREY, _BLUE = "#c1432e", "#3d4450", "#c9ced6", "#4f86b8"
 _PALETTE = ("#4f86b8", "#6a994e", "#e09f3e", "#7a5195", "#2a9d8f", "#d1779b", "#8c6d4f", "#5b6cc9")
@@ -96,13 +97,7 @@ class Chart:
         self._legend: list[tuple[str, str, str]] = []  # name, color, class of the mark
 
     def line(
-        self,
-        x: Sequence[float],
-        y: Sequence[float],
-        color: str = _DARK,
-        *,
-        width: float = 1.5,
-        name: str = "",
+        self, x: Numbers, y: Numbers, color: str = _DARK, *, width: float = 1.5, name: str = ""
     ) -> None:
         """Draw a line through points; with a name it is in the legend."""
         points = " ".join(f"{a:.1f},{b:.1f}" for a, b in self._places(x, y))
@@ -112,23 +107,17 @@ class Chart:
         if name:
             self._legend.append((name, color, "stroke"))
 
-    def band(self, x: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
+    def band(self, x: Numbers, low: Numbers, high: Numbers) -> None:
         """Shade the area between two lines."""
         there, back = self._places(x, low), self._places(x, high)[::-1]
         points = " ".join(f"{a:.1f},{b:.1f}" for a, b in [*there, *back])
         self._marks.append(f'<polygon points="{points}" fill="{_DARK}" opacity="0.13"/>')
 
     def points(
-        self,
-        x: Sequence[float],
-        y: Sequence[float],
-        color: str = _BLUE,
-        *,
-        radius: float = 2.0,
-        opacity: float = 0.55,
-        name: str = "",
+        self, x: Numbers, y: Numbers, color: str = _BLUE, *, radius: float = 2.0, name: str = ""
     ) -> None:
-        """Draw a dot for every pair."""
+        """Draw a dot for every pair; small ones are transparent."""
+        opacity = 0.55 if radius <= 2.0 else 1.0
         dots = "".join(
             f'<circle cx="{a:.1f}" cy="{b:.1f}" r="{radius}"/>' for a, b in self._places(x, y)
         )
@@ -136,7 +125,7 @@ class Chart:
         if name:
             self._legend.append((name, color, "dot"))
 
-    def bars(self, edges: Sequence[float], heights: Sequence[float], color: str = _BLUE) -> None:
+    def bars(self, edges: Numbers, heights: Numbers, color: str = _BLUE) -> None:
         """Draw a histogram: bars between neighbouring edges."""
         base = self._places([edges[0]], [0.0])[0][1]
         for left, right, height in zip(edges[:-1], edges[1:], heights, strict=True):
@@ -155,7 +144,7 @@ class Chart:
             f"{self._legend_html()}"
         )
 
-    def _places(self, x: Sequence[float], y: Sequence[float]) -> list[tuple[float, float]]:
+    def _places(self, x: Numbers, y: Numbers) -> list[tuple[float, float]]:
         """Return pixels of values; those far outside are moved nearer, still outside."""
         width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
         return [
@@ -193,8 +182,7 @@ class Chart:
             parts.append(
                 f'<text x="{place:.1f}" y="{bottom + 15}" text-anchor="middle">{text}</text>'
             )
-        middle = (_LEFT + right) / 2
-        centre = (_TOP + bottom) / 2
+        middle, centre = (_LEFT + right) / 2, (_TOP + bottom) / 2
         parts.append(
             f'<line x1="{_LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}" class="axis"/>'
             f'<text x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">'
@@ -271,7 +259,7 @@ def calibration_chart(groups: list[Record]) -> str:
         chart.line([p, p], [frequency - 2 * error, frequency + 2 * error], _BLUE, width=1.2)
     x, y = [g["probability"] for g in groups], [g["frequency"] for g in groups]
     chart.line(x, y, _BLUE)
-    chart.points(x, y, _BLUE, radius=3.5, opacity=1)
+    chart.points(x, y, _BLUE, radius=3.5)
     return chart.render()
 
 
@@ -294,9 +282,7 @@ def search_chart(lines: list[Record], setting: Record, label: str) -> str:
     chart.band(line["strength"], [a - e for a, e in spread], [a + e for a, e in spread])
     chart.line(line["strength"], line["loss"], _RED, width=2.4, name=_line_name(line))
     k = _nearest(line, setting)
-    chart.points(
-        [line["strength"][k]], [line["loss"][k]], _DARK, radius=4.5, opacity=1, name="chosen"
-    )
+    chart.points([line["strength"][k]], [line["loss"][k]], _DARK, radius=4.5, name="chosen")
     return chart.render()
 
 

@@ -30,9 +30,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.io._model_file.errors import ModelFileError
-
-__all__ = ["FORMAT", "TYPES", "pack", "unpack"]
+__all__ = ["FORMAT", "TYPES", "ModelFileError", "pack", "unpack"]
 
 #: The format that is written, and the newest that is read.
 FORMAT = 2
@@ -48,6 +46,15 @@ _ALIGNED = 64
 _KEYS = {"jointleaf", "model", "arrays"}  # that every header has
 _MOST_AXES = 4
 _MOST_LENGTH = 2**40  # of an axis
+_MOST_TEXT = 400  # characters of a message, parts of which may come from a damaged file
+
+
+class ModelFileError(ValueError):
+    """A model cannot be saved, or a file is no valid model file; the message is one line."""
+
+    def __init__(self, message: str) -> None:
+        line = " ".join(message.split())
+        super().__init__(line if len(line) <= _MOST_TEXT else f"{line[:_MOST_TEXT]}...")
 
 
 def pack(header: dict[str, Any], arrays: list[NDArray]) -> bytes:

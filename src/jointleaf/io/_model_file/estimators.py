@@ -1,12 +1,22 @@
-"""Estimators of a single task."""
+"""Schemas of the estimators: their parameters and their fitted attributes."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, get_args
 
 import numpy as np
 
+from jointleaf import multitask
+from jointleaf._core.penalties import Term
+from jointleaf._data.tasks import Form
+from jointleaf._fit.blend import Blend
+from jointleaf._fit.component import JointSolve
+from jointleaf._fit.pruning.pruner import Pruning
+from jointleaf._fit.recipes import RECIPES
+from jointleaf._fit.report import ComponentReport, FitReport
 from jointleaf._trees.encoding import Encoding
+from jointleaf._trees.flat import FlatTrees
 from jointleaf.estimators import (
     JOPLEnClassifier,
     JOPLEnRegressor,
@@ -14,237 +24,337 @@ from jointleaf.estimators import (
     LinearForestRegressor,
 )
 from jointleaf.estimators._portable_forest import PortableForest
-from jointleaf.io._model_file.cells import read_cells, read_solution, write_cells, write_solution
-from jointleaf.io._model_file.features import (
-    read_columns,
-    read_features,
-    write_columns,
-    write_features,
+from jointleaf.io._model_file.objects import (
+    CELL_MODEL,
+    COLUMNS,
+    FEATURES,
+    FITTED_PENALTY,
+    FLOATS,
+    SOLUTION,
+    TASK_SOLUTION,
+    TREES,
+    Parameters,
 )
-from jointleaf.io._model_file.fields import Arrays, Part, number
-from jointleaf.io._model_file.partitioners import read_parameters, write_parameters
-from jointleaf.io._model_file.penalties import knows_penalty, read_penalty, write_penalty
-from jointleaf.io._model_file.results import (
-    read_mix,
-    read_pruning,
-    read_setting,
-    read_shares,
-    read_table,
-    write_mix,
-    write_pruning,
-    write_setting,
-    write_shares,
-    write_table,
+from jointleaf.io._model_file.schema import (
+    Array,
+    ByTask,
+    Each,
+    Field,
+    Integer,
+    Let,
+    Made,
+    Maybe,
+    Number,
+    Record,
+    Scope,
+    Text,
+    Variants,
+    indices,
+    record,
 )
-from jointleaf.io._model_file.trees import read_trees, write_trees
-from jointleaf.io._model_file.values import read_labels, write_labels
+from jointleaf.io._model_file.values import Labels, Plain
 from jointleaf.partitions._fitted import LeftOut
 from jointleaf.partitions._growers.linear_forest import LinearPart
 
-__all__ = [
-    "CLASSIFIERS",
-    "make",
-    "read_fitted_penalty",
-    "read_forest",
-    "read_joplen",
-    "read_names",
-    "write_fitted_penalty",
-    "write_forest",
-    "write_joplen",
-    "write_names",
-]
+__all__ = ["ESTIMATOR"]
 
-CLASSIFIERS = (JOPLEnClassifier, LinearForestClassifier)
+_Steps = dict[str, Field | Let]
+_LIST = "must hold columns of one length"
 
 
-# -- what all estimators have --------------------------------------------------------------------
+def _estimator(cls: type, fill: Callable[[Any, Scope], None] | None, *parts: _Steps) -> Record:
+    """Return the schema of an estimator.
+
+    A field is the fitted attribute of its name with an underscore, or that of another name, or a
+    function of the estimator: what such fields stand for is set by `fill`.
+    """
+    steps = {name: step for part in parts for name, step in part.items()}
+    for name, step in steps.items():
+        if isinstance(step, Field) and step.attribute is None:
+            steps[name] = step.of(f"{name}_")
+
+    def make(s: Scope) -> Any:
+        model = cls(**s.parameters)
+        model.n_features_in_ = s.d
+        for name, step in steps.items():
+            if isinstance(step, Field) and isinstance(step.attribute, str):
+                value = getattr(s, name)
+                if not (step.optional and value is None):
+                    setattr(model, step.attribute, value)
+        if fill is not None:
+            fill(model, s)
+        return model
+
+    return Record(cls, {"parameters": Parameters(cls), **steps}, make)
 
 
-def make(part: Part, cls: Any) -> Any:
-    """Make an estimator with the parameters of a file."""
-    return cls(**read_parameters(part.child("parameters"), cls))
+def _are_names(s: Scope) -> bool:
+    names = s.feature_names
+    return names is None or (len(names) == s.d and all(isinstance(n, str) for n in names))
 
 
-def write_names(model: Any, arrays: Arrays) -> Any:
-    """Give JSON for the names of the columns."""
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else write_labels(np.asarray(names, dtype=object), arrays)
+_COLUMNS: _Steps = {
+    "columns": COLUMNS,
+    "d": Let(lambda s: len(s.columns)),
+    "n_categories": Let(lambda s: s.columns.n_categories),
+    "feature_names": Maybe(Labels(types="O"))
+    .of("feature_names_in_", optional=True)
+    .must(_are_names, "must be a text for every column"),
+}
+_CLASSES: _Steps = {
+    "classes": Labels(2),
+    "n_classes": Let(lambda s: len(s.classes)),
+    "n_outputs": Let(lambda s: s.n_classes if s.n_classes > 2 else 1),
+    "outputs": Let(lambda s: (s.n_outputs,) if s.n_outputs > 1 else ()),
+}
+_NUMBERS: _Steps = {
+    "n_classes": Let(lambda s: 0),
+    "n_outputs": Let(lambda s: 1),
+    "outputs": Let(lambda s: ()),
+}
 
 
-def read_names(part: Part, model: Any, d: int) -> None:
-    """Set the number of columns, and their names if there are some."""
-    model.n_features_in_ = d
-    if part.is_none("feature_names"):
-        return
-    names = read_labels(part, "feature_names", d)
-    if not all(isinstance(name, str) for name in names.tolist()):
-        part.fail("must be text", "feature_names")
-    model.feature_names_in_ = names.astype(object)
-
-
-def write_fitted_penalty(penalty: Any, arrays: Arrays) -> dict[str, Any]:
-    """Give JSON for the penalty of a fit; of one that is not ours, the name of its class."""
-    if isinstance(penalty, LeftOut):
-        return {"left_out": penalty.name}
-    if not knows_penalty(penalty):
-        return {"left_out": type(penalty).__name__}
-    return write_penalty(penalty, arrays)
-
-
-def read_fitted_penalty(part: Part) -> Any:
-    """Read the penalty of a fit."""
-    if "left_out" not in part:
-        return read_penalty(part)
-    name = part.text("left_out")
-    part.close()
-    return LeftOut(name[:100])
+def _is_table(table: Any) -> bool:
+    """Whether a value has named columns of one length, or is None."""
+    if table is None:
+        return True
+    if not isinstance(table, dict) or not all(isinstance(key, str) for key in table):
+        return False
+    is_flat = all(isinstance(column, list) or np.ndim(column) == 1 for column in table.values())
+    return is_flat and len({len(column) for column in table.values()}) <= 1
 
 
 # -- JOPLEn --------------------------------------------------------------------------------------
 
 
-def write_joplen(model: Any, arrays: Arrays) -> dict[str, Any]:
-    """Give JSON for a fitted JOPLEnRegressor or JOPLEnClassifier."""
-    data = {
-        "parameters": write_parameters(model, arrays),
-        "columns": write_columns(model.columns_, arrays),
-        "feature_names": write_names(model, arrays),
-        "cells": write_cells(model._model, arrays),
-        "offset": arrays.add(model._offset),
-        "solution": write_solution(model.solution_, arrays),
-        "penalty": write_fitted_penalty(model.penalty_, arrays),
-        "importances": arrays.add(model.feature_importances_),
-        "slope_norms": arrays.add(model.slope_norms_),
-        "cv_results": write_table(model.cv_results_, arrays),
-        "setting": write_setting(model.setting_),
-        "shares": write_shares(model.shares_),
-        "mix": write_mix(model.mix_, arrays),
-        "pruning": write_pruning(getattr(model, "pruning_", None), arrays),
-    }
-    if isinstance(model, CLASSIFIERS):
-        data["classes"] = write_labels(model.classes_, arrays)
-    return data
+def _are_numbers(values: Any) -> bool:
+    """Whether a value is a dict of finite numbers by name."""
+    return isinstance(values, dict) and all(
+        isinstance(name, str) and isinstance(value, float | np.floating) and np.isfinite(value)
+        for name, value in values.items()
+    )
 
 
-def read_joplen(part: Part, cls: type[JOPLEnRegressor | JOPLEnClassifier]) -> Any:
-    """Read a fitted JOPLEnRegressor or JOPLEnClassifier."""
-    model: Any = make(part, cls)
-    columns = read_columns(part, "columns")
-    d, n_outputs = len(columns), 1
-    read_names(part, model, d)
-    if issubclass(cls, CLASSIFIERS):
-        model.classes_ = _read_classes(part)
-        n_outputs = len(model.classes_) if len(model.classes_) > 2 else 1
-    model.columns_ = columns
-    cells = read_cells(part.child("cells"), columns.n_categories, n_outputs)
-    outputs = (n_outputs,) if n_outputs > 1 else ()
-    model._offset = part.array("offset", "f4 f8", outputs, finite=True)
-    model.solution_ = read_solution(part.child("solution"))
-    model.n_iter_ = model.solution_.n_iter
-    model.penalty_ = read_fitted_penalty(part.child("penalty"))
-    model.feature_importances_ = part.array("importances", "f4 f8", (d,))
-    model.slope_norms_ = part.array("slope_norms", "f4 f8", (d,))
-    model.cv_results_ = read_table(part, "cv_results")
-    model.setting_ = read_setting(part.maybe_child("setting"))
-    model.shares_ = read_shares(part.maybe_child("shares"))
-    model.mix_ = read_mix(part.maybe_child("mix"))
-    pruning = read_pruning(part.maybe_child("pruning"))
-    if pruning is not None:
-        model.pruning_ = pruning
-    with np.errstate(all="ignore"):
-        model._take_cells(cells)
-    return model
-
-
-def _read_classes(part: Part) -> np.ndarray:
-    classes = read_labels(part, "classes")
-    if len(classes) < 2:
-        part.fail("has less than two labels", "classes")
-    return classes
+_BLEND = record(
+    Blend,
+    weights=Plain().must(
+        lambda s: _are_numbers(s.weights) and s.weights and min(s.weights.values()) >= 0,
+        "must be weights of components by name",
+    ),
+    constant=Plain().must(
+        lambda s: np.shape(s.constant) in ((), s.outputs), "must be a number or one for every class"
+    ),
+)
+_JOINT = record(
+    JointSolve,
+    solution=SOLUTION,
+    penalty=FITTED_PENALTY.must(lambda s: isinstance(s.penalty, Term | LeftOut), "is no penalty"),
+    offset=Array(FLOATS, "*outputs", finite=True),
+    setting=Plain().must(lambda s: _are_numbers(s.setting), "must be numbers by name"),
+)
+_COMPONENT = record(ComponentReport, name=Text(), weight=Number(0.0), description=Text())
+_REPORT = record(
+    FitReport,
+    recipe=Text(tuple(RECIPES)),
+    target_type=Text(("regression", "classification")),
+    components=Each(_COMPONENT, least=1),
+    blend=_BLEND,
+    joint=Maybe(_JOINT),
+    cv_results=Plain().must(lambda s: _is_table(s.cv_results), _LIST),
+    n_rounds=Integer(),
+)
+_OF_STEPS = Array("f8", "n_steps", dtype=np.float64)
+_PRUNING = record(
+    Pruning,
+    n_cells=indices(low=1).must(lambda s: len(s.n_cells), "has no steps"),
+    n_steps=Let(lambda s: len(s.n_cells)),
+    train_loss=_OF_STEPS,
+    valid_loss=Maybe(_OF_STEPS),
+    chosen=Integer(0, lambda s: s.n_steps - 1),
+    strength_factor=_OF_STEPS,
+    n_cells_before=Integer(1),
+    n_cells_after=Integer(1),
+)
+_JOPLEN: _Steps = {
+    "cell_model": CELL_MODEL,
+    "report": _REPORT,
+    "feature_importances": Array(FLOATS, "d"),
+    "pruning": Maybe(_PRUNING).of("pruning_", optional=True),
+}
 
 
 # -- linear forests ------------------------------------------------------------------------------
 
 
-def write_forest(model: Any, arrays: Arrays) -> dict[str, Any]:
-    """Give JSON for a fitted LinearForestRegressor or LinearForestClassifier."""
-    linear: LinearPart = model.linear_
-    scores, fills = model._encoding.parts()
-    data = {
-        "parameters": write_parameters(model, arrays),
-        "columns": write_columns(model.columns_, arrays),
-        "feature_names": write_names(model, arrays),
-        "linear": {
-            "features": write_features(linear.features, arrays),
-            "coef": arrays.add(linear.coef),
-            "intercept": arrays.add(linear.intercept),
-            "mean": number(linear.mean),
-            "scale": number(linear.scale),
-        },
-        "trees": write_trees(PortableForest.of(model.forest_).trees, arrays),
-        "scores": [{"column": j, "values": arrays.add(v)} for j, v in scores.items()],
-        "fills": [{"column": j, "value": number(v)} for j, v in fills.items()],
-    }
-    if isinstance(model, CLASSIFIERS):
-        data["classes"] = write_labels(model.classes_, arrays)
-    return data
+def _has_leaf_values(trees: FlatTrees, n_outputs: int) -> bool:
+    """Whether trees have leaf values of every output, and every leaf is a cell."""
+    values = trees.leaf_values
+    if values is None or values.shape[1] != n_outputs:
+        return False
+    leaves = np.arange(len(values)) - np.repeat(trees.leaf_starts[:-1], trees.n_leaves)
+    return bool((trees.cell_of_leaf == leaves).all())
 
 
-def read_forest(part: Part, cls: type[LinearForestRegressor | LinearForestClassifier]) -> Any:
-    """Read a fitted LinearForestRegressor or LinearForestClassifier; its forest is portable."""
-    model: Any = make(part, cls)
-    columns = read_columns(part, "columns")
-    d, n_classes = len(columns), 0
-    read_names(part, model, d)
-    if issubclass(cls, CLASSIFIERS):
-        model.classes_ = _read_classes(part)
-        n_classes = len(model.classes_)
-    model.columns_ = columns
-    outputs = (n_classes,) if n_classes > 2 else ()
-    model.linear_ = _read_linear(part.child("linear"), columns.n_categories, n_classes, outputs)
-    trees = read_trees(part.child("trees"), d)
-    values, n_outputs = trees.leaf_values, outputs[0] if outputs else 1
-    if values is None or values.shape[1] != n_outputs or trees.n_levels.any() or trees.lookups:
-        part.fail("are no trees of this forest", "trees")
-    if (trees.cell_of_leaf != np.arange(len(values)) - np.repeat(
-        trees.leaf_starts[:-1], trees.n_leaves
-    )).any():  # fmt: skip
-        part.fail("has leaves that are not their own cells", "trees")
-    model.forest_ = PortableForest(trees)
-    model._encoding = Encoding.of(_read_scores(part, columns.n_categories), _read_fills(part, d))
-    return model
+def _are_forest_trees(s: Scope) -> bool:
+    has_categories = s.trees.n_levels.any() or s.trees.lookups
+    return _has_leaf_values(s.trees, s.n_outputs) and not has_categories
 
 
-def _read_linear(
-    part: Part, n_levels: np.ndarray, n_classes: int, outputs: tuple[int, ...]
-) -> LinearPart:
-    features = read_features(part.child("features"), n_levels, len(n_levels))
-    linear = LinearPart(
-        features,
-        part.array("coef", "f8", (len(features.plan.names), *outputs), finite=True),
-        part.array("intercept", "f8", outputs, finite=True),
-        n_classes,
-        part.number("mean"),
-        part.number("scale"),
+_LINEAR = record(
+    LinearPart,
+    features=FEATURES,
+    m=Let(lambda s: len(s.features.plan.names)),
+    coef=Array("f8", "m *outputs", finite=True),
+    intercept=Array("f8", "*outputs", finite=True),
+    mean=Number(),
+    scale=Number(),
+    make=lambda s: LinearPart(s.features, s.coef, s.intercept, s.n_classes, s.mean, s.scale),
+)
+_COLUMN = Integer(0, lambda s: s.d - 1).of(lambda pair: pair[0])
+_SCORES = record(
+    tuple,
+    column=_COLUMN.must(lambda s: s.n_categories[s.column] > 0, "has no categories"),
+    n_scores=Let(lambda s: int(s.n_categories[s.column]) + 2),
+    values=Array("f8", "n_scores", finite=True).of(lambda pair: pair[1]),
+    make=lambda s: (s.column, s.values),
+)
+_FILL = record(
+    tuple,
+    column=_COLUMN,
+    value=Number().of(lambda pair: pair[1]),
+    make=lambda s: (s.column, s.value),
+)
+_ENCODING = record(
+    Encoding,
+    scores=Made(Each(_SCORES), dict, dict.items).of(lambda encoding: encoding.parts()[0]),
+    fills=Made(Each(_FILL), dict, dict.items).of(lambda encoding: encoding.parts()[1]),
+    make=lambda s: Encoding.of(s.scores, s.fills),
+)
+_FOREST: _Steps = {
+    "linear": _LINEAR,
+    "trees": TREES.of(lambda model: PortableForest.of(model.forest_).trees).must(
+        _are_forest_trees, "are no trees of this forest"
+    ),
+    "encoding": _ENCODING,
+}
+
+
+def _fill_forest(model: Any, s: Scope) -> None:
+    model.forest_ = PortableForest(s.trees)
+
+
+# -- several tasks -------------------------------------------------------------------------------
+
+
+def _are_task_names(s: Scope) -> bool:
+    names = s.task_names
+    return isinstance(names, list) and len(names) > 0 and len(set(names)) == len(names)
+
+
+_TASKS: _Steps = {
+    "task_names": Plain().must(_are_task_names, "must be a list of different names"),
+    "n_tasks": Let(lambda s: len(s.task_names)),
+    "task_form": Text(get_args(Form)).must(
+        lambda s: s.task_form != "single" or s.n_tasks == 1,
+        "says single, but there are several tasks",
+    ),
+    "task_column": Plain().must(
+        lambda s: s.task_column is None or isinstance(s.task_column, str | int | np.integer),
+        "must be a name or a number",
+    ),
+}
+
+
+def _alone(value: Any) -> list | None:
+    """Return what was found for every task alone, if it was."""
+    return value if isinstance(value, list) else None
+
+
+_NORMS = Array(FLOATS, "d n_tasks")
+_JOPLEN_TASKS: _Steps = {
+    "task_weights": Array(FLOATS, "n_tasks", finite=True),
+    **_NUMBERS,
+    "cell_models": Made(Each(CELL_MODEL, "n_tasks"), list),
+    "n_iter": Integer(),
+    "cv_results": Plain().must(
+        lambda s: all(map(_is_table, _alone(s.cv_results) or [s.cv_results])), _LIST
+    ),
+    "slope_norms": _NORMS,
+    "common_norms": _NORMS,
+    "task_features": ByTask(indices("d", rising=True)),
+    "feature_importances": Array(FLOATS, "d"),
+    "solutions": Maybe(Each(SOLUTION, "n_tasks")).of(lambda model: _alone(model.solution_)),
+    "solution": Maybe(TASK_SOLUTION)
+    .of(lambda model: None if _alone(model.solution_) else model.solution_)
+    .must(lambda s: (s.solution is None) != (s.solutions is None), "must stand for solutions"),
+    "penalties": Each(FITTED_PENALTY, lambda s: 1 if s.solutions is None else s.n_tasks)
+    .of(lambda model: _alone(model.penalty_) or [model.penalty_])
+    .must(
+        lambda s: all(isinstance(penalty, Term | LeftOut) for penalty in s.penalties),
+        "holds something that is no penalty",
+    ),
+}
+
+
+def _fill_tasks(model: Any, s: Scope) -> None:
+    plan = s.cell_models[0].features.plan
+    model.partitioners_ = [cells.partitioner for cells in s.cell_models]
+    model.linear_feature_names_ = np.array(plan.names, dtype=object)
+    model.linear_feature_columns_ = plan.sources
+    model.common_features_ = np.flatnonzero(s.common_norms.any(axis=1))
+    model.selected_features_ = np.flatnonzero(s.slope_norms.any(axis=1))
+    is_joint = s.solutions is None
+    model.solution_ = s.solution if is_joint else list(s.solutions)
+    model.penalty_ = s.penalties[0] if is_joint else list(s.penalties)
+
+
+def _have_leaf_values(s: Scope) -> bool:
+    return all(map(_has_leaf_values, s.trees.values(), s.numbers_of_outputs))
+
+
+def _fit_leaves(s: Scope) -> bool:
+    pairs = zip(s.leaf_weights.values(), s.trees.values(), strict=True)
+    return all(len(weights) == len(trees.cell_of_leaf) for weights, trees in pairs)
+
+
+_BOUTS: _Steps = {
+    "universal_features": indices("d", rising=True),
+    "n_universal_trees": Integer(),
+    "trees": ByTask(TREES).must(_have_leaf_values, "must have leaf values of every output"),
+    "leaf_weights": ByTask(Array("f8", finite=True, low=0)).must(
+        _fit_leaves, "does not fit the leaves"
+    ),
+    "task_features": ByTask(indices("d", rising=True)),
+    "task_importances": ByTask(Array("f8", "d")),
+}
+_BOUTS_NUMBERS: _Steps = {"numbers_of_outputs": Let(lambda s: [1] * s.n_tasks)}
+_BOUTS_CLASSES: _Steps = {
+    "task_classes": Made(Each(Labels(1), "n_tasks"), list),
+    "numbers_of_outputs": Let(
+        lambda s: [len(labels) if len(labels) > 2 else 1 for labels in s.task_classes]
+    ),
+}
+_PAIRS: _Steps = {
+    "task_classes": Made(Each(Labels(2), "n_tasks"), list).must(
+        lambda s: all(len(labels) == 2 for labels in s.task_classes), "must be two for every task"
     )
-    part.close()
-    return linear
+}
 
 
-def _read_scores(part: Part, n_levels: np.ndarray) -> dict[int, np.ndarray]:
-    scores = {}
-    for own in part.children("scores"):
-        j = own.integer("column", 0, len(n_levels) - 1)
-        if not n_levels[j]:
-            own.fail("has no categories", "column")
-        scores[j] = own.array("values", "f8", (int(n_levels[j]) + 2,), finite=True)
-        own.close()
-    return scores
+def _fill_bouts(model: Any, s: Scope) -> None:
+    model.feature_importances_ = np.mean(list(s.task_importances.values()), axis=0)
 
 
-def _read_fills(part: Part, d: int) -> dict[int, float]:
-    fills = {}
-    for own in part.children("fills"):
-        fills[own.integer("column", 0, d - 1)] = own.number("value")
-        own.close()
-    return fills
+ESTIMATOR = Variants({})
+ESTIMATOR.add(
+    _estimator(JOPLEnRegressor, None, _COLUMNS, _NUMBERS, _JOPLEN),
+    _estimator(JOPLEnClassifier, None, _COLUMNS, _CLASSES, _JOPLEN),
+    _estimator(LinearForestRegressor, _fill_forest, _COLUMNS, _NUMBERS, _FOREST),
+    _estimator(LinearForestClassifier, _fill_forest, _COLUMNS, _CLASSES, _FOREST),
+    _estimator(multitask.MultiTaskJOPLEnRegressor, _fill_tasks, _COLUMNS, _TASKS, _JOPLEN_TASKS),
+    _estimator(
+        multitask.MultiTaskJOPLEnClassifier, _fill_tasks, _COLUMNS, _TASKS, _PAIRS, _JOPLEN_TASKS
+    ),
+    _estimator(multitask.BoUTSRegressor, _fill_bouts, _COLUMNS, _TASKS, _BOUTS_NUMBERS, _BOUTS),
+    _estimator(multitask.BoUTSClassifier, _fill_bouts, _COLUMNS, _TASKS, _BOUTS_CLASSES, _BOUTS),
+)

@@ -7,51 +7,23 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import jointleaf
-from jointleaf.estimators import (
-    JOPLEnClassifier,
-    JOPLEnRegressor,
-    LinearForestClassifier,
-    LinearForestRegressor,
-)
-from jointleaf.io._model_file.container import pack, unpack
-from jointleaf.io._model_file.errors import ModelFileError
-from jointleaf.io._model_file.estimators import read_forest, read_joplen, write_forest, write_joplen
-from jointleaf.io._model_file.fields import Arrays, Part
-from jointleaf.io._model_file.tasks import read_bouts, read_tasks, write_bouts, write_tasks
+from jointleaf.io._model_file.container import ModelFileError, pack, unpack
+from jointleaf.io._model_file.estimators import ESTIMATOR
+from jointleaf.io._model_file.schema import Arrays, Place, Scope
 from jointleaf.io._model_file.upgrades import upgrade
-from jointleaf.multitask import (
-    BoUTSClassifier,
-    BoUTSRegressor,
-    MultiTaskJOPLEnClassifier,
-    MultiTaskJOPLEnRegressor,
-)
 
 __all__ = ["MAX_BYTES", "load", "load_metadata", "save", "write_whole"]
 
 #: The largest file that is loaded unless more is asked for.
 MAX_BYTES = 2**31
-
-_Codec = tuple[Callable[[Any, Arrays], dict[str, Any]], Callable[[Part, Any], Any]]
-_CODECS: dict[type, _Codec] = {
-    JOPLEnRegressor: (write_joplen, read_joplen),
-    JOPLEnClassifier: (write_joplen, read_joplen),
-    LinearForestRegressor: (write_forest, read_forest),
-    LinearForestClassifier: (write_forest, read_forest),
-    MultiTaskJOPLEnRegressor: (write_tasks, read_tasks),
-    MultiTaskJOPLEnClassifier: (write_tasks, read_tasks),
-    BoUTSRegressor: (write_bouts, read_bouts),
-    BoUTSClassifier: (write_bouts, read_bouts),
-}
-_KINDS = {cls.__name__: cls for cls in _CODECS}
 
 
 def save(
@@ -103,11 +75,8 @@ def save(
             "a Pipeline cannot be saved, because its other steps may hold any code: save its last "
             "step, jointleaf.save(pipeline[-1], path), and make the steps before it anew"
         )
-    if type(model) not in _CODECS:
-        raise ModelFileError(
-            f"a {type(model).__name__} cannot be saved: model files hold {', '.join(_KINDS)}"
-        )
-    check_is_fitted(model)
+    if ESTIMATOR.knows(model):
+        check_is_fitted(model)
     data = _to_bytes(model, metadata)
     _from_bytes(data)  # what cannot be loaded must not be written
     write_whole(Path(os.path.realpath(path)), data)
@@ -162,12 +131,10 @@ def load_metadata(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -
 
 def _to_bytes(model: Any, metadata: Mapping[str, Any] | None = None) -> bytes:
     arrays = Arrays()
-    write, _ = _CODECS[type(model)]
-    data = {"class": type(model).__name__, **write(model, arrays)}
-    header = {"jointleaf": jointleaf.__version__, "model": data}
+    header = {"jointleaf": jointleaf.__version__, "model": ESTIMATOR.write(model, arrays)}
     if metadata is not None:
         header["metadata"] = _checked_metadata(metadata)
-    return pack(header, arrays.kept)
+    return pack(header, arrays.stored)
 
 
 def _checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,21 +152,13 @@ def _checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def _from_bytes(data: bytes) -> Any:
     try:
         version, header, arrays = unpack(data)
-        return _model(upgrade(header["model"], version), arrays)
+        model = upgrade(header["model"], arrays, version)
+        return ESTIMATOR.read(model, Place("model", arrays), Scope())
     except ModelFileError:
         raise
     # Behind all checks: an odd file is told from a defect of the caller's by one error alone.
     except (ValueError, TypeError, OverflowError, RecursionError, MemoryError) as cause:
         raise ModelFileError(f"the file holds no valid model: {cause}") from None
-
-
-def _model(data: Any, arrays: list[NDArray]) -> Any:
-    part = Part(data, arrays, "model")
-    cls = _KINDS[part.choice("class", tuple(_KINDS))]
-    _, read = _CODECS[cls]
-    model = read(part, cls)
-    part.close()
-    return model
 
 
 # -- files ---------------------------------------------------------------------------------------

@@ -9,19 +9,58 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._fit.report import cv_results
+from jointleaf.io._model_file.container import ModelFileError
+from jointleaf.io._model_file.schema import Arrays, Place, Scope
+from jointleaf.io._model_file.values import Plain
+
 __all__ = ["upgrade"]
 
-#: Fields that were renamed in format 2, in parameters and penalties.
-_RENAMED = {"missing_indicator": "add_indicator", "n_neighbours": "n_neighbors"}
+#: Fields that were renamed in format 2, in any object.
+_FIELDS = {
+    "missing_indicator": "add_indicator",
+    "n_neighbours": "n_neighbors",
+    "n_levels": "n_categories",
+    "levels_left": "categories_left",
+    "levels": "categories",
+    "gaps": "missing_indicators",
+}
 #: Values that were renamed in format 2, by field.
-_RENAMED_VALUES = {("graph", "neighbours"): "neighbors", ("kind", "neighbours"): "neighbors"}
+_VALUES = {
+    ("graph", "neighbours"): "neighbors",
+    ("categorical_features", None): "from_dtype",
+    ("partitioner", None): "auto",
+}
+#: Fields of estimators that were renamed in format 2.
+_ATTRIBUTES = {
+    "form": "task_form",
+    "cells": "cell_model",
+    "models": "cell_models",
+    "importances": "feature_importances",
+}
+#: Columns of tables of cross-validation that were renamed in format 2.
+_COLUMNS = {"share": "joint_weight", "own_loss": "is_exact"}
 
 
-def upgrade(model: Any, version: int) -> Any:
-    """Return the JSON of a model of format `version` as the newest format has it."""
+def upgrade(model: Any, arrays: list[NDArray], version: int) -> Any:
+    """Return the JSON of a model of format `version` as the newest format has it.
+
+    Parameters
+    ----------
+    model : Any
+        JSON, which is changed in place.
+    arrays : list of arrays
+        Of the file; upgrades add some that together are not larger.
+    version : int
+    """
     if version < 2:
-        for item in _objects(model):
-            _rename(item)
+        try:
+            _Upgrade(arrays).estimator(model)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as cause:
+            raise ModelFileError(f"the file holds no valid model of format 1: {cause!r}") from None
     return model
 
 
@@ -37,10 +76,189 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
             waiting.extend(item)
 
 
-def _rename(item: dict[str, Any]) -> None:
-    for old, new in _RENAMED.items():
-        if old in item and new not in item:
+def _rename(item: dict[str, Any], names: dict[str, str]) -> None:
+    for old, new in names.items():
+        if old in item:
             item[new] = item.pop(old)
-    for (name, old), new in _RENAMED_VALUES.items():
-        if item.get(name) == old:
-            item[name] = new
+
+
+class _Upgrade:
+    """From format 1 to format 2."""
+
+    def __init__(self, arrays: list[NDArray]) -> None:
+        self._arrays = Arrays()
+        self._arrays.stored = arrays
+        self._weights_of: dict[tuple, dict[str, Any]] = {}  # so that each is split once
+
+    def estimator(self, model: dict[str, Any]) -> None:
+        """Upgrade a whole model."""
+        if "n_universal_trees" in model:
+            self._bouts(model)
+        if "scores" in model:
+            model["encoding"] = {name: model.pop(name) for name in ("scores", "fills")}
+        if "setting" in model:
+            model["report"] = self._report(model)
+        _rename(model, _ATTRIBUTES)
+        for item in _objects(model):
+            self._object(item)
+        if "task_names" in model and "penalties" in model:
+            self._tasks(model)
+
+    def _object(self, item: dict[str, Any]) -> None:
+        _rename(item, _FIELDS)
+        for (name, old), new in _VALUES.items():
+            if name in item and item[name] == old:
+                item[name] = new
+        if "class" in item and "fitted" in item:
+            item.update(item.pop("fitted"))
+        if "generator" in item:
+            item["class"] = "RandomState"
+            del item["generator"]
+        if "plan" in item and "mean" in item:
+            item["scaler"] = {k: item.pop(k) for k in ("mean", "scale", "low", "high", "clip")}
+        if "theta" in item and "partitioner" in item:
+            low, high = item.pop("low"), item.pop("high")
+            item["ranges"] = None if low is None else {"low": low, "high": high}
+            self._weights(item, len(item["features"]["plan"]["names"]))
+        elif "theta" in item:
+            n_features = item.pop("n_features")
+            self._weights(item, n_features)
+            layout = {"cells_per_partition": item.pop("n_cells"), "n_features": n_features}
+            item["layout"] = {**layout, "kinds": item.pop("kinds")}
+
+    def _weights(self, item: dict[str, Any], n_features: int) -> None:
+        """Turn weights (C, q[, K]) of all cells into slopes and biases."""
+        number, kind = item.pop("theta")["array"], item.pop("kind")
+        key = number, kind, n_features
+        if key not in self._weights_of:
+            theta = self._arrays.stored[number]
+            slopes = theta[:, :-1]
+            if kind == "constant":
+                slopes = np.zeros((0, n_features, *theta.shape[2:]), theta.dtype)
+            self._weights_of[key] = {
+                "kinds": kind,
+                "slopes": self._arrays.add(np.ascontiguousarray(slopes)),
+                "biases": self._arrays.add(np.ascontiguousarray(theta[:, -1])),
+            }
+        item.update(self._weights_of[key])
+
+    # -- reports -------------------------------------------------------------------------------
+
+    def _report(self, model: dict[str, Any]) -> dict[str, Any]:
+        """Return what was done, from the settings, shares and mixes of format 1."""
+        setting, shares, mix = (model.pop(name) for name in ("setting", "shares", "mix"))
+        solution, table = model.pop("solution"), model.pop("cv_results")
+        del model["slope_norms"]
+        n_cells = self._array(solution["n_cells"])
+        n_trees = self._n_partitions(model["cells"]["partitioner"]) - len(n_cells)
+        n_rounds = n_trees // self._array(model["offset"]).size
+        parts = _components(shares, mix, n_cells, n_rounds)
+        weights = {name: float(weight) for name, (weight, _) in parts.items()}
+        active = [name for name, weight in weights.items() if weight > 0] or [*weights][:1]
+        is_boosting, is_blend = "staged_boosting" in parts, "boosted" in parts
+        joint = {
+            "solution": solution,
+            "penalty": _penalty(model.pop("penalty")),
+            "offset": model.pop("offset"),
+            "setting": self._plain({k: v for k, v in (setting or {}).items() if k != "share"}),
+        }
+        constant = 0.0 if mix is None else self._array(mix["constant"])
+        return {
+            "recipe": "boosting" if is_boosting else "blend" if is_blend else "joint",
+            "target_type": "classification" if "classes" in model else "regression",
+            "components": [
+                {"name": name, "weight": weights[name], "description": parts[name][1]}
+                for name in active
+            ],
+            "blend": {"weights": self._plain(weights), "constant": self._plain(constant)},
+            "joint": joint if "joint" in active else None,
+            "cv_results": self._cv_results(table, n_rounds if is_boosting else None),
+            "n_rounds": n_rounds if is_boosting or is_blend else 0,
+        }
+
+    def _cv_results(self, table: Any, n_rounds: int | None = None) -> Any:
+        """Return a table of losses with scikit-learn's names and sign."""
+        columns = Plain().read(table, Place("cv_results", self._arrays.stored), Scope())
+        if columns is None:
+            return None
+        _rename(columns, _COLUMNS)
+        if n_rounds is not None:  # the setting was that of a model that was not used
+            for name in ("strength", "slope_scale", "feature_power", "joint_weight"):
+                del columns[name]
+            columns = {"n_rounds": np.array([n_rounds]), **columns}
+        return self._plain(cv_results(columns))
+
+    def _n_partitions(self, partitioner: dict[str, Any]) -> int:
+        fitted = partitioner["fitted"]
+        if "partitioners" in fitted:
+            return sum(self._n_partitions(member) for member in fitted["partitioners"])
+        if "partitioner" in fitted:
+            return self._n_partitions(fitted["partitioner"])
+        if "trees" in fitted:
+            return len(self._array(fitted["trees"]["n_leaves"]))
+        return len(self._array(fitted["centres"])) if "centres" in fitted else 1
+
+    def _array(self, reference: dict[str, int]) -> NDArray:
+        return self._arrays.stored[reference["array"]]
+
+    def _plain(self, value: Any) -> Any:
+        return Plain().write(value, self._arrays)
+
+    # -- tasks ---------------------------------------------------------------------------------
+
+    def _tasks(self, model: dict[str, Any]) -> None:
+        del model["plan"]  # that of the first task
+        model["penalties"] = [_penalty(penalty) for penalty in model["penalties"]]
+        solution = model["solution"]
+        if solution is not None:
+            for name in ("common", "specific"):
+                solution[name] = [
+                    task["slopes"] if task["layout"]["kinds"] == "constant" else part["slopes"]
+                    for part, task in zip(solution[name], solution["tasks"], strict=True)
+                ]
+        if "classes" in model:
+            model["task_classes"] = [part["labels"] for part in model.pop("classes")]
+
+    def _bouts(self, model: dict[str, Any]) -> None:
+        names, d = model["feature_names"], model.pop("n_features")
+        labels = [f"x{j}" for j in range(d)] if names is None else names["objects"]
+        model["columns"] = [{"label": label, "levels": None} for label in labels]
+        model["form"] = "single" if model.pop("is_single") else "pairs"
+        model["task_column"] = None
+        tasks = model.pop("tasks")
+        for task in tasks:
+            _rename(task, {"features": "task_features", "importances": "task_importances"})
+            _rename(task, {"classes": "task_classes"})
+        for name in tasks[0]:
+            model[name] = [task[name] for task in tasks]
+
+
+def _components(
+    shares: Any, mix: Any, n_cells: NDArray, n_rounds: int
+) -> dict[str, tuple[float, str]]:
+    """Return weights and descriptions of the components of a model of format 1, by name."""
+    joint = f"joint fit of {len(n_cells):,} partitions with {int(n_cells.sum()):,} cells"
+    leaf_values = "the leaf values of the model that made the partitions"
+    if mix is not None:
+        return {"joint": (mix["joint"], joint), "leaf_values": (mix["own"], leaf_values)}
+    if shares is None:
+        return {"joint": (1.0, joint)}
+    if n_cells.sum() == 1:  # what was solved is no part of the model
+        return {"staged_boosting": (1.0, f"boosted trees, {n_rounds} rounds")}
+    linear = f"a global linear model with strength {shares['strength']:.3g}"
+    parts = {"joint": (shares["joint"], joint), "linear": (shares["linear"], linear)}
+    names = "boosted", "randomized_boosted"
+    texts = "boosted trees", "boosted trees with random thresholds"
+    if shares["boosted"]:
+        boosted = zip(names, zip(shares["boosted"], texts, strict=False), strict=False)
+        return {**parts, **dict(boosted)}
+    parts["leaf_values"] = shares["own"], leaf_values
+    if "levels" in shares:
+        strength = f"strength {shares['levels_strength']:.3g}"
+        text = f"a linear model with a constant for every category, {strength}"
+        parts["categories"] = shares["levels"], text
+    return parts
+
+
+def _penalty(penalty: dict[str, Any]) -> dict[str, Any]:
+    return penalty if "left_out" in penalty else {"penalty": penalty}

@@ -10,17 +10,18 @@ in parameters also ``partitioner``, ``penalty`` and ``random_state``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.io._model_file.errors import ModelFileError
-from jointleaf.io._model_file.fields import Arrays, Part
+from jointleaf.io._model_file.container import TYPES, ModelFileError
+from jointleaf.io._model_file.schema import Array, Arrays, Field, Place, Scope
 from jointleaf.partitions._fitted import LeftOut
 
-__all__ = ["MOST_DEPTH", "is_plain", "read_labels", "read_plain", "write_labels", "write_plain"]
+__all__ = ["Labels", "Plain"]
 
 _SCALARS = {
     t.__name__: t
@@ -29,161 +30,158 @@ _SCALARS = {
         *(np.uint64, np.float16, np.float32, np.float64),
     )
 }
-#: Objects that are not plain, which callers read and write.
-OBJECTS = ("partitioner", "penalty", "random_state")
-#: Lists and objects inside each other.
-MOST_DEPTH = 40
 _MOST_INT = 2**128
+_ANY_ARRAY = Array(" ".join(name[1:] for name in TYPES), None)
 
 
-def write_plain(
-    value: Any, arrays: Arrays, other: Callable[[Any], Any] | None = None, depth: int = 0
-) -> Any:
-    """Give JSON for a value; `other` does so for objects that are not plain, by default refused.
+@dataclass(frozen=True)
+class Plain(Field):
+    """A plain value.
 
-    Types are compared exactly: subclasses may mean anything.
+    Parameters
+    ----------
+    objects : mapping of str to Field
+        Kinds of objects that are allowed besides, by their key; fields that have ``knows``.
+    leaves_out : bool
+        Whether of what cannot be saved the name of its class is written, and no error raised.
     """
-    if depth > MOST_DEPTH:
-        raise ModelFileError("a parameter is nested too deeply to be saved")
-    if value is None or type(value) in (bool, str):
-        return value
-    if type(value) is int and abs(value) < _MOST_INT:
-        return value
-    if type(value) is float:
-        return value if math.isfinite(value) else {"float": str(value)}
-    if type(value) in (list, tuple):
-        found = [write_plain(v, arrays, other, depth + 1) for v in value]
-        return found if type(value) is list else {"tuple": found}
-    if type(value) is dict:
-        pairs = [
-            [write_plain(part, arrays, other, depth + 1) for part in pair] for pair in value.items()
-        ]
-        return {"dict": pairs}
-    if isinstance(value, np.generic) and type(value).__name__ in _SCALARS:
-        return {"scalar": [type(value).__name__, write_plain(value.item(), arrays)]}
-    if isinstance(value, np.str_):
-        return str(value)
-    if type(value) is np.ndarray:
-        return write_labels(value, arrays)
-    if isinstance(value, LeftOut):
-        return {"left_out": value.name}
-    if other is not None:
-        return other(value)
-    raise ModelFileError(f"a value of type {type(value).__name__} cannot be saved")
 
+    objects: Mapping[str, Any] = field(default_factory=dict)
+    leaves_out: bool = False
 
-def is_plain(value: Any) -> bool:
-    """Whether `write_plain` can write a value."""
-    try:
-        write_plain(value, Arrays())
-    except ModelFileError:
-        return False
-    return True
+    def write(self, value: Any, arrays: Arrays) -> Any:
+        if not self.leaves_out:
+            return self._write(value, arrays)
+        n_arrays = len(arrays.stored)
+        try:
+            return self._write(value, arrays)
+        except (ModelFileError, RecursionError):
+            arrays.forget(n_arrays)
+            return {"left_out": type(value).__name__}
 
-
-def write_labels(array: NDArray, arrays: Arrays) -> dict[str, Any]:
-    """Give JSON for an array of numbers, text or objects that are plain."""
-    if array.dtype.kind == "U" and array.ndim == 1:
-        return {"texts": array.tolist()}
-    if array.dtype.kind == "O" and array.ndim == 1:
-        return {"objects": [write_plain(value, arrays) for value in array.tolist()]}
-    return arrays.add(array)
-
-
-def read_plain(
-    part: Part,
-    name: str,
-    other: Callable[[str, Any, str], Any] | None = None,
-) -> Any:
-    """Give the value of a field; `other` reads objects that are not plain."""
-    return _Reader(part, other).read(part.get(name), f"{part.path}.{name}", 0)
-
-
-class _Reader:
-    """Reads values of one part."""
-
-    def __init__(self, part: Part, other: Callable[[str, Any, str], Any] | None) -> None:
-        self._arrays = part.arrays
-        self._other = other
-
-    def read(self, value: Any, path: str, depth: int) -> Any:
-        if depth > MOST_DEPTH:
-            raise ModelFileError(f"{path} is nested too deeply")
-        if value is None or isinstance(value, bool | str | float):
+    def _write(self, value: Any, arrays: Arrays) -> Any:
+        # Types are compared exactly: subclasses may mean anything.
+        kind = type(value)
+        if value is None or kind in (bool, str) or (kind is int and abs(value) < _MOST_INT):
             return value
-        if isinstance(value, int):
-            if abs(value) >= _MOST_INT:
-                raise ModelFileError(f"{path} is too large a number")
-            return value
-        if isinstance(value, list):
-            return [self.read(v, path, depth + 1) for v in value]
-        if not isinstance(value, dict) or len(value) != 1:
-            raise ModelFileError(f"{path} holds an object of no known kind")
-        ((kind, content),) = value.items()
-        return self._object(kind, content, path, depth)
+        if kind is float:
+            return value if math.isfinite(value) else {"float": str(value)}
+        if kind in (list, tuple):
+            items = [self._write(item, arrays) for item in value]
+            return items if kind is list else {"tuple": items}
+        if kind is dict:
+            return {"dict": [[self._write(x, arrays) for x in pair] for pair in value.items()]}
+        if isinstance(value, np.generic) and kind.__name__ in _SCALARS:
+            return {"scalar": [kind.__name__, self._write(value.item(), arrays)]}
+        if isinstance(value, np.str_):
+            return str(value)
+        if kind is np.ndarray and value.dtype.kind == "U" and value.ndim == 1:
+            return {"texts": value.tolist()}
+        if kind is np.ndarray and value.dtype.kind == "O" and value.ndim == 1:
+            return {"objects": [self._write(item, arrays) for item in value.tolist()]}
+        if kind is np.ndarray:
+            return arrays.add(value)
+        return self._write_object(value, arrays)
 
-    def _object(self, kind: str, content: Any, path: str, depth: int) -> Any:
+    def _write_object(self, value: Any, arrays: Arrays) -> dict[str, Any]:
+        if isinstance(value, LeftOut):
+            return {"left_out": value.name}
+        for name, known in self.objects.items():
+            if known.knows(value):
+                return {name: known.write(value, arrays)}
+        if self.leaves_out:
+            return {"left_out": type(value).__name__}
+        raise ModelFileError(f"a value of type {type(value).__name__} cannot be saved")
+
+    def read(self, data: Any, place: Place, scope: Scope) -> Any:
+        if data is None or isinstance(data, bool | str | float):
+            return data
+        if isinstance(data, int):
+            if abs(data) >= _MOST_INT:
+                place.fail("is too large a number")
+            return data
+        if isinstance(data, list):
+            return self._read_all(data, place, scope)
+        if not isinstance(data, dict) or len(data) != 1:
+            place.fail("holds an object of no known kind")
+        ((kind, content),) = data.items()
         if kind == "array":
-            part = Part({"value": {"array": content}}, self._arrays, path)
-            return part.array("value", "b1 i1 u1 i2 u2 i4 u4 i8 u8 f2 f4 f8")
+            return _ANY_ARRAY.read(data, place, scope)
         if kind == "float" and content in ("inf", "-inf", "nan"):
             return float(content)
         if kind == "left_out" and isinstance(content, str):
             return LeftOut(content[:100])
-        if kind in OBJECTS and self._other is not None:
-            return self._other(kind, content, path)
-        if not isinstance(content, list):
-            raise ModelFileError(f"{path} holds an object of no known kind")
+        if kind in self.objects:
+            return self.objects[kind].read(content, place, scope)
+        if isinstance(content, list):
+            return self._read_object(kind, content, place, scope)
+        place.fail("holds an object of no known kind")
+
+    def _read_all(self, data: list, place: Place, scope: Scope) -> list:
+        return [self.read(item, inner, scope) for item, inner in place.items(data)]
+
+    def _read_object(self, kind: str, content: list, place: Place, scope: Scope) -> Any:
         if kind == "tuple":
-            return tuple(self.read(v, path, depth + 1) for v in content)
-        if kind == "texts" and all(isinstance(v, str) for v in content):
+            return tuple(self._read_all(content, place, scope))
+        if kind == "texts" and all(isinstance(item, str) for item in content):
             return np.array(content, dtype=str)
         if kind == "objects":
-            return _objects([self.read(v, path, depth + 1) for v in content])
-        if kind == "dict" and all(isinstance(v, list) and len(v) == 2 for v in content):
-            return self._dict(content, path, depth)
-        if kind == "scalar" and len(content) == 2 and content[0] in _SCALARS:
-            return self._scalar(content[0], self.read(content[1], path, depth + 1), path)
-        raise ModelFileError(f"{path} holds an object of no known kind")
-
-    def _dict(self, pairs: list, path: str, depth: int) -> dict:
-        found = {}
-        for pair in pairs:
-            key, value = (self.read(v, path, depth + 1) for v in pair)
+            array = np.empty(len(content), dtype=object)
+            array[:] = self._read_all(content, place, scope)
+            return array
+        if kind == "dict" and all(isinstance(pair, list) and len(pair) == 2 for pair in content):
+            pairs = [self._read_all(pair, place, scope) for pair in content]
             try:
-                found[key] = value
+                return dict(pairs)
             except TypeError:
-                raise ModelFileError(f"{path} has a key that cannot be one") from None
-        return found
-
-    def _scalar(self, kind: str, value: Any, path: str) -> np.generic:
-        if not isinstance(value, bool | int | float):
-            raise ModelFileError(f"{path} is no number")
-        try:
-            return _SCALARS[kind](value)
-        except (OverflowError, ValueError):
-            raise ModelFileError(f"{path} is no {kind}") from None
-
-
-def _objects(values: list) -> NDArray:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
+                place.fail("has a key that cannot be one")
+        if kind == "scalar" and len(content) == 2 and content[0] in _SCALARS:
+            value = self.read(content[1], place, scope)
+            if not isinstance(value, bool | int | float):
+                place.fail("is no number")
+            try:
+                return _SCALARS[content[0]](value)
+            except (OverflowError, ValueError):
+                place.fail(f"is no {content[0]}")
+        place.fail("holds an object of no known kind")
 
 
-def read_labels(part: Part, name: str, length: int | None = None) -> NDArray:
-    """Give an array (length,) of labels, no two alike: numbers, text, or objects of one kind."""
-    labels = read_plain(part, name)
-    if not isinstance(labels, np.ndarray) or labels.ndim != 1:
-        part.fail("must be an array of labels", name)
-    if length is not None and len(labels) != length:
-        part.fail(f"has {len(labels)} labels, but must have {length}", name)
-    if labels.dtype.kind == "O" and not all(
-        isinstance(v, str | int | float | np.generic) for v in labels.tolist()
-    ):
-        part.fail("holds labels of a strange kind", name)
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        part.fail("holds infinity or NaN", name)
-    if len(set(labels.tolist())) < len(labels):
-        part.fail("holds a label twice", name)
-    return labels
+@dataclass(frozen=True)
+class Labels(Field):
+    """An array (n,) of labels, no two alike: numbers, text, or objects of these kinds.
+
+    Parameters
+    ----------
+    least : int
+        Of the labels.
+    types : str
+        Kinds of the array, as NumPy names them; any by default.
+    rising : bool
+        Whether the labels must rise.
+    """
+
+    least: int = 1
+    types: str = ""
+    rising: bool = False
+
+    def write(self, value: Any, arrays: Arrays) -> dict[str, Any]:
+        return Plain().write(np.asarray(value), arrays)
+
+    def read(self, data: Any, place: Place, scope: Scope) -> NDArray:
+        labels = Plain().read(data, place, scope)
+        if not isinstance(labels, np.ndarray) or labels.ndim != 1:
+            place.fail("must be an array of labels")
+        if len(labels) < self.least:
+            place.fail(f"has less than {self.least} labels")
+        kind, items = labels.dtype.kind, labels.tolist()
+        if self.types and kind not in self.types:
+            place.fail("holds labels of a kind that is not allowed here")
+        if kind == "O" and not all(isinstance(v, str | int | float | np.generic) for v in items):
+            place.fail("holds labels of a kind that is not allowed here")
+        if kind == "f" and not np.isfinite(labels).all():
+            place.fail("holds infinity or NaN")
+        if len(set(items)) < len(items):
+            place.fail("holds a label twice")
+        if self.rising and (labels[1:] <= labels[:-1]).any():
+            place.fail("must rise")
+        return labels

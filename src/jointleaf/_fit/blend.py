@@ -1,0 +1,279 @@
+"""Blends: non-negative weights of components, fitted to held-out predictions (Breiman 1996).
+
+All components are sums over cells, and so is their weighted sum: a blend of models is one model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize, nnls
+from scipy.special import expit, logsumexp, softmax
+
+from jointleaf._fit.component import Component, FitContext, Split, Table, target_scale
+from jointleaf._fit.folds import join_tables, loss_columns
+from jointleaf._model.cell_model import CellModel
+from jointleaf.partitions import FittedEnsemble
+
+if TYPE_CHECKING:
+    from jointleaf._fit.joint import Joint
+
+__all__ = ["Blend", "Interpolation", "Stacking", "least_squares_weights", "logistic_weights"]
+
+_STACKING_ROWS = 100.0  # as if so many more rows agreed with the weights that stacking starts from
+_CALIBRATION_ROWS = 10.0
+_JOINT_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # ties go to the first
+_TRUST = 0.5  # part of the way back to a trained classifier: the joint fit's setting was chosen
+# on the very rows that validate it, and between two models a convex loss is below its chord
+
+
+@dataclass(frozen=True)
+class Blend:
+    """The weighted sum of components that a model is.
+
+    Attributes
+    ----------
+    weights : dict of str to float
+        Of every component that takes part, by name; none is negative.
+    constant : float or array (K,)
+        What is added to the sum, in standard units.
+    """
+
+    weights: dict[str, float]
+    constant: NDArray | float = 0.0
+
+    @classmethod
+    def alone(cls, name: str) -> Blend:
+        """Return the blend of one component."""
+        return cls({name: 1.0})
+
+    @property
+    def active(self) -> list[str]:
+        """Names of the components with a positive weight; the first one where all are zero."""
+        names = [name for name, weight in self.weights.items() if weight > 0]
+        return names or list(self.weights)[:1]
+
+    def of(self, models: Mapping[str, CellModel]) -> CellModel:
+        """Return the blend of models, which have all active components."""
+        first, *others = (self.weights[name] * models[name] for name in self.active)
+        return sum(others, first).plus_constant(self.constant)
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name} {weight:.3g}" for name, weight in self.weights.items())
+        return f"Blend({parts})"
+
+
+@dataclass(frozen=True)
+class Stacking:
+    """Weights fitted to held-out predictions, as if 100 more rows agreed with the prior weights.
+
+    Attributes
+    ----------
+    prior : mapping of str to float
+        By component; components that it does not name have a weight of 1. Scaled to a sum of 1.
+    """
+
+    prior: Mapping[str, float] = field(default_factory=dict)
+
+    def fit(
+        self,
+        context: FitContext,
+        components: Mapping[str, Component],
+        held_out: Mapping[str, list[NDArray]],
+        splits: Sequence[Split],
+    ) -> Blend:
+        """Return the blend; the first component alone where a training part lacks a class."""
+        if len(held_out) < 2 or not _have_all_classes(context, splits):
+            return Blend.alone(next(iter(components)))
+        targets = [_target(context, split) for split in splits]
+        target, s = np.concatenate(targets), np.concatenate([valid.s for _, valid in splits])
+        predictions = [np.concatenate(parts) for parts in held_out.values()]
+        prior = np.array([self.prior.get(name, 1.0) for name in held_out])
+        prior /= prior.sum()
+        if context.is_regression:
+            weights = least_squares_weights(predictions, target, s, prior, _STACKING_ROWS)
+        else:
+            weights, _ = logistic_weights(predictions, target, s, prior, _STACKING_ROWS)
+        return Blend(dict(zip(held_out, weights, strict=True)))
+
+
+class Interpolation:
+    """Weights a and 1 - a of the joint fit and the model that made its partitions.
+
+    The weight a is the one with the smallest validation loss. For classes weights and a constant
+    are then fitted to the held-out predictions, because raw predictions of trees are often too far
+    from zero, and are moved half the way to a model that was trained before.
+    """
+
+    def fit(
+        self,
+        context: FitContext,
+        components: Mapping[str, Component],
+        held_out: Mapping[str, list[NDArray]],
+        splits: Sequence[Split],
+    ) -> Blend:
+        """Return the blend; the joint fit alone where its partitions have no model."""
+        first = next(iter(components))
+        if len(held_out) < 2:
+            return Blend.alone(first)
+        names, (joint, leaf_values) = list(held_out), list(held_out.values())
+        component: Joint = components[first]  # type: ignore[assignment]
+        losses = []
+        for fold, f, g in zip(component.folds, joint, leaf_values, strict=True):
+            target = fold.loss.encode(fold.y_valid)
+            blends = [a * f + (1 - a) * g for a in _JOINT_WEIGHTS]
+            losses.append(
+                np.stack([fold.group_losses(fold.loss, target, raw) for raw in blends], axis=1)
+            )
+        table = loss_columns(component.folds, losses)
+        a = _JOINT_WEIGHTS[int(np.argmin(table["mean_loss"]))]
+        component.table = self._extended(component, table)
+        weights, constant = np.array([a, 1 - a]), np.zeros(())
+        if not context.is_regression:
+            weights, constant = self._calibrated(context, component, weights, held_out, splits)
+        return Blend(dict(zip(names, map(float, weights), strict=True)), constant)
+
+    def _calibrated(
+        self,
+        context: FitContext,
+        component: Joint,
+        weights: NDArray,
+        held_out: Mapping[str, list[NDArray]],
+        splits: Sequence[Split],
+    ) -> tuple[NDArray, NDArray]:
+        """Fit weights and a constant to the classes of held-out rows."""
+        target = np.concatenate([_target(context, split) for split in splits])
+        s = np.concatenate([valid.s for _, valid in splits])
+        predictions = [np.concatenate(parts) for parts in held_out.values()]
+        fitted, constant = logistic_weights(
+            predictions, target, s, weights, _CALIBRATION_ROWS, has_constant=True
+        )
+        has_values = all(fold.partitioner.leaf_values_ is not None for fold in component.folds)
+        if isinstance(context.partitioner, FittedEnsemble) and has_values:
+            rest = 1 - _TRUST
+            return rest * np.array(fitted) + np.array([0.0, _TRUST]), rest * constant
+        return np.array(fitted), constant
+
+    def _extended(self, component: Joint, losses: Table) -> Table:
+        """Return the table of the joint fit's search with the blends of its best setting."""
+        table, setting = component.table, component.setting
+        assert table is not None
+        assert setting is not None
+        n = len(_JOINT_WEIGHTS)
+        is_best = np.all([table[k] == v for k, v in setting._asdict().items()], axis=0)
+        converged = bool(table["converged"][is_best].all())
+        blends = {
+            **{name: np.full(n, value) for name, value in setting._asdict().items()},
+            "is_exact": np.ones(n, bool),
+            **losses,
+            "converged": np.full(n, converged),
+            "joint_weight": np.array(_JOINT_WEIGHTS),
+        }
+        alone = {**table, "joint_weight": np.ones(len(table["strength"]))}
+        return join_tables([alone, {name: column[1:] for name, column in blends.items()}])
+
+
+def _target(context: FitContext, split: Split) -> NDArray:
+    """Return the encoded targets of the validation rows, in standard units of the training rows."""
+    train, valid = split
+    centre, unit = target_scale(train.y, train.s, context.target_type)
+    return context.loss.encode((valid.y - centre) / unit)
+
+
+def _have_all_classes(context: FitContext, splits: Sequence[Split]) -> bool:
+    """Whether every training part has all classes; always in regression."""
+    if context.is_regression:
+        return True
+    n_classes = max(2, context.n_outputs)
+    return all(len(np.unique(train.y)) == n_classes for train, _ in splits)
+
+
+def least_squares_weights(
+    predictions: Sequence[NDArray],
+    target: NDArray,
+    s: NDArray,
+    prior: NDArray,
+    prior_rows: float,
+) -> list[float]:
+    """Return weights >= 0 of predictions (n,) with which they predict held-out numbers.
+
+    As if `prior_rows` further rows agreed with the weights `prior`. Rows have weights s (n,).
+    """
+    A = np.stack(predictions, axis=1) * np.sqrt(s)[:, None]
+    scale = np.sqrt(prior_rows / len(s))
+    right = np.append(target * np.sqrt(s), scale * A @ prior)
+    weights, _ = nnls(np.concatenate([A, scale * A]), right)
+    return [float(w) for w in weights]
+
+
+def logistic_weights(
+    predictions: Sequence[NDArray],
+    target: NDArray,
+    s: NDArray,
+    prior: NDArray,
+    prior_rows: float,
+    *,
+    has_constant: bool = False,
+) -> tuple[list[float], NDArray]:
+    """Return weights w_k >= 0 of raw predictions f_k, and what is added to their sum.
+
+    The minimisers of the mean logistic loss, or softmax cross-entropy, of sum_k w_k f_k + c on
+    held-out rows, as if `prior_rows` further rows agreed with the weights `prior`: without them
+    classes that can be told apart perfectly would have infinite weights.
+
+    Parameters
+    ----------
+    predictions : arrays (n,) or (n, K)
+        Raw predictions of rows that no model has seen.
+    target : array of the same shape
+        -1 and 1, or ones and zeros for K classes.
+    s : array (n,)
+        Weights of the rows.
+    prior : array
+        One weight for every component.
+    prior_rows : float
+    has_constant : bool
+        Whether c is fitted too; 0 otherwise.
+
+    Returns
+    -------
+    weights : list of float
+    constant : array () or (K,)
+    """
+    is_binary, n_components = target.ndim == 1, len(predictions)
+    stack = np.stack(predictions)
+    prior_raw = np.tensordot(prior, stack, 1)
+    ratio = prior_rows / len(s)
+    prior_probability = expit(prior_raw) if is_binary else softmax(prior_raw, axis=1)
+    probability = ((target > 0) + ratio * prior_probability) / (1 + ratio)
+    row_weights = s / s.sum()
+    shape = target.shape[1:]
+
+    def objective(numbers: NDArray) -> tuple[float, NDArray]:
+        raw = np.tensordot(numbers[:n_components], stack, 1)
+        if has_constant:
+            raw = raw + numbers[n_components:].reshape(shape)
+        total = np.logaddexp(0, raw) if is_binary else logsumexp(raw, axis=1)
+        inner = probability * raw if is_binary else (probability * raw).sum(axis=1)
+        error = (expit(raw) if is_binary else softmax(raw, axis=1)) - probability
+        error = (row_weights if is_binary else row_weights[:, None]) * error
+        gradient = np.tensordot(stack, error, error.ndim)
+        if has_constant:
+            gradient = np.append(gradient, error.sum(axis=0))
+        return float(row_weights @ (total - inner)), gradient
+
+    n_constants = int(np.prod(shape)) if has_constant else 0
+    numbers = minimize(
+        objective,
+        np.append(prior, np.zeros(n_constants)),
+        jac=True,
+        bounds=[(0, None)] * n_components + [(None, None)] * n_constants,
+        method="L-BFGS-B",
+        options={"ftol": 1e-12, "gtol": 1e-8, "maxiter": 500},
+    ).x
+    constant = numbers[n_components:].reshape(shape) if has_constant else np.zeros(shape)
+    return [float(w) for w in numbers[:n_components]], constant

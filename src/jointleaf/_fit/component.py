@@ -1,0 +1,193 @@
+"""Components: the additive parts of a model that a recipe fits and blends.
+
+A component is one class. `held_out` chooses what is left to choose and predicts the validation rows
+of every split, `fit` fits all rows and returns a `CellModel`. Both are in standard units of the
+target, so that a weighted sum of components is a `CellModel` again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._core.layout import CellKind
+from jointleaf._core.losses import Loss
+from jointleaf._core.penalties import Term
+from jointleaf._core.solvers import Solution
+from jointleaf._data.columns import Columns
+from jointleaf._data.features import FeaturePlan, mean_and_scale
+from jointleaf._data.rows import Rows
+from jointleaf._fit.memory import FitShape, MemoryEstimate
+from jointleaf._model.cell_model import CellModel, Frame
+from jointleaf.partitions import Partitioner, TargetType
+
+__all__ = [
+    "Component",
+    "FitContext",
+    "FitOptions",
+    "JointSolve",
+    "Split",
+    "Table",
+    "in_units_of",
+    "target_scale",
+]
+
+#: Training and validation rows.
+Split = tuple[Rows, Rows]
+#: Columns of equal length by name.
+Table = dict[str, NDArray]
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """Parameters of an estimator that components act on; see `JOPLEnRegressor`."""
+
+    cells: CellKind = "linear"
+    root_cell: bool = True
+    clip: bool | str = True
+    solver: str = "auto"
+    tol: float = 1e-6
+    max_iter: int = 1000
+    one_se: bool = False
+    device: str = "cpu"
+    verbose: bool = False
+
+
+@dataclass(frozen=True)
+class FitContext:
+    """What a fit works on: rows, what is known of their columns, and how to fit.
+
+    Attributes
+    ----------
+    rows : Rows
+    columns : Columns
+    plan : FeaturePlan
+        Which linear features there are.
+    loss : Loss
+    target_type : {"regression", "classification"}
+    partitioner : Partitioner or None
+        Unfitted; None where the recipe chooses the partitions.
+    penalty : Term or None
+        None where it is chosen by cross-validation as a whole.
+    seed, n_jobs : int
+    options : FitOptions
+    """
+
+    rows: Rows
+    columns: Columns
+    plan: FeaturePlan
+    loss: Loss
+    target_type: TargetType
+    partitioner: Partitioner | None
+    penalty: Term | None
+    seed: int
+    n_jobs: int
+    options: FitOptions = field(default_factory=FitOptions)
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether targets are numbers and the loss is the squared error."""
+        return self.target_type == "regression"
+
+    @property
+    def n_outputs(self) -> int:
+        """K, the raw predictions of a row."""
+        target = self.loss.encode(self.rows.y[:1])
+        return target.shape[1] if target.ndim == 2 else 1
+
+    def standardize(self, rows: Rows) -> Frame:
+        """Return how linear features and targets become standard numbers, learned from rows."""
+        features = self.plan.fit(rows.X, rows.s, clip=bool(self.options.clip))
+        centre, unit = target_scale(rows.y, rows.s, self.target_type)
+        target = self.loss.encode((rows.y - centre) / unit)
+        offset = np.asarray(self.loss.best_constant(target, rows.s), float)
+        return Frame(self.columns, features, self.loss, offset, centre, unit, self.n_jobs)
+
+
+@dataclass(frozen=True)
+class JointSolve:
+    """The joint problem that a component solved, and what was chosen for it.
+
+    Attributes
+    ----------
+    solution : Solution
+    penalty : Term
+        With every strength a number, in standard units.
+    offset : array () or (K,)
+        What the cells add to, in standard units.
+    setting : dict
+        The numbers of the default penalty, by name; empty for a given penalty.
+    """
+
+    solution: Solution
+    penalty: Term
+    offset: NDArray
+    setting: dict[str, float] = field(default_factory=dict)
+
+
+class Component(ABC):
+    """One additive part of a model.
+
+    Parameters
+    ----------
+    context : FitContext
+    components : mapping of str to Component
+        The components before it in the recipe, by name.
+    """
+
+    name: ClassVar[str]
+    #: the joint problem that `fit` solved, if it solved one
+    solve: JointSolve | None = None
+    #: what `held_out` tried, with its validation losses
+    table: Table | None = None
+    #: rounds of boosting, where there are any
+    n_rounds: int = 0
+
+    def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
+        self.context = context
+
+    @abstractmethod
+    def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
+        """Choose what is left to choose, and predict the validation rows of every split.
+
+        Returns
+        -------
+        list of arrays (n,) or (n, K), or None
+            Raw predictions in standard units of the split's training rows, by models that have not
+            seen the validation rows; None where the component takes no part.
+        """
+
+    @abstractmethod
+    def fit(self, frame: Frame) -> CellModel | None:
+        """Return the model of all rows, in the standard units of a frame; None if it has none."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return a few words on what was fitted."""
+
+    @classmethod
+    def memory(cls, shape: FitShape) -> MemoryEstimate:
+        """Return what the component takes at its peak besides the rows; by default nothing."""
+        return MemoryEstimate()
+
+
+def target_scale(y: NDArray, s: NDArray, target_type: TargetType) -> tuple[float, float]:
+    """Return weighted mean and standard deviation of a regression target; (0, 1) for classes."""
+    if target_type == "classification":
+        return 0.0, 1.0
+    centre, unit = mean_and_scale(y[:, None], s)
+    return float(centre[0]), float(unit[0])
+
+
+def in_units_of(
+    raw: NDArray, units: tuple[float, float], others: tuple[float, float]
+) -> NDArray[np.float64]:
+    """Return predictions in other standard units; each is the (centre, unit) of a target."""
+    if units == others:
+        return raw
+    return (units[0] + units[1] * raw - others[0]) / others[1]

@@ -1,0 +1,219 @@
+"""Linear models of classes as components.
+
+With few rows they are often nearly as good as any other model, and their mistakes are not those of
+the joint fit.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from jointleaf._data.columns import Columns
+from jointleaf._data.rows import Rows
+from jointleaf._fit.component import Component, Split
+from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
+from jointleaf._model.cell_model import CellModel, Frame
+from jointleaf.partitions import LevelsPartitioner as CategoryPartitioner
+from jointleaf.partitions._levels import MOST_CELLS
+
+__all__ = ["CategoryIndicators", "CategoryLinear", "Linear", "SampledLinear", "fit_logistic"]
+
+STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))
+_MAX_WEIGHTS = 1000  # slopes and intercepts up to which second derivatives are cheap
+_MAX_ITER = 200
+
+
+class Linear(Component):
+    """A global linear model of classes, its strength chosen on the held-out rows."""
+
+    name = "linear"
+    strength = 0.0
+    #: most training rows of a split that are used
+    max_rows: int | None = None
+
+    def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
+        """Choose the strength; None where a training part lacks a class, or without a root cell."""
+        options, n_classes = self.context.options, max(2, self.context.n_outputs)
+        if not (options.root_cell and options.cells == "linear"):
+            return None
+        if any(len(np.unique(train.y)) < n_classes for train, _ in splits):
+            return None
+        tables = [self._tables(train.take(slice(self.max_rows)), valid) for train, valid in splits]
+        if any(table is None for table in tables):
+            return None
+        best_loss, predictions = np.inf, None
+        for strength in STRENGTHS:
+            raws = [_raw(table, strength) for table in tables if table is not None]
+            losses = [self._loss(raw, valid) for raw, (_, valid) in zip(raws, splits, strict=True)]
+            loss = float(np.average(losses, weights=[valid.s.sum() for _, valid in splits]))
+            if loss < best_loss:
+                self.strength, best_loss, predictions = strength, loss, raws
+            elif loss > 1.1 * best_loss:
+                break
+        return predictions
+
+    def fit(self, frame: Frame) -> CellModel:
+        """Fit all rows."""
+        rows = self.context.rows
+        X = frame.features.transform(rows.X)
+        weights = fit_logistic(X, frame.target(rows.y), rows.s, self.strength)
+        return CellModel.linear(frame, weights[:-1], weights[-1])
+
+    def describe(self) -> str:
+        """Return the strength."""
+        return f"a global linear model with strength {self.strength:.3g}"
+
+    def _tables(self, train: Rows, valid: Rows) -> _Tables | None:
+        """Return the features of training and validation rows; None where it takes no part."""
+        frame = self.context.standardize(train)
+        X, X_valid = (frame.features.transform(rows.X) for rows in (train, valid))
+        return _Tables(X, frame.target(train.y), train.s, X_valid)
+
+    def _loss(self, raw: NDArray, valid: Rows) -> float:
+        loss = self.context.loss
+        return float(loss.value(loss.encode(valid.y), raw, valid.s))
+
+
+class SampledLinear(Linear):
+    """A global linear model whose strength is chosen on a sample of the training rows."""
+
+    max_rows = 1500
+
+
+class CategoryLinear(Linear):
+    """A linear model with a constant for every value of the columns that have few."""
+
+    name = "categories"
+
+    def fit(self, frame: Frame) -> CellModel:
+        """Fit all rows: slopes in a root cell, constants in the cells of values."""
+        rows = self.context.rows
+        X, y = frame.features.transform(rows.X), frame.target(rows.y)
+        indicators = find_indicators(rows, self.context.columns)
+        if indicators is None:  # a value that no split had made them too many
+            weights = fit_logistic(X, y, rows.s, self.strength)
+            return CellModel.linear(frame, weights[:-1], weights[-1])
+        design = indicators.design(X, rows.X)
+        weights = fit_logistic(design, y, rows.s, self.strength)
+        m = X.shape[1]
+        constants = (weights[m:-1].T * indicators.scales).T
+        by_category = CellModel.of_constants(frame, indicators.partitioner, constants)
+        return CellModel.linear(frame, weights[:m], weights[-1]) + by_category
+
+    def describe(self) -> str:
+        """Return the strength."""
+        return f"a linear model with a constant for every category, strength {self.strength:.3g}"
+
+    @classmethod
+    def memory(cls, shape: FitShape) -> MemoryEstimate:
+        """Return what the largest number of cells takes."""
+        return trees_memory(MOST_CELLS)
+
+    def _tables(self, train: Rows, valid: Rows) -> _Tables | None:
+        """Return features with indicators; None without any, or with so many that fits are slow."""
+        tables = super()._tables(train, valid)
+        indicators = find_indicators(train, self.context.columns)
+        if tables is None or indicators is None:
+            return None
+        n_features = tables.X.shape[1] + len(indicators.scales)
+        if self.context.n_outputs * n_features > _MAX_WEIGHTS:
+            return None
+        X, X_valid = (
+            indicators.design(tables.X, train.X),
+            indicators.design(tables.X_valid, valid.X),
+        )
+        return _Tables(X, tables.y, tables.s, X_valid)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """Features and targets of the training rows of a split, and features of its other rows."""
+
+    X: NDArray
+    y: NDArray
+    s: NDArray
+    X_valid: NDArray
+
+
+def _raw(tables: _Tables, strength: float) -> NDArray:
+    """Return raw predictions of the validation rows, (n,) or (n, K)."""
+    weights = fit_logistic(tables.X, tables.y, tables.s, strength)
+    return tables.X_valid @ weights[:-1] + weights[-1]
+
+
+# -- indicators of values ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CategoryIndicators:
+    """One indicator for each of the C cells of a `CategoryPartitioner`.
+
+    They are divided by their standard deviations sqrt(p (1 - p)), p the share of rows in the cell:
+    slopes and constants are penalised alike.
+    """
+
+    partitioner: CategoryPartitioner
+    scales: NDArray[np.float64]
+
+    def design(self, features: NDArray, X: NDArray) -> NDArray[np.float64]:
+        """Return linear features (n, m) and the indicators (n, C) of rows X (n, d)."""
+        return np.concatenate([features, _indicators(self.partitioner, X) * self.scales], axis=1)
+
+
+def find_indicators(rows: Rows, columns: Columns) -> CategoryIndicators | None:
+    """Find the columns of training rows that have few values; None where there are none."""
+    partitioner = CategoryPartitioner().fit(rows.X, None, rows.s, columns=columns)
+    if partitioner.n_cells_.max() == 1:
+        return None
+    share = rows.s @ _indicators(partitioner, rows.X) / rows.s.sum()
+    return CategoryIndicators(partitioner, 1 / np.sqrt(share * (1 - share)))
+
+
+def _indicators(partitioner: CategoryPartitioner, X: NDArray) -> NDArray[np.float64]:
+    n_cells, codes = partitioner.n_cells_, partitioner.apply(X)
+    parts = [codes[:, [p]] == np.arange(n) for p, n in enumerate(n_cells)]
+    return np.concatenate(parts, axis=1).astype(np.float64)
+
+
+# -- weights of cells ----------------------------------------------------------------------------
+
+
+def fit_logistic(X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray[np.float64]:
+    """Return the weights (m + 1,) or (m + 1, K) of a linear model of classes y, the bias last.
+
+    They minimise (1/S) sum_n s_n loss_n + (strength / 2) ||W||^2; the bias is free.
+
+    Parameters
+    ----------
+    X : array (n, m)
+        Standardised.
+    y : array (n,)
+        Class numbers, all of K.
+    s : array (n,)
+        Weights with sum S.
+    strength : float
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    n_outputs = len(np.unique(y))
+    n_outputs = 1 if n_outputs == 2 else n_outputs
+    if X.shape[1] == 0:
+        X = np.zeros((len(y), 1))
+    few = n_outputs * (X.shape[1] + 1) <= _MAX_WEIGHTS
+    model = LogisticRegression(
+        C=1.0 / (strength * len(y)),
+        solver="newton-cholesky" if few else "lbfgs",
+        max_iter=_MAX_ITER,
+    )
+    with warnings.catch_warnings():
+        # Its weight in the blend is fitted to held-out rows, converged or not.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X.astype(float), y, sample_weight=s * len(y) / s.sum())
+    weights = np.concatenate([model.coef_, model.intercept_[:, None]], axis=1).T
+    return weights[:, 0] if n_outputs == 1 else weights

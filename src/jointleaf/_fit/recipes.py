@@ -1,0 +1,219 @@
+"""Recipes: which components take part in a fit, and how they are blended.
+
+This is the only place with thresholds on the number of rows. A new component is one class and one
+more entry in a recipe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._core.penalties import Term
+from jointleaf._data.rows import Rows
+from jointleaf._fit.blend import Blend, Interpolation, Stacking
+from jointleaf._fit.boosting import Boosted, LeafValues, RandomizedBoosted
+from jointleaf._fit.component import Component, FitContext, Split
+from jointleaf._fit.joint import Joint, SampledJoint, few_partitions
+from jointleaf._fit.linear import CategoryLinear, Linear, SampledLinear
+from jointleaf._fit.report import FitReport
+from jointleaf._fit.staged_boosting import StagedBoosting
+from jointleaf._model.cell_model import CellModel
+from jointleaf.partitions import Partitioner, TargetType, recipe_partitioner
+
+__all__ = [
+    "RECIPES",
+    "Fit",
+    "Recipe",
+    "choose_recipe",
+    "default_partitions",
+    "fit_recipe",
+    "n_folds_and_splits",
+    "recipe_for",
+    "with_means",
+]
+
+#: Most rows whose means explanations measure from.
+MEANS_ROWS = 4000
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Named components, how they are blended, and up to how many rows they are the default.
+
+    Attributes
+    ----------
+    name : str
+    components : mapping from target type to Component classes
+        In the order in which they are fitted. The first one is the model where nothing is blended.
+    blending : Stacking or Interpolation
+    max_rows : float
+        Up to which ``recipe="auto"`` chooses this one.
+    ignores : tuple of str
+        Parameters of the estimator that none of its components acts on.
+    """
+
+    name: str
+    components: Mapping[TargetType, Sequence[type[Component]]]
+    blending: Stacking | Interpolation
+    max_rows: float = np.inf
+    ignores: tuple[str, ...] = ()
+
+    @property
+    def has_one_split(self) -> bool:
+        """Whether one validation split is enough, whose training part needs all classes."""
+        return self.name in ("blend", "boosting")
+
+
+#: In rising order of rows; the components of each, by what is predicted.
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        # Exact joint fits of hundreds of small partitions.
+        Recipe(
+            "joint",
+            {
+                "regression": (Joint,),
+                "classification": (Joint, Linear, LeafValues, CategoryLinear),
+            },
+            Stacking(),
+            max_rows=2000,
+        ),
+        # With thousands of rows small cells tell more than slopes, and joint fits of hundreds of
+        # linear partitions are slow: boosted trees beside a joint fit of few partitions.
+        Recipe(
+            "blend",
+            {
+                "regression": (SampledJoint, Boosted, RandomizedBoosted),
+                "classification": (SampledJoint, SampledLinear, Boosted, RandomizedBoosted),
+            },
+            Stacking({"joint": 0.3, "linear": 0.1, "boosted": 0.3, "randomized_boosted": 0.3}),
+            max_rows=10_000,
+        ),
+        Recipe(
+            "boosting",
+            {"regression": (StagedBoosting,), "classification": (StagedBoosting,)},
+            Stacking(),
+            ignores=("solver", "tol", "max_iter", "one_se", "device"),
+        ),
+    )
+}
+
+#: Of partitions that the user gives, whose own model may take part.
+_GIVEN_PARTITIONS = Recipe(
+    "joint",
+    {"regression": (Joint, LeafValues), "classification": (Joint, LeafValues)},
+    Interpolation(),
+)
+#: Of a penalty that the user gives.
+_GIVEN_PENALTY = Recipe("joint", {"regression": (Joint,), "classification": (Joint,)}, Stacking())
+
+
+def recipe_for(n_rows: int) -> str:
+    """Return the name of the recipe that ``recipe="auto"`` means for a number of rows."""
+    return next(recipe.name for recipe in RECIPES.values() if n_rows <= recipe.max_rows)
+
+
+def default_partitions(n_rows: int, target_type: TargetType) -> Partitioner:
+    """Return the partitions of the joint fit that ``partitioner="auto"`` means, unfitted."""
+    if n_rows <= RECIPES["joint"].max_rows:
+        return recipe_partitioner(target_type)
+    return few_partitions()
+
+
+def choose_recipe(
+    name: str, n_rows: int, partitioner: Partitioner | None, penalty: Term | None
+) -> Recipe:
+    """Return the recipe of a fit; "auto" depends on the number of different rows."""
+    if penalty is not None:
+        return _GIVEN_PENALTY
+    if partitioner is not None:
+        return _GIVEN_PARTITIONS
+    return RECIPES[recipe_for(n_rows) if name == "auto" else name]
+
+
+def n_folds_and_splits(recipe: Recipe, n_rows: int) -> tuple[int, int]:
+    """Return the folds that rows are dealt out to without `cv`, and how many are held out in turn.
+
+    Five folds up to 2,500 rows, above that one of them; the default joint fit has three folds with
+    400 to 2,000 rows, which say as much.
+    """
+    if recipe.has_one_split:
+        return 5, 1
+    if recipe is RECIPES["joint"] and 400 < n_rows <= recipe.max_rows:
+        return 3, 3
+    return 5, 5 if n_rows <= 2500 else 1
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The model of a fit, and what was done."""
+
+    model: CellModel
+    report: FitReport
+
+
+def fit_recipe(context: FitContext, recipe: Recipe, splits: Sequence[Split]) -> Fit:
+    """Choose on the splits what is left to choose, fit all rows, and blend the components."""
+    if recipe.has_one_split:
+        splits = [_with_all_classes(context, *split) for split in splits]
+    components: dict[str, Component] = {}
+    for kind in recipe.components[context.target_type]:
+        component = kind(context, components)
+        components[component.name] = component
+    held_out: dict[str, list[NDArray]] = {}
+    for name, component in components.items():
+        predictions = component.held_out(splits)
+        if predictions:
+            held_out[name] = predictions
+    blend = recipe.blending.fit(context, components, held_out, splits)
+    model, blend = _fit_components(context, components, blend)
+    model = with_means(model, context.rows)
+    return Fit(model, FitReport.of(recipe.name, context.target_type, blend, components))
+
+
+def with_means(model: CellModel, rows: Rows) -> CellModel:
+    """Return a model with the means of its training rows, which explanations measure from.
+
+    Of more than 4,000 rows only the first are used: their order is random, and finding the cells
+    of all would take as long as growing many of the trees.
+    """
+    sample = rows.take(slice(MEANS_ROWS))
+    model = model.with_means(sample.X, sample.s)
+    assert model.means is not None
+    return replace(model, means=replace(model.means, n_rows=len(rows)))
+
+
+def _fit_components(
+    context: FitContext, components: Mapping[str, Component], blend: Blend
+) -> tuple[CellModel, Blend]:
+    """Fit the components of a blend to all rows; the first alone where one has no model."""
+    frame = context.standardize(context.rows)
+    models: dict[str, CellModel] = {}
+    for name in blend.active:
+        model = components[name].fit(frame)
+        if model is None:
+            blend = Blend.alone(next(iter(components)))
+            break
+        models[name] = model
+    for name in set(blend.active) - set(models):
+        model = components[name].fit(frame)
+        assert model is not None
+        models[name] = model
+    return blend.of(models), blend
+
+
+def _with_all_classes(context: FitContext, train: Rows, valid: Rows) -> Split:
+    """Move rows of classes that training would lack: boosting could not name these classes."""
+    if context.is_regression:
+        return train, valid
+    rows = context.rows
+    is_missing, is_known = ~np.isin(rows.y, train.y), np.isin(valid.y, train.y)
+    if not is_missing.any() or not is_known.any():
+        return train, valid
+    moved = rows.take(is_missing)
+    parts = zip(vars(train).values(), vars(moved).values(), strict=True)
+    return Rows(*(np.concatenate(pair) for pair in parts)), valid.take(is_known)

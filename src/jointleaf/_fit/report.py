@@ -1,0 +1,217 @@
+"""What a fit did: the one source of fitted attributes, summaries and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jointleaf._core.penalties import Term
+from jointleaf._core.solvers import Solution
+from jointleaf._fit.blend import Blend
+from jointleaf._fit.component import Component, JointSolve, Table
+
+__all__ = [
+    "ComponentReport",
+    "FitReport",
+    "cv_results",
+    "describe_solution",
+    "loss_table",
+    "validation_text",
+]
+
+_LOSS_UNITS = {
+    "regression": "squared error / 2, target variance = 1",
+    "classification": "log-loss",
+}
+_LOSSES = ("mean_loss", "std_loss", "se_loss")
+_FLAGS = ("converged", "is_exact", "on_path", "mean_common", "mean_specific", "mean_selected")
+
+
+@dataclass(frozen=True)
+class ComponentReport:
+    """One component of a fitted model: its name, its weight in the blend, and what it is."""
+
+    name: str
+    weight: float
+    description: str
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What was really done in a fit.
+
+    Attributes
+    ----------
+    recipe : {"joint", "blend", "boosting"}
+    target_type : {"regression", "classification"}
+    components : tuple of ComponentReport
+        Those that the model consists of; components of weight zero are left out.
+    blend : Blend
+    joint : JointSolve or None
+        The joint problem that was solved, with its penalty; None where no joint fit takes part.
+    cv_results : dict of arrays or None
+        Every setting that was tried, with its score on held-out rows; see `cv_results`.
+    n_rounds : int
+        Rounds of boosting over all components; 0 without boosting.
+    """
+
+    recipe: str
+    target_type: str
+    components: tuple[ComponentReport, ...]
+    blend: Blend
+    joint: JointSolve | None
+    cv_results: dict[str, Any] | None = field(repr=False)
+    n_rounds: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        recipe: str,
+        target_type: str,
+        blend: Blend,
+        components: dict[str, Component],
+    ) -> FitReport:
+        """Put together what the components of a blend did."""
+        active = [components[name] for name in blend.active]
+        first = next(iter(components.values()))
+        return cls(
+            recipe,
+            target_type,
+            tuple(ComponentReport(c.name, blend.weights[c.name], c.describe()) for c in active),
+            blend,
+            next((c.solve for c in active if c.solve is not None), None),
+            None if first.table is None else cv_results(first.table),
+            sum(component.n_rounds for component in active),
+        )
+
+    @classmethod
+    def of_joint(
+        cls, target_type: str, solve: JointSolve, table: dict[str, Any] | None = None
+    ) -> FitReport:
+        """Return the report of a joint fit alone."""
+        layout = solve.solution.layout
+        text = f"joint fit of {layout.n_partitions:,} partitions with {layout.n_cells:,} cells"
+        parts = (ComponentReport("joint", 1.0, text),)
+        return cls("joint", target_type, parts, Blend.alone("joint"), solve, table)
+
+    @property
+    def solution(self) -> Solution | None:
+        """The solver's record of the joint problem, if one was solved."""
+        return None if self.joint is None else self.joint.solution
+
+    @property
+    def penalty(self) -> Term | None:
+        """The penalty of the joint problem, if one was solved."""
+        return None if self.joint is None else self.joint.penalty
+
+    def joint_or_raise(self, purpose: str) -> JointSolve:
+        """Return the joint problem that was solved; raise an error where there is none."""
+        if self.joint is None:
+            raise ValueError(
+                f"no joint problem was solved (recipe={self.recipe!r}, {self.blend!r}), which "
+                f"{purpose} needs: fit with recipe='joint' or a partitioner"
+            )
+        return self.joint
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations of the solver, or rounds of boosting where no joint problem was solved."""
+        return self.n_rounds if self.joint is None else self.joint.solution.n_iter
+
+    @property
+    def validation_loss(self) -> float | None:
+        """Smallest mean loss on held-out rows of the settings that were tried."""
+        if self.cv_results is None:
+            return None
+        return -float(self.cv_results["mean_test_score"][_best_row(self.cv_results)])
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return names and texts of a summary for people."""
+        lines = []
+        if len(self.components) > 1:
+            for part in self.components:
+                lines.append(
+                    (part.name.replace("_", " "), f"{part.weight:.2g} x {part.description}")
+                )
+        else:
+            lines.append(("model", self.components[0].description))
+        if self.joint is not None:
+            lines.append(("penalty", repr(self.joint.penalty)))
+            if self.joint.setting:
+                text = ", ".join(f"{k} {v:.3g}" for k, v in self.joint.setting.items())
+                lines.append(("setting", text.replace("_", " ")))
+        if self.cv_results is not None:
+            text = validation_text(self.cv_results, self.target_type)
+            lines.append(("validation loss", text))
+        if self.joint is not None:
+            lines.append(("solver", describe_solution(self.joint.solution)))
+        return lines
+
+
+def _best_row(results: dict[str, Any]) -> int:
+    """Return the row with the best score; those of squared errors in place of the loss are none."""
+    scores = np.asarray(results["mean_test_score"], float)
+    is_exact = np.asarray(results.get("is_exact", np.ones(len(scores), bool)))
+    return int(np.nanargmax(np.where(is_exact, scores, -np.inf)))
+
+
+def validation_text(results: dict[str, Any], target_type: str) -> str:
+    """Return the smallest validation loss of a table, with its standard error and unit."""
+    k, n = _best_row(results), len(results["mean_test_score"])
+    error = float(results["se_test_score"][k])
+    text = f"{-results['mean_test_score'][k]:.4g}"
+    text += "" if np.isnan(error) else f" ± {error:.2g}"
+    text += f" ({_LOSS_UNITS[target_type]})"
+    return text + (f", best of {n} settings" if n > 1 else ", on a sample")
+
+
+def describe_solution(solution: Solution) -> str:
+    """Return how a solve ended, in one line."""
+    return (
+        f"{solution.solver}, {solution.status} after {solution.n_iter} iterations, "
+        f"optimality {solution.optimality:.1e}"
+    )
+
+
+def cv_results(table: Table) -> dict[str, Any]:
+    """Return a table of validation losses with scikit-learn's names and sign.
+
+    Returns
+    -------
+    dict
+        ``param_*`` for every number that was tried (strength, slope_scale, ...) and ``params``, the
+        same as a list of dicts; ``mean_test_score`` (minus the weighted mean validation loss over
+        all splits, in units of the target's variance for regression), ``std_test_score`` over
+        groups of validation rows, ``se_test_score``, the standard error of the mean, and
+        ``rank_test_score``; ``converged``, and what else is known of a setting.
+    """
+    names = [name for name in table if name not in (*_LOSSES, *_FLAGS)]
+    losses = np.asarray(table["mean_loss"], float)
+    order = np.where(np.isnan(losses), np.inf, losses)
+    return {
+        **{f"param_{name}": table[name] for name in names},
+        "params": [{n: v.item() for n, v in zip(names, row, strict=True)}
+                   for row in zip(*(table[name] for name in names), strict=True)],
+        "mean_test_score": -losses,
+        "std_test_score": table["std_loss"],
+        "se_test_score": table["se_loss"],
+        "rank_test_score": np.searchsorted(np.sort(order), order).astype(np.int32) + 1,
+        **{name: table[name] for name in _FLAGS if name in table},
+    }  # fmt: skip
+
+
+def loss_table(results: Mapping[str, Any]) -> Table:
+    """Return the table of validation losses that `cv_results` was made from."""
+    losses = -np.asarray(results["mean_test_score"], float)
+    numbers = {name.removeprefix("param_"): v for name, v in results.items() if "param_" in name}
+    columns = losses, results["std_test_score"], results["se_test_score"]
+    flags = {name: results[name] for name in _FLAGS if name in results}
+    return {
+        **numbers,
+        **dict(zip(_LOSSES, columns, strict=True)),
+        "is_exact": np.ones(len(losses), bool),
+        **flags,
+    }

@@ -1,0 +1,494 @@
+"""Search of the default penalty by honest cross-validation.
+
+The default penalty has three numbers. With G = X diag(v) X^T the linear kernel of standardised
+features and M the share of partitions in which two rows meet, the joint fit is the kernel model
+
+    K = M o (1 + s^2 G) + root,     root = 1 + s^2 G  (the root cell),     strength lambda,
+
+- the **strength** lambda,
+- the **slope scale** s: how freely slopes may move against biases (0: constant cells),
+- the **feature power** q: v_j is proportional to (split gain of feature j)^q and sums to 1.
+
+As a penalty this is `Frobenius(lambda / s^2, lambda, v, u)` with u_p = 1/P for the P partitions
+and u = 1 for the root cell.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+
+from jointleaf._core.kernel import shared_cells, times_column_kernel
+from jointleaf._core.layout import CellKind
+from jointleaf._core.losses import Loss, SquaredError
+from jointleaf._core.penalties import Frobenius
+from jointleaf._core.problem import Problem
+from jointleaf._core.progress import Progress
+from jointleaf._core.solvers import choose_solver
+from jointleaf._core.solvers.dual import newton_dual
+from jointleaf._fit.component import Table
+from jointleaf._fit.folds import Fold, best_row, join_tables, loss_columns, with_progress
+
+__all__ = [
+    "DEFAULT_SETTING",
+    "GIVEN_PLAN",
+    "JointFold",
+    "SearchPlan",
+    "SearchResult",
+    "Setting",
+    "auto_penalty",
+    "default_plan",
+    "feature_weights",
+    "search_setting",
+    "setting_cells",
+]
+
+SLOPE_SCALES = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+FEATURE_POWERS = (0.0, 1.0, 2.0)
+STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))  # from strong to weak: a warm path
+_HALF_STEPS = tuple(10.0 ** np.arange(0.5, -6.01, -0.5))
+_FINER = (1.0, 0.5, 0.0, -0.5, -1.0)  # exponents around the best strength
+_ALL_ROWS = (0.5, 0.0, -0.5, -1.0, -1.5, -2.0)  # more rows want a weaker penalty
+
+_SEARCH_ROWS = 800  # most training rows with which lines are compared
+_MAX_DENSE_ROWS = 2000  # of a fold's training part: beyond, iterative paths
+_FEW_ROWS = 200  # paths of so few cost next to nothing, and their losses are noisy
+_MAX_EXACT = 500  # rows times outputs up to which every line is searched with the loss itself
+
+
+# -- the default penalty -------------------------------------------------------------------------
+
+
+class Setting(NamedTuple):
+    """The three numbers of the default penalty."""
+
+    strength: float
+    slope_scale: float
+    feature_power: float
+
+
+DEFAULT_SETTING = Setting(strength=0.1, slope_scale=1.0, feature_power=1.0)
+
+
+def auto_penalty(
+    setting: Setting,
+    split_gains: NDArray,
+    n_partitions: int,
+    has_root: bool,
+    sources: NDArray[np.intp] | None = None,
+) -> Frobenius:
+    """Return the Frobenius penalty of a setting.
+
+    Parameters
+    ----------
+    setting : Setting
+    split_gains : array (d,)
+        Of the partitions; they become feature weights v.
+    n_partitions : int
+        P, with the root cell where there is one.
+    has_root : bool
+        Whether the last partition is the root cell.
+    sources : integers (m,), optional
+        Column that each linear feature comes from, whose weight it has; by default its own.
+    """
+    grown = n_partitions - has_root
+    weights = np.full(n_partitions, 1.0 / max(grown, 1))
+    if has_root:
+        weights[-1] = 1.0
+    v = feature_weights(split_gains, setting.feature_power)
+    scale = setting.slope_scale if setting.slope_scale > 0 else 1.0  # 0: no slopes to penalise
+    return Frobenius(
+        setting.strength / scale**2,
+        setting.strength,
+        v if sources is None else v[sources],
+        weights,
+    )
+
+
+def feature_weights(split_gains: NDArray, power: float) -> NDArray[np.float64]:
+    """Return v_j proportional to gain_j^power, floored at 1e-6 of the largest, summing to 1."""
+    gains = np.asarray(split_gains, float)
+    largest = gains.max(initial=0.0)
+    if largest <= 0 or power == 0:
+        return np.full(len(gains), 1.0 / max(len(gains), 1))
+    weights = np.maximum((gains / largest) ** power, 1e-6)
+    return weights / weights.sum()
+
+
+def setting_cells(setting: Setting) -> CellKind:
+    """Return "constant" for a slope scale of 0, else "linear"."""
+    return "linear" if setting.slope_scale > 0 else "constant"
+
+
+def _path_tol(strength: float, slope_scale: float) -> float:
+    """Return a tolerance that is small against the penalty, whose effect it must resolve."""
+    return float(np.clip(0.01 * strength / max(1.0, slope_scale), 1e-6, 1e-3))
+
+
+# -- one fold ------------------------------------------------------------------------------------
+
+
+class JointFold(Fold):
+    """A fold that validates settings of the default penalty along paths of strengths."""
+
+    _shared: tuple[NDArray, NDArray] | None = None
+
+    @property
+    def _predictions(self) -> dict[tuple[Setting, bool], tuple[NDArray, bool]]:
+        """Raw predictions of the validation rows and convergence, by setting and loss."""
+        return self.__dict__.setdefault("_known_predictions", {})
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether paths with the loss itself cost little enough to search every line with it."""
+        n_outputs = self.loss.encode(self.y).size // len(self.y)
+        return self.loss.is_quadratic or len(self.y) * n_outputs <= _MAX_EXACT
+
+    def losses(
+        self, scale: float, power: float, strengths: Sequence[float], is_exact: bool = True
+    ) -> tuple[NDArray, NDArray]:
+        """Return validation losses (groups, strengths), from strong to weak, and convergence.
+
+        With more than 200 rows the path ends when two losses in a row are above the smallest
+        before them: what follows is infinite. With ``is_exact=False`` the squared error on the
+        encoded targets stands in for the loss.
+        """
+        loss = self.loss if is_exact else SquaredError()
+        y, y_valid = self.y, self.y_valid
+        if not is_exact:
+            y, y_valid = self.loss.encode(y), self.loss.encode(y_valid)
+        line = Setting(1.0, scale, power)
+        problem = self._problem(line, loss, y)
+        path = self._dense_path if len(self.train) <= _MAX_DENSE_ROWS else self._iterative_path
+        target = loss.encode(y_valid)
+        losses = np.full((len(self.group_weights), len(strengths)), np.inf)
+        mean = np.full(len(strengths), np.inf)
+        converged = np.ones(len(strengths), bool)
+        for k, (raw, converged[k]) in enumerate(path(problem, line, strengths)):
+            setting = line._replace(strength=strengths[k])
+            self._predictions[setting, is_exact] = raw, bool(converged[k])
+            losses[:, k] = self.group_losses(loss, target, raw)
+            mean[k] = self.group_weights @ losses[:, k]
+            has_risen = k > 1 and mean[k - 1 : k + 1].min() > mean[: k - 1].min()
+            if has_risen and len(self.train) > _FEW_ROWS:
+                break
+        return losses, converged
+
+    def has_raw(self, setting: Setting) -> bool:
+        """Whether a setting was validated with the loss itself."""
+        return (setting, True) in self._predictions
+
+    def raw(self, setting: Setting) -> NDArray:
+        """Return raw predictions (n,) or (n, K) of a setting validated with the loss itself."""
+        return self._predictions[setting, True][0]
+
+    def _problem(self, setting: Setting, loss: Loss, y: NDArray) -> Problem:
+        has_root, sources = self.context.options.root_cell, self.context.plan.sources
+        penalty = auto_penalty(setting, self.gains, len(self.n_cells), has_root, sources)
+        return self.problem(penalty, setting_cells(setting), loss, y)
+
+    def _dense_path(
+        self, problem: Problem, setting: Setting, strengths: Sequence[float]
+    ) -> Iterator[tuple[NDArray, bool]]:
+        """Follow a path in the kernel, K(lambda) = K / lambda; shared cells are counted once."""
+        K, K_valid = self._kernels(problem, setting)
+        spread = problem.s.sum() / problem.s
+        target = (problem.y - problem.offset).astype(float)
+        alpha = np.zeros(problem.y.shape)
+        previous = strengths[0]
+        for strength in strengths:
+            if problem.loss.is_quadratic:
+                A = K.copy()
+                A[np.diag_indices_from(A)] += strength * spread
+                factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+                alpha = strength * cho_solve(factor, target, check_finite=False)
+            else:
+                alpha, _ = newton_dual(
+                    problem,
+                    K / strength,
+                    tol=10 * _path_tol(strength, setting.slope_scale),  # Newton overshoots it
+                    max_iter=30,
+                    alpha=alpha * (strength / previous),  # keeps the predictions
+                    in_kernel_norm=True,
+                )
+            previous = strength
+            yield K_valid @ alpha / strength + problem.offset, True
+
+    def _kernels(self, problem: Problem, setting: Setting) -> tuple[NDArray, NDArray]:
+        layout, penalty = problem.layout, problem.penalty
+        assert isinstance(penalty, Frobenius)
+        valid = self.valid_design(setting_cells(setting))
+        if self._shared is None:
+            weights = penalty.partition_weights
+            cells = problem.leaf_design.cells()
+            self._shared = (
+                shared_cells(cells, cells, layout, weights),
+                shared_cells(valid.cells(), cells, layout, weights),
+            )
+        strengths = penalty.column_strengths(layout)
+        X = problem.leaf_design.X
+        return (
+            times_column_kernel(self._shared[0].copy(), X, X, strengths),
+            times_column_kernel(self._shared[1].copy(), valid.X, X, strengths),
+        )
+
+    def _iterative_path(
+        self, problem: Problem, setting: Setting, strengths: Sequence[float]
+    ) -> Iterator[tuple[NDArray, bool]]:
+        """Follow a path through the primal solvers, each started from the solution before."""
+        valid = self.valid_design(setting_cells(setting))
+        base = problem.penalty
+        assert isinstance(base, Frobenius)
+        theta = None
+        solver = choose_solver(problem, "pcg" if problem.loss.is_quadratic else "newton")
+        for strength in strengths:
+            solution = solver.solve(
+                problem.with_penalty(base.scaled(strength)),
+                theta,
+                tol=_path_tol(strength, setting.slope_scale),
+                max_iter=1000,
+            )
+            theta = solution.theta
+            yield valid.matvec(theta) + problem.offset, solution.converged
+
+
+# -- all folds -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """Where a search begins.
+
+    Attributes
+    ----------
+    scales : tuple of float
+        Slope scales that are compared first, the others only next to the best of these.
+    power : float
+        Feature power with which slope scales are compared.
+    strengths : tuple of float
+        From strong to weak.
+    is_fine : bool
+        Whether no strengths in between are left to try.
+    """
+
+    scales: tuple[float, ...]
+    power: float
+    strengths: tuple[float, ...]
+    is_fine: bool
+
+
+#: For partitions that are given the finer steps are worth their time: there the joint fit competes
+#: with a model that was trained on the same cells.
+GIVEN_PLAN = SearchPlan(SLOPE_SCALES[:5], 1.0, _HALF_STEPS, True)
+
+
+def default_plan(is_regression: bool) -> SearchPlan:
+    """Return the plan for many small partitions, where strengths in steps of ten say enough."""
+    return SearchPlan((0.0, 1.0, 3.0, 10.0), 1.0 if is_regression else 0.0, STRENGTHS, False)
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search found.
+
+    Attributes
+    ----------
+    best : Setting
+    folds : list of JointFold
+        With all rows.
+    table : dict of arrays
+        One entry per setting tried: strength, slope_scale, feature_power, is_exact (False where the
+        squared error stood in for the loss), mean_loss (weighted mean validation loss over all
+        folds, in units of the target's variance for regression), std_loss (over groups of
+        validation rows), se_loss (standard error of the mean) and converged (all solves behind it).
+    """
+
+    best: Setting
+    folds: list[JointFold]
+    table: Table
+
+
+def search_setting(
+    make_folds: Sequence[Callable[..., JointFold]],
+    plan: SearchPlan,
+    *,
+    cells: CellKind = "linear",
+    one_se: bool = False,
+    n_jobs: int = 1,
+    verbose: bool = False,
+) -> SearchResult:
+    """Choose the setting with the smallest mean validation loss over the folds.
+
+    A search along lines instead of the whole grid; every line is a path over strengths. First the
+    slope scales of the plan, and the neighbours of the best of them as long as these are better;
+    then the other feature powers with the best slope scale. Ties go to the stronger penalty.
+    Constant cells have one line only. Strengths in between are tried on the best line, unless the
+    plan is fine.
+
+    With `one_se` the strongest setting of the best line is taken whose loss is within one standard
+    error of the smallest.
+
+    Where that would be slow the lines are compared more cheaply, and the strength is then chosen
+    once more, with all rows and the loss itself, along the best line: folds with more than 800
+    training rows compare lines with 800 of them, and classification with more than 500 rows
+    times outputs by the squared error on the encoded classes.
+    """
+    n_lines = len(SLOPE_SCALES) + len(FEATURE_POWERS) if cells == "linear" else 1
+    progress = Progress(len(make_folds) * (2 + n_lines), "choosing the penalty", enabled=verbose)
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        Parallel(n_jobs=n_jobs, prefer="threads") as run,
+    ):
+        folds = run(delayed(with_progress)(make, progress, _SEARCH_ROWS) for make in make_folds)
+        search = _Search(folds, run, progress, plan)
+        search.lines(cells)
+        if any(fold.is_sample for fold in folds):
+            folds = run(delayed(with_progress)(make, progress) for make in make_folds)
+            search.with_all_rows(folds)
+        else:
+            search.finer()
+    progress.finish()
+    best, table = search.best, join_tables(search.tables)
+    if one_se:
+        best = _stronger(search.last, best)
+    _warn_unconverged(table, best)
+    return SearchResult(best, folds, table)
+
+
+class _Search:
+    """The settings validated so far, and the best of them."""
+
+    def __init__(
+        self, folds: Sequence[JointFold], run: Parallel, progress: Progress, plan: SearchPlan
+    ) -> None:
+        self._folds, self._run, self._progress, self._plan = folds, run, progress, plan
+        self._is_exact = all(fold.is_cheap for fold in folds)
+        self._start = 0
+        self.tables: list[Table] = []
+
+    @property
+    def best(self) -> Setting:
+        """The best of those that are comparable with the last ones."""
+        table = self.last
+        k = int(np.argmin(table["mean_loss"]))
+        return Setting(*(float(table[name][k]) for name in Setting._fields))
+
+    @property
+    def last(self) -> Table:
+        """All settings that were validated in the same way as the last ones."""
+        return join_tables(self.tables[self._start :])
+
+    def lines(self, cells: CellKind) -> None:
+        """Compare slope scales, then feature powers."""
+        plan = self._plan
+        scales = plan.scales if cells == "linear" else (0.0,)
+        for scale in scales:
+            self._line(scale, plan.power, plan.strengths)
+        if cells != "linear":
+            return
+        tried = set(scales)
+        while True:
+            at = SLOPE_SCALES.index(self.best.slope_scale)
+            near = [s for s in SLOPE_SCALES[max(0, at - 1) : at + 2] if s not in tried]
+            if not near:
+                break
+            for scale in near:
+                self._line(scale, plan.power, plan.strengths)
+            tried |= set(near)
+        best = self.best
+        for power in FEATURE_POWERS if best.slope_scale > 0 else ():
+            if power != best.feature_power:
+                self._line(best.slope_scale, power, plan.strengths)
+
+    def finer(self) -> None:
+        """Try the strengths in between on the best line, with the loss itself."""
+        best, was_exact = self.best, self._is_exact
+        if self._plan.is_fine and was_exact:
+            return
+        if not was_exact:
+            self._is_exact, self._start = True, len(self.tables)
+        strengths = self._plan.strengths
+        if not self._plan.is_fine:
+            strengths = _around(best.strength, _FINER[1:4:2] if was_exact else _FINER)
+        self._line(best.slope_scale, best.feature_power, strengths)
+
+    def with_all_rows(self, folds: Sequence[JointFold]) -> None:
+        """Choose the strength of the best line anew, with folds of all rows."""
+        best = self.best
+        self._folds, self._is_exact, self._start = folds, True, len(self.tables)
+        self._line(best.slope_scale, best.feature_power, _around(best.strength, _ALL_ROWS))
+
+    def _line(self, scale: float, power: float, strengths: Sequence[float]) -> None:
+        results = self._run(
+            delayed(with_progress)(
+                fold.losses, self._progress, scale, power, strengths, self._is_exact
+            )
+            for fold in self._folds
+        )
+        losses, converged = zip(*results, strict=True)
+        line = line_table(self._folds, scale, power, strengths, losses, converged, self._is_exact)
+        for k in range(self._start, len(self.tables)):
+            table = self.tables[k]
+            if table["slope_scale"][0] == scale and table["feature_power"][0] == power:
+                both = join_tables([table, line])
+                order = np.argsort(-both["strength"], kind="stable")
+                self.tables[k] = {name: column[order] for name, column in both.items()}
+                return
+        self.tables.append(line)
+
+
+def line_table(
+    folds: Sequence[JointFold],
+    scale: float,
+    power: float,
+    strengths: Sequence[float],
+    losses: Sequence[NDArray],
+    converged: Sequence[NDArray],
+    is_exact: bool = True,
+) -> Table:
+    """Return the table of one line, from what every fold's `losses` returned."""
+    n = len(strengths)
+    return {
+        "strength": np.array(strengths),
+        "slope_scale": np.full(n, scale),
+        "feature_power": np.full(n, power),
+        "is_exact": np.full(n, is_exact),
+        **loss_columns(folds, losses),
+        "converged": np.all(converged, axis=0),
+    }
+
+
+def _around(strength: float, exponents: Sequence[float]) -> tuple[float, ...]:
+    """Return strengths from strong to weak."""
+    return tuple(float(strength * 10.0**e) for e in exponents)
+
+
+def _stronger(table: Table, best: Setting) -> Setting:
+    """Return the strongest setting within one standard error of the best, on its line."""
+    on_line = table["slope_scale"] == best.slope_scale
+    on_line &= table["feature_power"] == best.feature_power
+    line = {name: column[on_line] for name, column in table.items()}
+    order = np.argsort(-line["strength"], kind="stable")
+    line = {name: column[order] for name, column in line.items()}
+    return best._replace(strength=float(line["strength"][best_row(line, one_se=True)]))
+
+
+def _warn_unconverged(table: Table, best: Setting) -> None:
+    """Warn where the chosen setting was validated by a solve that had not converged."""
+    is_best = np.all([table[name] == value for name, value in best._asdict().items()], axis=0)
+    if not table["converged"][is_best].all():
+        warnings.warn(
+            f"{best} was chosen by solves that had not converged within 1000 iterations, so its "
+            "validation loss is not exact: give a penalty, or fewer or smaller partitions",
+            ConvergenceWarning,
+            stacklevel=5,
+        )

@@ -1,0 +1,512 @@
+"""Schemas of all that fitted models are made of: trees, features, partitions, penalties, cells."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, get_args
+
+import numpy as np
+
+from jointleaf import partitions
+from jointleaf._core import penalties
+from jointleaf._core.layout import CellKind, CellLayout
+from jointleaf._core.penalties import Frobenius, PerTask, Sum, Term
+from jointleaf._core.penalties.per_task import Scaled
+from jointleaf._core.solvers import Solution
+from jointleaf._core.solvers.base import Status, TracePoint
+from jointleaf._core.task_solution import TaskSolution
+from jointleaf._data.columns import Column, Columns
+from jointleaf._data.features import FeaturePlan, Indicators, LinearFeatures, Standardizer
+from jointleaf._model.cell_model import CellModel
+from jointleaf._model.contributions import CellRanges, TrainingMeans
+from jointleaf._trees.flat import FlatTrees, KeyPart, Lookup
+from jointleaf.io._model_file.schema import (
+    Array,
+    Arrays,
+    Each,
+    Field,
+    Flag,
+    Integer,
+    Let,
+    Made,
+    Maybe,
+    Number,
+    Place,
+    Record,
+    Scope,
+    Text,
+    Variants,
+    indices,
+    record,
+)
+from jointleaf.io._model_file.values import Labels, Plain
+from jointleaf.multitask._bouts.partitioner import BoUTSPartitioner
+from jointleaf.partitions import Partitioner, ResidualPartitioner, UnionPartitioner
+from jointleaf.partitions._fitted import LeftOut
+
+__all__ = [
+    *("CELL_MODEL", "COLUMNS", "FEATURES", "FITTED_PENALTY", "FLOATS", "SOLUTION"),
+    *("TASK_SOLUTION", "TREES", "Parameters"),
+]
+
+FLOATS = "f4 f8"
+_MOST_JOBS = 2**16
+_TEXTS = Each(Text())
+
+
+# -- trees ---------------------------------------------------------------------------------------
+
+_KEY_PART = record(
+    KeyPart,
+    column=Integer(0, lambda s: len(s.n_categories) - 1),
+    n_hashes=Let(lambda s: int(s.n_categories[s.column]) + 2),
+    hashes=Maybe(Array("u8", "n_hashes")).must(
+        lambda s: (s.hashes is None) == (s.n_hashes == 2), "does not fit the column"
+    ),
+    threshold=Number(finite=False),
+    missing_above=Flag(),
+)
+_LOOKUP = record(
+    Lookup,
+    parts=Each(_KEY_PART, least=1),
+    keys=Array("u8", rising=True),
+    n_keys=Let(lambda s: len(s.keys)),
+    values=Array("f8", "n_keys", finite=True),
+    default=Number(),
+)
+
+
+def _goes_down(trees: FlatTrees, child: np.ndarray) -> bool:
+    """Whether children are later splits of the same tree, or leaves that it has."""
+    tree = trees.tree_of_split
+    is_later = (child > np.arange(len(child))) & (child < trees.starts[1:][tree])
+    return bool(np.where(child < 0, ~child < trees.n_leaves[tree], is_later).all())
+
+
+def _has_one_parent(trees: FlatTrees) -> bool:
+    """Whether every split but the first of its tree, and every leaf, is the child of one split."""
+    child = np.concatenate([trees.left, trees.right]).astype(np.int64)
+    tree = np.tile(trees.tree_of_split, 2)
+    is_leaf, has_splits = child < 0, np.diff(trees.starts) > 0
+    roots = trees.starts[:-1][has_splits]
+    splits = np.bincount(np.concatenate([child[~is_leaf], roots]), minlength=len(trees.feature))
+    single = trees.leaf_starts[:-1][~has_splits]  # trees of one leaf alone
+    numbers = trees.leaf_starts[tree[is_leaf]] + ~child[is_leaf]
+    leaves = np.bincount(np.concatenate([numbers, single]), minlength=len(trees.cell_of_leaf))
+    return bool((splits == 1).all() and (leaves == 1).all())
+
+
+def _has_tables(trees: FlatTrees) -> bool:
+    """Whether splits on columns with categories, and only these, have a table of all of them."""
+    n_lookups = np.zeros(len(trees.lookups), np.intp)
+    n_categories = np.concatenate([trees.n_levels, n_lookups])[trees.feature]
+    last = len(trees.levels_left) - n_categories - 1
+    has_table = (trees.table >= 0) & (trees.table <= last)
+    return bool(np.where(n_categories > 0, has_table, trees.table == -1).all())
+
+
+def _has_cells(trees: FlatTrees) -> bool:
+    """Whether the cells of every tree are numbered 0, 1, ... without holes."""
+    cells, n_cells = trees.cell_of_leaf, trees.n_cells
+    if (cells >= np.repeat(trees.n_leaves, trees.n_leaves)).any() or (n_cells < 1).any():
+        return False
+    start = np.repeat(np.cumsum(n_cells) - n_cells, trees.n_leaves)
+    return bool(np.bincount((start + cells)[cells >= 0], minlength=int(n_cells.sum())).all())
+
+
+_NO_TREE = "names a split that does not follow its parent in the tree, or a leaf that it lacks"
+TREES = record(
+    FlatTrees,
+    n_features=Integer("d", "d"),
+    n_leaves=indices(low=1).must(lambda s: len(s.n_leaves), "has no trees"),
+    n_bounds=Let(lambda s: len(s.n_leaves) + 1),
+    n_splits=Let(lambda s: int((s.n_leaves - 1).sum())),
+    n_all_leaves=Let(lambda s: int(s.n_leaves.sum())),
+    starts=indices(lambda s: s.n_splits + 1, "n_bounds").must(
+        lambda s: s.starts[0] == 0 and (np.diff(s.starts) == s.n_leaves - 1).all(),
+        "does not fit n_leaves",
+    ),
+    n_categories=indices(shape="d").of("n_levels"),
+    lookups=Each(_LOOKUP),
+    feature=Array("i4", "n_splits", low=0, stop=lambda s: s.d + len(s.lookups)),
+    threshold=Array("f8", "n_splits").must(lambda s: not np.isnan(s.threshold).any(), "holds NaN"),
+    left=Array("i4", "n_splits"),
+    right=Array("i4", "n_splits"),
+    missing_left=Array("b1", "n_splits"),
+    table=Array("i8", "n_splits"),
+    categories_left=Array("b1").of("levels_left"),
+    cell_of_leaf=Array("i4", "n_all_leaves", low=-1),
+    single_precision=Flag(),
+    zero_is_missing=Flag(),
+    leaf_values=Maybe(Array("f8", "n_all_leaves ?", finite=True)),
+    rules=(
+        ("left", lambda trees: _goes_down(trees, trees.left), _NO_TREE),
+        ("right", lambda trees: _goes_down(trees, trees.right), _NO_TREE),
+        ("", _has_one_parent, "has a split or leaf that is not the child of exactly one split"),
+        ("table", _has_tables, "does not fit the categories of the columns"),
+        ("cell_of_leaf", _has_cells, "does not number the cells of a tree from 0 on"),
+    ),
+)
+
+# -- columns and features ------------------------------------------------------------------------
+
+_COLUMN = record(Column, label=Text(), categories=Maybe(Labels(types="iU", rising=True)))
+COLUMNS = Made(Each(_COLUMN, least=1), Columns)
+_INDICATORS = record(
+    Indicators,
+    column=Integer(0, lambda s: s.d - 1),
+    names=_TEXTS,
+    place=indices(lambda s: len(s.names) + 1, low=-1).must(
+        lambda s: len(s.place) - 2 == s.n_categories[s.column] > 0,
+        "does not fit the categories of the column",
+    ),
+)
+
+
+def _sources(s: Scope) -> np.ndarray:
+    """Return the column that every linear feature comes from."""
+    of_categories = [np.full(len(i.names), i.column) for i in s.indicators]
+    return np.concatenate([s.numbers, *of_categories, s.missing_indicators]).astype(np.intp)
+
+
+_PLAN = record(
+    FeaturePlan,
+    numbers=indices("d", rising=True).must(
+        lambda s: not s.n_categories[s.numbers].any(), "holds a column with categories"
+    ),
+    missing_indicators=indices("d", rising=True),
+    indicators=Each(_INDICATORS),
+    sources=Let(_sources),
+    names=_TEXTS.must(lambda s: len(s.names) == len(s.sources), "does not fit the features"),
+    make=lambda s: FeaturePlan(s.numbers, s.indicators, s.missing_indicators, s.names, s.sources),
+)
+_OF_FEATURES = Array("f8", "m", finite=True)
+_SCALER = record(
+    Standardizer,
+    mean=_OF_FEATURES,
+    scale=_OF_FEATURES.must(lambda s: (s.scale > 0).all(), "must be positive"),
+    low=_OF_FEATURES,
+    high=_OF_FEATURES.must(lambda s: (s.low <= s.high).all(), "is below low"),
+    clip=Flag(),
+)
+FEATURES = record(LinearFeatures, plan=_PLAN, m=Let(lambda s: len(s.plan.names)), scaler=_SCALER)
+
+# -- penalties -----------------------------------------------------------------------------------
+
+PENALTY = Variants({})
+#: The penalty of a fit; of one that is not ours, the name of its class.
+FITTED_PENALTY = Plain({"penalty": PENALTY}, leaves_out=True)
+
+
+def _penalty(
+    name: str, made_with: str, fill: Callable[[Any, Scope], None] | None = None, **more: Field
+) -> Record:
+    """Return the schema of a penalty that is made with these values, which its class checks."""
+    cls, names = getattr(penalties, name), made_with.split()
+
+    def make(s: Scope) -> Term:
+        values = {name: getattr(s, name) for name in names}
+        if cls is Frobenius and s.bias_follows:
+            values["bias_strength"] = None
+        term = cls(**values)
+        term.share = s.share
+        if fill is not None:
+            fill(term, s)
+        return term
+
+    plain: dict[str, Field] = {name: Plain() for name in names}
+    return Record(cls, {**plain, "share": Number(0.0), **more}, make)
+
+
+def _fill_task_norm(term: Any, s: Scope) -> None:
+    term.ratio, term.support = s.ratio, s.support
+
+
+PENALTY.add(
+    *(_penalty(name, "strength bias_strength") for name in ("L1", "L21", "LInf1", "Nuclear")),
+    *(_penalty(name, "strength p bias_strength") for name in ("Lp1", "SchattenP")),
+    _penalty("KyFan", "strength k bias_strength"),
+    _penalty("GrOWL", "strength weights bias_strength"),
+    _penalty("Laplacian", "strength bandwidth kind graph n_neighbors"),
+    _penalty("Free", ""),
+    _penalty(
+        "Frobenius",
+        "strength bias_strength feature_weights partition_weights",
+        bias_follows=Flag(),
+    ),
+    *(
+        _penalty(
+            name,
+            "common task bias_strength relax",
+            _fill_task_norm,
+            ratio=Maybe(Number()),
+            support=Maybe(Array("b1", "? ?")),
+        )
+        for name in ("DirtyLasso", "DirtyLInf")
+    ),
+    record(PerTask, penalty=PENALTY),
+    record(Scaled, factor=Number(0.0), penalty=PENALTY),
+    record(Sum, terms=Each(PENALTY, least=1), make=lambda s: Sum(*s.terms)),
+)
+
+# -- parameters ----------------------------------------------------------------------------------
+
+
+def _random_state(s: Scope) -> np.random.RandomState:
+    random_state = np.random.RandomState()
+    random_state.set_state(("MT19937", s.key, s.pos, s.has_gauss, s.gauss))
+    return random_state
+
+
+_RANDOM_STATE = record(
+    np.random.RandomState,
+    key=Array("u4", "624").of(lambda state: state.get_state()[1]),
+    pos=Integer(0, 624).of(lambda state: state.get_state()[2]),
+    has_gauss=Integer(0, 1).of(lambda state: state.get_state()[3]),
+    gauss=Number().of(lambda state: state.get_state()[4]),
+    make=_random_state,
+)
+_PARAMETER_KINDS: dict[str, Variants] = {
+    "penalty": PENALTY,
+    "random_state": Variants({"RandomState": _RANDOM_STATE}),
+}
+
+
+@dataclass(frozen=True)
+class Parameters(Field):
+    """The parameters of an estimator or partitioner; those that a file lacks have their default.
+
+    Partitioners, penalties and random states are stored as what they are; of anything else that is
+    not plain, such as a trained model or a splitter, only the name of its class.
+    """
+
+    cls: type
+
+    def get(self, owner: Any, name: str) -> Any:
+        return owner
+
+    def write(self, value: Any, arrays: Arrays) -> dict[str, Any]:
+        plain = Plain(_PARAMETER_KINDS, leaves_out=True)
+        parameters = value.get_params(deep=False)
+        return {name: plain.write(parameter, arrays) for name, parameter in parameters.items()}
+
+    def read(self, data: Any, place: Place, scope: Scope) -> dict[str, Any]:
+        if not isinstance(data, dict):
+            place.fail("is no object")
+        unknown = sorted(set(data) - set(inspect.signature(self.cls).parameters))
+        if unknown:
+            place.fail(f"has the unknown field {unknown[0][:40]!r}")
+        plain = Plain(_PARAMETER_KINDS)
+        parameters = {k: plain.read(value, place.at(k), scope) for k, value in data.items()}
+        n_jobs = parameters.get("n_jobs")
+        if n_jobs is not None:
+            is_whole = isinstance(n_jobs, int | np.integer) and not isinstance(n_jobs, bool)
+            if not is_whole or n_jobs == 0 or abs(int(n_jobs)) > _MOST_JOBS:
+                place.at("n_jobs").fail("must be null or a number of threads")
+        return parameters
+
+
+# -- partitioners --------------------------------------------------------------------------------
+
+
+def _are_partitioners(s: Scope) -> bool:
+    members = s.parameters.get("partitioners", [s.parameters.get("partitioner")])
+    is_list = isinstance(members, list | tuple) and len(members) > 0
+    return is_list and all(isinstance(member, Partitioner | LeftOut) for member in members)
+
+
+def _partitioner(
+    cls: Any, fill: Callable[[Any, Scope], None] | None, **steps: Field | Let
+) -> Record:
+    """Return the schema of a partitioner: fitted, with `fill` of what was read, or unfitted."""
+
+    def make(s: Scope) -> Partitioner:
+        partitioner = cls(**s.parameters)
+        if fill is not None:
+            partitioner.n_features_in_ = s.d
+            partitioner.split_gains_ = getattr(s, "split_gains", np.ones(s.d))
+            fill(partitioner, s)
+        return partitioner
+
+    parameters = Parameters(cls)
+    if cls in (UnionPartitioner, ResidualPartitioner):
+        parameters = parameters.must(_are_partitioners, "holds something that is no partitioner")
+    return Record(cls, {"parameters": parameters, **steps}, make)
+
+
+def _fill_trees(cells: Any, s: Scope) -> None:
+    cells._set_trees(s.trees)
+
+
+def _fill_bouts(cells: Any, s: Scope) -> None:
+    cells._set_trees(s.trees)
+    cells.n_universal_trees_ = s.n_universal_trees
+    cells.universal_features_, cells.task_features_ = s.universal_features, s.task_features
+
+
+def _fill_voronoi(voronoi: Any, s: Scope) -> None:
+    voronoi.features_, voronoi.centres_ = s.features, s.centres
+    voronoi.n_cells_ = np.full(s.centres.shape[0], s.centres.shape[1], dtype=np.intp)
+
+
+_OF_TREES = (
+    *("CatBoostPartitioner", "ExtraTreesPartitioner", "FittedEnsemble", "LevelsPartitioner"),
+    *("GradientBoostingPartitioner", "HistGradientBoostingPartitioner", "LightGBMPartitioner"),
+    *("LinearForestPartitioner", "RandomForestPartitioner", "RandomTreesPartitioner"),
+    *("RegrownEnsemble", "StepPartitioner", "XGBoostPartitioner"),
+)
+_TREE_FIELDS: dict[str, Any] = {
+    "split_gains": Array("f8", "d", finite=True, low=0).of("split_gains_"),
+    "trees": TREES.of("trees_"),
+}
+PARTITIONER = Variants(
+    {},
+    "{name} is no partitioner of jointleaf, and model files hold these alone: use pickle for files "
+    "that only you read",
+)
+PARTITIONER.add(
+    *(_partitioner(getattr(partitions, name), _fill_trees, **_TREE_FIELDS) for name in _OF_TREES),
+    _partitioner(
+        BoUTSPartitioner,
+        _fill_bouts,
+        **_TREE_FIELDS,
+        n_universal_trees=Integer(0, lambda s: s.trees.n_trees).of("n_universal_trees_"),
+        universal_features=indices("d", rising=True).of("universal_features_"),
+        task_features=indices("d", rising=True).of("task_features_"),
+    ),
+    _partitioner(
+        partitions.RootCell, lambda root, s: setattr(root, "n_cells_", np.ones(1, dtype=np.intp))
+    ),
+    _partitioner(
+        partitions.VoronoiPartitioner,
+        _fill_voronoi,
+        features=FEATURES.of("features_"),
+        m=Let(lambda s: len(s.features.plan.names)),
+        centres=Array("f8", "? ? m", finite=True)
+        .of("centres_")
+        .must(lambda s: all(s.centres.shape[:2]), "is empty"),
+    ),
+    _partitioner(
+        UnionPartitioner,
+        lambda union, s: union._set_members(list(s.partitioners)),
+        partitioners=Each(PARTITIONER, least=1).of("partitioners_"),
+    ),
+    _partitioner(
+        ResidualPartitioner,
+        lambda residual, s: residual._set(s.partitioner),
+        partitioner=PARTITIONER.of("partitioner_"),
+    ),
+)
+_PARAMETER_KINDS["partitioner"] = Variants(
+    {name: _partitioner(known.cls, None) for name, known in PARTITIONER.records.items()}
+)
+
+# -- cells and solutions -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Kinds(Field):
+    """Which partitions have slopes: one word for all of them, or truth values (P,)."""
+
+    def write(self, value: Any, arrays: Arrays) -> Any:
+        if len(set(value)) == 1:
+            return value[0]
+        return arrays.add(np.array([kind == "linear" for kind in value]))
+
+    def read(self, data: Any, place: Place, scope: Scope) -> Any:
+        if isinstance(data, str):
+            return Text(get_args(CellKind)).read(data, place, scope)
+        is_linear = Array("b1", "n_partitions").read(data, place, scope)
+        return tuple("linear" if flag else "constant" for flag in is_linear.tolist())
+
+
+_LIMITS = Array(FLOATS, "n_limits m")
+_RANGES = record(
+    CellRanges,
+    n_limits=Let(lambda s: s.n_linear + 1),
+    low=_LIMITS.must(lambda s: (s.low < np.inf).all(), "holds infinity or NaN"),
+    high=_LIMITS.must(lambda s: (s.high > -np.inf).all(), "holds infinity or NaN"),
+)
+_MEANS = record(
+    TrainingMeans,
+    cell_weights=Array("f8", "n_cells", finite=True, low=0),
+    linear=Array("f8", "m n_outputs", finite=True),
+    n_rows=Integer(1),
+)
+#: The scope says how many outputs there are.
+CELL_MODEL = record(
+    CellModel,
+    partitioner=PARTITIONER,
+    features=FEATURES,
+    m=Let(lambda s: len(s.features.plan.names)),
+    n_partitions=Let(lambda s: len(s.partitioner.n_cells_)),
+    kinds=_Kinds().of(lambda model: model.layout.kinds),
+    layout=Let(lambda s: CellLayout(tuple(s.partitioner.n_cells_.tolist()), s.m, s.kinds)),
+    n_cells=Let(lambda s: s.layout.n_cells),
+    n_linear=Let(lambda s: s.layout.n_linear_cells),
+    slopes=Array(FLOATS, "n_linear m *outputs", finite=True),
+    biases=Array(FLOATS, "n_cells *outputs", finite=True),
+    offset=Array(FLOATS, "*outputs", finite=True),
+    centre=Number(),
+    unit=Number(),
+    ranges=Maybe(_RANGES).must(
+        lambda s: s.ranges is None or s.n_linear, "is for linear cells alone"
+    ),
+    means=Maybe(_MEANS),
+    make=lambda s: CellModel(**{f.name: getattr(s, f.name) for f in fields(CellModel)}),
+)
+
+_LAYOUT = record(
+    CellLayout,
+    cells_per_partition=indices(low=1),
+    n_partitions=Let(lambda s: len(s.cells_per_partition)),
+    n_features=Integer(0, 2**31),
+    kinds=_Kinds(),
+    make=lambda s: CellLayout(tuple(s.cells_per_partition.tolist()), s.n_features, s.kinds),
+)
+_TRACE = Made(
+    Array("f8", "? 4"),
+    lambda rows: [TracePoint(int(row[0]), *row[1:]) for row in rows.tolist()],
+    lambda trace: np.array(trace, dtype=np.float64).reshape(-1, 4),
+)
+_SOLVE: dict[str, Any] = {
+    "status": Text(get_args(Status)),
+    "message": Text(),
+    "solver": Text(),
+    "n_iter": Integer(),
+    "objective": Number(finite=False),
+    "optimality": Number(finite=False),
+    "trace": _TRACE,
+}
+SOLUTION = record(
+    Solution,
+    layout=_LAYOUT,
+    biases=Array(FLOATS, None)
+    .of("intercept")
+    .must(
+        lambda s: s.biases.ndim in (1, 2) and len(s.biases) == s.layout.n_cells,
+        "does not fit the cells",
+    ),
+    shape=Let(lambda s: (s.layout.n_linear_cells, s.layout.n_features, *s.biases.shape[1:])),
+    slopes=Array(FLOATS, "*shape").of("coef"),
+    **_SOLVE,
+    gap=Number(finite=False),
+)
+_BY_TASK = Each(Array(FLOATS, "? ?"), "n_tasks")
+
+
+def _fits_tasks(solution: TaskSolution) -> bool:
+    parts = zip(solution.tasks, solution.common, solution.specific, strict=True)
+    return all(task.coef.shape == a.shape == b.shape for task, a, b in parts)
+
+
+TASK_SOLUTION = record(
+    TaskSolution,
+    tasks=Each(SOLUTION, "n_tasks"),
+    common=_BY_TASK,
+    specific=_BY_TASK,
+    **_SOLVE,
+    rules=(("common", _fits_tasks, "or specific does not fit the cells of the tasks"),),
+)

@@ -1,0 +1,268 @@
+"""From the rows of all tasks to their models: every task alone, or one joint convex problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._core.penalties import Term
+from jointleaf._core.progress import SolveProgress
+from jointleaf._core.relaxing import solve_tasks
+from jointleaf._core.task_problem import TaskProblem
+from jointleaf._core.task_solution import TaskSolution, make_solution
+from jointleaf._data.rows import Rows
+from jointleaf._data.tasks import TaskTable
+from jointleaf._fit.component import FitContext, JointSolve, Split
+from jointleaf._fit.folds import MIN_GROUPS, Fold, grow, make_splits
+from jointleaf._fit.recipes import Fit
+from jointleaf._fit.report import FitReport, cv_results
+from jointleaf._fit.strengths import StrengthChoice, choose_strengths
+from jointleaf._model.cell_model import CellModel
+from jointleaf._model.contributions import by_column, cell_ranges
+from jointleaf.partitions import (
+    Partitioner,
+    RootCell,
+    UnionPartitioner,
+    make_partitioner,
+    seeded,
+)
+
+__all__ = ["TaskFit", "TaskJob", "fit_jointly", "join_fits"]
+
+
+@dataclass(frozen=True)
+class TaskJob:
+    """What a fit of several tasks works on.
+
+    Attributes
+    ----------
+    table : TaskTable
+    contexts : list of FitContext
+        One per task, with the same columns, plan, loss and options.
+    valid : list of Rows or None
+        Validation rows of every task that the user gave.
+    task_weights : array (T,)
+        gamma_t.
+    partitioner : what the estimator has as `partitioner`
+        Grows the partitions of every task, or has a method ``fit_tasks`` that returns a fitted
+        partitioner for every task.
+    cv : None, int, splitter or pairs of indices
+    """
+
+    table: TaskTable
+    contexts: list[FitContext]
+    valid: list[Rows | None]
+    task_weights: NDArray
+    partitioner: Any
+    cv: Any
+
+    @property
+    def rows(self) -> list[Rows]:
+        """The training rows of every task."""
+        return [context.rows for context in self.contexts]
+
+
+@dataclass(frozen=True)
+class TaskFit:
+    """The models of all tasks, and how they were fitted.
+
+    Attributes
+    ----------
+    fits : list of Fit
+        Model and report of every task.
+    penalty, solution, cv_results
+        Of the joint problem, or lists of those of every task.
+    n_iter : int
+    slope_norms, common_norms, specific_norms : arrays (d, T)
+        Norms of the slopes of every column: of all, of common ones, and of those of one task.
+    importances : list of arrays (d,)
+        Of the columns for every task.
+    """
+
+    fits: list[Fit]
+    penalty: Any
+    solution: Any
+    cv_results: Any
+    n_iter: int
+    slope_norms: NDArray
+    common_norms: NDArray
+    specific_norms: NDArray
+    importances: list[NDArray]
+
+
+# -- every task alone ----------------------------------------------------------------------------
+
+
+def join_fits(job: TaskJob, fits: list[Fit], importances: list[NDArray]) -> TaskFit:
+    """Return the fits of tasks that nothing ties together."""
+    reports = [fit.report for fit in fits]
+    norms = _by_column(np.stack([fit.model.slope_norms() for fit in fits], axis=1), job)
+    return TaskFit(
+        fits,
+        [report.penalty for report in reports],
+        [report.solution for report in reports],
+        [report.cv_results for report in reports],
+        max(report.n_iter for report in reports),
+        norms,
+        np.zeros_like(norms),
+        norms,
+        importances,
+    )
+
+
+def _by_column(norms: NDArray, job: TaskJob) -> NDArray[np.float64]:
+    """Return norms (d, T) of columns from norms (m, T) of linear features."""
+    context = job.contexts[0]
+    sources, n_columns = context.plan.sources, len(context.columns)
+    if not norms.size:  # constant cells
+        return np.zeros((n_columns, len(job.contexts)))
+    return np.stack([by_column(task_norms, sources, n_columns) for task_norms in norms.T], axis=1)
+
+
+# -- all tasks together --------------------------------------------------------------------------
+
+
+def fit_jointly(job: TaskJob, penalty: Term) -> TaskFit:
+    """Choose the strengths that are "auto", and solve one problem of the cells of all tasks."""
+    choice: StrengthChoice | None = None
+    if penalty.is_auto:
+        choice = _choose_strengths(job, penalty)
+        penalty = choice.best
+    options, n_jobs = job.contexts[0].options, job.contexts[0].n_jobs
+    partitioners = _grow(job, job.rows, fresh=False)
+    # Threads work on tasks, and not inside of each.
+    frames = [replace(context.standardize(context.rows), n_jobs=1) for context in job.contexts]
+    designs = [
+        frame.design(rows.X, partitioner, options.cells)
+        for frame, rows, partitioner in zip(frames, job.rows, partitioners, strict=True)
+    ]
+    problem = TaskProblem(
+        designs,
+        [frame.target(rows.y) for frame, rows in zip(frames, job.rows, strict=True)],
+        frames[0].loss,
+        penalty,
+        [rows.s for rows in job.rows],
+        job.task_weights.tolist(),
+        [float(frame.offset) for frame in frames],
+        n_jobs,
+    )
+    problem.device = options.device
+    if options.verbose:
+        problem.listener = SolveProgress()
+    problem, solved = solve_tasks(
+        problem, penalty, options.solver, tol=options.tol, max_iter=options.max_iter
+    )
+    solution = make_solution(problem, solved)
+    models, importances = [], []
+    for frame, partitioner, rows, task, design in zip(
+        frames, partitioners, job.rows, solution.tasks, designs, strict=True
+    ):
+        ranges = None
+        if options.clip == "cell" and options.cells == "linear":
+            ranges = cell_ranges(design.rows, partitioner.apply(rows.X), task.layout)
+        model = CellModel.of_solution(frame, partitioner, task, ranges)
+        models.append(model.with_means(rows.X, rows.s))
+        importances.append(model.importances(design, rows.s))
+    return _joint_fit(job, models, solution, penalty, choice, importances)
+
+
+def _joint_fit(
+    job: TaskJob,
+    models: list[CellModel],
+    solution: TaskSolution,
+    penalty: Term,
+    choice: StrengthChoice | None,
+    importances: list[NDArray],
+) -> TaskFit:
+    table = None if choice is None else cv_results(choice.table)
+    target_type = job.contexts[0].target_type
+    fits = [
+        Fit(model, FitReport.of_joint(target_type, JointSolve(task, penalty, model.offset), table))
+        for model, task in zip(models, solution.tasks, strict=True)
+    ]
+    return TaskFit(
+        fits,
+        penalty,
+        solution,
+        table,
+        solution.n_iter,
+        _by_column(np.stack([task.slope_norms for task in solution.tasks], axis=1), job),
+        _by_column(solution.common_norms, job),
+        _by_column(solution.specific_norms, job),
+        importances,
+    )
+
+
+def _grow(job: TaskJob, rows: Sequence[Rows], *, fresh: bool) -> list[Partitioner]:
+    """Return partitions grown on rows of every task, unfitted copies where `fresh`."""
+    first = job.contexts[0]
+    target_type, columns, root_cell = first.target_type, first.columns, first.options.root_cell
+    if hasattr(job.partitioner, "fit_tasks"):
+        joint = job.partitioner
+        if hasattr(joint, "get_params"):
+            joint = seeded(joint, first.seed, first.n_jobs)
+        fitted = joint.fit_tasks(list(rows), target_type, columns=columns)
+        if not root_cell:
+            return fitted
+        roots = [grow(RootCell(), task_rows, target_type, columns) for task_rows in rows]
+        return [UnionPartitioner.of_fitted(list(p)) for p in zip(fitted, roots, strict=True)]
+    grown = []
+    for context, task_rows in zip(job.contexts, rows, strict=True):
+        partitioner = make_partitioner(job.partitioner)
+        if root_cell:
+            partitioner = UnionPartitioner([partitioner, RootCell()])
+        partitioner = seeded(partitioner, context.seed, context.n_jobs)
+        partitioner = partitioner.fresh() if fresh else partitioner
+        grown.append(grow(partitioner, task_rows, target_type, columns))
+    return grown
+
+
+def _choose_strengths(job: TaskJob, penalty: Term) -> StrengthChoice:
+    splits = [
+        make_splits(
+            context.rows,
+            job.cv,
+            valid,
+            context.target_type,
+            n_folds=5,
+            n_splits=5 if len(context.rows) <= 2500 else 1,
+        )
+        for context, valid in zip(job.contexts, job.valid, strict=True)
+    ]
+    few = next((t for t, task_splits in enumerate(splits) if not task_splits), None)
+    if few is not None:
+        raise ValueError(
+            f"penalty={penalty!r}: task {job.table.names[few]!r} has {len(job.rows[few])} "
+            "different rows, too few to choose a strength by cross-validation: give numbers, or "
+            "leave the task out"
+        )
+    # A task with many rows has one split: as many as all tasks have are used.
+    by_split = list(zip(*splits, strict=False))
+    options = job.contexts[0].options
+    return choose_strengths(
+        [partial(_make_folds, job, split, len(by_split)) for split in by_split],
+        penalty,
+        job.task_weights,
+        cells=options.cells,
+        one_se=options.one_se,
+        n_jobs=job.contexts[0].n_jobs,
+        device=options.device,
+        verbose=options.verbose,
+    )
+
+
+def _make_folds(job: TaskJob, split: Sequence[Split], n_folds: int) -> list[Fold]:
+    """Return a fold of every task, all with the same number of groups of validation rows."""
+    partitioners = _grow(job, [train for train, _ in split], fresh=True)
+    n_groups = min(-(-MIN_GROUPS // n_folds), *(len(valid) for _, valid in split))
+    return [
+        Fold(context, train, valid, partitioner, n_groups=n_groups)
+        for context, (train, valid), partitioner in zip(
+            job.contexts, split, partitioners, strict=True
+        )
+    ]

@@ -1,0 +1,62 @@
+"""With many rows: the recipe that is validated is the one that is saved, and shown as it is."""
+
+import json
+import re
+
+import numpy as np
+
+import jointleaf
+from cli_data import as_csv, run
+from jointleaf.cli._commands import fit
+from jointleaf.cli._models import load_model
+from jointleaf.estimators import recipe_for
+
+
+def fit_rows(capsys, monkeypatch, folder, n, *options):
+    """Fit n rows of two columns; return the recipes of all fits in order, and the output."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2)).round(4)
+    y = (np.abs(X[:, 0]) + X[:, 1] + rng.normal(0, 0.1, n)).round(4)
+    (folder / "data.csv").write_text(as_csv(np.column_stack([X, y]).tolist(), ("a", "b", "y")))
+    recipes = []
+    original = jointleaf.JOPLEnRegressor.fit
+
+    def spy(self, *args, **kwargs):
+        fitted = original(self, *args, **kwargs)
+        recipes.append(self.report_.recipe)
+        return fitted
+
+    monkeypatch.setattr(jointleaf.JOPLEnRegressor, "fit", spy)
+    monkeypatch.setattr(fit, "FIT_MODELS", fit.FIT_MODELS[:1])  # for speed
+    arguments = folder / "data.csv", "-t", "y", "-o", folder / "model.jleaf", *options
+    code, out, err = run(capsys, "fit", *arguments)
+    assert code == 0, err
+    return recipes, out
+
+
+def test_validation_fits_the_recipe_of_all_rows(capsys, monkeypatch, tmp_path):
+    """A split trains on 80 %: of 2,300 rows 1,840, whose default is another recipe."""
+    assert [recipe_for(n) for n in (1840, 2300)] == ["joint", "blend"]
+    recipes, out = fit_rows(capsys, monkeypatch, tmp_path, 2300, "--no-report", "--json")
+    assert recipes == ["blend", "blend"]
+    model = json.loads(out)["model"]
+    assert model["recipe"] == "blend"
+    assert model["joint"]["solver"]
+
+
+def test_twelve_thousand_rows(capsys, monkeypatch, tmp_path):
+    """No joint problem is solved: neither output nor report mention a solver or a strength."""
+    recipes, out = fit_rows(capsys, monkeypatch, tmp_path, 12_000)
+    assert recipes == ["boosting", "boosting"]
+    report = (tmp_path / "model.html").read_text()
+    text = re.sub(r"<style>.*?</style>|<[^>]+>", " ", report, flags=re.DOTALL)
+    _, info, _ = run(capsys, "info", tmp_path / "model.jleaf")
+    for shown in (out, text, info):
+        assert "boosting" in shown
+        for claim in ("jointly", "solver", "converged", "optimality", "Frobenius", "Chosen"):
+            assert claim not in shown, claim
+    model = load_model(str(tmp_path / "model.jleaf"))
+    assert model.record["model"]["joint"] is None
+    assert model.record["search"] == []
+    assert model.model.solution_ is None
+    assert model.model.penalty_ is None
