@@ -201,7 +201,7 @@ class _PathFold:
             _has_slope(slopes) for slopes in split_slopes(bound, self._problem.layout, theta)
         )
         is_common = common.any(axis=0)
-        parts = np.split(specific, self._problem.layout.task_starts[1:-1])
+        parts = np.split(specific, self._problem.layout.slope_starts[1:-1])
         alone = [np.sum(part.any(axis=0) & ~is_common) for part in parts]
         return float(is_common.sum()), float(np.mean(alone))
 
