@@ -12,9 +12,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from jointleaf._data.columns import Columns
 from jointleaf.estimators._linear_forest import LinearForestClassifier, LinearForestRegressor
-from jointleaf.partitions import RandomForestPartitioner
-from jointleaf.partitions._checks import check_fit_rows
-from jointleaf.partitions._growers import LinearForestPartitioner
+from jointleaf.partitions import LinearForestPartitioner, RandomForestPartitioner
+from jointleaf.partitions._base import check_fit_rows
 from jointleaf.partitions._growers.linear_forest import fit_linear_part
 
 
@@ -169,7 +168,7 @@ def test_degenerate_data(diabetes):
             assert set(flat.n_cells_) == {1}
             assert not flat.split_gains_.any()
             assert not flat.apply(X).any()
-    with pytest.raises(ValueError, match="give y"):
+    with pytest.raises(ValueError, match="pass y"):
         small().fit(X)
     with pytest.raises(ValueError, match="n_cells=1"):
         LinearForestPartitioner(n_cells=1).fit(X, y)

@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor, refine
 from jointleaf.partitions import FittedEnsemble, UnionPartitioner, make_partitioner
-from jointleaf.partitions._fitted import LeftOut
+from jointleaf.partitions._base import LeftOut
 
 RIDGE = Frobenius(0.01)
 NUMBERS = ["size", "age"]

@@ -203,10 +203,10 @@ def test_another_kind_of_model_is_refused(model):
 
 
 def test_a_class_and_a_search_are_refused_with_what_to_give():
-    with pytest.raises(TypeError, match="the class RandomForestRegressor itself; give a fitted"):
+    with pytest.raises(TypeError, match="the class RandomForestRegressor itself: use a fitted"):
         refine(RandomForestRegressor, X, Y)
     search = GridSearchCV(RandomForestRegressor(2), {"max_depth": [2]}, cv=2).fit(X, Y)
-    with pytest.raises(TypeError, match=r"GridSearchCV, a search; .* model.best_estimator_"):
+    with pytest.raises(TypeError, match=r"GridSearchCV, a search: .* model.best_estimator_"):
         refine(search, X, Y)
 
 
@@ -220,7 +220,7 @@ def test_another_number_of_columns_is_refused(library):
 def test_a_target_of_another_kind_is_refused():
     with pytest.raises(ValueError, match="continuous"):
         refine(MODELS["random_forest"]("binary"), X, Y)
-    with pytest.raises(ValueError, match="give a model fitted for regression"):
+    with pytest.raises(ValueError, match="use a model fitted for regression"):
         JOPLEnRegressor(MODELS["random_forest"]("binary")).fit(X, Y)
 
 

@@ -3,6 +3,9 @@
 import lightgbm
 import numpy as np
 import pytest
+from jointleaf._fit.boosted import VERY_MANY_ROWS, _Recipe
+from jointleaf._fit.job import Job
+from jointleaf._fit.stages import Growth, Stage
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.metrics import log_loss
 
@@ -11,11 +14,7 @@ from jointleaf._core.losses import Logistic, Multinomial, SquaredError
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import plan_features
 from jointleaf._data.rows import canonical_rows
-from jointleaf._fit.boosted import VERY_MANY_ROWS, _Recipe
-from jointleaf._fit.job import Job
-from jointleaf._fit.stages import Growth, Stage
-from jointleaf._trees.importers.lightgbm import ModelText, read_trees
-from jointleaf._trees.importers.lightgbm_lines import leaf_lines
+from jointleaf._trees.importers.lightgbm import ModelText, leaf_models, read_trees
 from jointleaf.partitions import LightGBMPartitioner
 
 N = VERY_MANY_ROWS + 500
@@ -40,8 +39,8 @@ def test_leaves_add_up_to_the_library_s_own_prediction(linear, n_classes):
     text = ModelText(booster)
     cells = LightGBMPartitioner()
     trees = read_trees(text, Columns.numbers(4))
-    cells.take_all_leaves(trees, np.ones(4))
-    lines = leaf_lines(text, 4)
+    cells.set_all_leaves(trees, np.ones(4))
+    lines = leaf_models(text, 4)
     leaf = cells.apply(X) + trees.leaf_starts[:-1]
     raw = np.zeros((600, max(1, n_classes)))
     for column in leaf.T:

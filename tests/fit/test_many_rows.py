@@ -7,6 +7,7 @@ import textwrap
 
 import numpy as np
 import pytest
+from jointleaf._fit.many_rows import ManyRows
 from sklearn.base import clone
 from sklearn.datasets import make_friedman1
 from sklearn.dummy import DummyRegressor
@@ -16,7 +17,6 @@ from frame_data import make_frame
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._data.rows import Rows
 from jointleaf._fit import fit_linear, many_rows, own_predictions, target_scale
-from jointleaf._fit.many_rows import ManyRows
 from jointleaf.estimators import _base as base
 from jointleaf.partitions import NO_CELL, ResidualPartitioner, UnionPartitioner
 

@@ -22,7 +22,7 @@ from jointleaf._core.fitting import solve
 from jointleaf._fit.pruning.merging import CellModel, merge, merging_costs
 from jointleaf._fit.pruning.pruner import _cell_weights, _fitted_frame, _read_rows, _walk, prune
 from jointleaf._fit.pruning.shrinking import Descent
-from jointleaf._trees.flattening import flatten
+from jointleaf._trees.flat import flatten
 from jointleaf._trees.routing import Router
 from jointleaf.partitions import (
     LightGBMPartitioner,

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from jointleaf._fit.factors import least_squares_factors, logistic_factors
 from scipy.optimize import check_grad, lsq_linear, minimize
 from scipy.special import expit, log_softmax, softmax
 from sklearn.base import clone
@@ -12,18 +13,17 @@ from sklearn.datasets import make_friedman1
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._data.rows import Rows
 from jointleaf._fit import Setting, Shares, fit_linear, own_predictions, shares, splitting
-from jointleaf._fit.factors import least_squares_factors, logistic_factors
 from jointleaf.estimators import _base as base
 from jointleaf.partitions import (
     NO_CELL,
     RandomTreesPartitioner,
     ResidualPartitioner,
     UnionPartitioner,
-    recipe_partitioner,
 )
 from jointleaf.partitions import (
     _factory as factory,
 )
+from jointleaf.partitions._factory import recipe_partitioner
 
 X, Y = make_friedman1(90, n_features=5, noise=0.5, random_state=0)
 NEW, _ = make_friedman1(60, n_features=5, noise=0.5, random_state=1)

@@ -6,7 +6,7 @@ from sklearn.datasets import make_friedman1
 from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 
 from jointleaf import Frobenius, JOPLEnRegressor, refine
-from jointleaf._trees.flattening import NodeTable, flatten
+from jointleaf._trees.flat import NodeTable, flatten
 from jointleaf.inspection._credits import tree_credits
 
 RIDGE = Frobenius(0.01, 0.01)

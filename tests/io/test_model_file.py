@@ -123,7 +123,7 @@ def test_no_library_is_needed(tmp_path):
     """Loaded and predicting where no tree library can be imported."""
     code = """
 import sys
-for name in ("lightgbm", "catboost", "xgboost", "pandas"):
+for name in ('lightgbm', 'catboost', "xgboost", "pandas"):
     sys.modules[name] = None
 import numpy as np, jointleaf
 for name in sys.argv[1:]:

@@ -22,7 +22,7 @@ from jointleaf.multitask import BoUTSClassifier, BoUTSPartitioner, BoUTSRegresso
 from jointleaf.multitask._bouts import estimator
 from jointleaf.multitask._bouts.splits import Slopes, bin_columns
 from jointleaf.multitask._bouts.trees import TaskSlopes, TreeShape, grow_tree
-from jointleaf.partitions import seeded
+from jointleaf.partitions._factory import seeded
 
 FREE = {"universal_price": 0.0, "task_price": 0.0}
 
@@ -459,7 +459,7 @@ def test_clone_and_pickle(tasks, model):
         ),
         ({"task_price": np.nan}, "task_price=nan"),
         ({"task_price": "low"}, "task_price='low'"),
-        ({"n_universal": -1}, "n_universal=-1 is not possible; give an integer of at least 0"),
+        ({"n_universal": -1}, "n_universal=-1 is not possible: use an integer of at least 0"),
         ({"n_universal": 0, "n_task": 0}, "leave no trees"),
         ({"max_depth": 0}, "max_depth=0"),
         ({"learning_rate": 0}, "learning_rate=0 must be a number above 0 and at most 1"),
@@ -618,7 +618,7 @@ def test_partitioner_names_what_is_wrong(tasks):
     narrow = Rows(rows[1].X[:, :5], rows[1].y, rows[1].s, rows[1].labels)
     with pytest.raises(ValueError, match="task 1 has 5 features, but task 0 has 12"):
         BoUTSPartitioner().fit_tasks([rows[0], narrow])
-    with pytest.raises(ValueError, match="give y"):
+    with pytest.raises(ValueError, match="pass y"):
         BoUTSPartitioner().fit(rows[0].X)
 
 

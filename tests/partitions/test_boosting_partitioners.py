@@ -9,7 +9,7 @@ import pytest
 from jointleaf._data.columns import Columns
 from jointleaf._trees.importers import find_adapter
 from jointleaf._trees.routing import Router
-from jointleaf.partitions._growers import HistGradientBoostingPartitioner, XGBoostPartitioner
+from jointleaf.partitions import HistGradientBoostingPartitioner, XGBoostPartitioner
 
 KINDS = {"xgboost": XGBoostPartitioner, "histogram": HistGradientBoostingPartitioner}
 TASKS = ("regression", "binary", "multiclass")
@@ -182,11 +182,11 @@ def test_more_levels_than_scikit_learn_takes():
     trees = partitioner.trees_
     assert partitioner.split_gains_.argmax() == 0
     assert set(partitioner.split_features_) == {0, 1, 2}
-    np.testing.assert_array_equal(trees.n_levels, [400, 0, 5])
+    np.testing.assert_array_equal(trees.n_categories, [400, 0, 5])
     np.testing.assert_array_equal(trees.table >= 0, trees.feature != 1)
     p = next(p for p in range(12) if trees.feature[trees.starts[p]] == 0)
     begin = trees.table[trees.starts[p]]
-    left = trees.levels_left[begin : begin + 400]
+    left = trees.categories_left[begin : begin + 400]
     odd = np.arange(400) % 2 == 1
     assert abs(np.mean(left == odd) - 0.5) > 0.48  # the root parts odd from even levels
     fewer = fit(HistGradientBoostingPartitioner, X, y, columns=columns, options={"max_bins": 4})

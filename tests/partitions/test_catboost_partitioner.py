@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("catboost")
 
 from jointleaf._data.columns import Column, Columns
-from jointleaf.partitions._growers import CatBoostPartitioner
+from jointleaf.partitions import CatBoostPartitioner
 
 #: Levels of the columns of `coded_rows`, 0 for numbers.
 N_LEVELS = [0, 4, 33, 0, 2, 7]

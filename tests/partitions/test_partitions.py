@@ -14,9 +14,9 @@ from jointleaf.partitions import (
     LightGBMPartitioner,
     RandomForestPartitioner,
     RootCell,
-    TreePartitioner,
     VoronoiPartitioner,
 )
+from jointleaf.partitions._growers.base import TreePartitioner
 
 TREES = [
     LightGBMPartitioner,
@@ -269,14 +269,14 @@ def test_bad_rows_and_weights(partitioner, diabetes):
     for weight in (np.zeros(len(y)), -np.ones(len(y)), np.full(len(y), np.nan)):
         with pytest.raises(ValueError, match="finite, not negative and not all zero"):
             clone(partitioner).fit(X, y, weight)
-    with pytest.raises(ValueError, match=r'target_type=.guess. is unknown; use "regression"'):
+    with pytest.raises(ValueError, match=r"target_type=.guess. is not known: use 'regression'"):
         clone(partitioner).fit(X, y, target_type="guess")
 
 
 @pytest.mark.parametrize("cls", TREES)
 def test_trees_need_fitting_targets(cls, diabetes):
     X, y, _ = diabetes
-    with pytest.raises(ValueError, match="give y"):
+    with pytest.raises(ValueError, match="pass y"):
         small(cls).fit(X)
     with pytest.raises(ValueError, match=r"y has shape \(4,\), but X has 300 rows"):
         small(cls).fit(X, y[:4])

@@ -203,7 +203,7 @@ def test_categories_and_gaps(classes):
     X, y = table(classes=classes)
     target_type = "classification" if classes else "regression"
     cells = grown(X, y, columns=COLUMNS, target_type=target_type)
-    assert (cells.trees_.n_levels == [0, 8, 0]).all()
+    assert (cells.trees_.n_categories == [0, 8, 0]).all()
     assert cells.split_gains_.argmax() == 1
     codes = cells.apply(X)
     assert min(np.bincount(column).min() for column in codes.T) >= 2
@@ -317,7 +317,7 @@ def test_what_is_refused(diabetes):
     with pytest.raises(ValueError, match=r"options=.*max_depth.* there are none"):
         RandomTreesPartitioner(options={"max_depth": 3}).fit(X, y)
     RandomTreesPartitioner(3, options={}, random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match="give y"):
+    with pytest.raises(ValueError, match="pass y"):
         RandomTreesPartitioner().fit(X)
     with pytest.raises(ValueError, match="infinity"):
         RandomTreesPartitioner(3).fit(np.where(X > 0.1, np.inf, X), y)

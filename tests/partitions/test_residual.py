@@ -17,9 +17,9 @@ from jointleaf.partitions import (
     RootCell,
     UnionPartitioner,
     VoronoiPartitioner,
-    seeded,
 )
-from jointleaf.partitions._checks import check_fit_rows
+from jointleaf.partitions._base import check_fit_rows
+from jointleaf.partitions._factory import seeded
 from jointleaf.partitions._growers.linear_forest import fit_linear_part
 
 INNER = RandomTreesPartitioner(12, 5, random_state=0)
@@ -92,7 +92,7 @@ def test_categories_and_gaps():
     table[::9, 0] = np.nan
     found = ResidualPartitioner(INNER).fit(table, y, columns=columns)
     assert found.split_gains_.argmax() == 0, "the levels' shifts are linear"
-    assert (found.partitioner_.trees_.n_levels == [0, 3]).all()
+    assert (found.partitioner_.trees_.n_categories == [0, 3]).all()
     unseen = np.array([[0.3, 3.0], [np.nan, np.nan]])
     assert found.apply(unseen).shape == (2, 12)
 
@@ -190,10 +190,10 @@ def test_siblings_merging_and_leaving_out_are_those_of_the_inner_one():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match=r"needs targets; give y"):
+    with pytest.raises(ValueError, match=r"needs targets: pass y"):
         ResidualPartitioner(INNER).fit(X)
     for wrong in ("lightgbm", None, [INNER]):
-        with pytest.raises(TypeError, match="is no Partitioner; wrap"):
+        with pytest.raises(TypeError, match="is no Partitioner: call"):
             ResidualPartitioner(wrong).fit(X, Y)
     unfitted = ResidualPartitioner(INNER)
     for call in (unfitted.siblings, lambda: unfitted.split_features_, lambda: unfitted.apply(X)):

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from jointleaf._data.columns import Column, Columns
-from jointleaf.partitions._steps import StepPartitioner
+from jointleaf.partitions import StepPartitioner
 
 
 def test_thresholds_divide_the_range_equally():

@@ -14,10 +14,12 @@ catboost = pytest.importorskip("catboost")
 pd = pytest.importorskip("pandas")
 
 from jointleaf._data.columns import Columns  # noqa: E402
+from jointleaf._trees.encoding import TrainingRows  # noqa: E402
 from jointleaf._trees.importers import find_adapter, is_ensemble  # noqa: E402
 from jointleaf._trees.importers.catboost import CatBoostAdapter  # noqa: E402
 from jointleaf._trees.routing import Router  # noqa: E402
-from jointleaf.partitions._fitted import FittedEnsemble, RegrownEnsemble  # noqa: E402
+from jointleaf.partitions import FittedEnsemble  # noqa: E402
+from jointleaf.partitions._factory import RegrownEnsemble  # noqa: E402
 
 ADAPTER = CatBoostAdapter()
 POLICIES = ["SymmetricTree", "Depthwise", "Lossguide"]
@@ -96,7 +98,7 @@ def same_cells(ours, theirs):
 
 def check_routing(model, X, columns=None):
     """Compare our leaves with CatBoost's; give the trees for further checks."""
-    columns = Columns.read(X, None, ADAPTER.categories(model)) if columns is None else columns
+    columns = Columns.read(X, known=ADAPTER.categories(model)) if columns is None else columns
     before = (model.get_params(), np.asarray(model.predict(X)))
     trees = ADAPTER.trees(model, columns)
     router = Router(trees)
@@ -192,7 +194,7 @@ def test_statistics_that_only_a_gpu_trains(told, instead, tmp_path):
     path.write_text(json.dumps(text))
     changed = catboost.CatBoostRegressor().load_model(str(path), format="json")
     assert (changed.calc_leaf_indexes(X) != model.calc_leaf_indexes(X)).any()
-    columns = Columns.read(X, None, ADAPTER.categories(changed))
+    columns = Columns.read(X, known=ADAPTER.categories(changed))
     router = Router(ADAPTER.trees(changed, columns))
     rows = probes(model, X)
     np.testing.assert_array_equal(router(columns.encode(rows)), changed.calc_leaf_indexes(rows))
@@ -203,13 +205,13 @@ def test_levels_beside_those_of_training():
     X, y = mixed_table()
     model = train("regressor", X[:500], y[:500], max_ctr_complexity=2)
     more = pd.concat([X, X[:5].assign(city="A new one", number=-50)])
-    check_routing(model, X, Columns.read(more, None, ADAPTER.categories(model)))
+    check_routing(model, X, Columns.read(more, known=ADAPTER.categories(model)))
 
 
 def test_missing_levels_of_a_users_model_are_unseen():
     X, y = mixed_table()
     model = train("regressor", X, y, one_hot_max_size=5, max_ctr_complexity=3)
-    columns = Columns.read(X, None, ADAPTER.categories(model))
+    columns = Columns.read(X, known=ADAPTER.categories(model))
     router = Router(ADAPTER.trees(model, columns))
     rows = columns.encode(X)
     unseen = rows.copy()
@@ -286,7 +288,7 @@ def test_catboost_is_not_imported_before_it_is_needed():
 def test_fitted_ensemble_pickles_without_catboost():
     X, y = mixed_table()
     model = train("multiclass", X, y, max_ctr_complexity=3)
-    columns = Columns.read(X, None, ADAPTER.categories(model))
+    columns = Columns.read(X, known=ADAPTER.categories(model))
     cells = FittedEnsemble(model).fit(columns.encode(X), columns=columns)
     data = pickle.dumps(cells)
     assert b"catboost" not in data.replace(b"libraries.catboost", b"")
@@ -318,9 +320,8 @@ def native_rows(codes, columns, names):
 
 def regrow(model, columns, codes, y, weight=None):
     params, before = model.get_params(), model.get_all_params()
-    new = ADAPTER.regrow(
-        model, codes, y, weight, categorical=columns.categorical, random_state=3, n_jobs=1
-    )
+    rows = TrainingRows(codes, y, weight, len(np.unique(y)), columns)
+    new = ADAPTER.regrow(model, rows, random_state=3, n_jobs=1)
     assert model.get_params() == params
     assert model.get_all_params() == before
     return new

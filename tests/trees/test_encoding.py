@@ -6,24 +6,24 @@ from sklearn import ensemble
 
 from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import Encoding, tables_from_scores
-from jointleaf._trees.flattening import NodeTable, flatten
+from jointleaf._trees.flat import NodeTable, flatten
+from jointleaf._trees.importers import find_adapter
 from jointleaf._trees.routing import Router
 from jointleaf.partitions import (
     ExtraTreesPartitioner,
     GradientBoostingPartitioner,
     LightGBMPartitioner,
     RandomForestPartitioner,
-    find_adapter,
 )
-from jointleaf.partitions._checks import check_fit_rows
+from jointleaf.partitions._base import check_fit_rows
 
 SKLEARN = [RandomForestPartitioner, ExtraTreesPartitioner, GradientBoostingPartitioner]
 
 
-def table(n=600, n_levels=6, seed=0, missing=0.1):
+def table(n=600, n_categories=6, seed=0, missing=0.1):
     """Codes in column 1, numbers beside them; gaps in both."""
     rng = np.random.default_rng(seed)
-    X = np.column_stack([rng.normal(size=n), rng.integers(0, n_levels, n), rng.normal(size=n)])
+    X = np.column_stack([rng.normal(size=n), rng.integers(0, n_categories, n), rng.normal(size=n)])
     y = np.cos(2.5 * X[:, 1]) + X[:, 0] * (X[:, 1] > 2) + 0.1 * rng.normal(size=n)
     X[rng.random(X.shape) < missing] = np.nan
     return X, y, Columns.read(np.where(np.isnan(X), 0, X), [1])
@@ -33,10 +33,10 @@ def training(X, y, columns, weight=None, target_type="regression"):
     return check_fit_rows(X, y, weight, target_type, columns)
 
 
-def scores_of(rows, n_levels):
+def scores_of(rows, n_categories):
     """What becomes of levels, of an unseen one and of a missing one."""
-    encoding = Encoding(rows, levels=True, gaps=False)
-    codes = np.array([*range(n_levels), n_levels, np.nan])
+    encoding = Encoding(rows, categories=True, missing=False)
+    codes = np.array([*range(n_categories), n_categories, np.nan])
     X = np.zeros((len(codes), 3), rows.X.dtype)
     X[:, 1] = codes
     return encoding.transform(rows._replace(X=X, y=np.zeros(len(X)), weight=None)).X[:, 1]
@@ -98,12 +98,12 @@ def test_several_classes_are_ordered_along_their_principal_component():
 
 @pytest.mark.parametrize("classes", [0, 2, 4])
 def test_tables_route_codes_as_the_trees_route_scores(classes):
-    X, y, columns = table(n=1500, n_levels=9)
+    X, y, columns = table(n=1500, n_categories=9)
     if classes:
         y = np.digitize(y, np.quantile(y, np.arange(1, classes) / classes))
     kind = "classification" if classes else "regression"
     rows = training(X, y, columns, target_type=kind)
-    encoding = Encoding(rows, levels=True, gaps=True)
+    encoding = Encoding(rows, categories=True, missing=True)
     numbers = encoding.transform(rows)
     assert not np.isnan(numbers.X).any()
     assert numbers.columns.categorical.size == 0
@@ -112,13 +112,13 @@ def test_tables_route_codes_as_the_trees_route_scores(classes):
         model = getattr(ensemble, name)(6, max_leaf_nodes=n_leaves, random_state=0)
         model.fit(numbers.X, numbers.y)
         trees = encoding.translate(find_adapter(model).trees(model, numbers.columns))
-        new = np.vstack([table(n=1500, n_levels=12, seed=3)[0], np.full((1, 3), np.nan)])
+        new = np.vstack([table(n=1500, n_categories=12, seed=3)[0], np.full((1, 3), np.nan)])
         scored = encoding.transform(rows._replace(X=new, y=np.zeros(len(new)))).X
         codes, leaves = Router(trees)(new), model.apply(scored)
         for code, leaf in zip(codes.T, leaves.T, strict=True):
             pairs = np.unique(np.stack([code, leaf]), axis=1).shape[1]
             assert pairs == len(np.unique(code)) == len(np.unique(leaf))
-    assert (trees.n_levels == [0, 9, 0]).all()
+    assert (trees.n_categories == [0, 9, 0]).all()
     assert (trees.table[trees.feature == 1] >= 0).all()
     assert (trees.table[trees.feature != 1] == -1).all()
 
@@ -127,7 +127,7 @@ def test_gaps_get_the_weighted_mean_and_levels_can_stay():
     X, y, columns = table()
     s = np.random.default_rng(1).uniform(0.1, 3, len(y))
     rows = training(X, y, columns, s)
-    filled = Encoding(rows, levels=False, gaps=True).transform(rows)
+    filled = Encoding(rows, categories=False, missing=True).transform(rows)
     np.testing.assert_array_equal(filled.X[:, 1], X[:, 1])
     assert filled.columns is rows.columns
     for j in (0, 2):
@@ -136,9 +136,9 @@ def test_gaps_get_the_weighted_mean_and_levels_can_stay():
         np.testing.assert_array_equal(filled.X[gone, j], np.full(gone.sum(), expected))
         np.testing.assert_array_equal(filled.X[~gone, j], X[~gone, j])
     whole = training(np.nan_to_num(X), y, columns)
-    assert Encoding(whole, levels=False, gaps=True).transform(whole) is whole
+    assert Encoding(whole, categories=False, missing=True).transform(whole) is whole
     empty = training(np.column_stack([X[:, 0] * np.nan, X[:, 1:]]), y, columns)
-    assert not Encoding(empty, levels=False, gaps=True).transform(empty).X[:, 0].any()
+    assert not Encoding(empty, categories=False, missing=True).transform(empty).X[:, 0].any()
 
 
 def test_levels_without_a_number_go_the_way_of_missing_ones():
@@ -164,10 +164,10 @@ def test_partitioners_with_categories_and_gaps(cls):
     partitioner = cls(4, 2, random_state=0).fit(X, y, columns=columns)
     rows = np.column_stack([np.zeros(6), np.arange(6)])
     found = partitioner.apply(rows)
-    on_levels = found[:, (found != found[0]).any(axis=0)]
-    assert on_levels.shape[1] >= 1
-    for p in range(on_levels.shape[1]):
-        assert len(set(on_levels[[0, 2, 5], p])) == len(set(on_levels[[1, 3, 4], p])) == 1
+    on_categories = found[:, (found != found[0]).any(axis=0)]
+    assert on_categories.shape[1] >= 1
+    for p in range(on_categories.shape[1]):
+        assert len(set(on_categories[[0, 2, 5], p])) == len(set(on_categories[[1, 3, 4], p])) == 1
     odd = partitioner.apply([[np.nan, np.nan], [np.nan, 6.0], [0.0, -4.0]])
     assert odd.shape == (3, 4)
     np.testing.assert_array_equal(partitioner.split_features_[-1:], [1])

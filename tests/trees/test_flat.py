@@ -8,20 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jointleaf._data.columns import as_codes
-from jointleaf._trees.flat import KeyPart, Lookup
-from jointleaf._trees.flattening import NodeTable, flatten
+from jointleaf._trees.flat import KeyPart, Lookup, NodeTable, flatten
 from jointleaf._trees.routing import Router
 
 
-def walk(tree, x, n_levels, *, single, zero_is_missing):
+def walk(tree, x, n_categories, *, single, zero_is_missing):
     """Give the node in which one row ends: the rules of `FlatTrees`, one step at a time."""
     node = 0
     while tree.feature[node] >= 0:
         j = tree.feature[node]
         value = float(x[j])
-        if node in tree.levels_left:
-            known = 0 <= value < n_levels[j]
-            goes_left = tree.levels_left[node][int(value) if known else -1]
+        if node in tree.categories_left:
+            known = 0 <= value < n_categories[j]
+            goes_left = tree.categories_left[node][int(value) if known else -1]
         else:
             with np.errstate(over="ignore"):
                 goes_left = (float(np.float32(value)) if single else value) <= tree.threshold[node]
@@ -43,12 +42,12 @@ def leaves_in_order(tree, node=0):
 GRID = np.array([-2.5, -1.0, -0.0, 0.1, 1.0, 2.0, 1e39])
 
 
-def random_tree(rng, n_leaves, n_levels, n_tests):
+def random_tree(rng, n_leaves, n_categories, n_tests):
     """Split random leaves by tests from a pool of `n_tests`: few tests are met again and again."""
     pool = []
     for _ in range(n_tests):
-        j = rng.integers(len(n_levels))
-        left = rng.random(n_levels[j] + 1) < 0.5 if n_levels[j] else None
+        j = rng.integers(len(n_categories))
+        left = rng.random(n_categories[j] + 1) < 0.5 if n_categories[j] else None
         pool.append((j, rng.choice(GRID), rng.random() < 0.5, left))
     nodes, tables = [[-1, 0.0, 0, 0, False]], {}
     for _ in range(n_leaves - 1):
@@ -60,22 +59,24 @@ def random_tree(rng, n_leaves, n_levels, n_tests):
             tables[k] = left
         nodes += [[-1, 0.0, 0, 0, True], [-1, 0.0, 0, 0, True]]
     columns = [np.array(c) for c in zip(*nodes, strict=True)]
-    return NodeTable(*columns, levels_left=tables)
+    return NodeTable(*columns, categories_left=tables)
 
 
-def random_rows(rng, n, n_levels):
-    rows = rng.choice([*GRID, np.nextafter(0.1, 1), np.nextafter(0.1, 0), 5.0], (n, len(n_levels)))
-    for j in np.flatnonzero(n_levels):
-        rows[:, j] = rng.integers(-1, n_levels[j] + 3, n)
+def random_rows(rng, n, n_categories):
+    rows = rng.choice(
+        [*GRID, np.nextafter(0.1, 1), np.nextafter(0.1, 0), 5.0], (n, len(n_categories))
+    )
+    for j in np.flatnonzero(n_categories):
+        rows[:, j] = rng.integers(-1, n_categories[j] + 3, n)
     rows[rng.random(rows.shape) < 0.2] = np.nan
     return rows
 
 
-def expected_codes(tables, rows, n_levels, **rules):
+def expected_codes(tables, rows, n_categories, **rules):
     codes = np.empty((len(rows), len(tables)), int)
     for p, tree in enumerate(tables):
         number = {leaf: k for k, leaf in enumerate(leaves_in_order(tree))}
-        codes[:, p] = [number[walk(tree, x, n_levels, **rules)] for x in rows]
+        codes[:, p] = [number[walk(tree, x, n_categories, **rules)] for x in rows]
     return codes
 
 
@@ -91,13 +92,15 @@ def expected_codes(tables, rows, n_levels, **rules):
 )
 def test_random_trees_are_routed_as_they_are_walked(seed, sizes, n_tests, single, zero_is_missing):
     rng = np.random.default_rng(seed)
-    n_levels = np.array([0, 3, 0, 1, 0, 40])
-    tables = [random_tree(rng, k, n_levels, n_tests) for k in sizes]
+    n_categories = np.array([0, 3, 0, 1, 0, 40])
+    tables = [random_tree(rng, k, n_categories, n_tests) for k in sizes]
     rules = {"single": single, "zero_is_missing": zero_is_missing}
-    trees = flatten(tables, 6, n_levels, single_precision=single, zero_is_missing=zero_is_missing)
+    trees = flatten(
+        tables, 6, n_categories, single_precision=single, zero_is_missing=zero_is_missing
+    )
     np.testing.assert_array_equal(trees.n_leaves, sizes)
-    rows = random_rows(rng, 40, n_levels)
-    expected = expected_codes(tables, rows, n_levels, **rules)
+    rows = random_rows(rng, 40, n_categories)
+    expected = expected_codes(tables, rows, n_categories, **rules)
     np.testing.assert_array_equal(Router(trees)(rows), expected)
     cells = trees.numbered(expected[:15])
     again = Router(cells)(rows)
@@ -134,7 +137,7 @@ def test_symmetric_trees_make_every_test_once(depth):
     router = Router(flatten([tree], 3))
     np.testing.assert_array_equal(router(X)[:, 0], codes)
     if depth <= 6:
-        assert sum(len(chunk.tests) for chunk in router._parts[0].chunks) == depth
+        assert sum(len(chunk.conditions) for chunk in router._parts[0].chunks) == depth
 
 
 def test_single_leaves_and_empty_ensembles():
@@ -180,13 +183,13 @@ def test_looked_up_columns(n_leaves):
     }
     keys = np.array(sorted(wanted), dtype=np.uint64)
     lookup = Lookup(parts, keys, np.array([wanted[int(k)] for k in keys]), 0.7)
-    n_levels = np.array([3, 0, 2])
+    n_categories = np.array([3, 0, 2])
     table = random_tree(rng, n_leaves, np.array([0]), n_leaves)
     cuts = rng.normal(size=len(table.threshold))
     table = NodeTable(
         np.where(table.feature >= 0, 3, -1), cuts, table.left, table.right, table.missing_left
     )
-    trees = flatten([table], 3, n_levels, lookups=(lookup,))
+    trees = flatten([table], 3, n_categories, lookups=(lookup,))
     np.testing.assert_array_equal(trees.split_features, [0, 1, 2])
     X = np.column_stack(
         [rng.choice([0, 1, 2, 8, np.nan], 500), rng.normal(size=500), rng.choice([0, 1, 5], 500)]
@@ -211,10 +214,10 @@ def test_looked_up_columns(n_leaves):
 
 def test_threads_and_blocks_change_nothing():
     rng = np.random.default_rng(5)
-    n_levels = np.array([0, 3, 0, 40])
-    tables = [random_tree(rng, k, n_levels, 30) for k in (4, 30, 64, 100)]
-    router = Router(flatten(tables, 4, n_levels))
-    X = random_rows(rng, 50_000, n_levels)
+    n_categories = np.array([0, 3, 0, 40])
+    tables = [random_tree(rng, k, n_categories, 30) for k in (4, 30, 64, 100)]
+    router = Router(flatten(tables, 4, n_categories))
+    X = random_rows(rng, 50_000, n_categories)
     codes = router(X)
     np.testing.assert_array_equal(router(X, 2), codes)
     np.testing.assert_array_equal(router(X[40_000:]), codes[40_000:])

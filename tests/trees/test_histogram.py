@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from tree_rows import training_rows
 
 from jointleaf._data.columns import Columns
 from jointleaf._trees.importers import find_adapter
@@ -216,10 +217,10 @@ def test_what_is_refused(training):
         adapter.trees(model, Columns.read(np.round(X), categorical=[1, 2, 3]))
     changed = copy.deepcopy(model)
     changed._predictors[0][0].nodes = changed._predictors[0][0].nodes[["value", "left", "right"]]
-    with pytest.raises(RuntimeError, match=r"scikit-learn \d.*does not know"):
+    with pytest.raises(RuntimeError, match=r"scikit-learn \d.*cannot read"):
         adapter.trees(changed, columns_of(model, X))
     del changed._predictors
-    with pytest.raises(RuntimeError, match=r"scikit-learn \d.*does not know"):
+    with pytest.raises(RuntimeError, match=r"scikit-learn \d.*cannot read"):
         adapter.split_gains(changed)
 
 
@@ -227,9 +228,8 @@ def test_what_is_refused(training):
 
 
 def regrow(model, X, y, weight=None, n_jobs=1):
-    return HistogramAdapter().regrow(
-        model, X, y, weight, categorical=np.array([2, 3]), random_state=4, n_jobs=n_jobs
-    )
+    rows = training_rows(X, y, weight, categorical=[2, 3])
+    return HistogramAdapter().regrow(model, rows, random_state=4, n_jobs=n_jobs)
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -10,12 +10,9 @@ import pytest
 from sklearn import ensemble
 
 from jointleaf._data.columns import Columns
+from jointleaf._trees.importers import find_adapter
 from jointleaf._trees.routing import Router
-from jointleaf.partitions import (
-    FittedEnsemble,
-    LightGBMPartitioner,
-    find_adapter,
-)
+from jointleaf.partitions import FittedEnsemble, LightGBMPartitioner
 
 SIZES = [2, 4, 16, 31, 64, 65, 300]  # up to 64 leaves are sets of bits, more are walked
 QUIET = {"verbosity": -1, "num_threads": 1, "min_child_samples": 1, "min_child_weight": 0.0}
@@ -199,7 +196,7 @@ def test_lightgbm_text_categories(levels, ordered, zero_as_missing):
     other, _ = coloured(40, 1, [*levels, "new"], ordered)
     known = find_adapter(model).categories(model)
     assert list(known) == ([] if ordered else [1])
-    for columns in (Columns.read(other), Columns.read(frame), Columns.read(other, None, known)):
+    for columns in (Columns.read(other), Columns.read(frame), Columns.read(other, known=known)):
         trees = trees_of(model, columns)
         rows, _ = coloured(ROWS, 2, [*levels, "new", "newer"], ordered)
         codes = Router(trees)(columns.encode(rows))
@@ -255,7 +252,7 @@ def test_lightgbm_text_beside_declared_numbers_and_ordered_levels():
         codes = Router(trees_of(model, columns))(columns.encode(part))
         assert_same_leaves(codes, native_leaves(model, part))
     part = frame[models[0].feature_name_]
-    with pytest.raises(ValueError, match="does not say which they are"):
+    with pytest.raises(ValueError, match="does not name them"):
         trees_of(models[0], Columns.numbers(3))
     with pytest.raises(ValueError, match="holds text"):
         trees_of(

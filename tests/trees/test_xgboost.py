@@ -6,12 +6,14 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
+from tree_rows import training_rows
 
 from jointleaf._data.columns import Columns
+from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.importers import check_fitted_model, find_adapter
 from jointleaf._trees.importers.xgboost import XGBoostAdapter
 from jointleaf._trees.routing import Router
-from jointleaf.partitions._fitted import FittedEnsemble
+from jointleaf.partitions import FittedEnsemble
 
 xgboost = pytest.importorskip("xgboost")
 pd = pytest.importorskip("pandas")
@@ -211,10 +213,8 @@ def test_leaves_with_vectors_as_values(training, new_rows):
     rows = np.concatenate([new_rows[:, numbers], at_thresholds(model, new_rows[:, numbers])])
     assert_same_leaves(model, rows, Columns.numbers(3))
     assert XGBoostAdapter().trees(model, Columns.numbers(3)).n_trees == 4
-    none = np.array([], dtype=np.intp)
-    again = XGBoostAdapter().regrow(
-        model, X[:, numbers], y, None, categorical=none, random_state=0, n_jobs=1
-    )
+    rows = TrainingRows(X[:, numbers], y, None, 0, Columns.numbers(3))
+    again = XGBoostAdapter().regrow(model, rows, random_state=0, n_jobs=1)
     assert dump(again) == dump(model)
 
 
@@ -260,9 +260,8 @@ def test_early_stopping(training):
     np.testing.assert_allclose(
         adapter.split_gains(model), adapter.split_gains(booster[:used]), rtol=1e-6
     )
-    again = adapter.regrow(
-        model, X, noise, None, categorical=columns.categorical, random_state=0, n_jobs=1
-    )
+    rows = TrainingRows(X, noise, None, 0, columns)
+    again = adapter.regrow(model, rows, random_state=0, n_jobs=1)
     assert again.get_booster().num_boosted_rounds() == used
 
 
@@ -290,7 +289,7 @@ def test_what_has_no_trees_or_no_levels_is_refused(training):
     with pytest.raises(ValueError, match="-999"):
         adapter.trees(odd, Columns.numbers(2))
     model = sklearn_model("plain", "regression", feature_types=TYPES).fit(X, signal)
-    with pytest.raises(ValueError, match="does not hold the levels of column c"):
+    with pytest.raises(ValueError, match="does not hold the categories of column c"):
         adapter.trees(model, Columns.read(as_frame(X)))
     with pytest.raises(ValueError, match="trained with categories in column x2"):
         adapter.trees(model, Columns.numbers(5))
@@ -306,7 +305,7 @@ def test_a_frame_model_without_levels_is_refused(training):
     frame = pd.DataFrame(X, columns=list("abcde"))
     XGBoostAdapter().trees(model, columns_of(model, frame))
     frame["d"] += 1
-    with pytest.raises(ValueError, match="does not hold the levels of column d"):
+    with pytest.raises(ValueError, match="does not hold the categories of column d"):
         XGBoostAdapter().trees(model, columns_of(model, frame))
 
 
@@ -339,9 +338,8 @@ def test_a_ranker_gives_cells_but_is_not_grown_again(training):
 
 
 def regrow(model, X, y, weight=None, n_jobs=1):
-    return XGBoostAdapter().regrow(
-        model, X, y, weight, categorical=np.array([2, 3]), random_state=0, n_jobs=n_jobs
-    )
+    rows = training_rows(X, y, weight, categorical=[2, 3])
+    return XGBoostAdapter().regrow(model, rows, random_state=0, n_jobs=n_jobs)
 
 
 def dump(model):
@@ -409,7 +407,7 @@ def test_boosters_that_cannot_be_grown_again(training):
 
     data = xgboost.DMatrix(X, signal, feature_types=TYPES)
     own = xgboost.train({"max_depth": 2}, data, 3, obj=squares)
-    with pytest.raises(ValueError, match="objective of its own"):
+    with pytest.raises(ValueError, match="custom objective"):
         regrow(own, X, signal)
     trained = booster_of(X, signal, max_depth=2)
     loaded = xgboost.Booster(model_file=trained.save_raw())

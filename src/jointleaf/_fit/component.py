@@ -24,7 +24,8 @@ from jointleaf._data.features import FeaturePlan, mean_and_scale
 from jointleaf._data.rows import Rows
 from jointleaf._fit.memory import FitShape, MemoryEstimate
 from jointleaf._model.cell_model import CellModel, Frame
-from jointleaf.partitions import Partitioner, TargetType
+from jointleaf.partitions import Partitioner
+from jointleaf.partitions._base import TargetType
 
 __all__ = [
     "Component",

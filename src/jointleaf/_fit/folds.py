@@ -22,7 +22,8 @@ from jointleaf._core.progress import Progress
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows
 from jointleaf._fit.component import FitContext, Split, Table, target_scale
-from jointleaf.partitions import Partitioner, TargetType
+from jointleaf.partitions import Partitioner
+from jointleaf.partitions._base import TargetType
 
 __all__ = [
     "MIN_GROUPS",

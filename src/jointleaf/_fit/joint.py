@@ -48,11 +48,10 @@ from jointleaf.partitions import (
     RandomTreesPartitioner,
     ResidualPartitioner,
     RootCell,
-    TargetType,
     UnionPartitioner,
-    recipe_partitioner,
-    seeded,
 )
+from jointleaf.partitions._base import TargetType
+from jointleaf.partitions._factory import recipe_partitioner, seeded
 
 __all__ = ["Joint", "SampledJoint", "few_partitions", "fit_cells_of"]
 

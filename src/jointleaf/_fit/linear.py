@@ -19,8 +19,8 @@ from jointleaf._data.rows import Rows
 from jointleaf._fit.component import Component, Split
 from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
 from jointleaf._model.cell_model import CellModel, Frame
-from jointleaf.partitions import LevelsPartitioner as CategoryPartitioner
-from jointleaf.partitions._levels import MOST_CELLS
+from jointleaf.partitions import CategoryPartitioner
+from jointleaf.partitions._categories import MAX_CELLS
 
 __all__ = ["CategoryIndicators", "CategoryLinear", "Linear", "SampledLinear", "fit_logistic"]
 
@@ -113,7 +113,7 @@ class CategoryLinear(Linear):
     @classmethod
     def memory(cls, shape: FitShape) -> MemoryEstimate:
         """Return what the largest number of cells takes."""
-        return trees_memory(MOST_CELLS)
+        return trees_memory(MAX_CELLS)
 
     def _tables(self, train: Rows, valid: Rows) -> _Tables | None:
         """Return features with indicators; None without any, or with so many that fits are slow."""

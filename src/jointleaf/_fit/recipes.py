@@ -22,7 +22,9 @@ from jointleaf._fit.linear import CategoryLinear, Linear, SampledLinear
 from jointleaf._fit.report import FitReport
 from jointleaf._fit.staged_boosting import StagedBoosting
 from jointleaf._model.cell_model import CellModel
-from jointleaf.partitions import Partitioner, TargetType, recipe_partitioner
+from jointleaf.partitions import Partitioner
+from jointleaf.partitions._base import TargetType
+from jointleaf.partitions._factory import recipe_partitioner
 
 __all__ = [
     "RECIPES",

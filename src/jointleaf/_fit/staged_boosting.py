@@ -30,8 +30,7 @@ from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers.base import threads
-from jointleaf._trees.importers.lightgbm import ModelText, read_trees
-from jointleaf._trees.importers.lightgbm_lines import leaf_lines
+from jointleaf._trees.importers.lightgbm import ModelText, leaf_models, read_trees
 from jointleaf.partitions import LightGBMPartitioner, RootCell
 
 __all__ = ["StagedBoosting"]
@@ -391,10 +390,10 @@ class _Growth:
         text, frame = ModelText(booster), self._frame
         trees = self._in_input_units(read_trees(text, frame.columns.coded()), stage)
         partitioner = LightGBMPartitioner(trees.n_trees, stage.n_cells, n_jobs=self._context.n_jobs)
-        partitioner.take_all_leaves(
+        partitioner.set_all_leaves(
             replace(trees, leaf_values=None), booster.feature_importance("gain")
         )
-        leaves, numbers = leaf_lines(text, trees.n_features), self._context.plan.numbers
+        leaves, numbers = leaf_models(text, trees.n_features), self._context.plan.numbers
         n_cells, m = len(leaves.constants), len(self._context.plan.names)
         cells = np.arange(n_cells)
         biases = np.zeros((n_cells, self._n_outputs))

@@ -24,11 +24,10 @@ from scipy import sparse
 
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._data.features import LinearFeatures
-from jointleaf._trees.grouping import Grouping, group_trees, group_weights
-from jointleaf._trees.indexing import GroupIndex
+from jointleaf._trees.grouping import GroupIndex, Grouping, group_trees, group_weights
 from jointleaf._trees.routing import Router
 from jointleaf.partitions import Partitioner, RootCell
-from jointleaf.partitions._cells import TreeCells
+from jointleaf.partitions._base import TreeCells
 
 __all__ = ["LEAST_ROWS", "GroupedSums", "PlainPartitions"]
 

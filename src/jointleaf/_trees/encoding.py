@@ -1,13 +1,15 @@
-"""Categories and missing values for libraries whose trees know neither.
+"""What trees are grown on, and how trees of libraries without categories get them.
 
-Levels become numbers, the trees are grown on these, and their thresholds are then turned back into
-tables of levels: afterwards nothing tells such trees from those of a library with categories.
+Categories become numbers, the trees are grown on these, and their thresholds are then turned back
+into tables of categories: afterwards nothing tells such trees from those of a library that splits
+on categories.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,47 +17,80 @@ from numpy.typing import NDArray
 from jointleaf._data.columns import Columns, as_codes
 from jointleaf._data.features import mean_and_scale
 from jointleaf._trees.flat import FlatTrees
-from jointleaf.partitions._checks import TrainingRows
 
-__all__ = ["Encoding", "tables_from_scores"]
+__all__ = ["Encoding", "TrainingRows", "tables_from_scores"]
 
-#: Rows' worth of the overall mean that every level's mean is pulled by.
+#: Rows' worth of the overall mean that every category's mean is pulled by.
 _PRIOR_ROWS = 10.0
 
 
-class Encoding:
-    """Numbers for the levels of a table, and for missing values where these are not understood.
+class TrainingRows(NamedTuple):
+    """What partitions are made from: rows with a positive weight only.
 
-    A level's score is the mean of the standardised target in its rows, pulled towards the overall
-    mean by ten rows' worth of it: sum s_i z_i / (sum s_i + 10) over the rows i of the level. The
-    order of the means is the one in which a split of the levels into two groups is best for
-    squared error (Fisher 1958). With K > 2 classes it is the first principal component of the
-    levels' class shares (Coppersmith et al. 1999). Unseen levels have the overall mean, which is
-    0; missing ones are a level of their own. Missing numbers get the column's mean.
+    Attributes
+    ----------
+    X : ndarray (n, d), float32 or float64
+        NaN for missing values, codes in columns with categories.
+    y : ndarray (n,)
+        Targets; class numbers in classification.
+    weight : ndarray (n,) with mean 1, or None where all weights are equal
+    n_classes : int
+        Number of classes present; 0 in regression.
+    columns : Columns
+        What the columns of X hold; categories are their codes.
+    """
+
+    X: NDArray
+    y: NDArray
+    weight: NDArray[np.float64] | None
+    n_classes: int
+    columns: Columns
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """Weights (n,), ones where all are equal."""
+        return np.ones(len(self.X)) if self.weight is None else self.weight
+
+    @property
+    def class_numbers(self) -> NDArray[np.intp]:
+        """Classes (n,) as 0, 1, ... without numbers that no row has."""
+        return np.unique(self.y, return_inverse=True)[1]
+
+
+class Encoding:
+    """Numbers for the categories of a table, and for missing values.
+
+    The score of a category is the mean of the standardised target in its rows, pulled towards the
+    overall mean by ten rows' worth of it: sum s_i z_i / (sum s_i + 10) over the rows i of the
+    category. The order of the means is the one in which a split of the categories into two groups
+    is best for squared error (Fisher 1958). With K > 2 classes it is the first principal component
+    of the class frequencies of the categories (Coppersmith et al. 1999). Unseen categories have the
+    overall mean, which is 0; missing ones are a category of their own. Missing numbers get the
+    mean of the column.
 
     Parameters
     ----------
     rows : TrainingRows
-    levels : bool
-        Whether levels are replaced.
-    gaps : bool
+    categories : bool
+        Whether categories are replaced.
+    missing : bool
         Whether missing numbers are filled.
     """
 
-    def __init__(self, rows: TrainingRows, *, levels: bool, gaps: bool) -> None:
-        s = np.ones(len(rows.X)) if rows.weight is None else rows.weight
+    def __init__(self, rows: TrainingRows, *, categories: bool, missing: bool) -> None:
+        s = rows.weights
         targets = _centred_targets(rows, s)
         self._scores = {
-            int(j): _level_scores(
+            int(j): _category_scores(
                 as_codes(rows.X[:, j], int(rows.columns.n_categories[j])),
                 int(rows.columns.n_categories[j]) + 2,
                 targets,
                 s,
             )
-            for j in (rows.columns.categorical if levels else ())
+            for j in (rows.columns.categorical if categories else ())
         }
         self._fills = {}
-        for j in np.flatnonzero(rows.columns.n_categories == 0) if gaps else ():
+        for j in np.flatnonzero(rows.columns.n_categories == 0) if missing else ():
             seen = ~np.isnan(rows.X[:, j])
             fill = np.average(rows.X[seen, j], weights=s[seen]) if seen.any() else 0.0
             with np.errstate(over="ignore"):
@@ -64,7 +99,7 @@ class Encoding:
 
     @classmethod
     def of(cls, scores: Mapping[int, NDArray], fills: Mapping[int, float]) -> Encoding:
-        """Give the encoding with these scores (L + 2,) and fills of columns."""
+        """Return the encoding with these scores (L + 2,) and fills of columns."""
         encoding = cls.__new__(cls)
         encoding._scores, encoding._fills = dict(scores), dict(fills)
         return encoding
@@ -82,19 +117,19 @@ class Encoding:
         return rows._replace(X=X, columns=columns)
 
     def numbers(self, X: NDArray) -> NDArray:
-        """Give rows X (n, d) with scores and fills; X itself where it has nothing to replace."""
-        gaps = {j for j in self._fills if np.isnan(X[:, j]).any()}
-        if not self._scores and not gaps:
+        """Return rows X (n, d) with scores and fills; X itself where it has nothing to replace."""
+        incomplete = {j for j in self._fills if np.isnan(X[:, j]).any()}
+        if not self._scores and not incomplete:
             return X
         X = X.copy()
         for j, scores in self._scores.items():
             X[:, j] = scores[as_codes(X[:, j], len(scores) - 2)]
-        for j in gaps:
+        for j in incomplete:
             X[np.isnan(X[:, j]), j] = self._fills[j]
         return X
 
     def translate(self, trees: FlatTrees) -> FlatTrees:
-        """Turn thresholds on scores into tables of levels, and fills into directions."""
+        """Turn thresholds on scores into tables of categories, and fills into directions."""
         missing_left = trees.missing_left.copy()
         for j, fill in self._fills.items():
             here = trees.feature == j
@@ -103,20 +138,20 @@ class Encoding:
 
 
 def tables_from_scores(trees: FlatTrees, scores: Mapping[int, NDArray]) -> FlatTrees:
-    """Turn splits ``score <= threshold`` into tables of levels.
+    """Turn splits ``score <= threshold`` into tables of categories.
 
-    `scores` has for every column with categories the numbers (L + 2,) of its levels, of
-    unseen levels and of missing values. Where the last is NaN, missing values keep their way, and
-    so do levels whose number is NaN.
+    `scores` has for every column with categories the numbers (L + 2,) of its categories, of
+    unseen categories and of missing values. Where the last is NaN, missing values keep their way,
+    and so do categories whose number is NaN.
     """
     if not scores:
         return trees
     table, missing_left = trees.table.copy(), trees.missing_left.copy()
-    n_levels = trees.n_levels.copy()
-    parts = [trees.levels_left]
-    length = len(trees.levels_left)
+    n_categories = trees.n_categories.copy()
+    parts = [trees.categories_left]
+    length = len(trees.categories_left)
     for j, score in scores.items():
-        n_levels[j] = len(score) - 2
+        n_categories[j] = len(score) - 2
         for node in np.flatnonzero(trees.feature == j):
             left = np.where(np.isnan(score), missing_left[node], score <= trees.threshold[node])
             table[node] = length
@@ -127,27 +162,29 @@ def tables_from_scores(trees: FlatTrees, scores: Mapping[int, NDArray]) -> FlatT
         trees,
         table=table,
         missing_left=missing_left,
-        levels_left=np.concatenate(parts),
-        n_levels=n_levels,
+        categories_left=np.concatenate(parts),
+        n_categories=n_categories,
     )
 
 
 def _centred_targets(rows: TrainingRows, s: NDArray) -> NDArray:
-    """Targets (n, K): the number itself, or indicators of the classes, with weighted mean zero.
+    """Return targets (n, K), numbers or indicators of the classes, with weighted mean zero.
 
     Numbers also get variance one: scores are float32, in which targets of 1e-50 or 1e50 would be
     lost.
     """
     if rows.n_classes > 2:
-        shares = (rows.y[:, None] == np.unique(rows.y)).astype(float)
-        return shares - s @ shares / s.sum()
+        indicators = (rows.y[:, None] == np.unique(rows.y)).astype(float)
+        return indicators - s @ indicators / s.sum()
     y = rows.y[:, None].astype(np.float64)
     mean, scale = mean_and_scale(y, s)
     return (y - mean) / scale
 
 
-def _level_scores(codes: NDArray, size: int, targets: NDArray, s: NDArray) -> NDArray[np.float64]:
-    """Scores (size,) of levels; rounded to float32, in which trees compare them."""
+def _category_scores(
+    codes: NDArray, size: int, targets: NDArray, s: NDArray
+) -> NDArray[np.float64]:
+    """Return the scores (size,) of categories, rounded to float32, in which trees compare them."""
     counts = np.bincount(codes, s, minlength=size)
     sums = np.stack([np.bincount(codes, s * t, minlength=size) for t in targets.T], axis=1)
     means = sums / (counts + _PRIOR_ROWS)[:, None]

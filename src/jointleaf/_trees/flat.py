@@ -9,18 +9,23 @@ x <= threshold**.
 - libraries that cast features to float32 are marked ``single_precision``;
 - a missing value (NaN) goes where ``missing_left`` says, whatever the library calls its rule.
 
-Columns with categories hold codes: the levels 0..L-1 met in training and L for every other level.
+Columns with categories hold codes: 0..L-1 for the categories met in training, L for all others.
 Their splits are tables of L + 1 truth values.
+
+`flatten` makes the arrays from the lists of nodes that libraries keep. It numbers all trees at the
+same time, one level at a time, so that the work grows with their depth and not with their number.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FlatTrees", "KeyPart", "Lookup"]
+__all__ = ["FlatTrees", "KeyPart", "Lookup", "NodeTable", "Numbering", "flatten", "number_nodes"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class KeyPart:
     ----------
     column : int
     hashes : uint64 array (L + 2,) or None
-        Number of every level, then of unseen levels, then of a missing value.
+        Number of every category, then of unseen categories, then of a missing value.
     threshold : float
         Where `hashes` is None: the part is 1 where x > threshold (float32), else 0.
     missing_above : bool
@@ -46,7 +51,7 @@ class KeyPart:
 
 @dataclass(frozen=True)
 class Lookup:
-    """A column that is looked up: a number for every combination of levels (CatBoost's statistics).
+    """A column that is looked up: a number for each combination of categories, as in CatBoost.
 
     The key of a row is h_k with h_0 = 0, h_i = M (h_{i-1} + M part_i) modulo 2^64.
 
@@ -82,22 +87,22 @@ class FlatTrees:
         The split that follows, or ~k for leaf k of the same tree.
     missing_left : bool array (N,)
     table : int64 array (N,)
-        Where the split's entries of `levels_left` begin; -1 for splits on numbers.
-    levels_left : bool array
+        Where the split's entries of `categories_left` begin; -1 for splits on numbers.
+    categories_left : bool array
         Tables of all splits on categories: which codes go left.
     n_leaves : integers (P,)
     cell_of_leaf : int32 array (sum of n_leaves)
         Cell number of every leaf, tree after tree; -1 for leaves that no training row reached.
-    n_levels : integers (d,)
-        Number L of levels of columns with categories, 0 for numbers.
+    n_categories : integers (d,)
+        Number L of categories of columns with categories, 0 for numbers.
     single_precision : bool
         Whether features are rounded to float32 before they are compared.
     zero_is_missing : bool
         Whether zeros count as missing.
     lookups : tuple of Lookup
     leaf_values : float64 array (sum of n_leaves, K) or None
-        What the library's own model adds to its raw predictions in every leaf, tree after tree;
-        None where that is not known.
+        What the model that grew the trees adds to its raw predictions in every leaf; None where it
+        is not such a sum.
     """
 
     n_features: int
@@ -108,10 +113,10 @@ class FlatTrees:
     right: NDArray[np.int32]
     missing_left: NDArray[np.bool_]
     table: NDArray[np.int64]
-    levels_left: NDArray[np.bool_]
+    categories_left: NDArray[np.bool_]
     n_leaves: NDArray[np.intp]
     cell_of_leaf: NDArray[np.int32]
-    n_levels: NDArray[np.intp]
+    n_categories: NDArray[np.intp]
     single_precision: bool = False
     zero_is_missing: bool = False
     lookups: tuple[Lookup, ...] = ()
@@ -218,30 +223,30 @@ class FlatTrees:
         cell_of_leaf: NDArray[np.int32],
     ) -> FlatTrees:
         """Leave out splits that become a leaf (-1: they stay), and leaves that do not stay."""
-        kept = becomes < 0
-        number = np.cumsum(kept) - 1  # of splits that stay
+        is_split = becomes < 0
+        number = np.cumsum(is_split) - 1  # of splits that stay
         tree, leaf_starts = self.tree_of_split, self.leaf_starts
         before = np.concatenate([[0], np.cumsum(stays)])
         n_leaves = np.diff(before[leaf_starts])
 
         def renumbered(child: NDArray[np.int32]) -> NDArray[np.int32]:
-            child, first = child[kept], leaf_starts[tree[kept]]
+            child, first = child[is_split], leaf_starts[tree[is_split]]
             inner = np.maximum(child, 0)
             is_leaf = (child < 0) | (becomes[inner] >= 0)
             leaf = np.where(child < 0, first + ~child, becomes[inner])
             new = ~(before[np.where(is_leaf, leaf, first)] - before[first])
             return np.where(is_leaf, new, number[inner]).astype(np.int32)
 
-        sizes = np.bincount(tree[kept], minlength=self.n_trees)
+        sizes = np.bincount(tree[is_split], minlength=self.n_trees)
         return replace(
             self,
             starts=np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp),
-            feature=self.feature[kept],
-            threshold=self.threshold[kept],
+            feature=self.feature[is_split],
+            threshold=self.threshold[is_split],
             left=renumbered(self.left),
             right=renumbered(self.right),
-            missing_left=self.missing_left[kept],
-            table=self.table[kept],
+            missing_left=self.missing_left[is_split],
+            table=self.table[is_split],
             n_leaves=n_leaves.astype(np.intp),
             cell_of_leaf=cell_of_leaf[stays],
             leaf_values=None,  # of cells that are no more
@@ -249,24 +254,234 @@ class FlatTrees:
 
     def only(self, trees: NDArray[np.bool_]) -> FlatTrees:
         """Keep some of the trees (P,), at least one."""
-        kept = trees[self.tree_of_split]
-        shift = np.cumsum(~kept)
+        in_tree = trees[self.tree_of_split]
+        shift = np.cumsum(~in_tree)
         sizes = np.diff(self.starts)[trees]
 
         def moved(child: NDArray[np.int32]) -> NDArray[np.int32]:
-            child = child[kept]
-            return (child - np.where(child >= 0, shift[kept], 0)).astype(np.int32)
+            child = child[in_tree]
+            return (child - np.where(child >= 0, shift[in_tree], 0)).astype(np.int32)
 
         return replace(
             self,
             starts=np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp),
-            feature=self.feature[kept],
-            threshold=self.threshold[kept],
+            feature=self.feature[in_tree],
+            threshold=self.threshold[in_tree],
             left=moved(self.left),
             right=moved(self.right),
-            missing_left=self.missing_left[kept],
-            table=self.table[kept],
+            missing_left=self.missing_left[in_tree],
+            table=self.table[in_tree],
             n_leaves=self.n_leaves[trees],
             cell_of_leaf=self.cell_of_leaf[np.repeat(trees, self.n_leaves)],
             leaf_values=None,  # of trees that are no more
         )
+
+
+# -- from lists of nodes --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NodeTable:
+    """Trees as a library lists them: all nodes, leaves among them.
+
+    Attributes
+    ----------
+    feature : integers (m,)
+        Column of every split; anything negative in leaves.
+    threshold : floats (m,)
+        A row goes left where x <= threshold; not looked at in leaves and category splits.
+    left, right : integers (m,)
+        Node numbers of the children; not looked at in leaves.
+    missing_left : bool array (m,)
+        Whether missing values go left.
+    categories_left : mapping from node number to bool array (L + 1,)
+        For splits on categories: which codes go left, the last entry for unseen categories.
+    value : floats (m, K), optional
+        What the model of the library adds to its K raw predictions in each node that is a leaf.
+    roots : integers (T,)
+        Node numbers of the roots, tree after tree; one tree with its root first, if not said.
+    """
+
+    feature: NDArray
+    threshold: NDArray
+    left: NDArray
+    right: NDArray
+    missing_left: NDArray
+    categories_left: Mapping[int, NDArray[np.bool_]] = field(default_factory=dict)
+    value: NDArray | None = None
+    roots: NDArray = field(default_factory=lambda: np.zeros(1, np.intp))
+
+
+class Numbering(NamedTuple):
+    """Splits and leaves of trees, each from left to right, tree after tree.
+
+    Attributes
+    ----------
+    splits, leaves : integers
+        Node numbers of the splits and of the leaves, in their new order.
+    child : integers (m,)
+        What a node is called as a child: the place of a split in `splits`, or ~k for leaf k of its
+        tree.
+    n_leaves : integers (T,)
+    """
+
+    splits: NDArray[np.intp]
+    leaves: NDArray[np.intp]
+    child: NDArray[np.intp]
+    n_leaves: NDArray[np.intp]
+
+
+def number_nodes(
+    is_leaf: NDArray[np.bool_], left: NDArray, right: NDArray, roots: NDArray
+) -> Numbering:
+    """Number the nodes (m,) below some roots (T,); those that no root reaches are left out.
+
+    A split with l leaves below has l - 1 splits there, itself included, so that counts of leaves,
+    found from the deepest level upwards, say where every branch begins.
+    """
+    levels, level = [], np.asarray(roots, np.intp)
+    while len(level):
+        levels.append(level)
+        splits = level[~is_leaf[level]]
+        level = np.concatenate([left[splits], right[splits]]).astype(np.intp)
+    count = np.ones(len(is_leaf), np.intp)  # leaves below
+    for level in reversed(levels):
+        splits = level[~is_leaf[level]]
+        count[splits] = count[left[splits]] + count[right[splits]]
+    n_leaves = count[roots]
+    first_leaf = np.zeros(len(is_leaf), np.intp)  # of its branch, over all trees
+    place = np.zeros(len(is_leaf), np.intp)  # of a split, over all trees
+    begin = np.zeros(len(is_leaf), np.intp)  # of its tree's leaves
+    first_leaf[roots] = begin[roots] = np.cumsum(n_leaves) - n_leaves
+    place[roots] = np.cumsum(n_leaves - 1) - (n_leaves - 1)
+    for level in levels:
+        splits = level[~is_leaf[level]]
+        a, b = left[splits], right[splits]
+        begin[a] = begin[b] = begin[splits]
+        first_leaf[a], first_leaf[b] = first_leaf[splits], first_leaf[splits] + count[a]
+        place[a], place[b] = place[splits] + 1, place[splits] + count[a]
+    met = np.concatenate(levels)
+    splits, leaves = met[~is_leaf[met]], met[is_leaf[met]]
+    return Numbering(
+        splits=splits[np.argsort(place[splits])],
+        leaves=leaves[np.argsort(first_leaf[leaves])],
+        child=np.where(is_leaf, ~(first_leaf - begin), place),
+        n_leaves=n_leaves,
+    )
+
+
+def flatten(
+    trees: Iterable[NodeTable],
+    n_features: int,
+    n_categories: NDArray | None = None,
+    *,
+    single_precision: bool = False,
+    zero_is_missing: bool = False,
+    lookups: tuple[Lookup, ...] = (),
+    base: NDArray | float = 0.0,
+) -> FlatTrees:
+    """Put trees into flat form; leaves are numbered from left to right, each one its own cell.
+
+    An ensemble without trees becomes one tree of a single leaf.
+
+    Parameters
+    ----------
+    trees : iterable of NodeTable
+    n_features : int
+        d, the columns of the rows.
+    n_categories : integers (d,), optional
+        Categories of every column, 0 for numbers (the default for all).
+    single_precision, zero_is_missing, lookups
+        See `FlatTrees`.
+    base : number or array (K,)
+        What the model of the library starts its raw predictions from; dealt out to all trees.
+    """
+    if n_categories is None:
+        n_categories = np.zeros(n_features, np.intp)
+    nodes = _all_nodes(list(trees))
+    feature = np.asarray(nodes.feature)
+    left, right = np.asarray(nodes.left), np.asarray(nodes.right)
+    new = number_nodes(feature < 0, left, right, nodes.roots)
+    order, n_leaves = new.splits, new.n_leaves
+    threshold = np.asarray(nodes.threshold, np.float64)[order]
+    table, categories_left = _category_tables(nodes.categories_left, order)
+    values = None
+    if nodes.value is not None:
+        values = np.asarray(nodes.value, np.float64)[new.leaves]
+        values = values + np.asarray(base, float) / len(n_leaves)
+    first = np.repeat(np.cumsum(n_leaves) - n_leaves, n_leaves)
+    return FlatTrees(
+        n_features=n_features,
+        starts=np.concatenate([[0], np.cumsum(n_leaves - 1)]).astype(np.intp),
+        feature=feature[order].astype(np.int32),
+        threshold=_float32_below(threshold) if single_precision else threshold,
+        left=new.child[left[order]].astype(np.int32),
+        right=new.child[right[order]].astype(np.int32),
+        missing_left=np.asarray(nodes.missing_left, bool)[order],
+        table=table,
+        categories_left=categories_left,
+        n_leaves=n_leaves,
+        cell_of_leaf=(np.arange(len(first)) - first).astype(np.int32),
+        n_categories=n_categories,
+        single_precision=single_precision,
+        zero_is_missing=zero_is_missing,
+        lookups=lookups,
+        leaf_values=values,
+    )
+
+
+def _all_nodes(trees: list[NodeTable]) -> NodeTable:
+    """Return one table of all trees; without values unless all have them."""
+    if not trees:
+        none, leaf = np.zeros(1, np.intp), np.full(1, -1)
+        return NodeTable(leaf, np.zeros(1), none, none, none.astype(bool))
+    if len(trees) == 1:
+        return trees[0]
+    sizes = [len(tree.feature) for tree in trees]
+    starts = (np.cumsum(sizes) - sizes).tolist()
+    values = [tree.value for tree in trees if tree.value is not None]
+
+    def joined(name: str, *, shifted: bool = False) -> NDArray:
+        parts = [np.asarray(getattr(tree, name)) for tree in trees]
+        if shifted:
+            parts = [part + start for part, start in zip(parts, starts, strict=True)]
+        return np.concatenate(parts)
+
+    return NodeTable(
+        feature=joined("feature"),
+        threshold=joined("threshold"),
+        left=joined("left", shifted=True),
+        right=joined("right", shifted=True),
+        missing_left=joined("missing_left"),
+        categories_left={
+            start + int(node): table
+            for tree, start in zip(trees, starts, strict=True)
+            for node, table in tree.categories_left.items()
+        },
+        value=np.concatenate(values) if len(values) == len(trees) else None,
+        roots=joined("roots", shifted=True),
+    )
+
+
+def _category_tables(
+    categories_left: Mapping[int, NDArray[np.bool_]], splits: NDArray[np.intp]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return where the table of every split begins (-1: it has none), and all tables in a row."""
+    begins = np.full(len(splits), -1, np.int64)
+    if not categories_left:
+        return begins, np.zeros(0, bool)
+    tables, length = [], 0
+    for place in np.flatnonzero(np.isin(splits, list(categories_left))).tolist():
+        tables.append(np.asarray(categories_left[int(splits[place])], bool))
+        begins[place] = length
+        length += len(tables[-1])
+    return begins, np.concatenate([np.zeros(0, bool), *tables])
+
+
+def _float32_below(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the largest float32 not above each threshold: for float32 x the same split."""
+    with np.errstate(over="ignore"):
+        rounded = threshold.astype(np.float32)
+        below = np.nextafter(rounded, np.float32(-np.inf))
+    above = rounded.astype(np.float64) > threshold
+    return np.where(above, below, rounded).astype(np.float64)

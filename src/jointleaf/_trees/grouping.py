@@ -1,12 +1,22 @@
-"""Which small trees are looked up together, and the tables of their summed weights.
+"""Small trees that are looked up together in tables of their summed weights.
 
-A tree is a function of the answers to its tests, and so is a sum of trees. Tests on one column
+A tree is a function of the answers to its conditions, and so is a sum of trees. Those on one column
 are nested, x > t_1 follows from x > t_2 where t_1 < t_2, so that k of them have k + 1 different
-answers and not 2^k: they are one *digit*, the number of tests that say yes. A group of trees is a
+answers and not 2^k: they are one *digit*, the number of conditions that hold. A group of trees is a
 function of a few digits, and a table with one entry for every combination of them holds
 the sum of the weights of all its trees: one look-up instead of one per tree, and no leaf is
-searched for. Groups are formed so that trees with tests in common, or on the same columns, come
-together, as long as the table stays small.
+searched for. Groups are formed so that trees with conditions in common, or on the same columns,
+come together, as long as the table stays small.
+
+`GroupIndex` computes the entries of a block of rows in three steps, each a few vector instructions
+for all groups together:
+
+1. every different condition is evaluated once, all thresholds of a column in one comparison: a
+   matrix of bytes 0 and 1, conditions by rows;
+2. a byte of mixed-radix digits is a sum over its conditions, sum_t stride_t answer_t, at most 255.
+   All bytes are added up side by side, their first conditions, then their second ones and so on;
+   eight rows are one 64-bit word here, as no sum leaves its byte;
+3. the entry in the table is the sum of the group's bytes, each times the states before it.
 """
 
 from __future__ import annotations
@@ -17,29 +27,30 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._trees.routing import Router, Test
+from jointleaf._trees.routing import Condition, Router
 
-__all__ = ["Digit", "Group", "Grouping", "group_trees", "group_weights"]
+__all__ = ["Digit", "Group", "GroupIndex", "Grouping", "group_trees", "group_weights"]
 
 BYTE = 256  # states of the digits that one byte holds
 _MOST_STATES = 1 << 16
+_WORD = 8  # rows whose bytes are added up as one number
 _WINDOW = 128  # trees among which the next member of a group is looked for
 
 
 @dataclass(frozen=True)
 class Digit:
-    """Tests of one column of which every one implies those before it.
+    """Conditions on one column of which every one implies those before it.
 
-    The digit of a row is the number of its tests that say yes, 0..k; `tests` are numbers in
-    `Grouping.tests`.
+    The digit of a row is the number of its conditions that hold, 0..k; `conditions` are numbers
+    in `Grouping.conditions`.
     """
 
-    tests: tuple[int, ...]
+    conditions: tuple[int, ...]
 
     @property
     def n_states(self) -> int:
         """Values of the digit: k + 1."""
-        return len(self.tests) + 1
+        return len(self.conditions) + 1
 
 
 @dataclass(frozen=True)
@@ -71,16 +82,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Groups of trees, and the trees that are in none because they ask too much.
+    """Groups of trees, and the trees that are in none because their tables would be too large.
 
     Attributes
     ----------
     router : Router
         Of all trees.
-    tests : list of Test
-        The different tests of all trees in groups.
-    test_of_node : integers (N,)
-        Number in `tests` of every split; -1 for those of trees without a group.
+    conditions : list of Condition
+        The different conditions of all trees in groups.
+    condition_of_node : integers (N,)
+        Number in `conditions` of every split; -1 for those of trees without a group.
     groups : list of Group
         Those of more bytes first.
     rest : bool array (P,)
@@ -88,43 +99,45 @@ class Grouping:
     """
 
     router: Router
-    tests: list[Test]
-    test_of_node: NDArray[np.intp]
+    conditions: list[Condition]
+    condition_of_node: NDArray[np.intp]
     groups: list[Group]
     rest: NDArray[np.bool_]
 
 
-class _Tests:
-    """Numbers the tests of trees, and says which of them are nested."""
+class _Conditions:
+    """Numbers the conditions of trees, and finds those that are nested."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
         self._numbers: dict[tuple, int] = {}
-        self.tests: list[Test] = []
-        self.family: list[tuple] = []  # tests of the same family are nested
+        self.conditions: list[Condition] = []
+        self.family: list[tuple] = []  # conditions of the same family are nested
         self.of_node = np.full(len(router.trees.feature), -1, np.intp)
 
     def of_tree(self, p: int) -> dict[tuple, set[int]]:
-        """Give the different tests of a tree by family."""
-        found: dict[tuple, set[int]] = {}
+        """Return the different conditions of a tree by family."""
+        by_family: dict[tuple, set[int]] = {}
         starts = self._router.trees.starts
         for node in range(int(starts[p]), int(starts[p + 1])):
-            key, test = self._router.test(node)
-            number = self._numbers.setdefault(key, len(self.tests))
-            if number == len(self.tests):
-                self.tests.append(test)
-                is_nested = test.levels is None and not math.isnan(test.threshold)
-                self.family.append((test.column, test.missing_right) if is_nested else key)
+            key, condition = self._router.condition(node)
+            number = self._numbers.setdefault(key, len(self.conditions))
+            if number == len(self.conditions):
+                self.conditions.append(condition)
+                is_nested = condition.categories is None and not math.isnan(condition.threshold)
+                self.family.append(
+                    (condition.column, condition.missing_right) if is_nested else key
+                )
             self.of_node[node] = number
-            found.setdefault(self.family[number], set()).add(number)
-        return found
+            by_family.setdefault(self.family[number], set()).add(number)
+        return by_family
 
     def digit(self, numbers: set[int]) -> Digit:
-        """Order nested tests so that every one implies those before it."""
-        tests = self.tests
-        falling = tests[next(iter(numbers))].missing_right  # x <= t: the largest t comes first
+        """Order nested conditions so that every one implies those before it."""
+        conditions = self.conditions
+        falling = conditions[next(iter(numbers))].missing_right  # x <= t: the largest t is first
         return Digit(
-            tuple(sorted(numbers, key=lambda k: tests[k].threshold, reverse=bool(falling)))
+            tuple(sorted(numbers, key=lambda k: conditions[k].threshold, reverse=bool(falling)))
         )
 
 
@@ -143,28 +156,28 @@ def group_trees(router: Router, most_states: int, room: int) -> Grouping:
         Entries of all tables together; trees that would need more are left without a group.
     """
     most_states = min(most_states, _MOST_STATES)
-    tests = _Tests(router)
+    conditions = _Conditions(router)
     n_trees = router.trees.n_trees
-    left: list[_Asking] = []
+    left: list[_TreeSet] = []
     for p in np.flatnonzero(router.trees.n_leaves <= most_states).tolist():
-        tree = _Asking([p], tests.of_tree(p))  # it has at least as many states as leaves
-        if tree.n_states <= most_states and all(len(t) < BYTE for t in tree.asked.values()):
+        tree = _TreeSet([p], conditions.of_tree(p))  # it has at least as many states as leaves
+        if tree.n_states <= most_states and all(len(t) < BYTE for t in tree.families.values()):
             left.append(tree)
     groups: list[Group] = []
     rest = np.ones(n_trees, bool)
     while left:
-        found = _next_group(left, most_states)
-        room -= found.n_states
+        members = _next_group(left, most_states)
+        room -= members.n_states
         if room < 0:
             break
-        digits = [tests.digit(numbers) for numbers in found.asked.values()]
-        groups.append(Group(tuple(found.trees), _packed(digits)))
-        rest[found.trees] = False
+        digits = [conditions.digit(numbers) for numbers in members.families.values()]
+        groups.append(Group(tuple(members.trees), _packed(digits)))
+        rest[members.trees] = False
     groups.sort(key=lambda group: -len(group.packed))
-    return Grouping(router, tests.tests, tests.of_node, groups, rest)
+    return Grouping(router, conditions.conditions, conditions.of_node, groups, rest)
 
 
-def _next_group(left: list[_Asking], most_states: int) -> _Asking:
+def _next_group(left: list[_TreeSet], most_states: int) -> _TreeSet:
     """Take the trees of one group out of those left."""
     group = left.pop(0)
     while left:
@@ -176,23 +189,23 @@ def _next_group(left: list[_Asking], most_states: int) -> _Asking:
     return group
 
 
-class _Asking:
-    """Trees and the tests that they ask for, by family."""
+class _TreeSet:
+    """Trees and their different conditions, by family."""
 
-    def __init__(self, trees: list[int], asked: dict[tuple, set[int]]) -> None:
+    def __init__(self, trees: list[int], families: dict[tuple, set[int]]) -> None:
         self.trees = trees
-        self.asked = asked
+        self.families = families
 
     @property
     def n_states(self) -> int:
         """Combinations of answers that there are: the product of k + 1 over families."""
-        return math.prod(len(numbers) + 1 for numbers in self.asked.values())
+        return math.prod(len(numbers) + 1 for numbers in self.families.values())
 
-    def growth(self, other: _Asking) -> float:
-        """How many times more states there are with the other's tests."""
+    def growth(self, other: _TreeSet) -> float:
+        """How many times more states there are with the other's conditions."""
         factor = 1.0
-        for family, numbers in other.asked.items():
-            mine = self.asked.get(family)
+        for family, numbers in other.families.items():
+            mine = self.families.get(family)
             if mine is None:
                 factor *= len(numbers) + 1
                 continue
@@ -202,11 +215,11 @@ class _Asking:
             factor *= together / (len(mine) + 1)
         return factor
 
-    def take(self, other: _Asking) -> None:
-        """Take the other's trees and tests."""
+    def take(self, other: _TreeSet) -> None:
+        """Take the other's trees and conditions."""
         self.trees = self.trees + other.trees
-        for family, numbers in other.asked.items():
-            self.asked[family] = self.asked.get(family, set()) | numbers
+        for family, numbers in other.families.items():
+            self.families[family] = self.families.get(family, set()) | numbers
 
 
 def _packed(digits: list[Digit]) -> tuple[tuple[Digit, ...], ...]:
@@ -246,24 +259,24 @@ def group_weights(grouping: Grouping, group: Group, weights: NDArray) -> NDArray
     table = np.zeros((*shape, weights.shape[1]), weights.dtype)
     for p in group.trees:
         nodes = slice(int(trees.starts[p]), int(trees.starts[p + 1]))
-        asked = set(grouping.test_of_node[nodes].tolist())
-        own = [i for i, digit in enumerate(digits) if not asked.isdisjoint(digit.tests)]
-        cells = _cells_of_states(grouping, p, [digits[i] for i in own])
-        found = weights[first_cell[p] + np.maximum(cells, 0)]
-        found[cells < 0] = 0.0  # leaves that no training row reached
-        table += found.reshape(*(shape[i] if i in own else 1 for i in range(len(shape))), -1)
+        numbers = set(grouping.condition_of_node[nodes].tolist())
+        axes = [i for i, digit in enumerate(digits) if not numbers.isdisjoint(digit.conditions)]
+        cells = _cells_of_states(grouping, p, [digits[i] for i in axes])
+        entries = weights[first_cell[p] + np.maximum(cells, 0)]
+        entries[cells < 0] = 0.0  # leaves that no training row reached
+        table += entries.reshape(*(shape[i] if i in axes else 1 for i in range(len(shape))), -1)
     return table.reshape(-1, weights.shape[1])
 
 
 def _cells_of_states(grouping: Grouping, p: int, digits: list[Digit]) -> NDArray[np.int32]:
-    """Cell of tree p for every combination of these digits, in C order: walk the tree with all."""
+    """Return the cell of tree p for every combination of these digits, in C order."""
     trees = grouping.router.trees
     shape = tuple(digit.n_states for digit in digits)
     values = np.indices(shape).reshape(len(shape), math.prod(shape))
     answers = {
-        test: values[i] > rank
+        condition: values[i] > rank
         for i, digit in enumerate(digits)
-        for rank, test in enumerate(digit.tests)
+        for rank, condition in enumerate(digit.conditions)
     }
     first = int(trees.starts[p])
     leaf_cells = trees.cell_of_leaf[trees.leaf_starts[p] : trees.leaf_starts[p + 1]]
@@ -277,9 +290,158 @@ def _cells_of_states(grouping: Grouping, p: int, digits: list[Digit]) -> NDArray
         if child < 0:
             cells[states] = leaf_cells[~child]
             continue
-        number = int(grouping.test_of_node[child])
+        number = int(grouping.condition_of_node[child])
         yes = answers[number][states]
-        goes_left = yes if grouping.tests[number].yes_is_left else ~yes
+        goes_left = yes if grouping.conditions[number].yes_is_left else ~yes
         stack.append((int(trees.left[child]), states[goes_left]))
         stack.append((int(trees.right[child]), states[~goes_left]))
     return cells
+
+
+# -- entries of rows ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Conditions ``x > t`` (or ``x <= t``) of one column for several thresholds (k,)."""
+
+    column: int
+    thresholds: NDArray
+    at_most: bool
+    answers: NDArray[np.bool_]  # (k, B)
+
+
+class _LayeredSum:
+    """Sums of some rows of a matrix, each times a number: sum_i stride_ki values[row_ki].
+
+    The sums are added up side by side, layer by layer: first terms, second terms and so on.
+
+    Parameters
+    ----------
+    terms : list of lists of (row, stride)
+        Of every sum, those with the most terms first.
+    values : array (any, b)
+    out : array (number of sums, b)
+    """
+
+    def __init__(self, terms: list[list[tuple[int, int]]], values: NDArray, out: NDArray) -> None:
+        self._values = values
+        later, narrow = np.empty_like(out), np.empty(out.shape, values.dtype)
+        self._layers = []
+        for i in range(len(terms[0]) if terms else 0):
+            ith = [sum_terms[i] for sum_terms in terms if len(sum_terms) > i]
+            m, strides = len(ith), np.array([[stride] for _, stride in ith], out.dtype)
+            rows = np.array([row for row, _ in ith], np.intp)
+            term = out[:m] if i == 0 else later[:m]  # the first ones are where the sum begins
+            taken = term if out.dtype == values.dtype else narrow[:m]
+            is_plain = bool((strides == 1).all())
+            self._layers.append((rows, taken, term, None if is_plain else strides, out[:m]))
+
+    def __call__(self) -> None:
+        for i, (rows, taken, term, strides, out) in enumerate(self._layers):
+            self._values.take(rows, 0, taken, "clip")
+            if taken is not term:  # to wider numbers
+                term[:] = taken
+            if strides is not None:
+                np.multiply(term, strides, out=term)
+            if i > 0:
+                np.add(out, term, out=out)
+
+
+class GroupIndex:
+    """Finds the entries of rows in the tables of a `Grouping`, a block of rows at a time.
+
+    One object is for one thread: it holds the arrays that a block is worked on in.
+
+    Parameters
+    ----------
+    grouping : Grouping
+    starts : integers (G,)
+        First entry of every group where the tables lie one after the other.
+    out : int32 array (B, G)
+        Where the entries are written, again for every block; B, a multiple of 8, is the most
+        rows of a block.
+    """
+
+    def __init__(
+        self, grouping: Grouping, starts: NDArray[np.intp], out: NDArray[np.int32]
+    ) -> None:
+        self._router = grouping.router
+        block_rows, n_groups = out.shape
+        self._answers = np.zeros((len(grouping.conditions), block_rows), np.uint8)
+        self._entries = np.zeros((n_groups, block_rows), np.uint16)
+        self._sort_conditions(grouping)
+        self._lay_out(grouping)
+        # Views are made here, once: with blocks this small their making would be felt.
+        self._written = [
+            (self._entries[g], np.int32(start), out[:, g]) for g, start in enumerate(starts)
+        ]
+
+    # -- what is done, in its order ------------------------------------------------------------
+
+    def _sort_conditions(self, grouping: Grouping) -> None:
+        """Sort the conditions by column, so that one comparison evaluates all of a column."""
+        dtype = np.float32 if grouping.router.trees.single_precision else np.float64
+        by_column: dict[tuple[int, bool], list[int]] = {}
+        self._categories: list[tuple[Condition, NDArray[np.bool_]]] = []
+        for number, condition in enumerate(grouping.conditions):
+            if condition.categories is None:
+                by_column.setdefault((condition.column, condition.missing_right), []).append(number)
+        order: list[int] = []
+        self._comparisons: list[_Comparison] = []
+        for (column, at_most), numbers in sorted(by_column.items()):
+            thresholds = np.array([[grouping.conditions[k].threshold] for k in numbers], dtype)
+            answers = self._answers[len(order) : len(order) + len(numbers)].view(bool)
+            self._comparisons.append(_Comparison(column, thresholds, at_most, answers))
+            order += numbers
+        for number, condition in enumerate(grouping.conditions):
+            if condition.categories is not None:
+                self._categories.append((condition, self._answers[len(order)].view(bool)))
+                order.append(number)
+        self._place = np.empty(len(order), np.intp)  # of every condition among the answers
+        self._place[order] = np.arange(len(order))
+
+    def _lay_out(self, grouping: Grouping) -> None:
+        """Make bytes of the answers, and entries of the bytes."""
+        n_rows = self._entries.shape[1]
+        terms = {
+            (g, k): [(int(self._place[condition]), stride) for condition, stride in _terms(digits)]
+            for g, group in enumerate(grouping.groups)
+            for k, digits in enumerate(group.packed)
+        }
+        keys = sorted(terms, key=lambda key: -len(terms[key]))
+        row = {key: i for i, key in enumerate(keys)}
+        byte_sums = np.empty((len(keys), n_rows), np.uint8)
+        words = self._answers.view(np.uint64), byte_sums.view(np.uint64)
+        self._bytes = _LayeredSum([terms[key] for key in keys], *words)
+        parts: list[list[tuple[int, int]]] = []
+        for g, group in enumerate(grouping.groups):
+            sizes = [math.prod(digit.n_states for digit in digits) for digits in group.packed]
+            strides = [math.prod(sizes[:k]) for k in range(len(sizes))]
+            parts.append([(row[g, k], stride) for k, stride in enumerate(strides)])
+        self._whole = _LayeredSum(parts, byte_sums, self._entries)
+
+    # -- a block -------------------------------------------------------------------------------
+
+    def __call__(self, X: NDArray) -> None:
+        """Write the entries of rows X (b, d) to the first b rows of `out`."""
+        columns, n_rows = self._router.columns(X), len(X)
+        for part in self._comparisons:
+            compare = np.less_equal if part.at_most else np.greater
+            compare(columns[part.column], part.thresholds, out=part.answers[:, :n_rows])
+        for condition, answers in self._categories:
+            assert condition.categories is not None
+            np.take(condition.categories, columns[condition.column], 0, answers[:n_rows], "clip")
+        self._bytes()
+        self._whole()
+        for entries, start, out in self._written:  # read in one go, written column by column
+            np.add(entries, start, out=out)
+
+
+def _terms(digits: tuple[Digit, ...]) -> list[tuple[int, int]]:
+    """Return the conditions of the digits of a byte, and what each of them adds where it holds."""
+    terms, stride = [], 1
+    for digit in digits:
+        terms += [(condition, stride) for condition in digit.conditions]
+        stride *= digit.n_states
+    return terms

@@ -1,10 +1,10 @@
 """Which leaf of every tree a row reaches: `FlatTrees` applied to rows, with NumPy alone.
 
-Small trees are not walked. All tests of a tree are made for a block of rows at once, column by
-column, which is a handful of vector instructions each; eight results make one byte, a table
-of 256 entries turns the byte into the set of leaves that it leaves possible, and the sets of
-all bytes have exactly one leaf in common (the idea of QuickScorer, Lucchese et al. 2015). A
-test that occurs several times in a tree, as in CatBoost's symmetric trees, is made once. Trees of
+Small trees are not walked. All conditions of a tree are evaluated for a block of rows at once,
+column by column, which is a handful of vector instructions each; eight answers make one byte, a
+table of 256 entries turns the byte into the set of leaves that remain possible, and the sets of all
+bytes have exactly one leaf in common (the idea of QuickScorer, Lucchese et al. 2015). A condition
+that occurs several times in a tree, as in CatBoost's symmetric trees, is evaluated once. Trees of
 more than 64 leaves are walked level by level.
 """
 
@@ -20,45 +20,45 @@ from numpy.typing import NDArray
 from jointleaf._data.columns import as_codes
 from jointleaf._trees.flat import FlatTrees, Lookup
 
-__all__ = ["ZERO", "Router", "Test", "leaves_as_cells"]
+__all__ = ["ZERO", "Condition", "Router", "leaves_as_cells"]
 
 #: Rows at a time: enough to hide the cost of a call, few enough for their columns to stay cached.
 _BLOCK_ROWS = 16384
 _TURNED_ROWS = 256
 _FEW_ROWS = 640  # up to which preparing trees costs more than it saves
 _MOST_LEAVES = 64  # of a tree whose sets of leaves are the bits of one word
-_TESTS = 8  # results in a byte
-ZERO = float(np.float32(1e-35))  # smaller numbers are zeros, LightGBM says
+_CHUNK_SIZE = 8  # answers in a byte
+ZERO = float(np.float32(1e-35))  # LightGBM takes smaller numbers for zero
 _HASH = np.uint64(0x4906BA494954CB65)
 #: 64-bit de Bruijn sequence: its product with a power of two has the exponent's mark on top.
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 
 
 @dataclass(frozen=True)
-class Test:
-    """One question about a column.
+class Condition:
+    """The condition of a split on one column.
 
-    The answer is ``x > threshold``, or ``x <= threshold`` where missing values go right (NaN makes
-    both false), or with `levels` (L + 2,) the entry of the code, of unseen levels or of missing
-    values, true for left.
+    It is ``x > threshold``, or ``x <= threshold`` where missing values go right (NaN makes both
+    false). With `categories` (L + 2,) it is the entry of the code, of unseen categories or of
+    missing values, true for left.
     """
 
     column: int
     threshold: float
     missing_right: bool
-    levels: NDArray[np.bool_] | None = None
+    categories: NDArray[np.bool_] | None = None
 
     @property
     def yes_is_left(self) -> bool:
         """Whether rows for which the answer is yes go left."""
-        return self.missing_right or self.levels is not None
+        return self.missing_right or self.categories is not None
 
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Up to eight tests and what their answers, as bits of a byte, say."""
+    """Up to eight conditions, and what their answers, as bits of a byte, leave possible."""
 
-    tests: list[Test]
+    conditions: list[Condition]
     table: NDArray = field(repr=False)  # (256,) sets of leaves, or cells if it is the only chunk
 
 
@@ -89,8 +89,8 @@ class Router:
         used = set(np.unique(trees.feature).tolist())
         used |= {part.column for lookup in trees.lookups for part in lookup.parts}
         used = {j for j in used if j < trees.n_features}
-        self._numbers = sorted(j for j in used if trees.n_levels[j] == 0)
-        self._categories = sorted(j for j in used if trees.n_levels[j] > 0)
+        self._numbers = sorted(j for j in used if trees.n_categories[j] == 0)
+        self._categories = sorted(j for j in used if trees.n_categories[j] > 0)
 
     @cached_property
     def _parts(self) -> list[_SmallTree | _LargeTree]:
@@ -101,16 +101,16 @@ class Router:
         ]
 
     def renumbered(self, trees: FlatTrees) -> Router:
-        """Give the router of the same trees with other cells, where these here are the leaves."""
-        other = Router(trees)
+        """Return the router of the same trees with other cells, where these here are the leaves."""
+        router = Router(trees)
         if "_parts" in self.__dict__:
             cells = np.split(trees.cell_of_leaf, trees.leaf_starts[1:-1])
             parts = [_with_cells(*pair) for pair in zip(self._parts, cells, strict=True)]
-            other.__dict__["_parts"] = parts
-        return other
+            router.__dict__["_parts"] = parts
+        return router
 
     def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
-        """Give the cells (n, P) of rows X (n, d); -1 in leaves that no training row reached."""
+        """Return the cells (n, P) of rows X (n, d); -1 in leaves that no training row reached."""
         codes = np.empty((len(X), self.trees.n_trees), dtype=np.int32)
         if len(X) <= _FEW_ROWS:
             self._walk_all(X, codes)
@@ -130,18 +130,18 @@ class Router:
 
     def _route(self, X: NDArray, codes: NDArray[np.int32]) -> None:
         columns = self.columns(X)
-        found = np.empty((self.trees.n_trees, len(X)), dtype=np.int32)
+        cells = np.empty((self.trees.n_trees, len(X)), dtype=np.int32)
         work = _Work(len(X))
         for p, part in enumerate(self._parts):
             if isinstance(part, _SmallTree):
-                self._score(part, columns, work, found[p])
+                self._score(part, columns, work, cells[p])
             else:
-                self._walk(part, columns, found[p])
+                self._walk(part, columns, cells[p])
         for start in range(0, len(X), _TURNED_ROWS):  # turned in pieces that stay in the cache
-            codes[start : start + _TURNED_ROWS] = found[:, start : start + _TURNED_ROWS].T
+            codes[start : start + _TURNED_ROWS] = cells[:, start : start + _TURNED_ROWS].T
 
     def columns(self, X: NDArray) -> list[NDArray]:
-        """Columns in the form in which they are tested: numbers, or codes as indices."""
+        """Return the columns as they are compared: numbers, or codes as indices."""
         trees = self.trees
         dtype = np.float32 if trees.single_precision else np.float64
         columns: list[NDArray] = [np.zeros(0)] * (trees.n_features + len(trees.lookups))
@@ -157,7 +157,7 @@ class Router:
         for j, column in zip(self._numbers, numbers, strict=True):
             columns[j] = column
         for j in self._categories:
-            columns[j] = as_codes(X[:, j], int(trees.n_levels[j]))
+            columns[j] = as_codes(X[:, j], int(trees.n_categories[j]))
         for i, lookup in enumerate(trees.lookups):
             columns[trees.n_features + i] = _looked_up(lookup, columns).astype(dtype)
         return columns
@@ -169,42 +169,42 @@ class Router:
         rows = slice(int(trees.starts[p]), int(trees.starts[p + 1]))
         if trees.n_leaves[p] > _MOST_LEAVES:
             return _LargeTree(rows, cells)
-        tests: dict[tuple, int] = {}
-        found: list[Test] = []
+        numbers: dict[tuple, int] = {}
+        conditions: list[Condition] = []
         sets: list[tuple[int, int]] = []  # leaves that stay possible for answers 0 and 1
         below = self._leaves_below(rows)
         everything = (1 << int(trees.n_leaves[p])) - 1
         for node in range(rows.start, rows.stop):
-            key, test = self.test(node)
-            k = tests.setdefault(key, len(found))
-            if k == len(found):
-                found.append(test)
+            key, condition = self.condition(node)
+            k = numbers.setdefault(key, len(conditions))
+            if k == len(conditions):
+                conditions.append(condition)
                 sets.append((everything, everything))
-            no, yes = below[node] if test.yes_is_left else below[node][::-1]
+            no, yes = below[node] if condition.yes_is_left else below[node][::-1]
             sets[k] = (sets[k][0] & ~no, sets[k][1] & ~yes)  # what the answer rules out
         word = np.dtype(f"u{_word_bytes(int(trees.n_leaves[p]))}")
         chunks = []
-        for begin in range(0, len(found), _TESTS):
-            part = sets[begin : begin + _TESTS]
+        for begin in range(0, len(conditions), _CHUNK_SIZE):
+            part = sets[begin : begin + _CHUNK_SIZE]
             table = _possible_leaves(part, everything).astype(word)
-            chunks.append(_Chunk(found[begin : begin + _TESTS], table))
+            chunks.append(_Chunk(conditions[begin : begin + _CHUNK_SIZE], table))
         if len(chunks) == 1:
             only = chunks[0]
             leaf = _lowest_bit(only.table.astype(np.uint64))
-            chunks = [_Chunk(only.tests, cells[np.minimum(leaf, len(cells) - 1)])]
+            chunks = [_Chunk(only.conditions, cells[np.minimum(leaf, len(cells) - 1)])]
         return _SmallTree(chunks, cells)
 
-    def test(self, node: int) -> tuple[tuple, Test]:
-        """Give the test of a split, and a key that equal tests share."""
+    def condition(self, node: int) -> tuple[tuple, Condition]:
+        """Return a key that equal conditions share, and the condition of a split."""
         trees = self.trees
         column, missing_left = int(trees.feature[node]), bool(trees.missing_left[node])
         begin = int(trees.table[node])
         if begin < 0:
             threshold = float(trees.threshold[node])
-            return (column, threshold, missing_left), Test(column, threshold, not missing_left)
-        n_levels = int(trees.n_levels[column])
-        left = np.append(trees.levels_left[begin : begin + n_levels + 1], missing_left)
-        return (column, left.tobytes()), Test(column, 0.0, False, left)
+            return (column, threshold, missing_left), Condition(column, threshold, not missing_left)
+        n_categories = int(trees.n_categories[column])
+        left = np.append(trees.categories_left[begin : begin + n_categories + 1], missing_left)
+        return (column, left.tobytes()), Condition(column, 0.0, False, left)
 
     def _leaves_below(self, rows: slice) -> dict[int, tuple[int, int]]:
         """Sets of leaves, as bits, in the left and the right branch of every split."""
@@ -260,12 +260,12 @@ class Router:
         """Whether rows with these numbers or codes go left at splits on any columns."""
         trees = self.trees
         left = (x <= trees.threshold[node]) | (trees.missing_left[node] & np.isnan(x))
-        on_levels = np.flatnonzero(trees.table[node] >= 0)
-        if on_levels.size:
-            split, code = node[on_levels], x[on_levels].astype(np.intp)
-            is_missing = code > trees.n_levels[trees.feature[split]]
-            inside = trees.levels_left[trees.table[split] + np.where(is_missing, 0, code)]
-            left[on_levels] = np.where(is_missing, trees.missing_left[split], inside)
+        on_categories = np.flatnonzero(trees.table[node] >= 0)
+        if on_categories.size:
+            split, code = node[on_categories], x[on_categories].astype(np.intp)
+            is_missing = code > trees.n_categories[trees.feature[split]]
+            inside = trees.categories_left[trees.table[split] + np.where(is_missing, 0, code)]
+            left[on_categories] = np.where(is_missing, trees.missing_left[split], inside)
         return left
 
     # -- large trees ---------------------------------------------------------------------------
@@ -292,27 +292,27 @@ class Router:
     def _goes_left(self, node: NDArray, x: NDArray, column: int) -> NDArray[np.bool_]:
         trees = self.trees
         missing_left = trees.missing_left[node]
-        if column < trees.n_features and trees.n_levels[column] > 0:
-            is_missing = x > trees.n_levels[column]
-            inside = trees.levels_left[trees.table[node] + np.where(is_missing, 0, x)]
+        if column < trees.n_features and trees.n_categories[column] > 0:
+            is_missing = x > trees.n_categories[column]
+            inside = trees.categories_left[trees.table[node] + np.where(is_missing, 0, x)]
             return np.where(is_missing, missing_left, inside)
         return (x <= trees.threshold[node]) | (missing_left & np.isnan(x))
 
 
 def leaves_as_cells(trees: FlatTrees) -> FlatTrees:
-    """Give the trees with every leaf as a cell, also those that no training row reached."""
+    """Return the trees with every leaf as a cell, also those that no training row reached."""
     first = np.repeat(trees.leaf_starts[:-1], trees.n_leaves)
     numbers = np.arange(len(trees.cell_of_leaf)) - first
     return replace(trees, cell_of_leaf=numbers.astype(np.int32))
 
 
 def _with_cells(part: _SmallTree | _LargeTree, cells: NDArray[np.int32]) -> _SmallTree | _LargeTree:
-    """The part of a tree whose leaves, so far their own cells, have these cells."""
+    """Return the part of a tree whose leaves, so far their own cells, have these cells."""
     if isinstance(part, _LargeTree):
         return _LargeTree(part.rows, cells)
     if len(part.chunks) == 1:
         only = part.chunks[0]
-        return _SmallTree([_Chunk(only.tests, cells[only.table])], cells)
+        return _SmallTree([_Chunk(only.conditions, cells[only.table])], cells)
     return _SmallTree(part.chunks, cells)
 
 
@@ -325,16 +325,16 @@ class _Work:
         self._byte = np.empty(n_rows, np.uint8)
 
     def answers(self, chunk: _Chunk, columns: list[NDArray]) -> NDArray[np.uint8]:
-        """Answers to the tests of a chunk as the bits of one byte per row."""
+        """Return the answers to the conditions of a chunk as the bits of one byte per row."""
         answer = self._answer
-        for k, test in enumerate(chunk.tests):
-            x = columns[test.column]
-            if test.levels is not None:
-                np.take(test.levels, x, 0, answer, "clip")
-            elif test.missing_right:
-                np.less_equal(x, x.dtype.type(test.threshold), out=answer)
+        for k, condition in enumerate(chunk.conditions):
+            x = columns[condition.column]
+            if condition.categories is not None:
+                np.take(condition.categories, x, 0, answer, "clip")
+            elif condition.missing_right:
+                np.less_equal(x, x.dtype.type(condition.threshold), out=answer)
             else:
-                np.greater(x, x.dtype.type(test.threshold), out=answer)
+                np.greater(x, x.dtype.type(condition.threshold), out=answer)
             if k == 0:
                 self._byte[:] = answer.view(np.uint8)
                 continue
@@ -364,9 +364,9 @@ def _word_bytes(n_leaves: int) -> int:
 
 
 def _possible_leaves(sets: list[tuple[int, int]], everything: int) -> NDArray[np.uint64]:
-    """For every byte of answers the set of leaves that it leaves possible, (256,)."""
-    table = np.full(1 << _TESTS, everything, dtype=np.uint64)
-    answers = np.arange(1 << _TESTS)
+    """Return the set of leaves that every byte of answers leaves possible, (256,)."""
+    table = np.full(1 << _CHUNK_SIZE, everything, dtype=np.uint64)
+    answers = np.arange(1 << _CHUNK_SIZE)
     for k, (no, yes) in enumerate(sets):
         table &= np.where(answers >> k & 1, np.uint64(yes), np.uint64(no))
     return table
@@ -381,7 +381,7 @@ _BYTE_EXPONENT[1 << np.arange(16)] = np.arange(16)
 
 
 def _lowest_bit(sets: NDArray) -> NDArray[np.intp]:
-    """Number of the lowest leaf in every set."""
+    """Return the number of the lowest leaf in every set."""
     if sets.dtype.itemsize <= 2:
         return _BYTE_EXPONENT[sets]
     wide = sets.astype(np.uint64)

@@ -24,6 +24,7 @@ from jointleaf._fit.recipes import Fit
 from jointleaf._fit.report import FitReport
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import by_column, column_importances, warn_of_no_features
+from jointleaf._trees.importers import check_fitted_model, is_ensemble
 from jointleaf.estimators._checks import (
     check_gaps,
     check_parameters,
@@ -33,7 +34,8 @@ from jointleaf.estimators._checks import (
 from jointleaf.estimators._memory import check_memory
 from jointleaf.estimators._params import JOPLEnParameters, restored_on_error
 from jointleaf.inspection._methods import Explainable
-from jointleaf.partitions import Partitioner, check_fitted_model, is_ensemble, known_categories
+from jointleaf.partitions import Partitioner
+from jointleaf.partitions._factory import known_categories
 
 __all__ = ["BaseJOPLEn", "importances"]
 

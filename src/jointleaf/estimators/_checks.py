@@ -15,7 +15,7 @@ from jointleaf._core.penalties import PerTask, PredictionPenalty, SlopeNorm, Tas
 from jointleaf._core.solvers import check_solver_name
 from jointleaf._data.columns import Columns
 from jointleaf._fit.recipes import RECIPES, Recipe
-from jointleaf.partitions._fitted import LeftOut
+from jointleaf.partitions._base import LeftOut
 
 __all__ = [
     "check_effect",
@@ -31,7 +31,7 @@ def check_parameters(estimator: Any) -> None:
     """Check the values of an estimator's parameters, before any work is done."""
     for value in estimator.get_params(deep=False).values():
         if isinstance(value, LeftOut):
-            value.refuse()
+            value.raise_error()
     if isinstance(estimator.penalty, str) and estimator.penalty != "auto":
         raise ValueError(f"penalty={estimator.penalty!r} is not known: use 'auto' or a Penalty")
     if not isinstance(estimator.penalty, str | Term):

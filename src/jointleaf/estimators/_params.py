@@ -26,14 +26,10 @@ from jointleaf._fit.recipes import (
     fit_recipe,
     n_folds_and_splits,
 )
+from jointleaf._trees.importers import is_ensemble
 from jointleaf.estimators._checks import check_effect, is_whole
-from jointleaf.partitions import (
-    Partitioner,
-    TargetType,
-    is_ensemble,
-    make_partitioner,
-    without_models,
-)
+from jointleaf.partitions import Partitioner, make_partitioner
+from jointleaf.partitions._base import TargetType, without_models
 
 __all__ = ["JOPLEnParameters", "restored_on_error"]
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._trees.flat import FlatTrees
-from jointleaf._trees.flattening import NodeTable, flatten
+from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
 from jointleaf._trees.routing import Router
 
 __all__ = ["PortableForest"]

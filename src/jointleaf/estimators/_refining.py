@@ -11,10 +11,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._trees.importers import check_fitted_model, find_adapter
 from jointleaf._trees.importers.xgboost import XGBoostAdapter
 from jointleaf.estimators._classifier import JOPLEnClassifier
 from jointleaf.estimators._regressor import JOPLEnRegressor
-from jointleaf.partitions import check_fitted_model, find_adapter
 
 __all__ = ["refine"]
 

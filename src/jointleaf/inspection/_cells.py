@@ -14,7 +14,7 @@ from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import Router, leaves_as_cells
 from jointleaf.inspection._credits import TreeCredits, tree_credits
 from jointleaf.partitions import Partitioner
-from jointleaf.partitions._cells import TreeCells
+from jointleaf.partitions._base import TreeCells
 
 if TYPE_CHECKING:
     from jointleaf._model.cell_model import CellModel

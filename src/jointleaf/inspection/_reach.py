@@ -11,7 +11,7 @@ from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import ZERO, Router, leaves_as_cells
 from jointleaf.inspection._credits import parents
 from jointleaf.partitions import RootCell, VoronoiPartitioner
-from jointleaf.partitions._cells import TreeCells
+from jointleaf.partitions._base import TreeCells
 
 if TYPE_CHECKING:
     from jointleaf._model.cell_model import CellModel

@@ -20,7 +20,7 @@ from jointleaf._data.columns import Columns, column_names
 from jointleaf._data.rows import read_rows, read_training_rows
 from jointleaf._data.tasks import Form, TaskTable, as_one_type, drop_column, join_values
 from jointleaf.inspection._methods import ExplainableTasks
-from jointleaf.partitions import TargetType
+from jointleaf.partitions._base import TargetType
 
 __all__ = ["TaskClassifier", "TaskPredictor", "TaskRegressor", "encode_numbers", "number_classes"]
 

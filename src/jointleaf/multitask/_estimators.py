@@ -39,7 +39,8 @@ from jointleaf.multitask._base import (
     number_classes,
 )
 from jointleaf.multitask._fitting import TaskFit, TaskJob, fit_jointly, join_fits
-from jointleaf.partitions import Partitioner, known_categories
+from jointleaf.partitions import Partitioner
+from jointleaf.partitions._factory import known_categories
 
 __all__ = ["BaseMultiTaskJOPLEn", "MultiTaskJOPLEnClassifier", "MultiTaskJOPLEnRegressor"]
 

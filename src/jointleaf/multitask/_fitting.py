@@ -29,8 +29,8 @@ from jointleaf.partitions import (
     RootCell,
     UnionPartitioner,
     make_partitioner,
-    seeded,
 )
+from jointleaf.partitions._factory import seeded
 
 __all__ = ["TaskFit", "TaskJob", "fit_jointly", "join_fits"]
 

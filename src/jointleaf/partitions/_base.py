@@ -1,19 +1,41 @@
-"""The protocol of every partitioner: how an ensemble of partitions is made and used."""
+"""The protocol of every partitioner, its checks, and partitions that are the leaves of trees."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Literal
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral
+from typing import Any, Literal, NoReturn
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.columns import Columns
+from jointleaf._trees.encoding import TrainingRows
+from jointleaf._trees.flat import FlatTrees
+from jointleaf._trees.importers import is_ensemble
+from jointleaf._trees.routing import Router
 
-__all__ = ["NO_CELL", "Partitioner", "TargetType"]
+__all__ = [
+    "NO_CELL",
+    "LeftOut",
+    "Partitioner",
+    "TargetType",
+    "TreeCells",
+    "as_seed",
+    "check_apply_rows",
+    "check_count",
+    "check_fit_rows",
+    "check_rows",
+    "check_weight",
+    "without_models",
+]
 
 TargetType = Literal["regression", "classification"]
 
@@ -33,8 +55,7 @@ class Partitioner(BaseEstimator, ABC):
 
     Parameters follow the rules of scikit-learn estimators: stored as given in
     ``__init__`` and checked in `fit`, so that `sklearn.base.clone` works. A parameter
-    called ``random_state`` or ``n_jobs`` whose value is None is filled in by
-    `jointleaf.partitions.seeded`.
+    called ``random_state`` or ``n_jobs`` whose value is None is filled in by estimators.
     """
 
     n_features_in_: int
@@ -57,14 +78,13 @@ class Partitioner(BaseEstimator, ABC):
         ``target_type="classification"`` the targets are class numbers 0..K-1. A row of
         weight zero counts as absent. Only relative weights matter.
 
-        `columns` says which columns of `X` hold categories, as codes 0..L-1 (see
-        `_data.columns`); None means that all hold numbers. Estimators give it only where some
-        column holds categories.
+        `columns` has the columns of `X` that hold categories, as codes 0..L-1; None means that
+        all hold numbers. Estimators pass it only where some column holds categories.
         """
 
     @abstractmethod
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
-        """Give the codes (n, P): the cell of each partition in which each row falls.
+        """Return the codes (n, P): the cell of each partition in which each row falls.
 
         Codes of partition p lie in ``0 .. n_cells_[p] - 1``; `NO_CELL` marks a row that
         falls where no training row did.
@@ -92,7 +112,7 @@ class Partitioner(BaseEstimator, ABC):
                     yield from member.nested()
 
     def fresh(self) -> Partitioner:
-        """Give an unfitted partitioner that makes partitions in the same way.
+        """Return an unfitted partitioner that makes partitions in the same way.
 
         Honest cross-validation grows new partitions inside every fold with it.
         """
@@ -107,25 +127,25 @@ class Partitioner(BaseEstimator, ABC):
         return np.zeros((0, 3), dtype=np.intp)
 
     def with_merged(self, chosen: NDArray[np.bool_]) -> Partitioner:
-        """Give a fitted partitioner in which some pairs (m,) of `siblings` are one cell each.
+        """Return a fitted partitioner in which some pairs (m,) of `siblings` are one cell each.
 
         The merged cell has the smaller code of the two, and the codes of a partition are 0, 1,
         ... again, in their old order. Clones of it grow unmerged partitions.
         """
         return self._unless(chosen.any(), "merge cells")
 
-    def with_partitions(self, kept: NDArray[np.bool_]) -> Partitioner:
-        """Give a fitted partitioner that has only some (P,), at least one, of the partitions."""
-        return self._unless(not kept.all(), "leave partitions out")
+    def with_partitions(self, chosen: NDArray[np.bool_]) -> Partitioner:
+        """Return a fitted partitioner that has only some (P,), at least one, of the partitions."""
+        return self._unless(not chosen.all(), "leave partitions out")
 
-    def _unless(self, impossible: bool | np.bool_, what: str) -> Partitioner:
+    def _unless(self, impossible: bool | np.bool_, action: str) -> Partitioner:
         if impossible:
-            raise NotImplementedError(f"{type(self).__name__} cannot {what}")
+            raise NotImplementedError(f"{type(self).__name__} cannot {action}")
         return self
 
     @property
     def leaf_values_(self) -> NDArray[np.float64] | None:
-        """What the model that made the partitions adds to its raw predictions in each cell, (C, K).
+        """What the model that grew the partitions adds to raw predictions in each cell, (C, K).
 
         Cells are numbered partition after partition; K is 1 for regression and two classes. A
         raw prediction is the target itself, log-odds, or one number per class. By default None:
@@ -135,10 +155,254 @@ class Partitioner(BaseEstimator, ABC):
 
     @property
     def splits_on_features(self) -> bool:
-        """Whether ``split_gains_`` tells features apart (False: it is all equal by design)."""
+        """Whether ``split_gains_`` depends on the features (False: all are equal by design)."""
         return True
 
     @property
     def split_features_(self) -> NDArray[np.intp]:
         """Features on which the cells of a row depend, in rising order; by default all."""
         return np.arange(self.n_features_in_)
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+
+def check_count(owner: object, name: str, value: Any, least: int) -> int:
+    """Return the parameter `name` as an int; raise an error if it is less than `least`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(
+            f"{type(owner).__name__}: {name}={value!r} is not possible: use an integer of at least "
+            f"{least}"
+        )
+    return int(value)
+
+
+def check_rows(X: ArrayLike) -> NDArray:
+    """Return `X` as a two-dimensional float array; infinities and NaN are left to the library."""
+    return check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False)
+
+
+def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64] | None:
+    """Return weights (n,) as float64, or None; raise an error if they are negative or all zero."""
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n_rows,):
+        raise ValueError(
+            f"sample_weight has shape {weight.shape}, but X has {n_rows} rows: use one weight per "
+            f"row, shape ({n_rows},)"
+        )
+    if not np.all(np.isfinite(weight)) or weight.min() < 0 or weight.max() == 0:
+        raise ValueError(
+            f"sample_weight ranges from {weight.min()} to {weight.max()}, but weights must be "
+            "finite, not negative and not all zero: drop the rows that should not count"
+        )
+    return weight
+
+
+def check_fit_rows(
+    X: ArrayLike,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    target_type: TargetType,
+    columns: Columns | None = None,
+) -> TrainingRows:
+    """Check the arguments of `Partitioner.fit` and return the rows of positive weight.
+
+    Parameters
+    ----------
+    X : array-like (n, d)
+    y : array-like (n,) or None
+        None is allowed where the partitioner does not look at targets: zeros then.
+    sample_weight : array-like (n,) or None
+    target_type : {"regression", "classification"}
+    columns : Columns or None
+        None where all columns hold numbers.
+
+    Returns
+    -------
+    TrainingRows
+    """
+    if target_type not in ("regression", "classification"):
+        raise ValueError(
+            f"target_type={target_type!r} is not known: use 'regression' or 'classification'"
+        )
+    X = check_rows(X)
+    n_rows = X.shape[0]
+    target = np.zeros(n_rows) if y is None else np.asarray(y)
+    if target.shape != (n_rows,):
+        raise ValueError(
+            f"y has shape {target.shape}, but X has {n_rows} rows: use one target per row, shape "
+            f"({n_rows},)"
+        )
+    weight = check_weight(sample_weight, n_rows)
+    if weight is not None and weight.min() == 0:
+        counts = weight > 0
+        X, target, weight = X[counts], target[counts], weight[counts]
+    if weight is not None:
+        # Equal weights must give exactly what no weights give, and the scale of the
+        # weights must not meet the libraries' absolute thresholds (LightGBM's least
+        # Hessian of a leaf): hence a mean of one.
+        equal = weight.min() == weight.max()
+        weight = None if equal else weight / weight.mean()
+    n_classes = 0
+    if target_type == "classification":
+        classes, numbers = np.unique(target, return_inverse=True)
+        n_classes = len(classes)
+        if target.dtype.kind not in "iu":
+            target = numbers
+    else:
+        target = target.astype(np.float64, copy=False)
+    columns = Columns.numbers(X.shape[1]) if columns is None else columns.coded()
+    return TrainingRows(X, target, weight, n_classes, columns)
+
+
+def check_apply_rows(partitioner: Partitioner, X: ArrayLike) -> NDArray:
+    """Return `X` (n, d) as floats; raise an error if `partitioner` was not fitted on d columns."""
+    check_is_fitted(partitioner)
+    rows = check_rows(X)
+    if rows.shape[1] != partitioner.n_features_in_:
+        raise ValueError(
+            f"X has {rows.shape[1]} features, but {type(partitioner).__name__} is expecting "
+            f"{partitioner.n_features_in_} features as input."
+        )
+    return rows
+
+
+def as_seed(random_state: Any) -> int:
+    """Return an integer seed: an integer as it is, otherwise a draw from `random_state`."""
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+# -- trees -----------------------------------------------------------------------------------------
+
+
+class TreeCells(Partitioner):
+    """Base of the partitioners whose cells are the leaves of trees.
+
+    A subclass's `fit` makes the trees and passes them to `number_cells`.
+
+    Attributes
+    ----------
+    trees_ : FlatTrees
+        The trees in portable form; the library that grew them is not needed any more.
+    """
+
+    trees_: FlatTrees
+    n_jobs: int | None
+
+    def number_cells(self, trees: FlatTrees, gains: ArrayLike, X: NDArray) -> None:
+        """Number the leaves that training rows `X` (n, d) reach as cells."""
+        router = Router(trees)
+        trees = trees.numbered(router(X, self._threads()))
+        # Set together at the end: an interrupted fit leaves nothing half-fitted.
+        self.set_trees(trees)
+        self.__dict__["_router"] = router.renumbered(trees)
+        self.n_features_in_ = X.shape[1]
+        self.split_gains_ = np.maximum(np.nan_to_num(np.asarray(gains, dtype=np.float64)), 0.0)
+
+    def set_all_leaves(self, trees: FlatTrees, gains: NDArray) -> None:
+        """Make a cell of every leaf: training rows reach all leaves of trees grown on them."""
+        self.set_trees(trees)
+        self.n_features_in_ = trees.n_features
+        self.split_gains_ = np.maximum(np.nan_to_num(np.asarray(gains, dtype=np.float64)), 0.0)
+
+    def set_trees(self, trees: FlatTrees) -> None:
+        """Use these trees, whose leaves are numbered as cells already."""
+        self.trees_ = trees
+        self.n_cells_ = trees.n_cells
+        self.__dict__.pop("_router", None)
+
+    @cached_property
+    def _router(self) -> Router:
+        return Router(self.trees_)
+
+    @property
+    def router(self) -> Router:
+        """What finds the cells of rows."""
+        return self._router
+
+    def _threads(self) -> int:
+        return int(effective_n_jobs(self.n_jobs))
+
+    @property
+    def split_features_(self) -> NDArray[np.intp]:
+        """Features on which some tree splits, in rising order."""
+        check_is_fitted(self)
+        return self.trees_.split_features
+
+    def apply(self, X: ArrayLike) -> NDArray[np.int32]:
+        """Return the codes (n, P) of rows `X` (n, d); `NO_CELL` in leaves unmet in training."""
+        X = check_apply_rows(self, X)
+        return self._router(X, self._threads())
+
+    @property
+    def leaf_values_(self) -> NDArray[np.float64] | None:
+        """What the model of the trees adds in each cell, (C, K); None where it is no such sum."""
+        check_is_fitted(self)
+        return self.trees_.cell_values
+
+    def siblings(self) -> NDArray[np.intp]:
+        """Pairs of cells that are the two leaves of one split, (m, 3): partition, cell, cell."""
+        check_is_fitted(self)
+        trees = self.trees_
+        left, right = trees.leaves_of(trees.twigs)
+        cells = trees.cell_of_leaf
+        return np.stack([trees.tree_of_split[trees.twigs], cells[left], cells[right]], axis=1)
+
+    def with_merged(self, chosen: NDArray[np.bool_]) -> TreeCells:
+        """Return the trees in which some splits (m,) of `siblings` are one leaf each."""
+        return self._with_trees(self.trees_.merged(self.trees_.twigs[chosen]))
+
+    def with_partitions(self, chosen: NDArray[np.bool_]) -> TreeCells:
+        """Return only some (P,) of the trees."""
+        return self._with_trees(self.trees_.only(chosen))
+
+    def _with_trees(self, trees: FlatTrees) -> TreeCells:
+        """Return a copy with other trees: gains as they were where splits are left, else zero."""
+        copy = type(self).__new__(type(self))  # copy.copy would leave a model out, as pickles do
+        copy.__dict__.update(self.__dict__)
+        copy.set_trees(trees)
+        is_used = np.zeros(self.n_features_in_, bool)
+        is_used[trees.split_features] = True
+        copy.split_gains_ = np.where(is_used, self.split_gains_, 0.0)
+        return copy
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_router", None)  # made anew from the trees
+        return state
+
+
+# -- trained models in pickles and files -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Stands for a model, or another object, that was not pickled or saved along with its cells."""
+
+    name: str
+
+    def raise_error(self) -> NoReturn:
+        """Raise the error that there is nothing to fit."""
+        raise ValueError(
+            f"The {self.name} behind these cells was left out when they were pickled or saved, so "
+            "that they can be used without its library, and they cannot be fitted again without "
+            "it: refine the model itself once more"
+        )
+
+
+def without_models(spec: Any) -> Any:
+    """Return what stands for partitioners, with `LeftOut` in place of trained models."""
+    if is_ensemble(spec):
+        return LeftOut(type(spec).__name__)
+    if isinstance(spec, list | tuple):
+        return [without_models(member) for member in spec]
+    if isinstance(spec, Partitioner) and any(
+        is_ensemble(getattr(member, "model", None)) for member in spec.nested()
+    ):
+        params = spec.get_params(deep=False)
+        return type(spec)(**{name: without_models(value) for name, value in params.items()})
+    return spec

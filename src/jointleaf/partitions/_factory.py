@@ -1,18 +1,32 @@
-"""From what a user says to a partitioner, and to one with fixed seeds."""
+"""Partitioners from names, trained models and lists, and with fixed seeds."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from jointleaf._trees.importers import ADAPTERS, check_fitted_model, find_adapter, is_ensemble
-from jointleaf.partitions._base import Partitioner, TargetType
-from jointleaf.partitions._fitted import FittedEnsemble, LeftOut
+from jointleaf._data.columns import Columns
+from jointleaf._trees.importers import (
+    ADAPTERS,
+    EnsembleAdapter,
+    check_fitted_model,
+    find_adapter,
+    is_ensemble,
+)
+from jointleaf.partitions._base import (
+    LeftOut,
+    Partitioner,
+    TargetType,
+    TreeCells,
+    as_seed,
+    check_fit_rows,
+    check_rows,
+    check_weight,
+)
 from jointleaf.partitions._growers import (
     CatBoostPartitioner,
     ExtraTreesPartitioner,
@@ -24,14 +38,14 @@ from jointleaf.partitions._growers import (
     RandomTreesPartitioner,
     XGBoostPartitioner,
 )
-from jointleaf.partitions._residual import ResidualPartitioner
 from jointleaf.partitions._steps import StepPartitioner
-from jointleaf.partitions._union import UnionPartitioner
+from jointleaf.partitions._union import ResidualPartitioner, UnionPartitioner
 from jointleaf.partitions._voronoi import VoronoiPartitioner
 
 __all__ = [
     "PARTITIONERS",
-    "default_partitioner",
+    "FittedEnsemble",
+    "RegrownEnsemble",
     "known_categories",
     "make_partitioner",
     "recipe_partitioner",
@@ -53,103 +67,178 @@ PARTITIONERS: dict[str, Callable[[], Partitioner]] = {
     "voronoi": VoronoiPartitioner,
 }
 
-_fallback_told = False
+
+class _OfModel(TreeCells):
+    """Shared by the partitioners that have a trained model as their parameter."""
+
+    def __init__(self, model: Any, random_state: Any = None, n_jobs: int | None = None) -> None:
+        self.model = model
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def __sklearn_clone__(self) -> _OfModel:
+        # scikit-learn's clone would make an untrained model of the trained one.
+        return type(self)(self.model, random_state=self.random_state, n_jobs=self.n_jobs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The cells do without the library that grew them, and so must their pickle.
+        state = dict(super().__getstate__())
+        if "trees_" in state and not isinstance(self.model, LeftOut):
+            state["model"] = LeftOut(type(self.model).__name__)
+        return state
+
+    def _check_model(self, X: Any) -> EnsembleAdapter:
+        if isinstance(self.model, LeftOut):
+            self.model.raise_error()
+        return check_fitted_model(self.model, X)
 
 
-def default_partitioner() -> LightGBMPartitioner | GradientBoostingPartitioner:
-    """Give the default partitioner: LightGBM, or scikit-learn's boosting where it cannot load.
+class FittedEnsemble(_OfModel):
+    """The leaves of a trained tree ensemble, used as they are.
 
-    The stand-in has the same numbers of partitions and cells, and a UserWarning, once per
-    process, says why it is used.
-    """
-    partitioner = LightGBMPartitioner()
-    try:
-        import lightgbm  # noqa: F401
-    except (ImportError, OSError) as cause:
-        _tell_fallback(cause)
-        return GradientBoostingPartitioner(
-            n_partitions=partitioner.n_partitions, n_cells=partitioner.n_cells
-        )
-    return partitioner
-
-
-def recipe_partitioner(target_type: TargetType = "regression") -> UnionPartitioner:
-    """Give the partitions of the default recipe: 400 small trees of four kinds, 450 for classes.
-
-    Boosted and extremely randomised trees, grown on the target and on the residuals of a linear
-    model: on some data the ones are better, on others the others, and together they are better
-    than each. For classes the boosted trees also take part with their own values: there are 100
-    of them instead of 50.
-    """
-    n_boosted = 100 if target_type == "classification" else 50
-    boosted = default_partitioner().set_params(n_partitions=n_boosted, n_cells=4)
-    on_residuals = UnionPartitioner(
-        [
-            clone(boosted).set_params(n_partitions=50),
-            RandomTreesPartitioner(100, 8),
-            RandomTreesPartitioner(100, 4),
-        ]
-    )
-    return UnionPartitioner(
-        [boosted, RandomTreesPartitioner(100, 8), ResidualPartitioner(on_residuals)]
-    )
-
-
-def _tell_fallback(cause: Exception) -> None:
-    global _fallback_told
-    if _fallback_told:
-        return
-    _fallback_told = True
-    warnings.warn(
-        f"LightGBM cannot be loaded ({type(cause).__name__}: {cause}), so partitions are grown by "
-        "scikit-learn's gradient boosting, which is slower on many rows. Install the package "
-        "lightgbm and an OpenMP runtime (libgomp, or libomp on macOS), or choose "
-        'partitioner="gradient_boosting" to say that this is meant.',
-        UserWarning,
-        stacklevel=4,
-    )
-
-
-def make_partitioner(spec: Any = None) -> Partitioner:
-    """Give the partitioner that `spec` stands for.
+    `fit` does not train: it numbers the leaves that the rows reach. The model is never
+    changed, and clones of this partitioner share it.
 
     Parameters
     ----------
-    spec : None, str, Partitioner, fitted model, or a list of these
-        None is the default (see `default_partitioner`). A name is one of `PARTITIONERS`. A
-        `Partitioner` is given back as it is, a fitted tree ensemble as a `FittedEnsemble`, a
-        list as a `UnionPartitioner`.
+    model : fitted ensemble
+        scikit-learn's gradient boosting, random forest or extra trees (regressor or
+        classifier); LightGBM's LGBMRegressor, LGBMClassifier or Booster, with linear trees or
+        without, up to the best round where it stopped early. P is its number of trees; for
+        several classes the K trees of a boosting round lie side by side.
+    random_state : int, RandomState or None
+        Used by the partitioner that `fresh` returns, where the model has no seed.
+    n_jobs : int or None
+        Threads to find leaves with; None is the setting of the model.
+
+    Attributes
+    ----------
+    trees_ : FlatTrees
+        Its trees in portable form.
+    n_cells_ : ndarray (P,)
+        Number of leaves of each tree that rows given to `fit` reached.
+    split_gains_ : ndarray (d,)
+        Gain importance of each feature in the model.
+    n_features_in_ : int
+        Number of features d.
+    """
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        target_type: TargetType = "regression",
+        columns: Columns | None = None,
+    ) -> FittedEnsemble:
+        """Number the leaves that rows `X` (n, d) of positive weight reach."""
+        adapter = self._check_model(X)
+        rows = check_rows(X)
+        weight = check_weight(sample_weight, rows.shape[0])
+        if weight is not None and weight.min() == 0:
+            rows = rows[weight > 0]
+        columns = Columns.numbers(rows.shape[1]) if columns is None else columns
+        trees = adapter.trees(self.model, columns)
+        self.number_cells(trees, adapter.split_gains(self.model), rows)
+        return self
+
+    def fresh(self) -> RegrownEnsemble:
+        """Return a partitioner that trains the model anew, with the same parameters, in `fit`."""
+        return RegrownEnsemble(self.model, random_state=self.random_state, n_jobs=self.n_jobs)
+
+
+class RegrownEnsemble(_OfModel):
+    """The leaves of a new ensemble, trained the way another one was.
+
+    A clone of a scikit-learn style model is fitted; a Booster is trained with the same parameters.
+    Boosting takes as many rounds as the model uses, so that nothing is left to stop early on, and
+    prints nothing.
+
+    Parameters
+    ----------
+    model : fitted ensemble
+        As for `FittedEnsemble`; never changed.
+    random_state : int, RandomState or None
+        Seed where the model has none (LightGBM always has one).
+    n_jobs : int or None
+        Threads where the model has no setting.
+
+    Attributes
+    ----------
+    trees_ : FlatTrees
+        Its trees in portable form.
+    n_cells_, split_gains_, n_features_in_
+        As for `FittedEnsemble`.
+    """
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        target_type: TargetType = "regression",
+        columns: Columns | None = None,
+    ) -> RegrownEnsemble:
+        """Train a new model on rows `X` (n, d), targets `y` (n,) and weights (n,)."""
+        adapter = self._check_model(X)
+        name = type(self.model).__name__
+        if y is None:
+            raise ValueError(f"Training a {name} again needs targets: pass y")
+        if target_type == "regression" and adapter.is_classifier(self.model):
+            raise ValueError(
+                f"A {name} for classification cannot be trained again for "
+                "target_type='regression': use a model fitted for regression"
+            )
+        rows = check_fit_rows(X, y, sample_weight, target_type, columns)
+        seed = None if self.random_state is None else as_seed(self.random_state)
+        model = adapter.regrow(self.model, rows, random_state=seed, n_jobs=self.n_jobs)
+        adapter = find_adapter(model)
+        self.number_cells(adapter.trees(model, rows.columns), adapter.split_gains(model), rows.X)
+        return self
+
+
+def make_partitioner(spec: Any = "auto") -> Partitioner:
+    """Return the partitioner that `spec` stands for.
+
+    Parameters
+    ----------
+    spec : "auto", str, Partitioner, fitted model, or a list of these
+        "auto" (or None) is `LightGBMPartitioner`. A name is one of `PARTITIONERS`. A `Partitioner`
+        is returned as it is, a fitted tree ensemble as a `FittedEnsemble`, a list as a
+        `UnionPartitioner`.
 
     Returns
     -------
     Partitioner
     """
-    if spec is None:
-        return default_partitioner()
+    if spec is None or (isinstance(spec, str) and spec == "auto"):
+        return LightGBMPartitioner()
     if isinstance(spec, Partitioner):
         return spec
     if isinstance(spec, str):
         if spec not in PARTITIONERS:
-            names = ", ".join(f'"{name}"' for name in PARTITIONERS)
-            raise ValueError(f"partitioner={spec!r} is unknown; use one of {names}.")
+            names = ", ".join(repr(name) for name in ("auto", *PARTITIONERS))
+            raise ValueError(f"partitioner={spec!r} is not known: use one of {names}")
         return PARTITIONERS[spec]()
     if isinstance(spec, list | tuple):
         return UnionPartitioner([make_partitioner(member) for member in spec])
     if isinstance(spec, LeftOut):
-        spec.refuse()
+        spec.raise_error()
     if is_ensemble(spec):
         check_fitted_model(spec)
         return FittedEnsemble(spec)
-    names = ", ".join(f'"{name}"' for name in PARTITIONERS)
+    names = ", ".join(repr(name) for name in ("auto", *PARTITIONERS))
     models = ", ".join(name for adapter in ADAPTERS for name in adapter.supported)
     raise TypeError(
-        f"partitioner is of type {type(spec).__name__}; give None, one of the names {names}, a "
-        f"Partitioner, or a fitted model of one of these types: {models}."
+        f"partitioner is of type {type(spec).__name__}: use one of the names {names}, a "
+        f"Partitioner, or a fitted model of one of these types: {models}"
     )
 
 
 def seeded(partitioner: Partitioner, random_state: int, n_jobs: int | None = None) -> Partitioner:
-    """Give an unfitted clone in which every seed and number of threads is set.
+    """Return an unfitted clone in which every seed and number of threads is set.
 
     Parameters
     ----------
@@ -203,3 +292,28 @@ def known_categories(spec: Any) -> dict[int, NDArray | None]:
         if is_ensemble(model):
             categories |= find_adapter(model).categories(model)
     return categories
+
+
+def recipe_partitioner(target_type: TargetType = "regression") -> UnionPartitioner:
+    """Return the partitions of the default recipe: 400 small trees of four kinds, 450 for classes.
+
+    Boosted and extremely randomised trees, grown on the target and on the residuals of a linear
+    model: which of them are better depends on the data, and together they are better than each.
+    For classes the leaf values of the boosted trees also take part: there are 100 of them instead
+    of 50.
+    """
+    n_boosted = 100 if target_type == "classification" else 50
+    on_residuals = UnionPartitioner(
+        [
+            LightGBMPartitioner(50, 4),
+            RandomTreesPartitioner(100, 8),
+            RandomTreesPartitioner(100, 4),
+        ]
+    )
+    return UnionPartitioner(
+        [
+            LightGBMPartitioner(n_boosted, 4),
+            RandomTreesPartitioner(100, 8),
+            ResidualPartitioner(on_residuals),
+        ]
+    )

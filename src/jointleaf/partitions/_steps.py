@@ -9,10 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._data.columns import Columns, as_codes
 from jointleaf._data.features import mean_and_scale
-from jointleaf._trees.flattening import NodeTable, flatten
-from jointleaf.partitions._base import TargetType
-from jointleaf.partitions._cells import TreeCells
-from jointleaf.partitions._checks import TrainingRows, check_count, check_fit_rows
+from jointleaf._trees.encoding import TrainingRows
+from jointleaf._trees.flat import NodeTable, flatten
+from jointleaf.partitions._base import TargetType, TreeCells, check_count, check_fit_rows
 
 __all__ = ["StepPartitioner"]
 
@@ -22,15 +21,16 @@ class StepPartitioner(TreeCells):
 
     A feature with values from a to b has the thresholds a + (b - a) k / (m + 1), k = 1..m, and
     rows at most as large lie in the first cell. Missing values lie where the feature's mean does.
-    A column with categories has one partition for each of its m most frequent levels, "this level
-    or not"; missing values and unseen levels are not. With a sparse penalty on the slopes this is
-    the partition-wise linear model of Oiwa and Fujimaki (2014). Targets are not used.
+    A column with categories has one partition for each of its m most frequent categories, "this
+    category or not"; missing values and unseen categories are not. With a sparse penalty on the
+    slopes this is the partition-wise linear model of Oiwa and Fujimaki (2014). Targets are not
+    used.
 
     Parameters
     ----------
     n_partitions : int
         About the number P of partitions: m = max(1, n_partitions // v) for v features that vary,
-        so that there are more where v is larger, and fewer where levels run out or v does not
+        so that there are more where v is larger, and fewer where categories run out or v does not
         divide it. Constant features have none; where nothing varies, there is one single cell.
     n_jobs : int or None
         Threads to find cells with; None is 1, -1 all cores.
@@ -68,21 +68,17 @@ class StepPartitioner(TreeCells):
         steps = [
             stump
             for j in np.flatnonzero(varies).tolist()
-            for stump in (_levels if rows.columns.n_categories[j] else _thresholds)(
+            for stump in (_categories if rows.columns.n_categories[j] else _thresholds)(
                 rows, j, n_steps
             )
         ]
         trees = flatten(steps, rows.X.shape[1], rows.columns.n_categories)
-        self._take_trees(trees, varies, rows.X)
+        self.number_cells(trees, varies, rows.X)
         return self
 
 
-def _weights(rows: TrainingRows) -> NDArray[np.float64]:
-    return np.ones(len(rows.X)) if rows.weight is None else rows.weight
-
-
 def _varying(rows: TrainingRows) -> NDArray[np.bool_]:
-    """Columns (d,) with two different numbers, or with two levels (missing is one of them)."""
+    """Return which columns (d,) have two different numbers, or two categories or missing ones."""
     numbers = np.fmax.reduce(rows.X, axis=0) > np.fmin.reduce(rows.X, axis=0)
     for j in rows.columns.categorical:
         codes = as_codes(rows.X[:, j], int(rows.columns.n_categories[j]))
@@ -91,9 +87,9 @@ def _varying(rows: TrainingRows) -> NDArray[np.bool_]:
 
 
 def _thresholds(rows: TrainingRows, j: int, n_steps: int) -> Iterator[NodeTable]:
-    """Steps of a column of numbers."""
+    """Yield the steps of a column of numbers."""
     column = rows.X[:, [j]].astype(np.float64)
-    mean, _ = mean_and_scale(column, _weights(rows))  # says so where the range is not finite
+    mean, _ = mean_and_scale(column, rows.weights)  # raises an error if the range is not finite
     low, high = np.nanmin(column), np.nanmax(column)
     for k in range(n_steps):
         threshold = low + (high - low) * (k + 1) / (n_steps + 1)
@@ -102,28 +98,29 @@ def _thresholds(rows: TrainingRows, j: int, n_steps: int) -> Iterator[NodeTable]
         yield _stump(j, threshold, missing_left=bool(mean[0] <= threshold))
 
 
-def _levels(rows: TrainingRows, j: int, n_steps: int) -> Iterator[NodeTable]:
-    """Steps of a column with categories."""
-    n_levels = int(rows.columns.n_categories[j])
-    codes = as_codes(rows.X[:, j], n_levels)
-    counts = np.bincount(codes, _weights(rows), minlength=n_levels + 2)
-    order = np.argsort(-counts[:n_levels], kind="stable")[: np.count_nonzero(counts[:n_levels])]
+def _categories(rows: TrainingRows, j: int, n_steps: int) -> Iterator[NodeTable]:
+    """Yield the steps of a column with categories."""
+    n_categories = int(rows.columns.n_categories[j])
+    codes = as_codes(rows.X[:, j], n_categories)
+    counts = np.bincount(codes, rows.weights, minlength=n_categories + 2)
+    order = np.argsort(-counts[:n_categories], kind="stable")
+    order = order[: np.count_nonzero(counts[:n_categories])]
     if np.count_nonzero(counts) == 2:
         order = order[:1]  # the other one divides the rows in the same way
-    for level in order[:n_steps]:
-        left = np.arange(n_levels + 1) == level  # the last entry is for unseen levels
+    for category in order[:n_steps]:
+        left = np.arange(n_categories + 1) == category  # the last entry is for unseen categories
         yield _stump(j, 0.0, missing_left=False, left=left)
 
 
 def _stump(
     j: int, threshold: float, *, missing_left: bool, left: NDArray[np.bool_] | None = None
 ) -> NodeTable:
-    """A tree of one split."""
+    """Return a tree of one split."""
     return NodeTable(
         feature=np.array([j, -1, -1]),
         threshold=np.array([threshold, 0.0, 0.0]),
         left=np.array([1, -1, -1]),
         right=np.array([2, -1, -1]),
         missing_left=np.array([missing_left, False, False]),
-        levels_left={} if left is None else {0: left},
+        categories_left={} if left is None else {0: left},
     )

@@ -11,10 +11,16 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.columns import Columns
-from jointleaf.partitions._base import Partitioner, TargetType
-from jointleaf.partitions._checks import check_apply_rows, check_fit_rows
+from jointleaf.partitions._base import (
+    Partitioner,
+    TargetType,
+    check_apply_rows,
+    check_fit_rows,
+    without_models,
+)
+from jointleaf.partitions._growers.linear_forest import fit_linear_part
 
-__all__ = ["RootCell", "UnionPartitioner"]
+__all__ = ["ResidualPartitioner", "RootCell", "UnionPartitioner"]
 
 
 class RootCell(Partitioner):
@@ -39,7 +45,7 @@ class RootCell(Partitioner):
 
     @property
     def split_features_(self) -> NDArray[np.intp]:
-        """None."""
+        """None: nothing is split."""
         return np.zeros(0, np.intp)
 
     def fit(
@@ -58,7 +64,7 @@ class RootCell(Partitioner):
         return self
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
-        """Give the codes (n, 1): zeros."""
+        """Return the codes (n, 1): zeros."""
         return np.zeros((check_apply_rows(self, X).shape[0], 1), dtype=np.int32)
 
 
@@ -112,22 +118,21 @@ class UnionPartitioner(Partitioner):
     ) -> UnionPartitioner:
         """Fit a clone of every member to rows `X` (n, d), targets `y` (n,), weights (n,)."""
         self._check_members()
-        more = {} if columns is None else {"columns": columns}
-        members = [
-            clone(member).fit(X, y, sample_weight, target_type=target_type, **more)
-            for member in self.partitioners
-        ]
-        self._set_members(members)
+        options: dict[str, Any] = {"target_type": target_type, **_columns_option(columns)}
+        self.set_members(
+            [clone(member).fit(X, y, sample_weight, **options) for member in self.partitioners]
+        )
         return self
 
     @classmethod
     def of_fitted(cls, members: list[Partitioner]) -> UnionPartitioner:
-        """Give the fitted union of partitioners that are fitted already."""
+        """Return the fitted union of partitioners that are fitted already."""
         union = cls(members)
-        union._set_members(members)
+        union.set_members(members)
         return union
 
-    def _set_members(self, members: list[Partitioner]) -> None:
+    def set_members(self, members: list[Partitioner]) -> None:
+        """Use these fitted partitioners as members."""
         self.partitioners_ = members
         self.n_features_in_ = members[0].n_features_in_
         self.n_cells_ = np.concatenate([member.n_cells_ for member in members])
@@ -141,7 +146,7 @@ class UnionPartitioner(Partitioner):
             first += len(member.n_cells_)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
-        """Give the codes (n, P) of all members side by side."""
+        """Return the codes (n, P) of all members side by side."""
         check_is_fitted(self)
         X = check_apply_rows(self, X)
         codes = np.empty((X.shape[0], len(self.n_cells_)), dtype=np.int32)
@@ -154,17 +159,17 @@ class UnionPartitioner(Partitioner):
 
     @property
     def leaf_values_(self) -> NDArray[np.float64] | None:
-        """The mean of the members' own models; zeros in cells of members that have none."""
+        """The mean of the models of the members; zeros in cells of members that have none."""
         check_is_fitted(self)
-        found = [member.leaf_values_ for member in self.partitioners_]
-        known = [values for values in found if values is not None]
-        if not known or len({values.shape[1] for values in known}) > 1:
+        by_member = [member.leaf_values_ for member in self.partitioners_]
+        widths = [values.shape[1] for values in by_member if values is not None]
+        if len(set(widths)) != 1:
             return None
-        parts = [
-            np.zeros((int(member.n_cells_.sum()), known[0].shape[1])) if values is None else values
-            for member, values in zip(self.partitioners_, found, strict=True)
+        leaf_values = [
+            np.zeros((int(member.n_cells_.sum()), widths[0])) if values is None else values
+            for member, values in zip(self.partitioners_, by_member, strict=True)
         ]
-        return np.concatenate(parts) / len(known)
+        return np.concatenate(leaf_values) / len(widths)
 
     def siblings(self) -> NDArray[np.intp]:
         """Pairs of all members, (m, 3): partition in the union, cell, cell."""
@@ -176,15 +181,15 @@ class UnionPartitioner(Partitioner):
         return np.concatenate(pairs)
 
     def with_merged(self, chosen: NDArray[np.bool_]) -> UnionPartitioner:
-        """Give the union of the members with these pairs (m,) merged."""
+        """Return the union of the members with these pairs (m,) merged."""
         parts = self._parts(chosen, [len(m.siblings()) for m in self.partitioners_])
         return self._with_members(
             [m.with_merged(part) for m, part in zip(self.partitioners_, parts, strict=True)]
         )
 
-    def with_partitions(self, kept: NDArray[np.bool_]) -> UnionPartitioner:
-        """Give the union without some partitions (P,), and without members that have none left."""
-        parts = self._parts(kept, [len(m.n_cells_) for m in self.partitioners_])
+    def with_partitions(self, chosen: NDArray[np.bool_]) -> UnionPartitioner:
+        """Return the union of some partitions (P,), without members that have none of them."""
+        parts = self._parts(chosen, [len(m.n_cells_) for m in self.partitioners_])
         pairs = zip(self.partitioners_, parts, strict=True)
         return self._with_members([m.with_partitions(part) for m, part in pairs if part.any()])
 
@@ -192,12 +197,12 @@ class UnionPartitioner(Partitioner):
         return np.split(values, np.cumsum(sizes)[:-1])
 
     def _with_members(self, members: list[Partitioner]) -> UnionPartitioner:
-        other = UnionPartitioner(self.partitioners)
-        other._set_members(members)
-        return other
+        union = UnionPartitioner(self.partitioners)
+        union.set_members(members)
+        return union
 
     def fresh(self) -> UnionPartitioner:
-        """Give a union of what the members' `fresh` gives."""
+        """Return a union of partitioners that make partitions in the same way."""
         self._check_members()
         return UnionPartitioner([member.fresh() for member in self.partitioners])
 
@@ -205,8 +210,6 @@ class UnionPartitioner(Partitioner):
         # The fitted members do without trained models, and so must those they were cloned from.
         state = dict(super().__getstate__())
         if "partitioners_" in state:
-            from jointleaf.partitions._fitted import without_models
-
             state["partitioners"] = without_models(list(self.partitioners))
         return state
 
@@ -214,20 +217,137 @@ class UnionPartitioner(Partitioner):
         members = self.partitioners
         if not isinstance(members, Sequence) or isinstance(members, str) or len(members) == 0:
             raise ValueError(
-                f"UnionPartitioner: partitioners={members!r} is not possible; give a list of at "
-                "least one partitioner."
+                f"UnionPartitioner: partitioners={members!r} is not possible: use a list of at "
+                "least one partitioner"
             )
         for member in members:
             if not isinstance(member, Partitioner):
                 raise TypeError(
-                    f"UnionPartitioner: partitioners holds {member!r}, which is no Partitioner; "
-                    "wrap names and fitted models with make_partitioner first."
+                    f"UnionPartitioner: partitioners holds {member!r}, which is no Partitioner: "
+                    "call make_partitioner on names and fitted models first"
                 )
 
 
+class ResidualPartitioner(Partitioner):
+    """The partitions of another partitioner, grown on the residuals of a linear model.
+
+    A joint fit has linear models itself, above all that of the root cell. Trees grown on the target
+    spend most of their splits on what is linear anyway; on the residuals they divide space where
+    something else is left. The linear model is ridge regression or logistic regression
+    (`fit_linear_part`). With K > 2 classes the residuals are K numbers a row; trees are grown on
+    their first principal component.
+
+    Parameters
+    ----------
+    partitioner : Partitioner
+        A clone of it is fitted, in regression, whatever the target.
+
+    Attributes
+    ----------
+    partitioner_ : Partitioner
+        Fitted.
+    n_cells_, split_gains_, n_features_in_
+        Those of `partitioner_`.
+    """
+
+    partitioner_: Partitioner
+
+    def __init__(self, partitioner: Partitioner) -> None:
+        self.partitioner = partitioner
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        target_type: TargetType = "regression",
+        columns: Columns | None = None,
+    ) -> ResidualPartitioner:
+        """Fit the linear model to rows `X` (n, d), then partitions to its residuals."""
+        if not isinstance(self.partitioner, Partitioner):
+            raise TypeError(
+                f"ResidualPartitioner: partitioner={self.partitioner!r} is no Partitioner: call "
+                "make_partitioner on names first"
+            )
+        if y is None:
+            raise ValueError("ResidualPartitioner needs targets: pass y")
+        rows = check_fit_rows(X, y, sample_weight, target_type, columns)
+        _, residuals = fit_linear_part(rows)
+        if residuals.ndim == 2:
+            residuals = residuals @ np.linalg.svd(residuals, full_matrices=False)[2][0]
+        partitioner = clone(self.partitioner)
+        self.set_fitted(partitioner.fit(rows.X, residuals, rows.weight, **_columns_option(columns)))
+        return self
+
+    def set_fitted(self, fitted: Partitioner) -> None:
+        """Use the partitions of this fitted partitioner."""
+        self.partitioner_ = fitted
+        self.n_features_in_ = fitted.n_features_in_
+        self.n_cells_ = fitted.n_cells_
+        self.split_gains_ = fitted.split_gains_
+
+    def walk(self, first: int = 0) -> Iterator[tuple[Partitioner, int]]:
+        """Yield the innermost fitted partitioners of the one that was grown on residuals."""
+        check_is_fitted(self)
+        yield from self.partitioner_.walk(first)
+
+    def apply(self, X: ArrayLike) -> NDArray[np.int32]:
+        """Return the codes (n, P)."""
+        check_is_fitted(self)
+        return self.partitioner_.apply(X)
+
+    @property
+    def splits_on_features(self) -> bool:
+        """Whether the partitioner splits on features."""
+        member = self.__dict__.get("partitioner_", self.partitioner)
+        return bool(member.splits_on_features)
+
+    @property
+    def split_features_(self) -> NDArray[np.intp]:
+        """Features on which the cells depend, in rising order."""
+        check_is_fitted(self)
+        return self.partitioner_.split_features_
+
+    def siblings(self) -> NDArray[np.intp]:
+        """Pairs of cells that one split divides, (m, 3)."""
+        check_is_fitted(self)
+        return self.partitioner_.siblings()
+
+    def with_merged(self, chosen: NDArray[np.bool_]) -> ResidualPartitioner:
+        """Return the partitions with these pairs (m,) merged."""
+        return self._with(self.partitioner_.with_merged(chosen))
+
+    def with_partitions(self, chosen: NDArray[np.bool_]) -> ResidualPartitioner:
+        """Return only some (P,) of the partitions."""
+        return self._with(self.partitioner_.with_partitions(chosen))
+
+    def _with(self, fitted: Partitioner) -> ResidualPartitioner:
+        partitioner = ResidualPartitioner(self.partitioner)
+        partitioner.set_fitted(fitted)
+        return partitioner
+
+    def fresh(self) -> ResidualPartitioner:
+        """Return a partitioner that makes partitions in the same way."""
+        return ResidualPartitioner(self.partitioner.fresh())
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if "partitioner_" in state:
+            state["partitioner"] = without_models(self.partitioner)
+        return state
+
+
 def _joint_gains(members: Sequence[Partitioner]) -> NDArray[np.float64]:
-    """Give the sum of the members' gains (d,), each with sum one; ones where none counts."""
-    counting = [m.split_gains_ for m in members if m.splits_on_features and m.split_gains_.any()]
-    if not counting:
+    """Return the sum of the members' gains (d,), each with sum one; ones where all are zero."""
+    gains_by_member = [
+        m.split_gains_ for m in members if m.splits_on_features and m.split_gains_.any()
+    ]
+    if not gains_by_member:
         return np.ones_like(members[0].split_gains_)
-    return np.sum([gains / gains.sum() for gains in counting], axis=0)
+    return np.sum([gains / gains.sum() for gains in gains_by_member], axis=0)
+
+
+def _columns_option(columns: Columns | None) -> dict[str, Columns]:
+    """Return the argument `columns` of `fit`, which partitioners may lack unless it is needed."""
+    return {} if columns is None else {"columns": columns}

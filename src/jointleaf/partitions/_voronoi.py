@@ -9,8 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import plan_features
-from jointleaf.partitions._base import Partitioner, TargetType
-from jointleaf.partitions._checks import as_seed, check_apply_rows, check_count, check_fit_rows
+from jointleaf.partitions._base import (
+    Partitioner,
+    TargetType,
+    as_seed,
+    check_apply_rows,
+    check_count,
+    check_fit_rows,
+)
 
 __all__ = ["TIE", "VoronoiPartitioner"]
 
@@ -28,7 +34,7 @@ class VoronoiPartitioner(Partitioner):
     rows whatever their weight, and a row belongs to the centre at the least squared Euclidean
     distance, the first of them in a tie. The distance is between linear features
     (`_data.features`): numbers standardised with the weighted mean and standard deviation of
-    the training rows (constant ones are only centred), indicators for levels, and the mean for
+    the training rows (constant ones are only centred), indicators for categories, and the mean for
     missing values. Targets are not used.
 
     Parameters
@@ -77,9 +83,8 @@ class VoronoiPartitioner(Partitioner):
         n_partitions = check_count(self, "n_partitions", self.n_partitions, 1)
         n_cells = check_count(self, "n_cells", self.n_cells, 1)
         rows = check_fit_rows(X, None, sample_weight, target_type, columns)
-        weight = np.ones(len(rows.X)) if rows.weight is None else rows.weight
-        plan = plan_features(rows.X, weight, rows.columns)
-        features = plan.fit(rows.X, weight, clip=False)
+        plan = plan_features(rows.X, rows.weights, rows.columns)
+        features = plan.fit(rows.X, rows.weights, clip=False)
         places = features.transform(rows.X.astype(np.float64, copy=False))
         draw = _DistinctRows(places, np.random.default_rng(as_seed(self.random_state)))
         centres = np.stack([draw(n_cells) for _ in range(n_partitions)])
@@ -91,7 +96,7 @@ class VoronoiPartitioner(Partitioner):
         return self
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
-        """Give the codes (n, P): the number of the nearest centre in each partition."""
+        """Return the codes (n, P): the number of the nearest centre in each partition."""
         X = check_apply_rows(self, X)
         n_partitions, n_cells, m = self.centres_.shape
         # Partitions last: the steps below then run along long contiguous stretches.
@@ -124,7 +129,7 @@ class _DistinctRows:
         self._distinct: tuple[NDArray, NDArray] | None = None
 
     def __call__(self, k: int) -> NDArray[np.float64]:
-        """Give min(k, number of different rows) rows."""
+        """Return min(k, number of different rows) rows."""
         n = self._X.shape[0]
         if self._distinct is None:
             rows = self._X[self._rng.choice(n, size=min(n, 4 * k), replace=False)]

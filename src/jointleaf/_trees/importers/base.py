@@ -1,26 +1,35 @@
-"""What has to be known about the models of a tree library."""
+"""What has to be known about the models of a tree library, and which libraries are supported."""
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._data.columns import Columns
+from jointleaf._data.columns import Columns, column_names
+from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.flat import FlatTrees
 
 __all__ = [
+    "ADAPTERS",
     "EnsembleAdapter",
-    "is_fitted_estimator",
+    "ParamAliases",
+    "check_fitted_model",
+    "find_adapter",
+    "fit_clone",
+    "is_ensemble",
     "native_codes",
-    "own_labels",
     "set_bits",
     "threads",
+    "with_labels",
 ]
 
 
@@ -31,45 +40,58 @@ class EnsembleAdapter(ABC):
     that library has been imported already.
     """
 
-    #: The model types, as they are named in error messages.
-    supported: tuple[str, ...]
+    #: The module of the library, and the classes of it that are supported.
+    library: str
+    model_classes: tuple[str, ...]
 
-    @abstractmethod
+    @property
+    def supported(self) -> tuple[str, ...]:
+        """The model types, as they are named in error messages."""
+        return self.model_classes
+
     def matches(self, model: object) -> bool:
-        """Tell whether `model` is of this library, without importing the library."""
+        """Return whether `model` is of a supported class or a subclass of one."""
+        library = sys.modules.get(self.library)
+        return library is not None and isinstance(
+            model, tuple(getattr(library, name) for name in self.model_classes)
+        )
 
     def is_fitted(self, model: Any) -> bool:
-        """Tell whether `model` has been trained."""
-        return is_fitted_estimator(model)
+        """Return whether `model` has been trained."""
+        try:
+            check_is_fitted(model)
+        except NotFittedError:
+            return False
+        return True
 
-    @abstractmethod
     def is_classifier(self, model: Any) -> bool:
-        """Tell whether `model` was trained to tell classes apart."""
+        """Return whether `model` was trained for classification."""
+        return is_classifier(model)
 
     @abstractmethod
     def n_features(self, model: Any) -> int:
-        """Give the number of features the model was trained on."""
+        """Return the number of features the model was trained on."""
 
     @abstractmethod
     def feature_names(self, model: Any) -> list[str] | None:
-        """Give the column names the model was trained with, None where it had none."""
+        """Return the column names the model was trained with, None where it had none."""
 
     def classes(self, model: Any) -> NDArray | None:
-        """Give the class labels (K,) that a classifier knows, None where it does not keep them."""
+        """Return the class labels (K,) of a classifier, None where it does not hold them."""
         classes = getattr(model, "classes_", None)
         return classes if isinstance(classes, np.ndarray) else None
 
     def categories(self, model: Any) -> Mapping[int, NDArray | None]:
-        """Give the columns that the model treats as categories, with the levels it knows.
+        """Return the columns that the model treats as categories, with these categories.
 
-        The levels are the values as the user gave them (text or whole numbers), None where the
-        model does not keep them.
+        Categories are the values as the user gave them (text or whole numbers), None where the
+        model does not hold them.
         """
         return {}
 
     @abstractmethod
     def trees(self, model: Any, columns: Columns) -> FlatTrees:
-        """Give the model's trees in portable form, in the order of the library's own leaf ids.
+        """Return the trees in portable form, in the order of the library's leaf numbers.
 
         Trees of one boosting round lie side by side, and a model that stopped early is used up
         to its best round, as its own ``predict`` does.
@@ -84,72 +106,168 @@ class EnsembleAdapter(ABC):
 
     @abstractmethod
     def split_gains(self, model: Any) -> NDArray:
-        """Give the gain of each feature's splits (d,), not negative; zeros without splits."""
+        """Return the gain of each feature's splits (d,), not negative; zeros without splits."""
 
-    @abstractmethod
     def regrow(
-        self,
-        model: Any,
-        X: NDArray,
-        y: NDArray,
-        weight: NDArray | None,
-        *,
-        categorical: NDArray[np.intp],
-        random_state: int | None,
-        n_jobs: int | None,
+        self, model: Any, rows: TrainingRows, *, random_state: int | None, n_jobs: int | None
     ) -> Any:
         """Train a new model the way `model` was trained and leave `model` alone.
 
-        Rows `X` (n, d) are a float matrix with codes 0..L-1 in the columns `categorical` and
-        NaN for missing values. `random_state` is used where the model would otherwise draw
-        without a seed, `n_jobs` where the model has no setting of its own.
+        `random_state` is used where the model would otherwise draw without a seed, `n_jobs` where
+        the model has no setting of its own. By default a clone is fitted.
         """
+        params = model.get_params(deep=False)
+        defaults = {"random_state": random_state, "n_jobs": n_jobs}
+        unset = {name: value for name, value in defaults.items() if params.get(name, 0) is None}
+        return fit_clone(model, unset, with_labels(model, rows))
 
 
-def own_labels(model: Any, y: NDArray) -> NDArray:
-    """Give class numbers the labels `model` knows, so that its class_weight keeps its meaning."""
-    classes = model.classes_  # a list where the model has several outputs
-    known = isinstance(classes, np.ndarray) and y.max() < len(classes)
-    return classes[y] if known else y
+#: One adapter per library, filled in by the package; the first that matches is used.
+ADAPTERS: list[EnsembleAdapter] = []
 
 
-def is_fitted_estimator(model: Any) -> bool:
-    """Tell whether a scikit-learn style estimator has been fitted."""
-    try:
-        check_is_fitted(model)
-    except NotFittedError:
-        return False
-    return True
+def is_ensemble(model: object) -> bool:
+    """Return whether this is a tree ensemble of a supported library."""
+    return any(adapter.matches(model) for adapter in ADAPTERS)
 
 
-def threads(n_jobs: int | None) -> int:
-    """Give a number of threads for `n_jobs`: None is 1, -1 all cores this process may use."""
-    from joblib import effective_n_jobs
+def find_adapter(model: object) -> EnsembleAdapter:
+    """Return the adapter of the library that `model` comes from.
 
-    return int(effective_n_jobs(n_jobs))
+    Raises
+    ------
+    TypeError
+        Where the type of `model` is not supported.
+    """
+    for adapter in ADAPTERS:
+        if adapter.matches(model):
+            return adapter
+    if isinstance(model, type):
+        raise TypeError(f"model is the class {model.__name__} itself: use a fitted model of it")
+    name = type(model).__name__
+    if hasattr(model, "best_estimator_"):
+        raise TypeError(f"model is a {name}, a search: use its result, model.best_estimator_")
+    names = ", ".join(name for adapter in ADAPTERS for name in adapter.supported)
+    raise TypeError(
+        f"model is of type {name}, whose cells jointleaf cannot read: use a fitted model of one "
+        f"of these types: {names}"
+    )
 
 
-def native_codes(levels: NDArray, known: Sequence[Any] | None) -> NDArray[np.int64]:
-    """Give the number that a library has for each of our levels, then for unseen ones, (L + 1,).
+def check_fitted_model(model: object, X: Any = None) -> EnsembleAdapter:
+    """Return the adapter of a supported, fitted model on the columns of `X` (n, d).
+
+    Raises
+    ------
+    TypeError
+        Where the type of `model` is not supported.
+    sklearn.exceptions.NotFittedError
+        Where it has not been fitted (a kind of ValueError).
+    ValueError
+        Where `X` has another number of columns, or other column names.
+    """
+    adapter = find_adapter(model)
+    name = type(model).__name__
+    if not adapter.is_fitted(model):
+        raise NotFittedError(f"model is a {name} that is not fitted: call its fit first")
+    if X is None:
+        return adapter
+    shape = np.shape(X)
+    d = adapter.n_features(model)
+    if len(shape) == 2 and shape[1] != d:
+        raise ValueError(
+            f"X has {shape[1]} features, but the {name} was fitted on {d} features: use the "
+            "columns it was fitted on"
+        )
+    names = adapter.feature_names(model)
+    labels = column_names(X)
+    if names is not None and labels is not None:
+        # LightGBM stores a blank in a name as an underscore.
+        columns = [str(label).replace(" ", "_") for label in labels]
+        if columns != [column.replace(" ", "_") for column in names]:
+            raise ValueError(
+                f"The columns of X are {columns}, but the {name} was fitted on {names}: use the "
+                "same columns in the same order"
+            )
+    return adapter
+
+
+# -- for adapters --------------------------------------------------------------------------------
+
+
+class ParamAliases:
+    """The names under which a library takes its parameters.
 
     Parameters
     ----------
-    levels : array (L,)
-        Levels in the order of our codes.
-    known : sequence or None
-        Levels in the order of the library's own numbers; None where a level is its own number.
+    aliases : mapping from str to tuple of str
+        Other names of a parameter.
+    exclusive : iterable of str
+        Parameters of which the library takes one at a time.
+    """
+
+    def __init__(
+        self, aliases: Mapping[str, tuple[str, ...]], exclusive: Iterable[str] = ()
+    ) -> None:
+        self._names = {alias: name for name, others in aliases.items() for alias in others}
+        self._exclusive = frozenset(exclusive)
+
+    def name(self, alias: str) -> str:
+        """Return the one name that is used here."""
+        return self._names.get(alias, alias)
+
+    def merge(self, params: Mapping[str, Any], *overrides: Mapping[str, Any]) -> dict[str, Any]:
+        """Merge sets of parameters; the later ones win under any of their names."""
+        merged = {self.name(alias): value for alias, value in params.items()}
+        for override in overrides:
+            if self._exclusive & set(override):
+                merged = {k: v for k, v in merged.items() if k not in self._exclusive}
+            merged |= {self.name(alias): value for alias, value in override.items()}
+        return merged
+
+
+def fit_clone(model: Any, params: Mapping[str, Any], rows: TrainingRows, **fit_params: Any) -> Any:
+    """Fit a clone of a scikit-learn style model with some other parameters."""
+    clone_ = clone(model).set_params(**params)
+    return clone_.fit(rows.X, rows.y, sample_weight=rows.weight, **fit_params)
+
+
+def with_labels(model: Any, rows: TrainingRows) -> TrainingRows:
+    """Return rows with the class labels of `model`, so that its class_weight keeps its meaning."""
+    if not is_classifier(model):
+        return rows
+    classes = model.classes_  # a list where the model has several outputs
+    has_all = isinstance(classes, np.ndarray) and rows.y.max() < len(classes)
+    return rows._replace(y=classes[rows.y]) if has_all else rows
+
+
+def threads(n_jobs: int | None) -> int:
+    """Return the number of threads for `n_jobs`: None is 1, -1 all cores."""
+    return int(effective_n_jobs(n_jobs))
+
+
+def native_codes(categories: NDArray, native_categories: Sequence[Any] | None) -> NDArray[np.int64]:
+    """Return the library's number of every category, and at the end of unseen ones.
+
+    Parameters
+    ----------
+    categories : array (L,)
+        In the order of our codes.
+    native_categories : sequence or None
+        In the order of the library's numbers; None where a category is its own number.
 
     Returns
     -------
     array (L + 1,)
-        -1 where the library knows no such level.
+        -1 where the library has no such category.
     """
-    if known is None:
-        return np.append(levels.astype(np.int64), -1)
-    number = {level: k for k, level in enumerate(known)}
-    return np.array([*(number.get(level, -1) for level in levels.tolist()), -1], dtype=np.int64)
+    if native_categories is None:
+        return np.append(categories.astype(np.int64), -1)
+    number = {category: k for k, category in enumerate(native_categories)}
+    codes = [number.get(category, -1) for category in categories.tolist()]
+    return np.array([*codes, -1], dtype=np.int64)
 
 
 def set_bits(words: NDArray[np.uint32]) -> NDArray[np.bool_]:
-    """Give the bits of 32-bit words, the lowest of the first word first."""
+    """Return the bits of 32-bit words, the lowest of the first word first."""
     return (words[:, None] >> np.arange(32, dtype=np.uint32) & 1).astype(bool).ravel()

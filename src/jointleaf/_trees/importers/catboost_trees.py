@@ -1,9 +1,9 @@
-"""The trees of CatBoost models in portable form, read from what CatBoost says about them as JSON.
+"""The trees of CatBoost models in portable form, read from CatBoost's JSON.
 
-CatBoost splits on three kinds of things: a number against a border, a level against one level
-(one-hot), and a statistic of a level or of a combination of levels and other splits against a
-border. Statistics become `Lookup` columns of the portable form, the rest are splits on the columns
-themselves.
+CatBoost splits on three kinds of things: a number against a border, a category against one category
+(one-hot), and a statistic of a category, or of a combination of categories and other splits,
+against a border. Statistics become `Lookup` columns of the portable form, the others are splits on
+the columns themselves.
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._data.columns import Columns
-from jointleaf._trees.flat import FlatTrees, KeyPart, Lookup
-from jointleaf._trees.flattening import NodeTable, flatten
+from jointleaf._trees.flat import FlatTrees, KeyPart, Lookup, NodeTable, flatten
 
 __all__ = ["MISSING_CODE", "read_trees"]
 
-#: Stands for a missing level in models grown on codes. No level of a user is meant to be equal.
+#: Stands for a missing category in models grown on codes; no category of a user should equal it.
 MISSING_CODE = -(2**31)
-#: A number that no hash of a level is: these are 32-bit integers with their sign extended.
+#: A number that no hash of a category is: these are 32-bit integers with their sign extended.
 _UNSEEN_HASH = np.uint64(1 << 40)
 #: Marks the places of CatBoost's hash tables that are free.
 _FREE_KEY = np.uint64(2**64 - 1)
 
 
 def read_trees(model: Any, columns: Columns) -> FlatTrees:
-    """Give the trees of a model with at least one tree; see `EnsembleAdapter.trees`."""
+    """Return the trees of a model with at least one tree; see `EnsembleAdapter.trees`."""
     text = _json(model)
     reader = _Reader(text["features_info"], columns)
     if "oblivious_trees" in text:
@@ -56,7 +55,7 @@ def read_trees(model: Any, columns: Columns) -> FlatTrees:
 
 
 def _json(model: Any, pool: Any = None) -> dict[str, Any]:
-    """Give what CatBoost says about a model; with a pool also the hashes of the pool's levels."""
+    """Return the JSON of a model; with a pool also the hashes of the categories in the pool."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"
         model.save_model(str(path), format="json", pool=pool)
@@ -64,9 +63,9 @@ def _json(model: Any, pool: Any = None) -> dict[str, Any]:
 
 
 def _text_hashes(texts: list[str]) -> dict[str, int]:
-    """Give CatBoost's hashes of levels as text.
+    """Return CatBoost's hashes of categories as text.
 
-    CatBoost tells them only along with a model, and only for rows with that model's columns. A
+    CatBoost gives them only along with a model, and only for rows with that model's columns. A
     model with a single column keeps these small.
     """
     import catboost
@@ -77,27 +76,27 @@ def _text_hashes(texts: list[str]) -> dict[str, int]:
     params = {"iterations": 1, "thread_count": 1, "allow_writing_files": False}
     model = catboost.CatBoost({**params, "logging_level": "Silent"})
     model.fit(pool(["a", "b"], [0, 1]))
-    told = _json(model, pool(texts))["features_info"]["cat_features_hash"]
-    return {entry["value"]: int(entry["hash"]) for entry in told}
+    entries = _json(model, pool(texts))["features_info"]["cat_features_hash"]
+    return {entry["value"]: int(entry["hash"]) for entry in entries}
 
 
-def _level_hashes(columns: Columns, categorical: list[int]) -> dict[int, NDArray[np.uint64]]:
-    """Hashes (L + 2,) of the levels of every column, of unseen levels and of missing ones."""
+def _category_hashes(columns: Columns, categorical: list[int]) -> dict[int, NDArray[np.uint64]]:
+    """Return hashes (L + 2,) of the categories of every column, of unseen and of missing ones."""
     missing = str(MISSING_CODE)
     texts = {missing}
     for j in categorical:
         if columns[j].categories is None:
             raise ValueError(
                 f"column {columns[j].label!r} holds categories for the CatBoost model but numbers "
-                "here; declare it in categorical_features."
+                "here: name it in categorical_features"
             )
         texts.update(map(str, columns[j].categories.tolist()))
-    known = _text_hashes(sorted(texts)) if categorical else {}
+    hash_of = _text_hashes(sorted(texts)) if categorical else {}
     hashes = {}
     for j in categorical:
-        found = [_extended(known[str(level)]) for level in columns[j].categories.tolist()]
-        found += [int(_UNSEEN_HASH), _extended(known[missing])]
-        hashes[j] = np.array(found, dtype=np.uint64)
+        column = [_extended(hash_of[str(category)]) for category in columns[j].categories.tolist()]
+        column += [int(_UNSEEN_HASH), _extended(hash_of[missing])]
+        hashes[j] = np.array(column, dtype=np.uint64)
     return hashes
 
 
@@ -108,22 +107,22 @@ def _extended(hash32: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Question:
-    """What a split asks about a column: is x > threshold? Yes goes right.
+class _Condition:
+    """The condition of a split on a column, x > threshold; rows for which it holds go right.
 
-    On columns with categories `yes` (L + 2,) has the answers for levels, unseen levels and
-    missing values.
+    On columns with categories `holds` (L + 2,) has the answers for categories, unseen categories
+    and missing values.
     """
 
     column: int
     threshold: float = 0.0
-    missing_yes: bool = False
-    yes: NDArray[np.bool_] | None = None
+    missing_holds: bool = False
+    holds: NDArray[np.bool_] | None = None
 
     def as_key_part(self) -> KeyPart:
-        if self.yes is not None:
-            return KeyPart(self.column, self.yes.astype(np.uint64))
-        return KeyPart(self.column, None, self.threshold, self.missing_yes)
+        if self.holds is not None:
+            return KeyPart(self.column, self.holds.astype(np.uint64))
+        return KeyPart(self.column, None, self.threshold, self.missing_holds)
 
 
 class _Reader:
@@ -134,8 +133,8 @@ class _Reader:
         self.floats = {f["feature_index"]: f for f in info.get("float_features") or []}
         cats = info.get("categorical_features") or []
         self.cats = {f["feature_index"]: int(f["flat_feature_index"]) for f in cats}
-        self.hashes = _level_hashes(columns, list(self.cats.values()))
-        # CatBoost numbers its splits: borders, then one-hot levels, then borders of statistics.
+        self.hashes = _category_hashes(columns, list(self.cats.values()))
+        # CatBoost numbers its splits: borders, then one-hot categories, then borders of statistics.
         first = sum(len(f.get("borders") or []) for f in self.floats.values())
         first += sum(len(f.get("values") or []) for f in cats)
         borders = [len(c["borders"]) for c in info.get("ctrs") or []]
@@ -143,7 +142,7 @@ class _Reader:
             enumerate(np.repeat(np.arange(len(borders)), borders).tolist(), first)
         )
 
-    def question(self, split: Mapping[str, Any]) -> _Question:
+    def condition(self, split: Mapping[str, Any]) -> _Condition:
         """Read one split of a tree."""
         kind = split["split_type"]
         if kind == "FloatFeature":
@@ -151,54 +150,54 @@ class _Reader:
         if kind == "OneHotFeature":
             return self.equal(split["cat_feature_index"], split["value"])
         lookup = self._lookup_of_split[split["split_index"]]
-        return _Question(len(self.columns) + lookup, float(split["border"]))
+        return _Condition(len(self.columns) + lookup, float(split["border"]))
 
-    def above(self, feature: int, border: float) -> _Question:
-        """Ask whether a number is above a border; missing ones as the model says."""
-        told = self.floats[feature]
-        j = int(told["flat_feature_index"])
-        missing_yes = told["nan_value_treatment"] == "AsTrue"
-        levels = self.columns[j].categories
-        if levels is None:
-            return _Question(j, float(border), missing_yes)
-        if levels.dtype.kind not in "iu":
+    def above(self, feature: int, border: float) -> _Condition:
+        """Return the condition that a number is above a border; missing ones as in the model."""
+        info = self.floats[feature]
+        j = int(info["flat_feature_index"])
+        missing_holds = info["nan_value_treatment"] == "AsTrue"
+        categories = self.columns[j].categories
+        if categories is None:
+            return _Condition(j, float(border), missing_holds)
+        if categories.dtype.kind not in "iu":
             raise ValueError(
                 f"column {self.columns[j].label!r} holds text, but the CatBoost model was trained "
-                "on numbers there."
+                "on numbers there: use these numbers"
             )
         # Categories here, numbers for the model.
-        yes = levels.astype(np.float32) > np.float32(border)
-        return _Question(j, yes=np.append(yes, [missing_yes, missing_yes]))
+        holds = categories.astype(np.float32) > np.float32(border)
+        return _Condition(j, holds=np.append(holds, [missing_holds, missing_holds]))
 
-    def equal(self, feature: int, value: int) -> _Question:
-        """Ask whether a level has the hash `value`."""
+    def equal(self, feature: int, value: int) -> _Condition:
+        """Return the condition that a category has the hash `value`."""
         j = self.cats[feature]
-        return _Question(j, yes=self.hashes[j] == np.uint64(_extended(int(value))))
+        return _Condition(j, holds=self.hashes[j] == np.uint64(_extended(int(value))))
 
     def symmetric(self, splits: list[Mapping[str, Any]], values: list[float]) -> NodeTable:
-        """Read a tree that asks the same question everywhere on a level.
+        """Read a tree that has the same split everywhere on a level.
 
-        CatBoost's number of a leaf has the answer to question k as bit k: with the last question
+        CatBoost's number of a leaf has the answer to condition k as bit k: with the last condition
         at the root, leaves from left to right have CatBoost's numbers.
         """
-        questions = [self.question(split) for split in reversed(splits)]
-        n_splits = 2 ** len(questions) - 1
-        asked = [q for k, q in enumerate(questions) for _ in range(2**k)]
+        levels = [self.condition(split) for split in reversed(splits)]
+        n_splits = 2 ** len(levels) - 1
+        conditions = [c for k, c in enumerate(levels) for _ in range(2**k)]
         left = np.arange(n_splits) * 2 + 1
-        return _node_table(asked, left, left + 1, np.reshape(values, (n_splits + 1, -1)))
+        return _node_table(conditions, left, left + 1, np.reshape(values, (n_splits + 1, -1)))
 
     def nested(self, tree: Mapping[str, Any]) -> NodeTable:
         """Read a tree of nodes within nodes."""
         # Splits are numbered as they are met; leaves follow behind all of them.
-        asked: list[_Question] = []
+        conditions: list[_Condition] = []
         children: list[list[int]] = []
-        values: list[Any] = []
+        values: Any = []
         stack: list[tuple[Mapping[str, Any], int, int]] = [(tree, -1, 0)]
         while stack:
             node, parent, side = stack.pop()
             if "split" in node:
-                number = len(asked)
-                asked.append(self.question(node["split"]))
+                number = len(conditions)
+                conditions.append(self.condition(node["split"]))
                 children.append([0, 0])
                 stack += [(node["right"], number, 1), (node["left"], number, 0)]
             else:
@@ -207,51 +206,52 @@ class _Reader:
             if parent >= 0:
                 children[parent][side] = number
         both = np.array(children, dtype=np.int64).reshape(-1, 2)
-        both = np.where(both < 0, len(asked) + ~both, both)
-        return _node_table(asked, both[:, 0], both[:, 1], np.reshape(values, (len(values), -1)))
+        both = np.where(both < 0, len(conditions) + ~both, both)
+        values = np.reshape(values, (len(values), -1))
+        return _node_table(conditions, both[:, 0], both[:, 1], values)
 
 
 def _node_table(
-    asked: list[_Question], left: NDArray, right: NDArray, values: NDArray
+    conditions: list[_Condition], left: NDArray, right: NDArray, values: NDArray
 ) -> NodeTable:
-    """Splits, then leaves with their values (n_leaves, K)."""
+    """Return a table of splits, then leaves with their values (n_leaves, K)."""
     n_leaves = len(values)
     leaves = np.full(n_leaves, -1)
     none = [False] * n_leaves
     return NodeTable(
-        feature=np.concatenate([[q.column for q in asked], leaves]).astype(np.int64),
-        threshold=np.concatenate([[q.threshold for q in asked], np.zeros(n_leaves)]),
+        feature=np.concatenate([[c.column for c in conditions], leaves]).astype(np.int64),
+        threshold=np.concatenate([[c.threshold for c in conditions], np.zeros(n_leaves)]),
         left=np.concatenate([left, leaves]),
         right=np.concatenate([right, leaves]),
         missing_left=np.array(
-            [not (q.missing_yes if q.yes is None else q.yes[-1]) for q in asked] + none
+            [not (c.missing_holds if c.holds is None else c.holds[-1]) for c in conditions] + none
         ),
-        levels_left={k: ~q.yes[:-1] for k, q in enumerate(asked) if q.yes is not None},
-        value=np.concatenate([np.zeros((len(asked), values.shape[1])), values]),
+        categories_left={k: ~c.holds[:-1] for k, c in enumerate(conditions) if c.holds is not None},
+        value=np.concatenate([np.zeros((len(conditions), values.shape[1])), values]),
     )
 
 
-# -- statistics of levels ------------------------------------------------------------------------
+# -- statistics of categories -------------------------------------------------------------------
 
 
 def _lookups(text: Mapping[str, Any], reader: _Reader) -> tuple[Lookup, ...]:
-    """Turn CatBoost's statistics of levels into columns that are looked up."""
+    """Turn CatBoost's statistics of categories into columns that are looked up."""
     statistics = text["features_info"].get("ctrs") or []
     data = text.get("ctr_data") or {}
     tables: dict[str, _Counts] = {}
     parts: dict[str, tuple[KeyPart, ...]] = {}
     lookups = []
-    for told in statistics:
-        name = told["identifier"]
+    for info in statistics:
+        name = info["identifier"]
         if name not in tables:
             if name not in data:
                 raise ValueError(
                     "The CatBoost model has no statistics of its categories, so that it cannot be "
-                    'used; train it with final_ctr_computation_mode="Default".'
+                    "used: train it with final_ctr_computation_mode='Default'"
                 )
             tables[name] = _Counts.read(data[name])
-            parts[name] = tuple(_key_part(element, reader) for element in told["elements"])
-        values, default = tables[name].statistic(told)
+            parts[name] = tuple(_key_part(element, reader) for element in info["elements"])
+        values, default = tables[name].statistic(info)
         lookups.append(Lookup(parts[name], tables[name].keys, values, default))
     return tuple(lookups)
 
@@ -268,7 +268,7 @@ def _key_part(element: Mapping[str, Any], reader: _Reader) -> KeyPart:
 
 @dataclass(frozen=True)
 class _Counts:
-    """What CatBoost counted for every combination of levels.
+    """What CatBoost counted for every combination of categories.
 
     Attributes
     ----------
@@ -292,13 +292,13 @@ class _Counts:
         order = order[keys[order] != _FREE_KEY]
         return cls(keys[order], counts[order], int(table.get("counter_denominator") or 0))
 
-    def statistic(self, told: Mapping[str, Any]) -> tuple[NDArray[np.float64], float]:
-        """Give the statistic of every key, and that of keys not met in training.
+    def statistic(self, info: Mapping[str, Any]) -> tuple[NDArray[np.float64], float]:
+        """Return the statistic of every key, and that of keys not met in training.
 
         ``((good + prior) / (all + prior's denominator) + shift) * scale``, in single precision.
         """
         single = np.float32
-        kind, border = told["ctr_type"], int(told["target_border_idx"])
+        kind, border = info["ctr_type"], int(info["target_border_idx"])
         unmet = 0.0  # CatBoost divides counts of rows by the same number everywhere
         if kind in ("BinarizedTargetMeanValue", "FloatTargetMeanValue"):
             good, rows = self.counts[:, 0], self.counts[:, 1]
@@ -311,8 +311,8 @@ class _Counts:
             good = self.counts[:, border] if kind == "Buckets" else above
 
         def value(good: Any, rows: Any) -> Any:
-            prior, weight = single(told["prior_numerator"]), single(told["prior_denomerator"])
-            share = (single(good) + prior) / (single(rows) + weight)
-            return (share + single(told["shift"])) * single(told["scale"])
+            prior, weight = single(info["prior_numerator"]), single(info["prior_denomerator"])
+            frequency = (single(good) + prior) / (single(rows) + weight)
+            return (frequency + single(info["shift"])) * single(info["scale"])
 
         return value(good, rows).astype(np.float64), float(value(0.0, unmet))

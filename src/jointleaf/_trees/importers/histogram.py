@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone, is_classifier
+from sklearn.base import is_classifier
 
 from jointleaf._data.columns import Columns
-from jointleaf._trees.flat import FlatTrees
-from jointleaf._trees.flattening import NodeTable, flatten
-from jointleaf._trees.importers.base import native_codes, set_bits, threads
+from jointleaf._trees.encoding import TrainingRows
+from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
+from jointleaf._trees.importers.base import fit_clone, native_codes, set_bits, threads
 from jointleaf._trees.importers.sklearn import ScikitLearnAdapter
 
 __all__ = ["HistogramAdapter", "limited_threads", "without_empty_columns"]
@@ -42,29 +42,29 @@ _FIELDS = {
 class HistogramAdapter(ScikitLearnAdapter):
     """Histogram gradient boosting of scikit-learn.
 
-    Features are compared in double precision. A level that the model does not know goes where
+    Features are compared in double precision. A category that the model has not met goes where
     missing values go.
     """
 
-    supported = ("HistGradientBoostingRegressor", "HistGradientBoostingClassifier")
+    model_classes = ("HistGradientBoostingRegressor", "HistGradientBoostingClassifier")
 
     def categories(self, model: Any) -> Mapping[int, NDArray | None]:
-        """Give the columns with categories and their levels."""
-        return dict(_layout(model).levels)
+        """Return the columns with categories and their categories."""
+        return dict(_layout(model).categories)
 
     def trees(self, model: Any, columns: Columns) -> FlatTrees:
-        """Give the trees in portable form; trees of one boosting round lie side by side."""
+        """Return the trees in portable form; trees of one boosting round lie side by side."""
         layout = _layout(model)
         codes = {}
         for j, column in enumerate(columns):
-            if (column.categories is None) == (j in layout.levels):
-                kind = "categories" if j in layout.levels else "numbers"
+            if (column.categories is None) == (j in layout.categories):
+                kind = "categories" if j in layout.categories else "numbers"
                 raise ValueError(
                     f"The {type(model).__name__} was trained with {kind} in column "
-                    f"{column.label}: give them again."
+                    f"{column.label}: use them here as well"
                 )
             if column.categories is not None:
-                codes[j] = native_codes(column.categories, layout.levels[j].tolist())
+                codes[j] = native_codes(column.categories, layout.categories[j].tolist())
         n_outputs = model.n_trees_per_iteration_
         return flatten(
             [
@@ -77,7 +77,7 @@ class HistogramAdapter(ScikitLearnAdapter):
         )
 
     def split_gains(self, model: Any) -> NDArray:
-        """Give the total gain of each feature's splits (d,)."""
+        """Return the total gain of each feature's splits (d,)."""
         layout = _layout(model)
         gains = np.zeros(self.n_features(model))
         for tree in layout.trees:
@@ -86,19 +86,11 @@ class HistogramAdapter(ScikitLearnAdapter):
         return np.maximum(gains, 0.0)
 
     def regrow(
-        self,
-        model: Any,
-        X: NDArray,
-        y: NDArray,
-        weight: NDArray | None,
-        *,
-        categorical: NDArray[np.intp],
-        random_state: int | None,
-        n_jobs: int | None,
+        self, model: Any, rows: TrainingRows, *, random_state: int | None, n_jobs: int | None
     ) -> Any:
         """Fit a clone of `model` for as many rounds as it has, seeded where it has no seed."""
-        new = clone(model)
-        ours: dict[str, Any] = {
+        categorical = rows.columns.categorical
+        params: dict[str, Any] = {
             "categorical_features": categorical.tolist() if categorical.size else None,
             # Nothing is left to stop early on: the rounds are those the model stopped at.
             "early_stopping": False,
@@ -107,21 +99,21 @@ class HistogramAdapter(ScikitLearnAdapter):
             "verbose": 0,
         }
         if model.random_state is None:
-            ours["random_state"] = random_state
+            params["random_state"] = random_state
         if isinstance(model.monotonic_cst, Mapping):  # by name, but the columns have none now
             names = self.feature_names(model) or []
-            ours["monotonic_cst"] = [model.monotonic_cst.get(name, 0) for name in names]
+            params["monotonic_cst"] = [model.monotonic_cst.get(name, 0) for name in names]
         if is_classifier(model):
-            numbers, y = np.unique(y, return_inverse=True)
             if isinstance(model.class_weight, Mapping):
-                ours["class_weight"] = _class_weight(model, numbers)
-        X = without_empty_columns(X, categorical)
+                params["class_weight"] = _class_weight(model, np.unique(rows.y))
+            rows = rows._replace(y=rows.class_numbers)
+        rows = rows._replace(X=without_empty_columns(rows.X, categorical))
         with limited_threads(n_jobs):
-            return new.set_params(**ours).fit(X, y, sample_weight=weight)
+            return fit_clone(model, params, rows)
 
 
 def without_empty_columns(X: NDArray, categorical: NDArray[np.intp]) -> NDArray:
-    """Put zeros in columns of numbers without any value, at which scikit-learn stumbles."""
+    """Return `X` with zeros in columns of numbers without any value, where scikit-learn fails."""
     empty = np.isnan(X).all(axis=0)
     empty[categorical] = False
     if not empty.any():
@@ -132,7 +124,7 @@ def without_empty_columns(X: NDArray, categorical: NDArray[np.intp]) -> NDArray:
 
 
 def limited_threads(n_jobs: int | None) -> Any:
-    """Give a context in which these models, which have no such setting, use `n_jobs` threads."""
+    """Return a context in which these models, which have no such setting, use `n_jobs` threads."""
     if n_jobs is None:
         return nullcontext()
     from threadpoolctl import threadpool_limits
@@ -141,13 +133,13 @@ def limited_threads(n_jobs: int | None) -> Any:
 
 
 def _class_weight(model: Any, numbers: NDArray) -> dict[int, float]:
-    """Weights of the classes `numbers`, which are numbered anew; found by label or by number."""
-    given = model.class_weight
+    """Return weights of the classes `numbers`, which are numbered anew, by label or by number."""
+    class_weight = model.class_weight
     labels = model.classes_.tolist()
     weights = {}
     for k, number in enumerate(numbers.tolist()):
         label = labels[number] if number < len(labels) else number
-        weights[k] = given.get(label, given.get(number, 1.0))
+        weights[k] = class_weight.get(label, class_weight.get(number, 1.0))
     return weights
 
 
@@ -163,16 +155,16 @@ class _Layout(NamedTuple):
     order : integers (d,)
         Column of the input for every column of the nodes: scikit-learn puts those with categories
         first.
-    levels : mapping from column to array
-        Levels in the order of the model's codes.
+    categories : mapping from column to array
+        Categories in the order of the model's codes.
     codes_of_none : mapping from column to int
-        The code of None where it counts as a level of its own: in polars frames and arrays of
-        objects, but not in pandas, whose gaps are NaN.
+        The code of None where it counts as a category of its own: in polars frames and arrays of
+        objects, but not in pandas, whose missing values are NaN.
     """
 
     trees: list[Any]
     order: NDArray[np.intp]
-    levels: Mapping[int, NDArray]
+    categories: Mapping[int, NDArray]
     codes_of_none: Mapping[int, int]
 
 
@@ -182,26 +174,26 @@ def _layout(model: Any) -> _Layout:
         for tree in trees:
             if not set(tree.nodes.dtype.names) >= _FIELDS or tree.raw_left_cat_bitsets.ndim != 2:
                 raise ValueError("the nodes have other fields")
-        found = dict(_encoder_values(model))
+        values_of = dict(_encoder_values(model))
     except (AttributeError, KeyError, TypeError, ValueError) as cause:
         from sklearn import __version__
 
         raise RuntimeError(
-            f"scikit-learn {__version__} keeps the trees of a {type(model).__name__} in a way that "
-            f"this version of jointleaf does not know ({cause}): update jointleaf, or use "
-            "another scikit-learn."
+            f"scikit-learn {__version__} stores the trees of a {type(model).__name__} in a form "
+            f"that this version of jointleaf cannot read ({cause}): update jointleaf, or use "
+            "another version of scikit-learn"
         ) from cause
-    is_categorical = np.isin(np.arange(model.n_features_in_), list(found))
+    is_categorical = np.isin(np.arange(model.n_features_in_), list(values_of))
     return _Layout(
         trees,
         order=np.concatenate([np.flatnonzero(is_categorical), np.flatnonzero(~is_categorical)]),
-        levels={j: _levels(values) for j, values in found.items()},
-        codes_of_none={j: values.index(None) for j, values in found.items() if None in values},
+        categories={j: _categories(values) for j, values in values_of.items()},
+        codes_of_none={j: values.index(None) for j, values in values_of.items() if None in values},
     )
 
 
 def _encoder_values(model: Any) -> Iterator[tuple[int, list]]:
-    """Columns with categories and the values of their codes: levels, then None, then NaN."""
+    """Columns with categories and the values of their codes: categories, then None, then NaN."""
     if model._preprocessor is None:
         return
     encoder = model._preprocessor.named_transformers_["encoder"]
@@ -210,7 +202,7 @@ def _encoder_values(model: Any) -> Iterator[tuple[int, list]]:
         yield j, np.asarray(values).tolist()
 
 
-def _levels(values: list) -> NDArray:
+def _categories(values: list) -> NDArray:
     present = [v for v in values if v is not None and v == v]
     if any(isinstance(v, str) for v in present):
         return np.array(present, dtype=str)
@@ -223,19 +215,19 @@ def _levels(values: list) -> NDArray:
 def _node_table(
     tree: Any, layout: _Layout, codes: Mapping[int, NDArray[np.int64]], output: NDArray
 ) -> NodeTable:
-    """Read one tree; `codes` are the encoder's codes of our levels, -1 where it knows none.
+    """Read one tree; `codes` are the encoder's codes of our categories, -1 where it has none.
 
-    `output` (K,) says to which raw prediction the tree adds.
+    `output` (K,) marks the raw prediction to which the tree adds.
     """
     nodes = tree.nodes
     is_leaf = nodes["is_leaf"].astype(bool)
     feature = np.where(is_leaf, -1, layout.order[np.where(is_leaf, 0, nodes["feature_idx"])])
     missing_left = nodes["missing_go_to_left"].astype(bool)
-    levels_left = {}
+    categories_left = {}
     for node in np.flatnonzero(nodes["is_categorical"].astype(bool) & ~is_leaf).tolist():
         bits = set_bits(tree.raw_left_cat_bitsets[nodes["bitset_idx"][node]])
         j = int(feature[node])
-        levels_left[node] = np.where(
+        categories_left[node] = np.where(
             codes[j] < 0, missing_left[node], bits[np.maximum(codes[j], 0)]
         )
         if j in layout.codes_of_none:
@@ -246,6 +238,6 @@ def _node_table(
         left=nodes["left"],
         right=nodes["right"],
         missing_left=missing_left,
-        levels_left=levels_left,
+        categories_left=categories_left,
         value=nodes["value"][:, None] * output,
     )

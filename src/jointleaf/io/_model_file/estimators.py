@@ -53,7 +53,7 @@ from jointleaf.io._model_file.schema import (
     record,
 )
 from jointleaf.io._model_file.values import Labels, Plain
-from jointleaf.partitions._fitted import LeftOut
+from jointleaf.partitions._base import LeftOut
 from jointleaf.partitions._growers.linear_forest import LinearPart
 
 __all__ = ["ESTIMATOR"]
@@ -196,7 +196,7 @@ def _has_leaf_values(trees: FlatTrees, n_outputs: int) -> bool:
 
 
 def _are_forest_trees(s: Scope) -> bool:
-    has_categories = s.trees.n_levels.any() or s.trees.lookups
+    has_categories = s.trees.n_categories.any() or s.trees.lookups
     return _has_leaf_values(s.trees, s.n_outputs) and not has_categories
 
 

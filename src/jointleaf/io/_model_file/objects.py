@@ -44,7 +44,8 @@ from jointleaf.io._model_file.schema import (
 from jointleaf.io._model_file.values import Labels, Plain
 from jointleaf.multitask._bouts.partitioner import BoUTSPartitioner
 from jointleaf.partitions import Partitioner, ResidualPartitioner, UnionPartitioner
-from jointleaf.partitions._fitted import LeftOut
+from jointleaf.partitions._base import LeftOut
+from jointleaf.partitions._factory import RegrownEnsemble
 
 __all__ = [
     *("CELL_MODEL", "COLUMNS", "FEATURES", "FITTED_PENALTY", "FLOATS", "SOLUTION"),
@@ -101,8 +102,8 @@ def _has_one_parent(trees: FlatTrees) -> bool:
 def _has_tables(trees: FlatTrees) -> bool:
     """Whether splits on columns with categories, and only these, have a table of all of them."""
     n_lookups = np.zeros(len(trees.lookups), np.intp)
-    n_categories = np.concatenate([trees.n_levels, n_lookups])[trees.feature]
-    last = len(trees.levels_left) - n_categories - 1
+    n_categories = np.concatenate([trees.n_categories, n_lookups])[trees.feature]
+    last = len(trees.categories_left) - n_categories - 1
     has_table = (trees.table >= 0) & (trees.table <= last)
     return bool(np.where(n_categories > 0, has_table, trees.table == -1).all())
 
@@ -128,7 +129,7 @@ TREES = record(
         lambda s: s.starts[0] == 0 and (np.diff(s.starts) == s.n_leaves - 1).all(),
         "does not fit n_leaves",
     ),
-    n_categories=indices(shape="d").of("n_levels"),
+    n_categories=indices(shape="d"),
     lookups=Each(_LOOKUP),
     feature=Array("i4", "n_splits", low=0, stop=lambda s: s.d + len(s.lookups)),
     threshold=Array("f8", "n_splits").must(lambda s: not np.isnan(s.threshold).any(), "holds NaN"),
@@ -136,7 +137,7 @@ TREES = record(
     right=Array("i4", "n_splits"),
     missing_left=Array("b1", "n_splits"),
     table=Array("i8", "n_splits"),
-    categories_left=Array("b1").of("levels_left"),
+    categories_left=Array("b1"),
     cell_of_leaf=Array("i4", "n_all_leaves", low=-1),
     single_precision=Flag(),
     zero_is_missing=Flag(),
@@ -337,11 +338,11 @@ def _partitioner(
 
 
 def _fill_trees(cells: Any, s: Scope) -> None:
-    cells._set_trees(s.trees)
+    cells.set_trees(s.trees)
 
 
 def _fill_bouts(cells: Any, s: Scope) -> None:
-    cells._set_trees(s.trees)
+    cells.set_trees(s.trees)
     cells.n_universal_trees_ = s.n_universal_trees
     cells.universal_features_, cells.task_features_ = s.universal_features, s.task_features
 
@@ -352,10 +353,10 @@ def _fill_voronoi(voronoi: Any, s: Scope) -> None:
 
 
 _OF_TREES = (
-    *("CatBoostPartitioner", "ExtraTreesPartitioner", "FittedEnsemble", "LevelsPartitioner"),
+    *("CatBoostPartitioner", "CategoryPartitioner", "ExtraTreesPartitioner", "FittedEnsemble"),
     *("GradientBoostingPartitioner", "HistGradientBoostingPartitioner", "LightGBMPartitioner"),
     *("LinearForestPartitioner", "RandomForestPartitioner", "RandomTreesPartitioner"),
-    *("RegrownEnsemble", "StepPartitioner", "XGBoostPartitioner"),
+    *("StepPartitioner", "XGBoostPartitioner"),
 )
 _TREE_FIELDS: dict[str, Any] = {
     "split_gains": Array("f8", "d", finite=True, low=0).of("split_gains_"),
@@ -368,6 +369,7 @@ PARTITIONER = Variants(
 )
 PARTITIONER.add(
     *(_partitioner(getattr(partitions, name), _fill_trees, **_TREE_FIELDS) for name in _OF_TREES),
+    _partitioner(RegrownEnsemble, _fill_trees, **_TREE_FIELDS),
     _partitioner(
         BoUTSPartitioner,
         _fill_bouts,
@@ -390,12 +392,12 @@ PARTITIONER.add(
     ),
     _partitioner(
         UnionPartitioner,
-        lambda union, s: union._set_members(list(s.partitioners)),
+        lambda union, s: union.set_members(list(s.partitioners)),
         partitioners=Each(PARTITIONER, least=1).of("partitioners_"),
     ),
     _partitioner(
         ResidualPartitioner,
-        lambda residual, s: residual._set(s.partitioner),
+        lambda residual, s: residual.set_fitted(s.partitioner),
         partitioner=PARTITIONER.of("partitioner_"),
     ),
 )

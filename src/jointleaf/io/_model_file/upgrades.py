@@ -30,6 +30,7 @@ _FIELDS = {
 }
 #: Values that were renamed in format 2, by field.
 _VALUES = {
+    ("class", "LevelsPartitioner"): "CategoryPartitioner",
     ("graph", "neighbours"): "neighbors",
     ("categorical_features", None): "from_dtype",
     ("partitioner", None): "auto",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from jointleaf.io._model_file.container import TYPES, ModelFileError
 from jointleaf.io._model_file.schema import Array, Arrays, Field, Place, Scope
-from jointleaf.partitions._fitted import LeftOut
+from jointleaf.partitions._base import LeftOut
 
 __all__ = ["Labels", "Plain"]
 

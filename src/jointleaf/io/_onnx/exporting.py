@@ -30,7 +30,7 @@ from jointleaf.io._onnx.features import add_features
 from jointleaf.io._onnx.graph import Graph, import_onnx
 from jointleaf.io._onnx.partitions import add_trees, add_voronoi
 from jointleaf.partitions import RootCell, VoronoiPartitioner
-from jointleaf.partitions._cells import TreeCells
+from jointleaf.partitions._base import TreeCells
 
 __all__ = ["to_onnx"]
 

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from jointleaf._core.losses import Logistic, Loss, Multinomial, SquaredError
 from jointleaf._data.features import mean_and_scale
-from jointleaf._trees.flat import FlatTrees
-from jointleaf._trees.flattening import NodeTable, flatten
+from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
 from jointleaf.multitask._bouts.splits import Slopes, bin_columns
 from jointleaf.multitask._bouts.trees import GrownTree, TaskSlopes, TreeShape, grow_tree
-from jointleaf.partitions._checks import as_seed, check_count
+from jointleaf.partitions._base import as_seed, check_count
 
 __all__ = ["Boosted", "BoostedTask", "BoostingPlan", "BoostingRows", "boost"]
 

@@ -25,7 +25,7 @@ from jointleaf.multitask._base import (
 )
 from jointleaf.multitask._bouts.boosting import BoostingPlan, BoostingRows, boost
 from jointleaf.multitask._bouts.trees import TreeShape
-from jointleaf.partitions._checks import check_count
+from jointleaf.partitions._base import check_count
 
 __all__ = ["BaseBoUTS", "BoUTSClassifier", "BoUTSRegressor"]
 

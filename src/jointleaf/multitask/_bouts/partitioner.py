@@ -10,12 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from jointleaf._data.columns import Columns
-from jointleaf._trees.encoding import Encoding
+from jointleaf._trees.encoding import Encoding, TrainingRows
 from jointleaf.multitask._bouts.boosting import BoostedTask, BoostingPlan, BoostingRows, boost
 from jointleaf.multitask._bouts.trees import TreeShape
-from jointleaf.partitions._base import TargetType
-from jointleaf.partitions._cells import TreeCells
-from jointleaf.partitions._checks import TrainingRows, check_count, check_fit_rows
+from jointleaf.partitions._base import TargetType, TreeCells, check_count, check_fit_rows
 
 __all__ = ["BoUTSPartitioner"]
 
@@ -137,7 +135,7 @@ class BoUTSPartitioner(TreeCells):
             raise ValueError(f"{type(self).__name__}: tasks is empty; give at least one task.")
         rows = [check_fit_rows(task.X, task.y, task.s, target_type, columns) for task in tasks]
         _check_widths(rows)
-        encodings = [Encoding(own, levels=True, gaps=False) for own in rows]
+        encodings = [Encoding(own, categories=True, missing=False) for own in rows]
         encoded = [
             _boosting_rows(encoding.transform(own))
             for encoding, own in zip(encodings, rows, strict=True)
@@ -161,7 +159,7 @@ class BoUTSPartitioner(TreeCells):
     ) -> BoUTSPartitioner:
         """Grow the trees of one task from rows `X` (n, d), targets `y` (n,) and weights (n,)."""
         if y is None:
-            raise ValueError(f"{type(self).__name__} grows trees on targets; give y.")
+            raise ValueError(f"{type(self).__name__} grows trees on targets: pass y")
         (fitted,) = self.fit_tasks([_OneTask(X, y, sample_weight)], target_type, columns=columns)
         self.__dict__.pop("_router", None)
         self.__dict__.update(fitted.__dict__)
@@ -181,7 +179,7 @@ class BoUTSPartitioner(TreeCells):
         grown: BoostedTask,
         universal: NDArray[np.intp],
     ) -> None:
-        self._take_trees(encoding.translate(grown.trees), grown.gains, rows.X)
+        self.number_cells(encoding.translate(grown.trees), grown.gains, rows.X)
         self.n_universal_trees_ = grown.n_universal
         self.universal_features_ = universal
         self.task_features_ = grown.features

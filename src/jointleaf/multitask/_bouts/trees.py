@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._trees.flattening import NodeTable
+from jointleaf._trees.flat import NodeTable
 from jointleaf.multitask._bouts.splits import TIE, Bins, Slopes, best_cuts, histogram
 
 __all__ = ["GrownTree", "TaskSlopes", "TreeShape", "grow_tree"]

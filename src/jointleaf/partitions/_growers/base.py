@@ -11,19 +11,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import mean_and_scale
-from jointleaf._trees.encoding import Encoding
+from jointleaf._trees.encoding import Encoding, TrainingRows
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers import find_adapter
-from jointleaf.partitions._base import TargetType
-from jointleaf.partitions._cells import TreeCells
-from jointleaf.partitions._checks import TrainingRows, check_count, check_fit_rows
+from jointleaf.partitions._base import TargetType, TreeCells, check_count, check_fit_rows
 
 __all__ = [
     "LEARNING_RATE",
     "SUBSAMPLE",
+    "ForestPartitioner",
     "TreePartitioner",
     "least_leaf_rows",
-    "row_share",
+    "row_fraction",
     "standard_target",
 ]
 
@@ -36,10 +35,9 @@ _MIN_LEAF_ROWS = 5
 class TreePartitioner(TreeCells):
     """Base of the partitioners that grow trees.
 
-    A subclass implements `_grow`, which trains the library's model, and says in
-    `knows_categories` and `knows_missing` what the library understands by itself. Where it
-    does not, trees are grown on numbers in place of levels and on filled gaps
-    (`_trees.encoding`).
+    A subclass implements `_grow`, which trains a model of the library, and sets
+    `splits_categories` and `splits_missing` where the library takes categories and missing values.
+    Where it does not, trees are grown on numbers in their place (`_trees.encoding`).
 
     Parameters
     ----------
@@ -54,7 +52,7 @@ class TreePartitioner(TreeCells):
     n_jobs : int or None
         Threads; None is 1, -1 all cores. The cells do not depend on it.
     options : dict or None
-        More parameters of the library's own, which override those set here.
+        Further parameters of the library, which override those set here.
 
     Attributes
     ----------
@@ -68,8 +66,8 @@ class TreePartitioner(TreeCells):
         Number of features d.
     """
 
-    knows_categories: bool = False
-    knows_missing: bool = False
+    splits_categories: bool = False
+    splits_missing: bool = False
 
     def __init__(
         self,
@@ -99,7 +97,7 @@ class TreePartitioner(TreeCells):
         Parameters
         ----------
         X : array-like (n, d)
-            Numbers, NaN where missing; codes of levels in columns with categories.
+            Numbers, NaN where missing; codes of categories in columns with categories.
         y : array-like (n,)
             Numbers, or class numbers for ``target_type="classification"``.
         sample_weight : array-like (n,), optional
@@ -114,20 +112,21 @@ class TreePartitioner(TreeCells):
         check_count(self, "n_partitions", self.n_partitions, 1)
         check_count(self, "n_cells", self.n_cells, 2)
         if y is None:
-            raise ValueError(f"{type(self).__name__} grows trees on targets; give y.")
+            raise ValueError(f"{type(self).__name__} grows trees on targets: pass y")
         rows = check_fit_rows(X, y, sample_weight, target_type, columns)
         trees, gains = self._grow_trees(rows)
         if rows.n_classes == 0:  # the library saw the standardised target
             mean, scale = mean_and_scale(rows.y[:, None], np.ones(len(rows.y)))
             trees = trees.scaled(float(scale[0]), float(mean[0]))
-        self._take_trees(trees, gains, rows.X)
+        self.number_cells(trees, gains, rows.X)
         return self
 
     def _grow_trees(self, rows: TrainingRows) -> tuple[FlatTrees, NDArray]:
-        """Grow trees on what the library understands; give them in portable form with gains."""
+        """Grow trees on what the library takes; return them in portable form with their gains."""
         encoding = None
-        if not self.knows_missing or (rows.columns.categorical.size and not self.knows_categories):
-            encoding = Encoding(rows, levels=not self.knows_categories, gaps=not self.knows_missing)
+        categories = rows.columns.categorical.size > 0 and not self.splits_categories
+        if categories or not self.splits_missing:
+            encoding = Encoding(rows, categories=categories, missing=not self.splits_missing)
             rows = encoding.transform(rows)
         model = self._grow(rows)
         adapter = find_adapter(model)
@@ -138,25 +137,39 @@ class TreePartitioner(TreeCells):
 
     @abstractmethod
     def _grow(self, rows: TrainingRows) -> Any:
-        """Train the library's model on `rows`."""
+        """Train a model of the library on `rows`."""
 
     def _rounds(self, n_classes: int) -> int:
-        """Boosting rounds that give `n_partitions` trees: K trees a round for K > 2 classes."""
+        """Return the boosting rounds of `n_partitions` trees: K trees a round for K > 2 classes."""
         trees_per_round = n_classes if n_classes > 2 else 1
         return max(1, round(self.n_partitions / trees_per_round))
 
 
+class ForestPartitioner(TreePartitioner):
+    """Base of the partitioners that grow a random forest: 100 trees of 16 leaves by default."""
+
+    def __init__(
+        self,
+        n_partitions: int = 100,
+        n_cells: int = 16,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(n_partitions, n_cells, random_state, n_jobs, options)
+
+
 def standard_target(y: NDArray) -> NDArray[np.float64]:
-    """Mean 0 and variance 1: splits depend on neither, but squares of large targets overflow."""
+    """Return `y` with mean 0 and variance 1, because squares of large targets overflow."""
     mean, scale = mean_and_scale(y[:, None], np.ones(len(y)))
     return (y - mean[0]) / scale[0]
 
 
 def least_leaf_rows(n_rows: int) -> int:
-    """Least rows of a leaf, lowered for few rows so that something can still be split."""
+    """Return the least rows of a leaf, fewer for few rows so that these can still be split."""
     return max(1, min(_MIN_LEAF_ROWS, n_rows // 4))
 
 
-def row_share(n_rows: int) -> float:
-    """Share of rows that a tree sees; all where the sample could not be split."""
+def row_fraction(n_rows: int) -> float:
+    """Return the fraction of rows that a tree sees; all where the sample could not be split."""
     return SUBSAMPLE if int(SUBSAMPLE * n_rows) > 1 else 1.0

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.importers.base import threads
 from jointleaf._trees.importers.catboost import (
+    CATBOOST_PARAMS,
     NoTrees,
     code_pool,
     fit_quietly,
-    merge_catboost_params,
 )
-from jointleaf.partitions._checks import TrainingRows, as_seed
+from jointleaf.partitions._base import as_seed
 from jointleaf.partitions._growers.base import (
     LEARNING_RATE,
     SUBSAMPLE,
     TreePartitioner,
     least_leaf_rows,
-    row_share,
+    row_fraction,
     standard_target,
 )
 
@@ -38,7 +37,7 @@ class CatBoostPartitioner(TreePartitioner):
 
     Trees are symmetric, with the same split everywhere on a level, so that they have up to
     ``2 ** floor(log2(n_cells))`` leaves; ``options={"grow_policy": "Lossguide"}`` grows
-    leaf by leaf up to `n_cells` of them. Levels of categories are split on statistics of their
+    leaf by leaf up to `n_cells` of them. Categories are split on statistics of their
     targets. Learning rate 0.1; row subsampling 0.7; column subsampling 0.7 from 8 columns on,
     drawn anew for every split. Squared error for regression, where the target is standardised
     first (CatBoost keeps it in single precision); log-loss for classification, where a round is
@@ -48,38 +47,37 @@ class CatBoostPartitioner(TreePartitioner):
     CatBoost under any of its names. It needs the package catboost.
     """
 
-    knows_categories = True
-    knows_missing = True
+    splits_categories = True
+    splits_missing = True
 
     def _grow(self, rows: TrainingRows) -> Any:
         try:
             import catboost
         except (ImportError, OSError) as cause:
             raise ImportError(
-                f"CatBoostPartitioner needs CatBoost, which cannot be loaded ({cause}). "
-                "Install it with: pip install 'jointleaf[catboost]'"
+                f"CatBoostPartitioner needs CatBoost, which cannot be loaded ({cause}): install it "
+                "with pip install 'jointleaf[catboost]'"
             ) from cause
         params = self._params(rows)
         label = rows.y
         if rows.n_classes > 0:
             # A class without rows would be a class for nothing.
-            label = np.unique(label, return_inverse=True)[1]
+            label = rows.class_numbers
         elif params["loss_function"] == "RMSE":
             # CatBoost keeps labels in float32: a large mean would drown the differences.
             label = standard_target(label)
-        if label.min() == label.max():  # CatBoost refuses
+        if label.min() == label.max():  # on which CatBoost does not train
             return NoTrees(rows.X.shape[1])
-        pool = code_pool(rows.X, label, rows.weight, rows.columns.categorical)
-        return fit_quietly(catboost.CatBoost(params), pool)
+        return fit_quietly(catboost.CatBoost(params), code_pool(rows._replace(y=label)))
 
     def _rounds(self, n_classes: int) -> int:
         """Boosting rounds: one tree each, for any number of classes."""
         return self.n_partitions
 
     def _params(self, rows: TrainingRows) -> dict[str, Any]:
-        """Settings, with those that go along with the options."""
+        """Return the parameters, which depend on the options."""
         n = rows.X.shape[0]
-        theirs = merge_catboost_params({}, self.options or {})
+        options = CATBOOST_PARAMS.merge(self.options or {})
         params: dict[str, Any] = {
             "loss_function": "RMSE" if rows.n_classes < 2 else "Logloss",
             "iterations": self._rounds(rows.n_classes),
@@ -90,13 +88,13 @@ class CatBoostPartitioner(TreePartitioner):
         }
         if rows.n_classes > 2:
             params["loss_function"] = "MultiClass"
-        if not _SAMPLING & set(theirs):
-            params |= {"bootstrap_type": "Bernoulli", "subsample": row_share(n)}
-        if rows.X.shape[1] >= _LEAST_COLUMNS and theirs.get("task_type") != "GPU":
-            params["rsm"] = SUBSAMPLE  # which CatBoost does not know on a GPU
-        policy = theirs.get("grow_policy", "SymmetricTree")
+        if not _SAMPLING & set(options):
+            params |= {"bootstrap_type": "Bernoulli", "subsample": row_fraction(n)}
+        if rows.X.shape[1] >= _LEAST_COLUMNS and options.get("task_type") != "GPU":
+            params["rsm"] = SUBSAMPLE  # which CatBoost does not take on a GPU
+        policy = options.get("grow_policy", "SymmetricTree")
         if policy != "SymmetricTree":
             params["min_data_in_leaf"] = least_leaf_rows(n)
         if policy == "Lossguide":
             params |= {"max_leaves": self.n_cells, "depth": min(_MOST_DEPTH, self.n_cells - 1)}
-        return merge_catboost_params(params, theirs)
+        return CATBOOST_PARAMS.merge(params, options)

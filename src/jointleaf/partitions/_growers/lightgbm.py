@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.importers.base import threads
-from jointleaf._trees.importers.lightgbm import merge_lightgbm_params
-from jointleaf.partitions._checks import TrainingRows, as_seed
+from jointleaf._trees.importers.lightgbm import LIGHTGBM_PARAMS
+from jointleaf.partitions._base import as_seed
 from jointleaf.partitions._growers.base import (
     LEARNING_RATE,
     SUBSAMPLE,
     TreePartitioner,
     least_leaf_rows,
-    row_share,
+    row_fraction,
     standard_target,
 )
 
@@ -36,24 +35,24 @@ class LightGBMPartitioner(TreePartitioner):
     ``lightgbm.train`` under any of its names.
     """
 
-    knows_categories = True
-    knows_missing = True
+    splits_categories = True
+    splits_missing = True
 
     def _grow(self, rows: TrainingRows) -> Any:
         try:
             import lightgbm
         except (ImportError, OSError) as cause:
             raise ImportError(
-                f"LightGBMPartitioner needs LightGBM, which cannot be loaded ({cause}). "
-                "Install the package lightgbm and an OpenMP runtime (libgomp, or libomp on "
-                'macOS), or use partitioner="gradient_boosting".'
+                f"LightGBMPartitioner needs LightGBM, which cannot be loaded ({cause}): install "
+                "the package lightgbm and an OpenMP runtime (libgomp, or libomp on macOS), or use "
+                "partitioner='gradient_boosting'"
             ) from cause
-        params = merge_lightgbm_params(self._params(rows), self.options or {})
+        params = LIGHTGBM_PARAMS.merge(self._params(rows), self.options or {})
         rounds = params.pop("num_iterations")
         label = rows.y
         if rows.n_classes > 0:
             # Trees for a class without rows would be trees for nothing.
-            label = np.unique(label, return_inverse=True)[1]
+            label = rows.class_numbers
         elif params["objective"] == "regression":
             # LightGBM keeps labels in float32: a large mean would drown the differences.
             label = standard_target(label)
@@ -73,11 +72,11 @@ class LightGBMPartitioner(TreePartitioner):
             "num_iterations": self._rounds(rows.n_classes),
             "num_leaves": self.n_cells,
             "learning_rate": LEARNING_RATE,
-            "bagging_fraction": row_share(n),
+            "bagging_fraction": row_fraction(n),
             "bagging_freq": 1,
             "feature_fraction": SUBSAMPLE,
             "min_data_in_leaf": least_leaf_rows(n),
-            # LightGBM's 100 rows of a level are for many rows: with few, no level had as many.
+            # LightGBM's 100 rows of a category are for many rows: with few, none has as many.
             "min_data_per_group": min(100, max(least_leaf_rows(n), n // 50)),
             "lambda_l2": 0.0,
             "seed": as_seed(self.random_state),

@@ -1,4 +1,4 @@
-"""Random forests on what a global linear model leaves over."""
+"""Random forests on the residuals of a global linear model."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from scipy.special import expit, softmax
 
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import LinearFeatures, mean_and_scale, plan_features
-from jointleaf._trees.encoding import Encoding
+from jointleaf._trees.encoding import Encoding, TrainingRows
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers import find_adapter
-from jointleaf.partitions._checks import TrainingRows, as_seed
-from jointleaf.partitions._growers.base import TreePartitioner
+from jointleaf.partitions._base import as_seed
+from jointleaf.partitions._growers.base import ForestPartitioner
 
 __all__ = [
     "LinearForest",
@@ -31,7 +31,7 @@ _STRENGTHS = np.logspace(-6, 1, 15)
 _MAX_ITER = 1000
 
 
-class LinearForestPartitioner(TreePartitioner):
+class LinearForestPartitioner(ForestPartitioner):
     """The leaves of a random forest grown on the residuals of a global linear model.
 
     This is the linear forest, also called regression-enhanced random forest (Zhang, Nettleton and
@@ -43,16 +43,6 @@ class LinearForestPartitioner(TreePartitioner):
     `sklearn.ensemble.RandomForestRegressor`.
     """
 
-    def __init__(
-        self,
-        n_partitions: int = 100,
-        n_cells: int = 16,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(n_partitions, n_cells, random_state, n_jobs, options)
-
     def _grow(self, rows: TrainingRows) -> LinearForest:
         params = {
             "n_estimators": self.n_partitions,
@@ -63,7 +53,7 @@ class LinearForestPartitioner(TreePartitioner):
         return grow_linear_forest(rows, {**params, **(self.options or {})})
 
     def _grow_trees(self, rows: TrainingRows) -> tuple[FlatTrees, NDArray]:
-        # Not as the others do it: the linear model sees levels, the trees numbers in their place.
+        # Unlike other growers: the linear model sees categories, the trees numbers in their place.
         fitted = self._grow(rows)
         adapter = find_adapter(fitted.forest)
         trees = adapter.trees(fitted.forest, Columns.numbers(len(rows.columns)))
@@ -73,7 +63,7 @@ class LinearForestPartitioner(TreePartitioner):
 
 
 class LinearForest(NamedTuple):
-    """A linear model, and a forest on its residuals that sees numbers in place of levels."""
+    """A linear model, and a forest on its residuals that sees numbers in place of categories."""
 
     linear: LinearPart
     encoding: Encoding
@@ -83,13 +73,13 @@ class LinearForest(NamedTuple):
 def grow_linear_forest(rows: TrainingRows, params: Mapping[str, Any]) -> LinearForest:
     """Fit the linear model, then scikit-learn's RandomForestRegressor on its residuals.
 
-    Levels are ordered by their mean target, as for other trees: their mean residual is next to
+    Categories are ordered by their mean target, as for other trees: their mean residual is next to
     nothing, because the linear model has an indicator for each.
     """
     from sklearn.ensemble import RandomForestRegressor
 
     linear, residuals = fit_linear_part(rows)
-    encoding = Encoding(rows, levels=True, gaps=False)
+    encoding = Encoding(rows, categories=True, missing=False)
     X = encoding.numbers(rows.X)
     forest = RandomForestRegressor(**params).fit(X, residuals, sample_weight=rows.weight)
     return LinearForest(linear, encoding, forest)
@@ -133,10 +123,10 @@ class LinearPart:
 
 
 def fit_linear_part(rows: TrainingRows) -> tuple[LinearPart, NDArray[np.float64]]:
-    """Fit the global linear model and take it out of the targets.
+    """Fit the global linear model and return the residuals.
 
     The linear features are those of `_data.features`: standardised numbers with the mean for
-    missing values, and indicators of levels. In regression it is ridge regression on the
+    missing values, and indicators of categories. In regression it is ridge regression on the
     standardised target, with the strength, 10^-6 to 10 times the number of rows, that has the
     smallest leave-one-out error. In classification it is (multinomial) logistic regression
     with scikit-learn's default strength, and residuals are indicators of the classes minus
@@ -151,7 +141,7 @@ def fit_linear_part(rows: TrainingRows) -> tuple[LinearPart, NDArray[np.float64]
     part : LinearPart
     residuals : array (n,), or (n, K) for K > 2 classes
     """
-    s = np.ones(len(rows.X)) if rows.weight is None else rows.weight
+    s = rows.weights
     X = rows.X.astype(np.float64, copy=False)
     features = plan_features(X, s, rows.columns).fit(X, s, clip=False)
     if rows.n_classes == 0:
@@ -183,7 +173,7 @@ def _fit_logistic(
 
     number = np.unique(y, return_inverse=True)[1]
     Z = features.transform(X)
-    if n_classes == 1:  # nothing to tell apart: the residuals are zero
+    if n_classes == 1:  # the residuals are zero
         return LinearPart(features, np.zeros(Z.shape[1]), np.array(np.inf), 1), np.ones(len(y))
     if Z.shape[1] == 0:
         Z = np.zeros((len(y), 1))

@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._trees.encoding import Encoding
-from jointleaf._trees.flat import FlatTrees
-from jointleaf._trees.flattening import NodeTable, flatten
-from jointleaf.partitions._checks import TrainingRows, as_seed
+from jointleaf._trees.encoding import Encoding, TrainingRows
+from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
+from jointleaf.partitions._base import as_seed
 from jointleaf.partitions._growers.base import TreePartitioner, standard_target
 
 __all__ = ["RandomTreesPartitioner"]
 
 _LEAST_LEAF_ROWS = 2
-_LEAST_SHARE = 1e-5  # of a node's weight: less, as a difference of sums, may be all rounding
+_LEAST_FRACTION = 1e-5  # of a node's weight: less, as a difference of sums, may be all rounding
 _ROWS_PER_CELL = 256  # rows a tree is grown on, times its cells: more would not move its splits
 _BATCH = 2**18  # numbers compared at a time: they stay in the cache
 
@@ -53,26 +52,25 @@ class RandomTreesPartitioner(TreePartitioner):
     def _grow_trees(self, rows: TrainingRows) -> tuple[FlatTrees, NDArray]:
         if self.options:
             raise ValueError(
-                f"RandomTreesPartitioner: options={self.options!r} is not possible; there are none"
+                f"RandomTreesPartitioner: options={self.options!r} is not possible: there are "
+                "none, use None"
             )
-        encoding = Encoding(rows, levels=True, gaps=True)
+        encoding = Encoding(rows, categories=True, missing=True)
         numbers = encoding.transform(rows)
         if not np.isfinite(numbers.X).all():
-            raise ValueError(
-                "RandomTreesPartitioner: X holds infinity; give finite numbers or NaN."
-            )
+            raise ValueError("RandomTreesPartitioner: X holds infinity: use finite numbers or NaN")
         grower = _Grower(numbers, _targets(rows), self.n_partitions, self.n_cells)
         trees = grower.grow(np.random.default_rng(as_seed(self.random_state)))
         return encoding.translate(trees), grower.gains
 
 
 def _targets(rows: TrainingRows) -> NDArray[np.float32]:
-    """Targets (n, K): standardised numbers, or indicators of the classes (one for two classes)."""
+    """Return targets (n, K): standardised numbers, or indicators of classes (one for two)."""
     if rows.n_classes == 0:
         return standard_target(rows.y)[:, None].astype(np.float32)
     classes = np.unique(rows.y)
-    told = classes[1:] if len(classes) == 2 else classes
-    return (rows.y[:, None] == told).astype(np.float32)
+    classes = classes[1:] if len(classes) == 2 else classes
+    return (rows.y[:, None] == classes).astype(np.float32)
 
 
 class _Grower:
@@ -81,7 +79,7 @@ class _Grower:
     Parameters
     ----------
     rows : TrainingRows
-        Numbers without gaps.
+        Numbers without missing values.
     targets : array (n, K)
     n_trees, n_leaves : int
 
@@ -131,7 +129,7 @@ class _Grower:
         return nodes.tables(self._low, self._half)
 
     def _sample(self, n_trees: int, rng: np.random.Generator) -> NDArray[np.intp]:
-        """Rows (trees, m) that each tree is grown on."""
+        """Draw the rows (trees, m) that each tree is grown on."""
         n = len(self._X)
         if self._tree_rows == n:
             return np.tile(np.arange(n), (n_trees, 1))
@@ -161,7 +159,7 @@ class _Grower:
     def _gain(
         self, rows: NDArray, starts: NDArray, sizes: NDArray, is_right: NDArray[np.bool_]
     ) -> NDArray[np.float32]:
-        """How much every split (m, d) lowers the sum of squares; -1 where it is not allowed."""
+        """Return how much splits (m, d) lower the sum of squares; -1 where they are not allowed."""
         counts = np.add.reduceat(is_right.view(np.uint8), starts, dtype=np.int32)
         if self._weight is None:
             mass, right = sizes[:, None].astype(np.float32), counts.astype(np.float32)
@@ -182,7 +180,7 @@ class _Grower:
                 lower = on_right**2 / right + on_left**2 / left - total**2 / mass
                 gain += np.where(varies[:, None], lower, 0)  # else it is nothing but rounding
         allowed = (counts >= _LEAST_LEAF_ROWS) & (sizes[:, None] - counts >= _LEAST_LEAF_ROWS)
-        allowed &= np.minimum(left, right) > _LEAST_SHARE * mass
+        allowed &= np.minimum(left, right) > _LEAST_FRACTION * mass
         return np.where(allowed, gain, np.float32(-1))
 
 
@@ -209,7 +207,7 @@ class _Nodes:
         self._count = np.ones(n_trees, np.intp)
 
     def rows(self, trees: NDArray, numbers: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-        """Rows of nodes one after the other, where each node's begin, and the node of each row."""
+        """Return rows of nodes one after the other, where each node begins, and each row's node."""
         place, starts, owner = self._places(trees, numbers)
         return self._order[trees[owner], place], starts, owner
 
@@ -221,7 +219,7 @@ class _Nodes:
         return np.arange(len(owner)) + (begin - starts)[owner], starts, owner
 
     def split(self, trees: NDArray, numbers: NDArray, X: NDArray[np.float32]) -> NDArray[np.intp]:
-        """Split one leaf of each of these trees as proposed; gives the left children."""
+        """Split one leaf of each of these trees as proposed; return the left children."""
         place, starts, owner = self._places(trees, numbers)
         rows = self._order[trees[owner], place]
         column, threshold = self.column[trees, numbers], self.threshold[trees, numbers]
@@ -238,13 +236,13 @@ class _Nodes:
         return left
 
     def tables(self, low: NDArray, half: NDArray) -> Iterator[NodeTable]:
-        """The trees, with thresholds in the units of the columns."""
+        """Yield the trees, with thresholds in the units of the columns."""
         for left, column, threshold in zip(self._left, self.column, self.threshold, strict=True):
             # Numbers up to half a step above a threshold were rounded to it, and went left.
-            share = threshold / 2.0 + np.nextafter(threshold, np.float32(2)).astype(float) / 2
+            place = threshold / 2.0 + np.nextafter(threshold, np.float32(2)).astype(float) / 2
             yield NodeTable(
                 feature=np.where(left >= 0, column, -1),
-                threshold=low[column] + share * half[column] + share * half[column],
+                threshold=low[column] + place * half[column] + place * half[column],
                 left=left,
                 right=left + 1,
                 missing_left=np.zeros(len(left), bool),

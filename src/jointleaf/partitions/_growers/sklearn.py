@@ -1,44 +1,61 @@
-"""Trees grown by scikit-learn: gradient boosting, random forests, extra trees."""
+"""Trees grown by scikit-learn: gradient boosting of two kinds, random forests, extra trees."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from jointleaf.partitions._checks import TrainingRows, as_seed
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._data.columns import Columns
+from jointleaf._trees.encoding import Encoding, TrainingRows
+from jointleaf._trees.flat import FlatTrees
+from jointleaf._trees.importers.base import threads
+from jointleaf._trees.importers.histogram import limited_threads, without_empty_columns
+from jointleaf.partitions._base import as_seed
 from jointleaf.partitions._growers.base import (
     LEARNING_RATE,
     SUBSAMPLE,
+    ForestPartitioner,
     TreePartitioner,
     least_leaf_rows,
-    row_share,
+    row_fraction,
     standard_target,
 )
 
-__all__ = ["ExtraTreesPartitioner", "GradientBoostingPartitioner", "RandomForestPartitioner"]
+__all__ = [
+    "ExtraTreesPartitioner",
+    "GradientBoostingPartitioner",
+    "HistGradientBoostingPartitioner",
+    "RandomForestPartitioner",
+]
+
+_MOST_CATEGORIES = 255  # of a column whose categories histogram gradient boosting takes
 
 
-class _ScikitLearnPartitioner(TreePartitioner):
-    """Shared by the partitioners that train an ensemble of scikit-learn."""
+def _grow_sklearn(
+    partitioner: TreePartitioner, rows: TrainingRows, kind: str, params: dict[str, Any]
+) -> Any:
+    """Train scikit-learn's ``<kind>Regressor`` or ``<kind>Classifier``."""
+    from sklearn import ensemble
 
-    def _grow_sklearn(self, rows: TrainingRows, kind: str, params: dict[str, Any]) -> Any:
-        """Train scikit-learn's ``<kind>Regressor`` or ``<kind>Classifier``."""
-        from sklearn import ensemble
-
-        # One class leaves nothing to split on; the regressor says so with single leaves
-        # where some of the classifiers refuse.
-        suffix = "Classifier" if rows.n_classes > 1 else "Regressor"
-        ours = {
-            "max_leaf_nodes": self.n_cells,
-            "random_state": as_seed(self.random_state),
-            **params,
-        }
-        model = getattr(ensemble, kind + suffix)(**{**ours, **(self.options or {})})
-        y = rows.y if rows.n_classes > 0 else standard_target(rows.y)
-        return model.fit(rows.X, y, sample_weight=rows.weight)
+    # One class leaves nothing to split: the regressor then has single leaves, where some of the
+    # classifiers raise an error.
+    suffix = "Classifier" if rows.n_classes > 1 else "Regressor"
+    params = {
+        "max_leaf_nodes": partitioner.n_cells,
+        "random_state": as_seed(partitioner.random_state),
+        **params,
+        **(partitioner.options or {}),
+    }
+    y = rows.y if rows.n_classes > 0 else standard_target(rows.y)
+    model = getattr(ensemble, kind + suffix)(**params)
+    return model.fit(rows.X, y, sample_weight=rows.weight)
 
 
-class GradientBoostingPartitioner(_ScikitLearnPartitioner):
+class GradientBoostingPartitioner(TreePartitioner):
     """The leaves of gradient-boosted trees grown by scikit-learn.
 
     The settings are those of `LightGBMPartitioner`: learning rate 0.1, row and column
@@ -54,46 +71,36 @@ class GradientBoostingPartitioner(_ScikitLearnPartitioner):
         params = {
             "n_estimators": self._rounds(rows.n_classes),
             "learning_rate": LEARNING_RATE,
-            "subsample": row_share(rows.X.shape[0]),
+            "subsample": row_fraction(rows.X.shape[0]),
             "max_features": SUBSAMPLE,
             "min_samples_leaf": least_leaf_rows(rows.X.shape[0]),
             "max_depth": None,
         }
-        return self._grow_sklearn(rows, "GradientBoosting", params)
+        return _grow_sklearn(self, rows, "GradientBoosting", params)
 
 
-class RandomForestPartitioner(_ScikitLearnPartitioner):
+class RandomForestPartitioner(ForestPartitioner):
     """The leaves of a random forest grown by scikit-learn, with its default settings.
 
     See `TreePartitioner` for parameters and attributes; `options` goes to
     `sklearn.ensemble.RandomForestRegressor` or its classifier.
     """
 
-    knows_missing = True
-
-    def __init__(
-        self,
-        n_partitions: int = 100,
-        n_cells: int = 16,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(n_partitions, n_cells, random_state, n_jobs, options)
+    splits_missing = True
 
     def _grow(self, rows: TrainingRows) -> Any:
         params = {"n_estimators": self.n_partitions, "n_jobs": self._threads()}
-        return self._grow_sklearn(rows, "RandomForest", params)
+        return _grow_sklearn(self, rows, "RandomForest", params)
 
 
-class ExtraTreesPartitioner(_ScikitLearnPartitioner):
+class ExtraTreesPartitioner(TreePartitioner):
     """The leaves of extremely randomised trees grown by scikit-learn, default settings.
 
     See `TreePartitioner` for parameters and attributes; `options` goes to
     `sklearn.ensemble.ExtraTreesRegressor` or its classifier.
     """
 
-    knows_missing = True
+    splits_missing = True
 
     def __init__(
         self,
@@ -107,4 +114,72 @@ class ExtraTreesPartitioner(_ScikitLearnPartitioner):
 
     def _grow(self, rows: TrainingRows) -> Any:
         params = {"n_estimators": self.n_partitions, "n_jobs": self._threads()}
-        return self._grow_sklearn(rows, "ExtraTrees", params)
+        return _grow_sklearn(self, rows, "ExtraTrees", params)
+
+
+class HistGradientBoostingPartitioner(TreePartitioner):
+    """The leaves of trees grown by scikit-learn's histogram gradient boosting.
+
+    The settings are close to those of `LightGBMPartitioner`: trees grow leaf by leaf, learning rate
+    0.1, at least 5 rows a leaf (fewer where there are fewer than 20 rows), no penalty on leaf
+    values, and a fraction 0.7 of the columns, drawn anew for every split. Every tree sees all rows.
+    Columns with more than 255 categories are split by the mean targets of their categories.
+
+    See `TreePartitioner` for parameters and attributes; `options` goes to
+    `sklearn.ensemble.HistGradientBoostingRegressor` or its classifier.
+    """
+
+    splits_categories = True
+    splits_missing = True
+
+    def _grow_trees(self, rows: TrainingRows) -> tuple[FlatTrees, NDArray]:
+        most = min(_MOST_CATEGORIES, int((self.options or {}).get("max_bins", _MOST_CATEGORIES)))
+        many = rows.columns.n_categories > most
+        if not many.any():
+            return super()._grow_trees(rows)
+        encoding = Encoding(
+            rows._replace(columns=_with_categories(rows.columns, many)),
+            categories=True,
+            missing=False,
+        )
+        encoded = encoding.transform(rows)._replace(columns=_with_categories(rows.columns, ~many))
+        trees, gains = super()._grow_trees(encoded)
+        return encoding.translate(trees), gains
+
+    def _grow(self, rows: TrainingRows) -> Any:
+        from sklearn import ensemble
+
+        categorical = rows.columns.categorical
+        params: dict[str, Any] = {
+            "max_iter": self._rounds(rows.n_classes),
+            "learning_rate": LEARNING_RATE,
+            "max_leaf_nodes": self.n_cells,
+            "max_depth": None,
+            "min_samples_leaf": least_leaf_rows(rows.X.shape[0]),
+            "max_features": SUBSAMPLE,
+            "l2_regularization": 0.0,
+            "categorical_features": categorical if categorical.size else None,
+            "early_stopping": False,
+            "random_state": as_seed(self.random_state),
+            **(self.options or {}),
+        }
+        # One class leaves nothing to split: the regressor then has single leaves.
+        suffix = "Classifier" if rows.n_classes > 1 else "Regressor"
+        model = getattr(ensemble, "HistGradientBoosting" + suffix)(**params)
+        y = rows.y
+        if rows.n_classes < 2 and params.get("loss", "squared_error") == "squared_error":
+            y = standard_target(y)
+        with limited_threads(threads(self.n_jobs)):
+            return model.fit(
+                without_empty_columns(rows.X, categorical), y, sample_weight=rows.weight
+            )
+
+
+def _with_categories(columns: Columns, chosen: NDArray[np.bool_]) -> Columns:
+    """Return columns of which only the chosen ones have categories; the others count as numbers."""
+    return Columns(
+        tuple(
+            column if is_chosen else replace(column, categories=None)
+            for column, is_chosen in zip(columns, chosen, strict=True)
+        )
+    )

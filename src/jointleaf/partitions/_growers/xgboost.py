@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.importers.base import threads
-from jointleaf._trees.importers.xgboost import feature_types, merge_xgboost_params
-from jointleaf.partitions._checks import TrainingRows, as_seed
+from jointleaf._trees.importers.xgboost import XGBOOST_PARAMS, feature_types
+from jointleaf.partitions._base import as_seed
 from jointleaf.partitions._growers.base import (
     LEARNING_RATE,
     SUBSAMPLE,
     TreePartitioner,
     least_leaf_rows,
-    row_share,
+    row_fraction,
     standard_target,
 )
 
@@ -23,7 +24,7 @@ __all__ = ["XGBoostPartitioner"]
 
 #: XGBoost counts a leaf's rows by their Hessian, which log-loss bounds by this.
 _LARGEST_HESSIAN = 0.25
-#: XGBoost refuses what float32 cannot hold; cut points reach up to twice the largest value.
+#: XGBoost does not take what float32 cannot hold; cut points reach up to twice the largest value.
 _LARGEST_VALUE = float(np.finfo(np.float32).max) / 4
 
 
@@ -39,23 +40,23 @@ class XGBoostPartitioner(TreePartitioner):
     ``xgboost.train`` under any of its names.
     """
 
-    knows_categories = True
-    knows_missing = True
+    splits_categories = True
+    splits_missing = True
 
     def _grow(self, rows: TrainingRows) -> Any:
         try:
             import xgboost
         except (ImportError, OSError) as cause:
             raise ImportError(
-                f"XGBoostPartitioner needs XGBoost, which cannot be loaded ({cause}). Install it "
-                "with: pip install 'jointleaf[xgboost]'"
+                f"XGBoostPartitioner needs XGBoost, which cannot be loaded ({cause}): install it "
+                "with pip install 'jointleaf[xgboost]'"
             ) from cause
-        params = merge_xgboost_params(self._params(rows), self.options or {})
+        params = XGBOOST_PARAMS.merge(self._params(rows), self.options or {})
         rounds = params.pop("num_boost_round")
         label = rows.y
         if rows.n_classes > 0:
             # Trees for a class without rows would be trees for nothing.
-            label = np.unique(label, return_inverse=True)[1]
+            label = rows.class_numbers
         elif params["objective"] == "reg:squarederror":
             # XGBoost keeps labels in float32: a large mean would drown the differences.
             label = standard_target(label)
@@ -63,7 +64,7 @@ class XGBoostPartitioner(TreePartitioner):
             _within_float32(rows.X),
             label,
             weight=rows.weight,
-            feature_types=feature_types(rows.X.shape[1], rows.columns.categorical),
+            feature_types=feature_types(rows.columns),
             enable_categorical=True,
             nthread=params["nthread"],
         )
@@ -80,7 +81,7 @@ class XGBoostPartitioner(TreePartitioner):
             "max_leaves": self.n_cells,
             "max_depth": 0,
             "learning_rate": LEARNING_RATE,
-            "subsample": row_share(n),
+            "subsample": row_fraction(n),
             "colsample_bytree": SUBSAMPLE,
             "min_child_weight": hessian * least_leaf_rows(n),
             "reg_lambda": 0.0,
@@ -94,7 +95,7 @@ class XGBoostPartitioner(TreePartitioner):
 
 
 def _within_float32(X: NDArray) -> NDArray:
-    """Bring values that XGBoost would refuse back to where it takes them, in the same order."""
+    """Return `X` with values that XGBoost does not take brought into its range, in their order."""
     with np.errstate(invalid="ignore"):
         if not np.any(np.abs(X) > _LARGEST_VALUE):
             return X

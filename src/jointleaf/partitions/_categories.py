@@ -6,25 +6,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._data.columns import Columns
-from jointleaf._trees.flattening import NodeTable, flatten
-from jointleaf.partitions._base import TargetType
-from jointleaf.partitions._cells import TreeCells
-from jointleaf.partitions._checks import TrainingRows, check_count, check_fit_rows
+from jointleaf._trees.encoding import TrainingRows
+from jointleaf._trees.flat import NodeTable, flatten
+from jointleaf.partitions._base import TargetType, TreeCells, check_count, check_fit_rows
 
-__all__ = ["LevelsPartitioner"]
+__all__ = ["MAX_CELLS", "CategoryPartitioner"]
 
 #: Of all partitions.
-MOST_CELLS = 200
+MAX_CELLS = 200
 
 
-class LevelsPartitioner(TreeCells):
+class CategoryPartitioner(TreeCells):
     """One partition for every column of numbers with few different values: a cell for each value.
 
     Numbers often stand for categories, or for steps that need not be equally far apart: constants
     in these cells give such a column any shape. Numbers between two values lie with the nearer one,
-    missing ones with the median. Columns with two values are left out, a slope says the same;
-    and columns with categories. Columns with the fewest values come first, up to 200 cells
-    in all. Targets are not used.
+    missing ones with the median. Columns with two values are left out, because a slope does the
+    same, and so are columns of categories. Columns with the fewest values come first, up to 200
+    cells in all. Targets are not used.
 
     Parameters
     ----------
@@ -57,8 +56,8 @@ class LevelsPartitioner(TreeCells):
         *,
         target_type: TargetType = "regression",
         columns: Columns | None = None,
-    ) -> LevelsPartitioner:
-        """Note the values in rows `X` (n, d) of positive weight; `y` is not used."""
+    ) -> CategoryPartitioner:
+        """Find the values in rows `X` (n, d) of positive weight; `y` is not used."""
         most = check_count(self, "n_cells", self.n_cells, 1)
         rows = check_fit_rows(X, None, sample_weight, target_type, columns)
         chosen = _few_values(rows, most)
@@ -69,25 +68,25 @@ class LevelsPartitioner(TreeCells):
         )
         gains = np.zeros(rows.X.shape[1])
         gains[list(chosen)] = 1.0
-        self._take_trees(trees, gains, rows.X)
+        self.number_cells(trees, gains, rows.X)
         return self
 
 
 def _few_values(rows: TrainingRows, most: int) -> dict[int, NDArray[np.float64]]:
-    """Values of the columns that have 3 to `most` of them, in the order of the columns."""
-    found = {}
+    """Return the values of columns that have 3 to `most` of them, in the order of the columns."""
+    values_of = {}
     for j in np.flatnonzero(rows.columns.n_categories == 0).tolist():
         values = np.unique(rows.X[:, j].astype(np.float64))
         values = values[np.isfinite(values)]
         if 3 <= len(values) <= most:
-            found[j] = values
-    fewest = sorted(found, key=lambda j: len(found[j]))
-    counts = np.cumsum([len(found[j]) for j in fewest])
-    return {j: found[j] for j in sorted(fewest[: int((counts <= MOST_CELLS).sum())])}
+            values_of[j] = values
+    fewest = sorted(values_of, key=lambda j: len(values_of[j]))
+    counts = np.cumsum([len(values_of[j]) for j in fewest])
+    return {j: values_of[j] for j in sorted(fewest[: int((counts <= MAX_CELLS).sum())])}
 
 
 def _chain(j: int, values: NDArray[np.float64], median: float) -> NodeTable:
-    """A tree that cuts one value after the other off, from below."""
+    """Return a tree that cuts off one value after the other, from below."""
     n = len(values) - 1
     cut, leaf = np.arange(0, 2 * n, 2), np.full(2 * n + 1, -1)
     feature, left, right = leaf.copy(), leaf.copy(), leaf.copy()

@@ -9,8 +9,8 @@ from sklearn import ensemble
 from sklearn.linear_model import LinearRegression
 
 from jointleaf._data.columns import Columns
+from jointleaf._trees.importers import find_adapter
 from jointleaf._trees.routing import Router
-from jointleaf.partitions import find_adapter
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((300, 4))
