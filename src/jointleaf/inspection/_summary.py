@@ -73,8 +73,12 @@ def _of_tasks(model: Any) -> list[tuple[str, str]]:
             )
         lines.append(("solver", describe_solution(model.solution_)))
         return lines
-    done = sum(solution.converged for solution in model.solution_)
-    lines.append(("solver", f"every task on its own, {done} of {len(names)} converged"))
+    solved = [solution for solution in model.solution_ if solution is not None]
+    text = "every task on its own, "
+    text += (
+        f"{sum(s.converged for s in solved)} of {len(solved)} converged" if solved else "boosted"
+    )
+    lines.append(("solver", text))
     return lines
 
 

@@ -50,17 +50,18 @@ _PARAMETERS = """Tasks have the same features and each its own target, partition
 
     Parameters
     ----------
-    partitioner : None, str, Partitioner, multitask partitioner or list of these
-        As for `JOPLEnRegressor`, for every task on its own rows, or a partitioner that
-        grows the partitions of all tasks together, such as
-        `jointleaf.multitask.BoUTSPartitioner`. For selecting features "voronoi" is a good choice:
-        its cells know nothing of y.
+    partitioner : "auto", str, Partitioner, multitask partitioner or list of these
+        As for `JOPLEnRegressor`, for every task on its rows, or a partitioner that grows the
+        partitions of all tasks together, such as `jointleaf.multitask.BoUTSPartitioner`. For
+        selecting features "voronoi" is a good choice: its cells know nothing of y.
     penalty : "auto", Penalty or a sum of penalties
         "auto" is for prediction: every task has the default penalty of `JOPLEnRegressor`, chosen
         by its own honest cross-validation. ``DirtyLasso()`` is for selection: which
         features matter for all tasks, for single ones, and for none, with both strengths chosen by
         cross-validation over all tasks. ``L21``, ``LInf1``, ``Nuclear`` and others act on the
         slopes of all tasks together; ``PerTask(L21(0.1))`` on every task alone.
+    recipe : {"auto", "joint", "blend", "boosting"}
+        What is fitted to every task with ``penalty="auto"``, as for `JOPLEnRegressor`.
     task_weights : "auto", list or dict of positive numbers
         gamma_t, the weight of a task's mean loss in the objective. "auto" is sqrt(S_t / max S_t)
         with S_t the task's number of rows (or sum of sample weights): the noise of a mean
@@ -69,14 +70,16 @@ _PARAMETERS = """Tasks have the same features and each its own target, partition
     cells, root_cell, clip, categorical_features, linear_features, add_indicator, solver
         As for `JOPLEnRegressor`.
     tol : float
-        Tolerance of the scale-free optimality measure.
+        Tolerance of the scale-free optimality measure. The default is ten times that of
+        `JOPLEnRegressor`: penalties that tie tasks together are solved by first-order steps, for
+        which the last digits are slow.
     max_iter : int
         Most iterations of the solver.
     cv : None, int, splitter
         Splits of every task's rows. None is 5 folds, or one validation split of a fifth where some
         task has more than 2,500 distinct rows.
     one_se : bool or "auto"
-        Take the answer with the fewest features whose validation loss is within one standard
+        Take the setting with the fewest features whose validation loss is within one standard
         error of the smallest. "auto" does so where whole features vanish.
     n_jobs : int, optional
         Threads (-1: all cores). The fitted model is the same for every value.
@@ -106,15 +109,21 @@ _ATTRIBUTES = """Attributes
     penalty_ : Penalty, or list of them for ``penalty="auto"``
         With every strength a number.
     solution_ : TaskSolution, or list of Solution for ``penalty="auto"``
-        Slopes and biases of all tasks in standardised units, and how they were found.
+        Slopes and biases of all tasks in standardised units, and how they were solved for.
     cv_results_ : dict of arrays, list of them for ``penalty="auto"``, or None
-        Every setting that was tried: common and task (the strengths; for other penalties the
-        strength is in common), bias_strength, relax (by what the strengths were multiplied for the
-        selected features), on_path (False where strengths on biases were compared), mean_loss
-        (weighted mean over tasks, in units of the targets' variances for regression; infinite
-        where most features were selected, so that relaxing was not tried), std_loss, se_loss,
-        mean_common (number of common features, mean over folds), mean_specific (of further features
-        of a task, mean over tasks and folds), mean_selected (their sum) and converged.
+        Every setting that was tried, with scikit-learn's names: ``param_common`` and ``param_task``
+        (the strengths; other penalties have theirs in ``param_common``), ``param_bias_strength``,
+        ``param_relax`` (by what the strengths were multiplied for the selected features),
+        ``mean_test_score`` (minus the weighted mean loss over tasks, in units of the targets'
+        variances for regression; infinite where most features were selected, so that relaxing was
+        not tried), ``std_test_score``, ``se_test_score`` and ``rank_test_score``; ``on_path``
+        (False where bias strengths were compared), ``mean_common`` (number of common features, mean
+        over splits), ``mean_specific`` (of further features of a task), ``mean_selected`` (their
+        sum) and ``converged``.
+    cell_models_ : list of CellModel
+        The model of every task, which predicts.
+    report_ : list of FitReport
+        What was done for every task.
     partitioners_ : list of Partitioner
         The fitted partitioner of every task.
     feature_importances_ : array (d,)
@@ -387,6 +396,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
         self._keep_tasks(job.table, context.columns)
         self.task_weights_ = job.task_weights
         self.cell_models_ = [task.model for task in fit.fits]
+        self.report_ = [task.report for task in fit.fits]
         self.partitioners_ = [model.partitioner for model in self.cell_models_]
         self.penalty_, self.solution_ = fit.penalty, fit.solution
         self.n_iter_, self.cv_results_ = fit.n_iter, fit.cv_results

@@ -283,14 +283,15 @@ _JOPLEN_TASKS: _Steps = {
     "common_norms": _NORMS,
     "task_features": ByTask(indices("d", rising=True)),
     "feature_importances": Array(FLOATS, "d"),
-    "solutions": Maybe(Each(SOLUTION, "n_tasks")).of(lambda model: _alone(model.solution_)),
+    "reports": Maybe(Made(Each(_REPORT, "n_tasks"), list)).of("report_", optional=True),
+    "solutions": Maybe(Each(Maybe(SOLUTION), "n_tasks")).of(lambda model: _alone(model.solution_)),
     "solution": Maybe(TASK_SOLUTION)
     .of(lambda model: None if _alone(model.solution_) else model.solution_)
     .must(lambda s: (s.solution is None) != (s.solutions is None), "must stand for solutions"),
-    "penalties": Each(FITTED_PENALTY, lambda s: 1 if s.solutions is None else s.n_tasks)
+    "penalties": Each(Maybe(FITTED_PENALTY), lambda s: 1 if s.solutions is None else s.n_tasks)
     .of(lambda model: _alone(model.penalty_) or [model.penalty_])
     .must(
-        lambda s: all(isinstance(penalty, Term | LeftOut) for penalty in s.penalties),
+        lambda s: all(isinstance(penalty, Term | LeftOut | None) for penalty in s.penalties),
         "holds something that is no penalty",
     ),
 }
@@ -303,6 +304,8 @@ def _fill_tasks(model: Any, s: Scope) -> None:
     model.linear_feature_columns_ = plan.sources
     model.common_features_ = np.flatnonzero(s.common_norms.any(axis=1))
     model.selected_features_ = np.flatnonzero(s.slope_norms.any(axis=1))
+    if s.reports is not None:  # files of format 1 have none
+        model.report_ = s.reports
     is_joint = s.solutions is None
     model.solution_ = s.solution if is_joint else list(s.solutions)
     model.penalty_ = s.penalties[0] if is_joint else list(s.penalties)

@@ -209,6 +209,7 @@ class _Upgrade:
 
     def _tasks(self, model: dict[str, Any]) -> None:
         del model["plan"]  # that of the first task
+        model["reports"] = None
         model["penalties"] = [_penalty(penalty) for penalty in model["penalties"]]
         if model["solution"] is not None:
             for name in ("common", "specific"):

@@ -44,7 +44,7 @@ _PARAMETERS = """Parameters
         split, in every task: a share of the task's variance, so that 0.01 is one percent of it
         whatever the units and the number of rows.
     task_price : float
-        The same for a feature that is new in a task's own stage.
+        The same for a feature that is new in the stage of a task.
     min_samples_leaf : int
         Least number of rows of a task in each leaf; lowered to a quarter of the task's
         rows where they are few. Equal rows are merged and count once.
@@ -60,13 +60,13 @@ _PARAMETERS = """Parameters
     universal_features_ : ndarray
         Numbers of the features that the universal stage chose, in rising order.
     task_features_ : dict from task name to ndarray
-        Features that only the task's own stage chose.
+        Features that only the stage of the task chose.
     feature_importances_ : ndarray (d,)
         Mean over tasks of `task_importances_`.
     task_importances_ : dict from task name to ndarray (d,)
         Impurity decrease by each feature, as a share of the task's variance.
     trees_ : dict from task name to FlatTrees
-        Universal trees, then the task's own. A row's leaf values add up to its raw prediction.
+        Universal trees, then those of the task. A row's leaf values add up to its raw prediction.
     n_universal_trees_ : int
         Number of universal trees that were grown.
     n_features_in_ : int
