@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -14,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Logistic, Loss, SquaredError
 from jointleaf._core.penalties import Term
-from jointleaf._core.task_weights import check_task_weights
 from jointleaf._data.features import chosen_columns, plan_features
 from jointleaf._data.rows import Rows, canonical_rows, read_rows
 from jointleaf._data.tasks import TaskTable, as_one_type
@@ -29,6 +27,7 @@ from jointleaf.estimators._checks import (
     check_penalty,
     is_whole,
 )
+from jointleaf.estimators._docs import described
 from jointleaf.estimators._memory import check_memory
 from jointleaf.estimators._params import JOPLEnParameters, restored_on_error
 from jointleaf.multitask._base import (
@@ -38,7 +37,7 @@ from jointleaf.multitask._base import (
     encode_numbers,
     number_classes,
 )
-from jointleaf.multitask._fitting import TaskFit, TaskJob, fit_jointly, join_fits
+from jointleaf.multitask._fitting import TaskFit, TaskJob, fit_jointly, join_fits, read_task_weights
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories
 
@@ -132,14 +131,7 @@ _ATTRIBUTES = """Attributes
     linear_feature_names_, linear_feature_columns_, n_features_in_, feature_names_in_
         As for `JOPLEnRegressor`."""
 
-C = TypeVar("C")
-
-
-def _described(cls: type[C]) -> type[C]:
-    """Fill the shared sections into the class docstring."""
-    text = cls.__doc__ or ""
-    cls.__doc__ = text.replace("{parameters}", _PARAMETERS).replace("{attributes}", _ATTRIBUTES)
-    return cls
+_described = described(parameters=_PARAMETERS, attributes=_ATTRIBUTES)
 
 
 class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
@@ -277,7 +269,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
                 partitioner = default_partitions(n_rows, self._target_type)
         self.columns_ = columns  # for the validation rows
         held_out = self._validation_rows(len(rows), valid)
-        task_weights = self._read_task_weights(rows, table.names)
+        task_weights = read_task_weights(self.task_weights, rows, table.names)
         seed = self._seed()
         contexts = [
             self._context(task_rows, columns, plan, loss, (seed + t) % (2**31 - 1))
@@ -329,7 +321,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
     def _read_validation(
         self, X_val: Any, y_val: Any, task_val: Any, table: TaskTable
     ) -> TaskTable | None:
-        """Validation rows, whose tasks are those of the training rows."""
+        """Return validation rows, whose tasks are those of the training rows."""
         if X_val is None:
             if y_val is None and task_val is None:
                 return None
@@ -339,8 +331,8 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
                 f"X_val and y_val choose the penalty, but penalty={self.penalty!r} has nothing to "
                 "choose: leave them out, or give penalty='auto' or strengths that are 'auto'"
             )
-        task_val = table.column if task_val is None else task_val
         try:
+            task_val = table.column if task_val is None else task_val
             return TaskTable.read(X_val, y_val, None, task_val, table.names)
         except ValueError as error:
             raise ValueError(f"X_val, y_val: {error}") from None
@@ -365,30 +357,6 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
             Rows(matrix[index], y, np.ones(len(y)), np.zeros((len(y), 0), np.int64))
             for (index, _), y in zip(parts, encoded, strict=True)
         ]
-
-    def _read_task_weights(self, rows: list[Rows], names: list) -> NDArray:
-        """Return gamma_t: as given, or the root of a task's weight over the largest."""
-        weights = self.task_weights
-        if isinstance(weights, str):
-            if weights != "auto":
-                raise ValueError(
-                    f"task_weights={weights!r} is not known: use 'auto' or positive numbers"
-                )
-            sums = np.array([task_rows.s.sum() for task_rows in rows])
-            return np.sqrt(sums / sums.max())
-        if isinstance(weights, Mapping):
-            missing = [name for name in names if name not in weights]
-            if missing:
-                raise ValueError(
-                    f"task_weights has no number for task {missing[0]!r}: give a positive one"
-                )
-            unknown = [name for name in weights if name not in names]
-            if unknown:
-                raise ValueError(
-                    f"task_weights has a number for task {unknown[0]!r}: the tasks are {names}"
-                )
-            weights = [weights[name] for name in names]
-        return check_task_weights(weights, names)
 
     def _keep(self, job: TaskJob, fit: TaskFit) -> None:
         """Put the results on the estimator."""

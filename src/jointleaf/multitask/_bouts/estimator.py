@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from jointleaf._data.rows import canonical_rows
 from jointleaf._data.tasks import TaskTable
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import Router
+from jointleaf.estimators._docs import described
 from jointleaf.estimators._params import restored_on_error
 from jointleaf.multitask._base import (
     TaskClassifier,
@@ -74,13 +75,7 @@ _PARAMETERS = """Parameters
     feature_names_in_ : ndarray (d,)
         Column names, where data frames were given."""
 
-T = TypeVar("T")
-
-
-def _described(cls: type[T]) -> type[T]:
-    """Fill the shared sections into the class docstring."""
-    cls.__doc__ = (cls.__doc__ or "").replace("{parameters}", _PARAMETERS)
-    return cls
+_described = described(parameters=_PARAMETERS)
 
 
 class BaseBoUTS(TaskPredictor, BaseEstimator):
