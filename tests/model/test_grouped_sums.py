@@ -223,8 +223,8 @@ def test_groups_keep_to_their_limits():
         assert max(states) <= most_states
         assert sum(states) <= room
         in_groups = sorted(p for group in grouping.groups for p in group.trees)
-        assert in_groups == np.flatnonzero(~grouping.rest).tolist()
-        assert grouping.rest.any() == (room == 2500)
+        assert in_groups == np.flatnonzero(~grouping.ungrouped).tolist()
+        assert grouping.ungrouped.any() == (room == 2500)
 
 
 def test_partitions_grown_on_residuals_have_tables():
