@@ -60,7 +60,7 @@ def upgrade(model: Any, arrays: list[NDArray], version: int) -> Any:
     if version < 2:
         try:
             _Upgrade(arrays).estimator(model)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as cause:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as cause:
             raise ModelFileError(f"the file holds no valid model of format 1: {cause!r}") from None
     return model
 
