@@ -242,34 +242,19 @@ _TASKS: _Steps = {
 }
 
 
-def _alone(value: Any) -> list | None:
-    """Return what was found for every task alone, if it was."""
-    return value if isinstance(value, list) else None
-
-
 _NORMS = Array(FLOATS, "d n_tasks")
 _JOPLEN_TASKS: _Steps = {
     "task_weights": Array(FLOATS, "n_tasks", finite=True),
     **_NUMBERS,
     "cell_models": Made(Each(CELL_MODEL, "n_tasks"), list),
-    "n_iter": Integer(),
-    "cv_results": Plain().must(
-        lambda s: all(map(_is_table, _alone(s.cv_results) or [s.cv_results])), _LIST
-    ),
+    "report": Made(Each(_REPORT, "n_tasks"), list),
     "slope_norms": _NORMS,
     "common_norms": _NORMS,
     "task_features": ByTask(indices("d", rising=True)),
     "feature_importances": Array(FLOATS, "d"),
-    "reports": Maybe(Made(Each(_REPORT, "n_tasks"), list)).of("report_", optional=True),
-    "solutions": Maybe(Each(Maybe(SOLUTION), "n_tasks")).of(lambda model: _alone(model.solution_)),
-    "solution": Maybe(TASK_SOLUTION)
-    .of(lambda model: None if _alone(model.solution_) else model.solution_)
-    .must(lambda s: (s.solution is None) != (s.solutions is None), "must stand for solutions"),
-    "penalties": Each(Maybe(FITTED_PENALTY), lambda s: 1 if s.solutions is None else s.n_tasks)
-    .of(lambda model: _alone(model.penalty_) or [model.penalty_])
-    .must(
-        lambda s: all(isinstance(penalty, Term | LeftOut | None) for penalty in s.penalties),
-        "holds something that is no penalty",
+    "task_solutions": Let(lambda s: tuple(report.solution for report in s.report)),
+    "solution": Maybe(TASK_SOLUTION).of(
+        lambda model: None if isinstance(model.solution_, list) else model.solution_
     ),
 }
 
@@ -281,11 +266,13 @@ def _fill_tasks(model: Any, s: Scope) -> None:
     model.linear_feature_columns_ = plan.sources
     model.common_features_ = np.flatnonzero(s.common_norms.any(axis=1))
     model.selected_features_ = np.flatnonzero(s.slope_norms.any(axis=1))
-    if s.reports is not None:  # files of format 1 have none
-        model.report_ = s.reports
-    is_joint = s.solutions is None
-    model.solution_ = s.solution if is_joint else list(s.solutions)
-    model.penalty_ = s.penalties[0] if is_joint else list(s.penalties)
+    if s.solution is not None:  # all tasks were fitted together
+        model.solution_, model.n_iter_ = s.solution, s.solution.n_iter
+        model.penalty_, model.cv_results_ = s.report[0].penalty, s.report[0].cv_results
+        return
+    model.solution_, model.n_iter_ = list(s.task_solutions), max(r.n_iter for r in s.report)
+    model.penalty_ = [report.penalty for report in s.report]
+    model.cv_results_ = [report.cv_results for report in s.report]
 
 
 def _have_leaf_values(s: Scope) -> bool:

@@ -512,7 +512,12 @@ SOLUTION = record(
     **_SOLVE,
     gap=Number(finite=False),
 )
-_BY_TASK = Each(Array(FLOATS, "? ?"), "n_tasks")
+_SLOPES_BY_TASK = Each(Array(FLOATS, "? ?"), "n_tasks")
+
+
+def _task_solution(s: Scope) -> TaskSolution:
+    solve = {name: getattr(s, name) for name in _SOLVE}
+    return TaskSolution(s.task_solutions, s.common, s.specific, **solve)
 
 
 def _fits_tasks(solution: TaskSolution) -> bool:
@@ -520,11 +525,14 @@ def _fits_tasks(solution: TaskSolution) -> bool:
     return all(task.coef.shape == a.shape == b.shape for task, a, b in parts)
 
 
+#: The scope holds the solutions of all tasks.
 TASK_SOLUTION = record(
     TaskSolution,
-    tasks=Each(SOLUTION, "n_tasks"),
-    common=_BY_TASK,
-    specific=_BY_TASK,
+    common=_SLOPES_BY_TASK.must(
+        lambda s: None not in s.task_solutions, "is of a joint fit, but a task has none"
+    ),
+    specific=_SLOPES_BY_TASK,
     **_SOLVE,
+    make=_task_solution,
     rules=(("common", _fits_tasks, "or specific does not fit the cells of the tasks"),),
 )
