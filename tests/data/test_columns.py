@@ -188,10 +188,12 @@ def test_numbers_stay_numbers(X, expected):
     np.testing.assert_array_equal(numbers, expected)
 
 
-def test_the_matrix_has_the_asked_precision():
-    X = frame([1.1, NAN], dtype=np.float32)
-    for dtype in (np.float32, np.float64):
-        matrix = Columns.read(X).encode(X, dtype)
+@pytest.mark.parametrize("form", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_the_matrix_is_as_precise_as_the_table(form):
+    single = np.array([1.1, NAN], dtype=np.float32)
+    for columns, dtype in (({"a": single}, np.float32), ({"a": single, "b": [1, 2]}, np.float64)):
+        X = form(columns)
+        matrix = Columns.read(X).encode(X)
         assert matrix.dtype == dtype
         assert matrix[0, 0] == np.float32(1.1)
 

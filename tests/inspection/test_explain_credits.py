@@ -7,7 +7,7 @@ from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 
 from jointleaf import Frobenius, JOPLEnRegressor, refine
 from jointleaf._trees.flat import NodeTable, flatten
-from jointleaf.inspection._credits import tree_credits
+from jointleaf.inspection._parts import tree_credits
 
 RIDGE = Frobenius(0.01, 0.01)
 X, Y = make_friedman1(150, n_features=5, noise=0.5, random_state=0)

@@ -318,8 +318,8 @@ def test_summaries_say_what_the_fit_found():
     cells = int(model.partitioner_.n_cells_.sum())
     assert "200 different, 6 columns" in text
     assert f"101 with {cells} cells" in text
-    assert f"{min(model.cv_results_['mean_loss']):.4g}" in text
-    assert f"strength {model.setting_.strength:.3g}" in text
+    assert f"{-max(model.cv_results_['mean_test_score']):.4g}" in text
+    assert f"strength {model.report_.joint.setting['strength']:.3g}" in text
     assert "converged" in text
     assert f"from {cells} cells" in prune(model, X, Y, n_cells=100).summary()
     tasks = MultiTaskJOPLEnRegressor("lightgbm", penalty=RIDGE, random_state=0)

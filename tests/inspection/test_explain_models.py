@@ -96,7 +96,7 @@ def test_refined_models(library):
 def test_a_refined_model_that_keeps_some_of_the_trained_one():
     trained = GradientBoostingClassifier(n_estimators=10, random_state=0).fit(X, BINARY)
     model = refine(trained, X, BINARY)
-    assert model.mix_.own > 0
+    assert model.blend_.weights["leaf_values"] > 0
     assert_sums(model.explain(NEW_X), model.decision_function(NEW_X))
     assert_centred(model.explain(X), model.decision_function(X))
 

@@ -186,6 +186,9 @@ def predict(model, matrix):
             assert len(raw) == len(matrix)
             if isinstance(model, jl.JOPLEnClassifier):
                 model.classes_[(raw > 0).astype(int) if raw.ndim == 1 else raw.argmax(axis=1)]
+        elif hasattr(model, "cell_models_"):
+            for cells in model.cell_models_:
+                assert len(cells.predict(matrix, 1)) == len(matrix)
         elif hasattr(model, "task_names_"):
             for t in range(len(model.task_names_)):
                 assert len(model.raw_predictions(matrix, t)) == len(matrix)

@@ -66,7 +66,7 @@ def raw_bound(model, X_new):
     at most 2^-24 |S_j| each, multiplied with the feature z_j (1 for the bias). All else is double:
     1e-12 of the sum of all terms' sizes is several hundred times what their rounding comes to.
     """
-    cells = model._model
+    cells = model.cell_model_
     biases = cells.biases.reshape(cells.layout.n_cells, -1)
     slopes = cells.slopes.reshape(*cells.slopes.shape[:2], biases.shape[1])
     slopes = np.concatenate([slopes, np.zeros((1, *slopes.shape[1:]))])[cells.layout.slope_rows]

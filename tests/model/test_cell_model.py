@@ -16,7 +16,7 @@ from jointleaf._data.features import plan_features
 from jointleaf._model.bulk_predict import LEAST_ROWS
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges
-from jointleaf.inspection._cells import CellExplainer
+from jointleaf.inspection._parts import CellExplainer
 from jointleaf.partitions import (
     FittedEnsemble,
     LightGBMPartitioner,

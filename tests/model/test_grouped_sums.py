@@ -201,7 +201,7 @@ def test_categories_unseen_levels_and_statistics_of_levels(name):
     trees = model.partitioner_.partitioners_[0].trees_
     assert trees.lookups if name == "catboost" else (trees.table >= 0).any()
     at_once = model.predict(more)
-    assert model._model._tables_by_dtype[np.dtype(float)].n_groups > 0
+    assert model.cell_model_.lookup_tables(np.dtype(float)).n_groups > 0
     parts = [model.predict(more[b : b + 999]) for b in range(0, len(more), 999)]
     np.testing.assert_allclose(at_once, np.concatenate(parts), rtol=0, atol=1e-12)
 
@@ -223,8 +223,8 @@ def test_groups_keep_to_their_limits():
         assert max(states) <= most_states
         assert sum(states) <= room
         in_groups = sorted(p for group in grouping.groups for p in group.trees)
-        assert in_groups == np.flatnonzero(~grouping.rest).tolist()
-        assert grouping.rest.any() == (room == 2500)
+        assert in_groups == np.flatnonzero(~grouping.ungrouped).tolist()
+        assert grouping.ungrouped.any() == (room == 2500)
 
 
 def test_partitions_grown_on_residuals_have_tables():
@@ -245,27 +245,41 @@ def test_all_trees_of_the_default_model_have_tables(kind):
     raw = getattr(model, "decision_function", model.predict)
     rows = np.tile(X, (LEAST_ROWS // len(X) + 1, 1))
     many, few = raw(rows)[: len(X)], raw(X)
-    assert model._model._tables_by_dtype[np.dtype(float)].plain is None
+    assert model.cell_model_.lookup_tables(np.dtype(float)).plain is None
     np.testing.assert_allclose(many, few, rtol=0, atol=1e-12 * np.abs(few).max())
 
 
-def test_estimators_use_tables_for_many_rows_only(monkeypatch):
+@pytest.fixture
+def made_tables(monkeypatch):
+    """Types of all tables that are made."""
+    types = []
+
+    def make(*args):
+        types.append(args[-1])
+        return GroupedSums(*args)
+
+    monkeypatch.setattr("jointleaf._model.cell_model.GroupedSums", make)
+    return types
+
+
+def test_estimators_use_tables_for_many_rows_only(monkeypatch, made_tables):
     X, y = training_rows()
     model = JOPLEnRegressor(penalty=Frobenius(0.01), n_jobs=2, random_state=0).fit(X, y)
     rows = new_rows(X, model.partitioner_.partitioners_[0].trees_)
     rows = np.concatenate([rows, rows])[:LEAST_ROWS]
     few = np.concatenate([model.predict(rows[b : b + 4000]) for b in range(0, len(rows), 4000)])
-    assert "_tables_by_dtype" not in model._model.__dict__
+    assert not made_tables
+    size = len(pickle.dumps(model))
     many = model.predict(rows)
     np.testing.assert_allclose(many, few, rtol=0, atol=1e-12 * np.abs(few).max())
-    assert "_tables_by_dtype" in model._model.__dict__
-    assert "_tables_by_dtype" not in model._model.__getstate__()
+    assert made_tables == [np.float64]
+    assert len(pickle.dumps(model)) <= size + 1000
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(rows), many)
     monkeypatch.setattr(model, "n_jobs", 1)
     np.testing.assert_array_equal(model.predict(rows), many)
 
 
-def test_classes_and_single_precision():
+def test_classes_and_single_precision(made_tables):
     X, y = training_rows()
     labels = np.digitize(y, [-1.0, 1.0])
     model = JOPLEnClassifier(penalty=Frobenius(0.01), random_state=0).fit(X, labels)
@@ -273,7 +287,7 @@ def test_classes_and_single_precision():
     many = model.predict_proba(rows)
     np.testing.assert_allclose(many[: len(X)], model.predict_proba(X), rtol=0, atol=1e-12)
     single = model.predict_proba(rows.astype(np.float32))
-    assert set(model._model._tables_by_dtype) == {np.dtype(np.float32), np.dtype(np.float64)}
+    assert made_tables == [np.float64, np.float32]
     np.testing.assert_allclose(
         single[: len(X)], model.predict_proba(X.astype(np.float32)), rtol=0, atol=1e-5
     )
@@ -297,7 +311,7 @@ def test_a_changed_weight_changes_the_tables():
     model = JOPLEnRegressor(penalty=Frobenius(0.01), random_state=0).fit(X, y)
     rows = np.tile(X, (LEAST_ROWS // len(X) + 1, 1))
     before = model.predict(rows)
-    cells = model._model
+    cells = model.cell_model_
     doubled = replace(cells, slopes=2 * cells.slopes, biases=2 * cells.biases)
     base = cells.centre + cells.unit * cells.offset
     np.testing.assert_allclose(doubled.predict(rows, 1) - base, 2 * (before - base), atol=1e-9)

@@ -613,7 +613,7 @@ def test_partitioner_names_what_is_wrong(tasks):
     rows = as_rows(tasks)
     with pytest.raises(ValueError, match="n_cells=1 is not possible"):
         BoUTSPartitioner(n_cells=1).fit_tasks(rows)
-    with pytest.raises(ValueError, match="tasks is empty"):
+    with pytest.raises(ValueError, match="there is no task"):
         BoUTSPartitioner().fit_tasks([])
     narrow = Rows(rows[1].X[:, :5], rows[1].y, rows[1].s, rows[1].labels)
     with pytest.raises(ValueError, match="task 1 has 5 features, but task 0 has 12"):

@@ -17,6 +17,8 @@ from jointleaf import (
     MultiTaskJOPLEnClassifier,
     MultiTaskJOPLEnRegressor,
     PerTask,
+    load,
+    save,
 )
 from jointleaf._core.penalties import L21, Frobenius, Nuclear
 from jointleaf.multitask import BoUTSPartitioner
@@ -480,3 +482,19 @@ def test_lists_of_tables_and_dicts_are_told_apart_from_pairs():
         model.fit([XA, XB], [YA, YB])
     with pytest.raises(TypeError, match="X is a dict"):
         model.fit(PAIRS).predict(PAIRS)
+
+
+def test_tasks_without_a_joint_fit(tmp_path):
+    """With recipe="boosting" no joint problem is solved: nothing says that one was."""
+    X = np.random.default_rng(0).standard_normal((80, 4))
+    Y = np.stack([X[:, 0] + X[:, 1], X[:, 0] ** 2], axis=1)
+    model = MultiTaskJOPLEnRegressor(recipe="boosting", random_state=0).fit(X, Y)
+    assert [report.recipe for report in model.report_] == ["boosting", "boosting"]
+    assert model.solution_ == model.penalty_ == [None, None]
+    assert "boosted" in model.summary()
+    save(model, tmp_path / "model.jleaf")
+    loaded = load(tmp_path / "model.jleaf")
+    assert [report.recipe for report in loaded.report_] == ["boosting", "boosting"]
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    with pytest.raises(ValueError, match="recipe='boosting' chooses partitions and penalty itself"):
+        MultiTaskJOPLEnRegressor(recipe="boosting", penalty=DIRTY).fit(X, Y)

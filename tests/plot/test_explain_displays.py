@@ -212,7 +212,7 @@ def test_examples_of_displays(name):
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("name", ["explaining", "explanation", "local"])
+@pytest.mark.parametrize("name", ["explanation", "local"])
 def test_examples_of_explanations(name):
     result = doctest.testmod(importlib.import_module(f"jointleaf.inspection._{name}"))
     assert result.attempted > 0

@@ -126,18 +126,32 @@ class Columns(Sequence[Column]):
         declared = set(known or {}) | declared_columns(categorical, X)
         names = column_names(X)
         columns = []
-        for j, values in enumerate(_read_columns(X)):
+        for j in range(np.shape(X)[1]):
             label = f"x{j}" if names is None else str(names[j])
-            extra = (known or {}).get(j)
-            columns.append(_learn(values.take(counts), label, j in declared, extra))
+            values = _read_column(X if names is None else as_frame(X), j).take(counts)
+            columns.append(_learn(values, label, j in declared, (known or {}).get(j)))
         return cls(tuple(columns))
 
-    def encode(self, X: Any, dtype: Any = np.float64) -> NDArray:
-        """Return the float matrix (n, d) of a table with the same columns."""
-        matrix = np.empty(np.shape(X), dtype=dtype)
+    def encode(self, X: Any) -> NDArray:
+        """Return the float matrix (n, d) of a table with the same columns.
+
+        It is float32 where every column is, else float64.
+        """
+        frame = as_frame(X)
+        together: list[int] = []  # columns that a data frame converts faster than one by one
+        if frame is None:
+            is_single = X.dtype == np.float32
+        else:
+            dtypes = frame.schema.dtypes()
+            is_single = all(dtype == nw.Float32 for dtype in dtypes)
+            is_number = [dtype.is_float() or dtype.is_integer() for dtype in dtypes]
+            together = [j for j, c in enumerate(self) if c.categories is None and is_number[j]]
+        matrix = np.empty(np.shape(X), dtype=np.float32 if is_single else np.float64)
         with np.errstate(over="ignore"):  # infinities are found and named by the caller
-            for j, (column, values) in enumerate(zip(self.columns, _read_columns(X), strict=True)):
-                matrix[:, j] = column.encode(values)
+            if frame is not None and together:
+                matrix[:, together] = frame[:, together].to_numpy()
+            for j in sorted(set(range(len(self))) - set(together)):
+                matrix[:, j] = self[j].encode(_read_column(X if frame is None else frame, j))
         return matrix
 
     def coded(self) -> Columns:
@@ -209,6 +223,8 @@ def as_frame(X: Any) -> nw.DataFrame | None:
     """
     if isinstance(X, np.ndarray):
         return None
+    if isinstance(X, nw.DataFrame):
+        return X
     try:
         frame = nw.from_native(X, pass_through=True)
         if hasattr(X, "__arrow_c_array__") and hasattr(X, "num_columns"):  # a record batch
@@ -360,19 +376,12 @@ class _Values:
         return _Distinct(values.astype(np.int64).tolist(), inverse.reshape(-1))
 
 
-def _read_columns(X: Any) -> Iterator[_Values]:
-    """Yield the values of every column of a data frame or an array (n, d)."""
-    frame = as_frame(X)
-    if frame is None:
-        for j in range(np.shape(X)[1]):
-            yield _array_values(f"column {j}", X[:, j])
-        return
-    for name, series in zip(frame.columns, frame.iter_columns(), strict=True):
-        yield _series_values(f"column {name!r}", series)
-
-
-def _series_values(name: str, series: Any) -> _Values:
-    dtype = series.dtype
+def _read_column(X: Any, j: int) -> _Values:
+    """Return the values of column j of an array (n, d), or a data frame as narwhals sees it."""
+    if isinstance(X, np.ndarray):
+        return _array_values(f"column {j}", X[:, j])
+    series = X[:, j]
+    name, dtype = f"column {series.name!r}", series.dtype
     if dtype.is_temporal():
         raise ValueError(_times(name, dtype))
     if dtype.is_integer() or dtype == nw.Boolean:

@@ -15,13 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
-from jointleaf._data.columns import Columns, as_frame, declared_columns
+from jointleaf._data.columns import Columns, as_frame, column_names, declared_columns
 
 __all__ = ["Rows", "canonical_rows", "read_rows", "read_training_rows"]
 
@@ -64,7 +63,7 @@ def read_training_rows(
         Numbers and codes, NaN where missing.
     targets : array (n,) or (n, T)
     """
-    X, is_plain = _as_native(X)
+    X, table, is_plain = _as_native(X)
     options: dict[str, Any] = {
         "dtype": _DTYPES,
         "ensure_all_finite": "allow-nan",
@@ -74,39 +73,38 @@ def read_training_rows(
     }
     if is_plain:
         matrix, targets = validate_data(estimator, X, y, **options)
-        frame = as_frame(X)
-        source = X if frame is not None or isinstance(X, np.ndarray) else matrix
-        if not known and not declared_columns(categorical, source):
-            names = None if frame is None else frame.columns
-            return Columns.numbers(matrix.shape[1], names), matrix, targets
-        X = source  # not the matrix, because floats may round whole numbers
+        if not isinstance(table, np.ndarray) and as_frame(table) is None:
+            table = matrix  # of lists; of tables not, because floats may round whole numbers
+        if not known and not declared_columns(categorical, table):
+            return Columns.numbers(matrix.shape[1], column_names(table)), matrix, targets
     else:
         validate_data(estimator, X, skip_check_array=True)
     counts = None
     if sample_weight is not None and np.shape(sample_weight) == np.shape(X)[:1]:
         counts = np.asarray(sample_weight) > 0  # weights of another shape are refused elsewhere
-    columns = Columns.read(X, categorical, known, counts)
-    matrix, targets = check_X_y(_encode(columns, X), y, **options)
+    columns = Columns.read(table, categorical, known, counts)
+    matrix, targets = check_X_y(_encode(columns, table), y, **options)
     return columns, matrix, targets
 
 
 def read_rows(estimator: Any, X: Any) -> NDArray:
     """Return the matrix (n, d) of rows with the same columns as in training."""
-    X, is_plain = _as_native(X)
+    X, table, is_plain = _as_native(X)
     columns: Columns = estimator.columns_
     options: dict[str, Any] = {"dtype": _DTYPES, "ensure_all_finite": "allow-nan"}
     if is_plain:
         matrix = validate_data(estimator, X, reset=False, **options)
         if not columns.categorical.size:
             return matrix
-        X = X if as_frame(X) is not None or isinstance(X, np.ndarray) else matrix
+        if not isinstance(table, np.ndarray) and as_frame(table) is None:
+            table = matrix
     else:
         validate_data(estimator, X, reset=False, skip_check_array=True)
-    return check_array(_encode(columns, X), **options)
+    return check_array(_encode(columns, table), **options)
 
 
-def _as_native(X: Any) -> tuple[Any, bool]:
-    """Return a table in a form that scikit-learn knows, and whether it reads the numbers itself."""
+def _as_native(X: Any) -> tuple[Any, Any, bool]:
+    """Return a table as scikit-learn and as `Columns` take it, and whether the former reads it."""
     kind = type(X).__name__
     if kind in ("DMatrix", "QuantileDMatrix", "Pool", "Dataset"):
         raise TypeError(
@@ -114,22 +112,19 @@ def _as_native(X: Any) -> tuple[Any, bool]:
             "that it was made from"
         )
     if isinstance(X, np.ndarray):
-        return X, not (X.ndim == 2 and X.dtype.kind in "OUS")
+        return X, X, not (X.ndim == 2 and X.dtype.kind in "OUS")
     frame = as_frame(X)
     if frame is None:
-        return X, True
+        return X, X, True
     if frame.implementation.is_pyarrow():  # scikit-learn would make float64 of float32
-        return frame.to_native(), False
-    dtypes = frame.schema.dtypes()
-    return frame.to_native(), all(dtype.is_float() or dtype.is_integer() for dtype in dtypes)
+        return frame.to_native(), frame, False
+    is_plain = all(dtype.is_float() or dtype.is_integer() for dtype in frame.schema.dtypes())
+    return frame.to_native(), frame, is_plain
 
 
 def _encode(columns: Columns, X: Any) -> NDArray:
-    """Return the matrix of a table, of float32 where every column is; raise for infinity."""
-    frame = as_frame(X)
-    dtypes = set(frame.schema.dtypes()) if frame is not None else {X.dtype}
-    is_single = dtypes in ({nw.Float32()}, {np.dtype(np.float32)})
-    matrix = columns.encode(X, np.float32 if is_single else np.float64)
+    """Return the matrix of a table; raise for infinity."""
+    matrix = columns.encode(X)
     infinite = np.flatnonzero(np.isinf(matrix).any(axis=0))
     if infinite.size:
         raise ValueError(

@@ -129,9 +129,9 @@ class GroupedSums:
                 continue
             room -= entry * sum(group.n_states for group in grouping.groups)
             grouped[kind].append((grouping, weights.of(numbers, kind)))
-            if grouping.rest.any():
-                sources.append(Router(grouping.router.trees.only(grouping.rest)))
-                without.append(numbers[grouping.rest])
+            if grouping.ungrouped.any():
+                sources.append(Router(grouping.router.trees.only(grouping.ungrouped)))
+                without.append(numbers[grouping.ungrouped])
         self._linear, self._constant = (self._tables(grouped[kind]) for kind in _KINDS)
         self.n_groups = sum(len(t.starts) for t in (self._linear, self._constant) if t is not None)
         self._constants = root["constant"].reshape(self._outputs).astype(dtype)
@@ -265,7 +265,7 @@ def _grouped(router: Router | None, most_states: int, room: int) -> Grouping | N
     if router is None:
         return None
     grouping = group_trees(router, most_states, room)
-    return grouping if np.mean(grouping.rest) <= 0.5 else None
+    return grouping if np.mean(grouping.ungrouped) <= 0.5 else None
 
 
 class _Member(NamedTuple):

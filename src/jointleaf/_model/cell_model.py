@@ -272,7 +272,9 @@ class CellModel:
         chosen = place(device, len(X) * layout.entries_per_row * self.n_outputs)
         if self.ranges is None and chosen != "cpu":
             return self._on_device(X, chosen)
-        tables = self._tables(X.dtype) if len(X) >= LEAST_ROWS and self.ranges is None else None
+        tables = (
+            self.lookup_tables(X.dtype) if len(X) >= LEAST_ROWS and self.ranges is None else None
+        )
         if tables is None or tables.n_groups == 0:
             return self._plain(X, self.partitioner.apply, layout, self.slopes, self.biases, n_jobs)
         sums = tables(X, self.features, n_jobs)
@@ -311,7 +313,7 @@ class CellModel:
             parts.append(design.matvec(theta))
         return np.concatenate(parts)
 
-    def _tables(self, dtype: np.dtype) -> GroupedSums:
+    def lookup_tables(self, dtype: np.dtype) -> GroupedSums:
         """Return the tables, made when they are needed for the first time."""
         tables: dict[np.dtype, GroupedSums] = self.__dict__.setdefault("_tables_by_dtype", {})
         if dtype not in tables:

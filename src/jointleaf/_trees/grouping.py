@@ -94,7 +94,7 @@ class Grouping:
         Number in `conditions` of every split; -1 for those of trees without a group.
     groups : list of Group
         Those of more bytes first.
-    rest : bool array (P,)
+    ungrouped : bool array (P,)
         Trees without a group.
     """
 
@@ -102,7 +102,7 @@ class Grouping:
     conditions: list[Condition]
     condition_of_node: NDArray[np.intp]
     groups: list[Group]
-    rest: NDArray[np.bool_]
+    ungrouped: NDArray[np.bool_]
 
 
 class _Conditions:
@@ -164,7 +164,7 @@ def group_trees(router: Router, most_states: int, room: int) -> Grouping:
         if tree.n_states <= most_states and all(len(t) < BYTE for t in tree.families.values()):
             left.append(tree)
     groups: list[Group] = []
-    rest = np.ones(n_trees, bool)
+    ungrouped = np.ones(n_trees, bool)
     while left:
         members = _next_group(left, most_states)
         room -= members.n_states
@@ -172,9 +172,9 @@ def group_trees(router: Router, most_states: int, room: int) -> Grouping:
             break
         digits = [conditions.digit(numbers) for numbers in members.families.values()]
         groups.append(Group(tuple(members.trees), _packed(digits)))
-        rest[members.trees] = False
+        ungrouped[members.trees] = False
     groups.sort(key=lambda group: -len(group.packed))
-    return Grouping(router, conditions.conditions, conditions.of_node, groups, rest)
+    return Grouping(router, conditions.conditions, conditions.of_node, groups, ungrouped)
 
 
 def _next_group(left: list[_TreeSet], most_states: int) -> _TreeSet:

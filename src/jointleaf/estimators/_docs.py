@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["describe_parameters"]
+__all__ = ["describe_parameters", "described"]
 
 T = TypeVar("T")
 
@@ -129,8 +130,16 @@ ATTRIBUTES = """Attributes
         Names of the features, where X had string column names."""
 
 
-def describe_parameters(cls: type[T]) -> type[T]:
-    """Fill the shared sections into the class docstring."""
-    text = cls.__doc__ or ""
-    cls.__doc__ = text.replace("{parameters}", PARAMETERS).replace("{attributes}", ATTRIBUTES)
-    return cls
+def described(**sections: str) -> Callable[[type[T]], type[T]]:
+    """Return a decorator that fills shared sections into the class docstring, by their names."""
+
+    def fill(cls: type[T]) -> type[T]:
+        for name, text in sections.items():
+            cls.__doc__ = (cls.__doc__ or "").replace(f"{{{name}}}", text)
+        return cls
+
+    return fill
+
+
+#: Fills in the parameters and attributes of the estimators of a single task.
+describe_parameters = described(parameters=PARAMETERS, attributes=ATTRIBUTES)

@@ -95,7 +95,7 @@ class JOPLEnParameters(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         # A fitted model predicts without the library that grew its trees: so must its pickle.
         state = dict(super().__getstate__())
-        if "partitioner_" in state or "partitioners_" in state:
+        if "cell_model_" in state or "cell_models_" in state:
             state["partitioner"] = without_models(self.partitioner)
         return state
 

@@ -1,31 +1,38 @@
-"""The methods of estimators that explain; the work is done elsewhere, and loaded when needed."""
+"""The methods of estimators that explain and summarise; explaining itself is loaded when needed."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
+from html import escape
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
 from sklearn import get_config
+from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._fit.report import describe_solution, validation_text
+
 if TYPE_CHECKING:
+    from jointleaf._model.cell_model import CellModel
     from jointleaf.inspection._explanation import Explanation
     from jointleaf.inspection._local import LocalModel
 
-__all__ = ["Explainable", "ExplainableTasks", "Summarised"]
+__all__ = ["Explainable", "ExplainableTasks", "Summarized", "summary_lines"]
 
 
-class Summarised:
+class Summarized:
     """A fitted estimator with a summary, which notebooks show under scikit-learn's diagram."""
 
     def summary(self) -> str:
-        """Say in a few lines what the fit found: rows, cells, penalty, losses, convergence."""
-        from jointleaf.inspection._summary import summary_text
-
+        """Return in a few lines what was fitted: rows, cells, penalty, losses, convergence."""
         check_is_fitted(self)
-        return summary_text(self)
+        lines = summary_lines(self)
+        width = max(len(name) for name, _ in lines)
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
 
     @property
     def _repr_html_(self) -> Callable[[], str]:
@@ -41,21 +48,21 @@ class Summarised:
         return bundle
 
     def _as_html(self) -> str:
-        from jointleaf.inspection._summary import html
-
         diagram = estimator_html_repr(self)
         try:
             check_is_fitted(self)
         except NotFittedError:
             return diagram
-        return html(self, diagram)
+        return diagram + _html_table(summary_lines(self))
 
 
-class Explainable(Summarised):
-    """What a fitted estimator tells about its predictions."""
+class Explainable(Summarized):
+    """A fitted estimator whose predictions can be explained."""
+
+    cell_model_: CellModel
 
     def explain(self, X: Any) -> Explanation:
-        """Say what every column adds to the predictions of rows X (n, d).
+        """Return what every column adds to the predictions of rows X (n, d).
 
         The baseline, which is the mean prediction over the training rows (4,000 of them where
         there are more), and the values of all columns add up to the prediction exactly: to
@@ -71,7 +78,7 @@ class Explainable(Summarised):
         return explain(self, X)
 
     def local_model(self, X: Any) -> LocalModel:
-        """Give the linear model in force around the one row of X (1, d).
+        """Return the linear model in force around the one row of X (1, d).
 
         See `jointleaf.inspection.local_model`.
         """
@@ -80,11 +87,21 @@ class Explainable(Summarised):
         return local_model(self, X)
 
 
-class ExplainableTasks(Summarised):
-    """The same for estimators of several tasks."""
+class ExplainableTasks(Summarized):
+    """The same for an estimator of several tasks."""
+
+    task_names_: list
+
+    @abstractmethod
+    def task_number(self, name: Any) -> int:
+        """Return the number of a task."""
+
+    @abstractmethod
+    def read_task_rows(self, X: Any, task: Any = None) -> tuple[NDArray, Any]:
+        """Return encoded rows (n, d) without the column of tasks, and the tasks asked for."""
 
     def explain(self, X: Any, task: Any = None) -> Explanation:
-        """Say what every column adds to the predictions of rows X (n, d).
+        """Return what every column adds to the predictions of rows X (n, d).
 
         The baseline of a task, which is the mean prediction over its training rows, and the
         values of all columns add up to the task's raw prediction: to ``predict`` in
@@ -105,10 +122,90 @@ class ExplainableTasks(Summarised):
         return explain(self, X, task=task)
 
     def local_model(self, X: Any, task: Any = None) -> LocalModel:
-        """Give the linear model of a task in force around the one row of X (1, d).
+        """Return the linear model of a task in force around the one row of X (1, d).
 
         See `jointleaf.inspection.local_model`.
         """
         from jointleaf.inspection import local_model
 
         return local_model(self, X, task=task)
+
+
+# -- summaries -------------------------------------------------------------------------------------
+
+
+def summary_lines(model: Any) -> list[tuple[str, str]]:
+    """Return names and texts of a fitted estimator's summary."""
+    if hasattr(model, "cell_models_"):
+        return _task_lines(model)
+    if hasattr(model, "cell_model_"):
+        lines = [*_cell_lines(model.cell_model_, len(model.columns_)), *model.report_.lines()]
+        if hasattr(model, "pruning_"):
+            lines.append(("pruned", f"from {model.pruning_.n_cells_before:,} cells"))
+        return lines
+    return _bouts_lines(model)
+
+
+def _cell_lines(model: CellModel, n_columns: int) -> list[tuple[str, str]]:
+    layout = model.layout
+    n_linear = layout.n_linear_cells
+    kind = f"linear, {layout.n_features} linear features each" if n_linear else "constant"
+    if layout.is_mixed:
+        kind = (
+            f"{n_linear:,} linear, {layout.n_features} linear features each, "
+            f"{layout.n_cells - n_linear:,} constant"
+        )
+    rows = "" if model.means is None else f"{model.means.n_rows:,} different, "
+    return [
+        ("rows", f"{rows}{n_columns} columns"),
+        ("partitions", f"{layout.n_partitions:,} with {layout.n_cells:,} cells"),
+        ("cells", kind),
+    ]
+
+
+def _task_lines(model: Any) -> list[tuple[str, str]]:
+    names = [str(name) for name in model.task_names_]
+    first_names = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+    cells = sum(task.layout.n_cells for task in model.cell_models_)
+    partitions = sum(task.layout.n_partitions for task in model.cell_models_)
+    rows = sum(task.means.n_rows for task in model.cell_models_)
+    lines = [
+        ("tasks", f"{len(names)}: {first_names}"),
+        ("rows", f"{rows:,} different over all tasks, {len(model.columns_)} columns"),
+        ("partitions", f"{partitions:,} with {cells:,} cells"),
+        ("features", f"{len(model.selected_features_)} with slopes"),
+    ]
+    if not isinstance(model.solution_, list):  # one fit of all tasks
+        lines.append(("penalty", repr(model.penalty_)))
+        if model.cv_results_ is not None:
+            target_type = "classification" if is_classifier(model) else "regression"
+            lines.append(("validation loss", validation_text(model.cv_results_, target_type)))
+        lines.append(("solver", describe_solution(model.solution_)))
+        return lines
+    solved = [solution for solution in model.solution_ if solution is not None]
+    n_converged = sum(solution.converged for solution in solved)
+    text = f"{n_converged} of {len(solved)} converged" if solved else "boosted"
+    lines.append(("solver", f"every task on its own, {text}"))
+    return lines
+
+
+def _bouts_lines(model: Any) -> list[tuple[str, str]]:
+    counts = [f"{name}: {len(features)}" for name, features in model.task_features_.items()]
+    trees = sum(flat.n_trees for flat in model.trees_.values())
+    return [
+        ("tasks", str(len(model.task_names_))),
+        ("trees", f"{trees:,}, of which {model.n_universal_trees_} of every task are universal"),
+        ("universal features", str(len(model.universal_features_))),
+        ("features of one task", ", ".join(counts)),
+    ]
+
+
+def _html_table(lines: list[tuple[str, str]]) -> str:
+    """Return a summary as a small table."""
+    rows = "".join(
+        f'<tr><th style="text-align:left;padding:1px 10px 1px 0;font-weight:600">{escape(name)}'
+        f'</th><td style="text-align:left;padding:1px 0">{escape(text)}</td></tr>'
+        for name, text in lines
+    )
+    style = "font-family:monospace;font-size:small;border-collapse:collapse;margin:6px 0"
+    return f'<table class="jointleaf-summary" style="{style}">{rows}</table>'

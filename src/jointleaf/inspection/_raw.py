@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -13,14 +13,21 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._data.columns import Columns
-from jointleaf.inspection._cells import Parts, TreeExplainer, explainer_of
+from jointleaf._data.columns import Columns, as_codes
+from jointleaf._data.rows import read_rows
+from jointleaf._model.cell_model import CellModel
+from jointleaf.inspection._methods import Explainable, ExplainableTasks
+from jointleaf.inspection._parts import Parts, TreeExplainer, explainer_of
 
-if TYPE_CHECKING:
-    from jointleaf._model.cell_model import CellModel
-    from jointleaf.multitask._bouts.estimator import BaseBoUTS
-
-__all__ = ["RawModel", "last_step", "named_column", "output_number", "raw_model", "task_names"]
+__all__ = [
+    "RawModel",
+    "decode_categories",
+    "last_step",
+    "named_column",
+    "output_number",
+    "raw_model",
+    "task_names",
+]
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class RawModel:
         From a matrix (n, d) to the parts of these.
     outputs : tuple or None
         Names of K outputs; None for one.
-    fitted : CellModel or None
+    cell_model : CellModel or None
         None for BoUTS.
     """
 
@@ -47,15 +54,15 @@ class RawModel:
     predict: Callable[[NDArray], NDArray]
     parts: Callable[[NDArray], Parts]
     outputs: tuple | None
-    fitted: CellModel | None
+    cell_model: CellModel | None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns."""
+        """Names of the columns."""
         return tuple(column.label for column in self.columns)
 
     def output(self, output: Any) -> int:
-        """Number of an output that is named or numbered; None is the only one."""
+        """Return the number of an output that is named or numbered; None is the only one."""
         if self.outputs is None:
             if output is not None:
                 raise ValueError(f"output={output!r}: the model has one output, leave it out")
@@ -64,7 +71,7 @@ class RawModel:
 
 
 def output_number(outputs: tuple, output: Any) -> int:
-    """Number of one of several outputs."""
+    """Return the number of one of several outputs."""
     if output is None:
         raise ValueError(f"the model has several outputs: give one of {list(outputs)} as output")
     if output in outputs:
@@ -73,7 +80,7 @@ def output_number(outputs: tuple, output: Any) -> int:
 
 
 def last_step(model: Any, X: Any) -> tuple[Any, Any]:
-    """Give the last step of a fitted pipeline, and the rows as that step sees them."""
+    """Return the last step of a fitted pipeline, and the rows as that step sees them."""
     if not isinstance(model, Pipeline):
         return model, X
     before = model[:-1]
@@ -81,14 +88,14 @@ def last_step(model: Any, X: Any) -> tuple[Any, Any]:
 
 
 def task_names(model: Any) -> list | None:
-    """Names of the tasks of a model of several tasks; None of all others."""
+    """Return the names of the tasks of a model of several tasks; None of all others."""
     check_is_fitted(model)
     is_single = getattr(model, "task_form_", None) == "single"
     return None if is_single or not hasattr(model, "task_names_") else list(model.task_names_)
 
 
 def raw_model(model: Any, task: Any = None) -> RawModel:
-    """Look at a fitted estimator.
+    """Return the raw predictions of a fitted estimator.
 
     Parameters
     ----------
@@ -96,72 +103,64 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
     task : name of a task
         Needed where there are several.
     """
-    from jointleaf.estimators._params import JOPLEnParameters
-    from jointleaf.multitask._bouts.estimator import BaseBoUTS
-    from jointleaf.multitask._estimators import BaseMultiTaskJOPLEn
-
-    if not isinstance(model, JOPLEnParameters | BaseBoUTS):
+    if not isinstance(model, Explainable | ExplainableTasks):
         raise TypeError(
             f"model={model!r} cannot be explained: give a fitted estimator of jointleaf, or a "
             "Pipeline that ends in one"
         )
     names = task_names(model)
-    if names is None and task is not None and not hasattr(model, "task_names_"):
-        raise ValueError(f"task={task!r}: the model has no tasks, leave it out")
+    if isinstance(model, Explainable):
+        if task is not None:
+            raise ValueError(f"task={task!r}: the model has no tasks, leave it out")
+        return _of_cells(model, model.cell_model_, partial(read_rows, model))
     if names is not None and task is None:
         raise ValueError(f"the model has several tasks: give one of {names} as task")
-    if isinstance(model, BaseBoUTS):
-        return _bouts(model, 0 if task is None else model.task_number(task))
-    if isinstance(model, BaseMultiTaskJOPLEn):
-        name = model.task_names_[0] if task is None else task
-        fitted = model.cell_models_[model.task_number(name)]
-        return _joplen(model, fitted, lambda X: model.read_task_rows(X, name)[0])
-    return _joplen(model, model.cell_model_)
+    t = 0 if task is None else model.task_number(task)
+
+    def read(X: Any) -> NDArray:
+        rows: NDArray = model.read_task_rows(X, model.task_names_[t])[0]
+        return rows
+
+    if hasattr(model, "cell_models_"):
+        return _of_cells(model, model.cell_models_[t], read)
+    return _of_trees(model, t, read)
 
 
-def _joplen(
-    model: Any, fitted: CellModel, read: Callable[[Any], NDArray] | None = None
-) -> RawModel:
-    from jointleaf._data.rows import read_rows
-
-    if fitted.means is None:
+def _of_cells(model: Any, cell_model: CellModel, read: Callable[[Any], NDArray]) -> RawModel:
+    if cell_model.means is None:
         raise ValueError("the model holds no means of its training rows: fit it again")
-    jobs = effective_n_jobs(model.n_jobs)
-    outputs = tuple(model.classes_.tolist()) if fitted.biases.ndim == 2 else None
+    n_jobs = effective_n_jobs(model.n_jobs)
+    outputs = tuple(model.classes_.tolist()) if cell_model.biases.ndim == 2 else None
     return RawModel(
         model.columns_,
-        read or partial(read_rows, model),
-        lambda rows: fitted.predict(rows, jobs),
-        lambda rows: explainer_of(fitted)(rows),
+        read,
+        lambda rows: cell_model.predict(rows, n_jobs),
+        lambda rows: explainer_of(cell_model)(rows),
         outputs,
-        fitted,
+        cell_model,
     )
 
 
-def _bouts(model: BaseBoUTS, t: int) -> RawModel:
+def _of_trees(model: Any, t: int, read: Callable[[Any], NDArray]) -> RawModel:
+    """Boosted trees of one task, without linear models."""
     classes: Any = getattr(model, "task_classes_", {t: ()})[t]
     outputs = tuple(classes.tolist()) if len(classes) > 2 else None
+    name = model.task_names_[t]
+    trees, weights = model.trees_[name], model.leaf_weights_[name]
+
+    def parts(rows: NDArray) -> Parts:
+        explainer = TreeExplainer(trees, trees.leaf_values, weights)
+        cells, _ = explainer(rows.astype(np.float64, copy=False))
+        rest = np.zeros((len(rows), cells.shape[2]))
+        return Parts(np.zeros_like(cells), cells, rest, explainer.mean)
+
     return RawModel(
-        model.columns_,
-        lambda X: model.read_task_rows(X, model.task_names_[t])[0],
-        lambda rows: model.raw_predictions(rows, t),
-        partial(_tree_parts, model, model.task_names_[t]),
-        outputs,
-        None,
+        model.columns_, read, lambda rows: model.raw_predictions(rows, t), parts, outputs, None
     )
-
-
-def _tree_parts(model: BaseBoUTS, name: Any, rows: NDArray) -> Parts:
-    trees = model.trees_[name]
-    assert trees.leaf_values is not None
-    explainer = TreeExplainer(trees, trees.leaf_values, model.leaf_weights_[name])
-    cells, _ = explainer(rows.astype(np.float64, copy=False))
-    rest = np.zeros((len(rows), cells.shape[2]))
-    return Parts(np.zeros_like(cells), cells, rest, explainer.mean)
 
 
 def named_column(columns: Columns, column: Any) -> int:
-    """Number of a column that is named or numbered."""
+    """Return the number of a column that is named or numbered."""
     names = [c.label for c in columns]
     if isinstance(column, str):
         if column not in names:
@@ -170,3 +169,16 @@ def named_column(columns: Columns, column: Any) -> int:
     if isinstance(column, int | np.integer) and 0 <= column < len(names):
         return int(column)
     raise ValueError(f"column={column!r} must be a name or a number from 0 to {len(names) - 1}")
+
+
+def decode_categories(rows: NDArray, columns: Columns) -> NDArray:
+    """Return rows (n, d) with the names of categories instead of their codes."""
+    if not columns.categorical.size:
+        return rows.astype(np.float64)
+    out = rows.astype(np.float64).astype(object)
+    for j in columns.categorical:
+        categories = columns[j].categories
+        assert categories is not None
+        texts = np.array([*categories.tolist(), "(unseen)", None], dtype=object)
+        out[:, j] = texts[as_codes(rows[:, j], len(categories))]
+    return out

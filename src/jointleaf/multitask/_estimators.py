@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -14,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Logistic, Loss, SquaredError
 from jointleaf._core.penalties import Term
-from jointleaf._core.task_weights import check_task_weights
 from jointleaf._data.features import chosen_columns, plan_features
 from jointleaf._data.rows import Rows, canonical_rows, read_rows
 from jointleaf._data.tasks import TaskTable, as_one_type
@@ -29,6 +27,7 @@ from jointleaf.estimators._checks import (
     check_penalty,
     is_whole,
 )
+from jointleaf.estimators._docs import described
 from jointleaf.estimators._memory import check_memory
 from jointleaf.estimators._params import JOPLEnParameters, restored_on_error
 from jointleaf.multitask._base import (
@@ -38,7 +37,7 @@ from jointleaf.multitask._base import (
     encode_numbers,
     number_classes,
 )
-from jointleaf.multitask._fitting import TaskFit, TaskJob, fit_jointly, join_fits
+from jointleaf.multitask._fitting import TaskFit, TaskJob, fit_jointly, join_fits, read_task_weights
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories
 
@@ -50,17 +49,18 @@ _PARAMETERS = """Tasks have the same features and each its own target, partition
 
     Parameters
     ----------
-    partitioner : None, str, Partitioner, multitask partitioner or list of these
-        As for `JOPLEnRegressor`, for every task on its own rows, or a partitioner that
-        grows the partitions of all tasks together, such as
-        `jointleaf.multitask.BoUTSPartitioner`. For selecting features "voronoi" is a good choice:
-        its cells know nothing of y.
+    partitioner : "auto", str, Partitioner, multitask partitioner or list of these
+        As for `JOPLEnRegressor`, for every task on its rows, or a partitioner that grows the
+        partitions of all tasks together, such as `jointleaf.multitask.BoUTSPartitioner`. For
+        selecting features "voronoi" is a good choice: its cells know nothing of y.
     penalty : "auto", Penalty or a sum of penalties
         "auto" is for prediction: every task has the default penalty of `JOPLEnRegressor`, chosen
         by its own honest cross-validation. ``DirtyLasso()`` is for selection: which
         features matter for all tasks, for single ones, and for none, with both strengths chosen by
         cross-validation over all tasks. ``L21``, ``LInf1``, ``Nuclear`` and others act on the
         slopes of all tasks together; ``PerTask(L21(0.1))`` on every task alone.
+    recipe : {"auto", "joint", "blend", "boosting"}
+        What is fitted to every task with ``penalty="auto"``, as for `JOPLEnRegressor`.
     task_weights : "auto", list or dict of positive numbers
         gamma_t, the weight of a task's mean loss in the objective. "auto" is sqrt(S_t / max S_t)
         with S_t the task's number of rows (or sum of sample weights): the noise of a mean
@@ -69,14 +69,16 @@ _PARAMETERS = """Tasks have the same features and each its own target, partition
     cells, root_cell, clip, categorical_features, linear_features, add_indicator, solver
         As for `JOPLEnRegressor`.
     tol : float
-        Tolerance of the scale-free optimality measure.
+        Tolerance of the scale-free optimality measure. The default is ten times that of
+        `JOPLEnRegressor`: penalties that tie tasks together are solved by first-order steps, for
+        which the last digits are slow.
     max_iter : int
         Most iterations of the solver.
     cv : None, int, splitter
         Splits of every task's rows. None is 5 folds, or one validation split of a fifth where some
         task has more than 2,500 distinct rows.
     one_se : bool or "auto"
-        Take the answer with the fewest features whose validation loss is within one standard
+        Take the setting with the fewest features whose validation loss is within one standard
         error of the smallest. "auto" does so where whole features vanish.
     n_jobs : int, optional
         Threads (-1: all cores). The fitted model is the same for every value.
@@ -106,15 +108,21 @@ _ATTRIBUTES = """Attributes
     penalty_ : Penalty, or list of them for ``penalty="auto"``
         With every strength a number.
     solution_ : TaskSolution, or list of Solution for ``penalty="auto"``
-        Slopes and biases of all tasks in standardised units, and how they were found.
+        Slopes and biases of all tasks in standardised units, and how they were solved for.
     cv_results_ : dict of arrays, list of them for ``penalty="auto"``, or None
-        Every setting that was tried: common and task (the strengths; for other penalties the
-        strength is in common), bias_strength, relax (by what the strengths were multiplied for the
-        selected features), on_path (False where strengths on biases were compared), mean_loss
-        (weighted mean over tasks, in units of the targets' variances for regression; infinite
-        where most features were selected, so that relaxing was not tried), std_loss, se_loss,
-        mean_common (number of common features, mean over folds), mean_specific (of further features
-        of a task, mean over tasks and folds), mean_selected (their sum) and converged.
+        Every setting that was tried, with scikit-learn's names: ``param_common`` and ``param_task``
+        (the strengths; other penalties have theirs in ``param_common``), ``param_bias_strength``,
+        ``param_relax`` (by what the strengths were multiplied for the selected features),
+        ``mean_test_score`` (minus the weighted mean loss over tasks, in units of the targets'
+        variances for regression; infinite where most features were selected, so that relaxing was
+        not tried), ``std_test_score``, ``se_test_score`` and ``rank_test_score``; ``on_path``
+        (False where bias strengths were compared), ``mean_common`` (number of common features, mean
+        over splits), ``mean_specific`` (of further features of a task), ``mean_selected`` (their
+        sum) and ``converged``.
+    cell_models_ : list of CellModel
+        The model of every task, which predicts.
+    report_ : list of FitReport
+        What was done for every task.
     partitioners_ : list of Partitioner
         The fitted partitioner of every task.
     feature_importances_ : array (d,)
@@ -123,14 +131,7 @@ _ATTRIBUTES = """Attributes
     linear_feature_names_, linear_feature_columns_, n_features_in_, feature_names_in_
         As for `JOPLEnRegressor`."""
 
-C = TypeVar("C")
-
-
-def _described(cls: type[C]) -> type[C]:
-    """Fill the shared sections into the class docstring."""
-    text = cls.__doc__ or ""
-    cls.__doc__ = text.replace("{parameters}", _PARAMETERS).replace("{attributes}", _ATTRIBUTES)
-    return cls
+_described = described(parameters=_PARAMETERS, attributes=_ATTRIBUTES)
 
 
 class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
@@ -268,7 +269,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
                 partitioner = default_partitions(n_rows, self._target_type)
         self.columns_ = columns  # for the validation rows
         held_out = self._validation_rows(len(rows), valid)
-        task_weights = self._read_task_weights(rows, table.names)
+        task_weights = read_task_weights(self.task_weights, rows, table.names)
         seed = self._seed()
         contexts = [
             self._context(task_rows, columns, plan, loss, (seed + t) % (2**31 - 1))
@@ -320,7 +321,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
     def _read_validation(
         self, X_val: Any, y_val: Any, task_val: Any, table: TaskTable
     ) -> TaskTable | None:
-        """Validation rows, whose tasks are those of the training rows."""
+        """Return validation rows, whose tasks are those of the training rows."""
         if X_val is None:
             if y_val is None and task_val is None:
                 return None
@@ -330,8 +331,8 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
                 f"X_val and y_val choose the penalty, but penalty={self.penalty!r} has nothing to "
                 "choose: leave them out, or give penalty='auto' or strengths that are 'auto'"
             )
-        task_val = table.column if task_val is None else task_val
         try:
+            task_val = table.column if task_val is None else task_val
             return TaskTable.read(X_val, y_val, None, task_val, table.names)
         except ValueError as error:
             raise ValueError(f"X_val, y_val: {error}") from None
@@ -357,36 +358,13 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
             for (index, _), y in zip(parts, encoded, strict=True)
         ]
 
-    def _read_task_weights(self, rows: list[Rows], names: list) -> NDArray:
-        """Return gamma_t: as given, or the root of a task's weight over the largest."""
-        weights = self.task_weights
-        if isinstance(weights, str):
-            if weights != "auto":
-                raise ValueError(
-                    f"task_weights={weights!r} is not known: use 'auto' or positive numbers"
-                )
-            sums = np.array([task_rows.s.sum() for task_rows in rows])
-            return np.sqrt(sums / sums.max())
-        if isinstance(weights, Mapping):
-            missing = [name for name in names if name not in weights]
-            if missing:
-                raise ValueError(
-                    f"task_weights has no number for task {missing[0]!r}: give a positive one"
-                )
-            unknown = [name for name in weights if name not in names]
-            if unknown:
-                raise ValueError(
-                    f"task_weights has a number for task {unknown[0]!r}: the tasks are {names}"
-                )
-            weights = [weights[name] for name in names]
-        return check_task_weights(weights, names)
-
     def _keep(self, job: TaskJob, fit: TaskFit) -> None:
         """Put the results on the estimator."""
         context = job.contexts[0]
         self._keep_tasks(job.table, context.columns)
         self.task_weights_ = job.task_weights
         self.cell_models_ = [task.model for task in fit.fits]
+        self.report_ = [task.report for task in fit.fits]
         self.partitioners_ = [model.partitioner for model in self.cell_models_]
         self.penalty_, self.solution_ = fit.penalty, fit.solution
         self.n_iter_, self.cv_results_ = fit.n_iter, fit.cv_results

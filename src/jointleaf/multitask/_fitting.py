@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from jointleaf._core.progress import SolveProgress
 from jointleaf._core.relaxing import solve_tasks
 from jointleaf._core.task_problem import TaskProblem
 from jointleaf._core.task_solution import TaskSolution, make_solution
+from jointleaf._core.task_weights import check_task_weights
 from jointleaf._data.rows import Rows
 from jointleaf._data.tasks import TaskTable
 from jointleaf._fit.component import FitContext, JointSolve, Split
@@ -32,7 +33,7 @@ from jointleaf.partitions import (
 )
 from jointleaf.partitions._factory import seeded
 
-__all__ = ["TaskFit", "TaskJob", "fit_jointly", "join_fits"]
+__all__ = ["TaskFit", "TaskJob", "fit_jointly", "join_fits", "read_task_weights"]
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,30 @@ class TaskFit:
     common_norms: NDArray
     specific_norms: NDArray
     importances: list[NDArray]
+
+
+def read_task_weights(weights: Any, rows: list[Rows], names: list) -> NDArray:
+    """Return gamma_t: as given, or the root of a task's weight over the largest."""
+    if isinstance(weights, str):
+        if weights != "auto":
+            raise ValueError(
+                f"task_weights={weights!r} is not known: use 'auto' or positive numbers"
+            )
+        sums = np.array([task_rows.s.sum() for task_rows in rows])
+        return np.sqrt(sums / sums.max())
+    if isinstance(weights, Mapping):
+        missing = [name for name in names if name not in weights]
+        if missing:
+            raise ValueError(
+                f"task_weights has no number for task {missing[0]!r}: give a positive one"
+            )
+        unknown = [name for name in weights if name not in names]
+        if unknown:
+            raise ValueError(
+                f"task_weights has a number for task {unknown[0]!r}: the tasks are {names}"
+            )
+        weights = [weights[name] for name in names]
+    return check_task_weights(weights, names)
 
 
 # -- every task alone ----------------------------------------------------------------------------

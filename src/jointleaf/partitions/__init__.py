@@ -12,6 +12,7 @@ from jointleaf.partitions._growers import (
     LinearForestPartitioner,
     RandomForestPartitioner,
     RandomTreesPartitioner,
+    TreePartitioner,
     XGBoostPartitioner,
 )
 from jointleaf.partitions._steps import StepPartitioner
@@ -35,6 +36,7 @@ __all__ = [
     "ResidualPartitioner",
     "RootCell",
     "StepPartitioner",
+    "TreePartitioner",
     "UnionPartitioner",
     "VoronoiPartitioner",
     "XGBoostPartitioner",

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jointleaf.inspection._effects import Effect, EffectKind, effect
-from jointleaf.inspection._interactions import Interactions, interactions
+from jointleaf.inspection._effects import Effect, EffectKind, Interactions, effect, interactions
 from jointleaf.plot._base import (
     BLUE,
     COLORS,
@@ -177,7 +176,7 @@ class InteractionDisplay(Display):
     Parameters
     ----------
     interactions : Interactions
-        From `jointleaf.inspection._interactions`.
+        From `jointleaf.inspection.interactions`.
 
     Attributes
     ----------
@@ -212,7 +211,7 @@ class InteractionDisplay(Display):
         ax : Axes, optional
             See `plot`.
         **options
-            Of `jointleaf.inspection._interactions`: columns, n_rows, output, task, random_state.
+            Of `jointleaf.inspection.interactions`: columns, n_rows, output, task, random_state.
         """
         return cls(interactions(estimator, X, **options)).plot(ax=ax)
 

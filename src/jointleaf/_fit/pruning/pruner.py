@@ -325,9 +325,9 @@ def _held_out_path(
 def _fold_walk(estimator: BaseJOPLEn, train: Rows, share: float) -> Walk:
     """A walk on some of the rows, with partitions grown on them."""
     recipe, plan = clone(estimator), estimator.cell_model_.features.plan
-    # Clones: a seed that is drawn must not change the given one's.
-    context = recipe._context(train, estimator.columns_, plan, _loss(estimator), recipe._seed())
     try:
+        # Clones: a seed that is drawn must not change the given one's.
+        context = recipe._context(train, estimator.columns_, plan, _loss(estimator), recipe._seed())
         fresh = Joint(context, {}).partitioner.fresh()
         partitioner = grow(fresh, train, context.target_type, context.columns)
     except ValueError as cause:

@@ -117,7 +117,7 @@ class CatBoostAdapter(EnsembleAdapter):
         return None if names == made_up else names
 
     def classes(self, model: Any) -> NDArray | None:
-        """Return the class labels (K,) that a classifier knows."""
+        """Return the class labels (K,) of a classifier, None where it does not hold them."""
         classes = super().classes(model)
         return None if classes is None or not classes.size else classes
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, get_args
 
 import numpy as np
 
-from jointleaf import multitask
 from jointleaf._core.penalties import Term
 from jointleaf._data.tasks import Form
 from jointleaf._fit.blend import Blend
@@ -33,7 +31,7 @@ from jointleaf.io._model_file.objects import (
     SOLUTION,
     TASK_SOLUTION,
     TREES,
-    Parameters,
+    fitted,
 )
 from jointleaf.io._model_file.schema import (
     Array,
@@ -45,7 +43,6 @@ from jointleaf.io._model_file.schema import (
     Made,
     Maybe,
     Number,
-    Record,
     Scope,
     Text,
     Variants,
@@ -53,6 +50,12 @@ from jointleaf.io._model_file.schema import (
     record,
 )
 from jointleaf.io._model_file.values import Labels, Plain
+from jointleaf.multitask import (
+    BoUTSClassifier,
+    BoUTSRegressor,
+    MultiTaskJOPLEnClassifier,
+    MultiTaskJOPLEnRegressor,
+)
 from jointleaf.partitions._base import LeftOut
 from jointleaf.partitions._growers.linear_forest import LinearPart
 
@@ -60,32 +63,6 @@ __all__ = ["ESTIMATOR"]
 
 _Steps = dict[str, Field | Let]
 _LIST = "must hold columns of one length"
-
-
-def _estimator(cls: type, fill: Callable[[Any, Scope], None] | None, *parts: _Steps) -> Record:
-    """Return the schema of an estimator.
-
-    A field is the fitted attribute of its name with an underscore, or that of another name, or a
-    function of the estimator: what such fields stand for is set by `fill`.
-    """
-    steps = {name: step for part in parts for name, step in part.items()}
-    for name, step in steps.items():
-        if isinstance(step, Field) and step.attribute is None:
-            steps[name] = step.of(f"{name}_")
-
-    def make(s: Scope) -> Any:
-        model = cls(**s.parameters)
-        model.n_features_in_ = s.d
-        for name, step in steps.items():
-            if isinstance(step, Field) and isinstance(step.attribute, str):
-                value = getattr(s, name)
-                if not (step.optional and value is None):
-                    setattr(model, step.attribute, value)
-        if fill is not None:
-            fill(model, s)
-        return model
-
-    return Record(cls, {"parameters": Parameters(cls), **steps}, make)
 
 
 def _are_names(s: Scope) -> bool:
@@ -163,14 +140,13 @@ _REPORT = record(
     cv_results=Plain().must(lambda s: _is_table(s.cv_results), _LIST),
     n_rounds=Integer(),
 )
-_OF_STEPS = Array("f8", "n_steps", dtype=np.float64)
+_OF_STEPS = Array("f8", "#n_cells", dtype=np.float64)
 _PRUNING = record(
     Pruning,
     n_cells=indices(low=1).must(lambda s: len(s.n_cells), "has no steps"),
-    n_steps=Let(lambda s: len(s.n_cells)),
     train_loss=_OF_STEPS,
     valid_loss=Maybe(_OF_STEPS),
-    chosen=Integer(0, lambda s: s.n_steps - 1),
+    chosen=Integer(0, lambda s: len(s.n_cells) - 1),
     strength_factor=_OF_STEPS,
     n_cells_before=Integer(1),
     n_cells_after=Integer(1),
@@ -252,6 +228,7 @@ def _are_task_names(s: Scope) -> bool:
 
 
 _TASKS: _Steps = {
+    **_COLUMNS,
     "task_names": Plain().must(_are_task_names, "must be a list of different names"),
     "n_tasks": Let(lambda s: len(s.task_names)),
     "task_form": Text(get_args(Form)).must(
@@ -265,33 +242,19 @@ _TASKS: _Steps = {
 }
 
 
-def _alone(value: Any) -> list | None:
-    """Return what was found for every task alone, if it was."""
-    return value if isinstance(value, list) else None
-
-
 _NORMS = Array(FLOATS, "d n_tasks")
 _JOPLEN_TASKS: _Steps = {
     "task_weights": Array(FLOATS, "n_tasks", finite=True),
     **_NUMBERS,
     "cell_models": Made(Each(CELL_MODEL, "n_tasks"), list),
-    "n_iter": Integer(),
-    "cv_results": Plain().must(
-        lambda s: all(map(_is_table, _alone(s.cv_results) or [s.cv_results])), _LIST
-    ),
+    "report": Made(Each(_REPORT, "n_tasks"), list),
     "slope_norms": _NORMS,
     "common_norms": _NORMS,
     "task_features": ByTask(indices("d", rising=True)),
     "feature_importances": Array(FLOATS, "d"),
-    "solutions": Maybe(Each(SOLUTION, "n_tasks")).of(lambda model: _alone(model.solution_)),
-    "solution": Maybe(TASK_SOLUTION)
-    .of(lambda model: None if _alone(model.solution_) else model.solution_)
-    .must(lambda s: (s.solution is None) != (s.solutions is None), "must stand for solutions"),
-    "penalties": Each(FITTED_PENALTY, lambda s: 1 if s.solutions is None else s.n_tasks)
-    .of(lambda model: _alone(model.penalty_) or [model.penalty_])
-    .must(
-        lambda s: all(isinstance(penalty, Term | LeftOut) for penalty in s.penalties),
-        "holds something that is no penalty",
+    "task_solutions": Let(lambda s: tuple(report.solution for report in s.report)),
+    "solution": Maybe(TASK_SOLUTION).of(
+        lambda model: None if isinstance(model.solution_, list) else model.solution_
     ),
 }
 
@@ -303,9 +266,13 @@ def _fill_tasks(model: Any, s: Scope) -> None:
     model.linear_feature_columns_ = plan.sources
     model.common_features_ = np.flatnonzero(s.common_norms.any(axis=1))
     model.selected_features_ = np.flatnonzero(s.slope_norms.any(axis=1))
-    is_joint = s.solutions is None
-    model.solution_ = s.solution if is_joint else list(s.solutions)
-    model.penalty_ = s.penalties[0] if is_joint else list(s.penalties)
+    if s.solution is not None:  # all tasks were fitted together
+        model.solution_, model.n_iter_ = s.solution, s.solution.n_iter
+        model.penalty_, model.cv_results_ = s.report[0].penalty, s.report[0].cv_results
+        return
+    model.solution_, model.n_iter_ = list(s.task_solutions), max(r.n_iter for r in s.report)
+    model.penalty_ = [report.penalty for report in s.report]
+    model.cv_results_ = [report.cv_results for report in s.report]
 
 
 def _have_leaf_values(s: Scope) -> bool:
@@ -347,14 +314,12 @@ def _fill_bouts(model: Any, s: Scope) -> None:
 
 ESTIMATOR = Variants({})
 ESTIMATOR.add(
-    _estimator(JOPLEnRegressor, None, _COLUMNS, _NUMBERS, _JOPLEN),
-    _estimator(JOPLEnClassifier, None, _COLUMNS, _CLASSES, _JOPLEN),
-    _estimator(LinearForestRegressor, _fill_forest, _COLUMNS, _NUMBERS, _FOREST),
-    _estimator(LinearForestClassifier, _fill_forest, _COLUMNS, _CLASSES, _FOREST),
-    _estimator(multitask.MultiTaskJOPLEnRegressor, _fill_tasks, _COLUMNS, _TASKS, _JOPLEN_TASKS),
-    _estimator(
-        multitask.MultiTaskJOPLEnClassifier, _fill_tasks, _COLUMNS, _TASKS, _PAIRS, _JOPLEN_TASKS
-    ),
-    _estimator(multitask.BoUTSRegressor, _fill_bouts, _COLUMNS, _TASKS, _BOUTS_NUMBERS, _BOUTS),
-    _estimator(multitask.BoUTSClassifier, _fill_bouts, _COLUMNS, _TASKS, _BOUTS_CLASSES, _BOUTS),
+    fitted(JOPLEnRegressor, **_COLUMNS, **_NUMBERS, **_JOPLEN),
+    fitted(JOPLEnClassifier, **_COLUMNS, **_CLASSES, **_JOPLEN),
+    fitted(LinearForestRegressor, _fill_forest, **_COLUMNS, **_NUMBERS, **_FOREST),
+    fitted(LinearForestClassifier, _fill_forest, **_COLUMNS, **_CLASSES, **_FOREST),
+    fitted(MultiTaskJOPLEnRegressor, _fill_tasks, **_TASKS, **_JOPLEN_TASKS),
+    fitted(MultiTaskJOPLEnClassifier, _fill_tasks, **_TASKS, **_PAIRS, **_JOPLEN_TASKS),
+    fitted(BoUTSRegressor, _fill_bouts, **_TASKS, **_BOUTS_NUMBERS, **_BOUTS),
+    fitted(BoUTSClassifier, _fill_bouts, **_TASKS, **_BOUTS_CLASSES, **_BOUTS),
 )

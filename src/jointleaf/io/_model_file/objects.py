@@ -11,6 +11,7 @@ import numpy as np
 
 from jointleaf import partitions
 from jointleaf._core import penalties
+from jointleaf._core.device import DEVICES
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.penalties import Frobenius, PerTask, Sum, Term
 from jointleaf._core.penalties.per_task import Scaled
@@ -49,7 +50,7 @@ from jointleaf.partitions._factory import RegrownEnsemble
 
 __all__ = [
     *("CELL_MODEL", "COLUMNS", "FEATURES", "FITTED_PENALTY", "FLOATS", "SOLUTION"),
-    *("TASK_SOLUTION", "TREES", "Parameters"),
+    *("TASK_SOLUTION", "TREES", "fitted"),
 ]
 
 FLOATS = "f4 f8"
@@ -73,8 +74,7 @@ _LOOKUP = record(
     Lookup,
     parts=Each(_KEY_PART, least=1),
     keys=Array("u8", rising=True),
-    n_keys=Let(lambda s: len(s.keys)),
-    values=Array("f8", "n_keys", finite=True),
+    values=Array("f8", "#keys", finite=True),
     default=Number(),
 )
 
@@ -301,6 +301,7 @@ class Parameters(Field):
             place.fail(f"has the unknown field {unknown[0][:40]!r}")
         plain = Plain(_PARAMETER_KINDS)
         parameters = {k: plain.read(value, place.at(k), scope) for k, value in data.items()}
+        Text(DEVICES).read(parameters.get("device", "cpu"), place.at("device"), scope)
         n_jobs = parameters.get("n_jobs")
         if n_jobs is not None:
             is_whole = isinstance(n_jobs, int | np.integer) and not isinstance(n_jobs, bool)
@@ -318,38 +319,55 @@ def _are_partitioners(s: Scope) -> bool:
     return is_list and all(isinstance(member, Partitioner | LeftOut) for member in members)
 
 
-def _partitioner(
-    cls: Any, fill: Callable[[Any, Scope], None] | None, **steps: Field | Let
+def fitted(
+    cls: Any, fill: Callable[[Any, Scope], None] | None = None, /, **steps: Field | Let
 ) -> Record:
-    """Return the schema of a partitioner: fitted, with `fill` of what was read, or unfitted."""
+    """Return the schema of a fitted estimator or partitioner.
 
-    def make(s: Scope) -> Partitioner:
-        partitioner = cls(**s.parameters)
+    A field is the fitted attribute of its name with an underscore, or that of another name, or a
+    function of the estimator: what such fields stand for is set by `fill`.
+    """
+    for name, step in steps.items():
+        if isinstance(step, Field) and step.attribute is None:
+            steps[name] = step.of(f"{name}_")
+
+    def make(s: Scope) -> Any:
+        model = cls(**s.parameters)
+        model.n_features_in_ = s.d
+        for name, step in steps.items():
+            if isinstance(step, Field) and isinstance(step.attribute, str):
+                value = getattr(s, name)
+                if not (step.optional and value is None):
+                    setattr(model, step.attribute, value)
         if fill is not None:
-            partitioner.n_features_in_ = s.d
-            partitioner.split_gains_ = getattr(s, "split_gains", np.ones(s.d))
-            fill(partitioner, s)
-        return partitioner
+            fill(model, s)
+        return model
 
-    parameters = Parameters(cls)
-    if cls in (UnionPartitioner, ResidualPartitioner):
-        parameters = parameters.must(_are_partitioners, "holds something that is no partitioner")
-    return Record(cls, {"parameters": parameters, **steps}, make)
+    return Record(cls, {"parameters": _parameters(cls), **steps}, make)
+
+
+def _parameters(cls: type) -> Parameters:
+    if cls not in (UnionPartitioner, ResidualPartitioner):
+        return Parameters(cls)
+    return Parameters(cls).must(_are_partitioners, "holds something that is no partitioner")
+
+
+def _unfitted(cls: Any) -> Record:
+    return record(cls, parameters=_parameters(cls), make=lambda s: cls(**s.parameters))
 
 
 def _fill_trees(cells: Any, s: Scope) -> None:
     cells.set_trees(s.trees)
 
 
-def _fill_bouts(cells: Any, s: Scope) -> None:
-    cells.set_trees(s.trees)
-    cells.n_universal_trees_ = s.n_universal_trees
-    cells.universal_features_, cells.task_features_ = s.universal_features, s.task_features
+def _fill_root(root: Any, s: Scope) -> None:
+    root.n_cells_, root.split_gains_ = np.ones(1, dtype=np.intp), np.ones(s.d)
 
 
 def _fill_voronoi(voronoi: Any, s: Scope) -> None:
-    voronoi.features_, voronoi.centres_ = s.features, s.centres
-    voronoi.n_cells_ = np.full(s.centres.shape[0], s.centres.shape[1], dtype=np.intp)
+    n_partitions, n_cells, _ = s.centres.shape
+    voronoi.n_cells_ = np.full(n_partitions, n_cells, dtype=np.intp)
+    voronoi.split_gains_ = np.ones(s.d)
 
 
 _OF_TREES = (
@@ -359,8 +377,8 @@ _OF_TREES = (
     *("StepPartitioner", "XGBoostPartitioner"),
 )
 _TREE_FIELDS: dict[str, Any] = {
-    "split_gains": Array("f8", "d", finite=True, low=0).of("split_gains_"),
-    "trees": TREES.of("trees_"),
+    "split_gains": Array("f8", "d", finite=True, low=0),
+    "trees": TREES,
 }
 PARTITIONER = Variants(
     {},
@@ -368,41 +386,39 @@ PARTITIONER = Variants(
     "that only you read",
 )
 PARTITIONER.add(
-    *(_partitioner(getattr(partitions, name), _fill_trees, **_TREE_FIELDS) for name in _OF_TREES),
-    _partitioner(RegrownEnsemble, _fill_trees, **_TREE_FIELDS),
-    _partitioner(
+    *(fitted(getattr(partitions, name), _fill_trees, **_TREE_FIELDS) for name in _OF_TREES),
+    fitted(RegrownEnsemble, _fill_trees, **_TREE_FIELDS),
+    fitted(
         BoUTSPartitioner,
-        _fill_bouts,
+        _fill_trees,
         **_TREE_FIELDS,
-        n_universal_trees=Integer(0, lambda s: s.trees.n_trees).of("n_universal_trees_"),
-        universal_features=indices("d", rising=True).of("universal_features_"),
-        task_features=indices("d", rising=True).of("task_features_"),
+        n_universal_trees=Integer(0, lambda s: s.trees.n_trees),
+        universal_features=indices("d", rising=True),
+        task_features=indices("d", rising=True),
     ),
-    _partitioner(
-        partitions.RootCell, lambda root, s: setattr(root, "n_cells_", np.ones(1, dtype=np.intp))
-    ),
-    _partitioner(
+    fitted(partitions.RootCell, _fill_root),
+    fitted(
         partitions.VoronoiPartitioner,
         _fill_voronoi,
-        features=FEATURES.of("features_"),
+        features=FEATURES,
         m=Let(lambda s: len(s.features.plan.names)),
-        centres=Array("f8", "? ? m", finite=True)
-        .of("centres_")
-        .must(lambda s: all(s.centres.shape[:2]), "is empty"),
+        centres=Array("f8", "? ? m", finite=True).must(
+            lambda s: all(s.centres.shape[:2]), "is empty"
+        ),
     ),
-    _partitioner(
+    fitted(
         UnionPartitioner,
         lambda union, s: union.set_members(list(s.partitioners)),
-        partitioners=Each(PARTITIONER, least=1).of("partitioners_"),
+        partitioners=Each(PARTITIONER, least=1),
     ),
-    _partitioner(
+    fitted(
         ResidualPartitioner,
         lambda residual, s: residual.set_fitted(s.partitioner),
-        partitioner=PARTITIONER.of("partitioner_"),
+        partitioner=PARTITIONER,
     ),
 )
 _PARAMETER_KINDS["partitioner"] = Variants(
-    {name: _partitioner(known.cls, None) for name, known in PARTITIONER.records.items()}
+    {name: _unfitted(known.cls) for name, known in PARTITIONER.records.items()}
 )
 
 # -- cells and solutions -------------------------------------------------------------------------
@@ -496,7 +512,12 @@ SOLUTION = record(
     **_SOLVE,
     gap=Number(finite=False),
 )
-_BY_TASK = Each(Array(FLOATS, "? ?"), "n_tasks")
+_SLOPES_BY_TASK = Each(Array(FLOATS, "? ?"), "n_tasks")
+
+
+def _task_solution(s: Scope) -> TaskSolution:
+    solve = {name: getattr(s, name) for name in _SOLVE}
+    return TaskSolution(s.task_solutions, s.common, s.specific, **solve)
 
 
 def _fits_tasks(solution: TaskSolution) -> bool:
@@ -504,11 +525,14 @@ def _fits_tasks(solution: TaskSolution) -> bool:
     return all(task.coef.shape == a.shape == b.shape for task, a, b in parts)
 
 
+#: The scope holds the solutions of all tasks.
 TASK_SOLUTION = record(
     TaskSolution,
-    tasks=Each(SOLUTION, "n_tasks"),
-    common=_BY_TASK,
-    specific=_BY_TASK,
+    common=_SLOPES_BY_TASK.must(
+        lambda s: None not in s.task_solutions, "is of a joint fit, but a task has none"
+    ),
+    specific=_SLOPES_BY_TASK,
     **_SOLVE,
+    make=_task_solution,
     rules=(("common", _fits_tasks, "or specific does not fit the cells of the tasks"),),
 )

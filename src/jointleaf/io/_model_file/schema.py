@@ -212,8 +212,8 @@ class Array(Field):
     types : str
         Allowed types, as NumPy writes them, for example "f4 f8".
     shape : str or None
-        Lengths, as numbers or names in the scope, ``?`` where they are free, and ``*name`` for a
-        tuple of them; None for any shape.
+        Lengths, as numbers or names in the scope, ``#name`` for the length of what has that name,
+        ``*name`` for a tuple of lengths, and ``?`` where they are free; None for any shape.
     finite : bool
         Whether infinities and NaN are errors.
     low, stop : bounds of the numbers, `stop` excluded
@@ -259,15 +259,17 @@ class Array(Field):
         return array if self.dtype is None else array.astype(self.dtype, copy=False)
 
     def _lengths(self, scope: Scope) -> tuple[int | None, ...]:
-        lengths: list[int | None] = []
-        for name in (self.shape or "").split():
-            if name.startswith("*"):
-                lengths += getattr(scope, name[1:])
-            elif name == "?" or name.isdigit():
-                lengths.append(None if name == "?" else int(name))
-            else:
-                lengths.append(getattr(scope, name))
-        return tuple(lengths)
+        names = (self.shape or "").split()
+        tuples = (getattr(scope, n[1:]) if n[0] == "*" else (_length(n, scope),) for n in names)
+        return tuple(length for lengths in tuples for length in lengths)
+
+
+def _length(name: str, scope: Scope) -> int | None:
+    if name == "?":
+        return None
+    if name[0] == "#":
+        return len(getattr(scope, name[1:]))
+    return int(name) if name.isdigit() else getattr(scope, name)
 
 
 def indices(stop: Size = 2**31, shape: str = "?", low: Size = 0, *, rising: bool = False) -> Array:

@@ -60,7 +60,7 @@ def upgrade(model: Any, arrays: list[NDArray], version: int) -> Any:
     if version < 2:
         try:
             _Upgrade(arrays).estimator(model)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as cause:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as cause:
             raise ModelFileError(f"the file holds no valid model of format 1: {cause!r}") from None
     return model
 
@@ -99,11 +99,11 @@ class _Upgrade:
             model["encoding"] = {name: model.pop(name) for name in ("scores", "fills")}
         if "setting" in model:
             model["report"] = self._report(model)
+        if "penalties" in model:
+            self._tasks(model)
         _rename(model, _ATTRIBUTES)
         for item in _objects(model):
             self._object(item)
-        if "task_names" in model and "penalties" in model:
-            self._tasks(model)
 
     def _object(self, item: dict[str, Any]) -> None:
         _rename(item, _FIELDS)
@@ -208,17 +208,49 @@ class _Upgrade:
     # -- tasks ---------------------------------------------------------------------------------
 
     def _tasks(self, model: dict[str, Any]) -> None:
-        del model["plan"]  # that of the first task
-        model["penalties"] = [_penalty(penalty) for penalty in model["penalties"]]
-        solution = model["solution"]
-        if solution is not None:
+        del model["plan"], model["n_iter"]  # of the first task; of the solution
+        solutions, penalties = model.pop("solutions"), model.pop("penalties")
+        table = model.pop("cv_results")
+        n_tasks = len(model["models"])
+        tables = table if isinstance(table, list) else [table] * n_tasks
+        if solutions is None:
+            joint = model["solution"]
+            solutions, penalties = joint.pop("tasks"), penalties * n_tasks
             for name in ("common", "specific"):
-                solution[name] = [
+                joint[name] = [
                     task["slopes"] if task["layout"]["kinds"] == "constant" else part["slopes"]
-                    for part, task in zip(solution[name], solution["tasks"], strict=True)
+                    for part, task in zip(joint[name], solutions, strict=True)
                 ]
+        model["report"] = [
+            self._task_report(cells, solution, penalty, table, "classes" in model)
+            for cells, solution, penalty, table in zip(
+                model["models"], solutions, penalties, tables, strict=True
+            )
+        ]
         if "classes" in model:
             model["task_classes"] = [part["labels"] for part in model.pop("classes")]
+
+    def _task_report(
+        self, cells: dict, solution: dict, penalty: dict, table: Any, is_classes: bool
+    ) -> dict[str, Any]:
+        n_cells = self._array(solution["n_cells"])
+        text = _components(None, None, n_cells, 0)["joint"][1]
+        if cells["theta"] != solution["theta"]:  # format 1 has no weights of the blend
+            text += ", blended with simpler models"
+        return {
+            "recipe": "joint",
+            "target_type": "classification" if is_classes else "regression",
+            "components": [{"name": "joint", "weight": 1.0, "description": text}],
+            "blend": {"weights": self._plain({"joint": 1.0}), "constant": 0.0},
+            "joint": {
+                "solution": solution,
+                "penalty": _penalty(penalty),
+                "offset": cells["offset"],
+                "setting": self._plain({}),
+            },
+            "cv_results": self._cv_results(table),
+            "n_rounds": 0,
+        }
 
     def _bouts(self, model: dict[str, Any]) -> None:
         names, d = model["feature_names"], model.pop("n_features")

@@ -69,7 +69,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     """
     onnx = import_onnx()
     _check(model)
-    cells: CellModel = model._model
+    cells: CellModel = model.cell_model_
     graph = Graph()
     raw = _add_raw_predictions(graph, cells, model.n_features_in_)
     if isinstance(model, JOPLEnRegressor):
@@ -109,7 +109,7 @@ def _check(model: Any) -> None:
             f"column {names[0]!r} holds categories, which the ONNX graph of a model cannot read: "
             "encode them as numbers before fit, or use jointleaf.save"
         )
-    if model._model.ranges is not None:
+    if model.cell_model_.ranges is not None:
         raise ValueError(
             "clip='cell' cannot be exported, because every cell has ranges of its own: fit with "
             "clip=True, or use jointleaf.save"

@@ -104,7 +104,7 @@ class BoostedTask:
     gains : array (d,)
         Sum of Delta / V over the splits on every feature: shares of the task's variance.
     features : integers
-        Features that only this task's own stage chose, in rising order.
+        Features that only the stage of this task chose, in rising order.
     """
 
     trees: FlatTrees
@@ -202,7 +202,7 @@ class _Learner:
         return Slopes(g, np.maximum(h, _LEAST_CURVATURE * self._weights))
 
     def slopes(self, rng: np.random.RandomState) -> TaskSlopes:
-        """Give what the next tree sees."""
+        """Return what the next tree sees."""
         n, share = len(self._weights), self._plan.subsample
         sampled = None
         if share < 1.0:
@@ -224,7 +224,7 @@ class _Learner:
         self.gains += tree.gains[t]
 
     def trees(self, n_features: int) -> FlatTrees:
-        """Give the trees so far, with values in the target's own unit."""
+        """Return the trees so far, with values in the unit of the target."""
         tables = self.tables or [_single_leaf(np.size(self._start))]
         trees = flatten(tables, n_features, base=self._start)
         return trees.scaled(self._scale, self._centre)

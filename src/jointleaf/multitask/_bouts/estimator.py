@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from jointleaf._data.rows import canonical_rows
 from jointleaf._data.tasks import TaskTable
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import Router
+from jointleaf.estimators._docs import described
 from jointleaf.estimators._params import restored_on_error
 from jointleaf.multitask._base import (
     TaskClassifier,
@@ -44,7 +45,7 @@ _PARAMETERS = """Parameters
         split, in every task: a share of the task's variance, so that 0.01 is one percent of it
         whatever the units and the number of rows.
     task_price : float
-        The same for a feature that is new in a task's own stage.
+        The same for a feature that is new in the stage of a task.
     min_samples_leaf : int
         Least number of rows of a task in each leaf; lowered to a quarter of the task's
         rows where they are few. Equal rows are merged and count once.
@@ -60,13 +61,13 @@ _PARAMETERS = """Parameters
     universal_features_ : ndarray
         Numbers of the features that the universal stage chose, in rising order.
     task_features_ : dict from task name to ndarray
-        Features that only the task's own stage chose.
+        Features that only the stage of the task chose.
     feature_importances_ : ndarray (d,)
         Mean over tasks of `task_importances_`.
     task_importances_ : dict from task name to ndarray (d,)
         Impurity decrease by each feature, as a share of the task's variance.
     trees_ : dict from task name to FlatTrees
-        Universal trees, then the task's own. A row's leaf values add up to its raw prediction.
+        Universal trees, then those of the task. A row's leaf values add up to its raw prediction.
     n_universal_trees_ : int
         Number of universal trees that were grown.
     n_features_in_ : int
@@ -74,13 +75,7 @@ _PARAMETERS = """Parameters
     feature_names_in_ : ndarray (d,)
         Column names, where data frames were given."""
 
-T = TypeVar("T")
-
-
-def _described(cls: type[T]) -> type[T]:
-    """Fill the shared sections into the class docstring."""
-    cls.__doc__ = (cls.__doc__ or "").replace("{parameters}", _PARAMETERS)
-    return cls
+_described = described(parameters=_PARAMETERS)
 
 
 class BaseBoUTS(TaskPredictor, BaseEstimator):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,34 +12,17 @@ from sklearn.base import clone
 
 from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import Encoding, TrainingRows
-from jointleaf.multitask._bouts.boosting import BoostedTask, BoostingPlan, BoostingRows, boost
+from jointleaf.multitask._bouts.boosting import BoostingPlan, BoostingRows, boost
 from jointleaf.multitask._bouts.trees import TreeShape
 from jointleaf.partitions._base import TargetType, TreeCells, check_count, check_fit_rows
 
 __all__ = ["BoUTSPartitioner"]
 
 
-class TaskRows(Protocol):
-    """Rows X (n, d), targets y (n,) and weights s (n,) of one task."""
-
-    @property
-    def X(self) -> NDArray: ...
-    @property
-    def y(self) -> NDArray: ...
-    @property
-    def s(self) -> NDArray: ...
-
-
-class _OneTask(NamedTuple):
-    X: Any
-    y: Any
-    s: Any
-
-
 class BoUTSPartitioner(TreeCells):
-    """The leaves of the universal trees and of every task's own trees that BoUTS grows.
+    """The leaves of the universal trees and of every task's trees that BoUTS grows.
 
-    `fit_tasks` gives one fitted partitioner per task. In the universal trees the tasks have the
+    `fit_tasks` returns one fitted partitioner per task. In the universal trees the tasks have the
     same splits but for their thresholds. `fit` is the case of a single task: boosting that pays
     for new features.
 
@@ -47,7 +31,7 @@ class BoUTSPartitioner(TreeCells):
     n_universal : int
         Number of universal trees.
     n_task : int
-        Number of each task's own trees. Fewer trees of both kinds come out where nothing is
+        Number of trees of each task. Fewer trees of both kinds come out where nothing is
         left that is worth a split; P is the number of trees that there are, at least one.
     n_cells : int
         Largest number of cells of a tree. Trees grow level by level to the depth
@@ -68,7 +52,7 @@ class BoUTSPartitioner(TreeCells):
     universal_features_ : ndarray
         Features that the universal stage chose, in rising order.
     task_features_ : ndarray
-        Features that only the task's own stage chose.
+        Features that only the stage of the task chose.
     n_cells_ : ndarray (P,)
         Number of cells of each partition.
     split_gains_ : ndarray (d,)
@@ -107,7 +91,7 @@ class BoUTSPartitioner(TreeCells):
 
     def fit_tasks(
         self,
-        tasks: Sequence[TaskRows],
+        tasks: Sequence[Any],
         target_type: TargetType = "regression",
         *,
         columns: Columns | None = None,
@@ -117,8 +101,7 @@ class BoUTSPartitioner(TreeCells):
         Parameters
         ----------
         tasks : sequence of objects with X (n_t, d), y (n_t,) and weights s (n_t,)
-            Numbers, NaN where missing; codes of levels in columns with categories. Rows of
-            weight zero count as absent.
+            Numbers, NaN where missing; codes of categories. Rows of weight zero count as absent.
         target_type : {"regression", "classification"}
             Class numbers 0..K-1 of every task for the latter.
         columns : Columns, optional
@@ -132,19 +115,29 @@ class BoUTSPartitioner(TreeCells):
         n_cells = check_count(self, "n_cells", self.n_cells, 2)
         plan = BoostingPlan.of(self, TreeShape((n_cells - 1).bit_length(), n_cells))
         if len(tasks) == 0:
-            raise ValueError(f"{type(self).__name__}: tasks is empty; give at least one task.")
+            raise ValueError("there is no task: give at least one")
         rows = [check_fit_rows(task.X, task.y, task.s, target_type, columns) for task in tasks]
-        _check_widths(rows)
-        encodings = [Encoding(own, categories=True, missing=False) for own in rows]
-        encoded = [
-            _boosting_rows(encoding.transform(own))
-            for encoding, own in zip(encodings, rows, strict=True)
-        ]
-        boosted = boost(encoded, plan)
+        for t, task_rows in enumerate(rows):
+            if task_rows.X.shape[1] != rows[0].X.shape[1]:
+                raise ValueError(
+                    f"task {t} has {task_rows.X.shape[1]} features, but task 0 has "
+                    f"{rows[0].X.shape[1]}: tasks must have the same features"
+                )
+        encodings = [Encoding(task_rows, categories=True, missing=False) for task_rows in rows]
+        boosted = boost(
+            [
+                _boosting_rows(encoding.transform(task_rows))
+                for encoding, task_rows in zip(encodings, rows, strict=True)
+            ],
+            plan,
+        )
         fitted = []
-        for own, encoding, grown in zip(rows, encodings, boosted.tasks, strict=True):
+        for task_rows, encoding, grown in zip(rows, encodings, boosted.tasks, strict=True):
             partitioner = clone(self)
-            partitioner._take_task(own, encoding, grown, boosted.universal)
+            partitioner.number_cells(encoding.translate(grown.trees), grown.gains, task_rows.X)
+            partitioner.n_universal_trees_ = grown.n_universal
+            partitioner.universal_features_ = boosted.universal
+            partitioner.task_features_ = grown.features
             fitted.append(partitioner)
         return fitted
 
@@ -160,38 +153,19 @@ class BoUTSPartitioner(TreeCells):
         """Grow the trees of one task from rows `X` (n, d), targets `y` (n,) and weights (n,)."""
         if y is None:
             raise ValueError(f"{type(self).__name__} grows trees on targets: pass y")
-        (fitted,) = self.fit_tasks([_OneTask(X, y, sample_weight)], target_type, columns=columns)
+        (fitted,) = self.fit_tasks(
+            [SimpleNamespace(X=X, y=y, s=sample_weight)], target_type, columns=columns
+        )
         self.__dict__.pop("_router", None)
         self.__dict__.update(fitted.__dict__)
         return self
 
     def with_partitions(self, kept: NDArray[np.bool_]) -> BoUTSPartitioner:
-        """Give only some (P,) of the trees."""
-        other = super().with_partitions(kept)
-        assert isinstance(other, BoUTSPartitioner)
-        other.n_universal_trees_ = int(kept[: self.n_universal_trees_].sum())
-        return other
-
-    def _take_task(
-        self,
-        rows: TrainingRows,
-        encoding: Encoding,
-        grown: BoostedTask,
-        universal: NDArray[np.intp],
-    ) -> None:
-        self.number_cells(encoding.translate(grown.trees), grown.gains, rows.X)
-        self.n_universal_trees_ = grown.n_universal
-        self.universal_features_ = universal
-        self.task_features_ = grown.features
-
-
-def _check_widths(rows: Sequence[TrainingRows]) -> None:
-    for t, own in enumerate(rows):
-        if own.X.shape[1] != rows[0].X.shape[1]:
-            raise ValueError(
-                f"task {t} has {own.X.shape[1]} features, but task 0 has {rows[0].X.shape[1]}; "
-                "give all tasks the same columns."
-            )
+        """Return the partitioner with some (P,) of the trees."""
+        copied = super().with_partitions(kept)
+        assert isinstance(copied, BoUTSPartitioner)
+        copied.n_universal_trees_ = int(kept[: self.n_universal_trees_].sum())
+        return copied
 
 
 def _boosting_rows(rows: TrainingRows) -> BoostingRows:

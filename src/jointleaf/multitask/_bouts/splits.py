@@ -65,13 +65,13 @@ class Bins:
         return self.codes.shape[1]
 
     def of(self, features: NDArray[np.intp]) -> Bins:
-        """Give only some of the columns, in rising order."""
+        """Return only some of the columns, in rising order."""
         if len(features) == len(self.codes):
             return self
         return replace(self, codes=self.codes[features], cuts=self.cuts[features])
 
     def middle(self, feature: int, cut: int, rows: NDArray[np.intp]) -> int:
-        """Give the middle one of the cuts that divide rows as `cut` does.
+        """Return the middle one of the cuts that divide rows as `cut` does.
 
         Where bins next to a cut hold none of the rows there are several. If all values are on the
         left, and missing ones alone on the right, the cut is at infinity.
@@ -110,15 +110,15 @@ def bin_columns(X: NDArray, most: int = MOST_BINS) -> Bins:
     n_rows, n_features = X.shape
     columns = [np.asarray(X[:, j], dtype=np.float64) for j in range(n_features)]
     missing = [np.isnan(column) for column in columns]
-    ends = [_ends(x[~gap], most) for x, gap in zip(columns, missing, strict=True)]
+    ends = [_ends(x[~is_missing], most) for x, is_missing in zip(columns, missing, strict=True)]
     n_bins = 1 + max((len(e) for e in ends), default=0)
     cuts = np.full((n_features, n_bins), np.inf)
     codes = np.empty((n_features, n_rows), np.uint8)
-    for j, (column, gap, end) in enumerate(zip(columns, missing, ends, strict=True)):
+    for j, (column, is_missing, end) in enumerate(zip(columns, missing, ends, strict=True)):
         cuts[j, : len(end)] = end
         codes[j] = np.searchsorted(end, column, side="left")
-        codes[j, gap] = n_bins
-    return Bins(codes, cuts, any(bool(gap.any()) for gap in missing))
+        codes[j, is_missing] = n_bins
+    return Bins(codes, cuts, any(bool(is_missing.any()) for is_missing in missing))
 
 
 def _ends(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
@@ -235,11 +235,11 @@ def _best_of_block(sums: NDArray, n_outputs: int, least: int, has_missing: bool)
     on_left = np.take_along_axis(left[-1], cut[:, None], axis=1)
     missing_left = (2 * on_left > total[-1])[:, 0]
     if has_missing:
-        gap = total - left[..., -1:]
-        other, other_cut = _scan(left + gap, total, n_outputs, least)
+        missing = total - left[..., -1:]
+        other, other_cut = _scan(left + missing, total, n_outputs, least)
         better = other > (1 + TIE) * gain
         gain, cut = np.where(better, other, gain), np.where(better, other_cut, cut)
-        missing_left = np.where(gap[-1, :, 0] > 0, better, missing_left)
+        missing_left = np.where(missing[-1, :, 0] > 0, better, missing_left)
     return Cuts(gain, cut, missing_left)
 
 

@@ -50,15 +50,15 @@ class TaskSlopes:
     sampled: NDArray[np.bool_] | None = None
 
     def seen(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Give those of the rows that the tree is grown on."""
+        """Return those of the rows that the tree is grown on."""
         return rows if self.sampled is None else rows[self.sampled[rows]]
 
     def of(self, features: NDArray[np.intp]) -> TaskSlopes:
-        """Give only some features."""
+        """Return only some features."""
         return TaskSlopes(self.bins.of(features), self.slopes, self.unit, self.least, self.sampled)
 
     def sums(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Give the `histogram` over those of the rows that are seen."""
+        """Return the `histogram` over those of the rows that are seen."""
         return histogram(self.bins, self.slopes, self.seen(rows))
 
     def impurity(self, rows: NDArray[np.intp]) -> float:
@@ -110,7 +110,7 @@ class GrownTree:
 
     @classmethod
     def root(cls, n_tasks: int, n_features: int) -> GrownTree:
-        """Give a tree of one node."""
+        """Return a tree of one node."""
         gains = np.zeros((n_tasks, n_features))
         tree = cls([], [], [], [[] for _ in range(n_tasks)], [[] for _ in range(n_tasks)], gains)
         tree.add_node()
@@ -122,7 +122,7 @@ class GrownTree:
         return len(self.feature) > 1
 
     def add_node(self) -> int:
-        """Add a leaf; gives its number."""
+        """Add a leaf, and return its number."""
         for nodes in (self.feature, self.left, self.right):
             nodes.append(-1)
         for thresholds, ways in zip(self.threshold, self.missing_left, strict=True):
@@ -131,7 +131,7 @@ class GrownTree:
         return len(self.feature) - 1
 
     def table(self, t: int, values: NDArray[np.float64]) -> NodeTable:
-        """Give the tree of task t; `values` (leaves, K) are those of `leaves`."""
+        """Return the tree of task t; `values` (leaves, K) are those of `leaves`."""
         value = np.zeros((len(self.feature), values.shape[1]))
         value[[node for node, _ in self.leaves]] = values
         return NodeTable(
@@ -267,7 +267,7 @@ class _Grower:
     # -- splits --------------------------------------------------------------------------------
 
     def _split_level(self, level: list[_Node]) -> list[tuple[_Node, _Node, _Node]]:
-        """Split nodes, the most useful split first; gives nodes and their children."""
+        """Split nodes, the most useful split first, and return them with their children."""
         offers = [self._offer(node) for node in level]
         best = [float(self._net(offer).max()) for offer in offers]
         order = np.argsort(np.negative(best), kind="stable").tolist()
@@ -321,7 +321,7 @@ class _Grower:
         return offer.gain - self._costs()
 
     def _split(self, node: _Node, offer: _Offer, j: int) -> tuple[_Node, _Node]:
-        """Split a node on feature j; gives its children."""
+        """Split a node on feature j, and return its children."""
         tree, here = self._tree, node.number
         self._n_leaves += 1
         tree.feature[here] = j

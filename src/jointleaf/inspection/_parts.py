@@ -1,0 +1,305 @@
+"""The parts of a prediction: of the linear models, and of the cells themselves.
+
+A row's linear part is taken apart feature by feature (`jointleaf._model.contributions`). What the
+cells of trees are worth is credited to the columns that the trees split on. Every node of a tree
+has the expected value of a training row that reaches it,
+
+    v(node) = sum of weight * value over the leaves below, divided by the sum of the weights,
+              with the training weight in every leaf; zero where no training row came.
+
+From the root to its leaf a row changes this value step by step. Each change, v(child) - v(parent),
+is credited to the column that the parent splits on (Saabas 2014, "treeinterpreter"). The credits
+of a row add up to v(leaf) - v(root), and their mean over the training rows is zero for every
+column. They depend on the leaf alone, so that they are a table with a row per leaf, and explaining
+a row costs what predicting it costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from jointleaf._model.cell_model import CellModel
+from jointleaf._model.contributions import sum_of_entries
+from jointleaf._trees.flat import FlatTrees
+from jointleaf._trees.routing import Router, leaves_as_cells
+from jointleaf.partitions import Partitioner
+from jointleaf.partitions._base import TreeCells
+
+__all__ = [
+    "CellExplainer",
+    "Parts",
+    "TreeCredits",
+    "TreeExplainer",
+    "explainer_of",
+    "parents",
+    "tree_credits",
+]
+
+_BLOCK_ROWS = 4096
+_DENSE_WIDTH = 64  # columns of credits up to which products with a dense table are faster
+_DENSE_SIZE = 2**23  # numbers in it
+
+
+# -- credits of splits -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TreeCredits:
+    """Credits of all leaves.
+
+    Attributes
+    ----------
+    table : array or csr_array (L, d * K)
+        Column j * K + k is what column j of the rows changes in output k.
+    mean : array (K,)
+        Sum of the values of all roots: the mean over training rows.
+    """
+
+    table: NDArray[np.float64] | sparse.csr_array
+    mean: NDArray[np.float64]
+
+
+def tree_credits(trees: FlatTrees, values: NDArray, weights: NDArray) -> TreeCredits:
+    """Credit the values of leaves to the columns on which trees split.
+
+    A split on a number that CatBoost looks up for a combination of columns is credited to these
+    columns in equal parts.
+
+    Parameters
+    ----------
+    trees : FlatTrees
+    values : array (L, K)
+        Of all leaves, tree after tree.
+    weights : array (L,)
+        Fraction of the training weight in every leaf.
+    """
+    n_splits, n_leaves, n_outputs = len(trees.feature), *values.shape
+    parent = parents(trees)
+    value, weight = np.zeros((n_splits + n_leaves, n_outputs)), np.zeros(n_splits + n_leaves)
+    value[n_splits:], weight[n_splits:] = values, weights
+    value[n_splits:] *= weights[:, None]
+    for level in reversed(_levels(parent)):  # sums of what is below, from the bottom up
+        has_parent = level[parent[level] >= 0]
+        np.add.at(weight, parent[has_parent], weight[has_parent])
+        np.add.at(value, parent[has_parent], value[has_parent])
+    reached = weight > 0
+    value[reached] /= weight[reached, None]
+    value[n_splits:] = values  # also of leaves that no training row reached
+    rows, columns, changes = [], [], []
+    leaf = np.arange(n_leaves)
+    node = n_splits + leaf
+    while len(node):
+        above = parent[node]
+        inner = above >= 0
+        leaf, node, above = leaf[inner], node[inner], above[inner]
+        rows.append(leaf)
+        columns.append(trees.feature[above].astype(np.intp))
+        changes.append(value[node] - value[above])
+        node = above
+    mean = value[parent < 0].sum(axis=0)
+    entries = np.concatenate(rows), np.concatenate(columns), np.concatenate(changes)
+    return TreeCredits(_table(trees, *entries, (n_leaves, n_outputs)), mean)
+
+
+def parents(trees: FlatTrees) -> NDArray[np.intp]:
+    """Return the split above every split and, behind them, every leaf (N + L,); -1 for roots."""
+    n_splits = len(trees.feature)
+    first = trees.leaf_starts[trees.tree_of_split]
+    parent = np.full(n_splits + int(trees.n_leaves.sum()), -1, np.intp)
+    for child in (trees.left, trees.right):
+        place = np.where(child >= 0, child, n_splits + first + ~child)
+        parent[place] = np.arange(n_splits)
+    return parent
+
+
+def _levels(parent: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """Return nodes by their distance from the root."""
+    depth = np.zeros(len(parent), np.intp)
+    node, above = np.arange(len(parent)), parent
+    while len(node):
+        inner = above >= 0
+        node, above = node[inner], above[inner]
+        depth[node] += 1
+        above = parent[above]
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(depth[order])) + 1)
+
+
+def _table(
+    trees: FlatTrees,
+    rows: NDArray[np.intp],
+    columns: NDArray[np.intp],
+    changes: NDArray[np.float64],
+    shape: tuple[int, int],
+) -> NDArray[np.float64] | sparse.csr_array:
+    """Sum the changes (E, K) of leaves and columns (E,) in a table (L, d * K)."""
+    d, (n_leaves, n_outputs) = trees.n_features, shape
+    rows, columns, changes = _spread_lookups(trees, rows, columns, changes)
+    places = (columns[:, None] * n_outputs + np.arange(n_outputs)).reshape(-1)
+    table = sparse.coo_array(
+        (changes.reshape(-1), (np.repeat(rows, n_outputs), places)),
+        shape=(n_leaves, d * n_outputs),
+    ).tocsr()
+    small = d * n_outputs <= _DENSE_WIDTH and n_leaves * d * n_outputs <= _DENSE_SIZE
+    return table.toarray() if small else table
+
+
+def _spread_lookups(
+    trees: FlatTrees,
+    rows: NDArray[np.intp],
+    columns: NDArray[np.intp],
+    changes: NDArray[np.float64],
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
+    """Replace columns that are looked up by those that they are made of, in equal parts."""
+    plain = columns < trees.n_features
+    parts = [(rows[plain], columns[plain], changes[plain])]
+    for i, lookup in enumerate(trees.lookups):
+        chosen = columns == trees.n_features + i
+        sources = sorted({part.column for part in lookup.parts})
+        for j in sources:
+            credit = changes[chosen] / len(sources)
+            parts.append((rows[chosen], np.full(chosen.sum(), j, np.intp), credit))
+    rows, columns, changes = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return rows, columns, changes
+
+
+# -- parts of predictions --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Parts of raw predictions with K outputs.
+
+    Attributes
+    ----------
+    linear, cells : arrays (n, d, K)
+    rest : array (n, K)
+        Of cells that are not made by splits on columns.
+    baseline : array (K,)
+    """
+
+    linear: NDArray[np.float64]
+    cells: NDArray[np.float64]
+    rest: NDArray[np.float64]
+    baseline: NDArray[np.float64]
+
+
+class TreeExplainer:
+    """Credits of trees for rows.
+
+    Parameters
+    ----------
+    trees : FlatTrees
+    values : array (L, K)
+        Of all leaves, tree after tree.
+    weights : array (L,)
+        Training weight in every leaf.
+    """
+
+    def __init__(self, trees: FlatTrees, values: NDArray, weights: NDArray) -> None:
+        self._first = trees.leaf_starts[:-1]
+        # Leaves that no training row reached are distinguished here, though they are no cells.
+        self._router = Router(leaves_as_cells(trees))
+        self._cell_of_leaf = trees.cell_of_leaf
+        self._shape = trees.n_features, values.shape[1]
+        self._credits: TreeCredits = tree_credits(trees, values, weights)
+        self.mean = self._credits.mean
+
+    def __call__(self, X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """Return credits (n, d, K) of rows X (n, d), and their codes (n, P)."""
+        leaves = self._router(X) + self._first
+        credits = sum_of_entries(leaves, self._credits.table)
+        return credits.reshape(len(X), *self._shape), self._cell_of_leaf[leaves]
+
+    @classmethod
+    def of_cells(cls, trees: FlatTrees, values: NDArray, weights: NDArray) -> TreeExplainer:
+        """Return the explainer of trees whose cells have values (C, K) and weights (C,)."""
+        first = np.repeat(np.cumsum(trees.n_cells) - trees.n_cells, trees.n_leaves)
+        is_cell = trees.cell_of_leaf >= 0
+        cell = np.where(is_cell, first + trees.cell_of_leaf, 0)
+        return cls(trees, is_cell[:, None] * values[cell], is_cell * weights[cell])
+
+
+class _OtherCells:
+    """Values of cells that are not made by splits, as their differences from the mean."""
+
+    def __init__(self, member: Partitioner, values: NDArray, weights: NDArray) -> None:
+        self._member = member
+        self._starts = np.cumsum(member.n_cells_) - member.n_cells_
+        self._values = np.concatenate([values, np.zeros_like(values[:1])])
+        self.mean = weights @ values
+
+    def __call__(self, X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """Return values (n, K) of rows X (n, d), and their codes (n, P)."""
+        codes = self._member.apply(X)
+        cells = np.where(codes < 0, len(self._values) - 1, codes + self._starts)
+        return sum_of_entries(cells, self._values) - self.mean, codes
+
+
+class CellExplainer:
+    """Takes the predictions of a fitted model apart.
+
+    Parameters
+    ----------
+    model : CellModel
+        With the means of its training rows.
+    """
+
+    def __init__(self, model: CellModel) -> None:
+        assert model.means is not None
+        self._model = model
+        self.linear = model.contributions
+        biases = model.biases.astype(np.float64).reshape(model.layout.n_cells, -1)
+        means, start = model.means, 0
+        self._members: list[TreeExplainer | _OtherCells] = []
+        for member, _ in model.partitioner.walk():
+            stop = start + int(member.n_cells_.sum())
+            values, weights = biases[start:stop], means.cell_weights[start:stop]
+            self._members.append(
+                TreeExplainer.of_cells(member.trees_, values, weights)
+                if isinstance(member, TreeCells)
+                else _OtherCells(member, values, weights)
+            )
+            start = stop
+        mean = sum(member.mean for member in self._members) + means.linear.sum(axis=0)
+        offset = np.asarray(model.offset, float).reshape(-1)
+        self.baseline = model.centre + model.unit * (offset + mean)
+
+    def __call__(self, X: NDArray) -> Parts:
+        """Take the predictions of rows X (n, d) apart."""
+        n, d = X.shape
+        k = len(self.baseline)
+        shape = (n, d, k)
+        parts = Parts(np.zeros(shape), np.zeros(shape), np.zeros((n, k)), self.baseline)
+        for start in range(0, len(X), _BLOCK_ROWS):
+            rows = slice(start, start + _BLOCK_ROWS)
+            self._fill(X[rows], parts.linear[rows], parts.cells[rows], parts.rest[rows])
+        return parts
+
+    def _fill(self, X: NDArray, linear: NDArray, cells: NDArray, rest: NDArray) -> None:
+        model, codes = self._model, []
+        for member in self._members:
+            values, member_codes = member(X)
+            codes.append(member_codes)
+            into = cells if isinstance(member, TreeExplainer) else rest
+            into += model.unit * values
+        features = model.features.transform(X)
+        assert model.means is not None
+        by_feature = self.linear(features, np.concatenate(codes, axis=1)) - model.means.linear
+        np.add.at(linear.swapaxes(0, 1), model.features.plan.sources, by_feature.swapaxes(0, 1))
+        linear *= model.unit
+
+
+_explainers: WeakKeyDictionary[CellModel, CellExplainer] = WeakKeyDictionary()
+
+
+def explainer_of(model: CellModel) -> CellExplainer:
+    """Return the explainer of a model, made when it is needed for the first time."""
+    if model not in _explainers:
+        _explainers[model] = CellExplainer(model)
+    return _explainers[model]
