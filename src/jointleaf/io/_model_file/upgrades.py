@@ -218,7 +218,9 @@ class _Upgrade:
             solutions, penalties = joint.pop("tasks"), penalties * n_tasks
             for name in ("common", "specific"):
                 joint[name] = [
-                    task["slopes"] if task["layout"]["kinds"] == "constant" else part["slopes"]
+                    self._arrays.add(np.zeros((0, task["n_features"])))
+                    if task["kind"] == "constant"
+                    else part["slopes"]
                     for part, task in zip(joint[name], solutions, strict=True)
                 ]
         model["report"] = [
