@@ -238,4 +238,6 @@ def test_refine_chooses_on_validation_rows():
     forest = RandomForestRegressor(10, max_leaf_nodes=4, random_state=0).fit(X[:300], y[:300])
     refined = refine(forest, X[:300], y[:300], X_val=X[300:], y_val=y[300:])
     folds = refine(forest, X[:300], y[:300])
-    assert (-refined.cv_results_["mean_test_score"]).min() != (-folds.cv_results_["mean_test_score"]).min()
+    assert (-refined.cv_results_["mean_test_score"]).min() != (
+        -folds.cv_results_["mean_test_score"]
+    ).min()

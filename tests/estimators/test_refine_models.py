@@ -290,7 +290,9 @@ def test_text_with_a_chosen_penalty(on_text, name):
     model, prepare = on_text[name]
     refined = refine(model, prepare(FRAME), TARGET, cv=2, random_state=0)
     assert refined.score(prepare(NEW), NEW_TARGET) > 0.95
-    assert (-refined.cv_results_["mean_test_score"]).min() < 0.1, "in folds the city is used as well"
+    assert (-refined.cv_results_["mean_test_score"]).min() < 0.1, (
+        "in folds the city is used as well"
+    )
     valid = refine(
         model, prepare(FRAME), TARGET, X_val=prepare(NEW), y_val=NEW_TARGET, random_state=0
     )

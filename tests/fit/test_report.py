@@ -60,7 +60,7 @@ def test_a_component_of_weight_zero_is_not_fitted(monkeypatch):
 
 def test_a_given_penalty_is_reported_as_given():
     model = JOPLEnRegressor("voronoi", penalty=Frobenius(0.1), random_state=0).fit(X[:100], Y[:100])
-    assert model.penalty_ == Frobenius(0.1)
+    assert repr(model.penalty_) == repr(Frobenius(0.1))
     assert model.report_.joint.setting == {}
     assert model.cv_results_ is None
     assert model.report_.validation_loss is None

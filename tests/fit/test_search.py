@@ -223,9 +223,7 @@ def test_validation_rows_take_the_place_of_folds(recording):
 
 
 def test_validation_classes_are_encoded_as_the_training_classes(monkeypatch):
-    monkeypatch.setattr(
-        blend, "_CALIBRATION_ROWS", 1e12
-    )  # no calibration
+    monkeypatch.setattr(blend, "_CALIBRATION_ROWS", 1e12)  # no calibration
     labels = np.array(["low", "middle", "high"])[THREE]
     train, valid = slice(0, 80), np.flatnonzero(THREE[80:] != 2) + 80
     model = JOPLEnClassifier(SMALL, random_state=0)

@@ -11,7 +11,6 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
-from jointleaf._fit.report import loss_table
 from jointleaf import (
     L21,
     BoUTSRegressor,
