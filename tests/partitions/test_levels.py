@@ -12,6 +12,7 @@ import jointleaf as jl
 from jointleaf._data.columns import Columns
 from jointleaf._fit import linear
 from jointleaf._fit.blend import Blend, Stacking
+from jointleaf._fit.report import loss_table
 from jointleaf.partitions import LevelsPartitioner
 
 RNG = np.random.default_rng(0)
@@ -157,8 +158,8 @@ def test_the_summary_gives_the_log_loss():
     rows = rng.normal(size=(330, 3))
     classes = np.digitize(rows[:, 0] + rng.normal(size=330), [-0.7, 0.7])
     model = jl.JOPLEnClassifier(**FEW).fit(rows, classes)
-    table = model.cv_results_
-    assert not table["own_loss"].all()
-    best = np.min(table["mean_loss"][table["own_loss"]])
+    table = loss_table(model.cv_results_)
+    assert not table["is_exact"].all()
+    best = np.min(table["mean_loss"][table["is_exact"]])
     assert f"{best:.4g} ±" in model.summary()
     assert best > np.min(table["mean_loss"])
