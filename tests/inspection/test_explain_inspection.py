@@ -318,11 +318,7 @@ def test_summaries_say_what_the_fit_found():
     cells = int(model.partitioner_.n_cells_.sum())
     assert "200 different, 6 columns" in text
     assert f"101 with {cells} cells" in text
-<<<<<<< HEAD
     assert f"{-max(model.cv_results_['mean_test_score']):.4g}" in text
-=======
-    assert f"{model.report_.validation_loss:.4g}" in text
->>>>>>> 91de37d (Tests follow blends and reports)
     assert f"strength {model.report_.joint.setting['strength']:.3g}" in text
     assert "converged" in text
     assert f"from {cells} cells" in prune(model, X, Y, n_cells=100).summary()

@@ -6,7 +6,6 @@ from sklearn.model_selection import KFold
 
 from jointleaf import DirtyLasso, MultiTaskJOPLEnRegressor, PerTask
 from jointleaf._core.penalties import L21, Frobenius
-from jointleaf._fit.report import loss_table
 from jointleaf.partitions import VoronoiPartitioner
 
 CELLS = VoronoiPartitioner(n_partitions=3, n_cells=2)
