@@ -23,8 +23,8 @@ from jointleaf.partitions import (
     ResidualPartitioner,
     RootCell,
     UnionPartitioner,
-    recipe_partitioner,
 )
+from jointleaf.partitions._factory import recipe_partitioner
 
 X, Y = make_friedman1(90, n_features=5, noise=0.5, random_state=0)
 NEW, _ = make_friedman1(60, n_features=5, noise=0.5, random_state=1)

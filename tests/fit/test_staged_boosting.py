@@ -13,8 +13,7 @@ from jointleaf._data.features import plan_features
 from jointleaf._data.rows import canonical_rows
 from jointleaf._fit.component import FitContext
 from jointleaf._fit.staged_boosting import Stage, _Growth
-from jointleaf._trees.importers.lightgbm import ModelText, read_trees
-from jointleaf._trees.importers.lightgbm_lines import leaf_lines
+from jointleaf._trees.importers.lightgbm import ModelText, leaf_models, read_trees
 from jointleaf.partitions import LightGBMPartitioner
 
 N = 10_500
@@ -40,7 +39,7 @@ def test_leaves_add_up_to_the_library_s_own_prediction(linear, n_classes):
     cells = LightGBMPartitioner()
     trees = read_trees(text, Columns.numbers(4))
     cells.take_all_leaves(trees, np.ones(4))
-    lines = leaf_lines(text, 4)
+    lines = leaf_models(text, 4)
     leaf = cells.apply(X) + trees.leaf_starts[:-1]
     raw = np.zeros((600, max(1, n_classes)))
     for column in leaf.T:
