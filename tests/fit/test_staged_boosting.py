@@ -38,7 +38,7 @@ def test_leaves_add_up_to_the_library_s_own_prediction(linear, n_classes):
     text = ModelText(booster)
     cells = LightGBMPartitioner()
     trees = read_trees(text, Columns.numbers(4))
-    cells.take_all_leaves(trees, np.ones(4))
+    cells.set_all_leaves(trees, np.ones(4))
     lines = leaf_models(text, 4)
     leaf = cells.apply(X) + trees.leaf_starts[:-1]
     raw = np.zeros((600, max(1, n_classes)))
