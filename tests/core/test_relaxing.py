@@ -104,10 +104,10 @@ def test_cross_validation_chooses_it_and_finds_the_features():
         "b": [3],
         "c": [4],
     }
-    tried = model.cv_results_["relax"][model.cv_results_["on_path"].astype(bool)]
+    tried = model.cv_results_["param_relax"][model.cv_results_["on_path"].astype(bool)]
     assert set(np.round(tried, 3)) == {1.0, 0.316, 0.1}
     fixed = MultiTaskJOPLEnRegressor(cells, penalty=DirtyLasso(relax=1.0), cv=2, random_state=0)
-    assert set(fixed.fit(tasks).cv_results_["relax"]) == {1.0}
+    assert set(fixed.fit(tasks).cv_results_["param_relax"]) == {1.0}
     assert fixed.penalty_.relax == 1.0
 
 

@@ -134,7 +134,7 @@ def test_the_choice_of_the_penalty_does_not_see_the_trained_trees():
     noise = rng.normal(size=len(Y))
     forest = RandomForestRegressor(20, bootstrap=False, random_state=0).fit(X, noise)
     refined = refine(forest, X, noise, cv=3, random_state=0)
-    assert refined.cv_results_["mean_loss"].min() > 0.4
+    assert (-refined.cv_results_["mean_test_score"]).min() > 0.4
     with pytest.raises(ValueError, match="not known"):
         refine(forest, X, noise, penalty="none")
 
@@ -238,4 +238,6 @@ def test_refine_chooses_on_validation_rows():
     forest = RandomForestRegressor(10, max_leaf_nodes=4, random_state=0).fit(X[:300], y[:300])
     refined = refine(forest, X[:300], y[:300], X_val=X[300:], y_val=y[300:])
     folds = refine(forest, X[:300], y[:300])
-    assert refined.cv_results_["mean_loss"].min() != folds.cv_results_["mean_loss"].min()
+    assert (-refined.cv_results_["mean_test_score"]).min() != (
+        -folds.cv_results_["mean_test_score"]
+    ).min()

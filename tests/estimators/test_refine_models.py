@@ -168,8 +168,8 @@ def test_every_kind_with_a_chosen_penalty(models, kind, task):
     y = TARGETS[task]
     cells = "constant" if task == "multiclass" else "linear"  # which takes its time
     refined = refine(models[kind, task], X, y, cv=2, cells=cells, random_state=0)
-    assert refined.setting_ is not None
-    assert np.isfinite(refined.cv_results_["mean_loss"]).all()
+    assert refined.cv_results_ is not None
+    assert (-np.isfinite(refined.cv_results_["mean_test_score"])).all()
     assert refined.score(X, y) > 0.6
     assert refined.solution_.converged
 
@@ -290,11 +290,13 @@ def test_text_with_a_chosen_penalty(on_text, name):
     model, prepare = on_text[name]
     refined = refine(model, prepare(FRAME), TARGET, cv=2, random_state=0)
     assert refined.score(prepare(NEW), NEW_TARGET) > 0.95
-    assert refined.cv_results_["mean_loss"].min() < 0.1, "in folds the city is used as well"
+    assert (-refined.cv_results_["mean_test_score"]).min() < 0.1, (
+        "in folds the city is used as well"
+    )
     valid = refine(
         model, prepare(FRAME), TARGET, X_val=prepare(NEW), y_val=NEW_TARGET, random_state=0
     )
-    assert valid.cv_results_["mean_loss"].min() < 0.1
+    assert (-valid.cv_results_["mean_test_score"]).min() < 0.1
 
 
 @pytest.mark.parametrize("name", text_models())
@@ -384,7 +386,7 @@ def test_weights_parameters_and_validation_rows_pass_through():
     options = {"y_val": Y[60:], "random_state": 0}
     refined = refine(pipeline, X[:60], Y[:60], X_val=X[60:], **options)
     direct = refine(pipeline[-1], scaled[:60], Y[:60], X_val=scaled[60:], **options)
-    found, expected = (m.cv_results_["mean_loss"] for m in (refined[-1], direct))
+    found, expected = ((-m.cv_results_["mean_test_score"]) for m in (refined[-1], direct))
     np.testing.assert_array_equal(found, expected)
 
 
@@ -429,7 +431,7 @@ def test_a_sparse_encoder_with_a_chosen_penalty():
     assert list(refined.named_steps) == ["dense", "dense_", "model"]
     assert refined.score(NEW, NEW_TARGET) > 0.95
     valid = refine(pipeline, FRAME, TARGET, X_val=NEW, y_val=NEW_TARGET)
-    assert valid[-1].cv_results_["mean_loss"].min() < 0.1
+    assert (-valid[-1].cv_results_["mean_test_score"]).min() < 0.1
     plain = refine(pipeline, FRAME, TARGET, penalty=RIDGE, add_indicator=False)
     assert not plain[-1].add_indicator
 

@@ -31,7 +31,7 @@ _TRUST = 0.5  # part of the way back to a trained classifier: the joint fit's se
 # on the very rows that validate it, and between two models a convex loss is below its chord
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Blend:
     """The weighted sum of components that a model is.
 
@@ -61,6 +61,14 @@ class Blend:
         """Return the blend of models, which have all active components."""
         first, *others = (self.weights[name] * models[name] for name in self.active)
         return sum(others, first).plus_constant(self.constant)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Blend):
+            return NotImplemented
+        is_same = np.array_equal(self.constant, other.constant)
+        return self.weights == other.weights and is_same
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name} {weight:.3g}" for name, weight in self.weights.items())

@@ -88,10 +88,9 @@ class Boosted(Component):
         booster = LightGBMPartitioner(_ROUNDS, _CELLS, options=options)
         # Every booster of a recipe has its own seed.
         number = sum(isinstance(component, Boosted) for component in components.values())
-        members = UnionPartitioner([booster] * (number + 1))
-        self._booster = seeded(members, context.seed, context.n_jobs).get_params()["partitioners"][
-            number
-        ]
+        members = seeded(UnionPartitioner([booster] * (number + 1)), context.seed, context.n_jobs)
+        #: unfitted, with its seed
+        self.booster = members.partitioners[number]
 
     def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
         """Choose the number of rounds, and predict the validation rows after them."""
@@ -110,7 +109,7 @@ class Boosted(Component):
     def fit(self, frame: Frame) -> CellModel:
         """Grow the trees on all rows."""
         context = self.context
-        booster = clone(self._booster)
+        booster = clone(self.booster)
         booster.set_params(n_partitions=self.n_rounds * context.n_outputs)
         grow(booster, context.rows, context.target_type, context.columns)
         values = booster.leaf_values_
@@ -133,7 +132,7 @@ class Boosted(Component):
 
     def _raw_by_round(self, train: Rows, valid: Rows) -> dict[int, NDArray]:
         """Return raw predictions of the validation rows after every ten rounds and the last."""
-        context, booster = self.context, clone(self._booster)
+        context, booster = self.context, clone(self.booster)
         grow(booster, train, context.target_type, context.columns)
         centre, unit = target_scale(train.y, train.s, context.target_type)
         mean, per_round = 0.0, context.n_outputs

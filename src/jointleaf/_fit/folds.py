@@ -61,6 +61,8 @@ def user_splits(cv: Any, X: NDArray, y: NDArray, target_type: TargetType) -> Ind
             f"cv={cv!r} must be a number of folds, a splitter, or pairs of row indices "
             f"(training, validation) below {len(y)}: {cause}"
         ) from cause
+    if not splits:
+        raise ValueError(f"cv={cv!r} gives no split: use a number of folds, or at least one pair")
     return splits
 
 

@@ -43,6 +43,8 @@ class EnsembleAdapter(ABC):
     #: The module of the library, and the classes of it that are supported.
     library: str
     model_classes: tuple[str, ...]
+    #: Classes of jointleaf that stand for a model of the library.
+    stand_ins: tuple[type, ...] = ()
 
     @property
     def supported(self) -> tuple[str, ...]:
@@ -52,9 +54,8 @@ class EnsembleAdapter(ABC):
     def matches(self, model: object) -> bool:
         """Return whether `model` is of a supported class or a subclass of one."""
         library = sys.modules.get(self.library)
-        return library is not None and isinstance(
-            model, tuple(getattr(library, name) for name in self.model_classes)
-        )
+        names = () if library is None else self.model_classes
+        return isinstance(model, (*self.stand_ins, *(getattr(library, name) for name in names)))
 
     def is_fitted(self, model: Any) -> bool:
         """Return whether `model` has been trained."""

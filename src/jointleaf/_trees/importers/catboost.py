@@ -87,10 +87,7 @@ class CatBoostAdapter(EnsembleAdapter):
 
     library = "catboost"
     model_classes = ("CatBoostRegressor", "CatBoostClassifier", "CatBoost")
-
-    def matches(self, model: object) -> bool:
-        """Return whether `model` is of a supported class, a subclass of one, or `NoTrees`."""
-        return isinstance(model, NoTrees) or super().matches(model)
+    stand_ins = (NoTrees,)
 
     def is_fitted(self, model: Any) -> bool:
         """Return whether `model` has been trained."""

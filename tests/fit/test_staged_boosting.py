@@ -1,11 +1,8 @@
-"""The default recipe for very many rows: boosted trees with linear models in their cells."""
+"""recipe="boosting": boosted trees with linear models, then constants, in their cells."""
 
 import lightgbm
 import numpy as np
 import pytest
-from jointleaf._fit.boosted import VERY_MANY_ROWS, _Recipe
-from jointleaf._fit.job import Job
-from jointleaf._fit.stages import Growth, Stage
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.metrics import log_loss
 
@@ -14,10 +11,12 @@ from jointleaf._core.losses import Logistic, Multinomial, SquaredError
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import plan_features
 from jointleaf._data.rows import canonical_rows
+from jointleaf._fit.component import FitContext
+from jointleaf._fit.staged_boosting import Stage, _Growth
 from jointleaf._trees.importers.lightgbm import ModelText, leaf_models, read_trees
 from jointleaf.partitions import LightGBMPartitioner
 
-N = VERY_MANY_ROWS + 500
+N = 10_500
 
 
 def _train(X, y, **params):
@@ -62,7 +61,7 @@ def test_smooth_regression_is_better_than_lightgbm_s_default():
     assert set(np.argsort(model.feature_importances_)[-5:]) == {0, 1, 2, 3, 4}
 
 
-def test_cells_with_lines_predict_like_the_boosted_trees():
+def test_linear_cells_predict_like_the_boosted_trees():
     # A cliff at a threshold, and slopes that differ on both sides: few trees say it all.
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, (N + 1000, 2))
@@ -83,7 +82,7 @@ def test_noise_is_not_fitted():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_classes_with_gaps_and_categories(n_classes):
+def test_classes_with_missing_values_and_categories(n_classes):
     import pandas as pd
 
     X, y = make_classification(
@@ -116,7 +115,7 @@ def test_weights_are_counts():
     np.testing.assert_allclose(weighted.predict(X[:50]), given.predict(X[:50]), rtol=1e-6)
 
 
-def _small_job(n_classes):
+def _small_context(n_classes):
     """Rows of numbers or classes, and the targets as the loss sees them."""
     rng = np.random.default_rng(7)
     X = rng.standard_normal((500, 3)).astype(np.float32).astype(float)
@@ -126,28 +125,29 @@ def _small_job(n_classes):
         y = np.digitize(y, np.quantile(y, [0.5] if n_classes == 2 else [0.3, 0.6])).astype(float)
         y = 2 * y - 1 if n_classes == 2 else y
     rows, columns = canonical_rows(X, y, np.ones(500)), Columns.numbers(3)
-    return Job(rows, columns, plan_features(rows.X, rows.s, columns, None), loss, 0, 1)
+    kind = "classification" if n_classes else "regression"
+    plan = plan_features(rows.X, rows.s, columns, None)
+    return FitContext(rows, columns, plan, loss, kind, None, None, 0, 1)
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 3])
 def test_the_second_stage_starts_from_what_the_first_predicts(n_classes):
-    # `Growth.raw` reads what LightGBM keeps of its training rows: the model itself must agree.
-    job = _small_job(n_classes)
-    target_type = "classification" if n_classes else "regression"
-    frame = _Recipe(job, target_type, True, False)._frame(job.rows)
-    growth = Growth(job, frame, job.rows, n_classes if n_classes > 2 else 1)
-    lines, constants = Stage(True, 8, 10, 0.3), Stage(False, 8, 5, 0.3)
-    first = growth.train(lines, None)
-    start = growth.raw(first, None)
-    own = first.predict(growth.table(job.rows.X, lines), raw_score=True)
-    second = growth.raw(growth.train(constants, start), start)
-    later = growth.train(constants, start).predict(job.rows.X, raw_score=True)
+    # `training_raw` reads what LightGBM holds of its training rows: the model itself must agree.
+    context = _small_context(n_classes)
+    rows, frame = context.rows, context.standardize(context.rows)
+    growth = _Growth(context, frame, rows)
+    linear, constants = Stage(True, 8, 10, 0.3), Stage(False, 8, 5, 0.3)
+    first = growth.train(linear, None)
+    start = growth.training_raw(first, None)
+    own = growth.raw(first, linear, rows, None)
+    second = growth.training_raw(growth.train(constants, start), start)
+    later = growth.train(constants, start).predict(rows.X, raw_score=True)
     for found, expected in ((start, own), (second, own + later)):
         if n_classes > 2:  # equal up to a constant in every row, which classes do not feel
             found, expected = (f - f.mean(axis=1, keepdims=True) for f in (found, expected))
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-    y = frame.loss.encode(frame.target(job.rows.y))
-    before, after = (frame.loss.value(y, f, job.rows.s) for f in (start, second))
+    y = frame.loss.encode(frame.target(rows.y))
+    before, after = (frame.loss.value(y, f, rows.s) for f in (start, second))
     assert after < before
 
 
@@ -159,7 +159,8 @@ def test_steps_and_slopes_are_found_by_different_stages():
     assert np.abs(model.coef_[bounds[0] : bounds[1]]).max() > 0
     assert np.abs(model.coef_[bounds[1] : bounds[2]]).max() == 0
     assert root.n_cells_.tolist() == [1]
-    assert model.shares_.boosted == (1.0, 1.0)
+    assert model.blend_.weights == {"staged_boosting": 1.0}
+    assert set(model.cell_model_.layout.kinds[-141:-1]) == {"constant"}
 
 
 @pytest.mark.parametrize("scale", [1 / N, 1000.0])
@@ -173,7 +174,7 @@ def test_the_scale_of_weights_does_not_matter(scale):
     np.testing.assert_allclose(other.predict(X[:100]), model.predict(X[:100]), rtol=1e-3)
 
 
-def test_gaps_keep_the_linear_models_and_count_as_the_mean():
+def test_missing_values_keep_the_linear_models_and_count_as_the_mean():
     X, y = make_friedman1(N, n_features=5, random_state=9)
     X[:40, 3] = np.nan
     model = JOPLEnRegressor(random_state=0).fit(X, y)
@@ -181,7 +182,7 @@ def test_gaps_keep_the_linear_models_and_count_as_the_mean():
     cells = int(lines.n_cells_.sum())
     assert np.abs(model.coef_[:cells]).max() > 0
     mean = X[:60].copy()
-    mean[:40, 3] = model._features.scaler.mean[3]
+    mean[:40, 3] = model.cell_model_.features.scaler.mean[3]
     np.testing.assert_array_equal(lines.apply(X[:60]), lines.apply(mean))
 
 
@@ -194,10 +195,29 @@ def test_targets_with_steps_get_constants_alone():
     mine, theirs = (np.mean((m.predict(X[N:]) - y[N:]) ** 2) for m in (model, peer))
     assert mine < theirs
     assert np.abs(model.coef_).max() == 0
-    assert "from a constant: 400 trees with constants" in model.summary()
+    assert "from a constant: 400 rounds with constants" in model.summary()
 
 
 def test_a_model_without_splits_predicts_many_rows():
     X = np.random.default_rng(11).standard_normal((N, 3))
     model = JOPLEnRegressor(random_state=0).fit(X, np.full(N, 3.0))
     np.testing.assert_allclose(model.predict(X), 3.0)
+
+
+@pytest.mark.parametrize("options", [{"cells": "constant"}, {"root_cell": False}], ids=str)
+def test_other_cells_are_no_other_recipe(options):
+    X, y = make_friedman1(N, n_features=5, random_state=12)
+    model = JOPLEnRegressor(random_state=0, **options).fit(X, y)
+    assert model.report_.recipe == "boosting"
+    assert "from a constant" in model.summary()
+    assert model.coef_.any() == ("root_cell" in options)
+    assert model.score(X, y) > 0.95
+
+
+def test_several_splits_choose_together():
+    X, y = make_friedman1(N, n_features=5, noise=3.0, random_state=13)
+    losses = [
+        JOPLEnRegressor(random_state=0, cv=cv).fit(X, y).report_.validation_loss for cv in (None, 3)
+    ]
+    assert losses[0] != losses[1]
+    assert losses[1] == pytest.approx(losses[0], rel=0.1)

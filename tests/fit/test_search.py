@@ -1,6 +1,7 @@
 """penalty="auto": an honest choice, whichever way the splits come."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,16 +10,9 @@ from sklearn.datasets import make_classification, make_friedman1
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
-from jointleaf._fit import (
-    Setting,
-    auto_penalty,
-    feature_weights,
-    mixing,
-    recipe,
-    recipe_fold,
-    setting_cells,
-    splitting,
-)
+from jointleaf._fit import blend, search
+from jointleaf._fit.report import loss_table
+from jointleaf._fit.search import Setting, auto_penalty, feature_weights, setting_cells
 from jointleaf.partitions import (
     ExtraTreesPartitioner,
     GradientBoostingPartitioner,
@@ -69,6 +63,10 @@ def best_in(table, among=None):
     return Setting(*(float(table[name][k]) for name in Setting._fields))
 
 
+def setting_of(model):
+    return Setting(**model.report_.joint.setting)
+
+
 def fit_with(model, setting, X, y):
     """Fit the same estimator with the penalty of a setting given as an object."""
     fixed = clone(model).set_params(penalty=Frobenius(1.0), cells=setting_cells(setting), cv=None)
@@ -87,39 +85,33 @@ def fit_with(model, setting, X, y):
 )
 def test_the_setting_with_the_least_loss_is_used(estimator, y):
     model = estimator(SMALL, cv=3, random_state=0).fit(X, y)
-    table = model.cv_results_
+    table = loss_table(model.cv_results_)
     assert {len(column) for column in table.values()} == {len(table["mean_loss"])}
-    assert model.setting_ == best_in(table)
-    assert table["own_loss"].all()
-    assert {0, 1, 3, 10} <= set(table["slope_scale"]) <= set(recipe.SLOPE_SCALES)
-    assert set(recipe.STRENGTHS) < set(table["strength"])  # and finer ones around the best
+    assert setting_of(model) == best_in(table)
+    assert table["is_exact"].all()
+    assert {0, 1, 3, 10} <= set(table["slope_scale"]) <= set(search.SLOPE_SCALES)
+    assert set(search.STRENGTHS) < set(table["strength"])  # and finer ones around the best
     best = np.argmin(table["mean_loss"])
     assert 0 < table["std_loss"][best] < np.inf
-    assert model.penalty_.bias_strength == model.setting_.strength
-    again = fit_with(model, model.setting_, X, y)
+    assert model.penalty_.bias_strength == setting_of(model).strength
+    again = fit_with(model, setting_of(model), X, y)
     np.testing.assert_array_equal(again.solution_.theta, model.solution_.theta)
     if estimator is JOPLEnRegressor:  # for classes the joint fit is calibrated
         np.testing.assert_array_equal(raw(again, X), raw(model, X))
 
 
-def test_large_classification_ends_with_a_line_of_the_own_loss(monkeypatch):
-    monkeypatch.setattr(recipe_fold, "_MAX_OWN_LOSS", 10)
+def test_large_classification_ends_with_a_line_of_the_loss_itself(monkeypatch):
+    monkeypatch.setattr(search, "_MAX_EXACT", 10)
     model = JOPLEnClassifier(SMALL, cv=3, random_state=0).fit(X, THREE)
-    own = model.cv_results_["own_loss"]
-    line = {
-        (scale, power)
-        for scale, power in zip(
-            model.cv_results_["slope_scale"][own],
-            model.cv_results_["feature_power"][own],
-            strict=True,
-        )
-    }
-    stand_in = best_in(model.cv_results_, ~own)
+    table = loss_table(model.cv_results_)
+    exact = table["is_exact"]
+    line = set(zip(table["slope_scale"][exact], table["feature_power"][exact], strict=True))
+    stand_in = best_in(table, ~exact)
     assert line == {(stand_in.slope_scale, stand_in.feature_power)}
-    alone = own & (model.cv_results_["share"] == 1)
-    assert alone.sum() == len(recipe._HALF_STEPS)
-    assert own.sum() == alone.sum() + len(recipe.SHARES) - 1
-    assert model.setting_ == best_in(model.cv_results_, own)
+    alone = exact & (table["joint_weight"] == 1)
+    assert alone.sum() == len(search._HALF_STEPS)
+    assert exact.sum() == alone.sum() + len(blend._JOINT_WEIGHTS) - 1
+    assert setting_of(model) == best_in(table, alone)
 
 
 def test_losses_are_those_of_models_fitted_without_the_validation_rows():
@@ -127,10 +119,10 @@ def test_losses_are_those_of_models_fitted_without_the_validation_rows():
     model = JOPLEnRegressor(STEADY, cv=splits).fit(X, Y)
     losses = []
     for train, valid in splits:
-        fold = fit_with(model, model.setting_, X[train], Y[train])
+        fold = fit_with(model, setting_of(model), X[train], Y[train])
         error = fold.predict(X[valid]) - Y[valid]
         losses.append(0.5 * np.mean(error**2) / Y.var())
-    table = model.cv_results_
+    table = loss_table(model.cv_results_)
     best = np.argmin(table["mean_loss"])
     assert table["mean_loss"][best] == pytest.approx(np.mean(losses), rel=1e-6)
     # Ten groups of validation rows or more, four in each of the three folds.
@@ -143,11 +135,12 @@ def test_losses_are_those_of_models_fitted_without_the_validation_rows():
     ids=["regression", "binary", "multiclass"],
 )
 def test_iterative_paths_agree_with_the_kernel(monkeypatch, estimator, y):
-    monkeypatch.setattr(recipe, "_HALF_STEPS", recipe._HALF_STEPS[:9])
+    short = replace(search.GIVEN_PLAN, strengths=search._HALF_STEPS[:9])
+    monkeypatch.setattr("jointleaf._fit.joint.GIVEN_PLAN", short)
     model = estimator(SMALL, cv=2, random_state=0)
-    dense = losses_by_setting(model.fit(X, y).cv_results_)
-    monkeypatch.setattr(recipe_fold, "_MAX_DENSE_ROWS", 0)
-    iterative = losses_by_setting(model.fit(X, y).cv_results_)
+    dense = losses_by_setting(loss_table(model.fit(X, y).cv_results_))
+    monkeypatch.setattr(search, "_MAX_DENSE_ROWS", 0)
+    iterative = losses_by_setting(loss_table(model.fit(X, y).cv_results_))
     both = dense.keys() & iterative.keys()
     assert len(both) > 0.5 * len(dense)
     for setting in both:
@@ -155,7 +148,7 @@ def test_iterative_paths_agree_with_the_kernel(monkeypatch, estimator, y):
 
 
 def losses_by_setting(table):
-    names = ("strength", "slope_scale", "feature_power", "share")
+    names = ("strength", "slope_scale", "feature_power", "joint_weight")
     settings = zip(*(table[name] for name in names), strict=True)
     found = dict(zip(settings, table["mean_loss"], strict=True))
     return {setting: loss for setting, loss in found.items() if setting[3] == 1 and loss < np.inf}
@@ -208,10 +201,11 @@ def test_a_fixed_penalty_grows_partitions_once(recording):
 
 
 def test_many_rows_use_one_validation_split(recording, monkeypatch):
-    monkeypatch.setattr(splitting, "_MAX_CV_ROWS", 100)
+    name = "jointleaf.estimators._params.n_folds_and_splits"
+    monkeypatch.setattr(name, lambda recipe, n_rows: (5, 1 if n_rows > 100 else 5))
     model = JOPLEnRegressor(recording, random_state=0).fit(X, Y)
     assert [len(rows) for rows in recording.fits] == [96, 120]
-    assert model.setting_ == best_in(model.cv_results_)
+    assert setting_of(model) == best_in(loss_table(model.cv_results_))
     recording.fits.clear()
     JOPLEnRegressor(recording, cv=2, random_state=0).fit(X, Y)
     assert [len(rows) for rows in recording.fits] == [60, 60, 120]
@@ -222,14 +216,14 @@ def test_validation_rows_take_the_place_of_folds(recording):
     model = JOPLEnRegressor(recording, cv=3, random_state=0)
     model.fit(X[train], Y[train], X_val=X[valid], y_val=Y[valid])
     assert [len(rows) for rows in recording.fits] == [80, 80]
-    assert model.setting_ == best_in(model.cv_results_)
+    assert setting_of(model) == best_in(loss_table(model.cv_results_))
     error = model.predict(X[valid]) - Y[valid]
     expected = 0.5 * np.mean(error**2) / Y[train].var()
-    assert model.cv_results_["mean_loss"].min() == pytest.approx(expected, rel=1e-6)
+    assert loss_table(model.cv_results_)["mean_loss"].min() == pytest.approx(expected, rel=1e-6)
 
 
 def test_validation_classes_are_encoded_as_the_training_classes(monkeypatch):
-    monkeypatch.setattr(mixing, "_MORE_ROWS", 1e12)  # no calibration: the losses are as compared
+    monkeypatch.setattr(blend, "_CALIBRATION_ROWS", 1e12)  # no calibration
     labels = np.array(["low", "middle", "high"])[THREE]
     train, valid = slice(0, 80), np.flatnonzero(THREE[80:] != 2) + 80
     model = JOPLEnClassifier(SMALL, random_state=0)
@@ -237,7 +231,7 @@ def test_validation_classes_are_encoded_as_the_training_classes(monkeypatch):
     at = np.searchsorted(model.classes_, labels[valid])
     shares = model.predict_proba(X[valid])[np.arange(len(valid)), at]
     expected = -np.log(shares).mean()
-    assert model.cv_results_["mean_loss"].min() == pytest.approx(expected, rel=1e-2)
+    assert loss_table(model.cv_results_)["mean_loss"].min() == pytest.approx(expected, rel=1e-2)
 
 
 @pytest.mark.parametrize("form", ["splitter", "list", "generator", "masks"])
@@ -285,7 +279,7 @@ def test_classes_are_dealt_out_evenly(recording):
 def test_a_class_that_a_fold_lacks_is_no_problem():
     y = np.array([2] + [0, 1] * 59 + [0])
     model = JOPLEnClassifier(SMALL, cv=3, random_state=0).fit(X, y)
-    assert model.setting_ is not None
+    assert model.report_.joint.setting
     shares = model.predict_proba(X)
     assert shares.shape == (120, 3)
     assert np.isfinite(shares).all()
@@ -313,11 +307,11 @@ def case(request):
 def test_threads_do_not_matter(case):
     model, y = case
     first = raw(model.fit(X, y), X)
-    table = model.cv_results_["mean_loss"]
+    table = model.cv_results_["mean_test_score"]
     for n_jobs in (2, -1):
         again = clone(model).set_params(n_jobs=n_jobs).fit(X, y)
         np.testing.assert_array_equal(raw(again, X), first)
-        np.testing.assert_array_equal(again.cv_results_["mean_loss"], table)
+        np.testing.assert_array_equal(again.cv_results_["mean_test_score"], table)
 
 
 def test_the_order_of_rows_does_not_matter(case):
@@ -333,9 +327,9 @@ def test_weights_stand_for_repeated_and_removed_rows(case):
     weights[:20], weights[20:40] = 2, 0
     index = np.concatenate([np.arange(20), np.arange(20), np.arange(40, 120)])
     expected = raw(model.fit(X[index], y[index]), X)
-    setting = model.setting_
+    setting = setting_of(model)
     np.testing.assert_array_equal(raw(model.fit(X, y, weights), X), expected)
-    assert model.setting_ == setting
+    assert setting_of(model) == setting
 
 
 def test_removed_rows_are_removed_from_given_splits_too():
@@ -364,13 +358,13 @@ def test_validation_loss_of_weighted_rows_counts_their_weight():
     less = JOPLEnClassifier(SMALL, cv=[(train, valid[:20])], random_state=0)
     less.fit(rows[:100], labels[:100])
     np.testing.assert_allclose(
-        full.cv_results_["mean_loss"].min(), less.cv_results_["mean_loss"].min(), rtol=0.05
+        full.report_.validation_loss, less.report_.validation_loss, rtol=0.05
     )
 
 
 def test_constant_cells_are_tuned_as_constant_cells():
     model = JOPLEnRegressor(SMALL, cells="constant", cv=2, random_state=0).fit(X, Y)
-    assert set(model.cv_results_["slope_scale"]) == {0.0}
+    assert set(model.cv_results_["param_slope_scale"]) == {0.0}
     assert not model.coef_.any()
 
 

@@ -1,10 +1,10 @@
 """The default recipe for few rows: one joint fit, for classes with simpler models beside it."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from jointleaf._fit.factors import least_squares_factors, logistic_factors
 from scipy.optimize import check_grad, lsq_linear, minimize
 from scipy.special import expit, log_softmax, softmax
 from sklearn.base import clone
@@ -12,16 +12,17 @@ from sklearn.datasets import make_friedman1
 
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._data.rows import Rows
-from jointleaf._fit import Setting, Shares, fit_linear, own_predictions, shares, splitting
-from jointleaf.estimators import _base as base
+from jointleaf._fit import folds, joint, linear, recipes
+from jointleaf._fit.blend import Blend, Stacking, least_squares_weights, logistic_weights
+from jointleaf._fit.boosting import add_values
+from jointleaf._fit.linear import fit_logistic
+from jointleaf._fit.report import loss_table
 from jointleaf.partitions import (
     NO_CELL,
     RandomTreesPartitioner,
     ResidualPartitioner,
+    RootCell,
     UnionPartitioner,
-)
-from jointleaf.partitions import (
-    _factory as factory,
 )
 from jointleaf.partitions._factory import recipe_partitioner
 
@@ -40,7 +41,7 @@ TASKS = {
 def fewer_trees():
     """The recipe with a tenth of its trees."""
     patch = pytest.MonkeyPatch()
-    whole = factory.recipe_partitioner
+    whole = joint.recipe_partitioner
 
     def tenth(part):
         for name, value in part.get_params(deep=False).items():
@@ -53,7 +54,7 @@ def fewer_trees():
                     tenth(member)
         return part
 
-    patch.setattr(base, "recipe_partitioner", lambda kind: tenth(whole(kind)))
+    patch.setattr(joint, "recipe_partitioner", lambda kind: tenth(whole(kind)))
     yield
     patch.undo()
 
@@ -83,12 +84,10 @@ def test_four_kinds_of_partitions(kind, n_boosted):
 
 def test_estimators_grow_the_partitions_of_their_kind(fitted):
     for name, n_boosted in (("regression", 5), ("binary", 10), ("three", 9)):
-        recipe, root = fitted[name].partitioner_.partitioners_
-        counts = [len(part.n_cells_) for part in recipe.partitioners_]
-        assert counts == [n_boosted, 10, 25]
-        assert list(root.n_cells_) == [1]
-    seeds = [p.random_state for p in recipe.partitioners_[:2]]
-    assert None not in seeds
+        members = fitted[name].partitioner_.partitioners_
+        assert [len(part.n_cells_) for part in members[:3]] == [n_boosted, 10, 25]
+        assert list(members[3].n_cells_) == [1]
+        assert None not in [p.random_state for p in members[:2]]
 
 
 # -- the setting -------------------------------------------------------------------------------
@@ -97,48 +96,48 @@ def test_estimators_grow_the_partitions_of_their_kind(fitted):
 @pytest.mark.parametrize("task", TASKS)
 def test_the_setting_is_the_best_of_those_tried(fitted, task):
     model = fitted[task]
-    table = model.cv_results_
+    table, setting = loss_table(model.cv_results_), model.report_.joint.setting
     k = np.argmin(table["mean_loss"])
-    assert model.setting_ == Setting(*(float(table[name][k]) for name in Setting._fields))
-    assert (table["share"] == 1).all()
-    assert model.mix_ is None or model.mix_.is_joint_alone
-    assert (model.shares_ is None) == (task == "regression")
+    assert setting == {name: float(table[name][k]) for name in setting}
+    assert model.report_.recipe == "joint"
+    assert (model.blend_ == Blend({"joint": 1.0})) == (task == "regression")
 
 
-# -- simpler models ----------------------------------------------------------------------------
+# -- components --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("start_from", ["linear", "constant"])
+@pytest.mark.parametrize("cells", ["linear", "constant"])
 @pytest.mark.parametrize("task", ["binary", "three"])
-def test_the_model_is_the_sum_of_its_parts(task, start_from, monkeypatch):
+def test_the_model_is_the_sum_of_its_components(task, cells, monkeypatch):
     estimator, y = TASKS[task]
-    kept = {}
-    add = base.with_simpler
+    weights = {"joint": 0.5, "linear": 0.3, "leaf_values": 0.7}
+    fitted = {}
 
-    def keep(fit, given, rows):
-        chosen = given._replace(joint=0.5, linear=0.3, own=0.7)
-        kept.update(fit=fit, shares=chosen, rows=rows, mixed=add(fit, chosen, rows))
-        return kept["mixed"]
+    def keep(self, context, components, held_out, splits):
+        fitted.update(context=context, **components)
+        assert set(weights) <= set(held_out)
+        return Blend(weights)
 
-    monkeypatch.setattr(base, "with_simpler", keep)
-    scales = (0.0,) if start_from == "constant" else (1.0,)
-    monkeypatch.setattr("jointleaf._fit.recipe.SLOPE_SCALES", scales)
-    monkeypatch.setattr("jointleaf._fit.recipe._FIRST_SCALES", scales)
+    monkeypatch.setattr(Stacking, "fit", keep)
+    scales = (0.0,) if cells == "constant" else (1.0,)
+    monkeypatch.setattr("jointleaf._fit.search.SLOPE_SCALES", scales)
+    plan = joint.default_plan(is_regression=False)
+    monkeypatch.setattr(joint, "default_plan", lambda _: replace(plan, scales=scales))
     model = estimator(random_state=0, cv=3).fit(X, y, np.linspace(0.5, 2, 90))
-    fit, rows = kept["fit"], kept["rows"]
-    assert fit.model.layout.kind == start_from
-    frame, partitioner = fit.frame, fit.model.partitioner
-    f = frame.design(NEW, partitioner, start_from).matvec(fit.solution.theta) + frame.offset
-    theta = fit_linear(frame.features.transform(rows.X), rows.y, rows.s, kept["shares"].strength)
-    f_linear = frame.features.transform(NEW) @ theta[0, :-1] + theta[0, -1]
-    boosted = partitioner.partitioners_[0].partitioners_[0]
-    f_own = own_predictions(boosted.leaf_values_, boosted.n_cells_, boosted.apply(NEW))
-    np.testing.assert_allclose(
-        raw(model, NEW), 0.5 * f + 0.3 * f_linear + 0.7 * f_own, rtol=1e-7, atol=1e-9
+    context, component, solution = fitted["context"], fitted["joint"], model.solution_
+    assert set(solution.layout.kinds) == {cells}
+    frame, rows = context.standardize(context.rows), context.rows
+    codes = component.partitioner.apply(NEW)
+    f = solution.predict(frame.features.transform(NEW), codes) + frame.offset
+    theta = fit_logistic(
+        frame.features.transform(rows.X), rows.y, rows.s, fitted["linear"].strength
     )
-    slopes = kept["mixed"].model.slopes
-    norms = np.sqrt((slopes**2).sum(axis=tuple(k for k in range(slopes.ndim) if k != 1)))
-    np.testing.assert_allclose(model.slope_norms_, norms)
+    f_linear = frame.features.transform(NEW) @ theta[:-1] + theta[-1]
+    boosted = component.partitioner.partitioners_[0]
+    f_values = add_values(boosted.leaf_values_, boosted.n_cells_, boosted.apply(NEW))
+    expected = 0.5 * f + 0.3 * f_linear + 0.7 * f_values
+    np.testing.assert_allclose(raw(model, NEW), expected, rtol=1e-7, atol=1e-9)
+    assert model.blend_.weights == weights
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -153,13 +152,12 @@ def test_coefficients_give_the_predictions(fitted, task):
     np.testing.assert_allclose(raw(model, inside), found, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize("options", [{"cells": "constant"}, {"root_cell": False}], ids=str)
 @pytest.mark.parametrize("y", [BINARY, THREE], ids=["binary", "three"])
-def test_constant_cells_and_no_root_cell_get_no_linear_model(y):
-    linear = (X[:, 3] + 0.5 * X[:, 0] > 0.7).astype(int) if y is BINARY else y
-    model = JOPLEnClassifier(cells="constant", random_state=0, cv=2).fit(X, linear)
-    assert not model.coef_.any()
-    assert model.shares_ is None
-    assert JOPLEnClassifier(root_cell=False, random_state=0, cv=2).fit(X, y).shares_ is None
+def test_constant_cells_and_no_root_cell_get_no_linear_model(y, options):
+    model = JOPLEnClassifier(random_state=0, cv=2, **options).fit(X, y)
+    assert set(model.blend_.weights) == {"joint", "leaf_values"}
+    assert "cells" not in options or not model.coef_.any()
 
 
 def test_a_class_that_a_fold_lacks_leaves_the_joint_fit_alone():
@@ -167,11 +165,11 @@ def test_a_class_that_a_fold_lacks_leaves_the_joint_fit_alone():
     y[y == 20] = 0
     y[0] = 20
     model = JOPLEnClassifier(random_state=0, cv=3).fit(X, y)
-    assert model.shares_ is None
+    assert model.blend_ == Blend({"joint": 1.0})
     assert set(model.predict(X)) <= {0, 10, 20}
 
 
-# -- factors -----------------------------------------------------------------------------------
+# -- weights of a blend ------------------------------------------------------------------------
 
 
 def predictions(n, classes, seed=0):
@@ -191,18 +189,18 @@ START = np.array([0.5, 0.25, 0.25])
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_factors_follow_the_data_where_there_are_many_rows(classes):
+def test_weights_follow_the_data_where_there_are_many_rows(classes):
     parts, target = predictions(20_000, classes)
-    found, _ = logistic_factors(parts, target, np.ones(20_000), START, 100)
+    found, _ = logistic_weights(parts, target, np.ones(20_000), START, 100)
     assert min(found) >= 0
     np.testing.assert_allclose(found, [1, 0, 0], atol=0.07)
     few, target = predictions(3, classes)
-    found, _ = logistic_factors(few, target, np.ones(3), START, 100)
+    found, _ = logistic_weights(few, target, np.ones(3), START, 100)
     np.testing.assert_allclose(found, START, atol=0.2)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_factors_are_the_minimiser_with_a_hundred_more_rows(classes):
+def test_weights_are_the_minimiser_with_a_hundred_more_rows(classes):
     parts, target = predictions(80, classes)
     s = np.random.default_rng(0).uniform(0.5, 2, 80)
     before = sum(w * p for w, p in zip(START, parts, strict=True))
@@ -220,7 +218,7 @@ def test_factors_are_the_minimiser_with_a_hundred_more_rows(classes):
 
     peer = minimize(objective, START, bounds=[(0, None)] * 3, tol=1e-12).x
     parts, target = predictions(80, classes)
-    found, _ = logistic_factors(parts, target, s, START, 100)
+    found, _ = logistic_weights(parts, target, s, START, 100)
     np.testing.assert_allclose(found, peer, atol=2e-3)
 
 
@@ -236,7 +234,7 @@ def test_least_squares_against_scipy():
         (0, np.inf),
         tol=1e-14,
     ).x
-    found = least_squares_factors(list(A.T), target, s, START, 100)
+    found = least_squares_weights(list(A.T), target, s, START, 100)
     np.testing.assert_allclose(found, peer, atol=1e-6)
 
 
@@ -244,18 +242,18 @@ def test_least_squares_against_scipy():
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_linear_model_is_optimal(classes, few, monkeypatch):
     if not few:
-        monkeypatch.setattr(shares, "_MAX_WEIGHTS", 0)
+        monkeypatch.setattr(linear, "_MAX_WEIGHTS", 0)
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     y = np.digitize(Y, np.quantile(Y, np.arange(1, classes) / classes))
     s, strength = np.random.default_rng(0).uniform(0.1, 5, 90), 0.02
-    theta = fit_linear(Z, y, s, strength)
-    assert theta.shape == ((1, 6) if classes == 2 else (1, 6, 3))
+    theta = fit_logistic(Z, y, s, strength)
+    assert theta.shape == ((6,) if classes == 2 else (6, 3))
     rows = np.column_stack([Z, np.ones(90)])
 
     def objective(w):
-        f = rows @ w.reshape(theta.shape[1:])
+        f = rows @ w.reshape(theta.shape)
         logs = log_softmax(np.stack([0 * f, f], axis=1) if classes == 2 else f, axis=1)
-        ridge = strength / 2 * np.sum(w.reshape(theta.shape[1:])[:-1] ** 2)
+        ridge = strength / 2 * np.sum(w.reshape(theta.shape)[:-1] ** 2)
         return -np.average(logs[np.arange(90), y], weights=s) + ridge
 
     slope = check_grad(objective, np.zeros_like, theta.ravel(), epsilon=1e-7)  # against zero
@@ -272,7 +270,7 @@ def test_rows_with_the_same_x_are_never_on_both_sides(kind):
     values = rng.choice([0.0, -0.0, 1.0, np.nan, 2.0], size=(300, 2))
     y = rng.integers(0, 3, 300).astype(float)
     rows = Rows(values, y, np.ones(300), np.zeros((300, 0), np.int64))
-    number = splitting._deal(rows, 4, kind)
+    number = folds._deal(rows, 4, kind)
     assert set(number) == {0, 1, 2, 3}
     seen = {}
     for x, k in zip(np.where(np.isnan(values), 9.0, values + 0.0), number, strict=True):
@@ -283,7 +281,7 @@ def test_rows_with_the_same_x_are_never_on_both_sides(kind):
 def test_different_rows_are_dealt_out_evenly_class_by_class():
     y = np.repeat([0.0, 1.0], [70, 30])
     rows = Rows(np.arange(100.0)[:, None], y, np.ones(100), np.zeros((100, 0), np.int64))
-    number = splitting._deal(rows, 5, "classification")
+    number = folds._deal(rows, 5, "classification")
     assert list(np.bincount(number)) == [20] * 5
     assert list(np.bincount(number[y == 1])) == [6] * 5
 
@@ -291,11 +289,12 @@ def test_different_rows_are_dealt_out_evenly_class_by_class():
 @pytest.mark.parametrize(("n", "n_folds"), [(9, 4), (400, 5), (401, 3), (2000, 3), (2001, 5)])
 def test_number_of_folds(n, n_folds):
     rows = Rows(np.arange(n)[:, None] * 1.0, np.arange(n) * 1.0, np.ones(n), np.zeros((n, 0), int))
-    folds = splitting.make_folds(rows, None, None, None, "regression", is_recipe=True)
-    assert len(folds) == n_folds
-    assert len(splitting.make_folds(rows, None, None, None, "regression")) == min(5, n // 2)
-    held_out = np.concatenate([valid.y for _, valid in folds])
-    assert sorted(held_out) == list(range(n))
+    default, given = recipes.RECIPES["joint"], recipes.choose_recipe("auto", n, RootCell(), None)
+    for recipe, expected in ((default, n_folds), (given, min(5, n // 2))):
+        dealt, held = recipes.n_folds_and_splits(recipe, n)
+        splits = folds.make_splits(rows, None, None, "regression", n_folds=dealt, n_splits=held)
+        assert len(splits) == expected
+        assert sorted(np.concatenate([valid.y for _, valid in splits])) == list(range(n))
 
 
 # -- an estimator like others ------------------------------------------------------------------
@@ -308,14 +307,12 @@ def test_same_model_whatever_the_order_and_the_copy(fitted, task):
     order = np.random.default_rng(0).permutation(90)
     again = clone(model)
     assert again.get_params() == model.get_params()
-    assert again.get_params()["partitioner"] is None
+    assert again.get_params()["partitioner"] == "auto"
     assert not hasattr(again, "coef_")
     np.testing.assert_array_equal(raw(again.fit(X[order], y[order]), NEW), expected)
     loaded = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(raw(loaded, NEW), expected)
-    assert loaded.setting_ == model.setting_
-    assert loaded.shares_ == model.shares_
-    assert model.shares_ is None or isinstance(loaded.shares_, Shares)
+    assert loaded.blend_ == model.blend_
     assert isinstance(model.partitioner_, UnionPartitioner)
 
 

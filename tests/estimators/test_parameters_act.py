@@ -1,0 +1,130 @@
+"""Every parameter of every estimator acts, or is refused with what to do."""
+
+import inspect
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_friedman1
+from sklearn.model_selection import KFold
+
+import jointleaf as jl
+from jointleaf.partitions import LightGBMPartitioner
+
+X, Y = make_friedman1(240, n_features=5, noise=1.0, random_state=0)
+X[::7, 2] = np.nan
+X[:, 4] = np.round(3 * X[:, 4])
+NEW = np.concatenate([X[:60] * 2, X[60:120]])
+#: Another value of every parameter, and what it is refused with where it has no effect.
+VALUES = {
+    "partitioner": LightGBMPartitioner(8, 4),
+    "penalty": jl.Frobenius(0.5),
+    "recipe": "blend",
+    "cells": "constant",
+    "root_cell": False,
+    "clip": False,
+    "categorical_features": [4],
+    "linear_features": [0, 1],
+    "add_indicator": True,
+    "solver": "fista",
+    "tol": 0.5,
+    "max_iter": 1,
+    "cv": KFold(2),
+    "one_se": True,
+    "n_jobs": 2,
+    "device": "jax:cpu",
+    "random_state": 1,
+    "verbose": 1,
+    "task_weights": [1.0, 0.3],
+}
+#: The numbers of a model do not depend on these; how they act is tested elsewhere.
+SAME_MODEL = {"n_jobs", "device"}
+RECIPES = ["joint", "blend", "boosting"]
+
+
+def fit(model, capsys):
+    """Return predictions, and what was printed."""
+    capsys.readouterr()
+    model.fit(X, Y)
+    out, err = capsys.readouterr()
+    return model.predict(NEW), out + err, model
+
+
+@pytest.fixture(scope="module")
+def usual():
+    return {}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("name", [n for n in VALUES if n not in ("recipe", "task_weights")])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_every_parameter_acts_or_is_refused(name, recipe, usual, capsys):
+    options = {} if name in ("partitioner", "penalty") else {"recipe": recipe}
+    if name in ("tol", "max_iter") and recipe != "boosting":
+        options["solver"] = "pcg"  # the dual solver is direct
+    base = jl.JOPLEnRegressor(random_state=0, **options)
+    key = recipe, "solver" in options
+    if key not in usual:
+        usual[key] = fit(clone(base).set_params(recipe=recipe), capsys)
+    expected, printed, first = usual[key]
+    model = clone(base).set_params(**{name: VALUES[name]})
+    if recipe == "boosting" and name in ("solver", "tol", "max_iter", "device", "one_se"):
+        with pytest.raises(ValueError, match=rf"{name}=.* has no effect .*recipe='joint'"):
+            model.fit(X, Y)
+        return
+    found, text, fitted = fit(model, capsys)
+    if name == "verbose":
+        assert len(text) > len(printed)
+        np.testing.assert_array_equal(found, expected)
+    elif name in SAME_MODEL:
+        np.testing.assert_allclose(found, expected, rtol=1e-3)
+    elif name in ("solver", "tol", "max_iter"):
+        assert _solve(fitted) != _solve(first)
+    elif name == "one_se":
+        strengths = [m.report_.joint.setting["strength"] for m in (fitted, first)]
+        assert strengths[0] >= strengths[1]
+        assert recipe != "joint" or strengths[0] > strengths[1]
+    else:
+        assert not np.allclose(found, expected, rtol=1e-6, atol=0)
+
+
+def _solve(model):
+    solution = model.solution_
+    return solution.solver, solution.n_iter, solution.status, solution.optimality
+
+
+def test_no_parameter_is_left_out():
+    for estimator in (jl.JOPLEnRegressor, jl.JOPLEnClassifier, jl.MultiTaskJOPLEnRegressor):
+        assert set(inspect.signature(estimator).parameters) <= set(VALUES)
+
+
+@pytest.mark.parametrize(("name", "value"), [("cv", 3), ("one_se", True)])
+def test_what_chooses_is_refused_where_nothing_is_left_to_choose(name, value):
+    model = jl.JOPLEnRegressor(penalty=jl.Frobenius(0.1)).set_params(**{name: value})
+    with pytest.raises(ValueError, match=rf"{name}=.* has no effect with penalty=Frobenius"):
+        model.fit(X, Y)
+
+
+@pytest.mark.parametrize("name", ["linear_features", "add_indicator"])
+def test_what_shapes_slopes_is_refused_for_constant_cells(name):
+    model = jl.JOPLEnRegressor(cells="constant").set_params(**{name: VALUES[name]})
+    with pytest.raises(ValueError, match=rf"{name}=.* has no effect with cells='constant'"):
+        model.fit(X, Y)
+
+
+def test_ranges_of_cells_are_refused_for_boosting():
+    with pytest.raises(ValueError, match=r"clip='cell' is not possible with recipe='boosting'"):
+        jl.JOPLEnRegressor(recipe="boosting", clip="cell").fit(X, Y)
+
+
+@pytest.mark.parametrize("options", [{"partitioner": "voronoi"}, {"penalty": jl.L21(0.1)}], ids=str)
+@pytest.mark.parametrize("recipe", ["blend", "boosting"])
+def test_recipes_that_choose_partitions_and_penalty(recipe, options):
+    with pytest.raises(ValueError, match=rf"recipe='{recipe}' chooses partitions and penalty"):
+        jl.JOPLEnRegressor(recipe=recipe, **options).fit(X, Y)
+
+
+@pytest.mark.parametrize("value", ["small", None, 3])
+def test_unknown_recipes(value):
+    with pytest.raises(ValueError, match=r"recipe=.* is not known: use 'auto', 'joint', 'blend'"):
+        jl.JOPLEnRegressor(recipe=value).fit(X, Y)
