@@ -67,13 +67,16 @@ def test_other_penalties_choose_too(data, penalty):
         assert model.penalty_.strength == table["param_strength"][best]
 
 
-def test_losses_are_those_of_models_fitted_without_the_validation_rows(data):
+@pytest.mark.parametrize(
+    "penalty", [L21("auto", 0.1), L21("auto", 0.1) + Laplacian(0.1)], ids=["alone", "laplacian"]
+)
+def test_losses_are_those_of_models_fitted_without_the_validation_rows(data, penalty):
     X, y = data
     splits = list(KFold(3, shuffle=True, random_state=0).split(X))
     # Trees that do not depend on the order of rows.
     options = {"subsample": 1.0, "max_features": None}
     trees = GradientBoostingPartitioner(10, 4, random_state=0, options=options)
-    model = JOPLEnRegressor(trees, penalty=L21("auto", 0.1), one_se=False, cv=splits).fit(X, y)
+    model = JOPLEnRegressor(trees, penalty=penalty, one_se=False, cv=splits).fit(X, y)
     losses = []
     for train, valid in splits:
         fold = (
@@ -83,7 +86,7 @@ def test_losses_are_those_of_models_fitted_without_the_validation_rows(data):
         )
         losses.append(0.5 * np.mean((fold.predict(X[valid]) - y[valid]) ** 2) / y.var())
     table = model.cv_results_
-    k = np.flatnonzero(table["param_strength"] == model.penalty_.strength)[0]
+    k = np.flatnonzero(table["param_strength"] == model.penalty_.terms[0].strength)[0]
     assert table["rank_test_score"][k] == 1
     assert table["mean_test_score"][k] == table["mean_test_score"].max()
     assert -table["mean_test_score"][k] == pytest.approx(np.mean(losses), rel=2e-3)

@@ -138,6 +138,16 @@ def test_the_default_recipes(n):
     check(model, NEW[:, :3])
 
 
+def test_constant_trees_beside_linear_ones_have_one_target():
+    X_many, y = rows(2_100, 0.05)
+    model = jl.JOPLEnRegressor(random_state=0).fit(X_many[:, :3], y)
+    assert model.cell_model_.layout.is_mixed
+    ensembles = [node for node in jl.to_onnx(model).graph.node if "Tree" in node.op_type]
+    targets = [a.i for node in ensembles for a in node.attribute if a.name == "n_targets"]
+    assert 1 in targets  # boosted trees: their values alone
+    assert max(targets) == 4  # partitions of the joint fit: three slopes and the bias
+
+
 @pytest.mark.parametrize(
     "classes", [[1, 2], [False, True], [1.0, 2.0], np.array(["no", "yes"], object)]
 )

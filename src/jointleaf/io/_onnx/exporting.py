@@ -5,7 +5,8 @@ A prediction is linear in the weights of the row's cells,
     f(x) = centre + unit (offset + <z, A> + a + <z, sum_p w_p(x)> + sum_p b_p(x)),
 
 with the linear features z, slopes w_p and biases b_p of the row's cell in partition p, and A, a
-those of the partitions with a single cell. The sums over p come from the partitions.
+those of the partitions with a single cell. Partitions of linear and of constant cells are separate
+operators, so that constants cost no slopes.
 """
 
 from __future__ import annotations
@@ -26,9 +27,8 @@ from jointleaf._model.cell_model import CellModel
 from jointleaf._trees.flat import FlatTrees
 from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.io._model_file.files import write_whole
-from jointleaf.io._onnx.features import add_features
 from jointleaf.io._onnx.graph import Graph, import_onnx
-from jointleaf.io._onnx.partitions import add_trees, add_voronoi
+from jointleaf.io._onnx.operators import add_features, add_trees, add_voronoi
 from jointleaf.partitions import RootCell, VoronoiPartitioner
 from jointleaf.partitions._base import TreeCells
 
@@ -38,10 +38,10 @@ _ROWS = "X"
 
 
 def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
-    """Give a fitted model as an ONNX model (extra ``onnx``), and write it to a file.
+    """Return a fitted model as an ONNX model (extra ``onnx``), and write it to a file.
 
-    The graph takes rows ``X`` (n, d), doubles with NaN for missing values. A regressor gives
-    ``variable`` (n, 1), doubles. A classifier gives ``label`` (n,) of the type of its classes and
+    The graph takes rows ``X`` (n, d), doubles with NaN for missing values. A regressor returns
+    ``variable`` (n, 1), doubles. A classifier returns ``label`` (n,) of the type of its classes and
     ``probabilities`` (n, K), doubles, in the order of ``classes_``.
 
     Rows reach the same cells as with `predict`. The sums of the weights of trees are rounded to
@@ -65,7 +65,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
         Where the model is no such estimator.
     ValueError
         Where the model cannot be expressed: with columns of categories, with ``clip="cell"``,
-        with partitions of a class of the user's own, or too large for the format.
+        with partitions of a class of the user, or too large for the format.
     """
     onnx = import_onnx()
     _check(model)
@@ -91,7 +91,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
 
 
 def _check(model: Any) -> None:
-    """Refuse what has no expression, and say what it is."""
+    """Raise for what ONNX has no expression for."""
     if isinstance(model, Pipeline):
         raise TypeError(
             "a Pipeline cannot be exported: give its last step, to_onnx(pipeline[-1]), and make "
@@ -111,7 +111,7 @@ def _check(model: Any) -> None:
         )
     if model.cell_model_.ranges is not None:
         raise ValueError(
-            "clip='cell' cannot be exported, because every cell has ranges of its own: fit with "
+            "clip='cell' cannot be exported, because every cell has its ranges: fit with "
             "clip=True, or use jointleaf.save"
         )
     for member, _ in model.partitioner_.walk():
@@ -221,19 +221,19 @@ def _add_linear(
 
 
 def _labels(classes: NDArray) -> NDArray:
-    """Classes in a type that ONNX has: truth values, whole numbers, doubles or text."""
-    found = np.array(classes.tolist()) if classes.dtype.kind == "O" else classes
+    """Return classes in a type that ONNX has: truth values, whole numbers, doubles or text."""
+    labels = np.array(classes.tolist()) if classes.dtype.kind == "O" else classes
     types = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64, "U": np.object_}
-    if found.dtype.kind not in types:
+    if labels.dtype.kind not in types:
         raise ValueError(
             f"class {classes[0]!r} is neither a number nor text, and ONNX has no other labels: "
             "rename the classes before fit"
         )
-    return found.astype(types[found.dtype.kind])
+    return labels.astype(types[labels.dtype.kind])
 
 
 def _add_classes(graph: Graph, raw: str, labels: NDArray) -> dict[str, Any]:
-    """Add labels and probabilities; give the outputs."""
+    """Add labels and probabilities; return the outputs."""
     if len(labels) == 2:
         positive = graph.add("Greater", raw, graph.constant(0.0))
         number = graph.cast(graph.add("Squeeze", positive, graph.constant([1], np.int64)), np.int64)

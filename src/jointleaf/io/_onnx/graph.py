@@ -1,4 +1,4 @@
-"""A graph of ONNX operators while it is being put together."""
+"""A graph of ONNX operators that is being put together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPSET, _ML_OPSET, _IR_VERSION = 18, 3, 8
 
 
 def import_onnx() -> Any:
-    """Give the package onnx with what is used of it, or say how to install it."""
+    """Return the package onnx with what is used of it, or raise with how to install it."""
     try:
         import onnx
         import onnx.checker
@@ -30,7 +30,7 @@ def import_onnx() -> Any:
 class Graph:
     """Operators in the order in which they run, and the constants that they use.
 
-    Values are known by their names, which the methods give.
+    Values are known by their names, which the methods return.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Graph:
         self._constants: list[Any] = []
 
     def constant(self, values: Any, dtype: Any = np.float64) -> str:
-        """Keep an array of this type; None keeps the type that the array has."""
+        """Add an array of this type; None keeps the type that the array has."""
         array = np.asarray(values, dtype=dtype)
         name = f"c{len(self._constants)}"
         self._constants.append(self._onnx.numpy_helper.from_array(array, name))
@@ -50,39 +50,39 @@ class Graph:
         return self._append(operator, inputs, [f"v{len(self._nodes)}"], domain, attributes)[0]
 
     def split(self, value: str, sizes: Sequence[int], axis: int) -> list[str]:
-        """Cut a value into stretches of these sizes."""
+        """Split a value into parts of these sizes."""
         names = [f"v{len(self._nodes)}_{i}" for i in range(len(sizes))]
         inputs = (value, self.constant(sizes, np.int64))
         return self._append("Split", inputs, names, "", {"axis": axis})
 
     def name(self, value: str, name: str) -> None:
-        """Give a value the name of an output."""
+        """Name a value as an output."""
         self._append("Identity", (value,), [name], "", {})
 
     def cast(self, value: str, dtype: Any) -> str:
-        """Turn a value into another type."""
+        """Cast a value to another type."""
         number = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         return self.add("Cast", value, to=number)
 
     def tensor(self, values: NDArray) -> Any:
-        """Give an array as an attribute of an operator."""
+        """Return an array as an attribute of an operator."""
         return self._onnx.numpy_helper.from_array(values)
 
     def model(
         self, n_features: int, outputs: dict[str, tuple[Any, tuple[int, ...]]], **about: Any
     ) -> Any:
-        """Give the checked model: input X (n, d) of doubles, outputs by name (type, shape).
+        """Return the checked model: input X (n, d) of doubles, outputs by name (type, shape).
 
         Shapes are those of one row; the number of rows is left open.
         """
         helper = self._onnx.helper
         double = self._onnx.TensorProto.DOUBLE
-        found = [
+        results = [
             helper.make_tensor_value_info(name, _tensor_type(self._onnx, dtype), ["n", *shape])
             for name, (dtype, shape) in outputs.items()
         ]
-        given = helper.make_tensor_value_info("X", double, ["n", n_features])
-        graph = helper.make_graph(self._nodes, "jointleaf", [given], found, self._constants)
+        rows = helper.make_tensor_value_info("X", double, ["n", n_features])
+        graph = helper.make_graph(self._nodes, "jointleaf", [rows], results, self._constants)
         versions = [
             helper.make_opsetid("", _OPSET),
             helper.make_opsetid(ML_DOMAIN, _ML_OPSET),

@@ -1,4 +1,4 @@
-"""Partitions as ONNX operators: the sums of the weights of a row's cells.
+"""Linear features and partitions as ONNX operators.
 
 Trees become one `TreeEnsembleRegressor` with a target for every weight of a cell: what its leaves
 add up to is the linear model of the row. It compares and adds in double precision; the sums that
@@ -12,21 +12,45 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._data.features import LinearFeatures
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import ZERO
-from jointleaf.io._onnx.features import add_features
 from jointleaf.io._onnx.graph import ML_DOMAIN, Graph
 from jointleaf.partitions import VoronoiPartitioner
 from jointleaf.partitions._voronoi import TIE
 
-__all__ = ["add_trees", "add_voronoi"]
+__all__ = ["add_features", "add_trees", "add_voronoi"]
 
 #: Largest model that the format can hold, and about what one weight takes of it.
 _MOST_BYTES, _WEIGHT_BYTES = 2**31, 16
 
 
+def add_features(graph: Graph, rows: str, features: LinearFeatures, n_columns: int) -> str:
+    """Add the standardised linear features (n, m) of rows (n, d); see `Standardizer`.
+
+    There are no indicators of categories among them: models with categories are not exported.
+    """
+    plan, scaler = features.plan, features.scaler
+    raw = rows
+    if len(plan.numbers) != n_columns:
+        raw = graph.add("Gather", rows, graph.constant(plan.numbers, np.int64), axis=1)
+    if len(plan.missing_indicators):
+        columns = graph.constant(plan.missing_indicators, np.int64)
+        is_missing = graph.add("IsNaN", graph.add("Gather", rows, columns, axis=1))
+        raw = graph.add("Concat", raw, graph.cast(is_missing, np.float64), axis=1)
+    missing = graph.add("IsNaN", raw)
+    z = raw
+    if scaler.clip:
+        z = graph.add("Max", z, graph.constant(scaler.low))
+        z = graph.add("Min", z, graph.constant(scaler.high))
+    z = graph.add("Sub", z, graph.constant(scaler.mean))
+    factor = 1.0 / np.maximum(scaler.scale, np.finfo(np.float64).tiny)
+    z = graph.add("Mul", z, graph.constant(factor))
+    return graph.add("Where", missing, graph.constant(0.0), z)
+
+
 def add_trees(graph: Graph, rows: str, trees: FlatTrees, weights: NDArray) -> str:
-    """Give sums (n, w) of the weights (C, w) of the leaves that rows (n, d) reach.
+    """Add sums (n, w) of the weights (C, w) of the leaves that rows (n, d) reach.
 
     Every tree has a split.
     """
@@ -42,7 +66,7 @@ def add_trees(graph: Graph, rows: str, trees: FlatTrees, weights: NDArray) -> st
 
 
 def _as_compared(graph: Graph, rows: str, trees: FlatTrees) -> str:
-    """Rows in the form in which trees compare them with their thresholds."""
+    """Add rows in the form in which trees compare them with their thresholds."""
     if trees.single_precision:
         rows = graph.cast(graph.cast(rows, np.float32), np.float64)
     if trees.zero_is_missing:
@@ -52,7 +76,7 @@ def _as_compared(graph: Graph, rows: str, trees: FlatTrees) -> str:
 
 
 def _nodes(graph: Graph, trees: FlatTrees) -> dict[str, Any]:
-    """Attributes of the nodes: of every tree its splits, then its leaves."""
+    """Return the attributes of the nodes: of every tree its splits, then its leaves."""
     sizes, tree = np.diff(trees.starts), trees.tree_of_split
     n_nodes = sizes + trees.n_leaves
     owner = np.repeat(np.arange(trees.n_trees), n_nodes)
@@ -61,9 +85,9 @@ def _nodes(graph: Graph, trees: FlatTrees) -> dict[str, Any]:
     place = start[tree] + np.arange(len(tree)) - trees.starts[tree]
 
     def at_splits(values: NDArray) -> NDArray:
-        found = np.zeros(len(owner), values.dtype)
-        found[place] = values
-        return found
+        of_nodes = np.zeros(len(owner), values.dtype)
+        of_nodes[place] = values
+        return of_nodes
 
     def children(child: NDArray) -> NDArray:
         split = child.astype(np.int64) - trees.starts[tree]
@@ -83,31 +107,31 @@ def _nodes(graph: Graph, trees: FlatTrees) -> dict[str, Any]:
 
 
 def _targets(graph: Graph, trees: FlatTrees, weights: NDArray) -> dict[str, Any]:
-    """Attributes of the weights; zeros are left out, but every leaf has at least one."""
+    """Return the attributes of the weights; zeros are left out, but every leaf has at least one."""
     tree = np.repeat(np.arange(trees.n_trees), trees.n_leaves)
     first_cell = np.cumsum(trees.n_cells) - trees.n_cells
     # Leaves that no training row reached add nothing: an entry of zeros behind all cells.
     cell = np.where(trees.cell_of_leaf < 0, len(weights), first_cell[tree] + trees.cell_of_leaf)
     of_leaf = np.concatenate([weights, np.zeros_like(weights[:1])])[cell]
-    kept = of_leaf != 0
-    kept[~kept.any(axis=1), 0] = True
-    if np.count_nonzero(kept) * _WEIGHT_BYTES > _MOST_BYTES:
+    is_written = of_leaf != 0
+    is_written[~is_written.any(axis=1), 0] = True
+    if np.count_nonzero(is_written) * _WEIGHT_BYTES > _MOST_BYTES:
         raise ValueError(
-            f"the model has {np.count_nonzero(kept)} weights, too many for an ONNX file of 2 GiB: "
+            f"the model has {np.count_nonzero(is_written)} weights, too many for a file of 2 GiB: "
             "make it smaller with jointleaf.prune"
         )
-    leaf, target = np.nonzero(kept)
+    leaf, target = np.nonzero(is_written)
     number = np.diff(trees.starts)[tree] + np.arange(len(tree)) - trees.leaf_starts[tree]
     return {
         "target_treeids": tree[leaf].tolist(),
         "target_nodeids": number[leaf].tolist(),
         "target_ids": target.tolist(),
-        "target_weights_as_tensor": graph.tensor(of_leaf[kept]),
+        "target_weights_as_tensor": graph.tensor(of_leaf[is_written]),
     }
 
 
 def add_voronoi(graph: Graph, rows: str, partitioner: VoronoiPartitioner, weights: NDArray) -> str:
-    """Give sums (n, w) of the weights (C, w) of the cells with the nearest centres.
+    """Add sums (n, w) of the weights (C, w) of the cells with the nearest centres.
 
     The steps are those of `VoronoiPartitioner.apply`, ties included.
     """
