@@ -33,7 +33,7 @@ from jointleaf._core.jax.problem import DevicePenalty, pytree
 from jointleaf._core.losses import JaxLoss, Logistic, Multinomial, SquaredError
 from jointleaf._core.penalties import Free
 from jointleaf._core.penalties.per_task import Scaled
-from jointleaf._core.task_problem import TaskProblem
+from jointleaf._core.tasks import task_problem
 
 jnp: Any = importlib.import_module("jax.numpy")
 lax: Any = importlib.import_module("jax.lax")
@@ -120,7 +120,7 @@ def fits(loss, penalty):
     return not (loss == "multinomial" and penalty in TASKS)
 
 
-def problem_of(loss, penalty, dtype=np.float64, device="cpu"):
+def problem_of(loss, penalty, dtype=np.float64):
     """The problem of a loss and a penalty, by their names."""
     made_loss, y = LOSSES[loss]
     rows = X.astype(dtype)
@@ -132,7 +132,7 @@ def problem_of(loss, penalty, dtype=np.float64, device="cpu"):
             _one_task(rows[half], CODES[half, : 3 - t], y[half], made_loss, Free(), WEIGHTS[half])
             for t, half in enumerate(halves)
         ]
-        problem = TaskProblem(
+        problem = task_problem(
             [part.leaf_design for part in parts],
             [part.y for part in parts],
             made_loss,
@@ -141,7 +141,6 @@ def problem_of(loss, penalty, dtype=np.float64, device="cpu"):
             [1.0, 0.7],
             [0.0, 0.0],
         )
-    problem.device = device
     return problem
 
 

@@ -16,7 +16,7 @@ from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import Loss, SquaredError
 from jointleaf._core.penalties import Penalty, SlopeNorm
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.active import ActiveFeatures
+from jointleaf._core.solvers.fista import ActiveFeatures
 from jointleaf._core.solvers.steps import make_steps
 from reference import ReferenceDesign
 

@@ -52,7 +52,7 @@ def _cross():
                 continue
             problem = problem_of(loss, penalty)
             for name, solver in SOLVERS.items():
-                cases = accepted if solver().lacks(problem) is None else refused
+                cases = accepted if solver().unsupported_reason(problem) is None else refused
                 cases.append((loss, penalty, name))
     return accepted, refused
 
@@ -74,8 +74,8 @@ def scipy_objective(loss, penalty, solver):
 @pytest.mark.parametrize(("loss", "penalty", "solver"), ACCEPTED)
 def test_the_same_objective(loss, penalty, solver, dtype, monkeypatch):
     tol, precision = PRECISIONS[dtype]
-    problem = problem_of(loss, penalty, dtype, "jax:cpu")
-    placed = choose_solver(problem, solver)
+    problem = problem_of(loss, penalty, dtype)
+    placed = choose_solver(problem, solver, "jax:cpu")
     assert isinstance(placed, OnDevice)
     monkeypatch.setattr("jointleaf._core.jax.solver.move_penalty", shared_prox(penalty))
     solution = placed.solve(problem, tol=tol, max_iter=MAX_ITER)
@@ -91,7 +91,7 @@ def test_auto_is_one_of_the_solvers_that_were_compared(loss):
     penalties = [penalty for penalty in PENALTIES if fits(loss, penalty)]
     for penalty in penalties:
         host = choose_solver(problem_of(loss, penalty))
-        placed = choose_solver(problem_of(loss, penalty, device="jax:cpu"))
+        placed = choose_solver(problem_of(loss, penalty), device="jax:cpu")
         assert isinstance(placed, OnDevice)
         assert placed.name == host.name
         assert (loss, penalty, placed.name) in ACCEPTED
@@ -105,7 +105,7 @@ def test_what_a_solver_refuses_is_refused_with_the_same_words(loss):
         words = []
         for device in ("cpu", "jax:cpu"):
             with pytest.raises(ValueError, match=f"solver='{solver}' does not fit") as caught:
-                choose_solver(problem_of(loss, penalty, device=device), solver)
+                choose_solver(problem_of(loss, penalty), solver, device)
             words.append(str(caught.value))
         assert words[0] == words[1]
         assert ": use solver='" in words[0]

@@ -29,7 +29,7 @@ from jointleaf._core.solvers import choose_solver
 
 jax = pytest.importorskip("jax")
 
-from jointleaf._core import device as devices  # noqa: E402
+from jointleaf._core import arrays as devices  # noqa: E402
 from jointleaf._core.jax import fista  # noqa: E402
 from jointleaf._core.jax.problem import DeviceDesign, device_design  # noqa: E402
 from jointleaf._core.jax.solver import OnDevice  # noqa: E402
@@ -49,13 +49,11 @@ def compiled():
     jax.monitoring.unregister_event_duration_listener(listen)
 
 
-def problem_of(penalty, device="jax:cpu", y=SIGNAL, rows=X):
-    problem = make_problem(
+def problem_of(penalty, y=SIGNAL, rows=X):
+    return make_problem(
         rows, CODES, y, loss="squared_error", penalty=penalty, cells="linear",
         sample_weight=None, n_cells=None, n_jobs=1,
     )  # fmt: skip
-    problem.device = device
-    return problem
 
 
 # -- the design ----------------------------------------------------------------------------------
@@ -185,14 +183,14 @@ def test_auto_needs_an_accelerator_and_enough_work(monkeypatch):
 
 
 def test_the_solver_is_placed_by_the_rule(monkeypatch):
-    assert type(choose_solver(problem_of(L21(0.1), "cpu"))).__name__ == "FISTA"
-    assert type(choose_solver(problem_of(L21(0.1), "auto"))).__name__ == "FISTA"
-    placed = choose_solver(problem_of(L21(0.1)))
+    assert type(choose_solver(problem_of(L21(0.1)))).__name__ == "FISTA"
+    assert type(choose_solver(problem_of(L21(0.1)), device="auto")).__name__ == "FISTA"
+    placed = choose_solver(problem_of(L21(0.1)), device="jax:cpu")
     assert (placed.name, placed.device) == ("fista", "jax:cpu")
-    monkeypatch.setattr("jointleaf._core.solvers.auto.place", lambda device, work: "jax:cpu")
-    assert isinstance(choose_solver(problem_of(L21(0.1), "auto")), OnDevice)
+    monkeypatch.setattr("jointleaf._core.solvers.place", lambda device, work: "jax:cpu")
+    assert isinstance(choose_solver(problem_of(L21(0.1)), device="auto"), OnDevice)
     # What cannot run there stays on the CPU under "auto".
-    assert type(choose_solver(problem_of(Mine(), "auto"))).__name__ == "FISTA"
+    assert type(choose_solver(problem_of(Mine()), device="auto")).__name__ == "FISTA"
 
 
 class Mine(Penalty):

@@ -13,7 +13,7 @@ from jointleaf.losses import JaxLoss, Logistic, Loss, Multinomial, SquaredError
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
 
-from jointleaf._core.device import double_precision  # noqa: E402
+from jointleaf._core.arrays import double_precision  # noqa: E402
 
 
 def poisson(y, f):

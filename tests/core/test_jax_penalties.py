@@ -23,7 +23,7 @@ from jointleaf._core.penalties.per_task import Scaled
 
 jax = pytest.importorskip("jax")
 
-from jointleaf._core.device import double_precision  # noqa: E402
+from jointleaf._core.arrays import double_precision  # noqa: E402
 from jointleaf._core.jax.problem import DevicePenalty, compiled_penalty  # noqa: E402
 from jointleaf._core.penalties.prox import cap_l2, shrink_sorted  # noqa: E402
 

@@ -8,7 +8,7 @@ from jointleaf._core.fitting import make_problem
 from jointleaf._core.losses import make_loss
 from jointleaf._core.path import largest_strength
 from jointleaf._core.penalties import KyFan, LInf1, Lp1, SchattenP
-from jointleaf._core.solvers import metrics
+from jointleaf._core.solvers import steps as metrics
 
 PENALTIES = [
     L1(1.0),

@@ -65,8 +65,8 @@ def test_standard_error_is_the_default(capsys):
 def test_a_solve_tells_its_listener(make_case, make_problem):
     stream = StringIO()
     problem = make_problem(make_case())
-    problem.listener = SolveProgress(stream, every=0.0)
-    solution = choose_solver(problem, "pcg").solve(problem)
+    listener = SolveProgress(stream, every=0.0)
+    solution = choose_solver(problem, "pcg").solve(problem, listener=listener)
     lines = stream.getvalue().splitlines()
     assert len(lines) == len(solution.trace)
     assert lines[-1].startswith(f"solving: iteration {solution.n_iter}, ")

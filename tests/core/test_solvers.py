@@ -1,5 +1,6 @@
 """Solvers: they agree, say how they ended, and their certificates are true."""
 
+from dataclasses import FrozenInstanceError
 from itertools import pairwise
 
 import numpy as np
@@ -9,11 +10,11 @@ from sklearn.exceptions import ConvergenceWarning
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.fitting import fit_cells, solve
 from jointleaf._core.losses import Logistic, Loss, SquaredError
-from jointleaf._core.penalties import Frobenius, Penalty
+from jointleaf._core.penalties import L21, Frobenius, Penalty
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers import FISTA, PCG, Dual, Newton, auto, choose_solver, dual_path
+from jointleaf._core.solvers import FISTA, PCG, Dual, Newton, SolverState, choose_solver, dual_path
 from jointleaf._core.solvers.base import effective_tol
-from jointleaf._core.solvers.cg import cg_steps
+from jointleaf._core.solvers.newton import cg_steps
 
 LOSSES = ["squared_error", "logistic", "multinomial"]
 PENALTIES = {
@@ -314,11 +315,11 @@ def test_rules_of_auto(make_case, make_problem, monkeypatch):
     assert chosen(squared, cells="constant") is PCG  # fewer weights than rows
     assert chosen(make_case()) is PCG
     assert chosen(squared, penalty=Lasso(0.1)) is FISTA
-    monkeypatch.setattr(auto, "MAX_DUAL_ROWS", 59)
-    monkeypatch.setattr(auto, "MAX_DUAL_ROWS_NEWTON", 59)
+    monkeypatch.setattr("jointleaf._core.solvers.MAX_DUAL_ROWS", 59)
+    monkeypatch.setattr("jointleaf._core.solvers.MAX_DUAL_ROWS_NEWTON", 59)
     assert chosen(squared) is PCG
     assert chosen(logistic, "logistic") is Newton
-    monkeypatch.setattr(auto, "WIDE", 2)  # wide rows: twice as many in the dual
+    monkeypatch.setattr("jointleaf._core.solvers.WIDE", 2)  # wide rows: twice as many in the dual
     assert chosen(squared) is Dual
 
 
@@ -430,3 +431,54 @@ def test_the_optimality_of_a_norm_does_not_depend_on_the_unit_of_the_features(ma
         problem = Problem(scaled, case.y, SquaredError(), Lasso(0.01 * unit))
         found = solve(problem, "fista", tol=1e-5, max_iter=10**5)
         assert found.objective < best.objective * 1.01
+
+
+# -- problems and the state of solvers ----------------------------------------------------------
+
+
+def test_problems_cannot_be_changed(make_case, make_problem):
+    problem = make_problem(make_case())
+    for name in ("prox_step", "penalty", "device"):
+        with pytest.raises(FrozenInstanceError):
+            setattr(problem, name, 1.0)
+
+
+@pytest.mark.parametrize("penalty", [Frobenius(0.1), L21(0.05), Lasso(0.05)], ids=repr)
+@pytest.mark.parametrize("loss", ["squared_error", "multinomial"])
+def test_optimality_is_the_same_before_and_after_every_solve(
+    penalty, loss, make_case, make_problem
+):
+    problem = make_problem(make_case(loss, d=12), loss, penalty)
+    theta = np.random.default_rng(0).standard_normal(problem.zeros().shape)
+    gradient = problem.data_gradient(problem.design.matvec(theta))
+    before = problem.optimality(theta, gradient)
+    state = SolverState()
+    for solver in (Dual(), PCG(), Newton(), FISTA()):
+        if solver.unsupported_reason(problem) is None:
+            solution = solver.solve(problem, max_iter=50, state=state)
+            assert problem.optimality(theta, gradient) == before
+            f = problem.design.matvec(solution.theta)
+            measured = problem.optimality(solution.theta, problem.data_gradient(f))
+            assert solution.optimality == pytest.approx(measured, rel=1e-6, abs=1e-12)
+    again = make_problem(make_case(loss, d=12), loss, penalty)
+    assert again.optimality(theta, gradient) == before
+
+
+@pytest.mark.parametrize("kinds", ["linear", "constant", ("linear", "constant", "linear")])
+def test_the_step_of_the_measure_is_one_over_a_bound_of_the_curvature(kinds, make_case):
+    case = make_case()
+    design = LeafDesign(case.X, case.codes, cells=kinds)
+    problem = Problem(design, case.y, SquaredError(), L21(0.1), case.s)
+    largest = design.lipschitz(case.s / case.s.sum(), max_iter=1000, tol=1e-10)
+    assert largest <= 1 / problem.prox_step < 20 * largest
+
+
+def test_a_state_makes_the_next_solve_faster_and_changes_nothing_else(make_case, make_problem):
+    problem = make_problem(make_case(n=200, d=4), penalty=L21(0.05, 0.01))
+    state = SolverState()
+    first = solve(problem, "fista", tol=1e-8, max_iter=5000, state=state)
+    assert ("biases", np.full(problem.layout.n_cells, 0.01).tobytes()) in state
+    second = solve(problem, "fista", tol=1e-8, max_iter=5000, state=state)
+    alone = solve(problem, "fista", tol=1e-8, max_iter=5000)
+    for other in (second, alone):
+        assert other.objective == pytest.approx(first.objective, rel=1e-10)

@@ -21,8 +21,9 @@ from jointleaf._core.penalties import (
     Nuclear,
 )
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.active import ActiveFeatures
-from jointleaf._core.solvers.metrics import SharedCellsMetric
+from jointleaf._core.solvers import SolverState
+from jointleaf._core.solvers.fista import ActiveFeatures
+from jointleaf._core.solvers.steps import SharedCellsMetric
 
 LAYOUT = CellLayout((2, 3), 4)
 TIGHT = {"tol": 1e-9, "max_iter": 20_000}
@@ -227,7 +228,7 @@ def test_shortcuts_do_not_change_the_answer(name, loss, make_case, monkeypatch):
     live = np.abs(fast.coef).reshape(5, 40, -1).max(axis=(0, 2)) > 0
     assert updates
     assert 1 < live.sum() < 40
-    monkeypatch.setattr("jointleaf._core.solvers.active._MIN_FEATURES", 10**9)
+    monkeypatch.setattr("jointleaf._core.solvers.fista._MIN_FEATURES", 10**9)
     updates.clear()
     whole = fit()
     assert not updates
@@ -260,14 +261,14 @@ def test_the_active_set_ends_in_float32(name, make_case):
 def test_the_metric_of_shared_cells_does_not_change_the_answer(name, loss, make_case, monkeypatch):
     case = make_case(loss, n=150, d=4, cells=(2,) * 6)
     problem = _problem(case, loss, L21(0.1))
-    metric = SharedCellsMetric(problem, case.s / case.s.sum())
+    metric = SharedCellsMetric(problem, case.s / case.s.sum(), SolverState())
     weighed, _ = problem.layout.split(metric.weigh(np.ones(problem.layout.n_weights)))
     assert metric.largest > 1.2 * weighed.min()  # not the plain metric
     fits = []
     for most in (4096, 0):
-        monkeypatch.setattr("jointleaf._core.solvers.metrics.MAX_CELLS", most)
+        monkeypatch.setattr("jointleaf._core.solvers.steps.MAX_CELLS", most)
         problem = _problem(case, loss, WIDE[name])
-        assert SharedCellsMetric.fits(problem) == (most > 0)
+        assert SharedCellsMetric.fits(problem, SolverState()) == (most > 0)
         fits.append(solve(problem, **TIGHT))
     assert fits[0].objective == pytest.approx(fits[1].objective, rel=1e-10)
     np.testing.assert_allclose(fits[0].coef, fits[1].coef, rtol=0, atol=1e-6)

@@ -9,11 +9,10 @@ from jointleaf._core.design import LeafDesign, TaskDesign
 from jointleaf._core.losses import Logistic, SquaredError
 from jointleaf._core.path import follow_path, largest_strength
 from jointleaf._core.penalties import L1, L21, Frobenius, Nuclear, Penalty
-from jointleaf._core.solvers import steps
+from jointleaf._core.solvers import SolverState, steps
 from jointleaf._core.solvers.biases import BiasSolver, cell_mass
-from jointleaf._core.solvers.metrics import PlainMetric, SharedCellsMetric
-from jointleaf._core.task_design import BlockSmoother
-from jointleaf._core.task_problem import TaskProblem
+from jointleaf._core.solvers.steps import PlainMetric, SharedCellsMetric
+from jointleaf._core.tasks import BlockSmoother, task_problem
 from jointleaf._fit.strengths import ratio_grid
 from reference import ReferenceDesign
 
@@ -43,7 +42,7 @@ def designs_of(tasks, cells="linear"):
 
 
 def make_problem(tasks, penalty, loss=None):
-    return TaskProblem(
+    return task_problem(
         designs_of(tasks),
         [y for _, _, y in tasks],
         loss or SquaredError(),
@@ -145,7 +144,7 @@ def test_the_metric_of_shared_cells_is_that_of_every_task():
     """M-weighted steps, by brute force in the coordinates of the cells."""
     problem = make_problem(TASKS, DIRTY)
     h = problem.s / problem.s.sum()
-    metric = SharedCellsMetric(problem, h)
+    metric = SharedCellsMetric(problem, h, SolverState())
     layout = problem.layout
     Z = np.column_stack([problem.design.bias_matvec(e) for e in np.eye(layout.n_cells)])
     Q = (Z.T * h) @ Z
@@ -207,7 +206,7 @@ def test_every_kind_of_step_leads_to_the_same_answer(kind, monkeypatch):
     assert isinstance(made.metric, SharedCellsMetric)
     found = fit_tasks(TASKS, penalty=DIRTY, task_weights=GAMMA, **TIGHT)
     if kind == "plain metric":
-        monkeypatch.setattr(SharedCellsMetric, "fits", staticmethod(lambda problem: False))
+        monkeypatch.setattr(SharedCellsMetric, "fits", staticmethod(lambda problem, state: False))
         assert isinstance(steps.make_steps(problem).metric, PlainMetric)
     else:
         monkeypatch.setattr("jointleaf._core.solvers.biases.MAX_JOINT_BIASES", 0)

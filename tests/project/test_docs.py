@@ -15,7 +15,7 @@ WITH_EXAMPLES = (
     "jointleaf.estimators._classifier",
     "jointleaf.estimators._refining",
     "jointleaf.multitask._estimators",
-    "jointleaf._core.task_fitting",
+    "jointleaf._core.tasks",
 )
 
 

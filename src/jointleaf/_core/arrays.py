@@ -1,19 +1,42 @@
-"""One implementation for NumPy and JAX: the namespace of an array, loops, and shapes.
+"""One implementation for NumPy and JAX: the namespace of an array, loops, shapes, and devices.
 
 Losses and proximal maps are written once, with the functions of the namespace to which their arrays
-belong. JAX is looked at only where something else has imported it.
+belong. JAX is imported only where a device other than "cpu" is asked for.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-__all__ = ["array_namespace", "expit", "shaped", "while_loop"]
+__all__ = [
+    "DEVICES",
+    "LEAST_WORK",
+    "array_namespace",
+    "check_device",
+    "double_precision",
+    "expit",
+    "find_device",
+    "place",
+    "shaped",
+    "while_loop",
+]
+
+DEVICES = ("cpu", "gpu", "tpu", "auto", "jax:cpu")
+
+#: multiplications of one pass, n P q K, from which "auto" uses an accelerator
+LEAST_WORK = 2**25
+
+_INSTALL = (
+    "pip install 'jointleaf[jax]', and for NVIDIA GPUs also pip install 'jax[cuda12]', for TPUs "
+    "pip install 'jax[tpu]', or use device='cpu'"
+)
 
 
 def array_namespace(x: Any) -> Any:
@@ -47,3 +70,59 @@ def while_loop(
     while go_on(state):
         state = advance(state)
     return state
+
+
+# -- devices -------------------------------------------------------------------------------------
+
+
+def check_device(device: Any) -> None:
+    """Check that a device is known and, where it is asked for by name, that it is there."""
+    if not isinstance(device, str) or device not in DEVICES:
+        raise ValueError(f"device={device!r} is not known: use one of {', '.join(DEVICES)}")
+    if device not in ("cpu", "auto"):
+        find_device(device)
+
+
+def find_device(name: str) -> Any:
+    """Return JAX's device of a name, "gpu", "tpu" or "jax:cpu"; errors say what to install."""
+    try:
+        import jax
+    except ImportError as cause:
+        raise ImportError(f"device={name!r} needs JAX: {_INSTALL}") from cause
+    platform = name.removeprefix("jax:")
+    try:
+        return jax.devices(platform)[0]
+    except RuntimeError as cause:
+        found = sorted({device.platform for device in jax.devices()})
+        raise RuntimeError(
+            f"device={name!r}: JAX {jax.__version__} finds no {platform.upper()}, only "
+            f"{', '.join(found)}: {_INSTALL}"
+        ) from cause
+
+
+def place(device: str, work: float) -> str:
+    """Return the device that a name stands for, where a pass takes this many multiplications.
+
+    "auto" is an accelerator where JAX is installed and finds one and the work is at least
+    `LEAST_WORK`, and else "cpu". All other names stand for themselves.
+    """
+    if device != "auto":
+        return device
+    if work < LEAST_WORK or find_spec("jax") is None:
+        return "cpu"
+    for name in ("gpu", "tpu"):
+        with suppress(RuntimeError):
+            find_device(name)
+            return name
+    return "cpu"
+
+
+def double_precision() -> AbstractContextManager:
+    """Within it float64 exists in JAX; its setting for everyone else stays as it is."""
+    import jax
+
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64
+
+    return enable_x64(True)

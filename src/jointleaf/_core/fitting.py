@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from jointleaf._core.arrays import check_device
 from jointleaf._core.design import LeafDesign
-from jointleaf._core.device import check_device
 from jointleaf._core.layout import CellKind, check_codes
 from jointleaf._core.losses import Loss, make_loss
 from jointleaf._core.penalties import Frobenius, Term
 from jointleaf._core.problem import Problem, as_numbers, check_weights
-from jointleaf._core.solvers import Solution, Solver, choose_solver
+from jointleaf._core.solvers import Solution, Solver, SolverState, choose_solver
+from jointleaf._core.solvers.base import Listener
 
 __all__ = ["check_limits", "fit_cells", "make_problem", "solve"]
 
@@ -111,8 +112,7 @@ def fit_cells(
         n_cells=n_cells,
         n_jobs=n_jobs,
     )
-    problem.device = device
-    return solve(problem, solver, tol=tol, max_iter=max_iter)
+    return solve(problem, solver, tol=tol, max_iter=max_iter, device=device)
 
 
 def make_problem(
@@ -127,7 +127,7 @@ def make_problem(
     n_cells: ArrayLike | None,
     n_jobs: int,
 ) -> Problem:
-    """Check everything that `fit_cells` takes and give the problem; zero weights are left out."""
+    """Return the problem of what `fit_cells` takes, after checks; zero weights are left out."""
     rows = _check_rows(X)
     checked, counts = check_codes(codes, len(rows), n_cells)
     weights = check_weights(sample_weight, len(rows))
@@ -153,9 +153,15 @@ def solve(
     *,
     tol: float = 1e-6,
     max_iter: int = 1000,
+    device: str = "cpu",
+    state: SolverState | None = None,
+    listener: Listener | None = None,
 ) -> Solution:
-    """Solve a problem with the chosen solver; warns where it did not converge."""
-    solution = choose_solver(problem, solver).solve(problem, init, tol=tol, max_iter=max_iter)
+    """Solve a problem with the chosen solver on a device; warn where it did not converge."""
+    chosen = choose_solver(problem, solver, device)
+    solution = chosen.solve(
+        problem, init, tol=tol, max_iter=max_iter, state=state, listener=listener
+    )
     if not solution.converged:
         warnings.warn(solution.message, ConvergenceWarning, stacklevel=3)
     return solution
@@ -179,7 +185,7 @@ def _check_rows(X: ArrayLike) -> NDArray:
 
 
 def _check_size(name: str, values: NDArray, dtype: np.dtype) -> None:
-    """Refuse values whose products of four would overflow."""
+    """Raise an error for values whose products of four would overflow."""
     limit = float(np.finfo(dtype).max) ** 0.25
     largest = float(np.abs(values).max(initial=0.0))
     if np.isfinite(largest) and largest > limit:

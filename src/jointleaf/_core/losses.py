@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
-from jointleaf._core.arrays import array_namespace, expit, shaped
-from jointleaf._core.device import double_precision, find_device
+from jointleaf._core.arrays import array_namespace, double_precision, expit, find_device, shaped
 
 __all__ = ["JaxLoss", "Logistic", "Loss", "Multinomial", "SquaredError", "make_loss"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._core.device import check_device
+from jointleaf._core.arrays import check_device
 from jointleaf._core.fitting import check_limits, make_problem
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Loss
@@ -16,8 +16,8 @@ from jointleaf._core.penalties import Term
 from jointleaf._core.penalties.base import on_weights
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
-from jointleaf._core.solvers import PCG, Newton, Solution, Solver, choose_solver
-from jointleaf._core.solvers.active import live_features
+from jointleaf._core.solvers import PCG, Newton, Solution, Solver, SolverState, choose_solver
+from jointleaf._core.solvers.fista import live_features
 
 __all__ = ["StrengthPath", "follow_path", "largest_strength", "strength_path"]
 
@@ -143,16 +143,19 @@ def strength_path(
         n_cells=n_cells,
         n_jobs=n_jobs,
     )
-    problem.device = device
+    state = SolverState()
     if strengths is None:
-        grid = strength_grid(largest_strength(problem, penalty), n_strengths, ratio)
+        largest = largest_strength(problem, penalty, state)
+        grid = strength_grid(largest, n_strengths, ratio)
     else:
         grid = _check_strengths(strengths)
     held_out = None if validation is None else _check_validation(problem, validation)
     progress = Progress(len(grid), "path", enabled=verbose)
     rows: list[tuple[float, float]] = []
     solutions: list[Solution] = []
-    for solution in follow_path(problem, penalty, grid, solver, tol=tol, max_iter=max_iter):
+    for solution in follow_path(
+        problem, penalty, grid, solver, tol=tol, max_iter=max_iter, device=device, state=state
+    ):
         f = problem.design.matvec(solution.theta)
         fresh = np.nan
         if held_out is not None:
@@ -182,29 +185,34 @@ def follow_path(
     *,
     tol: float,
     max_iter: int,
+    device: str = "cpu",
+    state: SolverState | None = None,
 ) -> Iterator[Solution]:
     """Solve a problem at every strength of a penalty, each started from the answer before.
 
     The tolerance is `tol` at the largest strength and smaller in proportion elsewhere.
     """
     theta = None
+    state = SolverState() if state is None else state
     largest = float(np.max(strengths))
     for strength in strengths:
         point = problem.with_penalty(on_weights(penalty.at(float(strength))))
         if theta is None and point.curvature is None:  # slopes that are zero need not move at all
-            theta = biases_alone(point)
+            theta = biases_alone(point, state)
         goal = tol * float(strength) / largest
-        solution = choose_solver(point, solver).solve(point, theta, tol=goal, max_iter=max_iter)
+        chosen = choose_solver(point, solver, device)
+        solution = chosen.solve(point, theta, tol=goal, max_iter=max_iter, state=state)
         theta = solution.theta
         yield solution
 
 
-def largest_strength(problem: Problem, penalty: Term) -> float:
-    """The smallest strength of a penalty at which all slopes of a problem are zero."""
+def largest_strength(problem: Problem, penalty: Term, state: SolverState | None = None) -> float:
+    """Return the smallest strength of a penalty at which all slopes of a problem are zero."""
     family = on_weights(penalty).bind(problem.layout)
     if problem.layout.n_slopes == 0:
         raise ValueError(f"{penalty!r} with constant cells has no slopes to set to zero")
-    gradient = gradient_without_slopes(problem)
+    theta = biases_alone(problem, state)
+    gradient = problem.data_gradient(problem.design.matvec(theta))
     if (
         np.abs(problem.layout.split(gradient)[0]).max(initial=0.0)
         <= 1000 * _BIAS_TOL * problem.start_slope
@@ -213,13 +221,8 @@ def largest_strength(problem: Problem, penalty: Term) -> float:
     return family.strength_max(problem.mass * gradient)
 
 
-def gradient_without_slopes(problem: Problem) -> NDArray:
-    """Return the data gradient (N[, K]) at zero slopes and the biases that are best for them."""
-    return problem.data_gradient(problem.design.matvec(biases_alone(problem)))
-
-
-def biases_alone(problem: Problem) -> NDArray:
-    """Return the best weights (N[, K]) with all slopes at zero, found once for related problems."""
+def biases_alone(problem: Problem, state: SolverState | None = None) -> NDArray:
+    """Return the best weights (N[, K]) with all slopes at zero."""
     part = problem.without_slopes()
     curvature, _ = part.quadratic()
 
@@ -229,7 +232,9 @@ def biases_alone(problem: Problem) -> NDArray:
         return Newton().solve(part, tol=100 * _BIAS_TOL, max_iter=100).intercept
 
     theta = problem.zeros()
-    problem.layout.split(theta)[1][:] = problem.kept(("biases alone", curvature.tobytes()), solve)
+    key = "biases alone", curvature.tobytes()
+    biases = solve() if state is None else state.get(key, solve)
+    problem.layout.split(theta)[1][:] = biases
     return theta
 
 

@@ -3,43 +3,45 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.design import Design, LeafDesign
+from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties.base import (
     Penalty,
-    PredictionPenalty,
     Quadratic,
     Term,
     on_predictions,
     on_weights,
 )
+from jointleaf._core.penalties.per_task import times
 
-__all__ = ["Problem"]
-
-T = TypeVar("T")
+__all__ = ["Problem", "as_numbers", "check_weights"]
 
 
+@dataclass(frozen=True, eq=False, init=False)
 class Problem:
-    r"""Joint fit of all cells as one convex problem.
+    r"""Joint fit of all cells of one task or several as one convex problem.
 
     .. math::
 
-        J(\theta) = \frac{1}{S} \sum_n s_n\, \ell(y_n, o + f_n)
-        + \tfrac12 (o + f)^\top A (o + f) + R(\theta), \qquad f = \Phi \theta
+        J(\theta) = \frac{1}{S} \sum_n s_n\, \ell(y_n, o_n + f_n)
+        + \tfrac12 (o + f)^\top A (o + f) + R(\theta) / m, \qquad f = \Phi \theta
 
     The first two terms, functions of the predictions, are the data term; A is zero unless the
-    penalty has terms on predictions.
+    penalty has terms on predictions. A problem never changes: what solvers keep from one solve to
+    the next is in a `SolverState`.
 
     Parameters
     ----------
     design : Design
-        Phi.
+        Phi; the rows and cells of several tasks are its blocks.
     y : array (n,)
         Targets in the form of the loss.
     loss : Loss
@@ -47,14 +49,36 @@ class Problem:
         R, and A.
     sample_weight : array (n,), optional
         s, not negative, not all zero; by default all one.
-    offset : number or array (K,)
+    offset : number or array (K,) or (n,)
         o, a fixed raw prediction that the cells add to.
+    mass : float
+        m, what the stated objective is divided by.
+    smoother : matrix (n, n), optional
+        A; by default that of the terms on predictions for the rows of the only task.
+
+    Attributes
+    ----------
+    penalty : Penalty
+        R / m, bound to the layout.
+    smooth_curvature : array (N,) or None
+        Curvature of the quadratic part of the penalty; None for zero.
+    rest : Penalty
+        The penalty without its quadratic part.
+    start_slope : float
+        Largest gradient at zero weights, to which optimality is relative.
     """
 
-    #: what the objective was divided by, for which strengths are not as given
-    mass: float = 1.0
-    #: where solvers compute; see `_core.device`
-    device: str = "cpu"
+    design: Design
+    y: NDArray
+    loss: Loss
+    penalty: Penalty
+    s: NDArray[np.float64]
+    offset: NDArray
+    smoother: Any
+    mass: float
+    smooth_curvature: NDArray | None
+    rest: Penalty
+    start_slope: float
 
     def __init__(
         self,
@@ -64,36 +88,52 @@ class Problem:
         penalty: Term,
         sample_weight: ArrayLike | None = None,
         offset: NDArray | float = 0.0,
+        *,
+        mass: float = 1.0,
+        smoother: Any = None,
     ) -> None:
-        self.design = design
-        self.layout = design.layout
-        self.loss = loss
         if penalty.is_auto:
             raise ValueError(
                 f"penalty={penalty!r} has a strength to choose: fit an estimator, which chooses "
                 "it by cross-validation, or give a number"
             )
-        self._set_penalty(on_weights(penalty))
         dtype = design.dtype
-        self.y = loss.encode(y).astype(dtype)
-        if len(self.y) != design.n_rows:
-            raise ValueError(f"y has {len(self.y)} rows but X has {design.n_rows}")
-        self.s = check_weights(sample_weight, design.n_rows)
-        if not self.s.all():
+        targets = loss.encode(y).astype(dtype)
+        if len(targets) != design.n_rows:
+            raise ValueError(f"y has {len(targets)} rows but X has {design.n_rows}")
+        weights = check_weights(sample_weight, design.n_rows)
+        if not weights.all():
             raise ValueError("sample_weight holds zeros: leave these rows out of the problem")
-        self.offset = np.asarray(offset, dtype)
-        self.outputs: tuple[int, ...] = self.y.shape[1:]
-        smoothers = [self._smoother(term) for term in on_predictions(penalty)]
-        #: A (n, n), or None for zero
-        self.smoother = sum(smoothers[1:], smoothers[0]).astype(dtype) if smoothers else None
-        self._kept: dict[object, object] = {}
-        self.prox_step = 1.0
-        #: called with iteration, seconds, objective and optimality while a solver works
-        self.listener: Callable[[int, float, float, float], None] | None = None
-        self.start_slope = self._start_slope()
+        smoothers = [] if smoother is None else [smoother]
+        if smoother is None and on_predictions(penalty):
+            (block,) = design.blocks()
+            rows = block.design.rows
+            smoothers = [term.matrix(rows, weights) for term in on_predictions(penalty)]
+        self._set(
+            design=design,
+            y=targets,
+            loss=loss,
+            s=weights,
+            offset=np.asarray(offset, dtype),
+            smoother=sum(smoothers[1:], smoothers[0]).astype(dtype) if smoothers else None,
+            mass=float(mass),
+        )
+        self._set(**self._penalties(on_weights(penalty)))
+        self._set(start_slope=self._start_slope())
+
+    def _set(self, **fields: Any) -> None:
+        """Fill in fields of a problem that is being made."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def _penalties(self, penalty: Penalty) -> dict[str, Any]:
+        """Return the fields that follow from a penalty on weights."""
+        bound = (penalty if self.mass == 1.0 else times(1.0 / self.mass, penalty)).bind(self.layout)
+        smooth_curvature, rest = bound.split()
+        return {"penalty": bound, "smooth_curvature": smooth_curvature, "rest": rest}
 
     def _start_slope(self) -> float:
-        """Largest gradient at zero weights, to which optimality is relative.
+        """Return the largest gradient at zero weights.
 
         Where it is only rounding, zero weights are the optimum, and what could have been stands
         in: the sum of its terms without their signs, or 1 if that is zero too.
@@ -105,73 +145,91 @@ class Problem:
             return largest
         return terms if terms > 0 else 1.0
 
-    def _smoother(self, term: PredictionPenalty) -> Any:
-        """The matrix (n, n) of a penalty on predictions."""
-        return term.matrix(self.leaf_design.rows, self.s)
+    @cached_property
+    def prox_step(self) -> float:
+        """The step t of the proximal gradient by which `optimality` measures.
 
-    def _set_penalty(self, penalty: Penalty) -> None:
-        self.penalty = penalty.bind(self.layout)
-        #: the penalty as a quadratic of curvature (N,), or None for zero, plus a rest
-        self.smooth_curvature, self.rest = self.penalty.split()
+        t = 1 / (L + max D) with D the penalty's quadratic part and, with the bound c of the
+        loss's curvature, L = c sum_p max_c sum_n (s_n / S) |x_n|^2 over the rows of the cells c of
+        a partition p: at least the largest eigenvalue of the Hessian of the loss, because
+        predictions are sums over partitions and the cells of one have no rows in common. Of
+        several tasks the largest L counts, and where the loss has no bound, its curvature at zero
+        weights does.
+        """
+        shares = self.s / self.s.sum()
+        bound = self.loss.max_curvature
+        if not np.isfinite(bound):
+            h = self.loss_curvature(self.zero_predictions()).astype(float)
+            bound = float(np.max(h.reshape(len(shares), -1).max(axis=1) / shares))
+        largest = 0.0
+        for rows, _, design in self.design.blocks():
+            layout, h = design.layout, bound * shares[rows]
+            sums = design.bias_rmatvec(h).astype(float)
+            if layout.n_slopes:
+                squares = np.einsum("ij,ij->i", design.X, design.X, dtype=float)
+                linear = design.bias_rmatvec(h * squares)[layout.linear_cells]
+                sums[layout.linear_cells] = linear
+            largest = max(largest, float(np.maximum.reduceat(sums, layout.offsets[:-1]).sum()))
+        if self.smooth_curvature is not None:
+            largest += float(self.smooth_curvature.max(initial=0.0))
+        return 1.0 / largest if largest > 0 else 1.0
+
+    @property
+    def layout(self) -> CellLayout:
+        """The layout of the weights."""
+        return self.design.layout
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """() for one output, (K,) for several."""
+        return self.y.shape[1:]
 
     # -- related problems ----------------------------------------------------------------------
 
+    def _changed(self, **fields: Any) -> Problem:
+        changed = copy.copy(self)
+        changed.__dict__.pop("prox_step", None)
+        changed._set(**fields)
+        return changed
+
     def with_penalty(self, penalty: Penalty) -> Problem:
-        """Give the same problem with another penalty on the weights."""
-        other = copy.copy(self)
-        other._set_penalty(penalty)
-        return other
+        """Return the same problem with another penalty on the weights."""
+        return self._changed(**self._penalties(penalty))
 
     def restricted(self, features: NDArray[np.intp]) -> Problem:
-        """Give the problem in which only these features may have slopes."""
+        """Return the problem in which only these features may have slopes."""
         penalty = self.penalty.restricted(features)
         if penalty is None:
             raise ValueError(f"{self.penalty!r} cannot be restricted to some features")
-        other = copy.copy(self)
-        other.design = self.design.with_features(features)
-        other.layout = other.design.layout
-        other.penalty = penalty
-        other.smooth_curvature, other.rest = penalty.split()
-        return other
+        curvature, rest = penalty.split()
+        return self._changed(
+            design=self.design.with_features(features),
+            penalty=penalty,
+            smooth_curvature=curvature,
+            rest=rest,
+        )
 
     def without_slopes(self) -> Problem:
         """Return the problem of the biases alone; weights are (C,) or (C, K)."""
-        parts = [t.bias_curvature() for t in self.penalty.terms if isinstance(t, Penalty)]
         beta = np.zeros(self.layout.n_cells)
-        for part in parts:
+        for term in self.penalty.terms:
+            part = term.bias_curvature() if isinstance(term, Penalty) else None
             beta = beta if part is None else beta + part
-        other = copy.copy(self)
-        other.design = self.design.with_features(np.zeros(0, np.intp))
-        other.layout = other.design.layout
-        other.penalty = Quadratic(beta, other.layout)
-        other.smooth_curvature, other.rest = other.penalty.split()
-        return other
-
-    def kept(self, key: object, make: Callable[[], T]) -> T:
-        """Give what was made under a key before, here or in a related problem, or make it."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        return self._kept[key]  # type: ignore[return-value]
-
-    def keep(self, key: object, value: object) -> None:
-        """Put something under a key, for this and all related problems."""
-        self._kept[key] = value
-
-    def has_kept(self, key: object) -> bool:
-        """Whether there is something under a key."""
-        return key in self._kept
+        design = self.design.with_features(np.zeros(0, np.intp))
+        penalty = Quadratic(beta, design.layout)
+        curvature, rest = penalty.split()
+        return self._changed(design=design, penalty=penalty, smooth_curvature=curvature, rest=rest)
 
     def in_double(self) -> Problem:
-        """Give the same problem in float64."""
+        """Return the same problem in float64."""
         if self.design.dtype == np.float64:
             return self
-        other = copy.copy(self)
-        other.design = self.design.in_double()
-        other._kept = {}
-        if self.smoother is not None:
-            other.smoother = self.smoother.astype(float)
-        other.y, other.offset = self.y.astype(float), self.offset.astype(float)
-        return other
+        return self._changed(
+            design=self.design.in_double(),
+            smoother=None if self.smoother is None else self.smoother.astype(float),
+            y=self.y.astype(float),
+            offset=self.offset.astype(float),
+        )
 
     @property
     def leaf_design(self) -> LeafDesign:
@@ -217,7 +275,7 @@ class Problem:
 
     def objective(self, theta: NDArray, f: NDArray) -> float:
         """J at weights theta whose predictions are f."""
-        return self.data_value(f) + self.penalty.value(theta)
+        return float(self.data_value(f) + self.penalty.value(theta))
 
     def slope(self, f: NDArray) -> NDArray:
         """Derivative of the data term by the predictions, of the shape of f."""
@@ -241,19 +299,20 @@ class Problem:
     # -- optimality ----------------------------------------------------------------------------
 
     def proximal_step(self, theta: NDArray, gradient: NDArray) -> NDArray:
-        """prox(theta - t G, t) with t = `prox_step`; `gradient` is the data gradient at theta."""
+        """Return prox(theta - t G, t) with t = `prox_step`, from the data gradient at theta."""
         t = theta.dtype.type(self.prox_step)
         G = self.smooth_gradient(theta, gradient)
         return self.rest.prox(theta - t * G, self.prox_step)
 
     def optimality(self, theta: NDArray, gradient: NDArray, moved: NDArray | None = None) -> float:
-        """How far theta is from satisfying the first-order conditions; 0 at the optimum.
+        """Return how far theta is from satisfying the first-order conditions; 0 at the optimum.
 
         For quadratic penalties max |dJ/dtheta|, for others the largest entry of the proximal
-        gradient (theta - prox(theta - t G, t)) / t with the step t = `prox_step`, which FISTA sets
-        to 1 / L, where quadratic terms of the penalty count to G; both divided by max |dL/dtheta|
-        at zero weights, so that the measure does not change with the scale of y or X.
-        `gradient` is the data gradient at theta, `moved` the `proximal_step` where it is known.
+        gradient (theta - prox(theta - t G, t)) / t with the step t = `prox_step`, where quadratic
+        terms of the penalty count to G; both divided by max |dL/dtheta| at zero weights, so that
+        the measure does not change with the scale of y or X. It depends on the problem and theta
+        alone. `gradient` is the data gradient at theta, `moved` the `proximal_step` where it is
+        known.
         """
         diagonal = self.curvature
         if diagonal is not None:
@@ -285,7 +344,7 @@ class Problem:
 
 
 def as_numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Give values as float64, or say which argument does not hold real numbers."""
+    """Return values as float64; raise an error that names the argument for anything else."""
     try:
         array = np.asarray(values)
         if np.iscomplexobj(array):
@@ -296,7 +355,7 @@ def as_numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_weights(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64]:
-    """Give sample weights (n,) that are finite, not negative and not all zero."""
+    """Return sample weights (n,) that are finite, not negative and not all zero."""
     if sample_weight is None:
         return np.ones(n_rows)
     weights = as_numbers("sample_weight", sample_weight)

@@ -58,7 +58,7 @@ class Progress:
 
 
 class SolveProgress:
-    """Shows how a solve goes on, at most once a second: a listener of `Problem`.
+    """Shows how a solve goes on, at most once a second: a listener of `solve`.
 
     Parameters
     ----------

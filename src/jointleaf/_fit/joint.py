@@ -256,10 +256,15 @@ def fit_cells_of(
     """Fit the cells of a fitted partitioner with a penalty, from weights `init` or zero."""
     design = frame.design(rows.X, partitioner, cells)
     problem = Problem(design, frame.target(rows.y), frame.loss, penalty, rows.s, frame.offset)
-    problem.device = options.device
-    if options.verbose:
-        problem.listener = SolveProgress()
-    solution = solve(problem, options.solver, init, tol=options.tol, max_iter=options.max_iter)
+    solution = solve(
+        problem,
+        options.solver,
+        init,
+        tol=options.tol,
+        max_iter=options.max_iter,
+        device=options.device,
+        listener=SolveProgress() if options.verbose else None,
+    )
     if options.verbose:
         print(f"{solution.message}, objective {solution.objective:.6g}")
     ranges = None

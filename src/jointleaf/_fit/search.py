@@ -27,14 +27,13 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from jointleaf._core.kernel import shared_cells, times_column_kernel
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Loss, SquaredError
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._core.solvers import choose_solver
-from jointleaf._core.solvers.dual import newton_dual
+from jointleaf._core.solvers.dual import newton_dual, shared_cells, times_column_kernel
 from jointleaf._fit.component import Table
 from jointleaf._fit.folds import Fold, best_row, join_tables, loss_columns, with_progress
 

@@ -27,10 +27,8 @@ from jointleaf._core.penalties import Free, Frobenius, Penalty, PerTask, TaskNor
 from jointleaf._core.penalties.base import AUTO, Sum, on_predictions, on_weights
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
-from jointleaf._core.relaxing import relax_of, relaxed, support_of
-from jointleaf._core.solvers import Solution, choose_solver
-from jointleaf._core.task_problem import TaskProblem
-from jointleaf._core.task_solution import split_slopes
+from jointleaf._core.solvers import Solution, SolverState, choose_solver
+from jointleaf._core.tasks import relax_of, relaxed, split_slopes, support_of, task_problem
 from jointleaf._fit.component import Table
 from jointleaf._fit.folds import Fold, best_row, join_tables, loss_columns, with_progress
 
@@ -123,7 +121,7 @@ class _PathFold:
         else:
             self._valid = TaskDesign(designs, task_weights.tolist())
             alone = [fold.problem(Free(), cells, self._loss, fold.y) for fold in folds]
-            self._problem = TaskProblem(
+            self._problem = task_problem(
                 [part.leaf_design for part in alone],
                 [fold.y for fold in folds],
                 self._loss,
@@ -134,7 +132,7 @@ class _PathFold:
             )
             self._shares = task_weights / task_weights.sum()
             self.group_weights = np.ones(len(self.group_weights))
-        self._problem.device = device
+        self._device, self._state = device, SolverState()
         self._offsets = [part.offset for part in alone]
         self._targets = [fold.loss.encode(fold.y_valid) for fold in folds]
         self._bounds = np.cumsum([len(fold.valid) for fold in folds])[:-1]
@@ -142,7 +140,7 @@ class _PathFold:
     def largest(self, penalty: Term) -> float:
         """Return the largest strength of interest."""
         if is_sparse(penalty):
-            return largest_strength(self._with(penalty.at(1.0)), penalty)
+            return largest_strength(self._with(penalty.at(1.0)), penalty, self._state)
         return self._problem.mass * _largest_curvature(self._problem)
 
     def path(
@@ -155,7 +153,15 @@ class _PathFold:
         start = self._with(penalty.at(1.0))
         bound = on_weights(penalty.at(1.0)).bind(start.layout)
         known: dict[tuple[bytes, float], tuple[NDArray, bool]] = {}
-        steps = follow_path(start, penalty, strengths, tol=_TOL, max_iter=_MAX_ITER)
+        steps = follow_path(
+            start,
+            penalty,
+            strengths,
+            tol=_TOL,
+            max_iter=_MAX_ITER,
+            device=self._device,
+            state=self._state,
+        )
         for strength, solution in zip(strengths, steps, strict=False):
             counts = self._counts(bound, solution.theta)
             if tuple(factors) == (1.0,):
@@ -184,7 +190,7 @@ class _PathFold:
         smallest = np.inf
         for bias_strength in BIAS_STRENGTHS:
             filled = penalty.with_bias(bias_strength)
-            biases = biases_alone(self._with(filled.at(1.0)))
+            biases = biases_alone(self._with(filled.at(1.0)), self._state)
             loss = float(self.group_weights @ self._losses(biases))
             smallest = min(smallest, loss)
             if loss > _HOPELESS * smallest:
@@ -210,11 +216,13 @@ class _PathFold:
     ) -> tuple[NDArray, bool]:
         """Return losses of the selected features with a weaker penalty, and convergence."""
         problem = self._with(relaxed(penalty, factor, support))
-        solver = choose_solver(problem, "fista")
-        solution = solver.solve(problem, start.theta, tol=_TOL * factor, max_iter=_MAX_ITER)
+        solver, goal = choose_solver(problem, "fista", self._device), _TOL * factor
+        solution = solver.solve(
+            problem, start.theta, tol=goal, max_iter=_MAX_ITER, state=self._state
+        )
         return self._losses(solution.theta), solution.converged
 
-    def _with(self, penalty: Term) -> Any:
+    def _with(self, penalty: Term) -> Problem:
         return self._problem.with_penalty(on_weights(penalty))
 
     def _losses(self, theta: NDArray) -> NDArray[np.float64]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from jointleaf._core.arrays import place
 from jointleaf._core.design import LeafDesign
-from jointleaf._core.device import place
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.losses import Loss
 from jointleaf._data.columns import Columns

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 
 from jointleaf._core.penalties import Term
 from jointleaf._core.progress import SolveProgress
-from jointleaf._core.relaxing import solve_tasks
-from jointleaf._core.task_problem import TaskProblem
-from jointleaf._core.task_solution import TaskSolution, make_solution
-from jointleaf._core.task_weights import check_task_weights
+from jointleaf._core.tasks import (
+    TaskSolution,
+    check_task_weights,
+    make_solution,
+    solve_tasks,
+    task_problem,
+)
 from jointleaf._data.rows import Rows
 from jointleaf._data.tasks import TaskTable
 from jointleaf._fit.component import FitContext, JointSolve, Split
@@ -166,7 +169,7 @@ def fit_jointly(job: TaskJob, penalty: Term) -> TaskFit:
         frame.design(rows.X, partitioner, options.cells)
         for frame, rows, partitioner in zip(frames, job.rows, partitioners, strict=True)
     ]
-    problem = TaskProblem(
+    problem = task_problem(
         designs,
         [frame.target(rows.y) for frame, rows in zip(frames, job.rows, strict=True)],
         frames[0].loss,
@@ -176,11 +179,14 @@ def fit_jointly(job: TaskJob, penalty: Term) -> TaskFit:
         [float(frame.offset) for frame in frames],
         n_jobs,
     )
-    problem.device = options.device
-    if options.verbose:
-        problem.listener = SolveProgress()
     problem, solved = solve_tasks(
-        problem, penalty, options.solver, tol=options.tol, max_iter=options.max_iter
+        problem,
+        penalty,
+        options.solver,
+        tol=options.tol,
+        max_iter=options.max_iter,
+        device=options.device,
+        listener=SolveProgress() if options.verbose else None,
     )
     solution = make_solution(problem, solved)
     models, importances = [], []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.task_solution import TaskSolution
+from jointleaf._core.tasks import TaskSolution
 from jointleaf.multitask._estimators import BaseMultiTaskJOPLEn
 from jointleaf.plot._base import (
     DARK,

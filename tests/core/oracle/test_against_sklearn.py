@@ -7,9 +7,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import OneHotEncoder
 
 from jointleaf._core.fitting import fit_cells
-from jointleaf._core.kernel import shared_cells, times_column_kernel
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Frobenius
+from jointleaf._core.solvers.dual import shared_cells, times_column_kernel
 
 STRENGTH = 0.03
 
@@ -121,7 +121,7 @@ def test_kernel_in_parts_equals_the_whole(make_case, monkeypatch):
     cells = case.codes + layout.offsets[:-1]
     whole = shared_cells(cells, cells, layout)
     np.testing.assert_array_equal(np.diag(whole), 4)
-    monkeypatch.setattr("jointleaf._core.kernel._MAX_COLUMNS", 5)
+    monkeypatch.setattr("jointleaf._core.solvers.dual._MAX_COLUMNS", 5)
     np.testing.assert_array_equal(shared_cells(cells, cells.copy(), layout), whole)
 
 

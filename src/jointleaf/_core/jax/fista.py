@@ -102,6 +102,7 @@ def minimise(
     biases: BiasInverse | None,
     theta: Any,
     size: Any,
+    prox_step: Any,
     tol: Any,
     max_iter: Any,
 ) -> Outcome:
@@ -119,6 +120,8 @@ def minimise(
     theta : array (N[, K])
     size : number
         First step size.
+    prox_step : number
+        Of `Problem.optimality`.
     tol, max_iter : numbers
     """
     quadratic = _Quadratic(problem, problem.curvature_bound(), diagonal, biases)
@@ -141,7 +144,7 @@ def minimise(
         # The move over the step size is free; the true measure, a pass, where that is small.
         free = distance / problem.start_slope
         measured = lax.cond(
-            free <= tol, lambda: optimality(quadratic, rest, new, f_new, size), lambda: free
+            free <= tol, lambda: optimality(quadratic, rest, new, f_new, prox_step), lambda: free
         )
         return _State(new, f_new, ahead, f_ahead, following, size, measured, state.n_iter + 1)
 

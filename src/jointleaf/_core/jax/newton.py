@@ -1,6 +1,6 @@
 """Conjugate gradients and truncated Newton on a device, compiled end to end.
 
-As on the host (`_core.solvers.preconditioner`) the preconditioner is an inverse d x d block for
+As on the host (`_core.solvers.newton`) the preconditioner is an inverse d x d block for
 every linear cell, and the biases of all cells together where their joint inverse is at hand.
 
 The C x C matrix of the biases, Z^T diag(h) Z + D_b, is made on the host, once for a problem, and
@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 from jointleaf._core.arrays import shaped
 from jointleaf._core.jax.problem import DeviceDesign, DeviceProblem, dot, pytree
 from jointleaf._core.problem import Problem
+from jointleaf._core.solvers.base import SolverState
 from jointleaf._core.solvers.biases import bias_gram, is_joint_worth, smoothed_gram
-from jointleaf._core.solvers.preconditioner import MAX_BLOCK_ENTRIES
+from jointleaf._core.solvers.newton import MAX_BLOCK_ENTRIES
 
 __all__ = [
     "BiasInverse",
@@ -117,6 +118,7 @@ def _factorise(gram: Any, jitter: Any, independent: bool) -> tuple[Any, Any]:
 
 def bias_inverse(
     problem: Problem,
+    state: SolverState,
     h: NDArray,
     beta: NDArray,
     device: Any,
@@ -134,11 +136,10 @@ def bias_inverse(
         return None
     key = "bias inverse on device"
     stamp = (device, beta.tobytes(), smooth, independent, hash(h.tobytes()))
-    if problem.has_kept(key):
-        kept: Any = problem.kept(key, tuple)
-        if kept[0] == stamp:
-            return kept[1]
-    problem.keep(key, ((), None))  # the old one must not stand beside the new one in memory
+    made_for, inverse = state.get(key, lambda: ((), None))
+    if made_for == stamp:
+        return inverse
+    state.set(key, ((), None))  # the old one must not stand beside the new one in memory
     dtype = problem.design.dtype
     smoothers = [None] * len(blocks)
     if smooth and problem.smoother is not None:
@@ -160,7 +161,7 @@ def bias_inverse(
     bounds = (0, *(block.cells.stop for block in blocks))
     moved_beta = jax.device_put(beta.astype(dtype), device)
     inverse = BiasInverse(tuple(factors), tuple(chosen), moved_beta, bounds)
-    problem.keep(key, (stamp, inverse))
+    state.set(key, (stamp, inverse))
     return inverse
 
 

@@ -20,9 +20,8 @@ from jax import lax
 from numpy.typing import NDArray
 from scipy import sparse
 
-from jointleaf._core.arrays import shaped
+from jointleaf._core.arrays import double_precision, find_device, shaped
 from jointleaf._core.design import Design
-from jointleaf._core.device import double_precision, find_device
 from jointleaf._core.layout import CellLayout, check_codes
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties.base import Penalty

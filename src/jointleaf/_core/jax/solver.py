@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.device import double_precision, find_device
+from jointleaf._core.arrays import double_precision, find_device
 from jointleaf._core.jax import dual, fista, newton
 from jointleaf._core.jax.newton import Outcome, bias_inverse
 from jointleaf._core.jax.problem import (
@@ -20,7 +20,15 @@ from jointleaf._core.jax.problem import (
 )
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.base import Recorder, Solution, Solver, effective_tol, finish
+from jointleaf._core.solvers.base import (
+    Listener,
+    Recorder,
+    Solution,
+    Solver,
+    SolverState,
+    effective_tol,
+    finish,
+)
 
 __all__ = ["OnDevice"]
 
@@ -44,7 +52,7 @@ class OnDevice(Solver):
         self.name = name
         self.device = device
 
-    def lacks(self, problem: Problem) -> str | None:
+    def unsupported_reason(self, problem: Problem) -> str | None:
         """Return what JAX cannot compile: losses and penalties that are written in NumPy alone."""
         reason = compiled_loss(problem.loss, problem.outputs[0] if problem.outputs else None)
         if reason is not None:
@@ -69,21 +77,22 @@ class OnDevice(Solver):
         *,
         tol: float = 1e-6,
         max_iter: int = 1000,
+        state: SolverState | None = None,
+        listener: Listener | None = None,
     ) -> Solution:
         """Minimise until optimality <= tol; see `Solver.solve`."""
         device = find_device(self.device)
-        recorder = Recorder(problem)
+        recorder = Recorder(listener)
+        state = SolverState() if state is None else state
         tol = effective_tol(tol, problem.design.dtype)
         if self.name == "dual":
             problem = problem.in_double()
         theta = problem.zeros() if init is None else np.array(init, problem.design.dtype)
         run = {"dual": _dual, "pcg": _pcg, "newton": _newton, "fista": _fista}[self.name]
         with double_precision():
-            moved = problem.kept(("on device", self.device), lambda: move_problem(problem, device))
-            outcome = run(problem, moved, theta, tol, max_iter, device)
-            theta, n_iter, size, stalled = jax.device_get(tuple(outcome))
-        if self.name == "fista":
-            problem.prox_step = float(size)
+            moved = state.get(("on device", self.device), lambda: move_problem(problem, device))
+            outcome = run(problem, state, moved, theta, tol, max_iter, device)
+            theta, n_iter, _, stalled = jax.device_get(tuple(outcome))
         return finish(
             problem,
             np.array(theta),
@@ -103,17 +112,29 @@ def call(function: Any, device: Any, *arguments: Any) -> Any:
 
 
 def _pcg(
-    problem: Problem, moved: DeviceProblem, theta: NDArray, tol: float, max_iter: int, device: Any
+    problem: Problem,
+    state: SolverState,
+    moved: DeviceProblem,
+    theta: NDArray,
+    tol: float,
+    max_iter: int,
+    device: Any,
 ) -> Outcome:
     curvature, _ = problem.quadratic()
     h = problem.s / problem.s.sum()
-    biases = bias_inverse(problem, h, problem.layout.split(curvature)[1], device)
+    biases = bias_inverse(problem, state, h, problem.layout.split(curvature)[1], device)
     diagonal = curvature.astype(theta.dtype)
     return call(newton.pcg, device, moved, diagonal, biases, theta, tol, max_iter)
 
 
 def _newton(
-    problem: Problem, moved: DeviceProblem, theta: NDArray, tol: float, max_iter: int, device: Any
+    problem: Problem,
+    state: SolverState,
+    moved: DeviceProblem,
+    theta: NDArray,
+    tol: float,
+    max_iter: int,
+    device: Any,
 ) -> Outcome:
     curvature, _ = problem.quadratic()
 
@@ -121,22 +142,28 @@ def _newton(
         h = problem.loss_curvature(problem.zero_predictions()).astype(float)
         return h if h.ndim == 1 else h.mean(axis=1)
 
-    h = problem.kept("curvature at zero", at_zero)
+    h = state.get("curvature at zero", at_zero)
     beta = problem.layout.split(curvature)[1]
-    biases = bias_inverse(problem, h, beta, device, independent=True)
+    biases = bias_inverse(problem, state, h, beta, device, independent=True)
     diagonal = curvature.astype(theta.dtype)
     return call(newton.newton, device, moved, diagonal, biases, theta, tol, max_iter)
 
 
 def _fista(
-    problem: Problem, moved: DeviceProblem, theta: NDArray, tol: float, max_iter: int, device: Any
+    problem: Problem,
+    state: SolverState,
+    moved: DeviceProblem,
+    theta: NDArray,
+    tol: float,
+    max_iter: int,
+    device: Any,
 ) -> Outcome:
     diagonal = problem.smooth_curvature
     diagonal = np.zeros(len(theta)) if diagonal is None else diagonal
     biases, beta = None, problem.penalty.bias_curvature()
     if beta is not None and np.isfinite(problem.loss.max_curvature):  # they can be eliminated
         h = problem.loss.max_curvature * problem.s / problem.s.sum()
-        biases = bias_inverse(problem, h, beta, device, smooth=True)
+        biases = bias_inverse(problem, state, h, beta, device, smooth=True)
     arguments = diagonal.astype(theta.dtype), move_penalty(problem.rest)
     diagonal, rest = jax.device_put(arguments, device)
 
@@ -145,16 +172,23 @@ def _fista(
         return jax.device_get(call(fista.first_size, device, moved, diagonal, biases, start))
 
     key = "step size on device", biases is None
-    size = problem.kept(key, first_size)
+    size = state.get(key, first_size)
+    steps = size, np.asarray(problem.prox_step)
     outcome = call(
-        fista.minimise, device, moved, diagonal, rest, biases, theta, size, tol, max_iter
+        fista.minimise, device, moved, diagonal, rest, biases, theta, *steps, tol, max_iter
     )
-    problem.keep(key, np.maximum(jax.device_get(outcome.size), 0.1 * np.asarray(size)))
+    state.set(key, np.maximum(jax.device_get(outcome.size), 0.1 * np.asarray(size)))
     return outcome
 
 
 def _dual(
-    problem: Problem, moved: DeviceProblem, theta: NDArray, tol: float, max_iter: int, device: Any
+    problem: Problem,
+    state: SolverState,
+    moved: DeviceProblem,
+    theta: NDArray,
+    tol: float,
+    max_iter: int,
+    device: Any,
 ) -> Outcome:
     penalty, layout = problem.penalty, problem.layout
     assert isinstance(penalty, Frobenius)

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from jointleaf._core.arrays import check_device, place
 from jointleaf._core.design import LeafDesign
-from jointleaf._core.device import check_device, place
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.problem import Problem
 
-__all__ = ["Recorder", "Solution", "Solver", "TracePoint", "effective_tol", "finish"]
+__all__ = [
+    "Listener",
+    "Recorder",
+    "Solution",
+    "Solver",
+    "SolverState",
+    "TracePoint",
+    "effective_tol",
+    "finish",
+]
+
+T = TypeVar("T")
 
 Status = Literal["converged", "max_iter", "stalled"]
 
@@ -116,14 +128,43 @@ class Solution:
         )
 
 
+class SolverState:
+    """What solvers keep for the next solve of a related problem.
+
+    Problems are related if they have the same rows, cells and loss, and penalties of their own:
+    the points of a path of strengths. Step sizes, factorisations and copies on a device are kept
+    under keys; what a state holds changes how fast a solve is, not what it finds.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[object, Any] = {}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def get(self, key: object, make: Callable[[], T]) -> T:
+        """Return what is kept under a key, made now if there is nothing."""
+        if key not in self._values:
+            self._values[key] = make()
+        return self._values[key]
+
+    def set(self, key: object, value: object) -> None:
+        """Keep a value under a key."""
+        self._values[key] = value
+
+
+#: called with iteration, seconds, objective and optimality while a solver works
+Listener = Callable[[int, float, float, float], None]
+
+
 class Solver(ABC):
     """Minimises the objective of a `Problem`."""
 
     name: str = ""
 
     @abstractmethod
-    def lacks(self, problem: Problem) -> str | None:
-        """Say in one sentence what the problem lacks for this solver, or None if it fits."""
+    def unsupported_reason(self, problem: Problem) -> str | None:
+        """Return in one sentence why the solver does not fit a problem, or None if it does."""
 
     @abstractmethod
     def solve(
@@ -133,16 +174,21 @@ class Solver(ABC):
         *,
         tol: float = 1e-6,
         max_iter: int = 1000,
+        state: SolverState | None = None,
+        listener: Listener | None = None,
     ) -> Solution:
-        """Minimise, from the weights `init` or from zero, until optimality <= tol."""
+        """Minimise, from the weights `init` or from zero, until optimality <= tol.
+
+        `state` is that of solves of related problems before, and is updated.
+        """
 
 
 class Recorder:
-    """Keeps the trace of a solve, and tells every line to the problem's listener."""
+    """Keeps the trace of a solve, and calls a listener with every line of it."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, listener: Listener | None = None) -> None:
         self._start = time.perf_counter()
-        self._listener = problem.listener
+        self._listener = listener
         self.points: list[TracePoint] = []
 
     def add(self, iteration: int, objective: float, optimality: float) -> None:
@@ -183,7 +229,7 @@ def finish(
     stalled: bool = False,
     trace_end: bool = True,
 ) -> Solution:
-    """Judge the final weights by a fresh forward and adjoint pass and make the record."""
+    """Return the record of the final weights, measured by a fresh forward and adjoint pass."""
     f = problem.design.matvec(theta)
     gradient = problem.data_gradient(f)
     objective = problem.objective(theta, f)

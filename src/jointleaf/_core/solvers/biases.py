@@ -15,7 +15,7 @@ from scipy.linalg import lapack
 
 from jointleaf._core.design import Design, LeafDesign
 
-__all__ = ["BiasSolver", "bias_gram", "cell_mass", "is_joint_worth", "smoothed_gram"]
+__all__ = ["BiasSolver", "bias_gram", "cell_mass", "dot", "is_joint_worth", "smoothed_gram"]
 
 MAX_JOINT_BIASES = 8192  # C^2 floats: half a gigabyte
 # Flops of the factorisation that are worth one flop of a pass, for the passes that it saves;
@@ -154,3 +154,8 @@ def smoothed_gram(design: LeafDesign, smoother: Any) -> NDArray[np.float64]:
     product = Z.T @ (smoother @ Z)
     dense = product.toarray() if sparse.issparse(product) else np.asarray(product)
     return dense[:C, :C]
+
+
+def dot(a: NDArray, b: NDArray) -> float:
+    """Inner product of two arrays, added up in float64."""
+    return float(np.einsum("i,i->", a.ravel(), b.ravel(), dtype=np.float64))

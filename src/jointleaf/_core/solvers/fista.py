@@ -5,15 +5,25 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.layout import CellLayout
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.active import ActiveFeatures
-from jointleaf._core.solvers.base import Recorder, Solution, Solver, effective_tol, finish
-from jointleaf._core.solvers.cg import dot
+from jointleaf._core.solvers.base import (
+    Listener,
+    Recorder,
+    Solution,
+    Solver,
+    SolverState,
+    effective_tol,
+    finish,
+)
+from jointleaf._core.solvers.biases import dot
 from jointleaf._core.solvers.steps import PlainSteps, make_steps
 
-__all__ = ["FISTA"]
+__all__ = ["FISTA", "ActiveFeatures", "live_features"]
 
 _LONGER = 1.05
+_MIN_FEATURES = 8  # below, passes over all columns cost little more than over some
+_FIRST = 10  # features let in at a time, at least
 
 
 class FISTA(Solver):
@@ -25,13 +35,13 @@ class FISTA(Solver):
     restarts when it points uphill (O'Donoghue and Candes 2015). Biases that are free or
     penalised by their square are eliminated (`_core.solvers.steps`); penalties under which
     whole features vanish are solved on the features that are alive
-    (`_core.solvers.active`).
+    (`ActiveFeatures`).
     """
 
     name = "fista"
 
-    def lacks(self, problem: Problem) -> str | None:
-        """Nothing: every convex loss with every penalty that has a prox."""
+    def unsupported_reason(self, problem: Problem) -> str | None:
+        """Return None: every convex loss with every penalty that has a prox fits."""
         return None
 
     def solve(
@@ -41,21 +51,30 @@ class FISTA(Solver):
         *,
         tol: float = 1e-6,
         max_iter: int = 1000,
+        state: SolverState | None = None,
+        listener: Listener | None = None,
     ) -> Solution:
         """Minimise until optimality <= tol; see `Solver.solve`."""
-        recorder = Recorder(problem)
+        recorder = Recorder(listener)
+        state = SolverState() if state is None else state
         tol = effective_tol(tol, problem.design.dtype)
         theta = problem.zeros() if init is None else np.array(init, problem.design.dtype)
         if ActiveFeatures.fits(problem):
-            theta, n_iter = self._on_active_features(problem, theta, recorder, tol, max_iter)
+            theta, n_iter = self._on_active_features(problem, theta, state, recorder, tol, max_iter)
         else:
-            theta, n_iter = accelerate(problem, theta, recorder, tol, max_iter)
+            theta, n_iter = accelerate(problem, theta, state, recorder, tol, max_iter)
         return finish(
             problem, theta, recorder, solver=self.name, n_iter=n_iter, tol=tol, trace_end=False
         )
 
     def _on_active_features(
-        self, problem: Problem, theta: NDArray, recorder: Recorder, tol: float, max_iter: int
+        self,
+        problem: Problem,
+        theta: NDArray,
+        state: SolverState,
+        recorder: Recorder,
+        tol: float,
+        max_iter: int,
     ) -> tuple[NDArray, int]:
         """Solve on some features, let in those that should move, until none should."""
         active = ActiveFeatures(problem, theta)
@@ -69,19 +88,20 @@ class FISTA(Solver):
             part, used = accelerate(
                 active.problem,
                 active.take(theta),
+                state,
                 recorder,
                 inner_tol,
                 max_iter - n_iter,
                 start=n_iter,
             )
             theta = active.put(part)
-            problem.prox_step = active.problem.prox_step
             n_iter += used
 
 
 def accelerate(
     problem: Problem,
     theta: NDArray,
+    state: SolverState,
     recorder: Recorder,
     tol: float,
     max_iter: int,
@@ -93,10 +113,9 @@ def accelerate(
     Iterations are recorded with numbers from `start` on.
     """
     design = problem.design.merge_partitions()
-    steps = make_steps(problem)
+    steps = make_steps(problem, state)
     key = ("step size", type(steps), type(steps.metric))
-    size = first = problem.kept(key, steps.size)  # where a related problem ended
-    problem.prox_step = size / steps.metric.largest
+    size = first = state.get(key, steps.size)  # where a related problem ended
     theta, f = steps.settle(theta, design.matvec(theta))
     ahead, f_ahead, momentum = theta, f, 1.0
     objective = problem.objective(theta, f)
@@ -125,8 +144,89 @@ def accelerate(
         # measure costs a pass and is taken when this one is small.
         optimality = distance / problem.start_slope
         if optimality <= tol:
-            problem.prox_step = size / steps.metric.largest
             optimality = problem.optimality(theta, problem.data_gradient(f))
         recorder.add(start + n_iter, objective, optimality)
-    problem.keep(key, max(size, 0.1 * first))
+    state.set(key, max(size, 0.1 * first))
     return theta, n_iter
+
+
+class ActiveFeatures:
+    """A growing set of features; all others have zero slopes.
+
+    Passes cost as much as there are columns, so that the problem on the active features alone is
+    cheap. A proximal gradient step on all features then says which others should move: where
+    there are none, the answer is that of the whole problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        On all features.
+    theta : array (N[, K])
+        Weights to start from.
+
+    Attributes
+    ----------
+    problem : Problem
+        On the active features.
+    has_grown : bool
+        Whether the last `update` let features in.
+    """
+
+    def __init__(self, problem: Problem, theta: NDArray) -> None:
+        self._whole = problem
+        d = problem.layout.n_slopes
+        self._mask = np.zeros(d, bool)
+        self._mask[live_features(problem.layout, theta)] = True
+        self.has_grown = False
+        self.problem = problem
+
+    @staticmethod
+    def fits(problem: Problem) -> bool:
+        """Whether the penalty makes features vanish, and there are enough of them."""
+        if not problem.rest.is_row_sparse or problem.layout.n_slopes <= _MIN_FEATURES:
+            return False
+        return problem.penalty.restricted(np.arange(1)) is not None
+
+    def update(self, theta: NDArray) -> float:
+        """Let features in that should move; gives the optimality of theta in the whole problem."""
+        whole = self._whole
+        # Other features than the active ones add nothing to predictions.
+        active = theta if self.problem is whole else self.take(theta)
+        gradient = whole.data_gradient(self.problem.design.matvec(active))
+        moved = whole.proximal_step(theta, gradient)
+        optimality = whole.optimality(theta, gradient, moved)
+        size = np.square(whole.layout.split(moved)[0], dtype=float)
+        size = size.sum(axis=tuple(k for k in range(size.ndim) if k != 1))
+        size[self._mask] = 0.0
+        most = max(_FIRST, int(self._mask.sum()))
+        waiting = np.argsort(-size, kind="stable")[:most]
+        waiting = waiting[size[waiting] > 0]
+        self.has_grown = bool(waiting.size) or self.problem is whole
+        if self.has_grown:
+            self._mask[waiting] = True
+            self.problem = whole.restricted(self.features)
+        return optimality
+
+    @property
+    def features(self) -> NDArray[np.intp]:
+        """The active features."""
+        return np.flatnonzero(self._mask)
+
+    def take(self, theta: NDArray) -> NDArray:
+        """Return the weights of the active features and the biases."""
+        slopes, biases = self._whole.layout.split(theta)
+        return self._whole.layout.join(slopes[:, self.features], biases)
+
+    def put(self, part: NDArray) -> NDArray:
+        """The inverse of `take`."""
+        theta = self._whole.zeros()
+        slopes, biases = self._whole.layout.split(theta)
+        slopes[:, self.features], biases[:] = self.problem.layout.split(part)
+        return theta
+
+
+def live_features(layout: CellLayout, theta: NDArray) -> NDArray[np.intp]:
+    """Return the features with a slope that is not zero in some cell."""
+    slopes, _ = layout.split(theta)
+    axes = tuple(k for k in range(slopes.ndim) if k != 1)
+    return np.flatnonzero(np.any(slopes != 0, axis=axes))

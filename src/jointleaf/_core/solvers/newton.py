@@ -1,34 +1,58 @@
-"""Truncated Newton for smooth losses with a quadratic penalty."""
+"""Conjugate gradients for quadratic penalties: the solvers PCG and Newton, and what they share.
+
+The Hessian H = Phi^T diag(h) Phi + D has one dense block per cell: inverting these is
+block-Jacobi. It is slow because biases of different partitions nearly cancel in many ways. Up to a
+few thousand cells the biases of **all** cells are therefore solved for together, through the
+C x C matrix Z^T diag(h) Z + D_b: conjugate gradients then run on the slopes alone, each direction
+being completed by the biases that are best for it, and need several times fewer passes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.design import Design
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.base import Recorder, Solution, Solver, effective_tol, finish
-from jointleaf._core.solvers.cg import cg_steps, dot
-from jointleaf._core.solvers.preconditioner import BlockPreconditioner
+from jointleaf._core.solvers.base import (
+    Listener,
+    Recorder,
+    Solution,
+    Solver,
+    SolverState,
+    effective_tol,
+    finish,
+)
+from jointleaf._core.solvers.biases import BiasSolver, cell_mass, dot
 
-__all__ = ["Newton"]
+__all__ = ["PCG", "BlockPreconditioner", "CGStep", "Newton", "cg_steps"]
 
+MAX_BLOCK_ENTRIES = 2**27  # C d^2 floats of slope blocks (1 GB); beyond, their diagonals
+# In float32 the running residual drifts from the true one: start again from it now and then.
+_CYCLE = {np.dtype(np.float32): 100, np.dtype(np.float64): 10**9}
 _MAX_INNER = 250
 
 
-class Newton(Solver):
-    """Newton steps solved by preconditioned conjugate gradients, with a line search.
+# -- the solvers ---------------------------------------------------------------------------------
 
-    The inner accuracy tightens with the gradient, so that convergence is superlinear. The line
-    search needs no pass over the data: predictions are linear in the weights.
+
+class PCG(Solver):
+    """Conjugate gradients on (Phi^T diag(s/S) Phi + D) theta = Phi^T diag(s/S) y.
+
+    One forward and one adjoint pass an iteration, preconditioned and with biases eliminated by
+    `BlockPreconditioner`. For large n with squared error.
     """
 
-    name = "newton"
+    name = "pcg"
 
-    def lacks(self, problem: Problem) -> str | None:
-        """A quadratic penalty is needed."""
+    def unsupported_reason(self, problem: Problem) -> str | None:
+        """Return None for the squared error with a quadratic penalty."""
+        if not problem.loss.is_quadratic:
+            return "it needs the squared error loss: use solver='newton' or 'fista'"
         if problem.curvature is None:
             return "it needs a quadratic penalty such as Frobenius: use solver='fista'"
         return None
@@ -40,9 +64,96 @@ class Newton(Solver):
         *,
         tol: float = 1e-6,
         max_iter: int = 1000,
+        state: SolverState | None = None,
+        listener: Listener | None = None,
     ) -> Solution:
         """Minimise until optimality <= tol; see `Solver.solve`."""
-        recorder = Recorder(problem)
+        recorder = Recorder(listener)
+        design = problem.design.merge_partitions()
+        tol = effective_tol(tol, design.dtype)
+        theta = problem.zeros() if init is None else np.array(init, design.dtype)
+        f = design.matvec(theta)
+        h = problem.loss_curvature(f)
+        curvature, diagonal = problem.quadratic()
+        precondition = BlockPreconditioner(
+            design,
+            h if h.ndim == 1 else h[:, 0],
+            curvature,
+            eliminate=problem.smoother is None,
+        )
+
+        def operator(p: NDArray) -> tuple[NDArray, NDArray]:
+            image = precondition.complete(p, design.matvec(p))
+            return design.rmatvec(problem.hessian_product(f, image)) + diagonal * p, image
+
+        iteration, stalled = 0, False
+        best = best_objective = np.inf
+        noise = 10 * float(np.finfo(design.dtype).eps)
+        while True:
+            gradient = problem.data_gradient(f)
+            optimality = problem.optimality(theta, gradient)
+            objective = problem.objective(theta, f)
+            recorder.add(iteration, objective, optimality)
+            stalled = optimality > 0.9 * best and objective > (1 - noise) * best_objective
+            if optimality <= tol or stalled or iteration >= max_iter or np.isnan(optimality):
+                break
+            best, best_objective = optimality, objective
+            residual = -(gradient + diagonal * theta)
+            if precondition.eliminates:
+                f = precondition.settle(theta, f, problem.layout.split(residual)[1])
+                residual = -(problem.data_gradient(f) + diagonal * theta)
+                iteration += 1
+                if iteration >= max_iter:
+                    continue
+            last = min(max_iter, iteration + _CYCLE[design.dtype])
+            for step in cg_steps(operator, precondition, residual):
+                theta += step.length * step.direction
+                f += step.length * step.image
+                iteration += 1
+                optimality = float(np.abs(step.residual).max()) / problem.start_slope
+                recorder.add(iteration, problem.objective(theta, f), optimality)
+                if optimality <= 0.5 * tol or iteration >= last:
+                    break
+            f = design.matvec(theta)
+        return finish(
+            problem,
+            theta,
+            recorder,
+            solver=self.name,
+            n_iter=iteration,
+            tol=tol,
+            stalled=stalled and iteration < max_iter,
+            trace_end=False,
+        )
+
+
+class Newton(Solver):
+    """Newton steps solved by preconditioned conjugate gradients, with a line search.
+
+    The inner accuracy tightens with the gradient, so that convergence is superlinear. The line
+    search needs no pass over the data: predictions are linear in the weights.
+    """
+
+    name = "newton"
+
+    def unsupported_reason(self, problem: Problem) -> str | None:
+        """Return None for quadratic penalties."""
+        if problem.curvature is None:
+            return "it needs a quadratic penalty such as Frobenius: use solver='fista'"
+        return None
+
+    def solve(
+        self,
+        problem: Problem,
+        init: NDArray | None = None,
+        *,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        state: SolverState | None = None,
+        listener: Listener | None = None,
+    ) -> Solution:
+        """Minimise until optimality <= tol; see `Solver.solve`."""
+        recorder = Recorder(listener)
         design = problem.design.merge_partitions()
         tol = effective_tol(tol, design.dtype)
         theta = problem.zeros() if init is None else np.array(init, design.dtype)
@@ -136,3 +247,136 @@ def _line_search(
             return length, value
         length *= 0.5
     return 0.0, start
+
+
+# -- conjugate gradients -------------------------------------------------------------------------
+
+
+class CGStep(NamedTuple):
+    """One step: weights move by `length * direction`, predictions by `length * image`."""
+
+    length: float
+    direction: NDArray
+    image: NDArray
+    residual: NDArray
+    decrease: float
+
+
+def cg_steps(
+    operator: Callable[[NDArray], tuple[NDArray, NDArray]],
+    precondition: Callable[[NDArray], NDArray],
+    residual: NDArray,
+) -> Iterator[CGStep]:
+    """Yield the steps that minimise x^T H x / 2 - x^T residual, from x = 0.
+
+    `operator` gives (H p, Phi p). `CGStep.decrease` is how much the quadratic falls by the
+    step. Ends when the precision is exhausted; the caller ends it earlier.
+    """
+    dtype = residual.dtype.type
+    direction = precondition(residual)
+    product = dot(residual, direction)
+    while product > 0:
+        curved, image = operator(direction)
+        bend = dot(direction, curved)
+        if not bend > 0:
+            return
+        length = product / bend
+        residual = residual - dtype(length) * curved
+        yield CGStep(dtype(length), direction, image, residual, 0.5 * length * product)
+        z = precondition(residual)
+        previous, product = product, dot(residual, z)
+        direction = z + dtype(product / previous) * direction
+
+
+class BlockPreconditioner:
+    """Approximate inverse of H = Phi^T diag(h) Phi + D, with biases eliminated where possible.
+
+    Parameters
+    ----------
+    design : Design
+    h : array (n,)
+        Curvature of the loss at every row.
+    curvature : array (N,)
+        D, the curvature of the penalty; zero for free weights.
+    eliminate : bool
+        Whether biases may be eliminated, which needs h to be the exact curvature.
+
+    Attributes
+    ----------
+    eliminates : bool
+        Biases are eliminated: `complete` must be called on every direction.
+    """
+
+    def __init__(
+        self, design: Design, h: NDArray, curvature: NDArray, *, eliminate: bool = True
+    ) -> None:
+        self._layout = layout = design.layout
+        self._design, self._dtype = design, design.dtype
+        self._h = h.astype(self._dtype)
+        on_slopes, on_biases = layout.split(curvature)
+        self._bias_curvature = on_biases.astype(self._dtype)
+        self._blocks: NDArray | None = None
+        mass = cell_mass(design, h) + on_biases
+        mass[mass <= 0] = 1.0  # a cell without rows and without penalty stays at zero
+        if on_slopes.size:
+            d = layout.n_features
+            if layout.n_linear_cells * d * d <= MAX_BLOCK_ENTRIES:
+                grams = design.cell_grams(h)
+                weight = mass[layout.linear_cells]
+                self._centre = (grams[:, :d, d] / weight[:, None]).astype(self._dtype)
+                blocks = _inverse_blocks(grams[:, :d, :d], grams[:, :d, d], weight, on_slopes)
+                self._blocks = blocks.astype(self._dtype)
+            else:
+                diagonal = layout.split(design.cell_diagonals(h))[0] + on_slopes
+                self._scale = (1.0 / np.where(diagonal > 0, diagonal, 1.0)).astype(self._dtype)
+        self._biases = BiasSolver(design, h, on_biases, mass)
+        self.eliminates = eliminate and self._biases.is_joint
+
+    def __call__(self, residual: NDArray) -> NDArray:
+        """Apply to a residual (N,) or (N, K)."""
+        R = residual if residual.ndim == 2 else residual[:, None]
+        out = np.zeros_like(R)
+        (slopes, biases), (on_slopes, on_biases) = self._layout.split(out), self._layout.split(R)
+        if not self.eliminates:
+            biases[:] = self._biases.solve(on_biases)
+        if slopes.size and self._blocks is not None:
+            if self.eliminates:
+                slopes[:] = self._blocks @ on_slopes
+            else:  # centring on the cell decouples its slopes from its bias; undone afterwards
+                linear = self._layout.linear_cells
+                pull = self._centre[:, :, None] * on_biases[linear][:, None, :]
+                slopes[:] = self._blocks @ (on_slopes - pull)
+                biases[linear] -= np.einsum("cd,cdk->ck", self._centre, slopes)
+        elif slopes.size:
+            slopes[:] = self._scale[:, :, None] * on_slopes
+        return out if residual.ndim == 2 else out[:, 0]
+
+    def complete(self, direction: NDArray, image: NDArray) -> NDArray:
+        """Give a direction the biases that are best for its slopes, in place; gives its image."""
+        if not self.eliminates:
+            return image
+        h = self._h if image.ndim == 1 else self._h[:, None]
+        curvature = self._bias_curvature if image.ndim == 1 else self._bias_curvature[:, None]
+        biases = self._layout.split(direction)[1]
+        slope = self._design.bias_rmatvec(h * image) + curvature * biases
+        return self.settle(direction, image, -slope)
+
+    def settle(self, theta: NDArray, image: NDArray, residual: NDArray) -> NDArray:
+        """Move biases, in place, until their residual (C[, K]) is zero; gives the image."""
+        step = self._biases.solve(residual if residual.ndim == 2 else residual[:, None])
+        step = step if residual.ndim == 2 else step[:, 0]
+        self._layout.split(theta)[1][:] += step
+        return image + self._design.bias_matvec(step)
+
+
+def _inverse_blocks(
+    grams: NDArray, cross: NDArray, mass: NDArray, curvature: NDArray
+) -> NDArray[np.float64]:
+    """Inverses of all slope blocks after centring: gram + D - cross cross^T / mass, (L, d, d)."""
+    blocks = grams - cross[:, :, None] * (cross / mass[:, None])[:, None, :]
+    diagonal = np.einsum("cii->ci", blocks)
+    diagonal += curvature
+    # Rounding must not make a block indefinite where the penalty is tiny against the data.
+    diagonal += 1e-12 * np.einsum("cii->c", grams)[:, None] / grams.shape[1]
+    diagonal[diagonal <= 0] = 1.0
+    return np.linalg.inv(blocks)

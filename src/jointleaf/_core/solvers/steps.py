@@ -8,6 +8,16 @@ loss. A proximal gradient step minimises a simpler bound, |move|^2 / (2 t), in i
 minimised over them exactly, given the move of the slopes, through Z^T H Z + D_b. What is left for
 the slopes is its Schur complement, which is far better conditioned: fewer steps, each with one
 forward and one adjoint pass as before, and a few passes over the biases alone.
+
+**Metrics.** A step minimises <G, move> + |move|_M^2 / (2 t) + R(theta + move) over the slopes. The
+nearer M is to the Hessian, the fewer steps are needed; but R must have a proximal map in that norm.
+
+**The metric of shared cells.** With features that are roughly independent of each other and of the
+cells, the Hessian of the slopes of every feature is about Q = Z^T diag(h) Z, "how many rows do
+two cells share", the same for all features and with eigenvalues over many orders of magnitude.
+The l2,1 norm does not change when cells are rotated, so that in the eigenvectors of Q its proximal
+map is a search for one number per feature. Tasks share no rows: Q has one block for each, and what
+does not change when the cells of a task are rotated, such as the Dirty LASSO, serves as well.
 """
 
 from __future__ import annotations
@@ -17,16 +27,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 
+from jointleaf._core.penalties.norms import RotationInvariant
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.biases import BiasSolver, cell_mass
-from jointleaf._core.solvers.cg import dot
-from jointleaf._core.solvers.metrics import Metric, PlainMetric, SharedCellsMetric
+from jointleaf._core.solvers.base import SolverState
+from jointleaf._core.solvers.biases import BiasSolver, bias_gram, cell_mass, dot
 
-__all__ = ["PlainSteps", "Step", "Steps", "make_steps"]
+__all__ = [
+    "Metric",
+    "PlainMetric",
+    "PlainSteps",
+    "SharedCellsMetric",
+    "Step",
+    "Steps",
+    "make_steps",
+]
 
 _SHORTER = 0.7
 _POWER_ITERATIONS = 12
+MAX_CELLS = 4096  # an eigendecomposition of C x C
+WORTH = 200  # flops of it that are worth one flop of a pass, for the passes that it saves
+FLOOR = 3.0  # times the mean eigenvalue: measured; smaller eigenvalues are less alike over features
 
 
 class Step(NamedTuple):
@@ -42,8 +64,9 @@ class Step(NamedTuple):
     distance: float
 
 
-def make_steps(problem: Problem) -> Steps:
+def make_steps(problem: Problem, state: SolverState | None = None) -> Steps:
     """Steps with biases eliminated where that is possible and worth it, else plain ones."""
+    state = SolverState() if state is None else state
     beta = problem.penalty.bias_curvature()
     if beta is None or not np.isfinite(problem.loss.max_curvature):
         return PlainSteps(problem)
@@ -54,8 +77,10 @@ def make_steps(problem: Problem) -> Steps:
         mass[mass <= 0] = 1.0
         return BiasSolver(problem.design, h, beta, mass, problem.smoother)
 
-    biases = problem.kept(("biases", beta.tobytes()), make)
-    return EliminatingSteps(problem, biases, beta) if biases.is_joint else PlainSteps(problem)
+    biases = state.get(("biases", beta.tobytes()), make)
+    if not biases.is_joint:
+        return PlainSteps(problem)
+    return EliminatingSteps(problem, biases, beta, state)
 
 
 class Steps(ABC):
@@ -171,19 +196,22 @@ class EliminatingSteps(Steps):
         The joint inverse of Z^T H Z + diag(beta).
     beta : array (C,)
         Curvature of the penalty on biases.
+    state : SolverState
     """
 
     eliminates = True
 
-    def __init__(self, problem: Problem, biases: BiasSolver, beta: NDArray) -> None:
+    def __init__(
+        self, problem: Problem, biases: BiasSolver, beta: NDArray, state: SolverState
+    ) -> None:
         super().__init__(problem)
         self._biases = biases
         self._beta = beta.astype(self._dtype)
         if self._diagonal is not None:
             self._diagonal = self._diagonal.copy()
             self._biases_of(self._diagonal)[:] = 0.0  # the biases' part is in beta
-        if SharedCellsMetric.fits(problem):
-            self.metric = SharedCellsMetric(problem, self._h)
+        if SharedCellsMetric.fits(problem, state):
+            self.metric = SharedCellsMetric(problem, self._h, state)
 
     def settle(self, theta: NDArray, f: NDArray) -> tuple[NDArray, NDArray]:
         """Move the biases to the least of the bound; for the squared error to their best."""
@@ -258,3 +286,141 @@ class EliminatingSteps(Steps):
 
     def _solve(self, r: NDArray) -> NDArray:
         return self._biases.solve(r) if r.ndim == 2 else self._biases.solve(r[:, None])[:, 0]
+
+
+# -- metrics -------------------------------------------------------------------------------------
+
+
+class Metric(ABC):
+    """M, of moves (N[, K]) whose biases are zero or count like slopes."""
+
+    #: largest eigenvalue of M
+    largest: float = 1.0
+
+    @abstractmethod
+    def prox(self, theta: NDArray, gradient: NDArray, size: float) -> tuple[NDArray, NDArray]:
+        """Minimise <gradient, z - theta> + |z - theta|_M^2 / (2 size) + R(z).
+
+        Gives z and z - theta in the coordinates in which M is diagonal.
+        """
+
+    @abstractmethod
+    def weigh(self, turned: NDArray) -> NDArray:
+        """M times a move, both in the coordinates in which M is diagonal."""
+
+    @abstractmethod
+    def divide(self, gradient: NDArray) -> NDArray:
+        """M^-1 gradient."""
+
+
+class PlainMetric(Metric):
+    """The identity; for every penalty."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._rest = problem.rest
+
+    def prox(self, theta: NDArray, gradient: NDArray, size: float) -> tuple[NDArray, NDArray]:
+        """The penalty's own proximal map."""
+        new = self._rest.prox(theta - gradient.dtype.type(size) * gradient, size)
+        return new, new - theta
+
+    def weigh(self, turned: NDArray) -> NDArray:
+        """The move itself."""
+        return turned
+
+    def divide(self, gradient: NDArray) -> NDArray:
+        """The gradient itself."""
+        return gradient
+
+
+class SharedCellsMetric(Metric):
+    """Q + floor on the slopes of every feature, for norms that rotations of cells do not change.
+
+    Parameters
+    ----------
+    problem : Problem
+    h : array (n,)
+        Bound of the loss's curvature at every row.
+    state : SolverState
+    """
+
+    def __init__(self, problem: Problem, h: NDArray, state: SolverState) -> None:
+        assert isinstance(problem.rest, RotationInvariant)
+        self._norm = problem.rest
+        self._layout = problem.layout
+        values, self._vectors = state.get("cell spectrum", lambda: _spectrum(problem, h))
+        dtype = problem.design.dtype
+        extra = 0.0
+        if problem.smooth_curvature is not None and problem.layout.n_slopes:
+            extra = float(problem.layout.split(problem.smooth_curvature)[0].mean())
+        self._weights = (np.maximum(values, FLOOR * values.mean()) + extra).astype(dtype)
+        self.largest = float(self._weights.max())
+
+    @staticmethod
+    def fits(problem: Problem, state: SolverState) -> bool:
+        """Whether the norm allows it, and turning and its preparation are worth their time."""
+        if not isinstance(problem.rest, RotationInvariant) or problem.smoother is not None:
+            return False
+        blocks = [block.design for block in problem.design.blocks()]
+        counts = np.array([design.layout.n_linear_cells for design in blocks], float)
+        entries = np.array([d.n_rows * d.layout.kinds.count("linear") for d in blocks])
+        if not 0 < counts.max() <= MAX_CELLS:
+            return False
+        if entries.sum() < np.sum(counts**2):  # turning would cost more than the passes
+            return False
+        n_features = blocks[0].rows.shape[1]  # all features, alive or not
+        pass_cost = 4.0 * entries.sum() * n_features
+        return "cell spectrum" in state or WORTH * pass_cost >= 10.0 * np.sum(counts**3)
+
+    def prox(self, theta: NDArray, gradient: NDArray, size: float) -> tuple[NDArray, NDArray]:
+        """In the eigenvectors of Q, feature by feature; biases stay where they are."""
+        slopes, biases = self._layout.split(theta)
+        start, downhill = self._turn(slopes), self._turn(self._layout.split(gradient)[0])
+        goal = start - theta.dtype.type(size) * downhill / self._along(slopes)
+        n_outputs = int(np.prod(slopes.shape[2:]))
+        rows = np.ascontiguousarray(np.moveaxis(goal, 1, 0))  # one for every feature
+        shrunk = self._norm.shrink_weighted(
+            rows.reshape(goal.shape[1], -1),
+            size * self._norm.strength,
+            np.repeat(self._weights, n_outputs),
+        )
+        new = np.moveaxis(shrunk.reshape(rows.shape), 0, 1)
+        moved = self._layout.join(new - start, np.zeros_like(biases))
+        return self._layout.join(self._turn_back(new), biases), moved
+
+    def weigh(self, turned: NDArray) -> NDArray:
+        """Times the eigenvalues."""
+        slopes, biases = self._layout.split(turned)
+        return self._layout.join(self._along(slopes) * slopes, biases)
+
+    def divide(self, gradient: NDArray) -> NDArray:
+        """U diag(1 / weights) U^T gradient."""
+        slopes, biases = self._layout.split(gradient)
+        return self._layout.join(self._turn_back(self._turn(slopes) / self._along(slopes)), biases)
+
+    def _along(self, slopes: NDArray) -> NDArray:
+        return self._weights.reshape(-1, *(1,) * (slopes.ndim - 1))
+
+    def _turn(self, slopes: NDArray) -> NDArray:
+        return self._times([vectors.T for vectors in self._vectors], slopes)
+
+    def _turn_back(self, slopes: NDArray) -> NDArray:
+        return self._times(self._vectors, slopes)
+
+    def _times(self, matrices: list[NDArray], slopes: NDArray) -> NDArray:
+        flat, out, start = slopes.reshape(len(slopes), -1), [], 0
+        for matrix in matrices:
+            out.append(matrix @ flat[start : start + len(matrix)])
+            start += len(matrix)
+        return np.concatenate(out).reshape(slopes.shape)
+
+
+def _spectrum(problem: Problem, h: NDArray) -> tuple[NDArray, list[NDArray]]:
+    """Eigenvalues (L,) of Z^T diag(h) Z over linear cells, eigenvectors (L_t, L_t) of each task."""
+    values, vectors = [], []
+    for rows, _, design in problem.design.blocks():
+        gram = bias_gram(design.linear_partitions(), h[rows])
+        own, turned = eigh(gram, lower=False, overwrite_a=True, check_finite=False)
+        values.append(np.maximum(own, 0.0))
+        vectors.append(turned.astype(problem.design.dtype))  # one block in float64 at a time
+    return np.concatenate(values), vectors

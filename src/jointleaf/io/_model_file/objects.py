@@ -11,13 +11,13 @@ import numpy as np
 
 from jointleaf import partitions
 from jointleaf._core import penalties
-from jointleaf._core.device import DEVICES
+from jointleaf._core.arrays import DEVICES
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.penalties import Frobenius, PerTask, Sum, Term
 from jointleaf._core.penalties.per_task import Scaled
 from jointleaf._core.solvers import Solution
 from jointleaf._core.solvers.base import Status, TracePoint
-from jointleaf._core.task_solution import TaskSolution
+from jointleaf._core.tasks import TaskSolution
 from jointleaf._data.columns import Column, Columns
 from jointleaf._data.features import FeaturePlan, Indicators, LinearFeatures, Standardizer
 from jointleaf._model.cell_model import CellModel

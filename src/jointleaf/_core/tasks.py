@@ -1,0 +1,444 @@
+"""Several tasks: their joint problem and its solution, and the joint fit as a function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from jointleaf._core.arrays import check_device
+from jointleaf._core.design import LeafDesign, TaskDesign
+from jointleaf._core.fitting import check_limits, make_problem, solve
+from jointleaf._core.layout import CellKind, CellLayout
+from jointleaf._core.losses import Loss, make_loss
+from jointleaf._core.penalties import Free, Penalty, SlopeNorm, TaskNorm, Term
+from jointleaf._core.penalties.base import Sum, on_predictions, on_weights
+from jointleaf._core.problem import Problem, as_numbers
+from jointleaf._core.solvers import Solution, Solver
+from jointleaf._core.solvers.base import Listener, SolverState, Status, TracePoint
+
+__all__ = [
+    "BlockSmoother",
+    "TaskSolution",
+    "check_task_weights",
+    "fit_tasks",
+    "make_solution",
+    "relax_of",
+    "relaxed",
+    "solve_tasks",
+    "split_slopes",
+    "support_of",
+    "task_problem",
+]
+
+Task = tuple[ArrayLike, ArrayLike, ArrayLike]
+
+
+# -- the problem ---------------------------------------------------------------------------------
+
+
+def task_problem(
+    designs: Sequence[LeafDesign],
+    targets: Sequence[NDArray],
+    loss: Loss,
+    penalty: Term,
+    sample_weights: Sequence[NDArray],
+    task_weights: Sequence[float],
+    offsets: Sequence[float],
+    n_jobs: int = 1,
+) -> Problem:
+    r"""Return the problem of the joint fit of all cells of all tasks.
+
+    .. math::
+
+        J = \sum_t \gamma_t \Big( \frac{1}{S_t} \sum_n s_{tn}\, \ell(y_{tn}, o_t + f_{tn})
+            + \tfrac12 (o_t + f_t)^\top A_t (o_t + f_t) \Big) + R(\theta)
+
+    It is the problem of all rows with weights gamma_t s_tn / S_t, which sum to `Problem.mass` =
+    sum_t gamma_t: solvers minimise J / mass, with strengths divided by it.
+
+    Parameters
+    ----------
+    designs : sequence of LeafDesign
+        One per task, with the same features.
+    targets : sequence of arrays (n_t,)
+    loss : Loss
+        With one output.
+    penalty : Term
+    sample_weights : sequence of arrays (n_t,)
+        s_t, positive.
+    task_weights : sequence of positive numbers
+        gamma_t.
+    offsets : sequence of numbers
+        o_t.
+    n_jobs : int
+        Threads over tasks.
+    """
+    mass = float(np.sum(task_weights))
+    smoother: Any = None
+    for term in on_predictions(penalty):
+        matrices = BlockSmoother(
+            [
+                (gamma / mass) * term.matrix(design.rows, s)
+                for gamma, design, s in zip(task_weights, designs, sample_weights, strict=True)
+            ]
+        )
+        smoother = matrices if smoother is None else smoother + matrices
+    weights = [g * s / s.sum() for g, s in zip(task_weights, sample_weights, strict=True)]
+    shifts = [np.full(len(y), o) for y, o in zip(targets, offsets, strict=True)]
+    return Problem(
+        TaskDesign(designs, task_weights, n_jobs),
+        np.concatenate(targets),
+        loss,
+        penalty,
+        np.concatenate(weights),
+        np.concatenate(shifts),
+        mass=mass,
+        smoother=smoother,
+    )
+
+
+class BlockSmoother:
+    """A symmetric matrix (n, n) on predictions that joins rows of the same task only.
+
+    Parameters
+    ----------
+    parts : sequence of arrays or sparse arrays (n_t, n_t)
+    """
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.parts = list(parts)
+
+    def __matmul__(self, f: NDArray) -> NDArray:
+        bounds = np.cumsum([part.shape[0] for part in self.parts])[:-1]
+        return np.concatenate(
+            [part @ own for part, own in zip(self.parts, np.split(f, bounds), strict=True)]
+        )
+
+    def __add__(self, other: BlockSmoother) -> BlockSmoother:
+        return BlockSmoother([a + b for a, b in zip(self.parts, other.parts, strict=True)])
+
+    def astype(self, dtype: Any) -> BlockSmoother:
+        """Return the same matrix in another precision."""
+        return BlockSmoother([part.astype(dtype) for part in self.parts])
+
+
+def check_task_weights(values: ArrayLike | None, names: Sequence[str]) -> NDArray[np.float64]:
+    """Return gamma_t > 0, (T,); ones for None. Errors name the task."""
+    if values is None:
+        return np.ones(len(names))
+    weights = as_numbers("task_weights", values)
+    if weights.shape != (len(names),):
+        raise ValueError(
+            f"task_weights has shape {weights.shape}, but there are {len(names)} tasks: give one "
+            f"positive number for each of {', '.join(map(str, names))}"
+        )
+    for name, weight in zip(names, weights, strict=True):
+        if not (np.isfinite(weight) and weight > 0):
+            raise ValueError(f"task_weights holds {weight:g} for task {name}: it must be positive")
+    return weights
+
+
+# -- the solution --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TaskSolution:
+    """The weights of all tasks, and how they were found.
+
+    Attributes
+    ----------
+    tasks : tuple of Solution
+        Slopes ``coef`` (L_t, d) and biases ``intercept`` (C_t,) of every task, W_t = C_t + T_t.
+    common : tuple of arrays (L_t, d)
+        C_t: slopes of features that all tasks share.
+    specific : tuple of arrays (L_t, d)
+        T_t: slopes of features of a single task.
+    status : {"converged", "max_iter", "stalled"}
+    message : str
+    solver : str
+    n_iter : int
+    objective : float
+        J at the solution.
+    optimality : float
+        Scale-free distance from the first-order conditions (`Problem.optimality`).
+    trace : list of TracePoint
+    """
+
+    tasks: tuple[Solution, ...]
+    common: tuple[NDArray, ...]
+    specific: tuple[NDArray, ...]
+    status: Status
+    message: str
+    solver: str
+    n_iter: int
+    objective: float
+    optimality: float
+    trace: list[TracePoint] = field(default_factory=list, repr=False)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the optimality measure reached the tolerance."""
+        return self.status == "converged"
+
+    @property
+    def theta(self) -> NDArray:
+        """Slopes of all tasks, task after task, then all biases, (N,)."""
+        slopes = [task.coef.ravel() for task in self.tasks]
+        return np.concatenate(slopes + [task.intercept for task in self.tasks])
+
+    @property
+    def common_norms(self) -> NDArray[np.float64]:
+        """Euclidean norm of every feature's common slopes in every task, (d, T)."""
+        return _norms(self.common)
+
+    @property
+    def specific_norms(self) -> NDArray[np.float64]:
+        """Euclidean norm of every feature's slopes of single tasks, (d, T)."""
+        return _norms(self.specific)
+
+    def __repr__(self) -> str:
+        return (
+            f"TaskSolution({len(self.tasks)} tasks, {self.solver}: {self.status} after "
+            f"{self.n_iter} iterations, objective={self.objective:.8g}, "
+            f"optimality={self.optimality:.1e})"
+        )
+
+
+def make_solution(problem: Problem, solution: Solution) -> TaskSolution:
+    """Return the solution of every task, in the units of the problem's stated objective."""
+    layout = problem.layout
+    objective = problem.mass * solution.objective
+    trace = [point._replace(objective=problem.mass * point.objective) for point in solution.trace]
+    common, specific = split_slopes(problem.penalty, layout, solution.theta)
+    gap = problem.mass * solution.gap
+
+    def by_task(slopes: NDArray) -> Sequence[NDArray]:
+        return np.split(slopes, layout.slope_starts[1:-1])
+
+    biases = np.split(solution.intercept, layout.task_starts[1:-1])
+    tasks = tuple(
+        replace(
+            solution, coef=coef, intercept=intercept, layout=part, objective=objective, gap=gap,
+            trace=trace,
+        )
+        for coef, intercept, part in zip(
+            by_task(solution.coef), biases, layout.tasks, strict=True
+        )
+    )  # fmt: skip
+    return TaskSolution(
+        tasks,
+        tuple(by_task(common)),
+        tuple(by_task(specific)),
+        solution.status,
+        solution.message,
+        solution.solver,
+        solution.n_iter,
+        objective,
+        solution.optimality,
+        trace,
+    )
+
+
+def split_slopes(penalty: Penalty, layout: CellLayout, theta: NDArray) -> tuple[NDArray, NDArray]:
+    """Return common slopes and slopes of single tasks, both (L, d), under a bound penalty.
+
+    A Dirty LASSO says which is which. Under other penalties that act on all tasks together and
+    make whole features vanish every slope is common; under all others it belongs to its task.
+    """
+    slopes, _ = layout.split(theta)
+    for term in penalty.terms:
+        if isinstance(term, TaskNorm):
+            common, specific = term.parts(np.ascontiguousarray(slopes.T))
+            return common.T, specific.T
+    are_common = any(isinstance(t, SlopeNorm) and t.is_row_sparse for t in penalty.terms)
+    zeros = np.zeros_like(slopes)
+    return (slopes, zeros) if are_common else (zeros, slopes)
+
+
+def _norms(parts: tuple[NDArray, ...]) -> NDArray[np.float64]:
+    return np.stack([np.linalg.norm(part.astype(float), axis=0) for part in parts], axis=1)
+
+
+# -- solving, and once more on what was selected ---------------------------------------------------
+
+
+def solve_tasks(
+    problem: Problem,
+    penalty: Term,
+    solver: str | Solver,
+    init: NDArray | None = None,
+    *,
+    tol: float,
+    max_iter: int,
+    device: str = "cpu",
+    listener: Listener | None = None,
+) -> tuple[Problem, Solution]:
+    """Solve a problem and, where its penalty says so, once more on what was selected.
+
+    Returns the problem that was solved last, and its solution.
+    """
+    options: dict[str, Any] = {
+        "tol": tol,
+        "max_iter": max_iter,
+        "device": device,
+        "state": SolverState(),
+        "listener": listener,
+    }
+    solution = solve(problem, solver, init, **options)
+    factor = relax_of(penalty)
+    if factor == 1.0:
+        return problem, solution
+    again = relaxed(penalty, factor, support_of(problem.layout, solution.theta))
+    second = problem.with_penalty(on_weights(again))
+    return second, solve(second, solver, solution.theta, **options)
+
+
+def relax_of(penalty: Term) -> Any:
+    """Return what strengths are multiplied by in the end; 1 for penalties that are not relaxed."""
+    return next((term.relax for term in penalty.terms if isinstance(term, TaskNorm)), 1.0)
+
+
+def support_of(layout: CellLayout, theta: NDArray) -> NDArray[np.bool_]:
+    """Return which features have slopes in which task, (d, T)."""
+    parts = np.split(layout.split(theta)[0] != 0, layout.slope_starts[1:-1])
+    return np.stack([part.any(axis=0) for part in parts], axis=1)
+
+
+def relaxed(penalty: Term, factor: float, support: NDArray[np.bool_]) -> Any:
+    """Return the penalty with weaker strengths on the selected features alone."""
+    if isinstance(penalty, Sum):
+        return Sum(*(relaxed(term, factor, support) for term in penalty.terms))
+    if isinstance(penalty, TaskNorm):
+        return penalty.relaxed(factor, support)
+    return penalty
+
+
+# -- the function --------------------------------------------------------------------------------
+
+
+def fit_tasks(
+    tasks: Sequence[Task],
+    *,
+    penalty: Term,
+    task_weights: ArrayLike | None = None,
+    loss: str | Loss = "squared_error",
+    cells: CellKind | Sequence[CellKind] = "linear",
+    solver: str | Solver = "auto",
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    init: ArrayLike | None = None,
+    n_jobs: int = 1,
+    device: str = "cpu",
+) -> TaskSolution:
+    r"""Fit the models of all cells of all tasks jointly.
+
+    Minimises, over the slopes W_t and the biases b_t of every task,
+
+    .. math::
+
+        J = \sum_t \frac{\gamma_t}{n_t} \sum_n \ell(y_{tn}, f_t(x_{tn})) + R(W_1, b_1, W_2, \dots)
+
+    X is used as given: nothing is standardised.
+
+    Parameters
+    ----------
+    tasks : sequence of (X, codes, y)
+        Per task rows (n_t, d), codes (n_t, P_t) and targets (n_t,), as for `jointleaf.fit_cells`,
+        with the same features.
+    penalty : Penalty or sum
+        `DirtyLasso`, or any other: on all tasks together, or on each with `PerTask`.
+    task_weights : array (T,), optional
+        gamma_t > 0; by default all one.
+    loss : {"squared_error", "logistic"} or Loss
+    cells, solver, tol, max_iter, n_jobs
+        As for `jointleaf.fit_cells`; n_jobs are threads over tasks.
+    init : array (N,), optional
+        Weights to start from: the slopes of all tasks, task after task, then all biases.
+    device : {"cpu", "gpu", "tpu", "auto", "jax:cpu"}
+        Where the solver computes, as for `jointleaf.fit_cells`.
+
+    Returns
+    -------
+    TaskSolution
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from jointleaf import DirtyLasso, fit_tasks
+    >>> rng = np.random.default_rng(0)
+    >>> tasks = []
+    >>> for own in (1, 2):
+    ...     X = rng.standard_normal((100, 5))
+    ...     y = np.abs(X[:, 0]) + X[:, own]
+    ...     tasks.append((X, (X[:, :1] > 0).astype(int), y))
+    >>> solution = fit_tasks(tasks, penalty=DirtyLasso(common=0.13, task=0.1))
+    >>> print(np.flatnonzero(solution.common_norms.any(axis=1)))
+    [0]
+    """
+    check_limits(tol, max_iter)
+    check_device(device)
+    if not isinstance(penalty, Term):
+        raise TypeError(f"penalty={penalty!r} must be a Penalty such as DirtyLasso(0.2, 0.1)")
+    if not isinstance(tasks, Sequence) or len(tasks) == 0:
+        raise ValueError("tasks must be a list of (X, codes, y), one for every task")
+    if not (isinstance(n_jobs, int | np.integer) and n_jobs >= 1):
+        raise ValueError(f"n_jobs={n_jobs!r} must be a whole number, at least 1")
+    checked = [_check_task(t, task, loss, cells) for t, task in enumerate(tasks)]
+    widths = [part.layout.n_features for part in checked]
+    for t, width in enumerate(widths):
+        if width != widths[0]:
+            raise ValueError(
+                f"task {t} has {width} features, but task 0 has {widths[0]}: tasks must have the "
+                "same features"
+            )
+    if checked[0].outputs:
+        raise ValueError(
+            f"loss={loss!r} has {checked[0].outputs[0]} outputs, but tasks take a loss with one "
+            "output: use 'squared_error' or 'logistic'"
+        )
+    problem = task_problem(
+        [part.leaf_design for part in checked],
+        [part.y for part in checked],
+        make_loss(loss),
+        penalty,
+        [part.s for part in checked],
+        check_task_weights(task_weights, [str(t) for t in range(len(tasks))]).tolist(),
+        [0.0] * len(tasks),
+        n_jobs,
+    )
+    start = None if init is None else np.asarray(init, problem.design.dtype)
+    if start is not None and start.shape != problem.zeros().shape:
+        raise ValueError(
+            f"init has shape {start.shape}, but the weights have {(problem.layout.n_weights,)}"
+        )
+    return make_solution(
+        *solve_tasks(problem, penalty, solver, start, tol=tol, max_iter=max_iter, device=device)
+    )
+
+
+def _check_task(
+    number: int, task: Task, loss: str | Loss, cells: CellKind | Sequence[CellKind]
+) -> Problem:
+    """The problem of one task, with everything checked; errors name the task."""
+    try:
+        X, codes, y = task
+    except (TypeError, ValueError):
+        raise ValueError(f"task {number} must be three arrays: X, codes and y") from None
+    try:
+        return make_problem(
+            X,
+            codes,
+            y,
+            loss=loss,
+            penalty=Free(),
+            cells=cells,
+            sample_weight=None,
+            n_cells=None,
+            n_jobs=1,
+        )
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"task {number}: {error}") from None
