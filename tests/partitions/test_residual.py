@@ -20,7 +20,7 @@ from jointleaf.partitions import (
 )
 from jointleaf.partitions._base import check_fit_rows
 from jointleaf.partitions._factory import seeded
-from jointleaf.partitions._growers.linear_forest import fit_linear_part
+from jointleaf.partitions._union import fit_linear_part
 
 INNER = RandomTreesPartitioner(12, 5, random_state=0)
 

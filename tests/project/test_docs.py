@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[2]
 WITH_EXAMPLES = (
     "jointleaf._core.fitting",
     "jointleaf._core.path",
-    "jointleaf.estimators._regressor",
-    "jointleaf.estimators._classifier",
+    "jointleaf.estimators._joplen",
+    "jointleaf.estimators._joplen",
     "jointleaf.estimators._refining",
     "jointleaf.multitask._estimators",
     "jointleaf._core.task_fitting",

@@ -21,7 +21,8 @@ from jointleaf._core.problem import check_weights
 from jointleaf._data.rows import canonical_rows, read_rows, read_training_rows
 from jointleaf.estimators._checks import check_gaps
 from jointleaf.partitions._base import TargetType, as_seed, check_count, check_fit_rows
-from jointleaf.partitions._growers.linear_forest import LinearPart, grow_linear_forest
+from jointleaf.partitions._growers.linear_forest import grow_linear_forest
+from jointleaf.partitions._union import LinearPart
 
 __all__ = ["LinearForestClassifier", "LinearForestRegressor"]
 

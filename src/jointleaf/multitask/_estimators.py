@@ -19,7 +19,6 @@ from jointleaf._data.tasks import TaskTable, as_one_type
 from jointleaf._fit.folds import IndexPairs, split_labels, user_splits
 from jointleaf._fit.recipes import choose_recipe, default_partitions
 from jointleaf._model.contributions import warn_of_no_features
-from jointleaf.estimators._base import importances
 from jointleaf.estimators._checks import (
     check_effect,
     check_gaps,
@@ -28,8 +27,8 @@ from jointleaf.estimators._checks import (
     is_whole,
 )
 from jointleaf.estimators._docs import described
-from jointleaf.estimators._memory import check_memory
-from jointleaf.estimators._params import JOPLEnParameters, restored_on_error
+from jointleaf.estimators._joplen import importances
+from jointleaf.estimators._params import JOPLEnParameters, check_memory, restored_on_error
 from jointleaf.multitask._base import (
     TaskClassifier,
     TaskPredictor,

@@ -57,7 +57,7 @@ from jointleaf.multitask import (
     MultiTaskJOPLEnRegressor,
 )
 from jointleaf.partitions._base import LeftOut
-from jointleaf.partitions._growers.linear_forest import LinearPart
+from jointleaf.partitions._union import LinearPart
 
 __all__ = ["ESTIMATOR"]
 
