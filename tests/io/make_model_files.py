@@ -1,6 +1,6 @@
 """Writes the model files that this version and all later ones must load.
 
-    PYTHONPATH=src:tests python tests/data/make_model_files.py
+    PYTHONPATH=src:tests python tests/io/make_model_files.py
 
 Run once for every version that is released, into a directory of its own; files of released
 versions are never written again.
