@@ -13,7 +13,7 @@ from jointleaf import Frobenius, JOPLEnRegressor, estimate_memory  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
@@ -53,6 +53,18 @@ def test_links_that_lead_nowhere_are_found(tmp_path):
     links = "[a](#one-title-two) [b](#three) [c](no.md) [d](page.md#no)"
     page.write_text(f"# One `title`, two\n{links}")
     assert broken_links(page) == ["#three", "no.md", "page.md#no"]
+
+
+def missing_paths(page):
+    """Files and folders that a page names in backticks and that are not there."""
+    named = re.findall(r"`((?:src|tests|benchmarks|docs|_[a-z]+)/[\w./-]+)`", prose(page))
+    places = (ROOT, ROOT / "src" / "jointleaf")
+    return [path for path in named if not any((place / path).exists() for place in places)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_exist(page):
+    assert missing_paths(page) == []
 
 
 def run(page, n_blocks=None, **names):
