@@ -19,7 +19,8 @@ WITH_EXAMPLES = (
 )
 
 
-def test_the_readme_runs_as_written(capsys):
+def test_the_readme_runs_as_written(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(blocks) >= 3
     for block in blocks:
