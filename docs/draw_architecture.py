@@ -149,14 +149,13 @@ def title(ax: Axes, place: tuple[float, float], text: str) -> None:
     ax.text(*place, text, color=GREY, fontsize=8, fontweight="bold", va="center")
 
 
+#: From high to low, as `tests/project/test_layers.py` has them.
 LAYERS = (
-    (
-        "public",
-        "inspection  plot  io  cli",
-        "explanations, pictures, model files and ONNX, the shell",
-    ),
+    ("public", "cli", "the shell"),
+    ("public", "plot, io, datasets", "pictures, model files and ONNX, public data"),
     ("public", "multitask", "several tasks, BoUTS"),
-    ("public", "estimators", "parameters, attributes, refine, memory"),
+    ("public", "estimators", "parameters, fitted attributes, refine"),
+    ("public", "inspection", "explanations of a CellModel"),
     ("fit", "_fit", "components, recipes, folds, search, blend, report, pruning"),
     ("model", "_model", "CellModel: the only thing that predicts"),
     ("public", "partitions", "what makes cells: trees, Voronoi cells, unions, trained models"),
@@ -177,20 +176,12 @@ def draw_layers() -> Axes:
         style = "round,pad=0,rounding_size=0.06"
         ax.add_patch(FancyBboxPatch((0.55, y), 6.95, height, style, facecolor=fill, edgecolor=edge))
         ax.text(0.7, y + height / 2, name, va="center", color=INK, fontsize=9.5, fontweight="bold")
-        ax.text(2.95, y + height / 2, text, va="center", color=GREY, fontsize=8)
+        ax.text(2.6, y + height / 2, text, va="center", color=GREY, fontsize=8)
     arrow(ax, (0.32, top - 0.05), (0.32, 0.08))
     ax.text(0.17, top / 2, "may import", rotation=90, ha="center", va="center", color=GREY,
             fontsize=8)  # fmt: skip
     bottom = top - step * len(LAYERS)
     box(ax, (7.75, bottom), (1.75, 0.87), "penalties, losses", "public names\nof _core", "public")
-    box(
-        ax,
-        (7.75, bottom + 3 * step),
-        (1.75, 0.87),
-        "datasets",
-        "public data,\nimports nothing here",
-        "public",
-    )
     return ax
 
 
