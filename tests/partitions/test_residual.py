@@ -18,8 +18,7 @@ from jointleaf.partitions import (
     UnionPartitioner,
     VoronoiPartitioner,
 )
-from jointleaf.partitions._base import check_fit_rows
-from jointleaf.partitions._factory import seeded
+from jointleaf.partitions._base import check_fit_rows, seeded
 from jointleaf.partitions._union import fit_linear_part
 
 INNER = RandomTreesPartitioner(12, 5, random_state=0)

@@ -28,14 +28,16 @@ from jointleaf._fit.report import FitReport
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import by_column, column_importances, warn_of_no_features
 from jointleaf._trees.importers import check_fitted_model, is_ensemble
-from jointleaf.estimators._checks import (
-    check_gaps,
+from jointleaf.estimators._docs import describe_parameters
+from jointleaf.estimators._params import (
+    JOPLEnParameters,
+    check_memory,
+    check_missing_values,
     check_parameters,
     check_penalty,
     refuse_task_penalties,
+    restored_on_error,
 )
-from jointleaf.estimators._docs import describe_parameters
-from jointleaf.estimators._params import JOPLEnParameters, check_memory, restored_on_error
 from jointleaf.inspection._methods import Explainable
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories
@@ -126,7 +128,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         weights = check_weights(sample_weight, len(targets))
         splits = user_splits(self.cv, matrix, targets, self._target_type)
         is_used = weights > 0
-        check_gaps(matrix[is_used], columns)
+        check_missing_values(matrix[is_used], columns)
         chosen = chosen_columns(self.linear_features, columns, X)
         target, loss = self._encode_target(targets[is_used])
         labels = split_labels(splits, len(targets))
