@@ -58,7 +58,9 @@ def test_links_that_lead_nowhere_are_found(tmp_path):
 
 def missing_paths(page):
     """Files and folders that a page names in backticks and that are not there."""
-    named = re.findall(r"`((?:src|tests|benchmarks|docs|estimators|inspection|io|_[a-z]+)/[\w./-]+)`", prose(page))
+    named = re.findall(
+        r"`((?:src|tests|benchmarks|docs|estimators|inspection|io|_[a-z]+)/[\w./-]+)`", prose(page)
+    )
     places = (ROOT, ROOT / "src" / "jointleaf")
     return [path for path in named if not any((place / path).exists() for place in places)]
 
