@@ -12,7 +12,6 @@ WITH_EXAMPLES = (
     "jointleaf._core.fitting",
     "jointleaf._core.path",
     "jointleaf.estimators._joplen",
-    "jointleaf.estimators._joplen",
     "jointleaf.estimators._refining",
     "jointleaf.multitask._estimators",
     "jointleaf._core.task_fitting",
