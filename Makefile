@@ -1,14 +1,16 @@
-# Two commands need nothing but Python and make: `make demo` and `make test`.
+# Every command needs nothing but Python, make and a package index: it makes the environment itself.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test docs lint types tests format clean
+.PHONY: help demo check test docs lint types quick tests format clean
 
 help:
 	@echo "make demo   set up an environment and run jointleaf, from Python and from the shell"
-	@echo "make test   set up an environment and run lint, types and tests"
+	@echo "make check  set up an environment and run lint, types and the quick tests: two minutes"
+	@echo "make test   set up an environment and run lint, types and all tests"
 	@echo "make docs   set up an environment and build the documentation into site/"
+	@echo "make format format the source, and fix what can be fixed"
 	@echo "make clean  remove the environments and the built documentation"
 
 # Each environment is made once and again when the dependencies change.
@@ -33,6 +35,8 @@ demo: $(VENV)/demo.done
 	$(BIN)/jointleaf predict output/flats.jleaf examples/flats_new.csv --id flat -o output/prices.csv
 	$(BIN)/jointleaf explain output/flats.jleaf examples/flats_new.csv --row 12
 
+check: lint types quick
+
 test: lint types tests
 
 lint: $(VENV)/dev.done
@@ -41,6 +45,9 @@ lint: $(VENV)/dev.done
 
 types: $(VENV)/dev.done
 	$(BIN)/mypy
+
+quick: $(VENV)/dev.done
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
 
 tests: $(VENV)/dev.done
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2  # two workers: no threads beside them

@@ -36,7 +36,7 @@ from jointleaf.partitions import (  # noqa: E402
 )
 
 SETS = Path(__file__).parent / "accuracy" / "sets.csv"
-BASE = "jointleaf.estimators._base.recipe_partitioner"
+BASE = "jointleaf.estimators._fit.joint.many_partitions"
 RECIPE = "jointleaf._fit.recipe"
 
 

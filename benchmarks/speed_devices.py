@@ -138,7 +138,7 @@ def _one_pass(X: np.ndarray, codes: np.ndarray, theta: np.ndarray, r: np.ndarray
         return lambda: (merged.matvec(theta), merged.rmatvec(r))
     import jax
 
-    from jointleaf._core.device import find_device
+    from jointleaf._core.arrays import find_device
     from jointleaf._core.jax.problem import device_design
 
     place = find_device(device)
@@ -164,7 +164,7 @@ def _memory_mb() -> float:
 def _device_memory_mb(device: str) -> float | None:
     if device in ("cpu", "jax:cpu"):
         return None
-    from jointleaf._core.device import find_device
+    from jointleaf._core.arrays import find_device
 
     stats = find_device(device).memory_stats() or {}
     return stats.get("peak_bytes_in_use", np.nan) / 2**20
@@ -172,7 +172,7 @@ def _device_memory_mb(device: str) -> float | None:
 
 def devices_at_hand() -> list[str]:
     """SciPy, and what JAX finds."""
-    from jointleaf._core.device import find_device
+    from jointleaf._core.arrays import find_device
 
     found = ["cpu"]
     for name in ("jax:cpu", "gpu", "tpu"):

@@ -57,7 +57,21 @@ NAVIGATION = {
         "jax",
         "extending",
     ],
-    "How it works": ["What fit does <recipe>", "Mathematics and solvers <how-it-works>"],
+    "How it works": [
+        "What fit does <recipe>",
+        "Mathematics and solvers <how-it-works>",
+        "architecture",
+        "glossary",
+        "decisions/index",
+        "decisions/0001-dual-for-few-rows",
+        "decisions/0002-honest-folds",
+        "decisions/0003-no-compiled-code",
+        "decisions/0004-own-model-files",
+        "decisions/0005-flat-weights-mixed-cells",
+        "decisions/0006-components-and-recipes",
+        "decisions/0007-canonical-rows",
+        "decisions/0008-jax-array-namespace",
+    ],
     "Measured": ["performance", "comparison"],
     "Reference": [
         "api/index",
@@ -79,7 +93,7 @@ LITERAL_OR_BAR = re.compile(r"(``.*?``|`[^`]*`)|\|")
 
 
 def navigation() -> str:
-    """Give the navigation as directives, which GitHub would show on the first page."""
+    """Return the navigation as directives, which GitHub would show on the first page."""
     parts = []
     for caption, entries in NAVIGATION.items():
         options = ":hidden:\n" + (f":caption: {caption}\n" if caption else "")

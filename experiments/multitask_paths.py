@@ -20,8 +20,7 @@ from jointleaf import DirtyLasso, MultiTaskJOPLEnRegressor
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.losses import SquaredError
 from jointleaf._core.path import follow_path, largest_strength, strength_grid
-from jointleaf._core.task_problem import TaskProblem
-from jointleaf._core.task_solution import split_slopes
+from jointleaf._core.tasks import split_slopes, task_problem
 from jointleaf._fit.strengths import path_has_ended, ratio_grid
 from jointleaf.multitask import BoUTSRegressor
 from jointleaf.partitions import RootCell, VoronoiPartitioner
@@ -123,7 +122,7 @@ class DirtyProblem:
         model = joint_model(method, empty, **more).fit(as_tasks(data))
         self.task_weights, self._data, self._models = model.task_weights_, data, model.cell_models_
         Xs, ys = data.part("train")
-        self.problem = TaskProblem(
+        self.problem = task_problem(
             self._designs(Xs),
             ys,
             SquaredError(),

@@ -1,6 +1,7 @@
 """Generated data and small tools that several test files share."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,26 @@ from jointleaf._core.design import LeafDesign
 from jointleaf._core.losses import make_loss
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
+
+HERE = Path(__file__).parent
+#: Files most of whose tests take seconds; their tests are marked slow, as single ones elsewhere.
+SLOW_FILES = {
+    *("cli/test_cli_commands.py", "cli/test_cli_docs.py", "cli/test_cli_recipes.py"),
+    *("cli/test_cli_report.py", "core/test_jax_cross.py", "core/test_jax_device.py"),
+    *("core/test_jax_solvers.py", "core/test_relaxing.py", "core/test_tasks.py"),
+    *("estimators/test_estimator_checks.py", "fit/test_memory.py", "fit/test_pruning.py"),
+    *("fit/test_strengths.py", "inspection/test_explain_recipe.py", "io/test_model_file_fuzz.py"),
+    *("multitask/test_multitask_estimators.py", "multitask/test_multitask_tuning.py"),
+    *("project/test_docs.py", "project/test_experiments.py"),
+    *("project/test_experiments_multitask.py", "project/test_experiments_pmlb.py"),
+}
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests of slow files."""
+    for item in items:
+        if item.path.relative_to(HERE).as_posix() in SLOW_FILES:
+            item.add_marker(pytest.mark.slow)
 
 
 @dataclass(frozen=True)

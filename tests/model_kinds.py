@@ -5,13 +5,15 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import jointleaf as jl
-from jointleaf._fit import boosting
+from jointleaf._fit import boosting, joint, staged_boosting
 from jointleaf.partitions import (
     LightGBMPartitioner,
     RandomTreesPartitioner,
+    ResidualPartitioner,
     StepPartitioner,
     UnionPartitioner,
     VoronoiPartitioner,
@@ -46,13 +48,19 @@ def frame():
     )
 
 
-def _blend(kind, y):
-    sizes = boosting._ROUNDS, boosting._CELLS
-    boosting._ROUNDS, boosting._CELLS = 20, 8
-    try:
-        return kind(recipe="blend", random_state=0).fit(X, y)
-    finally:
-        boosting._ROUNDS, boosting._CELLS = sizes
+def _small_recipe(kind, recipe, rows, y):
+    """Fit a recipe with fewer and smaller trees than it usually has."""
+    stage = staged_boosting.Stage
+    trees = [RandomTreesPartitioner(6, 6), ResidualPartitioner(LightGBMPartitioner(5, 4))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint, "few_partitions", lambda: UnionPartitioner(trees))
+        patch.setattr(boosting, "_ROUNDS", 10)
+        patch.setattr(boosting, "_CELLS", 6)
+        patch.setattr(
+            staged_boosting, "STAGES", (stage(True, 6, 12, 0.1), stage(False, 6, 12, 0.1))
+        )
+        patch.setattr(staged_boosting, "CONSTANT_STAGES", (stage(False, 6, 20, 0.1),))
+        return kind(recipe=recipe, random_state=0).fit(rows, y)
 
 
 def _refined(library):
@@ -108,10 +116,10 @@ KINDS = {
     "recipe, three classes": lambda: jl.JOPLEnClassifier(**SMALL).fit(X, THREE),
     "recipe, table": lambda: jl.JOPLEnClassifier(**SMALL).fit(frame(), TWO),
     "recipe, small": lambda: jl.JOPLEnClassifier(TREES, **SMALL).fit(X[:80], TWO[:80]),
-    "blend": lambda: _blend(jl.JOPLEnRegressor, Y),
-    "blend, classes": lambda: _blend(jl.JOPLEnClassifier, THREE),
-    "boosting": lambda: jl.JOPLEnRegressor(recipe="boosting", **SMALL).fit(X, Y),
-    "boosting, classes": lambda: jl.JOPLEnClassifier(recipe="boosting", **SMALL).fit(X, THREE),
+    "blend": lambda: _small_recipe(jl.JOPLEnRegressor, "blend", X[:60], Y[:60]),
+    "blend, classes": lambda: _small_recipe(jl.JOPLEnClassifier, "blend", X, THREE),
+    "boosting": lambda: _small_recipe(jl.JOPLEnRegressor, "boosting", X, Y),
+    "boosting, classes": lambda: _small_recipe(jl.JOPLEnClassifier, "boosting", X, THREE),
     "float32": lambda: jl.JOPLEnRegressor(TREES, penalty=jl.Frobenius(0.1)).fit(
         X.astype(np.float32), Y
     ),

@@ -14,7 +14,7 @@ from jointleaf._data.columns import Columns
 from jointleaf.estimators._linear_forest import LinearForestClassifier, LinearForestRegressor
 from jointleaf.partitions import LinearForestPartitioner, RandomForestPartitioner
 from jointleaf.partitions._base import check_fit_rows
-from jointleaf.partitions._growers.linear_forest import fit_linear_part
+from jointleaf.partitions._union import fit_linear_part
 
 
 @parametrize_with_checks([LinearForestRegressor(10), LinearForestClassifier(10)])

@@ -24,7 +24,6 @@ from jointleaf.partitions import (
     RootCell,
     UnionPartitioner,
 )
-from jointleaf.partitions._factory import recipe_partitioner
 
 X, Y = make_friedman1(90, n_features=5, noise=0.5, random_state=0)
 NEW, _ = make_friedman1(60, n_features=5, noise=0.5, random_state=1)
@@ -41,7 +40,7 @@ TASKS = {
 def fewer_trees():
     """The recipe with a tenth of its trees."""
     patch = pytest.MonkeyPatch()
-    whole = joint.recipe_partitioner
+    whole = joint.many_partitions
 
     def tenth(part):
         for name, value in part.get_params(deep=False).items():
@@ -54,7 +53,7 @@ def fewer_trees():
                     tenth(member)
         return part
 
-    patch.setattr(joint, "recipe_partitioner", lambda kind: tenth(whole(kind)))
+    patch.setattr(joint, "many_partitions", lambda kind: tenth(whole(kind)))
     yield
     patch.undo()
 
@@ -73,7 +72,7 @@ def raw(model, rows):
 
 @pytest.mark.parametrize(("kind", "n_boosted"), [("regression", 50), ("classification", 100)])
 def test_four_kinds_of_partitions(kind, n_boosted):
-    boosted, random, residual = recipe_partitioner(kind).partitioners
+    boosted, random, residual = joint.many_partitions(kind).partitioners
     assert (boosted.n_partitions, boosted.n_cells) == (n_boosted, 4)
     assert (random.n_partitions, random.n_cells) == (100, 8)
     assert isinstance(random, RandomTreesPartitioner)

@@ -1,9 +1,9 @@
 """Writes the model files that this version and all later ones must load.
 
-    PYTHONPATH=src:tests python tests/data/make_model_files.py
+    PYTHONPATH=src:tests python tests/io/make_model_files.py
 
-Run once for every version that is released, into a directory of its own; files of released
-versions are never written again.
+Run once for every format, into a directory of its own, after its last change: files of a format
+that was released are never written again.
 """
 
 import json
@@ -12,16 +12,19 @@ from pathlib import Path
 import numpy as np
 
 import jointleaf
+from jointleaf.io._model_file.container import FORMAT
 from model_kinds import make, rows_for
 
 KINDS = (
     *("lightgbm", "catboost", "xgboost", "forest", "pruned", "voronoi, table", "steps", "union"),
-    *("recipe, small", "linear forest", "tasks", "tasks, long", "bouts, classes"),
+    *("recipe, small", "blend", "boosting", "boosting, classes", "constant", "laplacian", "nested"),
+    *("linear forest", "linear forest, three", "tasks", "tasks, long", "tasks, alone"),
+    *("tasks, classes", "bouts", "bouts, classes"),
 )
 
 
 def main():
-    place = Path(__file__).parent / "model_files" / jointleaf.__version__
+    place = Path(__file__).parent / "model_files" / f"format-{FORMAT}"
     place.mkdir(parents=True, exist_ok=True)
     for name in KINDS:
         model = make(name)

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import jointleaf as jl
 from jointleaf.io._model_file import files
-from jointleaf.partitions import RootCell
+from jointleaf.partitions import LightGBMPartitioner, RootCell
 from model_kinds import KINDS, TASKS, X, frame, make, rows_for
 
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function")
@@ -123,7 +123,7 @@ def test_no_library_is_needed(tmp_path):
     """Loaded and predicting where no tree library can be imported."""
     code = """
 import sys
-for name in ('lightgbm', 'catboost', "xgboost", "pandas"):
+for name in ("lightgbm", "catboost", "xgboost", "pandas"):
     sys.modules[name] = None
 import numpy as np, jointleaf
 for name in sys.argv[1:]:
@@ -262,6 +262,26 @@ def test_a_model_of_100_trees_loads_in_50_ms(tmp_path):
         jl.load(tmp_path / "model.jleaf")
         times.append(perf_counter() - start)
     assert min(times) < 0.05
+
+
+def test_constant_cells_store_no_slopes(tmp_path):
+    """A model of boosted trees on 1,000 columns is as small as its trees."""
+    rows = np.random.default_rng(0).standard_normal((150, 1000))
+    y = rows[:, 0] + np.sin(3 * rows[:, 1])
+    path = tmp_path / "model.jleaf"
+    trees = LightGBMPartitioner(20, 8)
+    options = {"cells": "constant", "root_cell": False, "penalty": jl.Frobenius(0.1)}
+    model = jl.JOPLEnRegressor(trees, **options).fit(rows, y)
+    jl.save(model, path)
+    n_cells = model.cell_model_.layout.n_cells
+    assert n_cells >= 100
+    assert path.stat().st_size < 200_000 < 8 * 1000 * n_cells
+    model = jl.JOPLEnRegressor(recipe="boosting", random_state=0).fit(rows, y)  # of both kinds
+    jl.save(model, path)
+    layout = model.cell_model_.layout
+    assert 0 < layout.n_linear_cells < layout.n_cells / 3
+    assert path.stat().st_size < 8 * 1000 * layout.n_linear_cells + 500 * layout.n_cells
+    assert (jl.load(path).predict(rows) == model.predict(rows)).all()
 
 
 def test_metadata_comes_back_and_leaves_the_model_as_it_was(small, tmp_path):

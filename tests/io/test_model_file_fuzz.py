@@ -41,7 +41,7 @@ MODELS = {
     "tasks": lambda: make("tasks"),
     "bouts": lambda: jl.BoUTSClassifier(3, 3).fit({"a": (X, TWO), "b": (X[:90], THREE[:90])}),
 }
-OLD = Path(__file__).parent / "model_files" / "0.1.0"
+OLD = Path(__file__).parent / "model_files" / "format-1"
 OLD_FILES = ("recipe_table", "many_rows", "tasks_alone", "bouts_classes", "forest")
 
 

@@ -1,4 +1,4 @@
-"""Files of every version are loaded, and predict what they predicted when they were written."""
+"""Files of every format are loaded, and predict what they predicted when they were written."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,10 @@ import pandas as pd
 import pytest
 
 import jointleaf as jl
+from jointleaf.io._model_file.container import FORMAT
 
-FILES = sorted((Path(__file__).parent / "model_files").glob("*/*.jl*"))
+PLACE = Path(__file__).parent / "model_files"
+FILES = sorted(path for path in PLACE.glob("*/*") if path.suffix in (".jl", ".jleaf"))
 
 
 def table(rows):
@@ -19,34 +21,34 @@ def table(rows):
     return np.array(rows, dtype=float)
 
 
-def check(found, expected):
-    if isinstance(found, list):
-        for own, other in zip(found, expected, strict=True):
-            check(own, other)
-    elif found.dtype.kind == "f":
-        np.testing.assert_allclose(found, np.array(expected, float), rtol=1e-9, atol=1e-12)
+def check(predicted, expected):
+    if isinstance(predicted, list):
+        for predicted_of_task, expected_of_task in zip(predicted, expected, strict=True):
+            check(predicted_of_task, expected_of_task)
+    elif predicted.dtype.kind == "f":
+        np.testing.assert_allclose(predicted, np.array(expected, float), rtol=1e-9, atol=1e-12)
     else:
-        assert found.tolist() == expected
+        assert predicted.tolist() == expected
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_old_files(path):
     model = jl.load(path)
-    said = json.loads(path.with_suffix(".json").read_text())
-    rows = table(said.pop("rows"))
-    assert said
-    for method, expected in said.items():
+    answers = json.loads(path.with_suffix(".json").read_text())
+    rows = table(answers.pop("rows"))
+    assert answers
+    for method, expected in answers.items():
         check(getattr(model, method)(rows), expected)
 
 
 def test_files_are_there_and_small():
-    assert len(FILES) >= 12
+    assert len(FILES) >= 40
     assert all(path.stat().st_size < 100_000 for path in FILES)
-    assert {path.parent.name for path in FILES} >= {"0.1.0"}
+    assert {path.parent.name for path in FILES} == {f"format-{n + 1}" for n in range(FORMAT)}
 
 
 def old(name):
-    return jl.load(FILES[0].parent / f"{name}.jl")
+    return jl.load(PLACE / "format-1" / f"{name}.jl")
 
 
 @pytest.mark.parametrize("name", ["very_many_rows", "very_many_rows_classes"])

@@ -22,7 +22,7 @@ from jointleaf.multitask import BoUTSClassifier, BoUTSPartitioner, BoUTSRegresso
 from jointleaf.multitask._bouts import estimator
 from jointleaf.multitask._bouts.splits import Slopes, bin_columns
 from jointleaf.multitask._bouts.trees import TaskSlopes, TreeShape, grow_tree
-from jointleaf.partitions._factory import seeded
+from jointleaf.partitions._base import seeded
 
 FREE = {"universal_price": 0.0, "task_price": 0.0}
 

@@ -24,7 +24,8 @@ from jointleaf.partitions import (
     VoronoiPartitioner,
     make_partitioner,
 )
-from jointleaf.partitions._factory import known_categories, seeded
+from jointleaf.partitions._base import seeded
+from jointleaf.partitions._factory import known_categories
 
 TREES = [
     LightGBMPartitioner,

@@ -18,9 +18,8 @@ from jointleaf.partitions import (
     UnionPartitioner,
     VoronoiPartitioner,
 )
-from jointleaf.partitions._base import check_fit_rows
-from jointleaf.partitions._factory import seeded
-from jointleaf.partitions._growers.linear_forest import fit_linear_part
+from jointleaf.partitions._base import check_fit_rows, seeded
+from jointleaf.partitions._union import fit_linear_part
 
 INNER = RandomTreesPartitioner(12, 5, random_state=0)
 

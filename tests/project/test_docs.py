@@ -11,15 +11,15 @@ ROOT = Path(__file__).parents[2]
 WITH_EXAMPLES = (
     "jointleaf._core.fitting",
     "jointleaf._core.path",
-    "jointleaf.estimators._regressor",
-    "jointleaf.estimators._classifier",
+    "jointleaf.estimators._joplen",
     "jointleaf.estimators._refining",
     "jointleaf.multitask._estimators",
     "jointleaf._core.tasks",
 )
 
 
-def test_the_readme_runs_as_written(capsys):
+def test_the_readme_runs_as_written(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(blocks) >= 3
     for block in blocks:

@@ -18,7 +18,7 @@ from jointleaf._fit.joint import Joint
 from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import LightGBMPartitioner, Partitioner, UnionPartitioner
-from jointleaf.partitions._factory import seeded
+from jointleaf.partitions._base import seeded
 
 __all__ = ["Boosted", "LeafValues", "RandomizedBoosted"]
 

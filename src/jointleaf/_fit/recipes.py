@@ -17,14 +17,13 @@ from jointleaf._data.rows import Rows
 from jointleaf._fit.blend import Blend, Interpolation, Stacking
 from jointleaf._fit.boosting import Boosted, LeafValues, RandomizedBoosted
 from jointleaf._fit.component import Component, FitContext, Split
-from jointleaf._fit.joint import Joint, SampledJoint, few_partitions
+from jointleaf._fit.joint import Joint, SampledJoint, few_partitions, many_partitions
 from jointleaf._fit.linear import CategoryLinear, Linear, SampledLinear
 from jointleaf._fit.report import FitReport
 from jointleaf._fit.staged_boosting import StagedBoosting
 from jointleaf._model.cell_model import CellModel
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TargetType
-from jointleaf.partitions._factory import recipe_partitioner
 
 __all__ = [
     "RECIPES",
@@ -122,7 +121,7 @@ def recipe_for(n_rows: int) -> str:
 def default_partitions(n_rows: int, target_type: TargetType) -> Partitioner:
     """Return the partitions of the joint fit that ``partitioner="auto"`` means, unfitted."""
     if n_rows <= RECIPES["joint"].max_rows:
-        return recipe_partitioner(target_type)
+        return many_partitions(target_type)
     return few_partitions()
 
 

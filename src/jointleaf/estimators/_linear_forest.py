@@ -19,9 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.problem import check_weights
 from jointleaf._data.rows import canonical_rows, read_rows, read_training_rows
-from jointleaf.estimators._checks import check_gaps
+from jointleaf.estimators._params import check_missing_values
 from jointleaf.partitions._base import TargetType, as_seed, check_count, check_fit_rows
-from jointleaf.partitions._growers.linear_forest import LinearPart, grow_linear_forest
+from jointleaf.partitions._growers.linear_forest import grow_linear_forest
+from jointleaf.partitions._union import LinearPart
 
 __all__ = ["LinearForestClassifier", "LinearForestRegressor"]
 
@@ -87,7 +88,7 @@ class _BaseLinearForest(BaseEstimator):
         )
         weights = check_weights(sample_weight, len(targets))
         keep = weights > 0
-        check_gaps(matrix[keep], columns)
+        check_missing_values(matrix[keep], columns)
         # Equal rows become one, so that weights and copies mean the same to the bootstrap.
         merged = canonical_rows(matrix[keep], self._encode_target(targets[keep]), weights[keep])
         rows = check_fit_rows(merged.X, merged.y, merged.s, self._target_type, columns)

@@ -13,8 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._trees.importers import check_fitted_model, find_adapter
 from jointleaf._trees.importers.xgboost import XGBoostAdapter
-from jointleaf.estimators._classifier import JOPLEnClassifier
-from jointleaf.estimators._regressor import JOPLEnRegressor
+from jointleaf.estimators._joplen import JOPLEnClassifier, JOPLEnRegressor
 
 __all__ = ["refine"]
 

@@ -19,17 +19,18 @@ from jointleaf._data.tasks import TaskTable, as_one_type
 from jointleaf._fit.folds import IndexPairs, split_labels, user_splits
 from jointleaf._fit.recipes import choose_recipe, default_partitions
 from jointleaf._model.contributions import warn_of_no_features
-from jointleaf.estimators._base import importances
-from jointleaf.estimators._checks import (
+from jointleaf.estimators._docs import described
+from jointleaf.estimators._joplen import importances
+from jointleaf.estimators._params import (
+    JOPLEnParameters,
     check_effect,
-    check_gaps,
+    check_memory,
+    check_missing_values,
     check_parameters,
     check_penalty,
     is_whole,
+    restored_on_error,
 )
-from jointleaf.estimators._docs import described
-from jointleaf.estimators._memory import check_memory
-from jointleaf.estimators._params import JOPLEnParameters, restored_on_error
 from jointleaf.multitask._base import (
     TaskClassifier,
     TaskPredictor,
@@ -253,7 +254,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
         known = {} if self._has_default_partitions else known_categories(self.partitioner)
         columns, matrix, s, table = self._read_training(table, self.categorical_features, known)
         check_memory(self, matrix, table.y)
-        check_gaps(matrix[s > 0], columns)
+        check_missing_values(matrix[s > 0], columns)
         chosen = chosen_columns(self.linear_features, columns, table.X)
         rows, loss = self._task_rows(table, matrix, s)
         has_indicators = bool(self.add_indicator)

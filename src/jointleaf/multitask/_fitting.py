@@ -34,7 +34,7 @@ from jointleaf.partitions import (
     UnionPartitioner,
     make_partitioner,
 )
-from jointleaf.partitions._factory import seeded
+from jointleaf.partitions._base import seeded
 
 __all__ = ["TaskFit", "TaskJob", "fit_jointly", "join_fits", "read_task_weights"]
 

@@ -34,6 +34,7 @@ __all__ = [
     "check_fit_rows",
     "check_rows",
     "check_weight",
+    "seeded",
     "without_models",
 ]
 
@@ -406,3 +407,39 @@ def without_models(spec: Any) -> Any:
         params = spec.get_params(deep=False)
         return type(spec)(**{name: without_models(value) for name, value in params.items()})
     return spec
+
+
+def seeded(partitioner: Partitioner, random_state: int, n_jobs: int | None = None) -> Partitioner:
+    """Return an unfitted clone in which every seed and number of threads is set.
+
+    Parameters
+    ----------
+    partitioner : Partitioner
+        Left as it is.
+    random_state : int
+        From it come different seeds for all members whose ``random_state`` is None.
+    n_jobs : int or None
+        Takes the place of every ``n_jobs`` that is None.
+
+    Returns
+    -------
+    Partitioner
+    """
+    partitioner, seeds = clone(partitioner), _seeds(random_state)
+    for member in partitioner.nested():
+        params = member.get_params(deep=False)
+        if params.get("random_state", 0) is None:
+            member.set_params(random_state=next(seeds))
+        if params.get("n_jobs", 0) is None:
+            member.set_params(n_jobs=n_jobs)
+    return partitioner
+
+
+def _seeds(random_state: int) -> Iterator[int]:
+    rng = np.random.RandomState(random_state)
+    drawn: set[int] = set()
+    while True:
+        seed = int(rng.randint(np.iinfo(np.int32).max))
+        if seed not in drawn:
+            drawn.add(seed)
+            yield seed

@@ -1,13 +1,11 @@
-"""Partitioners from names, trained models and lists, and with fixed seeds."""
+"""Partitioners from names, trained models and lists."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 
 from jointleaf._data.columns import Columns
 from jointleaf._trees.importers import (
@@ -39,7 +37,7 @@ from jointleaf.partitions._growers import (
     XGBoostPartitioner,
 )
 from jointleaf.partitions._steps import StepPartitioner
-from jointleaf.partitions._union import ResidualPartitioner, UnionPartitioner
+from jointleaf.partitions._union import UnionPartitioner
 from jointleaf.partitions._voronoi import VoronoiPartitioner
 
 __all__ = [
@@ -48,8 +46,6 @@ __all__ = [
     "RegrownEnsemble",
     "known_categories",
     "make_partitioner",
-    "recipe_partitioner",
-    "seeded",
 ]
 
 #: The partitioners that can be asked for by name.
@@ -237,42 +233,6 @@ def make_partitioner(spec: Any = "auto") -> Partitioner:
     )
 
 
-def seeded(partitioner: Partitioner, random_state: int, n_jobs: int | None = None) -> Partitioner:
-    """Return an unfitted clone in which every seed and number of threads is set.
-
-    Parameters
-    ----------
-    partitioner : Partitioner
-        Left as it is.
-    random_state : int
-        From it come different seeds for all members whose ``random_state`` is None.
-    n_jobs : int or None
-        Takes the place of every ``n_jobs`` that is None.
-
-    Returns
-    -------
-    Partitioner
-    """
-    partitioner, seeds = clone(partitioner), _seeds(random_state)
-    for member in partitioner.nested():
-        params = member.get_params(deep=False)
-        if params.get("random_state", 0) is None:
-            member.set_params(random_state=next(seeds))
-        if params.get("n_jobs", 0) is None:
-            member.set_params(n_jobs=n_jobs)
-    return partitioner
-
-
-def _seeds(random_state: int) -> Iterator[int]:
-    rng = np.random.RandomState(random_state)
-    drawn: set[int] = set()
-    while True:
-        seed = int(rng.randint(np.iinfo(np.int32).max))
-        if seed not in drawn:
-            drawn.add(seed)
-            yield seed
-
-
 def known_categories(spec: Any) -> dict[int, NDArray | None]:
     """Return the columns that trained models among partitioners treat as categories.
 
@@ -292,28 +252,3 @@ def known_categories(spec: Any) -> dict[int, NDArray | None]:
         if is_ensemble(model):
             categories |= find_adapter(model).categories(model)
     return categories
-
-
-def recipe_partitioner(target_type: TargetType = "regression") -> UnionPartitioner:
-    """Return the partitions of the default recipe: 400 small trees of four kinds, 450 for classes.
-
-    Boosted and extremely randomised trees, grown on the target and on the residuals of a linear
-    model: which of them are better depends on the data, and together they are better than each.
-    For classes the leaf values of the boosted trees also take part: there are 100 of them instead
-    of 50.
-    """
-    n_boosted = 100 if target_type == "classification" else 50
-    on_residuals = UnionPartitioner(
-        [
-            LightGBMPartitioner(50, 4),
-            RandomTreesPartitioner(100, 8),
-            RandomTreesPartitioner(100, 4),
-        ]
-    )
-    return UnionPartitioner(
-        [
-            LightGBMPartitioner(n_boosted, 4),
-            RandomTreesPartitioner(100, 8),
-            ResidualPartitioner(on_residuals),
-        ]
-    )

@@ -1,16 +1,20 @@
-"""The single cell, and several partitioners as one."""
+"""The single cell, several partitioners as one, and partitions of residuals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, softmax
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.columns import Columns
+from jointleaf._data.features import LinearFeatures, mean_and_scale, plan_features
+from jointleaf._trees.encoding import TrainingRows
 from jointleaf.partitions._base import (
     Partitioner,
     TargetType,
@@ -18,9 +22,18 @@ from jointleaf.partitions._base import (
     check_fit_rows,
     without_models,
 )
-from jointleaf.partitions._growers.linear_forest import fit_linear_part
 
-__all__ = ["ResidualPartitioner", "RootCell", "UnionPartitioner"]
+__all__ = [
+    "LinearPart",
+    "ResidualPartitioner",
+    "RootCell",
+    "UnionPartitioner",
+    "fit_linear_part",
+]
+
+#: Ridge strengths to choose from, per row.
+_STRENGTHS = np.logspace(-6, 1, 15)
+_MAX_ITER = 1000
 
 
 class RootCell(Partitioner):
@@ -351,3 +364,105 @@ def _joint_gains(members: Sequence[Partitioner]) -> NDArray[np.float64]:
 def _columns_option(columns: Columns | None) -> dict[str, Columns]:
     """Return the argument `columns` of `fit`, which partitioners may lack unless it is needed."""
     return {} if columns is None else {"columns": columns}
+
+
+# -- the linear part --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LinearPart:
+    """A fitted global linear model.
+
+    Attributes
+    ----------
+    features : LinearFeatures
+        How rows become standardised numbers z (m,).
+    coef, intercept : arrays (m,) and (), or (m, K) and (K,) for K > 2 classes
+    n_classes : int
+        K, 0 in regression.
+    mean, scale : float
+        Of the target in regression.
+    """
+
+    features: LinearFeatures
+    coef: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    n_classes: int
+    mean: float = 0.0
+    scale: float = 1.0
+
+    def predict(self, X: NDArray) -> NDArray[np.float64]:
+        """Predict for rows X (n, d).
+
+        Returns
+        -------
+        array (n,) or (n, K)
+            Standardised targets (y - mean) / scale; for two classes the probability of the
+            second one; for K > 2 classes the probabilities of all.
+        """
+        raw = self.features.transform(X.astype(np.float64, copy=False)) @ self.coef + self.intercept
+        if self.n_classes == 0:
+            return raw
+        return expit(raw) if raw.ndim == 1 else softmax(raw, axis=1)
+
+
+def fit_linear_part(rows: TrainingRows) -> tuple[LinearPart, NDArray[np.float64]]:
+    """Fit the global linear model and return the residuals.
+
+    The linear features are those of `_data.features`: standardised numbers with the mean for
+    missing values, and indicators of categories. In regression it is ridge regression on the
+    standardised target, with the strength, 10^-6 to 10 times the number of rows, that has the
+    smallest leave-one-out error. In classification it is (multinomial) logistic regression
+    with scikit-learn's default strength, and residuals are indicators of the classes minus
+    probabilities, 1[y = k] - p_k.
+
+    Parameters
+    ----------
+    rows : TrainingRows
+
+    Returns
+    -------
+    part : LinearPart
+    residuals : array (n,), or (n, K) for K > 2 classes
+    """
+    s = rows.weights
+    X = rows.X.astype(np.float64, copy=False)
+    features = plan_features(X, s, rows.columns).fit(X, s, clip=False)
+    if rows.n_classes == 0:
+        part, y = _fit_ridge(features, X, rows.y, s)
+    else:
+        part, y = _fit_logistic(features, X, rows.y, s, rows.n_classes)
+    return part, y - part.predict(X)
+
+
+def _fit_ridge(
+    features: LinearFeatures, X: NDArray, y: NDArray, s: NDArray
+) -> tuple[LinearPart, NDArray]:
+    from sklearn.linear_model import RidgeCV
+
+    mean, scale = mean_and_scale(y[:, None], s)
+    target = (y - mean) / scale
+    Z = features.transform(X)
+    coef, intercept = np.zeros(Z.shape[1]), np.zeros(())
+    if Z.any() and target.any():
+        model = RidgeCV(alphas=len(y) * _STRENGTHS).fit(Z, target, sample_weight=s)
+        coef, intercept = model.coef_, np.asarray(model.intercept_)
+    return LinearPart(features, coef, intercept, 0, float(mean[0]), float(scale[0])), target
+
+
+def _fit_logistic(
+    features: LinearFeatures, X: NDArray, y: NDArray, s: NDArray, n_classes: int
+) -> tuple[LinearPart, NDArray]:
+    from sklearn.linear_model import LogisticRegression
+
+    number = np.unique(y, return_inverse=True)[1]
+    Z = features.transform(X)
+    if n_classes == 1:  # the residuals are zero
+        return LinearPart(features, np.zeros(Z.shape[1]), np.array(np.inf), 1), np.ones(len(y))
+    if Z.shape[1] == 0:
+        Z = np.zeros((len(y), 1))
+    model = LogisticRegression(max_iter=_MAX_ITER).fit(Z, number, sample_weight=s)
+    coef, intercept = model.coef_.T[: len(features.plan.names)], model.intercept_
+    if n_classes == 2:
+        return LinearPart(features, coef[:, 0], intercept[0], 2), number.astype(float)
+    return LinearPart(features, coef, intercept, n_classes), np.eye(n_classes)[number]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ __all__ = [
     "FONT",
     "GREY",
     "RED",
-    "UNITS",
     "Display",
     "Table",
     "check_fitted",
@@ -36,6 +36,7 @@ __all__ = [
     "label_values",
     "legend_beside",
     "log_axis",
+    "loss_unit",
     "need_matplotlib",
     "shortened",
     "strength_axis",
@@ -52,11 +53,6 @@ COLORS = (
 )  # fmt: skip
 RED, BLUE, DARK, GREY = "#c1432e", "#4f86b8", "#3d4450", "#c9ced6"
 #: what losses of estimators are measured in
-UNITS = {
-    "regression": "(squared error / 2,\ntarget variance = 1)",
-    "classification": "(log-loss)",
-}
-
 Table = dict[str, NDArray]
 
 FONT = 9
@@ -128,6 +124,11 @@ def check_fitted(estimator: object, kinds: Any, names: str) -> None:
             "as that step sees them"
         )
     check_is_fitted(estimator)
+
+
+def loss_unit(estimator: Any) -> str:
+    """Return the unit of an estimator's losses, for a label."""
+    return "(log-loss)" if is_classifier(estimator) else "(squared error / 2,\ntarget variance = 1)"
 
 
 def feature_labels(names: Sequence | None, d: int) -> list[str]:

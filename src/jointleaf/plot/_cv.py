@@ -17,12 +17,12 @@ from jointleaf.plot._base import (
     FONT,
     GREY,
     RED,
-    UNITS,
     Display,
     Table,
     count_axis,
     legend_beside,
     log_axis,
+    loss_unit,
     strength_axis,
     style_axes,
     title_panel,
@@ -107,7 +107,7 @@ class CVDisplay(Display):
             )
         setting = estimator.report_.joint_or_raise("CVDisplay").setting
         chosen = setting or fitted_strength(estimator)
-        name = f"validation loss\n{UNITS[estimator.report_.target_type]}"
+        name = f"validation loss\n{loss_unit(estimator)}"
         return cls(estimator.cv_results_, chosen, loss_name=name).plot(ax=ax)
 
     def _height(self) -> float:
@@ -275,7 +275,7 @@ class PruningDisplay(Display):
                 "the estimator was not pruned, there is nothing to draw: use what "
                 "prune(estimator, X, y) returns"
             )
-        name = f"loss\n{UNITS[estimator._target_type]}"
+        name = f"loss\n{loss_unit(estimator)}"
         return cls(estimator.pruning_, loss_name=name).plot(ax=ax)
 
     def _height(self) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_regressor
 from sklearn.utils import check_X_y
 
 from jointleaf._core.losses import Logistic, Loss, Multinomial, SquaredError
@@ -23,7 +24,6 @@ from jointleaf.plot._base import (
     DARK,
     GREY,
     RED,
-    UNITS,
     Display,
     check_fitted,
     count_axis,
@@ -31,6 +31,7 @@ from jointleaf.plot._base import (
     label_ends,
     label_room,
     legend_beside,
+    loss_unit,
     need_matplotlib,
     strength_axis,
     style_axes,
@@ -143,7 +144,7 @@ class PathDisplay(Display):
         check_estimator(estimator)
         path = follow(estimator, X, y, X_val, y_val, options)
         names = list(estimator.linear_feature_names_) if feature_names is None else feature_names
-        unit, chosen = f"loss\n{UNITS[estimator._target_type]}", fitted_strength(estimator)
+        unit, chosen = f"loss\n{loss_unit(estimator)}", fitted_strength(estimator)
         return cls(path, names, chosen=chosen, loss_name=unit).plot(ax=ax)
 
     def _height(self) -> float:
@@ -276,7 +277,7 @@ def _prepared(
     estimator: Estimator, X: ArrayLike, y: ArrayLike | None
 ) -> tuple[NDArray, NDArray, NDArray]:
     """Return rows, codes and targets as the fit of the estimator saw them."""
-    is_regression = estimator._target_type == "regression"
+    is_regression = is_regressor(estimator)
     rows, targets = check_X_y(
         read_rows(estimator, X), y, ensure_all_finite="allow-nan", y_numeric=is_regression
     )

@@ -17,11 +17,11 @@ from jointleaf.plot._base import (
     FONT,
     GREY,
     RED,
-    UNITS,
     Display,
     Table,
     check_fitted,
     legend_beside,
+    loss_unit,
     style_axes,
 )
 
@@ -117,7 +117,7 @@ class TaskPathDisplay(Display):
                 f"penalty={estimator.penalty!r} has fixed strengths, there is no choice to draw: "
                 "fit with DirtyLasso() or another strength that is 'auto'"
             )
-        name = f"validation loss\n{UNITS[estimator._target_type]}"
+        name = f"validation loss\n{loss_unit(estimator)}"
         chosen = _strengths(estimator.penalty_)
         return cls(estimator.cv_results_, chosen, loss_name=name).plot(ax=ax)
 

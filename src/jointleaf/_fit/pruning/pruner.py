@@ -33,8 +33,8 @@ from jointleaf._fit.recipes import with_means
 from jointleaf._fit.report import FitReport
 from jointleaf._fit.search import DEFAULT_SETTING, Setting, auto_penalty
 from jointleaf._model.cell_model import Frame
-from jointleaf.estimators._base import BaseJOPLEn, importances
-from jointleaf.estimators._checks import is_whole
+from jointleaf.estimators._joplen import BaseJOPLEn, importances
+from jointleaf.estimators._params import is_whole
 from jointleaf.partitions import Partitioner, UnionPartitioner
 
 __all__ = ["Pruning", "prune"]

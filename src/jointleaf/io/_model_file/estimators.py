@@ -1,18 +1,25 @@
-"""Schemas of the estimators: their parameters and their fitted attributes."""
+"""Schemas of cell models, solutions, reports and the estimators."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 import numpy as np
 
+from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.penalties import Term
+from jointleaf._core.solvers import Solution
+from jointleaf._core.solvers.base import Status, TracePoint
+from jointleaf._core.tasks import TaskSolution
 from jointleaf._data.tasks import Form
 from jointleaf._fit.blend import Blend
 from jointleaf._fit.component import JointSolve
 from jointleaf._fit.pruning.pruner import Pruning
 from jointleaf._fit.recipes import RECIPES
 from jointleaf._fit.report import ComponentReport, FitReport
+from jointleaf._model.cell_model import CellModel
+from jointleaf._model.contributions import CellRanges, TrainingMeans
 from jointleaf._trees.encoding import Encoding
 from jointleaf._trees.flat import FlatTrees
 from jointleaf.estimators import (
@@ -23,18 +30,16 @@ from jointleaf.estimators import (
 )
 from jointleaf.estimators._portable_forest import PortableForest
 from jointleaf.io._model_file.objects import (
-    CELL_MODEL,
     COLUMNS,
     FEATURES,
-    FITTED_PENALTY,
-    FLOATS,
-    SOLUTION,
-    TASK_SOLUTION,
+    PARTITIONER,
+    PENALTY,
     TREES,
     fitted,
 )
 from jointleaf.io._model_file.schema import (
     Array,
+    Arrays,
     ByTask,
     Each,
     Field,
@@ -43,6 +48,7 @@ from jointleaf.io._model_file.schema import (
     Made,
     Maybe,
     Number,
+    Place,
     Scope,
     Text,
     Variants,
@@ -57,12 +63,133 @@ from jointleaf.multitask import (
     MultiTaskJOPLEnRegressor,
 )
 from jointleaf.partitions._base import LeftOut
-from jointleaf.partitions._growers.linear_forest import LinearPart
+from jointleaf.partitions._union import LinearPart
 
 __all__ = ["ESTIMATOR"]
 
+_FLOATS = "f4 f8"
 _Steps = dict[str, Field | Let]
 _LIST = "must hold columns of one length"
+
+
+# -- cells and solutions -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Kinds(Field):
+    """Which partitions have slopes: one word for all of them, or truth values (P,)."""
+
+    def write(self, value: Any, arrays: Arrays) -> Any:
+        if len(set(value)) == 1:
+            return value[0]
+        return arrays.add(np.array([kind == "linear" for kind in value]))
+
+    def read(self, data: Any, place: Place, scope: Scope) -> Any:
+        if isinstance(data, str):
+            return Text(get_args(CellKind)).read(data, place, scope)
+        is_linear = Array("b1", "n_partitions").read(data, place, scope)
+        return tuple("linear" if flag else "constant" for flag in is_linear.tolist())
+
+
+_LIMITS = Array(_FLOATS, "n_limits m")
+_RANGES = record(
+    CellRanges,
+    n_limits=Let(lambda s: s.n_linear + 1),
+    low=_LIMITS.must(lambda s: (s.low < np.inf).all(), "holds infinity or NaN"),
+    high=_LIMITS.must(lambda s: (s.high > -np.inf).all(), "holds infinity or NaN"),
+)
+_MEANS = record(
+    TrainingMeans,
+    cell_weights=Array("f8", "n_cells", finite=True, low=0),
+    linear=Array("f8", "m n_outputs", finite=True),
+    n_rows=Integer(1),
+)
+#: The scope says how many outputs there are.
+_CELL_MODEL = record(
+    CellModel,
+    partitioner=PARTITIONER,
+    features=FEATURES,
+    m=Let(lambda s: len(s.features.plan.names)),
+    n_partitions=Let(lambda s: len(s.partitioner.n_cells_)),
+    kinds=_Kinds().of(lambda model: model.layout.kinds),
+    layout=Let(lambda s: CellLayout(tuple(s.partitioner.n_cells_.tolist()), s.m, s.kinds)),
+    n_cells=Let(lambda s: s.layout.n_cells),
+    n_linear=Let(lambda s: s.layout.n_linear_cells),
+    slopes=Array(_FLOATS, "n_linear m *outputs", finite=True),
+    biases=Array(_FLOATS, "n_cells *outputs", finite=True),
+    offset=Array(_FLOATS, "*outputs", finite=True),
+    centre=Number(),
+    unit=Number(),
+    ranges=Maybe(_RANGES).must(
+        lambda s: s.ranges is None or s.n_linear, "is for linear cells alone"
+    ),
+    means=Maybe(_MEANS),
+    make=lambda s: CellModel(**{f.name: getattr(s, f.name) for f in fields(CellModel)}),
+)
+
+_LAYOUT = record(
+    CellLayout,
+    cells_per_partition=indices(low=1),
+    n_partitions=Let(lambda s: len(s.cells_per_partition)),
+    n_features=Integer(0, 2**31),
+    kinds=_Kinds(),
+    make=lambda s: CellLayout(tuple(s.cells_per_partition.tolist()), s.n_features, s.kinds),
+)
+_TRACE = Made(
+    Array("f8", "? 4"),
+    lambda rows: [TracePoint(int(row[0]), *row[1:]) for row in rows.tolist()],
+    lambda trace: np.array(trace, dtype=np.float64).reshape(-1, 4),
+)
+_SOLVE: dict[str, Any] = {
+    "status": Text(get_args(Status)),
+    "message": Text(),
+    "solver": Text(),
+    "n_iter": Integer(),
+    "objective": Number(finite=False),
+    "optimality": Number(finite=False),
+    "trace": _TRACE,
+}
+_SOLUTION = record(
+    Solution,
+    layout=_LAYOUT,
+    biases=Array(_FLOATS, None)
+    .of("intercept")
+    .must(
+        lambda s: s.biases.ndim in (1, 2) and len(s.biases) == s.layout.n_cells,
+        "does not fit the cells",
+    ),
+    shape=Let(lambda s: (s.layout.n_linear_cells, s.layout.n_features, *s.biases.shape[1:])),
+    slopes=Array(_FLOATS, "*shape").of("coef"),
+    **_SOLVE,
+    gap=Number(finite=False),
+)
+_SLOPES_BY_TASK = Each(Array(_FLOATS, "? ?"), "n_tasks")
+
+
+def _task_solution(s: Scope) -> TaskSolution:
+    solve = {name: getattr(s, name) for name in _SOLVE}
+    return TaskSolution(s.task_solutions, s.common, s.specific, **solve)
+
+
+def _fits_tasks(solution: TaskSolution) -> bool:
+    parts = zip(solution.tasks, solution.common, solution.specific, strict=True)
+    return all(task.coef.shape == a.shape == b.shape for task, a, b in parts)
+
+
+#: The scope holds the solutions of all tasks.
+_TASK_SOLUTION = record(
+    TaskSolution,
+    common=_SLOPES_BY_TASK.must(
+        lambda s: None not in s.task_solutions, "is of a joint fit, but a task has none"
+    ),
+    specific=_SLOPES_BY_TASK,
+    **_SOLVE,
+    make=_task_solution,
+    rules=(("common", _fits_tasks, "or specific does not fit the cells of the tasks"),),
+)
+
+
+# -- what estimators share -----------------------------------------------------------------------
 
 
 def _are_names(s: Scope) -> bool:
@@ -124,9 +251,11 @@ _BLEND = record(
 )
 _JOINT = record(
     JointSolve,
-    solution=SOLUTION,
-    penalty=FITTED_PENALTY.must(lambda s: isinstance(s.penalty, Term | LeftOut), "is no penalty"),
-    offset=Array(FLOATS, "*outputs", finite=True),
+    solution=_SOLUTION,
+    penalty=Plain({"penalty": PENALTY}, leaves_out=True).must(
+        lambda s: isinstance(s.penalty, Term | LeftOut), "is no penalty"
+    ),
+    offset=Array(_FLOATS, "*outputs", finite=True),
     setting=Plain().must(lambda s: _are_numbers(s.setting), "must be numbers by name"),
 )
 _COMPONENT = record(ComponentReport, name=Text(), weight=Number(0.0), description=Text())
@@ -152,9 +281,9 @@ _PRUNING = record(
     n_cells_after=Integer(1),
 )
 _JOPLEN: _Steps = {
-    "cell_model": CELL_MODEL,
+    "cell_model": _CELL_MODEL,
     "report": _REPORT,
-    "feature_importances": Array(FLOATS, "d"),
+    "feature_importances": Array(_FLOATS, "d"),
     "pruning": Maybe(_PRUNING).of("pruning_", optional=True),
 }
 
@@ -242,18 +371,18 @@ _TASKS: _Steps = {
 }
 
 
-_NORMS = Array(FLOATS, "d n_tasks")
+_NORMS = Array(_FLOATS, "d n_tasks")
 _JOPLEN_TASKS: _Steps = {
-    "task_weights": Array(FLOATS, "n_tasks", finite=True),
+    "task_weights": Array(_FLOATS, "n_tasks", finite=True),
     **_NUMBERS,
-    "cell_models": Made(Each(CELL_MODEL, "n_tasks"), list),
+    "cell_models": Made(Each(_CELL_MODEL, "n_tasks"), list),
     "report": Made(Each(_REPORT, "n_tasks"), list),
     "slope_norms": _NORMS,
     "common_norms": _NORMS,
     "task_features": ByTask(indices("d", rising=True)),
-    "feature_importances": Array(FLOATS, "d"),
+    "feature_importances": Array(_FLOATS, "d"),
     "task_solutions": Let(lambda s: tuple(report.solution for report in s.report)),
-    "solution": Maybe(TASK_SOLUTION).of(
+    "solution": Maybe(_TASK_SOLUTION).of(
         lambda model: None if isinstance(model.solution_, list) else model.solution_
     ),
 }

@@ -1,27 +1,21 @@
-"""Schemas of all that fitted models are made of: trees, features, partitions, penalties, cells."""
+"""Schemas of trees, columns, linear features, penalties, parameters and partitioners."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from jointleaf import partitions
 from jointleaf._core import penalties
 from jointleaf._core.arrays import DEVICES
-from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.penalties import Frobenius, PerTask, Sum, Term
 from jointleaf._core.penalties.per_task import Scaled
-from jointleaf._core.solvers import Solution
-from jointleaf._core.solvers.base import Status, TracePoint
-from jointleaf._core.tasks import TaskSolution
 from jointleaf._data.columns import Column, Columns
 from jointleaf._data.features import FeaturePlan, Indicators, LinearFeatures, Standardizer
-from jointleaf._model.cell_model import CellModel
-from jointleaf._model.contributions import CellRanges, TrainingMeans
 from jointleaf._trees.flat import FlatTrees, KeyPart, Lookup
 from jointleaf.io._model_file.schema import (
     Array,
@@ -48,12 +42,8 @@ from jointleaf.partitions import Partitioner, ResidualPartitioner, UnionPartitio
 from jointleaf.partitions._base import LeftOut
 from jointleaf.partitions._factory import RegrownEnsemble
 
-__all__ = [
-    *("CELL_MODEL", "COLUMNS", "FEATURES", "FITTED_PENALTY", "FLOATS", "SOLUTION"),
-    *("TASK_SOLUTION", "TREES", "fitted"),
-]
+__all__ = ["COLUMNS", "FEATURES", "PARTITIONER", "PENALTY", "TREES", "fitted"]
 
-FLOATS = "f4 f8"
 _MOST_JOBS = 2**16
 _TEXTS = Each(Text())
 
@@ -197,8 +187,6 @@ FEATURES = record(LinearFeatures, plan=_PLAN, m=Let(lambda s: len(s.plan.names))
 # -- penalties -----------------------------------------------------------------------------------
 
 PENALTY = Variants({})
-#: The penalty of a fit; of one that is not ours, the name of its class.
-FITTED_PENALTY = Plain({"penalty": PENALTY}, leaves_out=True)
 
 
 def _penalty(
@@ -419,120 +407,4 @@ PARTITIONER.add(
 )
 _PARAMETER_KINDS["partitioner"] = Variants(
     {name: _unfitted(known.cls) for name, known in PARTITIONER.records.items()}
-)
-
-# -- cells and solutions -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Kinds(Field):
-    """Which partitions have slopes: one word for all of them, or truth values (P,)."""
-
-    def write(self, value: Any, arrays: Arrays) -> Any:
-        if len(set(value)) == 1:
-            return value[0]
-        return arrays.add(np.array([kind == "linear" for kind in value]))
-
-    def read(self, data: Any, place: Place, scope: Scope) -> Any:
-        if isinstance(data, str):
-            return Text(get_args(CellKind)).read(data, place, scope)
-        is_linear = Array("b1", "n_partitions").read(data, place, scope)
-        return tuple("linear" if flag else "constant" for flag in is_linear.tolist())
-
-
-_LIMITS = Array(FLOATS, "n_limits m")
-_RANGES = record(
-    CellRanges,
-    n_limits=Let(lambda s: s.n_linear + 1),
-    low=_LIMITS.must(lambda s: (s.low < np.inf).all(), "holds infinity or NaN"),
-    high=_LIMITS.must(lambda s: (s.high > -np.inf).all(), "holds infinity or NaN"),
-)
-_MEANS = record(
-    TrainingMeans,
-    cell_weights=Array("f8", "n_cells", finite=True, low=0),
-    linear=Array("f8", "m n_outputs", finite=True),
-    n_rows=Integer(1),
-)
-#: The scope says how many outputs there are.
-CELL_MODEL = record(
-    CellModel,
-    partitioner=PARTITIONER,
-    features=FEATURES,
-    m=Let(lambda s: len(s.features.plan.names)),
-    n_partitions=Let(lambda s: len(s.partitioner.n_cells_)),
-    kinds=_Kinds().of(lambda model: model.layout.kinds),
-    layout=Let(lambda s: CellLayout(tuple(s.partitioner.n_cells_.tolist()), s.m, s.kinds)),
-    n_cells=Let(lambda s: s.layout.n_cells),
-    n_linear=Let(lambda s: s.layout.n_linear_cells),
-    slopes=Array(FLOATS, "n_linear m *outputs", finite=True),
-    biases=Array(FLOATS, "n_cells *outputs", finite=True),
-    offset=Array(FLOATS, "*outputs", finite=True),
-    centre=Number(),
-    unit=Number(),
-    ranges=Maybe(_RANGES).must(
-        lambda s: s.ranges is None or s.n_linear, "is for linear cells alone"
-    ),
-    means=Maybe(_MEANS),
-    make=lambda s: CellModel(**{f.name: getattr(s, f.name) for f in fields(CellModel)}),
-)
-
-_LAYOUT = record(
-    CellLayout,
-    cells_per_partition=indices(low=1),
-    n_partitions=Let(lambda s: len(s.cells_per_partition)),
-    n_features=Integer(0, 2**31),
-    kinds=_Kinds(),
-    make=lambda s: CellLayout(tuple(s.cells_per_partition.tolist()), s.n_features, s.kinds),
-)
-_TRACE = Made(
-    Array("f8", "? 4"),
-    lambda rows: [TracePoint(int(row[0]), *row[1:]) for row in rows.tolist()],
-    lambda trace: np.array(trace, dtype=np.float64).reshape(-1, 4),
-)
-_SOLVE: dict[str, Any] = {
-    "status": Text(get_args(Status)),
-    "message": Text(),
-    "solver": Text(),
-    "n_iter": Integer(),
-    "objective": Number(finite=False),
-    "optimality": Number(finite=False),
-    "trace": _TRACE,
-}
-SOLUTION = record(
-    Solution,
-    layout=_LAYOUT,
-    biases=Array(FLOATS, None)
-    .of("intercept")
-    .must(
-        lambda s: s.biases.ndim in (1, 2) and len(s.biases) == s.layout.n_cells,
-        "does not fit the cells",
-    ),
-    shape=Let(lambda s: (s.layout.n_linear_cells, s.layout.n_features, *s.biases.shape[1:])),
-    slopes=Array(FLOATS, "*shape").of("coef"),
-    **_SOLVE,
-    gap=Number(finite=False),
-)
-_SLOPES_BY_TASK = Each(Array(FLOATS, "? ?"), "n_tasks")
-
-
-def _task_solution(s: Scope) -> TaskSolution:
-    solve = {name: getattr(s, name) for name in _SOLVE}
-    return TaskSolution(s.task_solutions, s.common, s.specific, **solve)
-
-
-def _fits_tasks(solution: TaskSolution) -> bool:
-    parts = zip(solution.tasks, solution.common, solution.specific, strict=True)
-    return all(task.coef.shape == a.shape == b.shape for task, a, b in parts)
-
-
-#: The scope holds the solutions of all tasks.
-TASK_SOLUTION = record(
-    TaskSolution,
-    common=_SLOPES_BY_TASK.must(
-        lambda s: None not in s.task_solutions, "is of a joint fit, but a task has none"
-    ),
-    specific=_SLOPES_BY_TASK,
-    **_SOLVE,
-    make=_task_solution,
-    rules=(("common", _fits_tasks, "or specific does not fit the cells of the tasks"),),
 )

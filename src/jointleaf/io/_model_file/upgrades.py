@@ -98,7 +98,7 @@ class _Upgrade:
         if "scores" in model:
             model["encoding"] = {name: model.pop(name) for name in ("scores", "fills")}
         if "setting" in model:
-            model["report"] = self._report(model)
+            self._single(model)
         if "penalties" in model:
             self._tasks(model)
         _rename(model, _ATTRIBUTES)
@@ -145,30 +145,46 @@ class _Upgrade:
 
     # -- reports -------------------------------------------------------------------------------
 
-    def _report(self, model: dict[str, Any]) -> dict[str, Any]:
-        """Return what was done, from the settings, shares and mixes of format 1."""
+    def _single(self, model: dict[str, Any]) -> None:
+        """Turn settings, shares and mixes into a report."""
         setting, shares, mix = (model.pop(name) for name in ("setting", "shares", "mix"))
-        solution, table = model.pop("solution"), model.pop("cv_results")
+        solution, penalty, offset = (model.pop(name) for name in ("solution", "penalty", "offset"))
         del model["slope_norms"]
         n_cells = self._array(solution["n_cells"])
         n_trees = self._n_partitions(model["cells"]["partitioner"]) - len(n_cells)
-        n_rounds = n_trees // self._array(model["offset"]).size
-        parts = _components(shares, mix, n_cells, n_rounds)
-        weights = {name: float(weight) for name, (weight, _) in parts.items()}
+        n_rounds = n_trees // self._array(offset).size
+        model["report"] = self._report(
+            _components(shares, mix, n_cells, n_rounds),
+            model.pop("cv_results"),
+            {
+                "solution": solution,
+                "penalty": _penalty(penalty),
+                "offset": offset,
+                "setting": self._plain({k: v for k, v in (setting or {}).items() if k != "share"}),
+            },
+            is_classes="classes" in model,
+            constant=0.0 if mix is None else self._array(mix["constant"]),
+            n_rounds=n_rounds,
+        )
+
+    def _report(
+        self,
+        components: dict[str, tuple[float, str]],
+        table: Any,
+        joint: dict[str, Any],
+        *,
+        is_classes: bool,
+        constant: Any = 0.0,
+        n_rounds: int = 0,
+    ) -> dict[str, Any]:
+        weights = {name: float(weight) for name, (weight, _) in components.items()}
         active = [name for name, weight in weights.items() if weight > 0] or [*weights][:1]
-        is_boosting, is_blend = "staged_boosting" in parts, "boosted" in parts
-        joint = {
-            "solution": solution,
-            "penalty": _penalty(model.pop("penalty")),
-            "offset": model.pop("offset"),
-            "setting": self._plain({k: v for k, v in (setting or {}).items() if k != "share"}),
-        }
-        constant = 0.0 if mix is None else self._array(mix["constant"])
+        is_boosting, is_blend = "staged_boosting" in weights, "boosted" in weights
         return {
             "recipe": "boosting" if is_boosting else "blend" if is_blend else "joint",
-            "target_type": "classification" if "classes" in model else "regression",
+            "target_type": "classification" if is_classes else "regression",
             "components": [
-                {"name": name, "weight": weights[name], "description": parts[name][1]}
+                {"name": name, "weight": weights[name], "description": components[name][1]}
                 for name in active
             ],
             "blend": {"weights": self._plain(weights), "constant": self._plain(constant)},
@@ -223,36 +239,19 @@ class _Upgrade:
                     else part["slopes"]
                     for part, task in zip(joint[name], solutions, strict=True)
                 ]
-        model["report"] = [
-            self._task_report(cells, solution, penalty, table, "classes" in model)
-            for cells, solution, penalty, table in zip(
-                model["models"], solutions, penalties, tables, strict=True
-            )
-        ]
+        model["report"] = []
+        for cells, solution, penalty, table in zip(
+            model["models"], solutions, penalties, tables, strict=True
+        ):
+            text = _joint_text(self._array(solution["n_cells"]))
+            if cells["theta"] != solution["theta"]:  # format 1 has no weights of the blend
+                text += ", blended with simpler models"
+            joint = {"solution": solution, "penalty": _penalty(penalty), "offset": cells["offset"]}
+            joint["setting"] = self._plain({})
+            parts, is_classes = {"joint": (1.0, text)}, "classes" in model
+            model["report"].append(self._report(parts, table, joint, is_classes=is_classes))
         if "classes" in model:
             model["task_classes"] = [part["labels"] for part in model.pop("classes")]
-
-    def _task_report(
-        self, cells: dict, solution: dict, penalty: dict, table: Any, is_classes: bool
-    ) -> dict[str, Any]:
-        n_cells = self._array(solution["n_cells"])
-        text = _components(None, None, n_cells, 0)["joint"][1]
-        if cells["theta"] != solution["theta"]:  # format 1 has no weights of the blend
-            text += ", blended with simpler models"
-        return {
-            "recipe": "joint",
-            "target_type": "classification" if is_classes else "regression",
-            "components": [{"name": "joint", "weight": 1.0, "description": text}],
-            "blend": {"weights": self._plain({"joint": 1.0}), "constant": 0.0},
-            "joint": {
-                "solution": solution,
-                "penalty": _penalty(penalty),
-                "offset": cells["offset"],
-                "setting": self._plain({}),
-            },
-            "cv_results": self._cv_results(table),
-            "n_rounds": 0,
-        }
 
     def _bouts(self, model: dict[str, Any]) -> None:
         names, d = model["feature_names"], model.pop("n_features")
@@ -272,7 +271,7 @@ def _components(
     shares: Any, mix: Any, n_cells: NDArray, n_rounds: int
 ) -> dict[str, tuple[float, str]]:
     """Return weights and descriptions of the components of a model of format 1, by name."""
-    joint = f"joint fit of {len(n_cells):,} partitions with {int(n_cells.sum()):,} cells"
+    joint = _joint_text(n_cells)
     leaf_values = "the leaf values of the model that made the partitions"
     if mix is not None:
         return {"joint": (mix["joint"], joint), "leaf_values": (mix["own"], leaf_values)}
@@ -293,6 +292,10 @@ def _components(
         text = f"a linear model with a constant for every category, {strength}"
         parts["categories"] = shares["levels"], text
     return parts
+
+
+def _joint_text(n_cells: NDArray) -> str:
+    return f"joint fit of {len(n_cells):,} partitions with {int(n_cells.sum()):,} cells"
 
 
 def _penalty(penalty: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the estimators of one task share: from rows to a fitted model, and what it tells."""
+"""The regressor and the classifier: from rows to a fitted model, and what it tells."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_expit, log_softmax
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_X_y
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._core.losses import Loss
+from jointleaf._core.losses import Logistic, Loss, Multinomial, SquaredError
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import check_weights
 from jointleaf._core.solvers import Solution
@@ -25,19 +28,21 @@ from jointleaf._fit.report import FitReport
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import by_column, column_importances, warn_of_no_features
 from jointleaf._trees.importers import check_fitted_model, is_ensemble
-from jointleaf.estimators._checks import (
-    check_gaps,
+from jointleaf.estimators._docs import describe_parameters
+from jointleaf.estimators._params import (
+    JOPLEnParameters,
+    check_memory,
+    check_missing_values,
     check_parameters,
     check_penalty,
     refuse_task_penalties,
+    restored_on_error,
 )
-from jointleaf.estimators._memory import check_memory
-from jointleaf.estimators._params import JOPLEnParameters, restored_on_error
 from jointleaf.inspection._methods import Explainable
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories
 
-__all__ = ["BaseJOPLEn", "importances"]
+__all__ = ["BaseJOPLEn", "JOPLEnClassifier", "JOPLEnRegressor", "importances"]
 
 _IMPORTANCE_ROWS = slice(4000)  # from which they are computed, of rows in random order
 
@@ -123,7 +128,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         weights = check_weights(sample_weight, len(targets))
         splits = user_splits(self.cv, matrix, targets, self._target_type)
         is_used = weights > 0
-        check_gaps(matrix[is_used], columns)
+        check_missing_values(matrix[is_used], columns)
         chosen = chosen_columns(self.linear_features, columns, X)
         target, loss = self._encode_target(targets[is_used])
         labels = split_labels(splits, len(targets))
@@ -262,6 +267,114 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the codes (n, P): the cell of every partition of each row; -1 is no cell."""
         return self._cells.partitioner.apply(read_rows(self, X))
+
+
+@describe_parameters
+class JOPLEnRegressor(RegressorMixin, BaseJOPLEn):
+    """Piecewise linear ensemble for regression, all cells fitted jointly.
+
+    The partitions of a tree ensemble are kept, a linear model is put into every cell, and all of
+    them are fitted together with the squared error (f - y)^2 / 2 as one convex problem.
+
+    {parameters}
+
+    {attributes}
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.model_selection import train_test_split
+    >>> from jointleaf import JOPLEnRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> model = JOPLEnRegressor(random_state=0).fit(X_train, y_train)
+    >>> model.score(X_test, y_test) > 0.3
+    True
+    """
+
+    _target_type = "regression"
+
+    def _encode_target(self, y: NDArray) -> tuple[NDArray, Loss]:
+        return self._encode_known_target(y), SquaredError()
+
+    def _encode_known_target(self, y: NDArray) -> NDArray:
+        return np.asarray(y, float)
+
+    def predict(self, X: ArrayLike) -> NDArray:
+        """Predict targets (n,) of rows X (n, d)."""
+        return self._raw_predictions(X)
+
+
+@describe_parameters
+class JOPLEnClassifier(ClassifierMixin, BaseJOPLEn):
+    """Piecewise linear ensemble for classification, all cells fitted jointly.
+
+    Two classes use the logistic loss with one raw prediction per row, more the multinomial
+    loss with one per class and row.
+
+    {parameters}
+
+    {attributes}
+    classes_ : array (K,)
+        The class labels.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.model_selection import train_test_split
+    >>> from jointleaf import JOPLEnClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> model = JOPLEnClassifier(random_state=0).fit(X_train, y_train)
+    >>> model.score(X_test, y_test) > 0.95
+    True
+    """
+
+    _target_type = "classification"
+
+    def _encode_target(self, y: NDArray) -> tuple[NDArray, Loss]:
+        check_classification_targets(y)
+        self.classes_, numbers = np.unique(y, return_inverse=True)
+        n_classes = len(self.classes_)
+        if n_classes < 2:
+            raise ValueError(
+                f"y holds one class only ({self.classes_[0]}, in rows of positive weight): "
+                "at least two classes are needed"
+            )
+        if n_classes == 2:
+            return 2.0 * numbers - 1.0, Logistic()
+        return numbers.astype(float), Multinomial(n_classes)
+
+    def _encode_known_target(self, y: NDArray) -> NDArray:
+        unknown = np.setdiff1d(y, self.classes_)
+        if unknown.size:
+            raise ValueError(f"y_val holds class {unknown[0]}, which y does not have")
+        numbers = np.searchsorted(self.classes_, y).astype(float)
+        return 2.0 * numbers - 1.0 if len(self.classes_) == 2 else numbers
+
+    def decision_function(self, X: ArrayLike) -> NDArray:
+        """Raw predictions: (n,) for two classes (positive means the second), else (n, K)."""
+        return self._raw_predictions(X)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray:
+        """Class probabilities (n, K), in the order of ``classes_``."""
+        raw = self._raw_predictions(X)
+        loss = Logistic() if raw.ndim == 1 else Multinomial(raw.shape[1])
+        return loss.link(raw)
+
+    def predict_log_proba(self, X: ArrayLike) -> NDArray:
+        """Logarithms of the class probabilities (n, K), accurate also where these are tiny."""
+        raw = self._raw_predictions(X)
+        if raw.ndim == 1:
+            return np.stack([log_expit(-raw), log_expit(raw)], axis=1)
+        return log_softmax(raw, axis=1)
+
+    def predict(self, X: ArrayLike) -> NDArray:
+        """Predict the class labels (n,) of rows X (n, d)."""
+        check_is_fitted(self)
+        raw = self._raw_predictions(X)
+        numbers = (raw > 0).astype(int) if raw.ndim == 1 else raw.argmax(axis=1)
+        return self.classes_[numbers]
 
 
 def importances(model: CellModel, rows: Rows) -> NDArray[np.float64]:
