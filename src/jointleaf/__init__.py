@@ -16,7 +16,7 @@ _HOMES = {
     "refine": "jointleaf.estimators",
     "LinearForestRegressor": "jointleaf.estimators",
     "LinearForestClassifier": "jointleaf.estimators",
-    "prune": "jointleaf._fit.pruning",
+    "prune": "jointleaf.estimators._pruning",
     "save": "jointleaf.io",
     "load": "jointleaf.io",
     "load_metadata": "jointleaf.io",
@@ -133,7 +133,6 @@ if TYPE_CHECKING:
         SchattenP,
     )
     from jointleaf._core.solvers import Solution
-    from jointleaf._fit.pruning import prune
     from jointleaf.estimators import (
         JOPLEnClassifier,
         JOPLEnRegressor,
@@ -142,6 +141,7 @@ if TYPE_CHECKING:
         estimate_memory,
         refine,
     )
+    from jointleaf.estimators._pruning import prune
     from jointleaf.inspection import Explanation, explain
     from jointleaf.io._model_file import ModelFileError, load, load_metadata, save
     from jointleaf.io._onnx import to_onnx

@@ -17,13 +17,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from test_flat import random_rows, random_tree
 
-from jointleaf import L21, Frobenius, JOPLEnClassifier, JOPLEnRegressor, refine
+from jointleaf import L21, Frobenius, JOPLEnClassifier, JOPLEnRegressor, prune, refine
 from jointleaf._core.fitting import solve
-from jointleaf._fit.pruning.merging import CellModel, merge, merging_costs
-from jointleaf._fit.pruning.pruner import _cell_weights, _fitted_frame, _read_rows, _walk, prune
-from jointleaf._fit.pruning.shrinking import Descent
+from jointleaf._fit.pruning import Descent, merge, merging_costs
 from jointleaf._trees.flat import flatten
 from jointleaf._trees.routing import Router
+from jointleaf.estimators._pruning import joint_candidate, make_walk
 from jointleaf.partitions import (
     LightGBMPartitioner,
     RandomForestPartitioner,
@@ -62,14 +61,14 @@ def model():
 
 @pytest.fixture(scope="module")
 def pruned(model):
-    return prune(model, X, Y, share=0.25)
+    return prune(model, X, Y, step_fraction=0.25)
 
 
 def prepared(model, X=X, y=Y, weight=None):
     """The problem of a fitted model and its weights."""
-    rows, frame = _read_rows(model, X, y, weight), _fitted_frame(model)
-    start = CellModel(model.partitioner_, model.penalty_, _cell_weights(model))
-    fitted = _walk(model, start, frame, rows, 0.1).fit(start)
+    rows, frame = model.read_fitted_rows(X, y, weight), model.fitted_frame()
+    start = joint_candidate(model)
+    fitted = make_walk(model, start, frame, rows, 0.1).fit(start)
     return start, fitted.problem
 
 
@@ -185,7 +184,7 @@ def test_costs_are_those_of_the_definition(kind):
     weight = np.random.default_rng(0).uniform(0.5, 2, len(X))
     model = fit(LightGBMPartitioner(3, 5), y, estimator, cells=cells)
     start, problem = prepared(model, y=y, weight=weight)
-    theta, pairs = start.theta, model.partitioner_.siblings()
+    theta, pairs = start.weights, model.partitioner_.siblings()
     costs = merging_costs(problem, theta, pairs)
     f = problem.design.matvec(problem.layout.from_cells(theta))
     h, cells_of = problem.loss_curvature(f), problem.design.cells()
@@ -206,13 +205,13 @@ def test_for_the_squared_error_costs_are_the_rise_of_the_loss_without_residuals(
     """Where targets equal the predictions, the loss rises by exactly the cost."""
     start, problem = prepared(model)
     pairs = model.partitioner_.siblings()
-    costs = merging_costs(problem, start.theta, pairs)
-    f = problem.design.matvec(problem.layout.from_cells(start.theta))
+    costs = merging_costs(problem, start.weights, pairs)
+    f = problem.design.matvec(problem.layout.from_cells(start.weights))
     for k in (0, 5, len(pairs) - 1):
         merged = merge(start, problem, np.arange(len(pairs)) == k)
-        rows = _read_rows(model, X, Y, None)
-        design = _fitted_frame(model).design(rows.X, merged.partitioner, "linear")
-        change = design.matvec(design.layout.from_cells(merged.theta)) - f
+        rows = model.read_fitted_rows(X, Y)
+        design = model.fitted_frame().design(rows.X, merged.partitioner, "linear")
+        change = design.matvec(design.layout.from_cells(merged.weights)) - f
         assert 0.5 * np.average(change**2, weights=rows.s) == pytest.approx(costs[k], rel=1e-6)
 
 
@@ -221,7 +220,7 @@ def test_leaves_without_rows_are_merged_first_and_for_nothing():
     model = refine(forest, X[:40], Y[:40], penalty=RIDGE)
     pairs = model.partitioner_.siblings()
     assert (pairs[:, 1:] < 0).any()
-    small = prune(model, X[:40], Y[:40], n_cells=total(model) - 1, share=0.5)
+    small = prune(model, X[:40], Y[:40], n_cells=total(model) - 1, step_fraction=0.5)
     left = small.partitioner_.siblings()
     assert (left[:, 1:] < 0).sum() < (pairs[:, 1:] < 0).sum()
     assert 0.5 * total(model) < total(small) < total(model)
@@ -295,7 +294,7 @@ def test_weights_of_partitions_follow(model):
 
 
 def test_validation_rows_choose_the_smallest_model_within_the_tolerance(model):
-    small = prune(model, X, Y, X_val=X_NEW, y_val=Y_NEW, tol=0.1, share=0.25)
+    small = prune(model, X, Y, X_val=X_NEW, y_val=Y_NEW, tol=0.1, step_fraction=0.25)
     record = small.pruning_
     within = np.flatnonzero(record.valid_loss <= 1.1 * record.valid_loss.min())
     assert len(within) > 1
@@ -313,11 +312,11 @@ def test_validation_rows_choose_the_smallest_model_within_the_tolerance(model):
 
 def test_strengths_are_tried_on_the_way_where_the_penalty_is_a_ridge(model):
     strong = fit(penalty=Frobenius(1.0))
-    record = prune(strong, X, Y, X_val=X_NEW, y_val=Y_NEW, share=0.4).pruning_
+    record = prune(strong, X, Y, X_val=X_NEW, y_val=Y_NEW, step_fraction=0.4).pruning_
     assert record.strength_factor[0] == 1.0
     assert record.strength_factor[-1] < 0.5
     sparse = fit(LightGBMPartitioner(3, 4), penalty=L21(1e-2))
-    record = prune(sparse, X, Y, X_val=X_NEW, y_val=Y_NEW, share=0.4).pruning_
+    record = prune(sparse, X, Y, X_val=X_NEW, y_val=Y_NEW, step_fraction=0.4).pruning_
     assert (record.strength_factor == 1.0).all()
 
 
@@ -348,7 +347,7 @@ def test_folds_never_see_the_rows_that_judge_them(monkeypatch, model, is_refined
         forest = RandomForestRegressor(3, max_leaf_nodes=5, random_state=0).fit(X, Y)
         model = refine(forest, X, Y, penalty=RIDGE, random_state=0)
     monkeypatch.setattr(Descent, "__init__", watch)
-    prune(model, X, Y, share=0.9)
+    prune(model, X, Y, step_fraction=0.9)
     ((walks, valids),) = seen
     assert len(walks) == 5
     fitted = model.partitioner_.partitioners_[0].trees_
@@ -364,7 +363,7 @@ def test_folds_never_see_the_rows_that_judge_them(monkeypatch, model, is_refined
 
 def test_it_can_be_repeated_and_the_order_of_rows_does_not_matter(model, pruned):
     order = np.random.default_rng(0).permutation(len(X))
-    shuffled = prune(model, X[order], Y[order], share=0.25)
+    shuffled = prune(model, X[order], Y[order], step_fraction=0.25)
     np.testing.assert_allclose(shuffled.predict(X_NEW), pruned.predict(X_NEW), rtol=1e-6)
 
 
@@ -383,7 +382,7 @@ def test_classes():
     names = np.array(["a", "b", "c"])[y]
     for target, kept in ((names, slice(None)), (names[:100], slice(100))):
         model = fit(LightGBMPartitioner(5, 4), target, JOPLEnClassifier, rows[kept])
-        small = prune(model, rows[kept], target, share=0.5)
+        small = prune(model, rows[kept], target, step_fraction=0.5)
         assert total(small) < total(model)
         assert small.score(rows[kept], target) > 0.9
         assert list(small.classes_) == list(model.classes_)
@@ -422,7 +421,7 @@ def test_categories_and_gaps():
 def test_refined_models_and_pickles():
     forest = RandomForestRegressor(6, max_leaf_nodes=8, random_state=0).fit(X, Y)
     model = refine(forest, X, Y, penalty=RIDGE, random_state=0)
-    small = prune(model, X, Y, share=0.5)
+    small = prune(model, X, Y, step_fraction=0.5)
     assert total(small) < total(model)
     loaded = pickle.loads(pickle.dumps(small))
     np.testing.assert_array_equal(loaded.predict(X_NEW), small.predict(X_NEW))
@@ -474,8 +473,8 @@ def test_what_it_says_about_features():
         ({"n_cells": 50}, ValueError, r"n_cells=50 .* number from 1 to 49"),
         ({"n_cells": 2.5}, TypeError, r"n_cells=2\.5 must be a whole number"),
         ({"n_cells": True}, TypeError, "n_cells=True must be a whole number"),
-        ({"share": 0}, ValueError, "share=0 must be"),
-        ({"share": 1.0}, ValueError, r"share=1\.0 must lie between 0 and 1"),
+        ({"step_fraction": 0}, ValueError, "step_fraction=0 must be"),
+        ({"step_fraction": 1.0}, ValueError, r"step_fraction=1\.0 is not possible: give a number"),
         ({"tol": -0.1}, ValueError, r"tol=-0\.1 must be"),
         ({"X_val": X_NEW}, ValueError, "X_val and y_val belong together"),
         ({"n_cells": 5, "X_val": X_NEW, "y_val": Y_NEW}, ValueError, "give one"),
@@ -541,7 +540,7 @@ def test_the_picture_without_validation_and_of_other_models(model):
         PruningDisplay.from_estimator(JOPLEnRegressor())
 
 
-@pytest.mark.parametrize("name", ["_fit.pruning.pruner", "plot._cv"])
+@pytest.mark.parametrize("name", ["estimators._pruning", "plot._cv"])
 def test_docstring_examples(name):
     result = doctest.testmod(importlib.import_module(f"jointleaf.{name}"))
     assert result.attempted > 0

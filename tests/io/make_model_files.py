@@ -43,7 +43,7 @@ def main():
 def _listed(value):
     """Values as JSON has them; NaN as null."""
     if isinstance(value, list):
-        return [_listed(own) for own in value]
+        return [_listed(item) for item in value]
     if hasattr(value, "columns"):
         return {name: _listed(value[name].to_numpy(dtype=object)) for name in value.columns}
     flat = [

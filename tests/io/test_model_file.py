@@ -84,9 +84,9 @@ def test_loaded_models_can_be_fitted_again(name, tmp_path):
     if name == "union":  # its random state had been drawn from
         fresh.set_params(random_state=0)
     mine = clone(model).set_params(random_state=0)
-    given = (TASKS,) if name in ("tasks", "bouts") else (X, Y)
+    training = (TASKS,) if name in ("tasks", "bouts") else (X, Y)
     rows = X[:20]
-    a, b = (m.fit(*given).predict(rows) for m in (fresh, mine))
+    a, b = (m.fit(*training).predict(rows) for m in (fresh, mine))
     assert (a == b).all()
 
 
@@ -144,7 +144,7 @@ for name in sys.argv[1:]:
     subprocess.run([sys.executable, "-c", code, *names], check=True, env=dict(os.environ))
 
 
-# -- what is refused -----------------------------------------------------------------------------
+# -- what is an error ---------------------------------------------------------------------------
 
 
 def test_pipelines_are_refused_with_the_remedy(small, tmp_path):
@@ -176,10 +176,12 @@ def test_a_newer_version_is_one_clear_line(small, tmp_path):
     jl.save(small, path)
     data = path.read_bytes()
     path.write_bytes(data[:8] + struct.pack("<I", 3) + os.urandom(200))
-    with pytest.raises(jl.ModelFileError, match=r"format 3, of a newer jointleaf.*upgrade") as told:
+    with pytest.raises(
+        jl.ModelFileError, match=r"format 3, of a newer jointleaf.*upgrade"
+    ) as raised:
         jl.load(path)
-    assert "\n" not in str(told.value)
-    assert str(path) in str(told.value)
+    assert "\n" not in str(raised.value)
+    assert str(path) in str(raised.value)
 
 
 def test_truncated_files_are_one_clear_line(small, tmp_path):
@@ -188,9 +190,9 @@ def test_truncated_files_are_one_clear_line(small, tmp_path):
     data = path.read_bytes()
     for length in (3, 8, 12, 31, 32, 40, 1000, len(data) // 2, len(data) - 1):
         path.write_bytes(data[:length])
-        with pytest.raises(jl.ModelFileError, match="truncated") as told:
+        with pytest.raises(jl.ModelFileError, match="truncated") as raised:
             jl.load(path)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(raised.value)
     path.write_bytes(b"")
     with pytest.raises(jl.ModelFileError, match="the file is empty"):
         jl.load(path)
@@ -286,9 +288,9 @@ def test_constant_cells_store_no_slopes(tmp_path):
 
 def test_metadata_comes_back_and_leaves_the_model_as_it_was(small, tmp_path):
     path = tmp_path / "model.jleaf"
-    given = {"name": "<é>", "scores": [1, 2.5, None, True], "deep": {"x": {}}}
-    jl.save(small, path, metadata=given)
-    assert jl.load_metadata(path) == given
+    metadata = {"name": "<é>", "scores": [1, 2.5, None, True], "deep": {"x": {}}}
+    jl.save(small, path, metadata=metadata)
+    assert jl.load_metadata(path) == metadata
     assert (jl.load(path).predict(X) == small.predict(X)).all()
     jl.save(small, path)
     assert jl.load_metadata(path) == {}

@@ -1,4 +1,4 @@
-"""Damaged model files: every one is refused with ModelFileError, or it is a model that predicts."""
+"""Damaged model files: every one raises ModelFileError, or it is a model that predicts."""
 
 import copy
 import json
@@ -47,8 +47,8 @@ OLD_FILES = ("recipe_table", "many_rows", "tasks_alone", "bouts_classes", "fores
 
 def packed(body, n_header, version):
     """A file with a right start and a right checksum around these bytes."""
-    rest = struct.pack("<QQ", START + len(body), n_header) + body
-    return b"\x89JLEAF\r\n" + struct.pack("<II", version, zlib.crc32(rest)) + rest
+    checked = struct.pack("<QQ", START + len(body), n_header) + body
+    return b"\x89JLEAF\r\n" + struct.pack("<II", version, zlib.crc32(checked)) + checked
 
 
 def parts(data):
@@ -56,15 +56,15 @@ def parts(data):
     return json.loads(data[START : START + n_header]), data[START + n_header :]
 
 
-def places(value, found, key=None, owner=None):
+def places(value, collected, key=None, owner=None):
     """All places in a tree of JSON values."""
     if owner is not None:
-        found.append((owner, key))
+        collected.append((owner, key))
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for k, v in list(items):
-            places(v, found, k, value)
-    return found
+            places(v, collected, k, value)
+    return collected
 
 
 class Mutations:
@@ -113,21 +113,21 @@ class Mutations:
 
     def file(self, header):
         text = json.dumps(header).encode()
-        gap = bytes(-(START + len(text)) % 64)
-        return packed(text + gap + self.arrays, len(text), self.version)
+        padding = bytes(-(START + len(text)) % 64)
+        return packed(text + padding + self.arrays, len(text), self.version)
 
     def edit(self):
         """Other values, fields that are gone, and values from elsewhere in the header."""
         header = copy.deepcopy(self.header)
         for _ in range(self.random.choice([1, 1, 1, 3])):
-            found = places(header["model"], [])
-            owner, key = self.random.choice(found)
+            collected = places(header["model"], [])
+            owner, key = self.random.choice(collected)
             way = self.random.random()
             if way < 0.15:
                 del owner[key]
             elif way < 0.5:
-                other, place = self.random.choice(found)
-                owner[key] = copy.deepcopy(other[place])
+                source, place = self.random.choice(collected)
+                owner[key] = copy.deepcopy(source[place])
             elif way < 0.6 and isinstance(owner[key], int | float):
                 owner[key] = owner[key] + self.random.choice([-1, 1, 100])
             else:
@@ -157,11 +157,11 @@ class Mutations:
         body = bytearray(self.arrays)
         kind, shape, _ = self.random.choice(self.header["arrays"])
         place = 0
-        for own, lengths, _ in self.header["arrays"]:
+        for dtype, lengths, _ in self.header["arrays"]:
             place += -place % 64
-            if own == kind and lengths == shape:
+            if dtype == kind and lengths == shape:
                 break
-            place += int(np.prod(lengths, dtype=int)) * np.dtype(own).itemsize
+            place += int(np.prod(lengths, dtype=int)) * np.dtype(dtype).itemsize
         array = np.frombuffer(body, kind, int(np.prod(shape, dtype=int)), place)
         if len(array):
             odd = [-2, -1, 0, 1, 2, 3, 1000, 2**31 - 1, -(2**31)]
@@ -171,9 +171,9 @@ class Mutations:
                 with np.errstate(all="ignore"):
                     value = np.array(self.random.choice(odd)).astype(array.dtype)
                 array[self.random.randrange(len(array))] = value
-        gap = bytes(-(START + self.n_header) % 64)
+        padding = bytes(-(START + self.n_header) % 64)
         text = self.data[START : START + self.n_header]
-        return packed(text + gap + bytes(body), self.n_header, self.version)
+        return packed(text + padding + bytes(body), self.n_header, self.version)
 
 
 def predict(model, matrix):
@@ -212,21 +212,21 @@ def test_damaged_files(name):
         matrix[:, 1] = [0, 1, 5]
     matrix[0, 0] = np.nan
     predict(files._from_bytes(data), matrix)
-    counts, longest = {"refused": 0, "valid": 0}, ""
+    counts, longest = {"errors": 0, "valid": 0}, ""
     for mutated in Mutations(data, name):
         start = time.perf_counter()
         try:
             loaded = files._from_bytes(mutated)
         except jl.ModelFileError as error:
             longest = max(longest, str(error), key=len)
-            counts["refused"] += 1
+            counts["errors"] += 1
         else:
             predict(loaded, matrix)
             counts["valid"] += 1
         assert time.perf_counter() - start < 3
     assert "\n" not in longest
     assert len(longest) < 450
-    assert counts["refused"] > PER_KIND // 3
+    assert counts["errors"] > PER_KIND // 3
     assert counts["valid"] > PER_KIND // 100, counts
 
 

@@ -274,7 +274,7 @@ def fit_cells_of(
     rows: Rows,
     partitioner: Partitioner,
     penalty: Term,
-    cells: CellKind,
+    cells: CellKind | Sequence[CellKind],
     init: NDArray | None = None,
 ) -> tuple[CellModel, JointSolve]:
     """Fit the cells of a fitted partitioner with a penalty, from weights `init` or zero."""
@@ -292,7 +292,7 @@ def fit_cells_of(
     if options.verbose:
         print(f"{solution.message}, objective {solution.objective:.6g}")
     ranges = None
-    if options.clip == "cell" and cells == "linear":
+    if options.clip == "cell" and solution.layout.n_linear_cells:
         ranges = cell_ranges(design.rows, partitioner.apply(rows.X), solution.layout)
     model = CellModel.of_solution(frame, partitioner, solution, ranges)
     return model, JointSolve(solution, penalty, frame.offset)

@@ -12,6 +12,7 @@ from jointleaf._core.penalties import Term
 from jointleaf._core.solvers import Solution
 from jointleaf._fit.blend import Blend
 from jointleaf._fit.component import Component, JointSolve, Table
+from jointleaf.partitions._base import TargetType
 
 __all__ = [
     "ComponentReport",
@@ -59,7 +60,7 @@ class FitReport:
     """
 
     recipe: str
-    target_type: str
+    target_type: TargetType
     components: tuple[ComponentReport, ...]
     blend: Blend
     joint: JointSolve | None
@@ -70,7 +71,7 @@ class FitReport:
     def of(
         cls,
         recipe: str,
-        target_type: str,
+        target_type: TargetType,
         blend: Blend,
         components: dict[str, Component],
     ) -> FitReport:
@@ -89,7 +90,7 @@ class FitReport:
 
     @classmethod
     def of_joint(
-        cls, target_type: str, solve: JointSolve, table: dict[str, Any] | None = None
+        cls, target_type: TargetType, solve: JointSolve, table: dict[str, Any] | None = None
     ) -> FitReport:
         """Return the report of a joint fit alone."""
         layout = solve.solution.layout
@@ -158,7 +159,7 @@ def _best_row(results: dict[str, Any]) -> int:
     return int(np.nanargmax(np.where(is_exact, scores, -np.inf)))
 
 
-def validation_text(results: dict[str, Any], target_type: str) -> str:
+def validation_text(results: dict[str, Any], target_type: TargetType) -> str:
     """Return the smallest validation loss of a table, with its standard error and unit."""
     k, n = _best_row(results), len(results["mean_test_score"])
     error = float(results["se_test_score"][k])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -46,11 +46,13 @@ class Frame:
     unit: float
     n_jobs: int
 
-    def design(self, X: NDArray, partitioner: Partitioner, kind: CellKind) -> LeafDesign:
+    def design(
+        self, X: NDArray, partitioner: Partitioner, kinds: CellKind | Sequence[CellKind]
+    ) -> LeafDesign:
         """Return the design of rows X (n, d) and all cells of a fitted partitioner."""
         features, codes = self.features.transform(X), partitioner.apply(X)
         n_cells, n_jobs = partitioner.n_cells_, self.n_jobs
-        return LeafDesign(features, codes, n_cells, cells=kind, n_jobs=n_jobs)
+        return LeafDesign(features, codes, n_cells, cells=kinds, n_jobs=n_jobs)
 
     def target(self, y: NDArray) -> NDArray:
         """Return targets (n,) in standard units."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_expit, log_softmax
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -25,7 +25,7 @@ from jointleaf._fit.component import FitContext
 from jointleaf._fit.folds import split_labels, user_splits
 from jointleaf._fit.recipes import Fit
 from jointleaf._fit.report import FitReport
-from jointleaf._model.cell_model import CellModel
+from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import by_column, column_importances, warn_of_no_features
 from jointleaf._trees.importers import check_fitted_model, is_ensemble
 from jointleaf.estimators._docs import describe_parameters
@@ -41,6 +41,9 @@ from jointleaf.estimators._params import (
 from jointleaf.inspection._methods import Explainable
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["BaseJOPLEn", "JOPLEnClassifier", "JOPLEnRegressor", "importances"]
 
@@ -62,8 +65,13 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
     def _encode_target(self, y: NDArray) -> tuple[NDArray, Loss]:
         """Return targets as numbers for the loss, and the loss."""
 
+    @property
     @abstractmethod
-    def _encode_known_target(self, y: NDArray) -> NDArray:
+    def _loss(self) -> Loss:
+        """The loss of the fit."""
+
+    @abstractmethod
+    def encode_known_target(self, y: NDArray) -> NDArray:
         """Return targets of validation rows, encoded as the training targets were."""
 
     # -- fitting -------------------------------------------------------------------------------
@@ -97,7 +105,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         with restored_on_error(self):
             has_validation = X_val is not None or y_val is not None
             context = self._read(X, y, sample_weight, has_validation)
-            valid = self._read_validation_rows(X_val, y_val)
+            valid = self.read_validation_rows(X_val, y_val)
             self._store(self._fit_context(context, valid), context)
         return self
 
@@ -141,9 +149,8 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         self.columns_ = columns
         return self._context(rows, columns, plan, loss, self._seed())
 
-    def _read_validation_rows(
-        self, X_val: ArrayLike | None, y_val: ArrayLike | None
-    ) -> Rows | None:
+    def read_validation_rows(self, X_val: ArrayLike | None, y_val: ArrayLike | None) -> Rows | None:
+        """Return the rows that are held out to choose on; None where there are none."""
         if X_val is None and y_val is None:
             return None
         if X_val is None or y_val is None:
@@ -152,7 +159,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         X, y = check_X_y(
             read_rows(self, X_val), y_val, ensure_all_finite="allow-nan", y_numeric=numeric
         )
-        target = self._encode_known_target(y)
+        target = self.encode_known_target(y)
         return Rows(X, target, np.ones(len(y)), np.zeros((len(y), 0), np.int64))
 
     def _store(self, fit: Fit, context: FitContext) -> None:
@@ -168,6 +175,40 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         """Predict with this model from now on, whose importances of columns are given."""
         self.cell_model_ = model
         self.feature_importances_ = importances
+
+    # -- fits of fewer cells, which `prune` makes ----------------------------------------------
+
+    def read_fitted_rows(self, X: ArrayLike, y: ArrayLike, sample_weight: Any = None) -> Rows:
+        """Return rows as the fit saw them."""
+        numeric = self._target_type == "regression"
+        matrix, targets = check_X_y(
+            read_rows(self, X), y, ensure_all_finite="allow-nan", y_numeric=numeric
+        )
+        weights = check_weights(sample_weight, len(targets))
+        is_used = weights > 0
+        target = self.encode_known_target(targets[is_used])
+        return canonical_rows(matrix[is_used], target, weights[is_used])
+
+    def fitted_frame(self) -> Frame:
+        """Return how rows and targets became standard numbers in the joint fit."""
+        model, offset = self.cell_model_, self.report_.joint_or_raise("pruning").offset
+        n_jobs = effective_n_jobs(self.n_jobs)
+        return Frame(
+            self.columns_, model.features, self._loss, offset, model.centre, model.unit, n_jobs
+        )
+
+    def fitted_context(self, rows: Rows) -> FitContext:
+        """Return what a fit like this one, of some rows, works on."""
+        plan = self.cell_model_.features.plan
+        return self._context(rows, self.columns_, plan, self._loss, self._seed(keep=True))
+
+    def with_model(self, model: CellModel, report: FitReport, rows: Rows) -> Self:
+        """Return a fitted copy that predicts with another model of training rows."""
+        copy, parameters = clone(self), self.get_params(deep=False)
+        copy.__dict__.update({k: v for k, v in self.__dict__.items() if k not in parameters})
+        copy.report_ = report
+        copy.take_model(model, importances(model, rows))
+        return copy
 
     # -- what was fitted -----------------------------------------------------------------------
 
@@ -295,9 +336,13 @@ class JOPLEnRegressor(RegressorMixin, BaseJOPLEn):
     _target_type = "regression"
 
     def _encode_target(self, y: NDArray) -> tuple[NDArray, Loss]:
-        return self._encode_known_target(y), SquaredError()
+        return self.encode_known_target(y), self._loss
 
-    def _encode_known_target(self, y: NDArray) -> NDArray:
+    @property
+    def _loss(self) -> Loss:
+        return SquaredError()
+
+    def encode_known_target(self, y: NDArray) -> NDArray:
         return np.asarray(y, float)
 
     def predict(self, X: ArrayLike) -> NDArray:
@@ -341,11 +386,14 @@ class JOPLEnClassifier(ClassifierMixin, BaseJOPLEn):
                 f"y holds one class only ({self.classes_[0]}, in rows of positive weight): "
                 "at least two classes are needed"
             )
-        if n_classes == 2:
-            return 2.0 * numbers - 1.0, Logistic()
-        return numbers.astype(float), Multinomial(n_classes)
+        return 2.0 * numbers - 1.0 if n_classes == 2 else numbers.astype(float), self._loss
 
-    def _encode_known_target(self, y: NDArray) -> NDArray:
+    @property
+    def _loss(self) -> Loss:
+        n_classes = len(self.classes_)
+        return Logistic() if n_classes == 2 else Multinomial(n_classes)
+
+    def encode_known_target(self, y: NDArray) -> NDArray:
         unknown = np.setdiff1d(y, self.classes_)
         if unknown.size:
             raise ValueError(f"y_val holds class {unknown[0]}, which y does not have")

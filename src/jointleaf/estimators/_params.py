@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -130,8 +131,10 @@ class JOPLEnParameters(BaseEstimator):
         tags.input_tags.string = True
         return tags
 
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+    def _seed(self, *, keep: bool = False) -> int:
+        """Draw a seed, with `keep` from a copy, so that a generator stays as it is."""
+        random_state = deepcopy(self.random_state) if keep else self.random_state
+        return int(check_random_state(random_state).randint(2**31 - 1))
 
     @property
     def _chooses(self) -> bool:
@@ -155,7 +158,8 @@ class JOPLEnParameters(BaseEstimator):
             return make_partitioner(self.partitioner)
         return None if penalty is None else default_partitions(n_rows, self._target_type)
 
-    def _fit_options(self) -> FitOptions:
+    def fit_options(self) -> FitOptions:
+        """Return the parameters that a fit acts on."""
         return FitOptions(
             cells=self.cells,
             root_cell=bool(self.root_cell),
@@ -173,7 +177,7 @@ class JOPLEnParameters(BaseEstimator):
     ) -> FitContext:
         """Return what the fit of one task works on."""
         penalty = self.penalty if isinstance(self.penalty, Term) else None
-        partitioner, options = self._partitions_for(len(rows), penalty), self._fit_options()
+        partitioner, options = self._partitions_for(len(rows), penalty), self.fit_options()
         n_jobs = effective_n_jobs(self.n_jobs)
         return FitContext(
             rows,

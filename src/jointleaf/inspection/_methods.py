@@ -15,6 +15,7 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._fit.report import describe_solution, validation_text
+from jointleaf.partitions._base import TargetType
 
 if TYPE_CHECKING:
     from jointleaf._model.cell_model import CellModel
@@ -178,7 +179,7 @@ def _task_lines(model: Any) -> list[tuple[str, str]]:
     if not isinstance(model.solution_, list):  # one fit of all tasks
         lines.append(("penalty", repr(model.penalty_)))
         if model.cv_results_ is not None:
-            target_type = "classification" if is_classifier(model) else "regression"
+            target_type: TargetType = "classification" if is_classifier(model) else "regression"
             lines.append(("validation loss", validation_text(model.cv_results_, target_type)))
         lines.append(("solver", describe_solution(model.solution_)))
         return lines

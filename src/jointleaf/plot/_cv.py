@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._fit.pruning import Pruning
 from jointleaf._fit.report import loss_table
+from jointleaf.estimators._pruning import Pruning
 from jointleaf.plot._base import (
     COLORS,
     DARK,

@@ -282,7 +282,7 @@ def _prepared(
         read_rows(estimator, X), y, ensure_all_finite="allow-nan", y_numeric=is_regression
     )
     model = estimator.cell_model_
-    target = (estimator._encode_known_target(targets) - model.centre) / model.unit
+    target = (estimator.encode_known_target(targets) - model.centre) / model.unit
     if is_regression:
         target = target - _joint(estimator).offset
     return model.features.transform(rows), model.partitioner.apply(rows), target

@@ -58,23 +58,22 @@ class ModelFileError(ValueError):
 
 
 def pack(header: dict[str, Any], arrays: list[NDArray]) -> bytes:
-    """Give the bytes of a file with this header, to which the list of arrays is added."""
+    """Return the bytes of a file with this header, to which the list of arrays is added."""
     listed, parts = [], []
     for array in arrays:
         is_turned = array.flags.f_contiguous and not array.flags.c_contiguous
         order: Literal["C", "F"] = "F" if is_turned else "C"
-        kept = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        listed.append([kept.dtype.str, list(array.shape), order])
-        parts.append(kept.tobytes(order))
+        stored = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        listed.append([stored.dtype.str, list(array.shape), order])
+        parts.append(stored.tobytes(order))
     text = json.dumps({**header, "arrays": listed}, allow_nan=False, separators=(",", ":"))
     body = bytearray(text.encode("ascii"))
     n_header = len(body)
     for part in parts:
         body += bytes(-(_START.size + len(body)) % _ALIGNED)
         body += part
-    total = _START.size + len(body)
-    rest = struct.pack("<QQ", total, n_header) + bytes(body)
-    return MAGIC + struct.pack("<II", FORMAT, zlib.crc32(rest)) + rest
+    checked = struct.pack("<QQ", _START.size + len(body), n_header) + bytes(body)
+    return MAGIC + struct.pack("<II", FORMAT, zlib.crc32(checked)) + checked
 
 
 def unpack(data: bytes) -> tuple[int, dict[str, Any], list[NDArray]]:
@@ -89,9 +88,11 @@ def unpack(data: bytes) -> tuple[int, dict[str, Any], list[NDArray]]:
     header = _parse(data[_START.size : _START.size + n_header])
     arrays = []
     place = _START.size + n_header
-    for entry in _listed(header):
+    if not isinstance(header["arrays"], list):
+        raise ModelFileError("arrays is no list")
+    for k, entry in enumerate(header["arrays"]):
         place += -place % _ALIGNED
-        array, place = _array(data, place, *entry)
+        array, place = _array(data, place, *_described(k, entry))
         arrays.append(array)
     if place != len(data):
         raise ModelFileError(f"{len(data) - place} bytes follow the last array")
@@ -126,11 +127,11 @@ def _check_start(data: bytes) -> tuple[int, int]:
 
 
 def _parse(text: bytes) -> dict[str, Any]:
-    def refuse(constant: str) -> NoReturn:
+    def fail(constant: str) -> NoReturn:
         raise ModelFileError(f"the header holds {constant}, which JSON does not know")
 
     try:
-        header = json.loads(text.decode("utf-8"), parse_constant=refuse)
+        header = json.loads(text.decode("utf-8"), parse_constant=fail)
     except RecursionError:
         raise ModelFileError("the header is nested too deeply") from None
     except ModelFileError:
@@ -146,38 +147,29 @@ def _parse(text: bytes) -> dict[str, Any]:
     return header
 
 
-def _listed(header: dict[str, Any]) -> list[tuple[str, tuple[int, ...], str]]:
-    """The types, shapes and orders of the arrays, checked."""
-    entries = header["arrays"]
-    if not isinstance(entries, list):
-        raise ModelFileError("arrays is no list")
-    found = []
-    for k, entry in enumerate(entries):
-        if not isinstance(entry, list) or len(entry) != 3:
-            raise ModelFileError(f"array {k} is not described by type, shape and order")
-        kind, shape, order = entry
-        if kind not in TYPES or order not in ("C", "F"):
-            raise ModelFileError(f"array {k} has type {kind!r} and order {order!r}")
-        if not isinstance(shape, list) or len(shape) > _MOST_AXES:
-            raise ModelFileError(f"array {k} has the shape {str(shape)[:80]}")
-        if not all(type(n) is int and 0 <= n <= _MOST_LENGTH for n in shape):
-            raise ModelFileError(f"array {k} has the shape {str(shape)[:80]}")
-        found.append((kind, tuple(shape), order))
-    return found
+def _described(k: int, entry: Any) -> tuple[str, tuple[int, ...], str]:
+    """Return the type, shape and order of array k, checked."""
+    if not isinstance(entry, list) or len(entry) != 3:
+        raise ModelFileError(f"array {k} is not described by type, shape and order")
+    kind, shape, order = entry
+    if kind not in TYPES or order not in ("C", "F"):
+        raise ModelFileError(f"array {k} has type {kind!r} and order {order!r}")
+    is_shape = isinstance(shape, list) and len(shape) <= _MOST_AXES
+    if not is_shape or not all(type(n) is int and 0 <= n <= _MOST_LENGTH for n in shape):
+        raise ModelFileError(f"array {k} has the shape {str(shape)[:80]}")
+    return kind, tuple(shape), order
 
 
 def _array(
     data: bytes, place: int, kind: str, shape: tuple[int, ...], order: str
 ) -> tuple[NDArray, int]:
-    """One array, and the place after it."""
+    """Return an array, and the place after it."""
     dtype, size = np.dtype(kind), math.prod(shape)
     end = place + size * dtype.itemsize
     if end > len(data):
         raise ModelFileError(f"an array of shape {shape} does not fit into the file")
-    if dtype.kind == "b" and size:
-        whole = np.frombuffer(data, np.uint8, size, place)
-        if whole.max() > 1:
-            raise ModelFileError("an array of truth values holds other numbers")
+    if dtype.kind == "b" and size and np.frombuffer(data, np.uint8, size, place).max() > 1:
+        raise ModelFileError("an array of truth values holds other numbers")
     flat = np.frombuffer(data, dtype, size, place) if size else np.zeros(0, dtype)
     array = flat.reshape(shape, order="F" if order == "F" else "C")
     return array.astype(dtype.newbyteorder("="), order="K", copy=True), end

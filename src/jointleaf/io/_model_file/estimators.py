@@ -15,7 +15,6 @@ from jointleaf._core.tasks import TaskSolution
 from jointleaf._data.tasks import Form
 from jointleaf._fit.blend import Blend
 from jointleaf._fit.component import JointSolve
-from jointleaf._fit.pruning.pruner import Pruning
 from jointleaf._fit.recipes import RECIPES
 from jointleaf._fit.report import ComponentReport, FitReport
 from jointleaf._model.cell_model import CellModel
@@ -29,6 +28,7 @@ from jointleaf.estimators import (
     LinearForestRegressor,
 )
 from jointleaf.estimators._portable_forest import PortableForest
+from jointleaf.estimators._pruning import Pruning
 from jointleaf.io._model_file.objects import (
     COLUMNS,
     FEATURES,

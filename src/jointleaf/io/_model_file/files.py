@@ -22,7 +22,7 @@ from jointleaf.io._model_file.upgrades import upgrade
 
 __all__ = ["MAX_BYTES", "load", "load_metadata", "save", "write_whole"]
 
-#: The largest file that is loaded unless more is asked for.
+#: The largest file that is loaded by default.
 MAX_BYTES = 2**31
 
 
@@ -44,7 +44,7 @@ def save(
         By convention it ends in ``.jleaf``.
     metadata : mapping, optional
         Whatever belongs to the model and is plain JSON: names, dates, scores. `load_metadata`
-        gives it back; nothing in jointleaf's estimators looks at it.
+        returns it; nothing in jointleaf's estimators looks at it.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     ----------
     path : str or path
     max_bytes : int
-        Larger files are refused before they are read. Arrays are not compressed: a model needs
+        Larger files are an error before they are read. Arrays are not compressed: a model needs
         about as much memory as its file has bytes, and up to three times as much in all.
 
     Returns
@@ -111,7 +111,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
 
 
 def load_metadata(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """Give the metadata that `save` was given for a model; an empty dict where there is none.
+    """Return the metadata of a model file; an empty dict where there is none.
 
     Parameters
     ----------
@@ -138,15 +138,15 @@ def _to_bytes(model: Any, metadata: Mapping[str, Any] | None = None) -> bytes:
 
 
 def _checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata as a file gives it back; refused where it would come back as something else."""
+    """Return metadata as a file holds them; an error where they would change on the way."""
     try:
         text = json.dumps(dict(metadata), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as cause:
         raise ModelFileError(f"metadata must be plain JSON values: {cause}") from None
-    found = json.loads(text)
-    if found != metadata:
+    loaded = json.loads(text)
+    if loaded != metadata:
         raise ModelFileError("metadata must be plain JSON values: text as keys, lists, no tuples")
-    return found
+    return loaded
 
 
 def _from_bytes(data: bytes) -> Any:
@@ -156,7 +156,7 @@ def _from_bytes(data: bytes) -> Any:
         return ESTIMATOR.read(model, Place("model", arrays), Scope())
     except ModelFileError:
         raise
-    # Behind all checks: an odd file is told from a defect of the caller's by one error alone.
+    # Behind all checks, so that callers have one error to catch.
     except (ValueError, TypeError, OverflowError, RecursionError, MemoryError) as cause:
         raise ModelFileError(f"the file holds no valid model: {cause}") from None
 
@@ -166,12 +166,12 @@ def _from_bytes(data: bytes) -> Any:
 
 def _read_whole(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     with open(path, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise ModelFileError("this is no regular file")
-        if found.st_size > max_bytes:
+        if status.st_size > max_bytes:
             raise ModelFileError(
-                f"the file has {found.st_size} bytes, more than max_bytes={max_bytes}: raise "
+                f"the file has {status.st_size} bytes, more than max_bytes={max_bytes}: raise "
                 "max_bytes if you expect so large a model"
             )
         return file.read(max_bytes)

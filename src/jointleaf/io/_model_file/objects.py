@@ -190,7 +190,7 @@ PENALTY = Variants({})
 
 
 def _penalty(
-    name: str, made_with: str, fill: Callable[[Any, Scope], None] | None = None, **more: Field
+    name: str, made_with: str, fill: Callable[[Any, Scope], None] | None = None, **extra: Field
 ) -> Record:
     """Return the schema of a penalty that is made with these values, which its class checks."""
     cls, names = getattr(penalties, name), made_with.split()
@@ -206,7 +206,7 @@ def _penalty(
         return term
 
     plain: dict[str, Field] = {name: Plain() for name in names}
-    return Record(cls, {**plain, "share": Number(0.0), **more}, make)
+    return Record(cls, {**plain, "share": Number(0.0), **extra}, make)
 
 
 def _fill_task_norm(term: Any, s: Scope) -> None:
