@@ -93,10 +93,10 @@ def find_device(name: str) -> Any:
     try:
         return jax.devices(platform)[0]
     except RuntimeError as cause:
-        found = sorted({device.platform for device in jax.devices()})
+        platforms = sorted({device.platform for device in jax.devices()})
         raise RuntimeError(
             f"device={name!r}: JAX {jax.__version__} finds no {platform.upper()}, only "
-            f"{', '.join(found)}: {_INSTALL}"
+            f"{', '.join(platforms)}: {_INSTALL}"
         ) from cause
 
 

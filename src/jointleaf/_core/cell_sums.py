@@ -108,8 +108,8 @@ class CellSums:
         rows, width = min(_MAX_BLOCK_ROWS, max(self.n_rows, 1)), merged.shape[1]
         self._ones = _shared_ones(rows * width, self.dtype)
         self._indptr = np.arange(0, rows * width + 1, width, dtype=np.int32)
-        self._kept_blocks: dict[tuple[int, int, int], list[_RowBlock]] = {}
-        self._kept_segments: dict[int, NDArray[np.int64]] = {}
+        self._row_blocks: dict[tuple[int, int, int], list[_RowBlock]] = {}
+        self._segment_bounds: dict[int, NDArray[np.int64]] = {}
         self.groups = groups
         self._adder: sparse.csr_array | None = None
         self._adder_transposed: sparse.csc_array | None = None
@@ -188,9 +188,9 @@ class CellSums:
         """Blocks of rows with their part of M as a sparse matrix; kept for the next pass."""
         size = self._block_rows(n_values)
         key = (start, stop, size)
-        if key not in self._kept_blocks:
-            self._kept_blocks[key] = self._make_blocks(start, stop, size)
-        return self._kept_blocks[key]
+        if key not in self._row_blocks:
+            self._row_blocks[key] = self._make_blocks(start, stop, size)
+        return self._row_blocks[key]
 
     def _make_blocks(self, start: int, stop: int, size: int) -> list[_RowBlock]:
         blocks = []
@@ -223,9 +223,9 @@ class CellSums:
         if out_bytes:  # adding up the partial sums must stay a small part of the pass
             by_work = min(by_work, self._merged.size // (8 * self._n_merged))
         count = max(1, min(_MAX_SEGMENTS, by_memory, by_work))
-        if count not in self._kept_segments:
-            self._kept_segments[count] = np.linspace(0, self.n_rows, count + 1).astype(np.int64)
-        return self._kept_segments[count]
+        if count not in self._segment_bounds:
+            self._segment_bounds[count] = np.linspace(0, self.n_rows, count + 1).astype(np.int64)
+        return self._segment_bounds[count]
 
     # -- products ------------------------------------------------------------------------------
 

@@ -308,8 +308,8 @@ class LeafDesign(Design):
         sums = np.zeros((self.n_rows, self.X.shape[1], biases.shape[1]), self.dtype)
         for part in self._parts:
             width = part.X.shape[1]
-            own = part.row_sums(part.table(slopes, biases)).reshape(self.n_rows, width, -1)
-            sums[:, self.X.shape[1] - width :] += own
+            weights = part.row_sums(part.table(slopes, biases)).reshape(self.n_rows, width, -1)
+            sums[:, self.X.shape[1] - width :] += weights
         return sums[:, :, 0] if theta.ndim == 1 else sums
 
     def _split(self, theta: NDArray) -> tuple[NDArray, NDArray]:

@@ -193,7 +193,7 @@ def newton_dual(
     recorder: Recorder | None = None,
     in_kernel_norm: bool = False,
 ) -> tuple[NDArray, int]:
-    """Newton's method on the predictions f = K alpha of a smooth loss; gives alpha and steps.
+    """Newton's method on the predictions f = K alpha of a smooth loss; return alpha and steps.
 
     alpha has the shape of f, (n,) or (n, K). Steps are shortened until J falls. The optimality is
     the largest entry of the gradient by the weights, or with `in_kernel_norm` the norm of the
@@ -398,7 +398,7 @@ def shared_cells(
 def times_column_kernel(
     M: NDArray[np.float64], X: NDArray, Y: NDArray, column_strengths: NDArray
 ) -> NDArray[np.float64]:
-    """Multiply M (n, m), in place, by the linear kernel of augmented rows; gives M.
+    """Multiply M (n, m), in place, by the linear kernel of augmented rows; return M.
 
     The kernel is sum_j x_j y_j / strength_j over the penalised columns; free ones are left out.
     """
@@ -424,7 +424,7 @@ def _one_hot(cells: NDArray, partitions: NDArray, layout: CellLayout) -> NDArray
     starts = np.cumsum(sizes) - sizes
     columns = cells[:, partitions] - layout.offsets[partitions] + starts
     hot = np.zeros((len(cells), int(sizes.sum())), np.float32)
-    found = cells[:, partitions] < layout.n_cells
+    is_in_cell = cells[:, partitions] < layout.n_cells
     rows = np.broadcast_to(np.arange(len(cells))[:, None], columns.shape)
-    hot[rows[found], columns[found]] = 1.0
+    hot[rows[is_in_cell], columns[is_in_cell]] = 1.0
     return hot

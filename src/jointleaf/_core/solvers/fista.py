@@ -108,7 +108,7 @@ def accelerate(
     *,
     start: int = 0,
 ) -> tuple[NDArray, int]:
-    """Minimise from theta until optimality <= tol; gives weights and the number of iterations.
+    """Minimise from theta until optimality <= tol; return weights and the number of iterations.
 
     Iterations are recorded with numbers from `start` on.
     """
@@ -188,7 +188,7 @@ class ActiveFeatures:
         return problem.penalty.restricted(np.arange(1)) is not None
 
     def update(self, theta: NDArray) -> float:
-        """Let features in that should move; gives the optimality of theta in the whole problem."""
+        """Let features in that should move; return the optimality of theta in the whole problem."""
         whole = self._whole
         # Other features than the active ones add nothing to predictions.
         active = theta if self.problem is whole else self.take(theta)

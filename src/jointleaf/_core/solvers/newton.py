@@ -352,7 +352,7 @@ class BlockPreconditioner:
         return out if residual.ndim == 2 else out[:, 0]
 
     def complete(self, direction: NDArray, image: NDArray) -> NDArray:
-        """Give a direction the biases that are best for its slopes, in place; gives its image."""
+        """Set the biases of a direction to the best for its slopes, in place; return its image."""
         if not self.eliminates:
             return image
         h = self._h if image.ndim == 1 else self._h[:, None]
@@ -362,7 +362,7 @@ class BlockPreconditioner:
         return self.settle(direction, image, -slope)
 
     def settle(self, theta: NDArray, image: NDArray, residual: NDArray) -> NDArray:
-        """Move biases, in place, until their residual (C[, K]) is zero; gives the image."""
+        """Move biases, in place, until their residual (C[, K]) is zero; return the image."""
         step = self._biases.solve(residual if residual.ndim == 2 else residual[:, None])
         step = step if residual.ndim == 2 else step[:, 0]
         self._layout.split(theta)[1][:] += step

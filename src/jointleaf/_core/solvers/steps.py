@@ -301,7 +301,7 @@ class Metric(ABC):
     def prox(self, theta: NDArray, gradient: NDArray, size: float) -> tuple[NDArray, NDArray]:
         """Minimise <gradient, z - theta> + |z - theta|_M^2 / (2 size) + R(z).
 
-        Gives z and z - theta in the coordinates in which M is diagonal.
+        Returns z and z - theta in the coordinates in which M is diagonal.
         """
 
     @abstractmethod
