@@ -23,7 +23,7 @@ SLOW_FILES = {
     *("estimators/test_estimator_checks.py", "estimators/test_parameters_act.py"),
     *("estimators/test_portable.py", "estimators/test_refine.py"),
     "estimators/test_refine_models.py",
-    *("fit/test_blend_recipe.py", "fit/test_leaf_values.py", "fit/test_memory.py"),
+    *("fit/test_blend_recipe.py", "fit/test_interpolation.py", "fit/test_memory.py"),
     *("fit/test_pruning.py", "fit/test_search.py", "fit/test_staged_boosting.py"),
     "fit/test_strengths.py",
     *("inspection/test_explain_models.py", "inspection/test_explain_recipe.py"),
