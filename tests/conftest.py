@@ -13,16 +13,28 @@ from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 
 HERE = Path(__file__).parent
-#: Files most of whose tests take seconds; their tests are marked slow, as single ones elsewhere.
+#: Files that take more than five seconds of one core: their tests are marked slow.
 SLOW_FILES = {
     *("cli/test_cli_commands.py", "cli/test_cli_docs.py", "cli/test_cli_recipes.py"),
-    *("cli/test_cli_report.py", "core/test_jax_cross.py", "core/test_jax_device.py"),
-    *("core/test_jax_solvers.py", "core/test_relaxing.py", "core/test_tasks.py"),
-    *("estimators/test_estimator_checks.py", "fit/test_memory.py", "fit/test_pruning.py"),
-    *("fit/test_strengths.py", "inspection/test_explain_recipe.py", "io/test_model_file_fuzz.py"),
+    "cli/test_cli_report.py",
+    *("core/test_extending.py", "core/test_jax_cross.py", "core/test_jax_device.py"),
+    *("core/test_jax_loss.py", "core/test_jax_solvers.py", "core/test_relaxing.py"),
+    *("core/test_tasks.py", "core/oracle/test_tasks_against_cvxpy.py"),
+    *("estimators/test_estimator_checks.py", "estimators/test_parameters_act.py"),
+    *("estimators/test_portable.py", "estimators/test_refine.py"),
+    "estimators/test_refine_models.py",
+    *("fit/test_blend_recipe.py", "fit/test_interpolation.py", "fit/test_memory.py"),
+    *("fit/test_pruning.py", "fit/test_search.py", "fit/test_staged_boosting.py"),
+    "fit/test_strengths.py",
+    *("inspection/test_explain_models.py", "inspection/test_explain_recipe.py"),
+    *("io/test_model_file.py", "io/test_model_file_fuzz.py", "io/test_onnx.py"),
+    "model/test_grouped_sums.py",
+    *("multitask/test_bouts.py", "multitask/test_multitask_checks.py"),
     *("multitask/test_multitask_estimators.py", "multitask/test_multitask_tuning.py"),
+    *("plot/test_displays.py", "plot/test_displays_tasks.py", "plot/test_explain_displays.py"),
     *("project/test_docs.py", "project/test_experiments.py"),
     *("project/test_experiments_multitask.py", "project/test_experiments_pmlb.py"),
+    *("trees/test_catboost.py", "trees/test_histogram.py", "trees/test_xgboost.py"),
 }
 
 

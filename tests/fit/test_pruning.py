@@ -19,7 +19,7 @@ from test_flat import random_rows, random_tree
 
 from jointleaf import L21, Frobenius, JOPLEnClassifier, JOPLEnRegressor, prune, refine
 from jointleaf._core.fitting import solve
-from jointleaf._fit.pruning import Descent, merge, merging_costs
+from jointleaf._fit.pruning import Descent, merge, merging_costs, prune_to_size
 from jointleaf._trees.flat import flatten
 from jointleaf._trees.routing import Router
 from jointleaf.estimators._pruning import joint_candidate, make_walk
@@ -546,3 +546,18 @@ def test_docstring_examples(name):
     assert result.attempted > 0
     assert result.failed == 0
     plt.close("all")
+
+
+def test_candidates_with_linear_and_constant_partitions_keep_their_kinds():
+    model = fit()
+    rows, frame, start = model.read_fitted_rows(X, Y), model.fitted_frame(), joint_candidate(model)
+    kinds = tuple("constant" if p % 2 else "linear" for p in range(len(start.kinds)))
+    walk = make_walk(model, replace(start, kinds=kinds, weights=None), frame, rows, 0.5)
+    path, small = prune_to_size(walk, start.n_cells // 4)
+    assert small.n_cells <= start.n_cells // 4
+    assert len(small.kinds) == len(small.partitioner.n_cells_) < len(kinds)
+    assert set(small.kinds) == {"linear", "constant"}
+    is_constant = np.repeat(np.array(small.kinds) == "constant", small.partitioner.n_cells_)
+    assert not small.weights[is_constant, :-1].any()
+    assert small.weights[~is_constant, :-1].any()
+    assert path.train_loss[-1] < 0.5  # of a constant it is 1 / 2

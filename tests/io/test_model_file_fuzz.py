@@ -230,5 +230,40 @@ def test_damaged_files(name):
     assert counts["valid"] > PER_KIND // 100, counts
 
 
+def edited(data, change):
+    """A file whose header was changed, with a right checksum."""
+    mutations = Mutations(data, 0)
+    change(mutations.header)
+    return mutations.file(mutations.header)
+
+
+@pytest.mark.parametrize("n_features", [2**31, 2**40, 10**300, -1, 4.0, "4", None])
+def test_numbers_in_old_headers_ask_for_no_memory(n_features):
+    data = (OLD / "bouts_classes.jl").read_bytes()
+    start = time.perf_counter()
+    with pytest.raises(jl.ModelFileError):
+        files._from_bytes(edited(data, lambda h: h["model"].update(n_features=n_features)))
+    assert time.perf_counter() - start < 3
+
+
+def test_arrays_without_bytes_ask_for_no_memory():
+    def change(header):
+        voronoi = header["model"]["cell_model"]["partitioner"]["partitioners"][1]
+        features = voronoi["features"]
+        empty = len(header["arrays"])
+        header["arrays"] += [["<f8", [0], "C"], ["<i8", [0], "C"], ["<f8", [2**36, 4, 0], "C"]]
+        features["plan"].update(names=[], numbers={"array": empty + 1})
+        for name in ("mean", "scale", "low", "high"):
+            features["scaler"][name] = {"array": empty}
+        voronoi["centres"] = {"array": empty + 2}
+
+    data = files._to_bytes(MODELS["cells"]())
+    data += bytes(-len(data) % 64)  # where the empty arrays are
+    start = time.perf_counter()
+    with pytest.raises(jl.ModelFileError, match=r"partitioners\[1\]\.centres is empty"):
+        files._from_bytes(edited(data, change))
+    assert time.perf_counter() - start < 3
+
+
 def test_number_of_mutations():
     assert len(MODELS) * PER_KIND >= 10_000

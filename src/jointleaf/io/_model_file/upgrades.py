@@ -44,6 +44,7 @@ _ATTRIBUTES = {
 }
 #: Columns of tables of cross-validation that were renamed in format 2.
 _COLUMNS = {"share": "joint_weight", "own_loss": "is_exact"}
+_MOST_SETTINGS = 10**6  # rows of such a table, each of which becomes a dict
 
 
 def upgrade(model: Any, arrays: list[NDArray], version: int) -> Any:
@@ -198,6 +199,8 @@ class _Upgrade:
         columns = Plain().read(table, Place("cv_results", self._arrays.stored), Scope())
         if columns is None:
             return None
+        if len(columns["mean_loss"]) > _MOST_SETTINGS:
+            raise ValueError("cv_results has too many rows")
         _rename(columns, _COLUMNS)
         if n_rounds is not None:  # the setting was that of a model that was not used
             for name in ("strength", "slope_scale", "feature_power", "joint_weight"):
@@ -254,12 +257,13 @@ class _Upgrade:
             model["task_classes"] = [part["labels"] for part in model.pop("classes")]
 
     def _bouts(self, model: dict[str, Any]) -> None:
-        names, d = model["feature_names"], model.pop("n_features")
+        names, d, tasks = model["feature_names"], model.pop("n_features"), model.pop("tasks")
+        if d != len(self._array(tasks[0]["importances"])):
+            raise ValueError("n_features does not fit the importances")
         labels = [f"x{j}" for j in range(d)] if names is None else names["objects"]
         model["columns"] = [{"label": label, "levels": None} for label in labels]
         model["form"] = "single" if model.pop("is_single") else "pairs"
         model["task_column"] = None
-        tasks = model.pop("tasks")
         for task in tasks:
             _rename(task, {"features": "task_features", "importances": "task_importances"})
             _rename(task, {"classes": "task_classes"})
