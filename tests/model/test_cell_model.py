@@ -247,7 +247,7 @@ def test_explanations_of_mixed_models_add_up(n_outputs, clipped):
     frame = make_frame(n_outputs)
     model = random_model(frame, PARTITIONERS[0], 0, clipped=clipped)
     model = model + 0.3 * random_model(frame, PARTITIONERS[2], 1, kinds="constant")
-    model = (model + random_model(frame, PARTITIONERS[1], 2)).with_means(X, np.ones(len(X)))
+    model, _ = (model + random_model(frame, PARTITIONERS[1], 2)).described(X, np.ones(len(X)))
     assert model.layout.is_mixed
     parts = CellExplainer(model)(ROWS)
     whole = parts.baseline + (parts.linear + parts.cells).sum(axis=1) + parts.rest

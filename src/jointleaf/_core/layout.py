@@ -238,8 +238,9 @@ class TaskLayout(CellLayout):
 def check_kinds(kinds: Sequence[CellKind] | CellKind, n_partitions: int) -> tuple[CellKind, ...]:
     """Return the kind of every partition, from one word for all or one word for each."""
     words = (kinds,) if isinstance(kinds, str) or not isinstance(kinds, Iterable) else tuple(kinds)
+    known = get_args(CellKind)
     for word in words or (kinds,):
-        if not isinstance(word, str) or word not in get_args(CellKind):
+        if not isinstance(word, str) or word not in known:
             raise ValueError(f"cells={word!r} is not known: use 'linear' or 'constant'")
     if isinstance(kinds, str):
         words *= n_partitions

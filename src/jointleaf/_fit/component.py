@@ -167,6 +167,10 @@ class Component(ABC):
     def fit(self, frame: Frame) -> CellModel | None:
         """Return the model of all rows, in the standard units of a frame; None if it has none."""
 
+    def codes(self, X: NDArray) -> NDArray | None:
+        """Return codes (n, P) of rows for the fitted model, where that is quicker than its own."""
+        return None
+
     @abstractmethod
     def describe(self) -> str:
         """Return a few words on what was fitted."""

@@ -7,7 +7,7 @@ more entry in a recipe.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +34,7 @@ __all__ = [
     "fit_recipe",
     "n_folds_and_splits",
     "recipe_for",
-    "with_means",
 ]
-
-#: Most rows whose means explanations measure from.
-MEANS_ROWS = 4000
 
 
 @dataclass(frozen=True)
@@ -151,9 +147,10 @@ def n_folds_and_splits(recipe: Recipe, n_rows: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Fit:
-    """The model of a fit, and what was done."""
+    """The model of a fit, the importances (d,) of columns, and what was done."""
 
     model: CellModel
+    importances: NDArray[np.float64]
     report: FitReport
 
 
@@ -172,20 +169,11 @@ def fit_recipe(context: FitContext, recipe: Recipe, splits: Sequence[Split]) -> 
             held_out[name] = predictions
     blend = recipe.blending.fit(context, components, held_out, splits)
     model, blend = _fit_components(context, components, blend)
-    model = with_means(model, context.rows)
-    return Fit(model, FitReport.of(recipe.name, context.target_type, blend, components))
-
-
-def with_means(model: CellModel, rows: Rows) -> CellModel:
-    """Return a model with the means of its training rows, which explanations measure from.
-
-    Of more than 4,000 rows only the first are used: their order is random, and finding the cells
-    of all would take as long as growing many of the trees.
-    """
-    sample = rows.take(slice(MEANS_ROWS))
-    model = model.with_means(sample.X, sample.s)
-    assert model.means is not None
-    return replace(model, means=replace(model.means, n_rows=len(rows)))
+    first, *others = blend.active
+    codes_of = None if others else components[first].codes
+    model, importances = model.described(context.rows.X, context.rows.s, codes_of)
+    report = FitReport.of(recipe.name, context.target_type, blend, components)
+    return Fit(model, importances, report)
 
 
 def _fit_components(

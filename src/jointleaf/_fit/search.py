@@ -182,6 +182,10 @@ class JointFold(Fold):
                 break
         return losses, converged
 
+    def release(self) -> None:
+        """Free the kernels, which no further setting needs."""
+        self._shared = None
+
     def has_raw(self, setting: Setting) -> bool:
         """Whether a setting was validated with the loss itself."""
         return (setting, True) in self._predictions
@@ -356,6 +360,8 @@ def search_setting(
         else:
             search.finer()
     progress.finish()
+    for fold in folds:
+        fold.release()
     best, table = search.best, join_tables(search.tables)
     if one_se:
         best = _stronger(search.last, best)

@@ -11,7 +11,7 @@ model.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -102,6 +102,7 @@ class StagedBoosting(Component):
 
     name = "staged_boosting"
     _plan: _Plan
+    _codes_of_stages: list[Callable[[NDArray], NDArray]]
 
     def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
         """Choose start and rounds on a sample; no predictions, as nothing is blended with it."""
@@ -119,7 +120,7 @@ class StagedBoosting(Component):
         rows, plan = self.context.rows, self._plan
         growth = _Growth(self.context, frame, rows)
         progress = Progress(self.n_rounds, "boosting", enabled=self.context.options.verbose)
-        models, start = [], None
+        models, start, self._codes_of_stages = [], None, []
         linear = _linear_weights(self.context, frame, rows) if plan.starts_linear else None
         if linear is not None:
             start = _linear_raw(frame, linear, rows)
@@ -127,11 +128,18 @@ class StagedBoosting(Component):
             booster = growth.train(stage, start, progress=progress)
             if stage is not plan.stages[-1]:
                 start = growth.training_raw(booster, start)
-            models.append(growth.model(booster, stage))
+            model, codes_of = growth.model(booster, stage)
+            models.append(model)
+            self._codes_of_stages.append(codes_of)
         progress.finish()
         if linear is not None:
             models.append(CellModel.linear(frame, linear[:-1], linear[-1]))
         return sum(models[1:], models[0])
+
+    def codes(self, X: NDArray) -> NDArray:
+        """Return the codes (n, P) that LightGBM finds, which needs no preparation."""
+        root = np.zeros((len(X), int(self._plan.starts_linear)), np.intp)
+        return np.concatenate([*(codes(X) for codes in self._codes_of_stages), root], axis=1)
 
     def describe(self) -> str:
         """Return where boosting starts, and its stages."""
@@ -385,8 +393,8 @@ class _Growth:
             return np.log(np.maximum(predictions.reshape(len(self._rows), -1), _SURE))
         return np.asarray(logit(np.clip(predictions, _SURE, 1 - _SURE)))
 
-    def model(self, booster: Any, stage: Stage) -> CellModel:
-        """Return the trees as a model whose cells are their leaves."""
+    def model(self, booster: Any, stage: Stage) -> tuple[CellModel, Callable[[NDArray], NDArray]]:
+        """Return the trees as a model whose cells are their leaves, and LightGBM's way to codes."""
         text, frame = ModelText(booster), self._frame
         trees = self._in_input_units(read_trees(text, frame.columns.coded()), stage)
         partitioner = LightGBMPartitioner(trees.n_trees, stage.n_cells, n_jobs=self._context.n_jobs)
@@ -404,11 +412,18 @@ class _Growth:
         outputs = () if self._n_outputs == 1 else (self._n_outputs,)
         counts = tuple(int(c) for c in partitioner.n_cells_)
         kind: CellKind = "linear" if stage.is_linear else "constant"
-        return CellModel(
+        model = CellModel(
             partitioner, frame.features, CellLayout(counts, m, (kind,) * len(counts)),
             slopes.reshape(-1, m, *outputs), biases.reshape(-1, *outputs),
             np.zeros(outputs), frame.centre, frame.unit,
         )  # fmt: skip
+        first, cell_of_leaf = trees.leaf_starts[:-1], np.argsort(leaves.order)
+
+        def codes_of(X: NDArray) -> NDArray:
+            numbers = booster.predict(self._table(X, stage), pred_leaf=True)
+            return cell_of_leaf[numbers.reshape(len(X), -1) + first] - first
+
+        return model, codes_of
 
     def _table(self, X: NDArray, stage: Stage) -> NDArray:
         """Return the columns as the trees see them: standardised where cells are linear."""

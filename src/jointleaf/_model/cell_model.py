@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["CellModel", "Frame"]
 
 _PREDICT_ROWS = 16384  # rows predicted at a time: bounds the memory of their codes
-_MEANS_ROWS = 4096
+_DESCRIBED_ROWS = 4000  # most rows of which means and importances are
 
 
 @dataclass(frozen=True)
@@ -166,16 +166,27 @@ class CellModel:
             bias[None], np.zeros(bias.shape), frame.centre, frame.unit,
         )  # fmt: skip
 
-    def with_means(self, X: NDArray, s: NDArray) -> CellModel:
-        """Return the model with the means of training rows X (n, d) with weights s (n,)."""
+    def described(
+        self,
+        X: NDArray,
+        s: NDArray,
+        codes_of: Callable[[NDArray], NDArray | None] | None = None,
+    ) -> tuple[CellModel, NDArray[np.float64]]:
+        """Return the model with the means of training rows, and the importances of columns (d,).
 
-        def blocks() -> Iterator[tuple[NDArray, NDArray, NDArray]]:
-            for start in range(0, len(X), _MEANS_ROWS):
-                rows = X[start : start + _MEANS_ROWS]
-                weights = s[start : start + _MEANS_ROWS]
-                yield self.features.transform(rows), self.partitioner.apply(rows), weights
-
-        return replace(self, means=training_means(self.contributions, self.layout, blocks()))
+        Of rows X (n, d) with weights s (n,) only the first 4,000 are used: their order is random,
+        and finding the cells of all would take as long as growing many of the trees. `codes_of`
+        returns the codes of rows, where they are found more quickly than by the partitioner.
+        """
+        sample, weights = X[:_DESCRIBED_ROWS], s[:_DESCRIBED_ROWS]
+        codes = None if codes_of is None else codes_of(sample)
+        codes = self.partitioner.apply(sample) if codes is None else codes
+        spread = self.contributions(self.features.transform(sample), codes)
+        means = replace(training_means(self.layout, spread, codes, weights), n_rows=len(X))
+        importances = column_importances(
+            spread, self.partitioner, weights, self.features.plan.sources
+        )
+        return replace(self, means=means), importances
 
     # -- algebra -------------------------------------------------------------------------------
 
@@ -250,12 +261,6 @@ class CellModel:
     def _raw_slopes(self) -> NDArray:
         extra = (None,) * (self.slopes.ndim - 2)
         return self.slopes / self.features.scaler.scale[(slice(None), *extra)]
-
-    def importances(self, design: LeafDesign, s: NDArray) -> NDArray[np.float64]:
-        """Return importances (d,) of columns by the rows of a design with weights s (n,)."""
-        linear = LinearContributions(self.layout, self.slopes)  # no range binds training rows
-        spread = linear.of_cells(design.rows, design.cells())
-        return column_importances(spread, self.partitioner, s, self.features.plan.sources)
 
     # -- predicting ----------------------------------------------------------------------------
 

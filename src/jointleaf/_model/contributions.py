@@ -14,7 +14,6 @@ rows this changes nothing, so that the fit is the same; it acts on predictions a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -235,30 +234,25 @@ class TrainingMeans:
 
 
 def training_means(
-    contributions: LinearContributions,
-    layout: CellLayout,
-    blocks: Iterable[tuple[NDArray, NDArray, NDArray]],
+    layout: CellLayout, contributions: NDArray, codes: NDArray, s: NDArray
 ) -> TrainingMeans:
-    """Compute means over the training rows.
+    """Compute means over training rows.
 
     Parameters
     ----------
-    contributions : LinearContributions
     layout : CellLayout
-    blocks : iterable of triples
-        Standardised features (n, m), codes (n, P) and weights (n,) of some rows each.
+    contributions : array (n, m, K)
+        What the linear features add to predictions.
+    codes : integers (n, P)
+    s : array (n,)
+        Weights.
     """
-    linear = np.zeros((layout.n_features, contributions.n_outputs))
-    weights, total, n_rows = np.zeros(layout.n_cells), 0.0, 0
-    for features, codes, s in blocks:
-        total += s.sum()
-        n_rows += len(s)
-        linear += np.einsum("n,nmk->mk", s, contributions(features, codes))
-        for p, first in enumerate(layout.offsets[:-1]):
-            inside, count = codes[:, p] >= 0, layout.cells_per_partition[p]
-            in_cells = np.bincount(codes[inside, p], s[inside], minlength=count)
-            weights[first : first + count] += in_cells
-    return TrainingMeans(weights / total, linear / total, n_rows)
+    weights, total = np.zeros(layout.n_cells), s.sum()
+    for p, first in enumerate(layout.offsets[:-1]):
+        inside, count = codes[:, p] >= 0, layout.cells_per_partition[p]
+        weights[first : first + count] = np.bincount(codes[inside, p], s[inside], minlength=count)
+    linear = np.einsum("n,nmk->mk", s, contributions)
+    return TrainingMeans(weights / total, linear / total, len(s))
 
 
 # -- importances -----------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from jointleaf._fit.folds import split_labels, user_splits
 from jointleaf._fit.recipes import Fit
 from jointleaf._fit.report import FitReport
 from jointleaf._model.cell_model import CellModel, Frame
-from jointleaf._model.contributions import by_column, column_importances, warn_of_no_features
+from jointleaf._model.contributions import by_column, warn_of_no_features
 from jointleaf._trees.importers import check_fitted_model, is_ensemble
 from jointleaf.estimators._docs import describe_parameters
 from jointleaf.estimators._params import (
@@ -45,9 +45,7 @@ from jointleaf.partitions._factory import known_categories
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["BaseJOPLEn", "JOPLEnClassifier", "JOPLEnRegressor", "importances"]
-
-_IMPORTANCE_ROWS = slice(4000)  # from which they are computed, of rows in random order
+__all__ = ["BaseJOPLEn", "JOPLEnClassifier", "JOPLEnRegressor"]
 
 
 class BaseJOPLEn(Explainable, JOPLEnParameters):
@@ -106,7 +104,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
             has_validation = X_val is not None or y_val is not None
             context = self._read(X, y, sample_weight, has_validation)
             valid = self.read_validation_rows(X_val, y_val)
-            self._store(self._fit_context(context, valid), context)
+            self._store(self._fit_context(context, valid))
         return self
 
     def _read(
@@ -162,11 +160,11 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         target = self.encode_known_target(y)
         return Rows(X, target, np.ones(len(y)), np.zeros((len(y), 0), np.int64))
 
-    def _store(self, fit: Fit, context: FitContext) -> None:
+    def _store(self, fit: Fit) -> None:
         """Put the results on the estimator."""
         self.__dict__.pop("pruning_", None)  # of a pruned model that is fitted once more
         self.report_ = fit.report
-        self.take_model(fit.model, importances(fit.model, context.rows))
+        self.take_model(fit.model, fit.importances)
         is_empty = not self.selected_features_.size and self.cells == "linear"
         if isinstance(self.penalty, Term) and self.penalty.is_auto and is_empty:
             warn_of_no_features(self.penalty)
@@ -207,7 +205,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         copy, parameters = clone(self), self.get_params(deep=False)
         copy.__dict__.update({k: v for k, v in self.__dict__.items() if k not in parameters})
         copy.report_ = report
-        copy.take_model(model, importances(model, rows))
+        copy.take_model(*model.described(rows.X, rows.s))
         return copy
 
     # -- what was fitted -----------------------------------------------------------------------
@@ -423,11 +421,3 @@ class JOPLEnClassifier(ClassifierMixin, BaseJOPLEn):
         raw = self._raw_predictions(X)
         numbers = (raw > 0).astype(int) if raw.ndim == 1 else raw.argmax(axis=1)
         return self.classes_[numbers]
-
-
-def importances(model: CellModel, rows: Rows) -> NDArray[np.float64]:
-    """Return the importances (d,) of the columns by training rows, of which some are enough."""
-    rows = rows.take(_IMPORTANCE_ROWS)
-    features, codes = model.features.transform(rows.X), model.partitioner.apply(rows.X)
-    spread = model.contributions(features, codes)
-    return column_importances(spread, model.partitioner, rows.s, model.features.plan.sources)

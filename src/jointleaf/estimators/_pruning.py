@@ -22,7 +22,6 @@ from jointleaf._data.rows import Rows
 from jointleaf._fit.folds import grow, make_splits
 from jointleaf._fit.joint import Joint, fit_cells_of
 from jointleaf._fit.pruning import Candidate, Descent, Path, Walk, prune_to_size
-from jointleaf._fit.recipes import with_means
 from jointleaf._fit.report import FitReport
 from jointleaf._fit.search import DEFAULT_SETTING, Setting, auto_penalty
 from jointleaf._model.cell_model import Frame
@@ -314,6 +313,6 @@ def _refit(estimator: E, rows: Rows, candidate: Candidate, path: Path) -> E:
     report, before = estimator.report_, estimator.cell_model_.layout.n_cells
     solve = replace(solve, setting=report.joint_or_raise("pruning").setting)
     report = FitReport.of_joint(report.target_type, solve, report.cv_results)
-    pruned = estimator.with_model(with_means(model, rows), report, rows)
+    pruned = estimator.with_model(model, report, rows)
     pruned.pruning_ = Pruning(*path, n_cells_before=before, n_cells_after=candidate.n_cells)
     return pruned

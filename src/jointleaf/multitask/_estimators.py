@@ -20,7 +20,6 @@ from jointleaf._fit.folds import IndexPairs, split_labels, user_splits
 from jointleaf._fit.recipes import choose_recipe, default_partitions
 from jointleaf._model.contributions import warn_of_no_features
 from jointleaf.estimators._docs import described
-from jointleaf.estimators._joplen import importances
 from jointleaf.estimators._params import (
     JOPLEnParameters,
     check_effect,
@@ -244,8 +243,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
             self._fit_context(context, valid)
             for context, valid in zip(job.contexts, job.valid, strict=True)
         ]
-        shares = [importances(fit.model, rows) for fit, rows in zip(fits, job.rows, strict=True)]
-        return join_fits(job, fits, shares)
+        return join_fits(job, fits)
 
     # -- rows ----------------------------------------------------------------------------------
 
@@ -382,7 +380,8 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
         is_empty = not self.selected_features_.size and self.cells == "linear"
         if isinstance(self.penalty, Term) and self._chooses and is_empty:
             warn_of_no_features(self.penalty)
-        self.feature_importances_ = np.average(fit.importances, axis=0, weights=job.task_weights)
+        importances = [task.importances for task in fit.fits]
+        self.feature_importances_ = np.average(importances, axis=0, weights=job.task_weights)
 
     # -- what was selected ---------------------------------------------------------------------
 

@@ -84,8 +84,6 @@ class TaskFit:
     n_iter : int
     slope_norms, common_norms, specific_norms : arrays (d, T)
         Norms of the slopes of every column: of all, of common ones, and of those of one task.
-    importances : list of arrays (d,)
-        Of the columns for every task.
     """
 
     fits: list[Fit]
@@ -96,7 +94,6 @@ class TaskFit:
     slope_norms: NDArray
     common_norms: NDArray
     specific_norms: NDArray
-    importances: list[NDArray]
 
 
 def read_task_weights(weights: Any, rows: list[Rows], names: list) -> NDArray:
@@ -126,7 +123,7 @@ def read_task_weights(weights: Any, rows: list[Rows], names: list) -> NDArray:
 # -- every task alone ----------------------------------------------------------------------------
 
 
-def join_fits(job: TaskJob, fits: list[Fit], importances: list[NDArray]) -> TaskFit:
+def join_fits(job: TaskJob, fits: list[Fit]) -> TaskFit:
     """Return the fits of tasks that nothing ties together."""
     reports = [fit.report for fit in fits]
     norms = _by_column(np.stack([fit.model.slope_norms() for fit in fits], axis=1), job)
@@ -139,7 +136,6 @@ def join_fits(job: TaskJob, fits: list[Fit], importances: list[NDArray]) -> Task
         norms,
         np.zeros_like(norms),
         norms,
-        importances,
     )
 
 
@@ -189,7 +185,7 @@ def fit_jointly(job: TaskJob, penalty: Term) -> TaskFit:
         listener=SolveProgress() if options.verbose else None,
     )
     solution = make_solution(problem, solved)
-    models, importances = [], []
+    described = []
     for frame, partitioner, rows, task, design in zip(
         frames, partitioners, job.rows, solution.tasks, designs, strict=True
     ):
@@ -197,25 +193,23 @@ def fit_jointly(job: TaskJob, penalty: Term) -> TaskFit:
         if options.clip == "cell" and options.cells == "linear":
             ranges = cell_ranges(design.rows, partitioner.apply(rows.X), task.layout)
         model = CellModel.of_solution(frame, partitioner, task, ranges)
-        models.append(model.with_means(rows.X, rows.s))
-        importances.append(model.importances(design, rows.s))
-    return _joint_fit(job, models, solution, penalty, choice, importances)
+        described.append(model.described(rows.X, rows.s))
+    return _joint_fit(job, described, solution, penalty, choice)
 
 
 def _joint_fit(
     job: TaskJob,
-    models: list[CellModel],
+    described: list[tuple[CellModel, NDArray]],
     solution: TaskSolution,
     penalty: Term,
     choice: StrengthChoice | None,
-    importances: list[NDArray],
 ) -> TaskFit:
     table = None if choice is None else cv_results(choice.table)
     target_type = job.contexts[0].target_type
-    fits = [
-        Fit(model, FitReport.of_joint(target_type, JointSolve(task, penalty, model.offset), table))
-        for model, task in zip(models, solution.tasks, strict=True)
-    ]
+    fits = []
+    for (model, importances), task in zip(described, solution.tasks, strict=True):
+        solve = JointSolve(task, penalty, model.offset)
+        fits.append(Fit(model, importances, FitReport.of_joint(target_type, solve, table)))
     return TaskFit(
         fits,
         penalty,
@@ -225,7 +219,6 @@ def _joint_fit(
         _by_column(np.stack([task.slope_norms for task in solution.tasks], axis=1), job),
         _by_column(solution.common_norms, job),
         _by_column(solution.specific_norms, job),
-        importances,
     )
 
 
