@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jointleaf._core.fitting import fit_cells, solve
+from jointleaf._core.fitting import fit_cells
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import (
     L1,
@@ -17,6 +17,7 @@ from jointleaf._core.penalties import (
     Penalty,
     SchattenP,
 )
+from jointleaf._core.solvers import solve
 from tables import on_tables
 
 LAYOUT = CellLayout((2, 3), 4)

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from jointleaf._core.design import LeafDesign
-from jointleaf._core.fitting import solve
 from jointleaf._core.losses import SquaredError
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers import biases
+from jointleaf._core.solvers import biases, solve
 from jointleaf._core.solvers import newton as preconditioner
 from jointleaf._core.solvers.newton import BlockPreconditioner
 from reference import ReferenceDesign

@@ -8,11 +8,20 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from jointleaf._core.design import LeafDesign
-from jointleaf._core.fitting import fit_cells, solve
+from jointleaf._core.fitting import fit_cells
 from jointleaf._core.losses import Logistic, Loss, SquaredError
 from jointleaf._core.penalties import L21, Frobenius, Penalty
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers import FISTA, PCG, Dual, Newton, SolverState, choose_solver, dual_path
+from jointleaf._core.solvers import (
+    FISTA,
+    PCG,
+    Dual,
+    Newton,
+    SolverState,
+    choose_solver,
+    dual_path,
+    solve,
+)
 from jointleaf._core.solvers.base import effective_tol
 from jointleaf._core.solvers.newton import cg_steps
 
@@ -443,7 +452,9 @@ def test_problems_cannot_be_changed(make_case, make_problem):
             setattr(problem, name, 1.0)
 
 
-@pytest.mark.parametrize("penalty", [Frobenius(0.1), L21(0.05), Lasso(0.05)], ids=repr)
+@pytest.mark.parametrize(
+    "penalty", [Frobenius(0.1), L21(0.05), Lasso(0.05)], ids=lambda p: type(p).__name__
+)
 @pytest.mark.parametrize("loss", ["squared_error", "multinomial"])
 def test_optimality_is_the_same_before_and_after_every_solve(
     penalty, loss, make_case, make_problem

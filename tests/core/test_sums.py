@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jointleaf._core.design import LeafDesign
-from jointleaf._core.fitting import fit_cells, solve
+from jointleaf._core.fitting import fit_cells
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import make_loss
 from jointleaf._core.penalties import (
@@ -21,7 +21,7 @@ from jointleaf._core.penalties import (
     Nuclear,
 )
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers import SolverState
+from jointleaf._core.solvers import SolverState, solve
 from jointleaf._core.solvers.fista import ActiveFeatures
 from jointleaf._core.solvers.steps import SharedCellsMetric
 

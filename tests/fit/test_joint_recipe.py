@@ -13,8 +13,9 @@ from sklearn.datasets import make_friedman1
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._data.rows import Rows
 from jointleaf._fit import folds, joint, linear, recipes
-from jointleaf._fit.blend import Blend, Stacking, least_squares_weights, logistic_weights
+from jointleaf._fit.blend import Stacking, least_squares_weights, logistic_weights
 from jointleaf._fit.boosting import add_values
+from jointleaf._fit.component import Blend
 from jointleaf._fit.linear import fit_logistic
 from jointleaf._fit.report import loss_table
 from jointleaf.partitions import (

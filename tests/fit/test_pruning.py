@@ -18,7 +18,7 @@ from sklearn.linear_model import Ridge
 from test_flat import random_rows, random_tree
 
 from jointleaf import L21, Frobenius, JOPLEnClassifier, JOPLEnRegressor, prune, refine
-from jointleaf._core.fitting import solve
+from jointleaf._core.solvers import solve
 from jointleaf._fit.pruning import Descent, merge, merging_costs, prune_to_size
 from jointleaf._trees.flat import flatten
 from jointleaf._trees.routing import Router

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from jointleaf._core.arrays import check_device
 from jointleaf._core.design import LeafDesign
@@ -16,10 +13,9 @@ from jointleaf._core.layout import CellKind, check_codes
 from jointleaf._core.losses import Loss, make_loss
 from jointleaf._core.penalties import Frobenius, Term
 from jointleaf._core.problem import Problem, as_numbers, check_weights
-from jointleaf._core.solvers import Solution, Solver, SolverState, choose_solver
-from jointleaf._core.solvers.base import Listener
+from jointleaf._core.solvers import Solution, Solver, check_limits, solve
 
-__all__ = ["check_limits", "fit_cells", "make_problem", "solve"]
+__all__ = ["fit_cells", "make_problem"]
 
 
 def fit_cells(
@@ -146,27 +142,6 @@ def make_problem(
     return Problem(design, targets, make_loss(loss), penalty, weights)
 
 
-def solve(
-    problem: Problem,
-    solver: str | Solver = "auto",
-    init: NDArray | None = None,
-    *,
-    tol: float = 1e-6,
-    max_iter: int = 1000,
-    device: str = "cpu",
-    state: SolverState | None = None,
-    listener: Listener | None = None,
-) -> Solution:
-    """Solve a problem with the chosen solver on a device; warn where it did not converge."""
-    chosen = choose_solver(problem, solver, device)
-    solution = chosen.solve(
-        problem, init, tol=tol, max_iter=max_iter, state=state, listener=listener
-    )
-    if not solution.converged:
-        warnings.warn(solution.message, ConvergenceWarning, stacklevel=3)
-    return solution
-
-
 def _check_rows(X: ArrayLike) -> NDArray:
     try:
         rows = np.asarray(X)
@@ -193,12 +168,3 @@ def _check_size(name: str, values: NDArray, dtype: np.dtype) -> None:
             f"{name} holds values up to {largest:.3g}, too large for {dtype} (at most "
             f"{limit:.0e}): rescale them"
         )
-
-
-def check_limits(tol: float, max_iter: int) -> None:
-    """Check the tolerance and the number of iterations of a solve."""
-    if not isinstance(tol, Real) or not tol > 0:
-        raise ValueError(f"tol={tol!r} must be a positive number")
-    is_whole = isinstance(max_iter, int | np.integer) and not isinstance(max_iter, bool)
-    if not (is_whole and max_iter >= 1):
-        raise ValueError(f"max_iter={max_iter!r} must be a whole number, at least 1")

@@ -9,14 +9,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.arrays import check_device
-from jointleaf._core.fitting import check_limits, make_problem
+from jointleaf._core.fitting import make_problem
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.penalties.base import on_weights
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
-from jointleaf._core.solvers import PCG, Newton, Solution, Solver, SolverState, choose_solver
+from jointleaf._core.solvers import (
+    PCG,
+    Newton,
+    Solution,
+    Solver,
+    SolverState,
+    check_limits,
+    choose_solver,
+)
 from jointleaf._core.solvers.fista import live_features
 
 __all__ = ["StrengthPath", "follow_path", "largest_strength", "strength_path"]

@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.arrays import check_device
 from jointleaf._core.design import LeafDesign, TaskDesign
-from jointleaf._core.fitting import check_limits, make_problem, solve
+from jointleaf._core.fitting import make_problem
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.losses import Loss, make_loss
 from jointleaf._core.penalties import Free, Penalty, SlopeNorm, TaskNorm, Term
 from jointleaf._core.penalties.base import Sum, on_predictions, on_weights
 from jointleaf._core.problem import Problem, as_numbers
-from jointleaf._core.solvers import Solution, Solver
+from jointleaf._core.solvers import Solution, Solver, check_limits, solve
 from jointleaf._core.solvers.base import Listener, SolverState, Status, TracePoint
 
 __all__ = [

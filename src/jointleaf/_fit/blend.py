@@ -14,65 +14,20 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, nnls
 from scipy.special import expit, logsumexp, softmax
 
-from jointleaf._fit.component import Component, FitContext, Split, Table, target_scale
+from jointleaf._fit.component import Blend, Component, FitContext, Split, Table, target_scale
 from jointleaf._fit.folds import join_tables, loss_columns
-from jointleaf._model.cell_model import CellModel
 from jointleaf.partitions import FittedEnsemble
 
 if TYPE_CHECKING:
     from jointleaf._fit.joint import Joint
 
-__all__ = ["Blend", "Interpolation", "Stacking", "least_squares_weights", "logistic_weights"]
+__all__ = ["Interpolation", "Stacking", "least_squares_weights", "logistic_weights"]
 
 _STACKING_ROWS = 100.0  # as if so many more rows agreed with the weights that stacking starts from
 _CALIBRATION_ROWS = 10.0
 _JOINT_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # ties go to the first
 _TRUST = 0.5  # part of the way back to a trained classifier: the joint fit's setting was chosen
 # on the very rows that validate it, and between two models a convex loss is below its chord
-
-
-@dataclass(frozen=True, eq=False)
-class Blend:
-    """The weighted sum of components that a model is.
-
-    Attributes
-    ----------
-    weights : dict of str to float
-        Of every component that takes part, by name; none is negative.
-    constant : float or array (K,)
-        What is added to the sum, in standard units.
-    """
-
-    weights: dict[str, float]
-    constant: NDArray | float = 0.0
-
-    @classmethod
-    def alone(cls, name: str) -> Blend:
-        """Return the blend of one component."""
-        return cls({name: 1.0})
-
-    @property
-    def active(self) -> list[str]:
-        """Names of the components with a positive weight; the first one where all are zero."""
-        names = [name for name, weight in self.weights.items() if weight > 0]
-        return names or list(self.weights)[:1]
-
-    def of(self, models: Mapping[str, CellModel]) -> CellModel:
-        """Return the blend of models, which have all active components."""
-        first, *others = (self.weights[name] * models[name] for name in self.active)
-        return sum(others, first).plus_constant(self.constant)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Blend):
-            return NotImplemented
-        is_same = np.array_equal(self.constant, other.constant)
-        return self.weights == other.weights and is_same
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        parts = ", ".join(f"{name} {weight:.3g}" for name, weight in self.weights.items())
-        return f"Blend({parts})"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ target, so that a weighted sum of components is a `CellModel` again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -28,6 +28,7 @@ from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TargetType
 
 __all__ = [
+    "Blend",
     "Component",
     "FitContext",
     "FitOptions",
@@ -179,6 +180,50 @@ class Component(ABC):
     def memory(cls, shape: FitShape) -> MemoryEstimate:
         """Return what the component takes at its peak besides the rows; by default nothing."""
         return MemoryEstimate()
+
+
+@dataclass(frozen=True, eq=False)
+class Blend:
+    """The weighted sum of components that a model is.
+
+    Attributes
+    ----------
+    weights : dict of str to float
+        Of every component that takes part, by name; none is negative.
+    constant : float or array (K,)
+        What is added to the sum, in standard units.
+    """
+
+    weights: dict[str, float]
+    constant: NDArray | float = 0.0
+
+    @classmethod
+    def alone(cls, name: str) -> Blend:
+        """Return the blend of one component."""
+        return cls({name: 1.0})
+
+    @property
+    def active(self) -> list[str]:
+        """Names of the components with a positive weight; the first one where all are zero."""
+        names = [name for name, weight in self.weights.items() if weight > 0]
+        return names or list(self.weights)[:1]
+
+    def of(self, models: Mapping[str, CellModel]) -> CellModel:
+        """Return the blend of models, which have all active components."""
+        first, *others = (self.weights[name] * models[name] for name in self.active)
+        return sum(others, first).plus_constant(self.constant)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Blend):
+            return NotImplemented
+        is_same = np.array_equal(self.constant, other.constant)
+        return self.weights == other.weights and is_same
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name} {weight:.3g}" for name, weight in self.weights.items())
+        return f"Blend({parts})"
 
 
 def target_scale(y: NDArray, s: NDArray, target_type: TargetType) -> tuple[float, float]:

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from jointleaf._core.fitting import solve
 from jointleaf._core.layout import CellKind
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import SolveProgress
+from jointleaf._core.solvers import solve
 from jointleaf._data.rows import Rows
 from jointleaf._fit.component import (
     Component,

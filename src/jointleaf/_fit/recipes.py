@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from jointleaf._core.penalties import Term
 from jointleaf._data.rows import Rows
-from jointleaf._fit.blend import Blend, Interpolation, Stacking
+from jointleaf._fit.blend import Interpolation, Stacking
 from jointleaf._fit.boosting import Boosted, LeafValues, RandomizedBoosted
-from jointleaf._fit.component import Component, FitContext, Split
+from jointleaf._fit.component import Blend, Component, FitContext, Split
 from jointleaf._fit.joint import Joint, SampledJoint, few_partitions, many_partitions
 from jointleaf._fit.linear import CategoryLinear, Linear, SampledLinear
 from jointleaf._fit.report import FitReport
@@ -167,7 +167,9 @@ def fit_recipe(context: FitContext, recipe: Recipe, splits: Sequence[Split]) -> 
         predictions = component.held_out(splits)
         if predictions:
             held_out[name] = predictions
-    blend = recipe.blending.fit(context, components, held_out, splits)
+    blend = Blend.alone(next(iter(components)))
+    if len(components) > 1:
+        blend = recipe.blending.fit(context, components, held_out, splits)
     model, blend = _fit_components(context, components, blend)
     first, *others = blend.active
     codes_of = None if others else components[first].codes

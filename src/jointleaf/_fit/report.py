@@ -10,8 +10,7 @@ import numpy as np
 
 from jointleaf._core.penalties import Term
 from jointleaf._core.solvers import Solution
-from jointleaf._fit.blend import Blend
-from jointleaf._fit.component import Component, JointSolve, Table
+from jointleaf._fit.component import Blend, Component, JointSolve, Table
 from jointleaf.partitions._base import TargetType
 
 __all__ = [

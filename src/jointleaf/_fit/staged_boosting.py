@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from jointleaf._core.fitting import solve
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
+from jointleaf._core.solvers import solve
 from jointleaf._data.rows import Rows
 from jointleaf._fit.component import Component, FitContext, Split, Table
 from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory

@@ -20,8 +20,7 @@ from jointleaf._core.problem import check_weights
 from jointleaf._core.solvers import Solution
 from jointleaf._data.features import chosen_columns, plan_features
 from jointleaf._data.rows import Rows, canonical_rows, read_rows, read_training_rows
-from jointleaf._fit.blend import Blend
-from jointleaf._fit.component import FitContext
+from jointleaf._fit.component import Blend, FitContext
 from jointleaf._fit.folds import split_labels, user_splits
 from jointleaf._fit.recipes import Fit
 from jointleaf._fit.report import FitReport

@@ -15,11 +15,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 
 from jointleaf._core.arrays import check_device
-from jointleaf._core.fitting import check_limits
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Penalty, PerTask, PredictionPenalty, SlopeNorm, TaskNorm, Term
-from jointleaf._core.solvers import check_solver_name
+from jointleaf._core.solvers import check_limits, check_solver_name
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan
 from jointleaf._data.rows import Rows

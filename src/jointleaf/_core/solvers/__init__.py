@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from numbers import Real
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
 from jointleaf._core.arrays import find_device, place
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.base import Solution, Solver, SolverState, TracePoint
+from jointleaf._core.solvers.base import Listener, Solution, Solver, SolverState, TracePoint
 from jointleaf._core.solvers.dual import Dual, DualPath, dual_path
 from jointleaf._core.solvers.fista import FISTA
 from jointleaf._core.solvers.newton import PCG, Newton
@@ -21,9 +28,11 @@ __all__ = [
     "Solver",
     "SolverState",
     "TracePoint",
+    "check_limits",
     "check_solver_name",
     "choose_solver",
     "dual_path",
+    "solve",
 ]
 
 SOLVERS: dict[str, type[Solver]] = {c.name: c for c in (Dual, PCG, Newton, FISTA)}
@@ -31,6 +40,27 @@ SOLVERS: dict[str, type[Solver]] = {c.name: c for c in (Dual, PCG, Newton, FISTA
 MAX_DUAL_ROWS = 4000  # squared error: one factorisation of n^3 / 3
 MAX_DUAL_ROWS_NEWTON = 3000  # other losses: one in every Newton step
 WIDE = 200  # features from which the slope blocks of the primal solvers become expensive
+
+
+def solve(
+    problem: Problem,
+    solver: str | Solver = "auto",
+    init: NDArray | None = None,
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    device: str = "cpu",
+    state: SolverState | None = None,
+    listener: Listener | None = None,
+) -> Solution:
+    """Solve a problem with the chosen solver on a device; warn where it did not converge."""
+    chosen = choose_solver(problem, solver, device)
+    solution = chosen.solve(
+        problem, init, tol=tol, max_iter=max_iter, state=state, listener=listener
+    )
+    if not solution.converged:
+        warnings.warn(solution.message, ConvergenceWarning, stacklevel=3)
+    return solution
 
 
 def choose_solver(problem: Problem, solver: str | Solver = "auto", device: str = "cpu") -> Solver:
@@ -101,3 +131,12 @@ def _by_rule(problem: Problem) -> Solver:
         if n <= limit and not few_weights:
             return Dual()
     return PCG() if problem.loss.is_quadratic else Newton()
+
+
+def check_limits(tol: float, max_iter: int) -> None:
+    """Check the tolerance and the number of iterations of a solve."""
+    if not isinstance(tol, Real) or not tol > 0:
+        raise ValueError(f"tol={tol!r} must be a positive number")
+    is_whole = isinstance(max_iter, int | np.integer) and not isinstance(max_iter, bool)
+    if not (is_whole and max_iter >= 1):
+        raise ValueError(f"max_iter={max_iter!r} must be a whole number, at least 1")

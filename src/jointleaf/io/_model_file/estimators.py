@@ -13,8 +13,7 @@ from jointleaf._core.solvers import Solution
 from jointleaf._core.solvers.base import Status, TracePoint
 from jointleaf._core.tasks import TaskSolution
 from jointleaf._data.tasks import Form
-from jointleaf._fit.blend import Blend
-from jointleaf._fit.component import JointSolve
+from jointleaf._fit.component import Blend, JointSolve
 from jointleaf._fit.recipes import RECIPES
 from jointleaf._fit.report import ComponentReport, FitReport
 from jointleaf._model.cell_model import CellModel
