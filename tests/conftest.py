@@ -13,7 +13,7 @@ from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 
 HERE = Path(__file__).parent
-#: Files that take more than five seconds of one core: their tests are marked slow.
+#: Files that take many seconds of one core: all their tests are marked slow.
 SLOW_FILES = {
     *("cli/test_cli_commands.py", "cli/test_cli_docs.py", "cli/test_cli_recipes.py"),
     "cli/test_cli_report.py",

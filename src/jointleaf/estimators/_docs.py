@@ -48,7 +48,8 @@ PARAMETERS = """Parameters
         Give the linear models one more feature for every column of numbers with missing values,
         tells where it is missing. A missing value itself counts as the training mean.
     solver : {"auto", "dual", "pcg", "newton", "fista"}
-        See `_core.solvers.choose_solver` for the rules of "auto".
+        "auto" follows the rules of docs/how-it-works.md: "dual" for few rows, "pcg" or "newton" for
+        more, "fista" for penalties that are not quadratic.
     tol : float
         Tolerance of the scale-free optimality measure.
     max_iter : int

@@ -221,6 +221,7 @@ class DirtyLasso(TaskNorm, RotationInvariant):
     norm of W: only its answer, not the split, is searched for, and the split is exact.
 
     With common <= task * min gamma everything is common; with common >= task * |gamma| nothing is.
+
     {parameters}
     """
 

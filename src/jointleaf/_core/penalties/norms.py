@@ -56,8 +56,8 @@ _SHARED_DOC = {
 class SlopeNorm(Penalty):
     r"""R(W, b) = strength * |W| + (bias_strength / 2) |b|^2, for a norm |W| of the slopes.
 
-    A subclass gives the norm, its proximal map and its dual norm, on W (d, m). In its docstring
-    ``{strength}`` and ``{bias_strength}`` stand for the parameters that all norms share.
+    A subclass gives the norm, its proximal map and its dual norm, on W (d, m). The parameters that
+    all norms share are filled into its docstring where their names stand in braces.
 
     Parameters
     ----------
