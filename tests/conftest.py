@@ -18,8 +18,10 @@ SLOW_FILES = {
     *("cli/test_cli_commands.py", "cli/test_cli_docs.py", "cli/test_cli_recipes.py"),
     "cli/test_cli_report.py",
     *("core/test_extending.py", "core/test_jax_cross.py", "core/test_jax_device.py"),
-    *("core/test_jax_loss.py", "core/test_jax_solvers.py", "core/test_relaxing.py"),
-    *("core/test_tasks.py", "core/oracle/test_tasks_against_cvxpy.py"),
+    *("core/test_jax_loss.py", "core/test_jax_penalties.py", "core/test_jax_solvers.py"),
+    *("core/test_relaxing.py", "core/test_tasks.py", "core/oracle/test_mixed_cells.py"),
+    *("core/oracle/test_against_cvxpy.py", "core/oracle/test_penalties_against_cvxpy.py"),
+    *("core/oracle/test_tasks_against_cvxpy.py", "core/property/test_dirty_lasso.py"),
     *("estimators/test_estimator_checks.py", "estimators/test_parameters_act.py"),
     *("estimators/test_portable.py", "estimators/test_refine.py"),
     "estimators/test_refine_models.py",
@@ -38,10 +40,19 @@ SLOW_FILES = {
 }
 
 
+def is_slow(path):
+    return path.is_relative_to(HERE) and path.relative_to(HERE).as_posix() in SLOW_FILES
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Do not even import slow files, with JAX and cvxpy, for ``-m "not slow"``."""
+    return True if config.option.markexpr == "not slow" and is_slow(collection_path) else None
+
+
 def pytest_collection_modifyitems(items):
     """Mark the tests of slow files."""
     for item in items:
-        if item.path.relative_to(HERE).as_posix() in SLOW_FILES:
+        if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
 
 

@@ -484,6 +484,7 @@ def test_pipeline_and_cross_val_score():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", ["auto", RIDGE])
 def test_pickle_and_joblib_keep_predictions(tmp_path, penalty):
     model = JOPLEnClassifier(SMALL, penalty=penalty, random_state=0).fit(X, THREE)
