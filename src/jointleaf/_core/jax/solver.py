@@ -20,15 +20,7 @@ from jointleaf._core.jax.problem import (
 )
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.base import (
-    Listener,
-    Recorder,
-    Solution,
-    Solver,
-    SolverState,
-    effective_tol,
-    finish,
-)
+from jointleaf._core.solvers.base import Run, Solver
 
 __all__ = ["OnDevice"]
 
@@ -51,6 +43,7 @@ class OnDevice(Solver):
     def __init__(self, name: str, device: str) -> None:
         self.name = name
         self.device = device
+        self.in_double = name == "dual"
 
     def unsupported_reason(self, problem: Problem) -> str | None:
         """Return what JAX cannot compile: losses and penalties that are written in NumPy alone."""
@@ -70,38 +63,15 @@ class OnDevice(Solver):
             )
         return None
 
-    def solve(
-        self,
-        problem: Problem,
-        init: NDArray | None = None,
-        *,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        state: SolverState | None = None,
-        listener: Listener | None = None,
-    ) -> Solution:
-        """Minimise until optimality <= tol; see `Solver.solve`."""
+    def _minimise(self, problem: Problem, theta: NDArray, run: Run) -> tuple[NDArray, int, bool]:
         device = find_device(self.device)
-        recorder = Recorder(listener)
-        state = SolverState() if state is None else state
-        tol = effective_tol(tol, problem.design.dtype)
-        if self.name == "dual":
-            problem = problem.in_double()
-        theta = problem.zeros() if init is None else np.array(init, problem.design.dtype)
-        run = {"dual": _dual, "pcg": _pcg, "newton": _newton, "fista": _fista}[self.name]
+        solve = {"dual": _dual, "pcg": _pcg, "newton": _newton, "fista": _fista}[self.name]
         with double_precision():
-            moved = state.get(("on device", self.device), lambda: move_problem(problem, device))
-            outcome = run(problem, state, moved, theta, tol, max_iter, device)
+            key = "on device", self.device
+            moved = run.state.get(key, lambda: move_problem(problem, device))
+            outcome = solve(problem, theta, run, moved, device)
             theta, n_iter, _, stalled = jax.device_get(tuple(outcome))
-        return finish(
-            problem,
-            np.array(theta),
-            recorder,
-            solver=self.name,
-            n_iter=int(n_iter),
-            tol=tol,
-            stalled=bool(stalled),
-        )
+        return np.array(theta), int(n_iter), bool(stalled)
 
 
 def call(function: Any, device: Any, *arguments: Any) -> Any:
@@ -111,30 +81,16 @@ def call(function: Any, device: Any, *arguments: Any) -> Any:
         return function(*moved)
 
 
-def _pcg(
-    problem: Problem,
-    state: SolverState,
-    moved: DeviceProblem,
-    theta: NDArray,
-    tol: float,
-    max_iter: int,
-    device: Any,
-) -> Outcome:
+def _pcg(problem: Problem, theta: NDArray, run: Run, moved: DeviceProblem, device: Any) -> Outcome:
     curvature, _ = problem.quadratic()
     h = problem.s / problem.s.sum()
-    biases = bias_inverse(problem, state, h, problem.layout.split(curvature)[1], device)
+    biases = bias_inverse(problem, run.state, h, problem.layout.split(curvature)[1], device)
     diagonal = curvature.astype(theta.dtype)
-    return call(newton.pcg, device, moved, diagonal, biases, theta, tol, max_iter)
+    return call(newton.pcg, device, moved, diagonal, biases, theta, run.tol, run.max_iter)
 
 
 def _newton(
-    problem: Problem,
-    state: SolverState,
-    moved: DeviceProblem,
-    theta: NDArray,
-    tol: float,
-    max_iter: int,
-    device: Any,
+    problem: Problem, theta: NDArray, run: Run, moved: DeviceProblem, device: Any
 ) -> Outcome:
     curvature, _ = problem.quadratic()
 
@@ -142,28 +98,22 @@ def _newton(
         h = problem.loss_curvature(problem.zero_predictions()).astype(float)
         return h if h.ndim == 1 else h.mean(axis=1)
 
-    h = state.get("curvature at zero", at_zero)
+    h = run.state.get("curvature at zero", at_zero)
     beta = problem.layout.split(curvature)[1]
-    biases = bias_inverse(problem, state, h, beta, device, independent=True)
+    biases = bias_inverse(problem, run.state, h, beta, device, independent=True)
     diagonal = curvature.astype(theta.dtype)
-    return call(newton.newton, device, moved, diagonal, biases, theta, tol, max_iter)
+    return call(newton.newton, device, moved, diagonal, biases, theta, run.tol, run.max_iter)
 
 
 def _fista(
-    problem: Problem,
-    state: SolverState,
-    moved: DeviceProblem,
-    theta: NDArray,
-    tol: float,
-    max_iter: int,
-    device: Any,
+    problem: Problem, theta: NDArray, run: Run, moved: DeviceProblem, device: Any
 ) -> Outcome:
     diagonal = problem.smooth_curvature
     diagonal = np.zeros(len(theta)) if diagonal is None else diagonal
     biases, beta = None, problem.penalty.bias_curvature()
     if beta is not None and np.isfinite(problem.loss.max_curvature):  # they can be eliminated
         h = problem.loss.max_curvature * problem.s / problem.s.sum()
-        biases = bias_inverse(problem, state, h, beta, device, smooth=True)
+        biases = bias_inverse(problem, run.state, h, beta, device, smooth=True)
     arguments = diagonal.astype(theta.dtype), move_penalty(problem.rest)
     diagonal, rest = jax.device_put(arguments, device)
 
@@ -172,30 +122,22 @@ def _fista(
         return jax.device_get(call(fista.first_size, device, moved, diagonal, biases, start))
 
     key = "step size on device", biases is None
-    size = state.get(key, first_size)
+    size = run.state.get(key, first_size)
     steps = size, np.asarray(problem.prox_step)
     outcome = call(
-        fista.minimise, device, moved, diagonal, rest, biases, theta, *steps, tol, max_iter
+        fista.minimise, device, moved, diagonal, rest, biases, theta, *steps, run.tol, run.max_iter
     )
-    state.set(key, np.maximum(jax.device_get(outcome.size), 0.1 * np.asarray(size)))
+    run.state.set(key, np.maximum(jax.device_get(outcome.size), 0.1 * np.asarray(size)))
     return outcome
 
 
-def _dual(
-    problem: Problem,
-    state: SolverState,
-    moved: DeviceProblem,
-    theta: NDArray,
-    tol: float,
-    max_iter: int,
-    device: Any,
-) -> Outcome:
+def _dual(problem: Problem, theta: NDArray, run: Run, moved: DeviceProblem, device: Any) -> Outcome:
     penalty, layout = problem.penalty, problem.layout
     assert isinstance(penalty, Frobenius)
     weights = penalty.partition_weights
     weights = np.ones(layout.n_partitions) if weights is None else weights
     arguments = moved, penalty.curvature(), penalty.column_strengths(layout), weights
     if not problem.loss.is_quadratic:
-        return call(dual.newton, device, *arguments, tol, max_iter)
+        return call(dual.newton, device, *arguments, run.tol, run.max_iter)
     solve = dual.squared if penalty.bias_strength > 0 else dual.squared_free_biases
     return call(solve, device, *arguments)

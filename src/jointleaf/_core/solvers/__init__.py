@@ -13,7 +13,7 @@ from jointleaf._core.arrays import find_device, place
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Listener, Solution, Solver, SolverState, TracePoint
-from jointleaf._core.solvers.dual import Dual, DualPath, dual_path
+from jointleaf._core.solvers.dual import Dual
 from jointleaf._core.solvers.fista import FISTA
 from jointleaf._core.solvers.newton import PCG, Newton
 
@@ -22,7 +22,6 @@ __all__ = [
     "PCG",
     "SOLVERS",
     "Dual",
-    "DualPath",
     "Newton",
     "Solution",
     "Solver",
@@ -31,7 +30,6 @@ __all__ = [
     "check_limits",
     "check_solver_name",
     "choose_solver",
-    "dual_path",
     "solve",
 ]
 

@@ -19,12 +19,12 @@ from jointleaf._core.problem import Problem
 __all__ = [
     "Listener",
     "Recorder",
+    "Run",
     "Solution",
     "Solver",
     "SolverState",
     "TracePoint",
     "effective_tol",
-    "finish",
 ]
 
 T = TypeVar("T")
@@ -157,32 +157,6 @@ class SolverState:
 Listener = Callable[[int, float, float, float], None]
 
 
-class Solver(ABC):
-    """Minimises the objective of a `Problem`."""
-
-    name: str = ""
-
-    @abstractmethod
-    def unsupported_reason(self, problem: Problem) -> str | None:
-        """Return in one sentence why the solver does not fit a problem, or None if it does."""
-
-    @abstractmethod
-    def solve(
-        self,
-        problem: Problem,
-        init: NDArray | None = None,
-        *,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        state: SolverState | None = None,
-        listener: Listener | None = None,
-    ) -> Solution:
-        """Minimise, from the weights `init` or from zero, until optimality <= tol.
-
-        `state` is that of solves of related problems before, and is updated.
-        """
-
-
 class Recorder:
     """Keeps the trace of a solve, and calls a listener with every line of it."""
 
@@ -198,6 +172,89 @@ class Recorder:
         self.points.append(point)
         if self._listener is not None:
             self._listener(*point)
+
+
+class Run(NamedTuple):
+    """What a solve is given besides its problem: when to end, what to reuse, where to report."""
+
+    tol: float
+    max_iter: int
+    state: SolverState
+    recorder: Recorder
+
+
+class Solver(ABC):
+    """Minimises the objective of a `Problem`."""
+
+    name: str = ""
+    in_double: bool = False  # problems are solved in double precision
+
+    @abstractmethod
+    def unsupported_reason(self, problem: Problem) -> str | None:
+        """Return in one sentence why the solver does not fit a problem, or None if it does."""
+
+    def solve(
+        self,
+        problem: Problem,
+        init: NDArray | None = None,
+        *,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        state: SolverState | None = None,
+        listener: Listener | None = None,
+    ) -> Solution:
+        """Minimise, from the weights `init` or from zero, until optimality <= tol.
+
+        `state` is that of solves of related problems before, and is updated.
+        """
+        state = SolverState() if state is None else state
+        run = Run(effective_tol(tol, problem.design.dtype), max_iter, state, Recorder(listener))
+        problem = problem.in_double() if self.in_double else problem
+        theta = problem.zeros() if init is None else np.array(init, problem.design.dtype)
+        return self._finish(problem, run, *self._minimise(problem, theta, run))
+
+    @abstractmethod
+    def _minimise(self, problem: Problem, theta: NDArray, run: Run) -> tuple[NDArray, int, bool]:
+        """Return weights, the number of iterations, and whether rounding ended them.
+
+        `theta` is an array to start from, and may be overwritten.
+        """
+
+    def _finish(
+        self, problem: Problem, run: Run, theta: NDArray, n_iter: int, stalled: bool
+    ) -> Solution:
+        """Return the record of the final weights, measured by a fresh forward and adjoint pass."""
+        f = problem.design.matvec(theta)
+        gradient = problem.data_gradient(f)
+        objective = problem.objective(theta, f)
+        optimality = problem.optimality(theta, gradient)
+        trace = run.recorder.points
+        if not trace or trace[-1].iteration != n_iter:
+            run.recorder.add(n_iter, objective, optimality)
+        status: Status = "converged"
+        if not optimality <= run.tol:
+            status = "stalled" if stalled else "max_iter"
+        message = _ADVICE[status].format(
+            solver=self.name,
+            n_iter=n_iter,
+            optimality=optimality,
+            dtype=problem.design.dtype,
+            float64="" if problem.design.dtype == np.float64 else " or float64 input",
+        )
+        coef, intercept = problem.layout.split(theta)
+        return Solution(
+            coef=np.ascontiguousarray(coef),
+            intercept=np.ascontiguousarray(intercept),
+            status=status,
+            message=message,
+            solver=self.name,
+            n_iter=n_iter,
+            objective=objective,
+            optimality=optimality,
+            gap=problem.gap(theta, gradient),
+            layout=problem.layout,
+            trace=trace,
+        )
 
 
 def effective_tol(tol: float, dtype: np.dtype) -> float:
@@ -216,47 +273,3 @@ _ADVICE = {
     ),
     "converged": "{solver} converged in {n_iter} iterations to optimality {optimality:.1e}",
 }
-
-
-def finish(
-    problem: Problem,
-    theta: NDArray,
-    recorder: Recorder,
-    *,
-    solver: str,
-    n_iter: int,
-    tol: float,
-    stalled: bool = False,
-    trace_end: bool = True,
-) -> Solution:
-    """Return the record of the final weights, measured by a fresh forward and adjoint pass."""
-    f = problem.design.matvec(theta)
-    gradient = problem.data_gradient(f)
-    objective = problem.objective(theta, f)
-    optimality = problem.optimality(theta, gradient)
-    if trace_end:
-        recorder.add(n_iter, objective, optimality)
-    status: Status = "converged"
-    if not optimality <= tol:
-        status = "stalled" if stalled else "max_iter"
-    message = _ADVICE[status].format(
-        solver=solver,
-        n_iter=n_iter,
-        optimality=optimality,
-        dtype=problem.design.dtype,
-        float64="" if problem.design.dtype == np.float64 else " or float64 input",
-    )
-    coef, intercept = problem.layout.split(theta)
-    return Solution(
-        coef=np.ascontiguousarray(coef),
-        intercept=np.ascontiguousarray(intercept),
-        status=status,
-        message=message,
-        solver=solver,
-        n_iter=n_iter,
-        objective=objective,
-        optimality=optimality,
-        gap=problem.gap(theta, gradient),
-        layout=problem.layout,
-        trace=recorder.points,
-    )

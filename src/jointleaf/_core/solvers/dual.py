@@ -1,11 +1,9 @@
-"""The exact dual solvers for small n: kernel ridge regression, its path, and kernel Newton.
+"""The exact dual solvers for small n: kernel ridge regression and kernel Newton.
 
 With the Frobenius penalty the minimiser has weights theta = D^-1 Phi^T alpha, with one number
 alpha_n per row. For the squared error alpha solves (K + S diag(1/s)) alpha = y with
-K = Phi D^-1 Phi^T, by one Cholesky factorisation; one
-eigendecomposition gives the answers for all multiples of the strengths. For other smooth losses
-the same kernel stands inside Newton steps. Biases that are not penalised impose
-Z^T alpha = 0 instead of a kernel term.
+K = Phi D^-1 Phi^T, by one Cholesky factorisation. For other smooth losses the same kernel stands
+inside Newton steps. Biases that are not penalised impose Z^T alpha = 0 instead of a kernel term.
 
 The kernel is
 
@@ -17,11 +15,10 @@ Dense, for small n.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
@@ -29,21 +26,11 @@ from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.base import (
-    Listener,
-    Recorder,
-    Solution,
-    Solver,
-    SolverState,
-    effective_tol,
-    finish,
-)
+from jointleaf._core.solvers.base import Recorder, Run, Solver
 
 __all__ = [
     "Dual",
-    "DualPath",
     "cell_kernel",
-    "dual_path",
     "kernel_matrix",
     "newton_dual",
     "shared_cells",
@@ -60,6 +47,7 @@ class Dual(Solver):
     """Exact solution through the n x n kernel matrix: for n up to a few thousand rows."""
 
     name = "dual"
+    in_double = True  # a dense factorisation has no use for less
 
     def unsupported_reason(self, problem: Problem) -> str | None:
         """Return None for the Frobenius penalty, with free biases only for the squared error."""
@@ -75,36 +63,14 @@ class Dual(Solver):
             return "it needs bias_strength > 0 with this loss: use solver='newton'"
         return None
 
-    def solve(
-        self,
-        problem: Problem,
-        init: NDArray | None = None,
-        *,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        state: SolverState | None = None,
-        listener: Listener | None = None,
-    ) -> Solution:
-        """Minimise; `init` is not needed by an exact solve, Newton steps start from zero."""
-        recorder = Recorder(listener)
-        tol = effective_tol(tol, problem.design.dtype)
-        problem = problem.in_double()  # a dense factorisation has no use for less
-        if problem.loss.is_quadratic:
-            theta = self._squared(problem)
-            n_iter = 1
-        else:
-            K = kernel_matrix(problem)
-            alpha, n_iter = newton_dual(problem, K, tol=tol, max_iter=max_iter, recorder=recorder)
-            theta = _weights(problem, alpha)
-        return finish(
-            problem,
-            theta,
-            recorder,
-            solver=self.name,
-            n_iter=n_iter,
-            tol=tol,
-            stalled=n_iter < max_iter,
+    def _minimise(self, problem: Problem, theta: NDArray, run: Run) -> tuple[NDArray, int, bool]:
+        if problem.loss.is_quadratic:  # exact: no start is needed
+            return self._squared(problem), 1, run.max_iter > 1
+        K = kernel_matrix(problem)
+        alpha, n_iter = newton_dual(
+            problem, K, tol=run.tol, max_iter=run.max_iter, recorder=run.recorder
         )
+        return _weights(problem, alpha), n_iter, n_iter < run.max_iter
 
     def _squared(self, problem: Problem) -> NDArray:
         A, target = _system(problem)
@@ -286,71 +252,6 @@ def _shifted_factor(K: NDArray, root: NDArray) -> tuple[NDArray, bool]:
     B = root[:, None] * K * root
     B[np.diag_indices_from(B)] += 1.0
     return cho_factor(B, lower=True, overwrite_a=True, check_finite=False)
-
-
-@dataclass(frozen=True)
-class DualPath:
-    """Exact answers along a path of strengths, for squared error.
-
-    Attributes
-    ----------
-    factors : array (m,)
-        What both strengths of the penalty are multiplied by at each point.
-    alpha : array (n, m)
-        Dual weights.
-    predictions : array (n, m)
-        On the training rows.
-    loo_residuals : array (n, m)
-        y_n minus the prediction of the model fitted without row n: the partitions as they are,
-        and the other rows counting s/S with the same S as before.
-    """
-
-    factors: NDArray[np.float64]
-    alpha: NDArray[np.float64]
-    predictions: NDArray[np.float64]
-    loo_residuals: NDArray[np.float64]
-    problem: Problem
-
-    def weights(self, k: int) -> NDArray:
-        """Return theta (N,) at the k-th point."""
-        return _weights(self.problem, self.alpha[:, k]) / self.factors[k]
-
-
-def dual_path(problem: Problem, factors: ArrayLike) -> DualPath:
-    """Solve for every multiple of the penalty's strengths by one eigendecomposition.
-
-    With R = diag((s/S)^(1/2)) and R K R = Q diag(l) Q^T, at factor t
-
-        alpha = R Q diag(1 / (l/t + 1)) Q^T R y,     f = y - S alpha / s,
-
-    and the leave-one-out residuals are alpha_n / (A^-1)_nn with A^-1 = R Q diag(...) Q^T R.
-    Needs a Frobenius penalty with penalised biases.
-    """
-    lacking = Dual().unsupported_reason(problem)
-    penalty = problem.penalty
-    if lacking is None and not problem.loss.is_quadratic:
-        lacking = "it needs the squared error loss"
-    if lacking is None and isinstance(penalty, Frobenius) and penalty.bias_strength == 0:
-        lacking = "it needs bias_strength > 0"
-    if lacking is None and problem.smoother is not None:
-        lacking = "it needs a penalty without terms on predictions"
-    if lacking is not None:
-        raise ValueError(f"the dual path does not fit this problem: {lacking}")
-    factors = np.asarray(factors, float)
-    root = np.sqrt(problem.s / problem.s.sum())
-    K = kernel_matrix(problem)
-    values, Q = eigh(root[:, None] * K * root, overwrite_a=True, check_finite=False)
-    shrink = 1.0 / (np.maximum(values, 0)[:, None] / factors + 1.0)
-    target = (problem.y - problem.offset).astype(float)
-    alpha = root[:, None] * (Q @ (shrink * (Q.T @ (root * target))[:, None]))
-    inverse_diagonal = root[:, None] ** 2 * ((Q**2) @ shrink)
-    return DualPath(
-        factors=factors,
-        alpha=alpha,
-        predictions=target[:, None] - alpha / root[:, None] ** 2,
-        loo_residuals=alpha / inverse_diagonal,
-        problem=problem,
-    )
 
 
 # -- the kernel ----------------------------------------------------------------------------------

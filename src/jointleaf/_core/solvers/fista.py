@@ -7,15 +7,7 @@ from numpy.typing import NDArray
 
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.base import (
-    Listener,
-    Recorder,
-    Solution,
-    Solver,
-    SolverState,
-    effective_tol,
-    finish,
-)
+from jointleaf._core.solvers.base import Run, Solver
 from jointleaf._core.solvers.biases import dot
 from jointleaf._core.solvers.steps import PlainSteps, make_steps
 
@@ -44,37 +36,12 @@ class FISTA(Solver):
         """Return None: every convex loss with every penalty that has a prox fits."""
         return None
 
-    def solve(
-        self,
-        problem: Problem,
-        init: NDArray | None = None,
-        *,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        state: SolverState | None = None,
-        listener: Listener | None = None,
-    ) -> Solution:
-        """Minimise until optimality <= tol; see `Solver.solve`."""
-        recorder = Recorder(listener)
-        state = SolverState() if state is None else state
-        tol = effective_tol(tol, problem.design.dtype)
-        theta = problem.zeros() if init is None else np.array(init, problem.design.dtype)
-        if ActiveFeatures.fits(problem):
-            theta, n_iter = self._on_active_features(problem, theta, state, recorder, tol, max_iter)
-        else:
-            theta, n_iter = accelerate(problem, theta, state, recorder, tol, max_iter)
-        return finish(
-            problem, theta, recorder, solver=self.name, n_iter=n_iter, tol=tol, trace_end=False
-        )
+    def _minimise(self, problem: Problem, theta: NDArray, run: Run) -> tuple[NDArray, int, bool]:
+        solve = self._on_active_features if ActiveFeatures.fits(problem) else accelerate
+        return *solve(problem, theta, run), False
 
     def _on_active_features(
-        self,
-        problem: Problem,
-        theta: NDArray,
-        state: SolverState,
-        recorder: Recorder,
-        tol: float,
-        max_iter: int,
+        self, problem: Problem, theta: NDArray, run: Run
     ) -> tuple[NDArray, int]:
         """Solve on some features, let in those that should move, until none should."""
         active = ActiveFeatures(problem, theta)
@@ -82,36 +49,23 @@ class FISTA(Solver):
         while True:
             previous, optimality = optimality, active.update(theta)
             is_stuck = used == 0 and not active.has_grown and optimality >= previous
-            if n_iter >= max_iter or optimality <= tol or is_stuck:
+            if n_iter >= run.max_iter or optimality <= run.tol or is_stuck:
                 return theta, n_iter
-            inner_tol = max(0.5 * tol, 0.1 * optimality)
-            part, used = accelerate(
-                active.problem,
-                active.take(theta),
-                state,
-                recorder,
-                inner_tol,
-                max_iter - n_iter,
-                start=n_iter,
-            )
+            inner_tol = max(0.5 * run.tol, 0.1 * optimality)
+            inner = run._replace(tol=inner_tol, max_iter=run.max_iter - n_iter)
+            part, used = accelerate(active.problem, active.take(theta), inner, start=n_iter)
             theta = active.put(part)
             n_iter += used
 
 
 def accelerate(
-    problem: Problem,
-    theta: NDArray,
-    state: SolverState,
-    recorder: Recorder,
-    tol: float,
-    max_iter: int,
-    *,
-    start: int = 0,
+    problem: Problem, theta: NDArray, run: Run, *, start: int = 0
 ) -> tuple[NDArray, int]:
     """Minimise from theta until optimality <= tol; return weights and the number of iterations.
 
     Iterations are recorded with numbers from `start` on.
     """
+    tol, max_iter, state, recorder = run
     design = problem.design.merge_partitions()
     steps = make_steps(problem, state)
     key = ("step size", type(steps), type(steps.metric))

@@ -18,15 +18,7 @@ from numpy.typing import NDArray
 
 from jointleaf._core.design import Design
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.base import (
-    Listener,
-    Recorder,
-    Solution,
-    Solver,
-    SolverState,
-    effective_tol,
-    finish,
-)
+from jointleaf._core.solvers.base import Run, Solver
 from jointleaf._core.solvers.biases import BiasSolver, cell_mass, dot
 
 __all__ = ["PCG", "BlockPreconditioner", "CGStep", "Newton", "cg_steps"]
@@ -57,21 +49,9 @@ class PCG(Solver):
             return "it needs a quadratic penalty such as Frobenius: use solver='fista'"
         return None
 
-    def solve(
-        self,
-        problem: Problem,
-        init: NDArray | None = None,
-        *,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        state: SolverState | None = None,
-        listener: Listener | None = None,
-    ) -> Solution:
-        """Minimise until optimality <= tol; see `Solver.solve`."""
-        recorder = Recorder(listener)
+    def _minimise(self, problem: Problem, theta: NDArray, run: Run) -> tuple[NDArray, int, bool]:
+        tol, max_iter, _, recorder = run
         design = problem.design.merge_partitions()
-        tol = effective_tol(tol, design.dtype)
-        theta = problem.zeros() if init is None else np.array(init, design.dtype)
         f = design.matvec(theta)
         h = problem.loss_curvature(f)
         curvature, diagonal = problem.quadratic()
@@ -115,16 +95,7 @@ class PCG(Solver):
                 if optimality <= 0.5 * tol or iteration >= last:
                     break
             f = design.matvec(theta)
-        return finish(
-            problem,
-            theta,
-            recorder,
-            solver=self.name,
-            n_iter=iteration,
-            tol=tol,
-            stalled=stalled and iteration < max_iter,
-            trace_end=False,
-        )
+        return theta, iteration, stalled and iteration < max_iter
 
 
 class Newton(Solver):
@@ -142,51 +113,28 @@ class Newton(Solver):
             return "it needs a quadratic penalty such as Frobenius: use solver='fista'"
         return None
 
-    def solve(
-        self,
-        problem: Problem,
-        init: NDArray | None = None,
-        *,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        state: SolverState | None = None,
-        listener: Listener | None = None,
-    ) -> Solution:
-        """Minimise until optimality <= tol; see `Solver.solve`."""
-        recorder = Recorder(listener)
+    def _minimise(self, problem: Problem, theta: NDArray, run: Run) -> tuple[NDArray, int, bool]:
+        tol, max_iter, _, recorder = run
         design = problem.design.merge_partitions()
-        tol = effective_tol(tol, design.dtype)
-        theta = problem.zeros() if init is None else np.array(init, design.dtype)
         f = design.matvec(theta)
         objective = problem.objective(theta, f)
-        n_iter, stalled = 0, False
+        n_iter = 0
         noise = 16 * float(np.finfo(design.dtype).eps)
         while True:
             gradient = problem.data_gradient(f)
             optimality = problem.optimality(theta, gradient)
             recorder.add(n_iter, objective, optimality)
             if optimality <= tol or n_iter >= max_iter:
-                break
+                return theta, n_iter, False
             residual = -(gradient + problem.quadratic()[1] * theta)
             direction, image = self._direction(problem, f, residual)
             at = partial(_objective_along, problem, theta, f, direction, image)
             length, objective = _line_search(at, objective, -dot(residual, direction), noise)
             if length == 0.0:
-                stalled = True
-                break
+                return theta, n_iter, True
             theta += theta.dtype.type(length) * direction
             f = design.matvec(theta)
             n_iter += 1
-        return finish(
-            problem,
-            theta,
-            recorder,
-            solver=self.name,
-            n_iter=n_iter,
-            tol=tol,
-            stalled=stalled,
-            trace_end=False,
-        )
 
     def _direction(
         self, problem: Problem, f: NDArray, residual: NDArray
@@ -259,7 +207,6 @@ class CGStep(NamedTuple):
     direction: NDArray
     image: NDArray
     residual: NDArray
-    decrease: float
 
 
 def cg_steps(
@@ -269,8 +216,8 @@ def cg_steps(
 ) -> Iterator[CGStep]:
     """Yield the steps that minimise x^T H x / 2 - x^T residual, from x = 0.
 
-    `operator` gives (H p, Phi p). `CGStep.decrease` is how much the quadratic falls by the
-    step. Ends when the precision is exhausted; the caller ends it earlier.
+    `operator` returns (H p, Phi p). Ends when the precision is exhausted; the caller ends it
+    earlier.
     """
     dtype = residual.dtype.type
     direction = precondition(residual)
@@ -282,7 +229,7 @@ def cg_steps(
             return
         length = product / bend
         residual = residual - dtype(length) * curved
-        yield CGStep(dtype(length), direction, image, residual, 0.5 * length * product)
+        yield CGStep(dtype(length), direction, image, residual)
         z = precondition(residual)
         previous, product = product, dot(residual, z)
         direction = z + dtype(product / previous) * direction
