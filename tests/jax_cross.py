@@ -180,7 +180,7 @@ def _structure(penalty):
 def _group(structure):
     """Penalties of a structure: their names, and what FISTA has proximal maps of."""
     names = [name for name in PENALTIES if _structure(name) == structure]
-    return names, [problem_of("squared_error", name).rest for name in names]
+    return names, [problem_of("squared_error", name).nonsmooth for name in names]
 
 
 def shared_prox(penalty):

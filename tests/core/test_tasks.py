@@ -166,7 +166,7 @@ def test_the_metric_of_shared_cells_is_that_of_every_task():
     def objective(z):
         move = layout.split(z - theta)[0]
         value = np.vdot(slope_gradient, move) + np.vdot(move, M @ move) / (2 * 0.5)
-        return value + problem.rest.value(z)
+        return value + problem.nonsmooth.value(z)
 
     best = objective(new)
     for step in (1.0, 1e-2, 1e-4):

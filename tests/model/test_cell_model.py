@@ -250,7 +250,7 @@ def test_explanations_of_mixed_models_add_up(n_outputs, clipped):
     model, _ = (model + random_model(frame, PARTITIONERS[1], 2)).described(X, np.ones(len(X)))
     assert model.layout.is_mixed
     parts = CellExplainer(model)(ROWS)
-    whole = parts.baseline + (parts.linear + parts.cells).sum(axis=1) + parts.rest
+    whole = parts.baseline + (parts.linear + parts.cells).sum(axis=1) + parts.cells_rest
     prediction = model.predict(ROWS).reshape(len(ROWS), -1)
     np.testing.assert_allclose(whole, prediction, rtol=0, atol=1e-11 * np.abs(prediction).max())
     training = CellExplainer(model)(X)

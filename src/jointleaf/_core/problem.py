@@ -62,7 +62,7 @@ class Problem:
         R / m, bound to the layout.
     smooth_curvature : array (N,) or None
         Curvature of the quadratic part of the penalty; None for zero.
-    rest : Penalty
+    nonsmooth : Penalty
         The penalty without its quadratic part.
     start_slope : float
         Largest gradient at zero weights, to which optimality is relative.
@@ -77,7 +77,7 @@ class Problem:
     smoother: Any
     mass: float
     smooth_curvature: NDArray | None
-    rest: Penalty
+    nonsmooth: Penalty
     start_slope: float
 
     def __init__(
@@ -129,8 +129,8 @@ class Problem:
     def _penalties(self, penalty: Penalty) -> dict[str, Any]:
         """Return the fields that follow from a penalty on weights."""
         bound = (penalty if self.mass == 1.0 else times(1.0 / self.mass, penalty)).bind(self.layout)
-        smooth_curvature, rest = bound.split()
-        return {"penalty": bound, "smooth_curvature": smooth_curvature, "rest": rest}
+        smooth_curvature, nonsmooth = bound.split()
+        return {"penalty": bound, "smooth_curvature": smooth_curvature, "nonsmooth": nonsmooth}
 
     def _start_slope(self) -> float:
         """Return the largest gradient at zero weights.
@@ -201,12 +201,12 @@ class Problem:
         penalty = self.penalty.restricted(features)
         if penalty is None:
             raise ValueError(f"{self.penalty!r} cannot be restricted to some features")
-        curvature, rest = penalty.split()
+        curvature, nonsmooth = penalty.split()
         return self._changed(
             design=self.design.with_features(features),
             penalty=penalty,
             smooth_curvature=curvature,
-            rest=rest,
+            nonsmooth=nonsmooth,
         )
 
     def without_slopes(self) -> Problem:
@@ -217,8 +217,10 @@ class Problem:
             beta = beta if part is None else beta + part
         design = self.design.with_features(np.zeros(0, np.intp))
         penalty = Quadratic(beta, design.layout)
-        curvature, rest = penalty.split()
-        return self._changed(design=design, penalty=penalty, smooth_curvature=curvature, rest=rest)
+        curvature, nonsmooth = penalty.split()
+        return self._changed(
+            design=design, penalty=penalty, smooth_curvature=curvature, nonsmooth=nonsmooth
+        )
 
     def in_double(self) -> Problem:
         """Return the same problem in float64."""
@@ -302,7 +304,7 @@ class Problem:
         """Return prox(theta - t G, t) with t = `prox_step`, from the data gradient at theta."""
         t = theta.dtype.type(self.prox_step)
         G = self.smooth_gradient(theta, gradient)
-        return self.rest.prox(theta - t * G, self.prox_step)
+        return self.nonsmooth.prox(theta - t * G, self.prox_step)
 
     def optimality(self, theta: NDArray, gradient: NDArray, moved: NDArray | None = None) -> float:
         """Return how far theta is from satisfying the first-order conditions; 0 at the optimum.

@@ -115,7 +115,7 @@ class BlockSmoother:
     def __matmul__(self, f: NDArray) -> NDArray:
         bounds = np.cumsum([part.shape[0] for part in self.parts])[:-1]
         return np.concatenate(
-            [part @ own for part, own in zip(self.parts, np.split(f, bounds), strict=True)]
+            [part @ block for part, block in zip(self.parts, np.split(f, bounds), strict=True)]
         )
 
     def __add__(self, other: BlockSmoother) -> BlockSmoother:
@@ -371,9 +371,9 @@ def fit_tasks(
     >>> from jointleaf import DirtyLasso, fit_tasks
     >>> rng = np.random.default_rng(0)
     >>> tasks = []
-    >>> for own in (1, 2):
+    >>> for j in (1, 2):
     ...     X = rng.standard_normal((100, 5))
-    ...     y = np.abs(X[:, 0]) + X[:, own]
+    ...     y = np.abs(X[:, 0]) + X[:, j]
     ...     tasks.append((X, (X[:, :1] > 0).astype(int), y))
     >>> solution = fit_tasks(tasks, penalty=DirtyLasso(common=0.13, task=0.1))
     >>> print(np.flatnonzero(solution.common_norms.any(axis=1)))

@@ -81,7 +81,7 @@ def read_training_rows(
         validate_data(estimator, X, skip_check_array=True)
     counts = None
     if sample_weight is not None and np.shape(sample_weight) == np.shape(X)[:1]:
-        counts = np.asarray(sample_weight) > 0  # weights of another shape are refused elsewhere
+        counts = np.asarray(sample_weight) > 0  # other shapes are an error elsewhere
     columns = Columns.read(table, categorical, known, counts)
     matrix, targets = check_X_y(_encode(columns, table), y, **options)
     return columns, matrix, targets

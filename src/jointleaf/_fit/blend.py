@@ -117,8 +117,7 @@ class Interpolation:
         )
         has_values = all(fold.partitioner.leaf_values_ is not None for fold in component.folds)
         if isinstance(context.partitioner, FittedEnsemble) and has_values:
-            rest = 1 - _TRUST
-            return rest * np.array(fitted) + np.array([0.0, _TRUST]), rest * constant
+            return (1 - _TRUST) * np.array(fitted) + [0.0, _TRUST], (1 - _TRUST) * constant
         return np.array(fitted), constant
 
     def _extended(self, component: Joint, losses: Table) -> Table:

@@ -243,14 +243,14 @@ def available_memory() -> int | None:
     The environment variable JOINTLEAF_MAX_MEMORY (bytes) is believed where it is set, else the
     system (Linux) and the limit of the group of processes (containers).
     """
-    given = os.environ.get(VARIABLE, "")
-    if given:
+    text = os.environ.get(VARIABLE, "")
+    if text:
         try:
-            return int(float(given))
+            return int(float(text))
         except (ValueError, OverflowError):
-            raise ValueError(f"{VARIABLE}={given!r} must be a number of bytes") from None
-    found = [_system_memory(), *(_group_memory(*paths) for paths in _LIMITS)]
-    known = [n for n in found if n is not None]
+            raise ValueError(f"{VARIABLE}={text!r} must be a number of bytes") from None
+    limits = [_system_memory(), *(_group_memory(*paths) for paths in _LIMITS)]
+    known = [n for n in limits if n is not None]
     return min(known) if known else None
 
 

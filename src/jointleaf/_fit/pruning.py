@@ -136,14 +136,14 @@ def merge(model: Candidate, problem: Problem, chosen: NDArray[np.bool_]) -> Cand
         single[0] = False
     if not single.any():
         return replace(model, partitioner=partitioner, weights=weights)
-    kept, out = ~single, single[partition]
+    remaining, out = ~single, single[partition]
     # The model of a single cell goes on in all cells of another partition: a good start.
-    last = partition == np.flatnonzero(kept)[-1]
+    last = partition == np.flatnonzero(remaining)[-1]
     weights[last] += weights[out].sum(axis=0)
     return Candidate(
-        partitioner.with_partitions(kept),
-        _with_partitions(model.penalty, kept),
-        tuple(kind for kind, stays in zip(model.kinds, kept, strict=True) if stays),
+        partitioner.with_partitions(remaining),
+        _with_partitions(model.penalty, remaining),
+        tuple(kind for kind, stays in zip(model.kinds, remaining, strict=True) if stays),
         weights[~out],
     )
 
@@ -159,14 +159,14 @@ def _mean_models(weights: NDArray, into: NDArray[np.intp], s: NDArray) -> NDArra
     return sums[stays] / total[stays]
 
 
-def _with_partitions(penalty: Term, kept: NDArray[np.bool_]) -> Term:
+def _with_partitions(penalty: Term, remaining: NDArray[np.bool_]) -> Term:
     """Return the penalty for some of the partitions: their weights stay as they are."""
     terms = []
     for term in penalty.terms:
         weights = getattr(term, "partition_weights", None)
         if weights is not None:
             term = copy.copy(term)
-            term.partition_weights = weights[kept]  # type: ignore[attr-defined]
+            term.partition_weights = weights[remaining]  # type: ignore[attr-defined]
         terms.append(term)
     return terms[0] if len(terms) == 1 else Sum(*terms)
 

@@ -34,7 +34,7 @@ from jointleaf.estimators._params import (
     check_missing_values,
     check_parameters,
     check_penalty,
-    refuse_task_penalties,
+    check_single_task,
     restored_on_error,
 )
 from jointleaf.inspection._methods import Explainable
@@ -111,7 +111,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
     ) -> FitContext:
         """Check parameters and rows, and return what the fit works on."""
         check_parameters(self)
-        refuse_task_penalties(self.penalty)
+        check_single_task(self.penalty)
         if has_validation and not self._chooses:
             raise ValueError(
                 "X_val and y_val choose the penalty: give them with penalty='auto' or a "

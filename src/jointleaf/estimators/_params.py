@@ -51,9 +51,9 @@ __all__ = [
     "check_missing_values",
     "check_parameters",
     "check_penalty",
+    "check_single_task",
     "estimate_memory",
     "is_whole",
-    "refuse_task_penalties",
     "restored_on_error",
 ]
 
@@ -357,13 +357,13 @@ def check_effect(estimator: Any, recipe: Recipe) -> None:
         for name, parameter in inspect.signature(type(estimator)).parameters.items()
     }
 
-    def refuse(name: str, why: str) -> None:
+    def check_default(name: str, why: str) -> None:
         value, default = getattr(estimator, name), defaults[name]
         if not (value is default or (np.isscalar(value) and value == default)):
             raise ValueError(f"{name}={value!r} has no effect {why}")
 
     for name in recipe.ignores:
-        refuse(
+        check_default(
             name,
             f"with recipe={recipe.name!r}, which solves no joint problem (the default above 10,000 "
             "rows): leave it out, or use recipe='joint' or recipe='blend'",
@@ -376,17 +376,20 @@ def check_effect(estimator: Any, recipe: Recipe) -> None:
     if isinstance(estimator.penalty, Term) and not estimator.penalty.is_auto:
         # scikit-learn's checks set splits on every estimator that has a parameter cv.
         for name in ("cv", "one_se") if is_whole(estimator.cv) else ("one_se",):
-            refuse(name, f"with penalty={estimator.penalty!r}, which leaves nothing to choose: "
-                   "leave it out, or use a strength of 'auto'")  # fmt: skip
+            check_default(
+                name,
+                f"with penalty={estimator.penalty!r}, which leaves nothing to choose: leave it "
+                "out, or use a strength of 'auto'",
+            )
     if estimator.cells == "constant":
         for name in ("linear_features", "add_indicator"):
-            refuse(name, "with cells='constant': leave it out, or use cells='linear'")
+            check_default(name, "with cells='constant': leave it out, or use cells='linear'")
 
 
 def check_penalty(penalty: Term, n_rows: int, n_features: int, cells: CellKind) -> None:
     """Check a penalty against the data, before any work is done."""
-    for given in penalty.terms:
-        term = given.penalty if isinstance(given, PerTask) else given
+    for part in penalty.terms:
+        term = part.penalty if isinstance(part, PerTask) else part
         if isinstance(term, SlopeNorm):
             if term.is_auto and cells == "constant":
                 raise ValueError(
@@ -398,8 +401,8 @@ def check_penalty(penalty: Term, n_rows: int, n_features: int, cells: CellKind) 
             term.check_rows(n_rows)
 
 
-def refuse_task_penalties(penalty: Any) -> None:
-    """Refuse penalties that tell tasks apart, where there is only one."""
+def check_single_task(penalty: Any) -> None:
+    """Raise an error for penalties that tell tasks apart, where there is only one."""
     for term in penalty.terms if isinstance(penalty, Term) else ():
         if isinstance(term, TaskNorm | PerTask):
             raise ValueError(

@@ -85,7 +85,7 @@ def refine(
 
 
 def _refine_last(
-    pipeline: Pipeline, X: ArrayLike, y: ArrayLike, X_val: ArrayLike | None, **more: Any
+    pipeline: Pipeline, X: ArrayLike, y: ArrayLike, X_val: ArrayLike | None, **options: Any
 ) -> Pipeline:
     """Refine the last step on what the fitted steps before it make of the rows."""
     before, (name, model) = pipeline[:-1], pipeline.steps[-1]
@@ -96,13 +96,13 @@ def _refine_last(
         X_val = None if X_val is None else before.transform(X_val)
         if sparse.issparse(X):
             is_xgboost = isinstance(find_adapter(model), XGBoostAdapter)
-            dense = _dense_with_gaps if is_xgboost else _dense
-            if is_xgboost:  # its indicators of levels are ones and gaps
-                more.setdefault("add_indicator", True)
+            dense = _dense_with_missing if is_xgboost else _dense
+            if is_xgboost:  # its indicators of categories are ones and missing values
+                options.setdefault("add_indicator", True)
             X, X_val = dense(X), None if X_val is None else dense(X_val)
             step = FunctionTransformer(dense, accept_sparse=True)
             steps.append((_new_name("dense", pipeline), step))
-    return Pipeline([*steps, (name, refine(model, X, y, X_val=X_val, **more))])
+    return Pipeline([*steps, (name, refine(model, X, y, X_val=X_val, **options))])
 
 
 def _new_name(name: str, pipeline: Pipeline) -> str:
@@ -115,7 +115,7 @@ def _dense(X: Any) -> Any:
     return X.toarray() if sparse.issparse(X) else X
 
 
-def _dense_with_gaps(X: Any) -> Any:
+def _dense_with_missing(X: Any) -> Any:
     """Make dense, with NaN for what is not stored: that is how XGBoost reads sparse matrices."""
     if not sparse.issparse(X):
         return X

@@ -153,17 +153,17 @@ def _dependence(raw: RawModel, rows: NDArray, j: int, grid: NDArray) -> NDArray[
 
 
 def _of_categories(raw: RawModel, rows: NDArray, j: int) -> Effect:
-    levels = raw.columns[j].categories
-    assert levels is not None
-    codes = np.arange(len(levels), dtype=float)
-    names = [*levels.tolist()]
+    categories = raw.columns[j].categories
+    assert categories is not None
+    codes = np.arange(len(categories), dtype=float)
+    names = [*categories.tolist()]
     if np.isnan(rows[:, j]).any():
         codes, names = np.append(codes, np.nan), [*names, None]
     grid = np.empty(len(names), dtype=object)
     grid[:] = names
     values = _dependence(raw, rows, j, codes)
-    own = decode_categories(rows, raw.columns)[:, j]
-    return Effect(raw.names[j], "partial_dependence", grid, values, own, raw.outputs)
+    column = decode_categories(rows, raw.columns)[:, j]
+    return Effect(raw.names[j], "partial_dependence", grid, values, column, raw.outputs)
 
 
 # -- interactions ----------------------------------------------------------------------------------

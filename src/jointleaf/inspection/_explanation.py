@@ -281,11 +281,12 @@ def _explain_one(raw: RawModel, rows: NDArray) -> Explanation:
 def _explanation(parts: Parts, raw: RawModel, rows: NDArray, outputs: tuple | None) -> Explanation:
     """Drop the axis of outputs where there is one only."""
     base: Any = parts.baseline
-    linear, cells, rest = parts.linear, parts.cells, parts.rest
+    linear, cells, cells_rest = parts.linear, parts.cells, parts.cells_rest
     if outputs is None:
-        base, linear, cells, rest = float(base[0]), linear[..., 0], cells[..., 0], rest[..., 0]
+        base = float(base[0])
+        linear, cells, cells_rest = linear[..., 0], cells[..., 0], cells_rest[..., 0]
     return Explanation(
-        linear, cells, rest, base, raw.names, decode_categories(rows, raw.columns), outputs
+        linear, cells, cells_rest, base, raw.names, decode_categories(rows, raw.columns), outputs
     )
 
 
@@ -301,7 +302,7 @@ def _explain_all_tasks(models: list[RawModel], names: list, rows: NDArray) -> Ex
     parts = Parts(
         np.concatenate([parts.linear for parts in by_task], axis=2),
         np.concatenate([parts.cells for parts in by_task], axis=2),
-        np.concatenate([parts.rest for parts in by_task], axis=1),
+        np.concatenate([parts.cells_rest for parts in by_task], axis=1),
         np.concatenate([parts.baseline for parts in by_task]),
     )
     return _explanation(parts, models[0], rows, tuple(names))
@@ -319,11 +320,13 @@ def _explain_by_label(model: Any, rows: NDArray, labels: NDArray) -> Explanation
         raise ValueError(f"task {several[0]!r} has several classes: explain every task on its own")
     n, d = rows.shape
     linear, cells = np.empty((n, d)), np.empty((n, d))
-    rest, base = np.empty(n), np.empty(n)
+    cells_rest, base = np.empty(n), np.empty(n)
     for label, raw in models.items():
         in_task = np.flatnonzero([other == label for other in labels.tolist()])
         parts = raw.parts(rows[in_task])
         linear[in_task], cells[in_task] = parts.linear[..., 0], parts.cells[..., 0]
-        rest[in_task], base[in_task] = parts.rest[:, 0], parts.baseline[0]
+        cells_rest[in_task], base[in_task] = parts.cells_rest[:, 0], parts.baseline[0]
     names = tuple(column.label for column in model.columns_)
-    return Explanation(linear, cells, rest, base, names, decode_categories(rows, model.columns_))
+    return Explanation(
+        linear, cells, cells_rest, base, names, decode_categories(rows, model.columns_)
+    )

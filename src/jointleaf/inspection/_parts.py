@@ -178,14 +178,14 @@ class Parts:
     Attributes
     ----------
     linear, cells : arrays (n, d, K)
-    rest : array (n, K)
+    cells_rest : array (n, K)
         Of cells that are not made by splits on columns.
     baseline : array (K,)
     """
 
     linear: NDArray[np.float64]
     cells: NDArray[np.float64]
-    rest: NDArray[np.float64]
+    cells_rest: NDArray[np.float64]
     baseline: NDArray[np.float64]
 
 
@@ -278,15 +278,15 @@ class CellExplainer:
         parts = Parts(np.zeros(shape), np.zeros(shape), np.zeros((n, k)), self.baseline)
         for start in range(0, len(X), _BLOCK_ROWS):
             rows = slice(start, start + _BLOCK_ROWS)
-            self._fill(X[rows], parts.linear[rows], parts.cells[rows], parts.rest[rows])
+            self._fill(X[rows], parts.linear[rows], parts.cells[rows], parts.cells_rest[rows])
         return parts
 
-    def _fill(self, X: NDArray, linear: NDArray, cells: NDArray, rest: NDArray) -> None:
+    def _fill(self, X: NDArray, linear: NDArray, cells: NDArray, cells_rest: NDArray) -> None:
         model, codes = self._model, []
         for member in self._members:
             values, member_codes = member(X)
             codes.append(member_codes)
-            into = cells if isinstance(member, TreeExplainer) else rest
+            into = cells if isinstance(member, TreeExplainer) else cells_rest
             into += model.unit * values
         features = model.features.transform(X)
         assert model.means is not None

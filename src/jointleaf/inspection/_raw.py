@@ -151,8 +151,8 @@ def _of_trees(model: Any, t: int, read: Callable[[Any], NDArray]) -> RawModel:
     def parts(rows: NDArray) -> Parts:
         explainer = TreeExplainer(trees, trees.leaf_values, weights)
         cells, _ = explainer(rows.astype(np.float64, copy=False))
-        rest = np.zeros((len(rows), cells.shape[2]))
-        return Parts(np.zeros_like(cells), cells, rest, explainer.mean)
+        cells_rest = np.zeros((len(rows), cells.shape[2]))
+        return Parts(np.zeros_like(cells), cells, cells_rest, explainer.mean)
 
     return RawModel(
         model.columns_, read, lambda rows: model.raw_predictions(rows, t), parts, outputs, None

@@ -161,25 +161,11 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
         verbose: int = 0,
     ) -> None:
         super().__init__(
-            partitioner,
-            penalty=penalty,
-            recipe=recipe,
-            cells=cells,
-            root_cell=root_cell,
-            clip=clip,
-            categorical_features=categorical_features,
-            linear_features=linear_features,
-            add_indicator=add_indicator,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            cv=cv,
-            one_se=one_se,
-            n_jobs=n_jobs,
-            device=device,
-            random_state=random_state,
-            verbose=verbose,
-        )
+            partitioner, penalty=penalty, recipe=recipe, cells=cells, root_cell=root_cell,
+            clip=clip, categorical_features=categorical_features, linear_features=linear_features,
+            add_indicator=add_indicator, solver=solver, tol=tol, max_iter=max_iter, cv=cv,
+            one_se=one_se, n_jobs=n_jobs, device=device, random_state=random_state, verbose=verbose,
+        )  # fmt: skip
         self.task_weights = task_weights
 
     def __sklearn_tags__(self) -> Tags:
@@ -228,10 +214,10 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
             if isinstance(self.penalty, Term):
                 self._keep(job, fit_jointly(job, self.penalty))
             else:
-                self._keep(job, self._fit_one_by_one(job))
+                self._keep(job, self._fit_alone(job))
         return self
 
-    def _fit_one_by_one(self, job: TaskJob) -> TaskFit:
+    def _fit_alone(self, job: TaskJob) -> TaskFit:
         """Fit every task by the default recipe: its penalty ties nothing together."""
         if hasattr(self.partitioner, "fit_tasks"):
             raise ValueError(
@@ -255,9 +241,8 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
         check_missing_values(matrix[s > 0], columns)
         chosen = chosen_columns(self.linear_features, columns, table.X)
         rows, loss = self._task_rows(table, matrix, s)
-        has_indicators = bool(self.add_indicator)
         plan = plan_features(
-            matrix[s > 0], s[s > 0], columns, chosen, missing_indicators=has_indicators
+            matrix[s > 0], s[s > 0], columns, chosen, missing_indicators=bool(self.add_indicator)
         )
         n_rows = max(len(task_rows) for task_rows in rows)
         partitioner = self.partitioner
@@ -445,9 +430,9 @@ class MultiTaskJOPLEnRegressor(TaskRegressor, BaseMultiTaskJOPLEn):
     >>> from jointleaf import DirtyLasso, MultiTaskJOPLEnRegressor
     >>> rng = np.random.default_rng(0)
     >>> tasks = {}
-    >>> for own, name in ((1, "a"), (2, "b"), (3, "c")):
+    >>> for j, name in ((1, "a"), (2, "b"), (3, "c")):
     ...     X = rng.standard_normal((150, 8))
-    ...     tasks[name] = X, 2 * np.sin(X[:, 0]) + X[:, own]
+    ...     tasks[name] = X, 2 * np.sin(X[:, 0]) + X[:, j]
     >>> penalty = DirtyLasso(common=0.2, task=0.12, bias_strength=1.0)
     >>> model = MultiTaskJOPLEnRegressor("voronoi", penalty=penalty, random_state=0).fit(tasks)
     >>> print(model.common_features_, model.task_features_)
@@ -497,9 +482,8 @@ class MultiTaskJOPLEnClassifier(TaskClassifier, BaseMultiTaskJOPLEn):
 
     def _encode_known_tasks(self, targets: list[NDArray], names: list) -> list[NDArray]:
         encoded = []
-        for name, y, classes in zip(
-            names, map(as_one_type, targets), self.task_classes_, strict=True
-        ):
+        for name, target, classes in zip(names, targets, self.task_classes_, strict=True):
+            y = as_one_type(target)
             unknown = [label for label in np.unique(y).tolist() if label not in classes.tolist()]
             if unknown:
                 raise ValueError(

@@ -87,9 +87,9 @@ class TaskWeightsDisplay(Display):
     >>> from jointleaf import DirtyLasso, MultiTaskJOPLEnRegressor, TaskWeightsDisplay
     >>> rng = np.random.default_rng(0)
     >>> tasks = {}
-    >>> for own, name in ((1, "a"), (2, "b"), (3, "c")):
+    >>> for j, name in ((1, "a"), (2, "b"), (3, "c")):
     ...     X = rng.standard_normal((150, 8))
-    ...     tasks[name] = X, 2 * np.sin(X[:, 0]) + X[:, own]
+    ...     tasks[name] = X, 2 * np.sin(X[:, 0]) + X[:, j]
     >>> penalty = DirtyLasso(common=0.2, task=0.12, bias_strength=1.0)
     >>> model = MultiTaskJOPLEnRegressor("voronoi", penalty=penalty, random_state=0).fit(tasks)
     >>> TaskWeightsDisplay.from_estimator(model).features_

@@ -29,8 +29,8 @@ def _shared_cells(design: DeviceDesign, partition_weights: Any) -> Any:
     n = design.X.shape[0]
 
     def add(p: Any, total: Any) -> Any:
-        own = design.cells[p]
-        meet = (own[:, None] == own[None, :]) & (own < design.layout.n_cells)[:, None]
+        cells = design.cells[p]
+        meet = (cells[:, None] == cells[None, :]) & (cells < design.layout.n_cells)[:, None]
         return total + jnp.where(meet, partition_weights[p], 0.0)
 
     return lax.fori_loop(0, design.cells.shape[0], add, jnp.zeros((n, n)))

@@ -98,7 +98,7 @@ def first_size(problem: DeviceProblem, diagonal: Any, biases: Any, start: Any) -
 def minimise(
     problem: DeviceProblem,
     diagonal: Any,
-    rest: DevicePenalty,
+    nonsmooth: DevicePenalty,
     biases: BiasInverse | None,
     theta: Any,
     size: Any,
@@ -113,7 +113,7 @@ def minimise(
     problem : DeviceProblem
     diagonal : array (N,)
         Curvature of the quadratic part of the penalty.
-    rest : DevicePenalty
+    nonsmooth : DevicePenalty
         The rest of the penalty.
     biases : BiasInverse or None
         Of the bound of the loss's curvature, where biases are eliminated.
@@ -134,7 +134,9 @@ def minimise(
 
     def turn(state: _State) -> _State:
         longer = state.size * _LONGER
-        new, f_new, size, distance = advance(quadratic, rest, state.ahead, state.f_ahead, longer)
+        new, f_new, size, distance = advance(
+            quadratic, nonsmooth, state.ahead, state.f_ahead, longer
+        )
         uphill = dot(new - state.ahead, new - state.theta) < 0
         momentum = jnp.where(uphill, 1.0, state.momentum)
         following = (1 + jnp.sqrt(1 + 4 * momentum**2)) / 2
@@ -144,7 +146,9 @@ def minimise(
         # The move over the step size is free; the true measure, a pass, where that is small.
         free = distance / problem.start_slope
         measured = lax.cond(
-            free <= tol, lambda: optimality(quadratic, rest, new, f_new, prox_step), lambda: free
+            free <= tol,
+            lambda: optimality(quadratic, nonsmooth, new, f_new, prox_step),
+            lambda: free,
         )
         return _State(new, f_new, ahead, f_ahead, following, size, measured, state.n_iter + 1)
 
@@ -152,11 +156,11 @@ def minimise(
     return Outcome(end.theta, end.n_iter, end.size, jnp.zeros((), bool))
 
 
-def optimality(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size: Any) -> Any:
+def optimality(quadratic: _Quadratic, nonsmooth: Any, theta: Any, f: Any, size: Any) -> Any:
     """Largest entry of the proximal gradient with a step, as `Problem.optimality` has it."""
     gradient = quadratic.problem.gradient(f) + shaped(quadratic.diagonal, theta) * theta
     t = size.astype(theta.dtype)
-    return quadratic.problem.optimality((theta - rest.prox(theta - t * gradient, size)) / t)
+    return quadratic.problem.optimality((theta - nonsmooth.prox(theta - t * gradient, size)) / t)
 
 
 def _shorten(trial: Any, size: Any, first: Any) -> Any:
@@ -176,7 +180,7 @@ def _shorten(trial: Any, size: Any, first: Any) -> Any:
     return size, led_to
 
 
-def _plain_step(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size: Any) -> Any:
+def _plain_step(quadratic: _Quadratic, nonsmooth: Any, theta: Any, f: Any, size: Any) -> Any:
     """Slopes and biases alike move along the negative gradient."""
     problem = quadratic.problem
     gradient = problem.gradient(f) + quadratic.shrunk(theta)
@@ -185,7 +189,7 @@ def _plain_step(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size: Any)
         return problem.value(f) + 0.5 * dot(weights, quadratic.shrunk(weights))
 
     def trial(size: Any) -> Any:
-        new = rest.prox(theta - size.astype(theta.dtype) * gradient, size)
+        new = nonsmooth.prox(theta - size.astype(theta.dtype) * gradient, size)
         f_new = problem.design.matvec(new)
         move = new - theta
         room = dot(move, move) / size
@@ -201,7 +205,7 @@ def _plain_step(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size: Any)
     return new, f_new, size, largest / size
 
 
-def _eliminating_step(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size: Any) -> Any:
+def _eliminating_step(quadratic: _Quadratic, nonsmooth: Any, theta: Any, f: Any, size: Any) -> Any:
     """Slopes move along the gradient, biases to what is best for the slopes."""
     problem, design = quadratic.problem, quadratic.problem.design
     slope, biases = problem.slope(f), design.layout.split(theta)[1]
@@ -212,7 +216,7 @@ def _eliminating_step(quadratic: _Quadratic, rest: Any, theta: Any, f: Any, size
     gradient = design.rmatvec(slope + problem.weigh(quadratic.h, shift)) + quadratic.shrunk(theta)
 
     def trial(size: Any) -> Any:
-        new = rest.prox(theta - size.astype(theta.dtype) * gradient, size)
+        new = nonsmooth.prox(theta - size.astype(theta.dtype) * gradient, size)
         new = design.with_biases(new, biases)
         move = new - theta
         image = design.matvec(new) - f

@@ -89,10 +89,10 @@ class BiasInverse:
     def solve(self, r: Any) -> Any:
         """Apply to residuals (C,) or (C, K)."""
         parts = []
-        for (a, b), factor, own in zip(
+        for (a, b), factor, is_chosen in zip(
             pairwise(self.bounds), self.factors, self.chosen, strict=True
         ):
-            mask = own.reshape(-1, *(1,) * (r.ndim - 1))
+            mask = is_chosen.reshape(-1, *(1,) * (r.ndim - 1))
             parts.append(mask * cho_solve((factor, True), mask * r[a:b]))
         return jnp.concatenate(parts)
 
@@ -154,10 +154,10 @@ def bias_inverse(
         # Its upper triangle is made; a factorisation reads the lower one.
         moved = jax.device_put((gram.T, np.asarray(_JITTER[dtype])), device)
         del gram  # C x C numbers should not exist more often than they must
-        factor, own = _factorise(*moved, search)
+        factor, is_chosen = _factorise(*moved, search)
         del moved
         factors.append(factor.astype(dtype))
-        chosen.append(own.astype(dtype))
+        chosen.append(is_chosen.astype(dtype))
     bounds = (0, *(block.cells.stop for block in blocks))
     moved_beta = jax.device_put(beta.astype(dtype), device)
     inverse = BiasInverse(tuple(factors), tuple(chosen), moved_beta, bounds)
@@ -281,12 +281,12 @@ def conjugate_gradients(
 
     def turn(state: Any) -> Any:
         x, image, residual, direction, product, k = state
-        direction, curved, own = operator(direction)
+        direction, curved, step_image = operator(direction)
         bend = dot(direction, curved)
         is_good = bend > 0
         length = jnp.where(is_good, product / jnp.where(is_good, bend, 1.0), 0.0)
         length = length.astype(x.dtype)
-        x, image = x + length * direction, image + length * own
+        x, image = x + length * direction, image + length * step_image
         residual = residual - length * curved
         z = precondition(residual)
         new = dot(residual, z)

@@ -163,10 +163,10 @@ def device_design(design: Design, device: Any) -> DeviceDesign:
     widest = max(block.design.layout.n_partitions for block in blocks)
     cells = np.full((widest, design.n_rows), layout.n_cells, np.int32)
     is_linear = np.zeros(widest, bool)
-    for rows, own, part in blocks:
+    for rows, cell_range, part in blocks:
         numbers = part.cells().T
         is_cell = numbers < part.layout.n_cells
-        cells[: len(numbers), rows] = np.where(is_cell, numbers + own.start, layout.n_cells)
+        cells[: len(numbers), rows] = np.where(is_cell, numbers + cell_range.start, layout.n_cells)
         is_linear[: len(numbers)] |= np.array(part.layout.kinds) == "linear"
     X = np.concatenate([block.design.X[:, :-1] for block in blocks])
     return jax.device_put(_host_design(X, cells, layout, is_linear), device)
@@ -189,14 +189,16 @@ def predict(X: NDArray, codes: NDArray, theta: NDArray, layout: CellLayout, devi
     with double_precision():
         moved = jax.device_put(theta, place)
         for start in range(0, len(X), _BLOCK_ROWS):
-            own = codes[start : start + _BLOCK_ROWS]
-            size = max(_LEAST_ROWS, 1 << (len(own) - 1).bit_length())
+            block = codes[start : start + _BLOCK_ROWS]
+            size = max(_LEAST_ROWS, 1 << (len(block) - 1).bit_length())
             rows = np.zeros((size, layout.n_slopes), theta.dtype)
-            rows[: len(own)] = X[start : start + _BLOCK_ROWS, : layout.n_slopes]
-            cells = np.full((own.shape[1], size), layout.n_cells, np.int32)
-            cells[:, : len(own)] = np.where(own >= 0, own + layout.offsets[:-1], layout.n_cells).T
+            rows[: len(block)] = X[start : start + _BLOCK_ROWS, : layout.n_slopes]
+            cells = np.full((block.shape[1], size), layout.n_cells, np.int32)
+            cells[:, : len(block)] = np.where(
+                block >= 0, block + layout.offsets[:-1], layout.n_cells
+            ).T
             design = _host_design(rows, cells, layout, is_linear)
-            parts.append(np.asarray(_matvec(jax.device_put(design, place), moved))[: len(own)])
+            parts.append(np.asarray(_matvec(jax.device_put(design, place), moved))[: len(block)])
     return np.concatenate(parts)
 
 
@@ -393,11 +395,11 @@ def _take_apart(value: Any, leaves: list[Any], *, is_fixed: bool = False) -> tup
     if isinstance(value, Penalty):
         fields = vars(copy.copy(value))  # without what a penalty does not copy
         return "penalty", type(value), tuple(
-            (name, _take_apart(own, leaves, is_fixed=name in value.compiled_in))
-            for name, own in fields.items()
+            (name, _take_apart(field, leaves, is_fixed=name in value.compiled_in))
+            for name, field in fields.items()
         )  # fmt: skip
     if isinstance(value, tuple):
-        return "tuple", tuple(_take_apart(own, leaves, is_fixed=is_fixed) for own in value)
+        return "tuple", tuple(_take_apart(item, leaves, is_fixed=is_fixed) for item in value)
     if isinstance(value, float | np.ndarray) and not is_fixed:
         leaves.append(np.asarray(value))
         return ("leaf",)
@@ -412,10 +414,10 @@ def _put_together(structure: Any, leaves: Iterator[Any]) -> Any:
     if kind == "fixed":
         return content[0]
     if kind == "tuple":
-        return tuple(_put_together(own, leaves) for own in content[0])
+        return tuple(_put_together(item, leaves) for item in content[0])
     cls, fields = content
     penalty = object.__new__(cls)
-    vars(penalty).update({name: _put_together(own, leaves) for name, own in fields})
+    vars(penalty).update({name: _put_together(field, leaves) for name, field in fields})
     return penalty
 
 

@@ -55,11 +55,11 @@ class OnDevice(Solver):
             )
         # The other solvers know the penalty by its curvature.
         if self.name == "fista":
-            reason = compiled_penalty(problem.rest, problem.zeros())
+            reason = compiled_penalty(problem.nonsmooth, problem.zeros())
         if reason is not None:
             return (
-                f"the penalty {problem.rest!r} is written in NumPy alone: use device='cpu', or "
-                f"write it for arrays of JAX too ({reason})"
+                f"the penalty {problem.nonsmooth!r} is written in NumPy alone: use device='cpu', "
+                f"or write it for arrays of JAX too ({reason})"
             )
         return None
 
@@ -114,8 +114,8 @@ def _fista(
     if beta is not None and np.isfinite(problem.loss.max_curvature):  # they can be eliminated
         h = problem.loss.max_curvature * problem.s / problem.s.sum()
         biases = bias_inverse(problem, run.state, h, beta, device, smooth=True)
-    arguments = diagonal.astype(theta.dtype), move_penalty(problem.rest)
-    diagonal, rest = jax.device_put(arguments, device)
+    arguments = diagonal.astype(theta.dtype), move_penalty(problem.nonsmooth)
+    diagonal, nonsmooth = jax.device_put(arguments, device)
 
     def first_size() -> NDArray:
         start = problem.layout.random_weights().astype(theta.dtype)
@@ -125,7 +125,16 @@ def _fista(
     size = run.state.get(key, first_size)
     steps = size, np.asarray(problem.prox_step)
     outcome = call(
-        fista.minimise, device, moved, diagonal, rest, biases, theta, *steps, run.tol, run.max_iter
+        fista.minimise,
+        device,
+        moved,
+        diagonal,
+        nonsmooth,
+        biases,
+        theta,
+        *steps,
+        run.tol,
+        run.max_iter,
     )
     run.state.set(key, np.maximum(jax.device_get(outcome.size), 0.1 * np.asarray(size)))
     return outcome

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -161,9 +162,7 @@ class Penalty(Term, ABC):
 
     def with_features(self, n_features: int) -> Any:
         """Return a copy bound to the layout with this number of features: for `restricted`."""
-        narrowed = copy.copy(self)
-        narrowed._layout = self.layout.with_features(n_features)
-        return narrowed
+        return Penalty.bind(self, self.layout.with_features(n_features))
 
     def restricted(self, features: NDArray[np.intp]) -> Penalty | None:
         """The penalty on slopes of some features while all others are zero; None: not known."""
@@ -179,7 +178,6 @@ class Penalty(Term, ABC):
         slopes = self.layout.split(move)[0]
         if not np.any(slopes):
             return 0.0
-
         least = 1e-9 * float(np.abs(slopes).max())  # proximal maps of sums are searched for
 
         def moves(strength: float) -> bool:
@@ -331,7 +329,7 @@ class Sum(Penalty):
         """Fill in every strength that is "auto"; the others stay as they are."""
         if not self.is_auto:
             raise ValueError(f"{self!r}: mark the strengths to change with 'auto'")
-        return self._bound(*(term.at(strength) if term.is_auto else term for term in self._terms))
+        return self._bound(term.at(strength) if term.is_auto else term for term in self._terms)
 
     def with_bias(self, bias_strength: float) -> Sum:
         """Return the sum with this strength for the first term whose biases are "auto".
@@ -342,18 +340,17 @@ class Sum(Penalty):
         for term in self._terms:
             filled.append(term.with_bias(bias_strength))
             bias_strength = 0.0 if term.is_bias_auto else bias_strength
-        return self._bound(*filled)
+        return self._bound(filled)
 
     def bind(self, layout: CellLayout) -> Sum:
         """Bind every term."""
-        bound = Sum(*(t.bind(layout) if isinstance(t, Penalty) else t for t in self._terms))
-        bound._layout = layout
-        return bound
+        terms = (t.bind(layout) if isinstance(t, Penalty) else t for t in self._terms)
+        return self._bound(terms, layout)
 
-    def _bound(self, *terms: Term) -> Sum:
-        """Return the sum of terms that are bound as this sum is."""
+    def _bound(self, terms: Iterable[Term], layout: CellLayout | None = None) -> Sum:
+        """Return the sum of terms that are bound to a layout, by default that of this sum."""
         total = Sum(*terms)
-        total._layout = self._layout
+        total._layout = self._layout if layout is None else layout
         return total
 
     def value(self, theta: Any) -> Any:
@@ -375,16 +372,15 @@ class Sum(Penalty):
         others = [term for _, term in pairs if not isinstance(term, Free)]
         if quadratic is not None and not others:
             return quadratic, Free(self._layout)
-        return quadratic, others[0] if len(others) == 1 else self._bound(*others)
+        return quadratic, others[0] if len(others) == 1 else self._bound(others)
 
     def restricted(self, features: NDArray[np.intp]) -> Sum | None:
         """The sum of the terms on some features alone."""
         terms = [term.restricted(features) for term in self.weight_terms]
-        if any(term is None for term in terms):
+        known = [term for term in terms if term is not None]
+        if len(known) < len(terms):
             return None
-        total = Sum(*(term for term in terms if term is not None))
-        total._layout = self.layout.with_features(len(features))
-        return total
+        return self._bound(known, self.layout.with_features(len(features)))
 
     def prox(self, theta: Any, step: Any) -> Any:
         """Return argmin_z |z - theta|^2 / 2 + step * sum_k R_k(z)."""
@@ -436,13 +432,12 @@ class Sum(Penalty):
             return new, ahead, following, answers, xp.abs(move).max(initial=0.0), k + 1
 
         duals = xp.zeros((m, *theta.shape))
-        is_host = xp is np
-        if is_host and self._duals is not None and self._duals.shape == duals.shape:
+        if xp is np and self._duals is not None and self._duals.shape == duals.shape:
             duals = self._duals
         start = duals, duals, xp.ones(()), duals, xp.full((), xp.inf), 0
         duals, _, _, answers, _, _ = while_loop(xp, go_on, advance, start)
         answer = last.prox(wide - duals.sum(axis=0), step)
-        if is_host:
+        if xp is np:
             self._duals = duals
             if not np.isfinite(self.value(answer)):  # a constraint that this answer just misses
                 answer = min([answer, *answers], key=self.value)
@@ -455,9 +450,7 @@ class Sum(Penalty):
 
 def on_weights(penalty: Term) -> Penalty:
     """Return the part of a penalty that acts on weights."""
-    terms = [term for term in penalty.terms if isinstance(term, Penalty)]
-    if not terms:
-        return Free()
+    terms = Sum(*penalty.terms).weight_terms or [Free()]
     return terms[0] if len(terms) == 1 else Sum(*terms)
 
 
@@ -469,14 +462,15 @@ def on_predictions(penalty: Term) -> list[PredictionPenalty]:
 def check_number(name: str, value: Any, *, positive: bool) -> float:
     """Return a finite number that is positive, or not negative."""
     kind = "a positive number" if positive else "a number that is not negative"
-    if isinstance(value, bool):
-        raise TypeError(f"{name}={value!r} must be {kind}")
+    message = f"{name}={value!r} must be {kind}"
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"{name}={value!r} must be {kind}") from None
+        raise TypeError(message) from None
+    if isinstance(value, bool):
+        raise TypeError(message)
     if not np.isfinite(number) or number < 0 or (positive and number == 0):
-        raise ValueError(f"{name}={value!r} must be {kind}")
+        raise ValueError(message)
     return number
 
 

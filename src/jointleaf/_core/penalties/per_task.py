@@ -109,19 +109,19 @@ class PerTask(Penalty):
     def _joined(self, weights: list[Any]) -> Any:
         """Return weights of all tasks as one array: the inverse of `_by_task`."""
         xp = array_namespace(weights[0])
-        pairs = [task.split(own) for task, own in zip(self.layout.tasks, weights, strict=True)]
+        pairs = [task.split(block) for task, block in zip(self.layout.tasks, weights, strict=True)]
         slopes, biases = (xp.concatenate(parts) for parts in zip(*pairs, strict=True))
         return self.layout.join(slopes, biases)
 
     def value(self, theta: Any) -> Any:
         """Return sum_t gamma_t R_1(theta_t)."""
         parts = zip(self._gammas, self._tasks, self._by_task(theta), strict=True)
-        return sum(gamma * penalty.value(own) for gamma, penalty, own in parts)
+        return sum(gamma * penalty.value(block) for gamma, penalty, block in parts)
 
     def prox(self, theta: Any, step: Any) -> Any:
         """Task by task, with steps gamma_t step."""
         parts = zip(self._gammas, self._tasks, self._by_task(theta), strict=True)
-        return self._joined([penalty.prox(own, step * gamma) for gamma, penalty, own in parts])
+        return self._joined([penalty.prox(block, step * gamma) for gamma, penalty, block in parts])
 
     def curvature(self) -> NDArray | None:
         """Those of all tasks, where the penalty is quadratic."""
@@ -142,7 +142,7 @@ class PerTask(Penalty):
         known = [d for d in diagonals if d is not None]
         if len(known) < len(diagonals):
             return None
-        return self._joined([g * own for g, own in zip(self._gammas, known, strict=True)])
+        return self._joined([g * block for g, block in zip(self._gammas, known, strict=True)])
 
     def split(self) -> tuple[NDArray | None, Penalty]:
         """The quadratic part of every task, and the other penalties."""
@@ -166,7 +166,7 @@ class PerTask(Penalty):
     def strength_max(self, gradient: NDArray) -> float:
         """The largest of the tasks' own."""
         parts = zip(self._gammas, self._tasks, self._by_task(gradient), strict=True)
-        return max(penalty.strength_max(own / gamma) for gamma, penalty, own in parts)
+        return max(penalty.strength_max(block / gamma) for gamma, penalty, block in parts)
 
 
 class Scaled(Penalty):

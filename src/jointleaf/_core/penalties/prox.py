@@ -254,14 +254,16 @@ def cap_l1(parts: Sequence[Any], kappa: Any, r: Any) -> Any:
     xp = array_namespace(parts[0])
     sizes = [-xp.sort(-xp.abs(part).astype(float), axis=1) for part in parts]
     rows = parts[0].shape[0]
-    own = xp.zeros((rows, len(parts)))
+    task_levels = xp.zeros((rows, len(parts)))
     if kappa is not None:
-        own = xp.stack([_excess_level(size, kappa[t]) for t, size in enumerate(sizes)], axis=1)
+        task_levels = xp.stack(
+            [_excess_level(size, kappa[t]) for t, size in enumerate(sizes)], axis=1
+        )
     if r is None:
-        return own
+        return task_levels
 
     def total(level: Any) -> Any:
-        levels = xp.maximum(level[:, None], own)
+        levels = xp.maximum(level[:, None], task_levels)
         return sum(
             xp.maximum(size - levels[:, t, None], 0.0).sum(axis=1) for t, size in enumerate(sizes)
         )
@@ -275,7 +277,7 @@ def cap_l1(parts: Sequence[Any], kappa: Any, r: Any) -> Any:
     zero = xp.zeros(rows)
     high = xp.stack([size.max(axis=1, initial=0.0) for size in sizes]).max(axis=0)
     _, high, _ = while_loop(xp, lambda state: state[2] < _HALVINGS, halve, (zero, high, 0))
-    return xp.maximum(own, xp.where(total(zero) <= r, 0.0, high)[:, None])
+    return xp.maximum(task_levels, xp.where(total(zero) <= r, 0.0, high)[:, None])
 
 
 def _excess_level(sizes: Any, radius: Any) -> Any:
@@ -330,15 +332,17 @@ def cap_l2_weighted(
     task's own, at which |u_t| = kappa_t, and of a common one, at which |u| = r.
     """
     pulled = (V * weights).astype(float)
-    own = np.zeros((len(V), len(columns)))
+    task_multipliers = np.zeros((len(V), len(columns)))
     if np.isfinite(kappa).any():
         for t, c in enumerate(columns):
-            own[:, t] = _multiplier([pulled[:, c]], [weights[c]], np.zeros((len(V), 1)), kappa[t])
+            task_multipliers[:, t] = _multiplier(
+                [pulled[:, c]], [weights[c]], np.zeros((len(V), 1)), kappa[t]
+            )
     parts, masses = [pulled[:, c] for c in columns], [weights[c].astype(float) for c in columns]
-    common = _multiplier(parts, masses, own, r)
+    common = _multiplier(parts, masses, task_multipliers, r)
     out = np.zeros_like(V)
     for t, c in enumerate(columns):
-        m = np.maximum(common, own[:, t])[:, None] * masses[t]
+        m = np.maximum(common, task_multipliers[:, t])[:, None] * masses[t]
         out[:, c] = V[:, c] * (m / (1.0 + m))
     return out
 

@@ -137,7 +137,7 @@ class ActiveFeatures:
     @staticmethod
     def fits(problem: Problem) -> bool:
         """Whether the penalty makes features vanish, and there are enough of them."""
-        if not problem.rest.is_row_sparse or problem.layout.n_slopes <= _MIN_FEATURES:
+        if not problem.nonsmooth.is_row_sparse or problem.layout.n_slopes <= _MIN_FEATURES:
             return False
         return problem.penalty.restricted(np.arange(1)) is not None
 

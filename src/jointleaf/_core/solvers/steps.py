@@ -150,7 +150,7 @@ class PlainSteps(Steps):
         problem = self.problem
         gradient = problem.smooth_gradient(theta, problem.data_gradient(f))
         while True:
-            new = problem.rest.prox(theta - self._dtype(size) * gradient, size)
+            new = problem.nonsmooth.prox(theta - self._dtype(size) * gradient, size)
             f_new = self.design.matvec(new)
             move = new - theta
             if size < 1e-30 or self._is_bound(theta, f, move, f_new, gradient, size):
@@ -317,11 +317,11 @@ class PlainMetric(Metric):
     """The identity; for every penalty."""
 
     def __init__(self, problem: Problem) -> None:
-        self._rest = problem.rest
+        self._nonsmooth = problem.nonsmooth
 
     def prox(self, theta: NDArray, gradient: NDArray, size: float) -> tuple[NDArray, NDArray]:
         """The penalty's own proximal map."""
-        new = self._rest.prox(theta - gradient.dtype.type(size) * gradient, size)
+        new = self._nonsmooth.prox(theta - gradient.dtype.type(size) * gradient, size)
         return new, new - theta
 
     def weigh(self, turned: NDArray) -> NDArray:
@@ -345,8 +345,8 @@ class SharedCellsMetric(Metric):
     """
 
     def __init__(self, problem: Problem, h: NDArray, state: SolverState) -> None:
-        assert isinstance(problem.rest, RotationInvariant)
-        self._norm = problem.rest
+        assert isinstance(problem.nonsmooth, RotationInvariant)
+        self._norm = problem.nonsmooth
         self._layout = problem.layout
         values, self._vectors = state.get("cell spectrum", lambda: _spectrum(problem, h))
         dtype = problem.design.dtype
@@ -359,7 +359,7 @@ class SharedCellsMetric(Metric):
     @staticmethod
     def fits(problem: Problem, state: SolverState) -> bool:
         """Whether the norm allows it, and turning and its preparation are worth their time."""
-        if not isinstance(problem.rest, RotationInvariant) or problem.smoother is not None:
+        if not isinstance(problem.nonsmooth, RotationInvariant) or problem.smoother is not None:
             return False
         blocks = [block.design for block in problem.design.blocks()]
         counts = np.array([design.layout.n_linear_cells for design in blocks], float)
@@ -420,7 +420,7 @@ def _spectrum(problem: Problem, h: NDArray) -> tuple[NDArray, list[NDArray]]:
     values, vectors = [], []
     for rows, _, design in problem.design.blocks():
         gram = bias_gram(design.linear_partitions(), h[rows])
-        own, turned = eigh(gram, lower=False, overwrite_a=True, check_finite=False)
-        values.append(np.maximum(own, 0.0))
+        eigenvalues, turned = eigh(gram, lower=False, overwrite_a=True, check_finite=False)
+        values.append(np.maximum(eigenvalues, 0.0))
         vectors.append(turned.astype(problem.design.dtype))  # one block in float64 at a time
     return np.concatenate(values), vectors

@@ -55,7 +55,7 @@ def save(
     -----
     Parameters that are no plain values, partitioners, penalties or random states of NumPy are left
     out: a model trained by another library, a splitter of rows. The loaded model predicts as the
-    saved one did, but refuses to be fitted again with such a parameter.
+    saved one did, but raises an error where it is fitted again with such a parameter.
 
     Examples
     --------

@@ -231,7 +231,7 @@ class BoUTSRegressor(TaskRegressor, BaseBoUTS):
     >>> model = BoUTSRegressor().fit(tasks)
     >>> model.universal_features_.tolist()
     [0]
-    >>> {name: own.tolist() for name, own in model.task_features_.items()}
+    >>> {name: features.tolist() for name, features in model.task_features_.items()}
     {'a': [1], 'b': [2]}
     """
 

@@ -160,11 +160,11 @@ class BoUTSPartitioner(TreeCells):
         self.__dict__.update(fitted.__dict__)
         return self
 
-    def with_partitions(self, kept: NDArray[np.bool_]) -> BoUTSPartitioner:
+    def with_partitions(self, chosen: NDArray[np.bool_]) -> BoUTSPartitioner:
         """Return the partitioner with some (P,) of the trees."""
-        copied = super().with_partitions(kept)
+        copied = super().with_partitions(chosen)
         assert isinstance(copied, BoUTSPartitioner)
-        copied.n_universal_trees_ = int(kept[: self.n_universal_trees_].sum())
+        copied.n_universal_trees_ = int(chosen[: self.n_universal_trees_].sum())
         return copied
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,11 @@ __all__ = [
     "SUBSAMPLE",
     "ForestPartitioner",
     "TreePartitioner",
+    "import_library",
     "least_leaf_rows",
     "row_fraction",
     "standard_target",
+    "training_label",
 ]
 
 #: Shared by all kinds of boosting, so that one can stand in for another.
@@ -159,10 +162,29 @@ class ForestPartitioner(TreePartitioner):
         super().__init__(n_partitions, n_cells, random_state, n_jobs, options)
 
 
+def import_library(partitioner: TreePartitioner, name: str, remedy: str) -> Any:
+    """Return the library that grows the trees; the error where it cannot be loaded has a remedy."""
+    try:
+        return import_module(name.lower())
+    except (ImportError, OSError) as cause:
+        raise ImportError(
+            f"{type(partitioner).__name__} needs {name}, which cannot be loaded ({cause}): {remedy}"
+        ) from cause
+
+
 def standard_target(y: NDArray) -> NDArray[np.float64]:
     """Return `y` with mean 0 and variance 1, because squares of large targets overflow."""
     mean, scale = mean_and_scale(y[:, None], np.ones(len(y)))
     return (y - mean[0]) / scale[0]
+
+
+def training_label(rows: TrainingRows, *, is_squared_error: bool) -> NDArray:
+    """Return the targets as a library of boosting should see them."""
+    if rows.n_classes > 0:
+        # Trees for a class without rows would be trees for nothing.
+        return rows.class_numbers
+    # Labels are kept in float32: a large mean would drown the differences.
+    return standard_target(rows.y) if is_squared_error else rows.y
 
 
 def least_leaf_rows(n_rows: int) -> int:

@@ -17,9 +17,10 @@ from jointleaf.partitions._growers.base import (
     LEARNING_RATE,
     SUBSAMPLE,
     TreePartitioner,
+    import_library,
     least_leaf_rows,
     row_fraction,
-    standard_target,
+    training_label,
 )
 
 __all__ = ["CatBoostPartitioner"]
@@ -51,21 +52,10 @@ class CatBoostPartitioner(TreePartitioner):
     splits_missing = True
 
     def _grow(self, rows: TrainingRows) -> Any:
-        try:
-            import catboost
-        except (ImportError, OSError) as cause:
-            raise ImportError(
-                f"CatBoostPartitioner needs CatBoost, which cannot be loaded ({cause}): install it "
-                "with pip install 'jointleaf[catboost]'"
-            ) from cause
+        remedy = "install it with pip install 'jointleaf[catboost]'"
+        catboost = import_library(self, "CatBoost", remedy)
         params = self._params(rows)
-        label = rows.y
-        if rows.n_classes > 0:
-            # A class without rows would be a class for nothing.
-            label = rows.class_numbers
-        elif params["loss_function"] == "RMSE":
-            # CatBoost keeps labels in float32: a large mean would drown the differences.
-            label = standard_target(label)
+        label = training_label(rows, is_squared_error=params["loss_function"] == "RMSE")
         if label.min() == label.max():  # on which CatBoost does not train
             return NoTrees(rows.X.shape[1])
         return fit_quietly(catboost.CatBoost(params), code_pool(rows._replace(y=label)))

@@ -12,9 +12,10 @@ from jointleaf.partitions._growers.base import (
     LEARNING_RATE,
     SUBSAMPLE,
     TreePartitioner,
+    import_library,
     least_leaf_rows,
     row_fraction,
-    standard_target,
+    training_label,
 )
 
 __all__ = ["LightGBMPartitioner"]
@@ -39,23 +40,15 @@ class LightGBMPartitioner(TreePartitioner):
     splits_missing = True
 
     def _grow(self, rows: TrainingRows) -> Any:
-        try:
-            import lightgbm
-        except (ImportError, OSError) as cause:
-            raise ImportError(
-                f"LightGBMPartitioner needs LightGBM, which cannot be loaded ({cause}): install "
-                "the package lightgbm and an OpenMP runtime (libgomp, or libomp on macOS), or use "
-                "partitioner='gradient_boosting'"
-            ) from cause
+        lightgbm = import_library(
+            self,
+            "LightGBM",
+            "install the package lightgbm and an OpenMP runtime (libgomp, or libomp on macOS), or "
+            "use partitioner='gradient_boosting'",
+        )
         params = LIGHTGBM_PARAMS.merge(self._params(rows), self.options or {})
         rounds = params.pop("num_iterations")
-        label = rows.y
-        if rows.n_classes > 0:
-            # Trees for a class without rows would be trees for nothing.
-            label = rows.class_numbers
-        elif params["objective"] == "regression":
-            # LightGBM keeps labels in float32: a large mean would drown the differences.
-            label = standard_target(label)
+        label = training_label(rows, is_squared_error=params["objective"] == "regression")
         data = lightgbm.Dataset(
             rows.X,
             label=label,

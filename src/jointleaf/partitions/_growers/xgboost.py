@@ -15,9 +15,10 @@ from jointleaf.partitions._growers.base import (
     LEARNING_RATE,
     SUBSAMPLE,
     TreePartitioner,
+    import_library,
     least_leaf_rows,
     row_fraction,
-    standard_target,
+    training_label,
 )
 
 __all__ = ["XGBoostPartitioner"]
@@ -44,22 +45,11 @@ class XGBoostPartitioner(TreePartitioner):
     splits_missing = True
 
     def _grow(self, rows: TrainingRows) -> Any:
-        try:
-            import xgboost
-        except (ImportError, OSError) as cause:
-            raise ImportError(
-                f"XGBoostPartitioner needs XGBoost, which cannot be loaded ({cause}): install it "
-                "with pip install 'jointleaf[xgboost]'"
-            ) from cause
+        remedy = "install it with pip install 'jointleaf[xgboost]'"
+        xgboost = import_library(self, "XGBoost", remedy)
         params = XGBOOST_PARAMS.merge(self._params(rows), self.options or {})
         rounds = params.pop("num_boost_round")
-        label = rows.y
-        if rows.n_classes > 0:
-            # Trees for a class without rows would be trees for nothing.
-            label = rows.class_numbers
-        elif params["objective"] == "reg:squarederror":
-            # XGBoost keeps labels in float32: a large mean would drown the differences.
-            label = standard_target(label)
+        label = training_label(rows, is_squared_error=params["objective"] == "reg:squarederror")
         data = xgboost.DMatrix(
             _within_float32(rows.X),
             label,
