@@ -164,6 +164,14 @@ class FlatTrees:
             return self
         return replace(self, leaf_values=unit * self.leaf_values + centre / self.n_trees)
 
+    def leaf_sums(self, leaves: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Return the sums (n, K) of the values of one leaf of every tree, numbered (n, P)."""
+        assert self.leaf_values is not None
+        sums = np.zeros((len(leaves), self.leaf_values.shape[1]))
+        for leaf in (leaves + self.leaf_starts[:-1]).T:
+            sums += self.leaf_values[leaf]
+        return sums
+
     @property
     def cell_values(self) -> NDArray[np.float64] | None:
         """Leaf values of the cells, (C, K), tree after tree."""

@@ -33,7 +33,6 @@ __all__ = ["Digit", "Group", "GroupIndex", "Grouping", "group_trees", "group_wei
 
 BYTE = 256  # states of the digits that one byte holds
 _MOST_STATES = 1 << 16
-_WORD = 8  # rows whose bytes are added up as one number
 _WINDOW = 128  # trees among which the next member of a group is looked for
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
+from jointleaf._trees.flat import FlatTrees, flatten
+from jointleaf._trees.importers.sklearn import node_table
 from jointleaf._trees.routing import Router
 
 __all__ = ["PortableForest"]
@@ -32,19 +33,8 @@ class PortableForest:
         """Take the trees out of a fitted RandomForestRegressor of one or of K outputs."""
         if isinstance(forest, cls):
             return forest
-        tables = []
-        for estimator in forest.estimators_:
-            tree = estimator.tree_
-            tables.append(
-                NodeTable(
-                    tree.feature,
-                    tree.threshold,
-                    tree.children_left,
-                    tree.children_right,
-                    tree.missing_go_to_left,
-                    value=tree.value[:, :, 0],
-                )
-            )
+        trees = [estimator.tree_ for estimator in forest.estimators_]
+        tables = [node_table(tree, tree.value[:, :, 0]) for tree in trees]
         return cls(flatten(tables, int(forest.n_features_in_), single_precision=True))
 
     @cached_property
@@ -53,10 +43,5 @@ class PortableForest:
 
     def predict(self, X: NDArray) -> NDArray[np.float64]:
         """Predict for rows X (n, d): (n,), or (n, K) for several outputs."""
-        values = self.trees.leaf_values
-        assert values is not None
-        sums = np.zeros((len(X), values.shape[1]))
-        for leaf in (self._router(X) + self.trees.leaf_starts[:-1]).T:
-            sums += values[leaf]
-        sums /= self.trees.n_trees
-        return sums[:, 0] if values.shape[1] == 1 else sums
+        means = self.trees.leaf_sums(self._router(X)) / self.trees.n_trees
+        return means[:, 0] if means.shape[1] == 1 else means

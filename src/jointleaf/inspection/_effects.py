@@ -21,6 +21,7 @@ __all__ = ["Effect", "EffectKind", "Interactions", "effect", "interactions"]
 
 EffectKind = Literal["ale", "partial_dependence"]
 _BLOCK_ROWS = 50_000
+_MOST_COLUMNS = 10  # whose interactions are measured where none are named
 _ROUNDING = 1e-13  # smaller strengths, relative to the predictions, are none
 
 
@@ -110,15 +111,11 @@ def effect(
     known = rows[~np.isnan(rows[:, j])]
     if not len(known):
         raise ValueError(f"column {raw.names[j]!r} is missing in all rows of X")
-    grid = _quantiles(known[:, j], n_grid)
+    shares = np.linspace(0, 1, n_grid)
+    grid = np.unique(np.quantile(known[:, j], shares, method="inverted_cdf"))
     means, over = (_accumulated, known) if kind == "ale" else (_dependence, rows)
     values = means(raw, over, j, grid)
     return Effect(raw.names[j], kind, grid, values, known[:, j], raw.outputs)
-
-
-def _quantiles(x: NDArray, n_grid: int) -> NDArray[np.float64]:
-    """Return different values of the column, as evenly spread over the rows as possible."""
-    return np.unique(np.quantile(x, np.linspace(0, 1, n_grid), method="inverted_cdf"))
 
 
 def _accumulated(raw: RawModel, rows: NDArray, j: int, grid: NDArray) -> NDArray[np.float64]:
@@ -280,10 +277,10 @@ def interactions(
     return Interactions(names, strengths, float(np.std(predict(rows))))
 
 
-def _largest(raw: RawModel, rows: NDArray, k: int, n_columns: int = 10) -> NDArray[np.intp]:
+def _largest(raw: RawModel, rows: NDArray, k: int) -> NDArray[np.intp]:
     parts = raw.parts(rows)
     sizes = np.abs(parts.linear + parts.cells)[:, :, k].mean(axis=0)
-    return np.sort(np.argsort(-sizes, kind="stable")[:n_columns])
+    return np.sort(np.argsort(-sizes, kind="stable")[:_MOST_COLUMNS])
 
 
 def _strengths(

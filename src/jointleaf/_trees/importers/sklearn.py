@@ -14,7 +14,7 @@ from jointleaf._trees.encoding import tables_from_scores
 from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
 from jointleaf._trees.importers.base import EnsembleAdapter
 
-__all__ = ["ScikitLearnAdapter"]
+__all__ = ["ScikitLearnAdapter", "node_table"]
 
 
 class ScikitLearnAdapter(EnsembleAdapter):
@@ -52,22 +52,20 @@ class ScikitLearnAdapter(EnsembleAdapter):
         tables = []
         for k, estimator in enumerate(estimators):
             tree = estimator.tree_
-            tables.append(
-                NodeTable(
-                    tree.feature,
-                    tree.threshold,
-                    tree.children_left,
-                    tree.children_right,
-                    tree.missing_go_to_left,
-                    value=None if outputs is None else tree.value[:, 0] * outputs[k % len(outputs)],
-                )
-            )
+            value = None if outputs is None else tree.value[:, 0] * outputs[k % len(outputs)]
+            tables.append(node_table(tree, value))
         trees = flatten(tables, self.n_features(model), single_precision=True, base=base)
         return tables_from_scores(trees, _category_scores(columns))
 
     def split_gains(self, model: Any) -> NDArray:
         """Return the impurity-based importances (d,)."""
         return model.feature_importances_
+
+
+def node_table(tree: Any, value: NDArray | None) -> NodeTable:
+    """Return the nodes of a tree of scikit-learn, with values (nodes, K) or none."""
+    splits = tree.feature, tree.threshold, tree.children_left, tree.children_right
+    return NodeTable(*splits, tree.missing_go_to_left, value=value)
 
 
 def _category_scores(columns: Columns) -> dict[int, NDArray[np.float64]]:

@@ -125,14 +125,14 @@ class Chart:
         if name:
             self._legend.append((name, color, "dot"))
 
-    def bars(self, edges: Numbers, heights: Numbers, color: str = _BLUE) -> None:
+    def bars(self, edges: Numbers, heights: Numbers) -> None:
         """Draw a histogram: bars between neighbouring edges."""
         base = self._places([edges[0]], [0.0])[0][1]
         for left, right, height in zip(edges[:-1], edges[1:], heights, strict=True):
             (a, top), (b, _) = self._places([left, right], [height, height])
             self._marks.append(
                 f'<rect x="{a:.1f}" y="{top:.1f}" width="{max(b - a - 0.7, 0.5):.1f}" '
-                f'height="{max(base - top, 0):.1f}" fill="{color}"/>'
+                f'height="{max(base - top, 0):.1f}" fill="{_BLUE}"/>'
             )
 
     def render(self) -> str:

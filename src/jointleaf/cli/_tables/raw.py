@@ -12,6 +12,8 @@ from jointleaf.cli._output import CliError
 
 __all__ = ["RawColumn", "RawTable", "closest_name", "listed", "object_array", "similar_texts"]
 
+_MOST_LISTED = 8
+
 
 @dataclass(frozen=True)
 class RawColumn:
@@ -93,10 +95,11 @@ def object_array(values: list) -> NDArray:
     return array
 
 
-def listed(names: Sequence[str], most: int = 8) -> str:
+def listed(names: Sequence[str]) -> str:
     """Return names in quotes, the first few of many."""
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+    shown = ", ".join(map(repr, names[:_MOST_LISTED]))
+    n_others = len(names) - _MOST_LISTED
+    return f"{shown} and {n_others} more" if n_others > 0 else shown
 
 
 def closest_name(name: str, names: Sequence[str]) -> str | None:

@@ -186,12 +186,7 @@ class BaseBoUTS(TaskPredictor, BaseEstimator):
 
     def raw_predictions(self, rows: NDArray, t: int) -> NDArray[np.float64]:
         """Return the sums (n,) or (n, K) of the values of a row's leaves in the trees of a task."""
-        trees = self.trees_[self.task_names_[t]]
-        assert trees.leaf_values is not None
-        leaves = self._codes(rows, t) + trees.leaf_starts[:-1]
-        raw = np.zeros((len(rows), trees.leaf_values.shape[1]))
-        for leaf in leaves.T:
-            raw += trees.leaf_values[leaf]
+        raw = self.trees_[self.task_names_[t]].leaf_sums(self._codes(rows, t))
         return raw[:, 0] if raw.shape[1] == 1 else raw
 
     def _codes(self, rows: NDArray, t: int) -> NDArray[np.int32]:

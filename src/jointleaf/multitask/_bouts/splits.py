@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MOST_BINS", "TIE", "Bins", "Cuts", "Slopes", "best_cuts", "bin_columns", "histogram"]
+__all__ = ["TIE", "Bins", "Cuts", "Slopes", "best_cuts", "bin_columns", "histogram"]
 
 #: Values worked on at a time, so that what is made in between stays in the cache.
 _BLOCK_VALUES = 1 << 18
@@ -30,7 +30,7 @@ _SCAN_VALUES = 1 << 14
 #: Gains that differ relatively by less than this are equal: rounding must not choose for them.
 TIE = 1e-10
 #: Largest number of bins of a column: with one more for missing values, codes fill one byte.
-MOST_BINS = 255
+_MOST_BINS = 255
 
 
 @dataclass(frozen=True)
@@ -93,24 +93,22 @@ class Bins:
         return left
 
 
-def bin_columns(X: NDArray, most: int = MOST_BINS) -> Bins:
+def bin_columns(X: NDArray) -> Bins:
     """Put the values of every column into bins.
 
-    A column of at most `most` different values has one bin for each, and every split of it that
-    is possible at all can be made, half-way between two values. One with more has `most` bins
+    A column of at most 255 different values has one bin for each, and every split of it that
+    is possible at all can be made, half-way between two values. One with more has 255 bins
     with nearly equal numbers of rows.
 
     Parameters
     ----------
     X : array (n, d)
         Numbers, NaN where missing.
-    most : int
-        Largest number of bins, at most `MOST_BINS`.
     """
     n_rows, n_features = X.shape
     columns = [np.asarray(X[:, j], dtype=np.float64) for j in range(n_features)]
     missing = [np.isnan(column) for column in columns]
-    ends = [_ends(x[~is_missing], most) for x, is_missing in zip(columns, missing, strict=True)]
+    ends = [_ends(x[~is_missing]) for x, is_missing in zip(columns, missing, strict=True)]
     n_bins = 1 + max((len(e) for e in ends), default=0)
     cuts = np.full((n_features, n_bins), np.inf)
     codes = np.empty((n_features, n_rows), np.uint8)
@@ -121,15 +119,16 @@ def bin_columns(X: NDArray, most: int = MOST_BINS) -> Bins:
     return Bins(codes, cuts, any(bool(is_missing.any()) for is_missing in missing))
 
 
-def _ends(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+def _ends(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Upper ends of all bins of a column but the last."""
     distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) < 2:
         return np.zeros(0)
     last = np.arange(len(distinct) - 1)
-    if len(distinct) > most:
+    if len(distinct) > _MOST_BINS:
         up_to = np.cumsum(counts)
-        last = np.unique(np.searchsorted(up_to, np.arange(1, most) * (len(values) / most)))
+        starts = np.arange(1, _MOST_BINS) * (len(values) / _MOST_BINS)
+        last = np.unique(np.searchsorted(up_to, starts))
         last = last[last < len(distinct) - 1]
     below, above = distinct[last], distinct[last + 1]
     with np.errstate(invalid="ignore"):  # the middle of -inf and inf
