@@ -442,7 +442,7 @@ def test_parameters_and_clone():
     model = JOPLEnRegressor(SMALL, penalty=Frobenius(0.5, 0.1), cells="constant")
     params = model.get_params()
     assert params["partitioner__n_cells"] == 4
-    assert params["cv"] == 3
+    assert params["cells"] == "constant"
     model.set_params(partitioner__n_cells=3, root_cell=False)
     copy = clone(model.fit(X, Y))
     assert not hasattr(copy, "coef_")

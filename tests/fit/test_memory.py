@@ -118,7 +118,8 @@ def test_available_memory(monkeypatch, tmp_path):
     )
     assert memory.available_memory() == 7000
     (tmp_path / "memory.max").write_text("max\n")
-    assert memory.available_memory() == memory._system_memory()
+    # Two readings of a live system differ a little.
+    assert memory.available_memory() == pytest.approx(memory._system_memory(), rel=0.1)
     monkeypatch.setenv(memory.VARIABLE, "1e9")
     assert memory.available_memory() == 10**9
     monkeypatch.setenv(memory.VARIABLE, "much")
