@@ -9,6 +9,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import KFold
 
+from choices import cv_for
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.partitions import LightGBMPartitioner, RootCell
 
@@ -129,7 +130,12 @@ def test_weights_that_make_no_sense(weights, message):
         ("penalty", Frobenius, TypeError, "must be 'auto' or a Penalty"),
         ("penalty", "ridge", ValueError, "penalty='ridge' is not known"),
         ("penalty", Frobenius(1, feature_weights=[1, 2]), ValueError, "2 entries.* 5 features"),
-        ("partitioner", "forest", ValueError, r"'forest' is unknown; use one of \"lightgbm\""),
+        (
+            "partitioner",
+            "forest",
+            ValueError,
+            "partitioner='forest' is not known: use one of 'auto', 'lightgbm'",
+        ),
         ("partitioner", 3, TypeError, "partitioner is of type int"),
         ("partitioner", [], ValueError, "at least one partitioner"),
         ("partitioner", RandomForestRegressor(), NotFittedError, "not fitted"),
@@ -151,7 +157,8 @@ def test_weights_that_make_no_sense(weights, message):
     ],
 )
 def test_parameters_that_make_no_sense(parameter, value, error, message):
-    model = JOPLEnRegressor(SMALL, cv=2).set_params(**{parameter: value})
+    cv = None if parameter == "penalty" else 2
+    model = JOPLEnRegressor(SMALL, cv=cv).set_params(**{parameter: value})
     with pytest.raises(error, match=message):
         model.fit(X, Y)
     assert not hasattr(model, "n_features_in_")
@@ -263,10 +270,14 @@ def test_more_features_than_rows(penalty):
     rng = np.random.default_rng(0)
     wide = rng.normal(size=(30, 80))
     y = wide[:, 0] + 0.1 * rng.normal(size=30)
-    model = JOPLEnRegressor(penalty=penalty, cv=3, random_state=0).fit(wide, y)
+    model = JOPLEnRegressor(penalty=penalty, cv=cv_for(penalty, 3), random_state=0).fit(wide, y)
     assert model.score(wide, y) > 0.5
     assert np.isfinite(model.predict(rng.normal(size=(20, 80)))).all()
-    labels = JOPLEnClassifier(penalty=penalty, cv=3, random_state=0).fit(wide, y > 0).predict(wide)
+    labels = (
+        JOPLEnClassifier(penalty=penalty, cv=cv_for(penalty, 3), random_state=0)
+        .fit(wide, y > 0)
+        .predict(wide)
+    )
     assert np.mean(labels == (y > 0)) > 0.9
 
 
@@ -299,7 +310,7 @@ def test_the_units_of_the_features_do_not_matter(scale):
 
 
 def test_targets_far_from_zero(penalty):
-    model = JOPLEnRegressor(SMALL, penalty=penalty, cv=2, random_state=0)
+    model = JOPLEnRegressor(SMALL, penalty=penalty, cv=cv_for(penalty, 2), random_state=0)
     expected = model.fit(X, Y).predict(X)
     np.testing.assert_allclose(model.fit(X, 1e9 + Y).predict(X) - 1e9, expected, atol=1e-4)
 
@@ -311,7 +322,7 @@ def test_features_far_from_zero():
 
 @pytest.mark.parametrize("unit", [1e-300, 1e-155, 1e155, 1e300])
 def test_targets_of_any_size(unit, penalty):
-    model = JOPLEnRegressor(SMALL, penalty=penalty, cv=2, random_state=0)
+    model = JOPLEnRegressor(SMALL, penalty=penalty, cv=cv_for(penalty, 2), random_state=0)
     expected = model.fit(X, Y).predict(X)
     np.testing.assert_allclose(model.fit(X, unit * Y).predict(X) / unit, expected, rtol=1e-5)
 
@@ -338,7 +349,7 @@ def test_many_classes():
 
 def test_separable_classes_stay_finite(penalty):
     y = X[:, 0] > 0.5
-    model = JOPLEnClassifier(SMALL, penalty=penalty, cv=2).fit(X, y)
+    model = JOPLEnClassifier(SMALL, penalty=penalty, cv=cv_for(penalty, 2)).fit(X, y)
     assert model.score(X, y) == 1
     assert np.isfinite(model.decision_function(np.vstack([X, 1e12 * X]))).all()
 
@@ -352,7 +363,9 @@ def test_extreme_strengths():
 
 def test_weights_of_very_different_sizes(penalty):
     weights = 10.0 ** np.random.default_rng(0).uniform(-9, 9, len(Y))
-    model = JOPLEnRegressor(SMALL, penalty=penalty, cv=2, random_state=0).fit(X, Y, weights)
+    model = JOPLEnRegressor(SMALL, penalty=penalty, cv=cv_for(penalty, 2), random_state=0).fit(
+        X, Y, weights
+    )
     assert np.isfinite(model.predict(X)).all()
     heaviest = np.argmax(weights)
     assert abs(model.predict(X)[heaviest] - Y[heaviest]) < 0.2 * Y.std()
@@ -388,7 +401,7 @@ def test_ctrl_c_leaves_an_unfitted_estimator_unfitted(partitioner, n_jobs, penal
 @pytest.mark.parametrize("partitioner", [Interrupted(), InterruptedLate()])
 def test_ctrl_c_leaves_a_fitted_estimator_as_it_was(partitioner, penalty):
     labels = np.where(BINARY, "yes", "no")
-    model = JOPLEnClassifier(SMALL, penalty=penalty, cv=2).fit(X, labels)
+    model = JOPLEnClassifier(SMALL, penalty=penalty, cv=cv_for(penalty, 2)).fit(X, labels)
     before = model.predict_proba(X)
     model.set_params(partitioner=partitioner)
     with pytest.raises(KeyboardInterrupt):
@@ -403,7 +416,7 @@ def test_ctrl_c_leaves_a_fitted_estimator_as_it_was(partitioner, penalty):
 
 def test_nothing_is_printed_unless_asked(capfd, penalty):
     for estimator, y in [(JOPLEnRegressor, Y), (JOPLEnClassifier, BINARY)]:
-        estimator(penalty=penalty, cv=2).fit(X, y).predict(X)
+        estimator(penalty=penalty, cv=cv_for(penalty, 2)).fit(X, y).predict(X)
     assert capfd.readouterr() == ("", "")
 
 

@@ -302,7 +302,7 @@ def test_frames_with_text_and_gaps(cls):
     assert list(model.feature_names_in_) == ["x", "tree"]
     linear, forest = model.linear_, model.forest_
     matrix = model.columns_.encode(frame)
-    both = linear.predict(matrix) + forest.predict(model._encoding.numbers(matrix))
+    both = linear.predict(matrix) + forest.predict(model.encoding_.numbers(matrix))
     if cls is LinearForestRegressor:
         np.testing.assert_allclose(model.predict(frame), linear.mean + linear.scale * both)
     else:

@@ -22,6 +22,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import mean_squared_error
 from sklearn.model_selection import GridSearchCV
 
+from choices import cv_for
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor, refine
 from jointleaf.partitions import NO_CELL
 
@@ -81,7 +82,7 @@ def leaves(model):
 def test_the_cells_are_the_leaves_of_the_model(library, task, penalty):
     model, y = MODELS[library](task), LABELS[task]
     before = model.predict(X)
-    refined = refine(model, X, y, penalty=penalty, cv=2)
+    refined = refine(model, X, y, penalty=penalty, cv=cv_for(penalty, 2))
     np.testing.assert_array_equal(model.predict(X), before)
     assert type(refined) is (JOPLEnRegressor if task == "regression" else JOPLEnClassifier)
     codes, ids = refined.apply(X)[:, :-1], leaves(model)

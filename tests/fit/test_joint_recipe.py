@@ -16,6 +16,7 @@ from jointleaf._fit import folds, joint, linear, recipes
 from jointleaf._fit.blend import Stacking, least_squares_weights, logistic_weights
 from jointleaf._fit.boosting import add_values
 from jointleaf._fit.component import Blend
+from jointleaf._fit.joint import many_partitions
 from jointleaf._fit.linear import fit_logistic
 from jointleaf._fit.report import loss_table
 from jointleaf.partitions import (
@@ -73,7 +74,7 @@ def raw(model, rows):
 
 @pytest.mark.parametrize(("kind", "n_boosted"), [("regression", 50), ("classification", 100)])
 def test_four_kinds_of_partitions(kind, n_boosted):
-    boosted, random, residual = joint.many_partitions(kind).partitioners
+    boosted, random, residual = many_partitions(kind).partitioners
     assert (boosted.n_partitions, boosted.n_cells) == (n_boosted, 4)
     assert (random.n_partitions, random.n_cells) == (100, 8)
     assert isinstance(random, RandomTreesPartitioner)

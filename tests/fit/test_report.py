@@ -1,5 +1,7 @@
 """What a model says of its fit is what was done, at every size."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import make_friedman1
@@ -121,7 +123,7 @@ class Mean(Component):
 def test_a_component_is_one_class_and_one_line_in_a_recipe(monkeypatch):
     recipe = recipes.RECIPES["blend"]
     parts = {"regression": (*recipe.components["regression"], Mean)}
-    changed = {**recipes.RECIPES, "blend": recipes.replace(recipe, components=parts)}
+    changed = {**recipes.RECIPES, "blend": replace(recipe, components=parts)}
     monkeypatch.setattr(recipes, "RECIPES", changed)
     model = JOPLEnRegressor(recipe="blend", random_state=0).fit(X[:400], Y[:400] + 3)
     assert "mean" in model.blend_.weights

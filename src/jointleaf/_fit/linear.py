@@ -40,7 +40,7 @@ class Linear(Component):
     def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
         """Choose the strength; None where a training part lacks a class, or without a root cell."""
         options, n_classes = self.context.options, max(2, self.context.n_outputs)
-        if not (options.root_cell and options.cells == "linear"):
+        if not (splits and options.root_cell and options.cells == "linear"):
             return None
         if any(len(np.unique(train.y)) < n_classes for train, _ in splits):
             return None

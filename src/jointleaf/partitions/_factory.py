@@ -219,6 +219,10 @@ def make_partitioner(spec: Any = "auto") -> Partitioner:
             raise ValueError(f"partitioner={spec!r} is not known: use one of {names}")
         return PARTITIONERS[spec]()
     if isinstance(spec, list | tuple):
+        if not spec:
+            raise ValueError(
+                f"partitioner={spec!r} is empty: use a list of at least one partitioner"
+            )
         return UnionPartitioner([make_partitioner(member) for member in spec])
     if isinstance(spec, LeftOut):
         spec.raise_error()
