@@ -134,7 +134,7 @@ def test_weights_that_make_no_sense(weights, message):
             "partitioner",
             "forest",
             ValueError,
-            "partitioner='forest' is not known: use one of 'auto', 'lightgbm'",
+            "'forest' is not known: use one of 'auto', 'lightgbm'",
         ),
         ("partitioner", 3, TypeError, "partitioner is of type int"),
         ("partitioner", [], ValueError, "at least one partitioner"),
