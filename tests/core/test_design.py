@@ -109,14 +109,6 @@ def test_second_order_pieces_equal_the_reference(designs, dtype):
     )
 
 
-@pytest.mark.parametrize("outputs", [(), (2,)], ids=["one_output", "two_outputs"])
-def test_row_weights_sum_the_weights_of_a_rows_cells(designs, case, dtype, outputs):
-    fast, reference = designs
-    theta = _normal(fast.layout.n_weights, *outputs)
-    expected = np.einsum("nc,cq...->nq...", reference.to_biases(), fast.layout.by_cell(theta))
-    _assert_close(fast.row_weights(theta), expected, dtype)
-
-
 def test_bias_gram_in_small_tables_of_counts(case, monkeypatch):
     monkeypatch.setattr(design_module, "_COUNTS", 1)
     fast = LeafDesign(case.X, case.codes, N_CELLS).merge_partitions()

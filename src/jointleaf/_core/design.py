@@ -236,30 +236,30 @@ class LeafDesign(Design):
 
     def with_features(self, features: NDArray[np.intp]) -> LeafDesign:
         """Return the design whose linear cells see only some features."""
-        other = copy.copy(self)
-        other.layout = self.layout.with_features(len(features))
+        narrowed = copy.copy(self)
+        narrowed.layout = self.layout.with_features(len(features))
         if self.layout.n_linear_cells:
-            other.X = np.ascontiguousarray(self.X[:, np.append(features, -1)])
-        other._parts = [
-            part if part.X.shape[1] == 1 else part.with_rows(other.X) for part in self._parts
+            narrowed.X = np.ascontiguousarray(self.X[:, np.append(features, -1)])
+        narrowed._parts = [
+            part if part.X.shape[1] == 1 else part.with_rows(narrowed.X) for part in self._parts
         ]
-        other._dense = None
-        other._is_merged = False  # fewer columns: more partitions may be worth merging
-        return other
+        narrowed._dense = None
+        narrowed._is_merged = False  # fewer columns: more partitions may be worth merging
+        return narrowed
 
     def linear_partitions(self) -> LeafDesign:
         """Return the design of the linear partitions alone."""
         chosen = np.array(self.layout.kinds) == "linear"
         if chosen.all():
             return self
-        other = copy.copy(self)
-        other.layout = self.layout.only(chosen)
-        numbers = np.arange(other.layout.n_cells + 1, dtype=np.int32)
+        narrowed = copy.copy(self)
+        narrowed.layout = self.layout.only(chosen)
+        numbers = np.arange(narrowed.layout.n_cells + 1, dtype=np.int32)
         cells = self._parts[0].cells()
-        partitions = np.arange(other.layout.n_partitions)
-        other._parts = [CellSums(cells, partitions, numbers, self.X, self.n_jobs)]
-        other._dense, other._is_merged = None, False
-        return other
+        partitions = np.arange(narrowed.layout.n_partitions)
+        narrowed._parts = [CellSums(cells, partitions, numbers, self.X, self.n_jobs)]
+        narrowed._dense, narrowed._is_merged = None, False
+        return narrowed
 
     # -- products ------------------------------------------------------------------------------
 
@@ -298,19 +298,6 @@ class LeafDesign(Design):
         for part in self._parts:
             sums[part.numbers[:-1]] = part.scatter(flat, part.X[:, -1:])[:, 0]
         return sums[:, 0] if r.ndim == 1 else sums
-
-    def row_weights(self, theta: NDArray) -> NDArray:
-        """Return the slopes and bias that act on every row, its cells' sums: (n, q) or (n, q, K).
-
-        q is d + 1, or 1 where all cells are constant.
-        """
-        slopes, biases = self._split(theta)
-        sums = np.zeros((self.n_rows, self.X.shape[1], biases.shape[1]), self.dtype)
-        for part in self._parts:
-            width = part.X.shape[1]
-            weights = part.row_sums(part.table(slopes, biases)).reshape(self.n_rows, width, -1)
-            sums[:, self.X.shape[1] - width :] += weights
-        return sums[:, :, 0] if theta.ndim == 1 else sums
 
     def _split(self, theta: NDArray) -> tuple[NDArray, NDArray]:
         """Return slopes (L, d, K) and biases (C, K), with K = 1 for one output."""

@@ -121,7 +121,7 @@ class StagedBoosting(Component):
         growth = _Growth(self.context, frame, rows)
         progress = Progress(self.n_rounds, "boosting", enabled=self.context.options.verbose)
         models, start, self._codes_of_stages = [], None, []
-        linear = _linear_weights(self.context, frame, rows) if plan.starts_linear else None
+        linear = _linear_weights(frame, rows) if plan.starts_linear else None
         if linear is not None:
             start = _linear_raw(frame, linear, rows)
         for stage in plan.stages:
@@ -231,7 +231,7 @@ class _Trial:
     """Trains stages on the training rows of a split, from given raw predictions of its rows."""
 
     def __init__(self, context: FitContext, train: Rows, valid: Rows) -> None:
-        self._context, self.train, self.valid = context, train, valid
+        self.train, self.valid = train, valid
         self._frame = context.standardize(train)
         self._growth = _Growth(context, self._frame, train)
         self._start: NDArray | None = None
@@ -239,7 +239,7 @@ class _Trial:
 
     def from_linear(self) -> _Trial:
         """Return the trial that starts from a global linear model."""
-        weights = _linear_weights(self._context, self._frame, self.train)
+        weights = _linear_weights(self._frame, self.train)
         start, valid_start = (
             _linear_raw(self._frame, weights, rows) for rows in (self.train, self.valid)
         )
@@ -289,7 +289,7 @@ def _all_numbers_are_linear(context: FitContext) -> bool:
     return np.array_equal(context.plan.numbers, numbers)
 
 
-def _linear_weights(context: FitContext, frame: Frame, rows: Rows) -> NDArray:
+def _linear_weights(frame: Frame, rows: Rows) -> NDArray:
     """Return the weights (m + 1,) of the ridge regression that boosting may start from."""
     design = frame.design(rows.X, RootCell().fit(rows.X), "linear")
     penalty = Frobenius(_STRENGTH, 0.0)

@@ -307,7 +307,7 @@ class NodeTable:
     value : floats (m, K), optional
         What the model of the library adds to its K raw predictions in each node that is a leaf.
     roots : integers (T,)
-        Node numbers of the roots, tree after tree; one tree with its root first, if not said.
+        Node numbers of the roots, tree after tree; one tree with its root first by default.
     """
 
     feature: NDArray

@@ -142,9 +142,9 @@ def _dependence(raw: RawModel, rows: NDArray, j: int, grid: NDArray) -> NDArray[
     means = []
     for start in range(0, len(grid), step):
         places = grid[start : start + step]
-        many = np.tile(rows, (len(places), 1))
-        many[:, j] = np.repeat(places, n)
-        raws = raw.predict(many)
+        changed_rows = np.tile(rows, (len(places), 1))
+        changed_rows[:, j] = np.repeat(places, n)
+        raws = raw.predict(changed_rows)
         means.append(raws.reshape(len(places), n, *raws.shape[1:]).mean(axis=1))
     return np.concatenate(means).astype(np.float64)
 
@@ -259,8 +259,8 @@ def interactions(
         raise ValueError("X has 1 row: give at least 2, whose values are exchanged")
     k = raw.output(output)
 
-    def predict(many: NDArray) -> NDArray:
-        raws = raw.predict(many)
+    def predict(changed_rows: NDArray) -> NDArray:
+        raws = raw.predict(changed_rows)
         return raws if raws.ndim == 1 else raws[:, k]
 
     rng = np.random.default_rng(random_state)
@@ -294,11 +294,11 @@ def _strengths(
     step = max(1, _BLOCK_ROWS // n)
     for start in range(0, len(changed), step):
         some = changed[start : start + step]
-        many = np.tile(rows, (len(some), 1))
+        changed_rows = np.tile(rows, (len(some), 1))
         for i, places in enumerate(some):
             columns = chosen[list(places)]
-            many[i * n : (i + 1) * n, columns] = others[:, columns]
-        values |= zip(some, predict(many).astype(float).reshape(len(some), n), strict=True)
+            changed_rows[i * n : (i + 1) * n, columns] = others[:, columns]
+        values |= zip(some, predict(changed_rows).astype(float).reshape(len(some), n), strict=True)
     strengths = np.zeros((c, c))
     rounding = _ROUNDING * max(np.abs(raws).max() for raws in values.values())
     for a, b in pairs:

@@ -52,11 +52,11 @@ class Dual(Solver):
     def unsupported_reason(self, problem: Problem) -> str | None:
         """Return None for the Frobenius penalty, with free biases only for the squared error."""
         if not isinstance(problem.penalty, Frobenius):
-            other = "newton" if problem.curvature is not None else "fista"
-            return f"it needs the Frobenius penalty: use solver={other!r}"
+            fitting = "newton" if problem.curvature is not None else "fista"
+            return f"it needs the Frobenius penalty: use solver={fitting!r}"
         if len(problem.layout.tasks) > 1:
-            other = "pcg" if problem.loss.is_quadratic else "newton"
-            return f"it needs a single task: use solver={other!r}"
+            fitting = "pcg" if problem.loss.is_quadratic else "newton"
+            return f"it needs a single task: use solver={fitting!r}"
         if not problem.loss.is_quadratic and problem.smoother is not None:
             return "with a penalty on predictions it needs the squared error: use solver='newton'"
         if not problem.loss.is_quadratic and problem.penalty.bias_strength == 0:
