@@ -74,6 +74,10 @@ def test_every_parameter_acts_or_is_refused(name, recipe, usual, capsys):
         with pytest.raises(ValueError, match=rf"{name}=.* has no effect .*recipe='joint'"):
             model.fit(X, Y)
         return
+    if recipe == "boosting" and name == "linear_features":
+        with pytest.raises(ValueError, match=r"linear_features=\[0, 1\] leaves out .*'blend'"):
+            model.fit(X, Y)
+        return
     found, text, fitted = fit(model, capsys)
     if name == "verbose":
         assert len(text) > len(printed)

@@ -2,7 +2,6 @@
 
 import pickle
 import sys
-import warnings
 
 import lightgbm
 import numpy as np
@@ -174,7 +173,7 @@ def test_categories_of_models_within_nested_partitioners():
     model.fit(X, X[:, 1], categorical_feature=[1])
     for spec in (model, [model, "lightgbm"], ResidualPartitioner(FittedEnsemble(model))):
         assert list(known_categories(spec)) == [1]
-    for spec in (None, "voronoi", deep_union()):
+    for spec in ("voronoi", deep_union()):
         assert known_categories(spec) == {}
 
 
@@ -322,14 +321,6 @@ def test_other_specifications(diabetes):
     for odd in (AdaBoostRegressor(), 3):
         with pytest.raises(TypeError, match=f"{type(odd).__name__}.*'lightgbm'.*RandomForest"):
             make_partitioner(odd)
-
-
-def test_default_is_lightgbm():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        partitioner = make_partitioner(None)
-    assert type(partitioner) is LightGBMPartitioner
-    assert (partitioner.n_partitions, partitioner.n_cells) == (100, 4)
 
 
 class _Broken:

@@ -214,6 +214,12 @@ class SampledJoint(Joint):
     More than 4,000 rows in regression, or 1,500 in classification, would not change it much.
     """
 
+    def describe(self) -> str:
+        """Return the numbers of partitions, cells and rows."""
+        n_all, text = len(self.context.rows), super().describe()
+        n = self._n_rows(n_all, self.context.target_type)
+        return text if n == n_all else f"{text}, on {n:,} of {n_all:,} rows"
+
     @staticmethod
     def _partitions(partitioner: Partitioner | None, target_type: TargetType) -> Partitioner:
         return few_partitions()

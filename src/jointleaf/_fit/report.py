@@ -130,14 +130,11 @@ class FitReport:
 
     def lines(self) -> list[tuple[str, str]]:
         """Return names and texts of a summary for people."""
-        lines = []
-        if len(self.components) > 1:
-            for part in self.components:
-                lines.append(
-                    (part.name.replace("_", " "), f"{part.weight:.2g} x {part.description}")
-                )
-        else:
-            lines.append(("model", self.components[0].description))
+        lines, is_blend = [("recipe", self.recipe)], len(self.components) > 1
+        for part in self.components:
+            name = part.name.replace("_", " ") if is_blend else "model"
+            text = f"{part.weight:.2g} x {part.description}" if is_blend else part.description
+            lines.append((name, text))
         if self.joint is not None:
             lines.append(("penalty", repr(self.joint.penalty)))
             if self.joint.setting:
@@ -145,7 +142,8 @@ class FitReport:
                 lines.append(("setting", text.replace("_", " ")))
         if self.cv_results is not None:
             text = validation_text(self.cv_results, self.target_type)
-            lines.append(("validation loss", text))
+            of_joint = is_blend and self.joint is not None
+            lines.append(("validation loss", f"of the joint fit: {text}" if of_joint else text))
         if self.joint is not None:
             lines.append(("solver", describe_solution(self.joint.solution)))
         return lines

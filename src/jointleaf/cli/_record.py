@@ -128,7 +128,7 @@ def model_summary(model: Any) -> dict[str, Any]:
         ],
         "validation_loss": report.validation_loss,
         "joint": None if report.joint is None else _joint_summary(report.joint),
-        "lines": [["recipe", report.recipe], *map(list, report.lines())],
+        "lines": [list(line) for line in report.lines()],
     }
 
 

@@ -63,7 +63,8 @@ PARAMETERS = """Parameters
         smallest. "auto" does so where whole features vanish (L1, L21, ...): fewer features are
         selected at hardly any loss, whereas the smallest loss lets many in that do not matter.
     n_jobs : int, optional
-        Threads (-1: all cores). The fitted model is the same for every value.
+        Threads (-1: all cores). The fitted model is the same for every value, up to
+        rounding.
     device : {"cpu", "gpu", "tpu", "auto", "jax:cpu"}
         Where the cells of a given penalty (also one whose strength is "auto") are fitted and
         predicted. "cpu" is NumPy and SciPy; the others need JAX (extra ``jax``): an accelerator,
@@ -101,9 +102,11 @@ ATTRIBUTES = """Attributes
     cell_model_ : CellModel
         The fitted model: partitions and the weights of their cells.
     cv_results_ : dict of arrays or None
-        Every setting that was tried, with its score on held-out rows under scikit-learn's names:
-        ``param_strength`` and so on, ``mean_test_score`` (minus the mean loss), ``std_test_score``,
-        ``se_test_score``, ``rank_test_score``, ``params``.
+        Every setting of the joint fit that was tried, with its score on held-out rows under
+        scikit-learn's names: ``param_strength`` and so on, ``mean_test_score`` (minus the mean
+        loss), ``std_test_score`` (over groups of held-out rows, at least ten), ``se_test_score``
+        (standard error of the mean), ``rank_test_score``, ``params``. With ``recipe="boosting"``
+        one row: the rounds that were taken, with the score of a coarser form on a sample.
     penalty_ : Penalty or None
         The penalty of the joint problem, in standardised units, with every strength a number; None
         where no joint problem was solved (``recipe="boosting"``).

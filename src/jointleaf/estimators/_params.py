@@ -226,6 +226,7 @@ class JOPLEnParameters(BaseEstimator):
         n_rows = len(context.rows)
         recipe = choose_recipe(self.recipe, n_rows, context.partitioner, context.penalty)
         check_effect(self, recipe)
+        check_linear_features(self, recipe, context)
         splits = []
         if self._chooses:
             n_folds, n_splits = n_folds_and_splits(recipe, n_rows)
@@ -384,6 +385,18 @@ def check_effect(estimator: Any, recipe: Recipe) -> None:
     if estimator.cells == "constant":
         for name in ("linear_features", "add_indicator"):
             check_default(name, "with cells='constant': leave it out, or use cells='linear'")
+
+
+def check_linear_features(estimator: Any, recipe: Recipe, context: FitContext) -> None:
+    """Raise an error where boosting would have to leave columns out of its linear models."""
+    numbers = np.flatnonzero(context.columns.n_categories == 0)
+    is_left_out = not np.array_equal(context.plan.numbers, numbers)
+    if recipe.name == "boosting" and estimator.linear_features is not None and is_left_out:
+        raise ValueError(
+            f"linear_features={estimator.linear_features!r} leaves out columns of numbers, which "
+            "is not possible with recipe='boosting' (the default above 10,000 rows): leave it out, "
+            "or use recipe='joint' or recipe='blend'"
+        )
 
 
 def check_penalty(penalty: Term, n_rows: int, n_features: int, cells: CellKind) -> None:

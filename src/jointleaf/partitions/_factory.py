@@ -195,28 +195,28 @@ class RegrownEnsemble(_OfModel):
         return self
 
 
-def make_partitioner(spec: Any = "auto") -> Partitioner:
+def make_partitioner(spec: Any) -> Partitioner:
     """Return the partitioner that `spec` stands for.
 
     Parameters
     ----------
-    spec : "auto", str, Partitioner, fitted model, or a list of these
-        "auto" (or None) is `LightGBMPartitioner`. A name is one of `PARTITIONERS`. A `Partitioner`
-        is returned as it is, a fitted tree ensemble as a `FittedEnsemble`, a list as a
-        `UnionPartitioner`.
+    spec : str, Partitioner, fitted model, or a list of these
+        A name is one of `PARTITIONERS`. A `Partitioner` is returned as it is, a fitted tree
+        ensemble as a `FittedEnsemble`, a list as a `UnionPartitioner`. The "auto" of estimators
+        depends on the number of rows and is none of these.
 
     Returns
     -------
     Partitioner
     """
-    if spec is None or (isinstance(spec, str) and spec == "auto"):
-        return LightGBMPartitioner()
     if isinstance(spec, Partitioner):
         return spec
-    if isinstance(spec, str):
+    if isinstance(spec, str) or spec is None:
         if spec not in PARTITIONERS:
-            names = ", ".join(repr(name) for name in ("auto", *PARTITIONERS))
-            raise ValueError(f"partitioner={spec!r} is not known: use one of {names}")
+            names = ", ".join(map(repr, PARTITIONERS))
+            raise ValueError(
+                f"partitioner={spec!r} is not known: use 'auto' (alone, not in a list), or {names}"
+            )
         return PARTITIONERS[spec]()
     if isinstance(spec, list | tuple):
         if not spec:
