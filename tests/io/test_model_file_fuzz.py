@@ -18,7 +18,7 @@ from jointleaf.partitions import RandomTreesPartitioner, StepPartitioner
 from model_kinds import GAPS, THREE, TREES, TWO, VORONOI, X, Y, frame, make
 
 START = 32
-PER_KIND = 1000
+PER_KIND, PER_OLD_FILE = 1500, 500
 ODD = [
     *(None, True, False, 0, 1, -1, 2, 3, 7, 2**31, 2**63, -(2**70), 10**300, 1.5, -0.0, 1e308),
     *("", "x", "inf", "nan", "auto", "linear", "constant", [], {}, [[]], [0], {"array": 0}),
@@ -70,7 +70,8 @@ def places(value, collected, key=None, owner=None):
 class Mutations:
     """Random damage to one file."""
 
-    def __init__(self, data, seed):
+    def __init__(self, data, seed, n_mutations=PER_KIND):
+        self.n_mutations = n_mutations
         self.data = data
         self.random = random.Random(seed)
         self.header, arrays = parts(data)
@@ -81,7 +82,7 @@ class Mutations:
 
     def __iter__(self):
         ways = [self.flip, self.cut, self.swap, self.edit, self.edit, self.edit, self.numbers]
-        for _ in range(PER_KIND):
+        for _ in range(self.n_mutations):
             yield self.random.choice([*ways, self.numbers, self.shape])()
 
     def flip(self):
@@ -196,10 +197,13 @@ def predict(model, matrix):
             assert len(model.predict(matrix)) == len(matrix)
 
 
-@pytest.mark.parametrize("name", [*MODELS, *OLD_FILES])
+@pytest.mark.parametrize(
+    ("name", "is_old"), [*((n, False) for n in MODELS), *((n, True) for n in OLD_FILES)]
+)
 @pytest.mark.filterwarnings("ignore")
-def test_damaged_files(name):
-    if name in OLD_FILES:
+def test_damaged_files(name, is_old):
+    n_mutations = PER_OLD_FILE if is_old else PER_KIND
+    if is_old:
         data = (OLD / f"{name}.jl").read_bytes()
         model = files._from_bytes(data)
     else:
@@ -213,7 +217,7 @@ def test_damaged_files(name):
     matrix[0, 0] = np.nan
     predict(files._from_bytes(data), matrix)
     counts, longest = {"errors": 0, "valid": 0}, ""
-    for mutated in Mutations(data, name):
+    for mutated in Mutations(data, name, n_mutations):
         start = time.perf_counter()
         try:
             loaded = files._from_bytes(mutated)
@@ -226,8 +230,8 @@ def test_damaged_files(name):
         assert time.perf_counter() - start < 3
     assert "\n" not in longest
     assert len(longest) < 450
-    assert counts["errors"] > PER_KIND // 3
-    assert counts["valid"] > PER_KIND // 100, counts
+    assert counts["errors"] > n_mutations // 3
+    assert counts["valid"] > n_mutations // 100, counts
 
 
 def edited(data, change):
