@@ -1,10 +1,9 @@
 """Displays: what is drawn are the numbers of the path or the table, and every line has a name."""
 
-import builtins
 import doctest
 import importlib
 
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification, make_friedman1
@@ -26,19 +25,10 @@ from jointleaf._fit.report import loss_table
 from jointleaf.partitions import LightGBMPartitioner
 from jointleaf.plot._base import _spread
 
-mpl.use("Agg")
-plt = pytest.importorskip("matplotlib.pyplot")
-
 X, Y = make_friedman1(120, n_features=12, noise=0.5, random_state=0)
 BINARY = (np.quantile(Y, 0.75) < Y).astype(int)
 THREE = np.array(list("abc"))[np.digitize(Y, np.quantile(Y, [0.2, 0.6]))]
 SMALL = LightGBMPartitioner(4, 3)
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
 
 
 def fit(penalty, y=Y, estimator=JOPLEnRegressor, **options):
@@ -76,7 +66,7 @@ def top_axis(ax):
 
 
 def boxes_overlap(texts):
-    boxes = [mpl.text.Text.get_window_extent(text) for text in texts]  # without their arrows
+    boxes = [plt.Text.get_window_extent(text) for text in texts]  # without their arrows
     return any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
 
 
@@ -340,22 +330,10 @@ def test_docstring_examples(name):
     assert result.failed == 0
 
 
-def test_without_matplotlib_it_is_asked_for(monkeypatch, path, sparse):
-    real = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    hint = r"needs matplotlib: pip install 'jointleaf\[plot\]'"
-    with pytest.raises(ImportError, match=f"PathDisplay {hint}"):
-        PathDisplay.from_path(path)
-    with pytest.raises(ImportError, match=f"PathDisplay {hint}"):
-        PathDisplay.from_estimator(sparse, X, Y)
-    with pytest.raises(ImportError, match=f"CVDisplay {hint}"):
-        CVDisplay.from_estimator(sparse)
+def test_without_matplotlib_it_is_asked_for(ask_for_matplotlib, path, sparse):
+    ask_for_matplotlib(PathDisplay, "from_path", path)
+    ask_for_matplotlib(PathDisplay, "from_estimator", sparse, X, Y)
+    ask_for_matplotlib(CVDisplay, "from_estimator", sparse)
 
 
 @pytest.mark.parametrize("values", [[0.5], [0.0, 0.0, 0.0], [1.0, 0.99, 0.2], [0.3, 0.1, 0.32]])

@@ -1,11 +1,10 @@
 """Displays of several tasks: what is drawn are the slopes, counts, errors and losses of the fit."""
 
-import builtins
 import doctest
 import importlib
 from dataclasses import replace
 
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
@@ -15,8 +14,6 @@ from jointleaf import (
     L21,
     BoUTSRegressor,
     DirtyLasso,
-    Frobenius,
-    JOPLEnRegressor,
     MultiTaskJOPLEnClassifier,
     MultiTaskJOPLEnRegressor,
     SelectionDisplay,
@@ -24,58 +21,16 @@ from jointleaf import (
     TaskPathDisplay,
     TaskWeightsDisplay,
 )
-from jointleaf._fit.report import loss_table
-from jointleaf._fit.strengths import ratio_grid
 from jointleaf.partitions import VoronoiPartitioner
+from task_displays import TASKS, TEST, assert_drawn_inside, fit, legend, words
 
-mpl.use("Agg")
-plt = pytest.importorskip("matplotlib.pyplot")
-
-SMALL = VoronoiPartitioner(5, 3)
-FIXED = DirtyLasso(common=0.2, task=0.12, bias_strength=1.0)
 COUNTS = {"A": (2, {"a": 1, "b": 0, "c": 4}), "B": (0, {"a": 3, "b": 0, "c": 1})}
 ERRORS = {"A": {"a": 0.2, "b": 0.9}, "B": {"b": 0.5, "a": 0.3}}
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
-
-
-def make_tasks(n=90, d=7, seed=0):
-    """Feature 0 in all tasks, 5, 3 and 1 in one each."""
-    rng = np.random.default_rng(seed)
-    tasks = {}
-    for own, name in ((5, "a"), (3, "b"), (1, "c")):
-        X = rng.standard_normal((n, d))
-        tasks[name] = X, 2 * np.sin(X[:, 0]) + X[:, own] + 0.1 * rng.standard_normal(n)
-    return tasks
-
-
-TASKS, TEST = make_tasks(), make_tasks(seed=1)
-FEW = {name: task for name, task in make_tasks(n=60, d=6).items() if name != "c"}
-
-
-def fit(penalty=FIXED, estimator=MultiTaskJOPLEnRegressor, tasks=TASKS, cells=SMALL, **options):
-    return estimator(cells, penalty=penalty, random_state=0, **options).fit(tasks)
 
 
 @pytest.fixture(scope="module")
 def model():
     return fit()
-
-
-@pytest.fixture(scope="module")
-def tuned():
-    """The smallest loss is chosen, and strengths are relaxed."""
-    return fit(DirtyLasso(bias_strength=1.0), cv=2, one_se=False, tasks=FEW)
-
-
-@pytest.fixture(scope="module")
-def plain():
-    """The fewest features within one standard error are chosen, and nothing is relaxed."""
-    return fit(DirtyLasso(bias_strength=1.0, relax=1.0), cv=2, tasks=FEW)
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +42,6 @@ def automatic():
 @pytest.fixture(scope="module")
 def bouts():
     return BoUTSRegressor(n_universal=20, n_task=20).fit(TASKS)
-
-
-def words(labels):
-    return [label.get_text() for label in labels]
-
-
-def legend(ax):
-    return words(ax.get_legend().get_texts())
 
 
 def slopes(model):
@@ -214,6 +161,8 @@ def test_estimators_without_common_slopes_are_refused(model, automatic):
         TaskWeightsDisplay.from_estimator(MultiTaskJOPLEnRegressor())
     with pytest.raises(ValueError, match=r"penalty='auto' fits every task alone.*DirtyLasso\(\)"):
         TaskWeightsDisplay.from_estimator(automatic)
+    with pytest.raises(ValueError, match="penalty='auto' chooses a penalty for every task alone"):
+        TaskPathDisplay.from_estimator(automatic)
     with pytest.raises(TypeError, match="must be a MultiTaskJOPLEnRegressor"):
         TaskWeightsDisplay.from_estimator(LinearRegression())
     with pytest.raises(TypeError, match="must be a TaskSolution"):
@@ -375,14 +324,14 @@ def test_tasks_may_be_a_list_and_a_part_of_those_of_the_fit():
 
 def test_errors_of_classifiers_are_shares_of_wrong_classes(model):
     classes = {name: (X, np.where(y > 0, "yes", "no")) for name, (X, y) in TASKS.items()}
-    judge = fit(DirtyLasso(0.02, 0.015), MultiTaskJOPLEnClassifier, classes)
-    display = TaskErrorDisplay.from_estimators({"A": judge}, classes)
+    classifier = fit(DirtyLasso(0.02, 0.015), MultiTaskJOPLEnClassifier, classes)
+    display = TaskErrorDisplay.from_estimators({"A": classifier}, classes)
     for k, (task, (X, y)) in enumerate(classes.items()):
-        wrong = np.mean(judge.predict(X, task=task) != y)
+        wrong = np.mean(classifier.predict(X, task=task) != y)
         assert display.dots_["A"].get_xdata()[k] == pytest.approx(wrong)
     assert "wrong classes" in display.ax_.get_xlabel()
     with pytest.raises(ValueError, match=r"classifiers and regressors.*draw them apart"):
-        TaskErrorDisplay.from_estimators({"A": judge, "B": model}, TEST)
+        TaskErrorDisplay.from_estimators({"A": classifier, "B": model}, TEST)
 
 
 def test_wrong_errors_are_refused(model):
@@ -413,153 +362,29 @@ def test_wrong_errors_are_refused(model):
         TaskErrorDisplay.from_estimators({"A": model}, {"a": (X, y[:5])})
 
 
-# -- TaskPathDisplay -------------------------------------------------------------------------------
-
-
-def on_path(model):
-    """Rows of the paths with a loss."""
-    table = loss_table(model.cv_results_)
-    kept = table["on_path"] & np.isfinite(table["mean_loss"])
-    return {name: column[kept] for name, column in table.items()}
-
-
-@pytest.mark.parametrize("name", ["tuned", "plain"])
-def test_every_ratio_has_a_line_with_the_smallest_losses_of_the_table(request, name):
-    model = request.getfixturevalue(name)
-    rows, ratios = on_path(model), ratio_grid(model.task_weights_)
-    display = TaskPathDisplay.from_estimator(model)
-    np.testing.assert_allclose(display.ratios_, ratios)
-    assert len(display.lines_) == len(ratios) > 2
-    for ratio, line in zip(ratios, display.lines_, strict=True):
-        own = np.isclose(rows["common"] / rows["task"], ratio)
-        strengths = np.unique(rows["common"][own])[::-1]
-        points = [np.flatnonzero(own & (rows["common"] == strength)) for strength in strengths]
-        losses = [rows["mean_loss"][point].min() for point in points]
-        np.testing.assert_array_equal(line.get_ydata(), losses)
-        counts = [rows["mean_selected"][point[0]] for point in points]
-        np.testing.assert_array_equal(line.get_xdata(), counts)
-
-
-@pytest.mark.parametrize("name", ["tuned", "plain"])
-def test_the_choice_and_the_smallest_loss_are_marked(request, name):
-    model = request.getfixturevalue(name)
-    rows, display = on_path(model), TaskPathDisplay.from_estimator(model)
-    best = int(np.argmin(rows["mean_loss"]))
-    limit = rows["mean_loss"][best] + rows["se_loss"][best]
-    marked = {line.get_label(): line for line in display.ax_.lines}
-    smallest = [rows["mean_selected"][best], rows["mean_loss"][best]]
-    assert marked["smallest loss"].get_xydata().tolist() == [smallest]
-    assert marked["smallest + 1 std. error"].get_ydata()[0] == pytest.approx(limit)
-    ((n_features, loss),) = display.chosen_.get_xydata()
-    is_fit = np.isclose(rows["common"], model.penalty_.common)
-    is_fit &= np.isclose(rows["task"], model.penalty_.task)
-    is_fit &= np.isclose(rows["relax"], model.penalty_.relax)
-    (k,) = np.flatnonzero(is_fit)
-    assert [n_features, loss] == [rows["mean_selected"][k], rows["mean_loss"][k]]
-    if name == "plain":
-        assert n_features == rows["mean_selected"][rows["mean_loss"] <= limit].min()
-        assert [n_features, loss] != smallest
-    else:
-        assert [n_features, loss] == smallest
-
-
-def test_losses_without_relaxing_are_drawn_for_the_chosen_ratio(tuned, plain):
-    assert TaskPathDisplay.from_estimator(plain).unrelaxed_ is None
-    rows, line = on_path(tuned), TaskPathDisplay.from_estimator(tuned).unrelaxed_
-    chosen = tuned.penalty_.common / tuned.penalty_.task
-    own = np.isclose(rows["common"] / rows["task"], chosen) & (rows["relax"] == 1)
-    np.testing.assert_array_equal(line.get_ydata(), rows["mean_loss"][own])
-    assert line.get_label() == f"{chosen:.3g}, not relaxed"
-
-
-def test_names_of_the_path(plain):
-    display = TaskPathDisplay.from_estimator(plain)
-    shown, ax = legend(display.ax_), display.ax_
-    assert shown[: len(display.ratios_)] == [f"{ratio:.3g}" for ratio in display.ratios_]
-    chosen = f"chosen: common {plain.penalty_.common:.2g}, task {plain.penalty_.task:.2g}"
-    assert shown[-1] == chosen
-    assert "common / task" in ax.get_legend().get_title().get_text()
-    assert "variance" in ax.get_ylabel()
-    assert "selected features" in ax.get_xlabel()
-
-
-@pytest.mark.parametrize(
-    "penalty",
-    [
-        L21("auto", bias_strength=1.0),
-        DirtyLasso("auto", None, bias_strength=1.0, relax=1.0),
-        DirtyLasso(None, "auto", bias_strength=1.0, relax=1.0),
-    ],
-    ids=["L21", "common", "task"],
-)
-def test_a_penalty_with_a_single_strength_has_one_line(penalty):
-    model = fit(penalty, cv=2, tasks=FEW)
-    _, ax = plt.subplots()
-    display = TaskPathDisplay.from_estimator(model, ax=ax)
-    assert display.ax_ is ax
-    (line,) = display.lines_
-    np.testing.assert_array_equal(line.get_ydata(), on_path(model)["mean_loss"])
-    assert display.chosen_.get_xydata()[0].tolist() in line.get_xydata().tolist()
-    assert legend(ax)[0] == "mean loss"
-    assert legend(ax)[-1] == f"chosen: {model.penalty_.strength:.2g}"
-
-
-def test_estimators_without_a_path_are_refused(model, automatic):
-    with pytest.raises(ValueError, match=r"fixed strengths, there is no choice.*DirtyLasso\(\)"):
-        TaskPathDisplay.from_estimator(model)
-    with pytest.raises(ValueError, match="penalty='auto' chooses a penalty for every task alone"):
-        TaskPathDisplay.from_estimator(automatic)
-    with pytest.raises(NotFittedError):
-        TaskPathDisplay.from_estimator(MultiTaskJOPLEnRegressor())
-    with pytest.raises(TypeError, match="must be a MultiTaskJOPLEnRegressor"):
-        TaskPathDisplay.from_estimator(JOPLEnRegressor())
-    with pytest.raises(ValueError, match=r"same number of features.*makes features vanish"):
-        TaskPathDisplay.from_estimator(fit(Frobenius("auto", bias_strength=1.0), cv=2, tasks=FEW))
-
-
 # -- all -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["task_weights", "tasks", "task_path"])
+@pytest.mark.parametrize("name", ["task_weights", "tasks"])
 def test_docstring_examples(name):
     result = doctest.testmod(importlib.import_module(f"jointleaf.plot._{name}"))
     assert result.attempted > 0
     assert result.failed == 0
 
 
-def test_nothing_is_drawn_outside_the_figure(model, tuned):
+def test_nothing_is_drawn_outside_the_figure(model):
     displays = [
         TaskWeightsDisplay.from_estimator(model),
         TaskWeightsDisplay.from_estimator(model, split=True),
         SelectionDisplay.from_counts(COUNTS),
         TaskErrorDisplay.from_errors(ERRORS),
-        TaskPathDisplay.from_estimator(tuned),
     ]
     for display in displays:
-        figure = display.figure_
-        figure.draw_without_rendering()
-        whole, box = figure.bbox, figure.get_tightbbox().transformed(figure.dpi_scale_trans)
-        assert whole.x0 - 1 <= box.x0 < box.x1 <= whole.x1 + 1
-        assert whole.y0 - 1 <= box.y0 < box.y1 <= whole.y1 + 1
+        assert_drawn_inside(display.figure_)
 
 
-def test_without_matplotlib_it_is_asked_for(monkeypatch, model, tuned):
-    real = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    hint = r"needs matplotlib: pip install 'jointleaf\[plot\]'"
-    with pytest.raises(ImportError, match=f"TaskWeightsDisplay {hint}"):
-        TaskWeightsDisplay.from_estimator(model)
-    with pytest.raises(ImportError, match=f"SelectionDisplay {hint}"):
-        SelectionDisplay.from_counts(COUNTS)
-    with pytest.raises(ImportError, match=f"TaskErrorDisplay {hint}"):
-        TaskErrorDisplay.from_errors(ERRORS)
-    with pytest.raises(ImportError, match=f"TaskErrorDisplay {hint}"):
-        TaskErrorDisplay.from_estimators({"A": model}, TEST)
-    with pytest.raises(ImportError, match=f"TaskPathDisplay {hint}"):
-        TaskPathDisplay.from_estimator(tuned)
+def test_without_matplotlib_it_is_asked_for(ask_for_matplotlib, model):
+    ask_for_matplotlib(TaskWeightsDisplay, "from_estimator", model)
+    ask_for_matplotlib(SelectionDisplay, "from_counts", COUNTS)
+    ask_for_matplotlib(TaskErrorDisplay, "from_errors", ERRORS)
+    ask_for_matplotlib(TaskErrorDisplay, "from_estimators", {"A": model}, TEST)

@@ -5,7 +5,7 @@ import importlib
 import subprocess
 import sys
 
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.datasets import make_friedman1
@@ -24,19 +24,10 @@ from jointleaf import (
 )
 from jointleaf.inspection import effect, interactions
 
-mpl.use("Agg")
-plt = pytest.importorskip("matplotlib.pyplot")
-
 RIDGE = Frobenius(0.01)
 X, Y = make_friedman1(120, n_features=5, noise=0.5, random_state=0)
 THREE = np.digitize(Y, np.quantile(Y, [0.3, 0.6]))
 FRAME, FRAME_Y = make_frame()
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module")
