@@ -72,9 +72,8 @@ def solve(args: argparse.Namespace) -> dict:
     total = time.perf_counter() - start
     peak = memory_mb("VmHWM")
     set_up = max(total - solution.trace[-1].seconds, 0.0)  # before the solver's own clock
-    n_tasks = len(tasks)
-    C = whole([solution.common[t] for t in range(n_tasks)], problem, args.n_cells)
-    T = whole([solution.specific[t] for t in range(n_tasks)], problem, args.n_cells)
+    C = whole([task.common for task in solution.tasks], problem, args.n_cells)
+    T = whole([task.specific for task in solution.tasks], problem, args.n_cells)
     biases = whole([task.intercept for task in solution.tasks], problem, args.n_cells)
     value = objective(problem, C, T, biases)
     common, of_tasks = selected(C, T)

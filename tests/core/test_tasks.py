@@ -245,8 +245,8 @@ def test_order_of_tasks():
     )
     assert other.objective == pytest.approx(found.objective, rel=1e-12)
     for t, k in enumerate(order):
-        np.testing.assert_allclose(other.common[t], found.common[k], atol=1e-7)
-        np.testing.assert_allclose(other.specific[t], found.specific[k], atol=1e-7)
+        np.testing.assert_allclose(other.tasks[t].common, found.tasks[k].common, atol=1e-7)
+        np.testing.assert_allclose(other.tasks[t].specific, found.tasks[k].specific, atol=1e-7)
         np.testing.assert_allclose(other.tasks[t].intercept, found.tasks[k].intercept, atol=1e-6)
 
 

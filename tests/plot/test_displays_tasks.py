@@ -46,13 +46,12 @@ def bouts():
 
 def slopes(model):
     """(d, C) of all tasks."""
-    return np.concatenate([task.coef for task in model.solution_.tasks]).T
+    return model.solution_.coef.T
 
 
 def without_slopes(solution):
     """What constant cells have."""
-    tasks = tuple(replace(task, coef=task.coef[:, :0]) for task in solution.tasks)
-    return replace(solution, tasks=tasks)
+    return replace(solution, coef=solution.coef[:, :0], common_coef=None)
 
 
 # -- TaskWeightsDisplay ----------------------------------------------------------------------------
@@ -111,7 +110,7 @@ def test_parts_are_drawn_in_two_panels(model):
     assert [rows.tolist() for rows in display.features_] == [[0], [5, 3, 1]]
     parts = (model.solution_.common, model.solution_.specific)
     for image, part, rows in zip(display.images_, parts, display.features_, strict=True):
-        np.testing.assert_array_equal(image.get_array(), np.concatenate(part).T[rows])
+        np.testing.assert_array_equal(image.get_array(), part.T[rows])
     assert display.images_[0].get_clim() == display.images_[1].get_clim()
     upper, lower = display.axes_
     assert upper.get_position().y0 > lower.get_position().y1
@@ -165,7 +164,7 @@ def test_estimators_without_common_slopes_are_refused(model, automatic):
         TaskPathDisplay.from_estimator(automatic)
     with pytest.raises(TypeError, match="must be a MultiTaskJOPLEnRegressor"):
         TaskWeightsDisplay.from_estimator(LinearRegression())
-    with pytest.raises(TypeError, match="must be a TaskSolution"):
+    with pytest.raises(TypeError, match="must be a Solution"):
         TaskWeightsDisplay.from_solution(automatic.solution_)
     with pytest.raises(ValueError, match="constant cells have no slopes"):
         TaskWeightsDisplay.from_solution(without_slopes(model.solution_))

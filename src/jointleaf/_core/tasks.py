@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,12 @@ from jointleaf._core.penalties import Free, Penalty, SlopeNorm, TaskNorm, Term
 from jointleaf._core.penalties.base import Sum, on_predictions, on_weights
 from jointleaf._core.problem import Problem, as_numbers
 from jointleaf._core.solvers import Solution, Solver, check_limits, solve
-from jointleaf._core.solvers.base import Listener, SolverState, Status, TracePoint
+from jointleaf._core.solvers.base import Listener, SolverState
 
 __all__ = [
     "BlockSmoother",
-    "TaskSolution",
     "check_task_weights",
     "fit_tasks",
-    "make_solution",
     "relax_of",
     "relaxed",
     "solve_tasks",
@@ -142,107 +140,6 @@ def check_task_weights(values: ArrayLike | None, names: Sequence[str]) -> NDArra
     return weights
 
 
-# -- the solution --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TaskSolution:
-    """The weights of all tasks, and how they were found.
-
-    Attributes
-    ----------
-    tasks : tuple of Solution
-        Slopes ``coef`` (L_t, d) and biases ``intercept`` (C_t,) of every task, W_t = C_t + T_t.
-    common : tuple of arrays (L_t, d)
-        C_t: slopes of features that all tasks share.
-    specific : tuple of arrays (L_t, d)
-        T_t: slopes of features of a single task.
-    status : {"converged", "max_iter", "stalled"}
-    message : str
-    solver : str
-    n_iter : int
-    objective : float
-        J at the solution.
-    optimality : float
-        Scale-free distance from the first-order conditions (`Problem.optimality`).
-    trace : list of TracePoint
-    """
-
-    tasks: tuple[Solution, ...]
-    common: tuple[NDArray, ...]
-    specific: tuple[NDArray, ...]
-    status: Status
-    message: str
-    solver: str
-    n_iter: int
-    objective: float
-    optimality: float
-    trace: list[TracePoint] = field(default_factory=list, repr=False)
-
-    @property
-    def converged(self) -> bool:
-        """Whether the optimality measure reached the tolerance."""
-        return self.status == "converged"
-
-    @property
-    def theta(self) -> NDArray:
-        """Slopes of all tasks, task after task, then all biases, (N,)."""
-        slopes = [task.coef.ravel() for task in self.tasks]
-        return np.concatenate(slopes + [task.intercept for task in self.tasks])
-
-    @property
-    def common_norms(self) -> NDArray[np.float64]:
-        """Euclidean norm of every feature's common slopes in every task, (d, T)."""
-        return _norms(self.common)
-
-    @property
-    def specific_norms(self) -> NDArray[np.float64]:
-        """Euclidean norm of every feature's slopes of single tasks, (d, T)."""
-        return _norms(self.specific)
-
-    def __repr__(self) -> str:
-        return (
-            f"TaskSolution({len(self.tasks)} tasks, {self.solver}: {self.status} after "
-            f"{self.n_iter} iterations, objective={self.objective:.8g}, "
-            f"optimality={self.optimality:.1e})"
-        )
-
-
-def make_solution(problem: Problem, solution: Solution) -> TaskSolution:
-    """Return the solution of every task, in the units of the problem's stated objective."""
-    layout = problem.layout
-    objective = problem.mass * solution.objective
-    trace = [point._replace(objective=problem.mass * point.objective) for point in solution.trace]
-    common, specific = split_slopes(problem.penalty, layout, solution.theta)
-    gap = problem.mass * solution.gap
-
-    def by_task(slopes: NDArray) -> Sequence[NDArray]:
-        return np.split(slopes, layout.slope_starts[1:-1])
-
-    biases = np.split(solution.intercept, layout.task_starts[1:-1])
-    tasks = tuple(
-        replace(
-            solution, coef=coef, intercept=intercept, layout=part, objective=objective, gap=gap,
-            trace=trace,
-        )
-        for coef, intercept, part in zip(
-            by_task(solution.coef), biases, layout.tasks, strict=True
-        )
-    )  # fmt: skip
-    return TaskSolution(
-        tasks,
-        tuple(by_task(common)),
-        tuple(by_task(specific)),
-        solution.status,
-        solution.message,
-        solution.solver,
-        solution.n_iter,
-        objective,
-        solution.optimality,
-        trace,
-    )
-
-
 def split_slopes(penalty: Penalty, layout: CellLayout, theta: NDArray) -> tuple[NDArray, NDArray]:
     """Return common slopes and slopes of single tasks, both (L, d), under a bound penalty.
 
@@ -259,10 +156,6 @@ def split_slopes(penalty: Penalty, layout: CellLayout, theta: NDArray) -> tuple[
     return (slopes, zeros) if are_common else (zeros, slopes)
 
 
-def _norms(parts: tuple[NDArray, ...]) -> NDArray[np.float64]:
-    return np.stack([np.linalg.norm(part.astype(float), axis=0) for part in parts], axis=1)
-
-
 # -- solving, and once more on what was selected ---------------------------------------------------
 
 
@@ -276,10 +169,10 @@ def solve_tasks(
     max_iter: int,
     device: str = "cpu",
     listener: Listener | None = None,
-) -> tuple[Problem, Solution]:
+) -> Solution:
     """Solve a problem and, where its penalty says so, once more on what was selected.
 
-    Returns the problem that was solved last, and its solution.
+    Returns the solution in the units of the problem's stated objective, with its slopes split.
     """
     options: dict[str, Any] = {
         "tol": tol,
@@ -290,11 +183,18 @@ def solve_tasks(
     }
     solution = solve(problem, solver, init, **options)
     factor = relax_of(penalty)
-    if factor == 1.0:
-        return problem, solution
-    again = relaxed(penalty, factor, support_of(problem.layout, solution.theta))
-    second = problem.with_penalty(on_weights(again))
-    return second, solve(second, solver, solution.theta, **options)
+    if factor != 1.0:
+        again = relaxed(penalty, factor, support_of(problem.layout, solution.theta))
+        problem = problem.with_penalty(on_weights(again))
+        solution = solve(problem, solver, solution.theta, **options)
+    mass = problem.mass
+    return replace(
+        solution,
+        objective=mass * solution.objective,
+        gap=mass * solution.gap,
+        trace=[point._replace(objective=mass * point.objective) for point in solution.trace],
+        common_coef=split_slopes(problem.penalty, problem.layout, solution.theta)[0],
+    )
 
 
 def relax_of(penalty: Term) -> Any:
@@ -333,7 +233,7 @@ def fit_tasks(
     init: ArrayLike | None = None,
     n_jobs: int = 1,
     device: str = "cpu",
-) -> TaskSolution:
+) -> Solution:
     r"""Fit the models of all cells of all tasks jointly.
 
     Minimises, over the slopes W_t and the biases b_t of every task,
@@ -363,7 +263,8 @@ def fit_tasks(
 
     Returns
     -------
-    TaskSolution
+    Solution
+        Of all tasks; ``tasks`` holds that of each.
 
     Examples
     --------
@@ -415,9 +316,7 @@ def fit_tasks(
         raise ValueError(
             f"init has shape {start.shape}, but the weights have {(problem.layout.n_weights,)}"
         )
-    return make_solution(
-        *solve_tasks(problem, penalty, solver, start, tol=tol, max_iter=max_iter, device=device)
-    )
+    return solve_tasks(problem, penalty, solver, start, tol=tol, max_iter=max_iter, device=device)
 
 
 def _check_task(

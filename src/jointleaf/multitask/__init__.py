@@ -1,6 +1,6 @@
 """Several tasks fitted together: features that all of them share, and features of single ones."""
 
-from jointleaf._core.tasks import TaskSolution, fit_tasks
+from jointleaf._core.tasks import fit_tasks
 from jointleaf.multitask._bouts import BoUTSClassifier, BoUTSPartitioner, BoUTSRegressor
 from jointleaf.multitask._estimators import MultiTaskJOPLEnClassifier, MultiTaskJOPLEnRegressor
 
@@ -10,6 +10,5 @@ __all__ = [
     "BoUTSRegressor",
     "MultiTaskJOPLEnClassifier",
     "MultiTaskJOPLEnRegressor",
-    "TaskSolution",
     "fit_tasks",
 ]

@@ -107,7 +107,7 @@ _ATTRIBUTES = """Attributes
         The same of the common part of the slopes.
     penalty_ : Penalty, or list of them for ``penalty="auto"``
         With every strength a number.
-    solution_ : TaskSolution, or list of Solution for ``penalty="auto"``
+    solution_ : Solution, or list of them for ``penalty="auto"``
         Slopes and biases of all tasks in standardised units, and how they were solved for.
     cv_results_ : dict of arrays, list of them for ``penalty="auto"``, or None
         Every setting that was tried, with scikit-learn's names: ``param_common`` and ``param_task``

@@ -12,13 +12,8 @@ from numpy.typing import NDArray
 
 from jointleaf._core.penalties import Term
 from jointleaf._core.progress import SolveProgress
-from jointleaf._core.tasks import (
-    TaskSolution,
-    check_task_weights,
-    make_solution,
-    solve_tasks,
-    task_problem,
-)
+from jointleaf._core.solvers import Solution
+from jointleaf._core.tasks import check_task_weights, solve_tasks, task_problem
 from jointleaf._data.rows import Rows
 from jointleaf._data.tasks import TaskTable
 from jointleaf._fit.component import FitContext, JointSolve, Split
@@ -175,7 +170,7 @@ def fit_jointly(job: TaskJob, penalty: Term) -> TaskFit:
         [float(frame.offset) for frame in frames],
         n_jobs,
     )
-    problem, solved = solve_tasks(
+    solution = solve_tasks(
         problem,
         penalty,
         options.solver,
@@ -184,7 +179,6 @@ def fit_jointly(job: TaskJob, penalty: Term) -> TaskFit:
         device=options.device,
         listener=SolveProgress() if options.verbose else None,
     )
-    solution = make_solution(problem, solved)
     described = []
     for frame, partitioner, rows, task, design in zip(
         frames, partitioners, job.rows, solution.tasks, designs, strict=True
@@ -200,7 +194,7 @@ def fit_jointly(job: TaskJob, penalty: Term) -> TaskFit:
 def _joint_fit(
     job: TaskJob,
     described: list[tuple[CellModel, NDArray]],
-    solution: TaskSolution,
+    solution: Solution,
     penalty: Term,
     choice: StrengthChoice | None,
 ) -> TaskFit:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.tasks import TaskSolution
+from jointleaf._core.solvers import Solution
 from jointleaf.multitask._estimators import BaseMultiTaskJOPLEn
 from jointleaf.plot._base import (
     DARK,
@@ -53,8 +53,8 @@ class TaskWeightsDisplay(Display):
 
     Parameters
     ----------
-    solution : TaskSolution
-        Slopes (C_t, d) of every task, and their split into common and task-specific ones.
+    solution : Solution
+        Slopes (L, d) of all tasks, and their split into common and task-specific ones.
     task_names : sequence of T names, optional
         By default 0, 1, ...
     feature_names : sequence of d names, optional
@@ -96,7 +96,7 @@ class TaskWeightsDisplay(Display):
     [array([0, 1, 2, 3])]
     """
 
-    solution: TaskSolution
+    solution: Solution
     task_names: Sequence[Hashable] | None = None
     feature_names: Sequence[Any] | None = None
     _: KW_ONLY
@@ -107,7 +107,7 @@ class TaskWeightsDisplay(Display):
 
     @classmethod
     def from_solution(
-        cls, solution: TaskSolution, *names: Any, ax: Axes | None = None, **options: Any
+        cls, solution: Solution, *names: Any, ax: Axes | None = None, **options: Any
     ) -> TaskWeightsDisplay:
         """Draw what `jointleaf.fit_tasks` returned; names and options as of the class."""
         return cls(solution, *names, **options).plot(ax=ax)
@@ -131,7 +131,7 @@ class TaskWeightsDisplay(Display):
         check_fitted(
             estimator, BaseMultiTaskJOPLEn, "MultiTaskJOPLEnRegressor or MultiTaskJOPLEnClassifier"
         )
-        if not isinstance(estimator.solution_, TaskSolution):
+        if not isinstance(estimator.solution_, Solution):
             raise ValueError(
                 f"penalty={estimator.penalty!r} fits every task alone, its slopes are not "
                 "comparable over tasks: fit with a Penalty such as DirtyLasso()"
@@ -162,12 +162,12 @@ class TaskWeightsDisplay(Display):
 
     def _check(self) -> tuple[list[Hashable], list[str]]:
         """Return the names of tasks and features."""
-        if not isinstance(self.solution, TaskSolution):
+        if not isinstance(self.solution, Solution):
             raise TypeError(
-                f"solution={self.solution!r} must be a TaskSolution: what fit_tasks returns, or "
+                f"solution={self.solution!r} must be a Solution: what fit_tasks returns, or "
                 "solution_ of an estimator that was fitted with a Penalty"
             )
-        n_tasks, d = len(self.solution.tasks), self.solution.tasks[0].coef.shape[1]
+        n_tasks, d = len(self.solution.tasks), self.solution.coef.shape[1]
         if self.features not in get_args(Shown):
             raise ValueError(f"features={self.features!r} is not known: use 'selected' or 'all'")
         if self.max_features is not None and self.max_features < 1:
@@ -193,11 +193,9 @@ class TaskWeightsDisplay(Display):
                 "slopes of single tasks": self.solution.specific,
             }
             for title, part in parts.items():
-                slopes = np.concatenate(part).T
-                drawn = rows[slopes[rows].any(axis=1)]
-                panels += [(title, slopes, drawn)] if len(drawn) else []
-        whole = np.concatenate([task.coef for task in self.solution.tasks]).T
-        return panels or [("", whole, rows)]
+                drawn = rows[part.T[rows].any(axis=1)]
+                panels += [(title, part.T, drawn)] if len(drawn) else []
+        return panels or [("", self.solution.coef.T, rows)]
 
     def _rows(self) -> NDArray[np.intp]:
         """Return the features to draw, from top to bottom."""

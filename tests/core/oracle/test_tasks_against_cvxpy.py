@@ -149,7 +149,7 @@ def check(penalty, peer, *, loss="squared_error", bias_strength=0.0, seed=0, uni
         if unique:
             W = model.C[t].value + model.T[t].value
             np.testing.assert_allclose(own.coef, W, rtol=0, atol=2e-3)
-        np.testing.assert_allclose(solution.common[t] + solution.specific[t], own.coef, atol=1e-12)
+        np.testing.assert_allclose(own.common + own.specific, own.coef, atol=1e-12)
     return solution, model
 
 
@@ -163,8 +163,8 @@ def test_dirty_lasso_and_its_split(common, task, bias_strength):
     penalty = DirtyLasso(common, task, bias_strength=bias_strength)
     solution, model = check(penalty, dirty(common, task, 2), bias_strength=bias_strength)
     for t in range(3):
-        np.testing.assert_allclose(solution.common[t], model.C[t].value, rtol=0, atol=2e-3)
-        np.testing.assert_allclose(solution.specific[t], model.T[t].value, rtol=0, atol=2e-3)
+        np.testing.assert_allclose(solution.tasks[t].common, model.C[t].value, rtol=0, atol=2e-3)
+        np.testing.assert_allclose(solution.tasks[t].specific, model.T[t].value, rtol=0, atol=2e-3)
     if common / task <= GAMMA.min():
         assert not solution.specific_norms.any()
     if common / task >= np.linalg.norm(GAMMA):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -43,12 +43,12 @@ class TracePoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Solution:
-    """The outcome of a solve.
+    """The outcome of a solve, of one task or of several.
 
     Attributes
     ----------
     coef : array (L, d) or (L, d, K)
-        Slopes of the linear cells, partition after partition.
+        Slopes of the linear cells, partition after partition, and task after task.
     intercept : array (C,) or (C, K)
         Biases.
     status : {"converged", "max_iter", "stalled"}
@@ -65,6 +65,8 @@ class Solution:
     trace : list of TracePoint
         Iteration, seconds since the start, objective and optimality.
     layout : CellLayout
+    common_coef : array (L, d) or None
+        Part of `coef` that belongs to features that all tasks share; None where there is none.
     """
 
     coef: NDArray
@@ -78,6 +80,7 @@ class Solution:
     gap: float
     layout: CellLayout
     trace: list[TracePoint] = field(default_factory=list, repr=False)
+    common_coef: NDArray | None = None
 
     @property
     def converged(self) -> bool:
@@ -94,6 +97,40 @@ class Solution:
         """Euclidean norm of every feature's slopes over all cells and outputs, (d,)."""
         squares = np.square(self.coef, dtype=float)
         return np.sqrt(squares.sum(axis=(0, *range(2, squares.ndim))))
+
+    @property
+    def tasks(self) -> tuple[Solution, ...]:
+        """The solution of every task."""
+        tasks = []
+        for t, layout in enumerate(self.layout.tasks):
+            rows = slice(*self.layout.slope_starts[t : t + 2])
+            cells = slice(*self.layout.task_starts[t : t + 2])
+            common = None if self.common_coef is None else self.common_coef[rows]
+            coef, intercept = self.coef[rows], self.intercept[cells]
+            tasks.append(
+                replace(self, coef=coef, intercept=intercept, layout=layout, common_coef=common)
+            )
+        return tuple(tasks)
+
+    @property
+    def common(self) -> NDArray:
+        """C, the slopes of features that all tasks share, (L, d)."""
+        return np.zeros_like(self.coef) if self.common_coef is None else self.common_coef
+
+    @property
+    def specific(self) -> NDArray:
+        """T, the slopes of features of a single task, (L, d): W = C + T."""
+        return self.coef - self.common
+
+    @property
+    def common_norms(self) -> NDArray[np.float64]:
+        """Euclidean norm of every feature's common slopes in every task, (d, T)."""
+        return _norms([task.common for task in self.tasks])
+
+    @property
+    def specific_norms(self) -> NDArray[np.float64]:
+        """Euclidean norm of every feature's slopes of single tasks, (d, T)."""
+        return _norms([task.specific for task in self.tasks])
 
     def predict(self, X: ArrayLike, codes: ArrayLike, *, device: str = "cpu") -> NDArray:
         """Raw predictions (n,) or (n, K) of rows X (n, d) with codes (n, P); -1 is no cell.
@@ -122,10 +159,16 @@ class Solution:
         return design.matvec(theta)
 
     def __repr__(self) -> str:
+        n_tasks = len(self.layout.tasks)
         return (
-            f"Solution({self.solver}: {self.status} after {self.n_iter} iterations, "
-            f"objective={self.objective:.8g}, optimality={self.optimality:.1e})"
+            f"Solution({f'{n_tasks} tasks, ' if n_tasks > 1 else ''}{self.solver}: {self.status} "
+            f"after {self.n_iter} iterations, objective={self.objective:.8g}, "
+            f"optimality={self.optimality:.1e})"
         )
+
+
+def _norms(slopes: list[NDArray]) -> NDArray[np.float64]:
+    return np.stack([np.linalg.norm(part.astype(float), axis=0) for part in slopes], axis=1)
 
 
 class SolverState:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
 import numpy as np
 
-from jointleaf._core.layout import CellKind, CellLayout
+from jointleaf._core.layout import CellKind, CellLayout, TaskLayout
 from jointleaf._core.penalties import Term
 from jointleaf._core.solvers import Solution
 from jointleaf._core.solvers.base import Status, TracePoint
-from jointleaf._core.tasks import TaskSolution
 from jointleaf._data.tasks import Form
 from jointleaf._fit.component import Blend, JointSolve
 from jointleaf._fit.recipes import RECIPES
@@ -162,29 +161,43 @@ _SOLUTION = record(
     **_SOLVE,
     gap=Number(finite=False),
 )
-_SLOPES_BY_TASK = Each(Array(_FLOATS, "? ?"), "n_tasks")
 
 
-def _task_solution(s: Scope) -> TaskSolution:
-    solve = {name: getattr(s, name) for name in _SOLVE}
-    return TaskSolution(s.task_solutions, s.common, s.specific, **solve)
+def _slopes_by_task(part: str) -> Field:
+    """Return the field of a part of the slopes of every task."""
+    return (
+        Each(Array(_FLOATS, "? ?"), "n_tasks")
+        .of(lambda solution: [getattr(task, part) for task in solution.tasks])
+        .must(lambda s: None not in s.task_solutions, "is of a joint fit, but a task has none")
+        .must(
+            lambda s: all(
+                task.coef.shape == slopes.shape
+                for task, slopes in zip(s.task_solutions, getattr(s, part), strict=True)
+            ),
+            "does not fit the cells of the tasks",
+        )
+    )
 
 
-def _fits_tasks(solution: TaskSolution) -> bool:
-    parts = zip(solution.tasks, solution.common, solution.specific, strict=True)
-    return all(task.coef.shape == a.shape == b.shape for task, a, b in parts)
+def _joint_solution(s: Scope) -> Solution:
+    tasks = s.task_solutions
+    return Solution(
+        np.concatenate([task.coef for task in tasks]),
+        np.concatenate([task.intercept for task in tasks]),
+        gap=tasks[0].gap,
+        layout=TaskLayout([task.layout for task in tasks], s.task_weights),
+        common_coef=np.concatenate(s.common),
+        **{name: getattr(s, name) for name in _SOLVE},
+    )
 
 
-#: The scope holds the solutions of all tasks.
-_TASK_SOLUTION = record(
-    TaskSolution,
-    common=_SLOPES_BY_TASK.must(
-        lambda s: None not in s.task_solutions, "is of a joint fit, but a task has none"
-    ),
-    specific=_SLOPES_BY_TASK,
+#: The scope holds the solutions of all tasks, which have the weights.
+_JOINT_SOLUTION = record(
+    Solution,
+    common=_slopes_by_task("common"),
+    specific=_slopes_by_task("specific"),
     **_SOLVE,
-    make=_task_solution,
-    rules=(("common", _fits_tasks, "or specific does not fit the cells of the tasks"),),
+    make=_joint_solution,
 )
 
 
@@ -381,7 +394,7 @@ _JOPLEN_TASKS: _Steps = {
     "task_features": ByTask(indices("d", rising=True)),
     "feature_importances": Array(_FLOATS, "d"),
     "task_solutions": Let(lambda s: tuple(report.solution for report in s.report)),
-    "solution": Maybe(_TASK_SOLUTION).of(
+    "solution": Maybe(_JOINT_SOLUTION).of(
         lambda model: None if isinstance(model.solution_, list) else model.solution_
     ),
 }
@@ -395,6 +408,10 @@ def _fill_tasks(model: Any, s: Scope) -> None:
     model.common_features_ = np.flatnonzero(s.common_norms.any(axis=1))
     model.selected_features_ = np.flatnonzero(s.slope_norms.any(axis=1))
     if s.solution is not None:  # all tasks were fitted together
+        model.report_ = [
+            replace(report, joint=replace(report.joint, solution=task))
+            for report, task in zip(s.report, s.solution.tasks, strict=True)
+        ]
         model.solution_, model.n_iter_ = s.solution, s.solution.n_iter
         model.penalty_, model.cv_results_ = s.report[0].penalty, s.report[0].cv_results
         return
