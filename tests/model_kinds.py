@@ -24,7 +24,7 @@ __all__ = ["KINDS", "TASKS", "X", "frame", "make", "rows_for"]
 _rng = np.random.default_rng(0)
 X = _rng.standard_normal((160, 4))
 Y = np.sin(2 * X[:, 0]) + X[:, 1] * (X[:, 2] > 0) + 0.1 * _rng.standard_normal(160)
-GAPS = np.where(_rng.random(X.shape) < 0.1, np.nan, X)
+MISSING = np.where(_rng.random(X.shape) < 0.1, np.nan, X)
 TWO = np.where(Y > 0, "yes", "no")
 THREE = np.digitize(Y, [-0.5, 0.5])
 TASKS = {"a": (X, Y), 7: (X[:90], Y[:90] ** 2)}
@@ -34,13 +34,13 @@ VORONOI = VoronoiPartitioner(8, 4)
 
 
 def frame():
-    """Columns of numbers with gaps, of text with gaps, and of numbers that are categories."""
+    """Numbers and text, both with missing values, and numbers that are categories."""
     rng = np.random.default_rng(1)
     colour = pd.Series(rng.choice(["red", "green", "blue"], 160), dtype=object)
     colour[rng.random(160) < 0.1] = None
     return pd.DataFrame(
         {
-            "size": GAPS[:, 0],
+            "size": MISSING[:, 0],
             "colour": colour,
             "house": pd.Categorical(rng.integers(3, 9, 160)),
             "width": X[:, 1],
@@ -82,8 +82,8 @@ def _refined(library):
         return jl.refine(model.fit(table, Y), table, Y, penalty=jl.Frobenius(1))
     from xgboost import XGBRegressor
 
-    model = XGBRegressor(n_estimators=20, max_depth=3).fit(GAPS, Y)
-    return jl.refine(model, GAPS, Y, penalty=jl.Frobenius(1))
+    model = XGBRegressor(n_estimators=20, max_depth=3).fit(MISSING, Y)
+    return jl.refine(model, MISSING, Y, penalty=jl.Frobenius(1))
 
 
 def _forest():
@@ -107,7 +107,7 @@ def _union():
     return jl.JOPLEnRegressor(
         members, penalty=jl.L1(0.01) + jl.Frobenius(0.1), clip="cell", add_indicator=True,
         random_state=np.random.RandomState(3), n_jobs=2,
-    ).fit(GAPS, Y)  # fmt: skip
+    ).fit(MISSING, Y)  # fmt: skip
 
 
 KINDS = {
@@ -161,7 +161,7 @@ KINDS = {
     ).fit({"a": (X, TWO), "b": (X[:100], TWO[:100] == "no")}),
     "bouts": lambda: jl.BoUTSRegressor(15, 10).fit(TASKS),
     "bouts, classes": lambda: jl.BoUTSClassifier(8, 6).fit(
-        {"a": (GAPS, TWO), "b": (X[:100], THREE[:100])}
+        {"a": (MISSING, TWO), "b": (X[:100], THREE[:100])}
     ),
 }  # fmt: skip
 

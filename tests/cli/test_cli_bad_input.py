@@ -273,10 +273,10 @@ def test_a_failed_write_leaves_the_old_file(capsys, folder, tmp_path, monkeypatc
     out = tmp_path / "out.csv"
     out.write_text("old")
 
-    def refuse(*_):
+    def reject(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "replace", refuse)
+    monkeypatch.setattr(os, "replace", reject)
     line = fails(capsys, "predict", folder / "model.jleaf", folder / "flats.csv", "-o", out)
     assert line.endswith("out.csv: cannot be written (No space left on device)")
     assert out.read_text() == "old"

@@ -391,7 +391,7 @@ def test_preparation_survives_a_file_and_gives_the_same_frame(tmp_path):
     assert alone["sold: day number"][0] == first["sold: day number"][7]
 
 
-def test_new_texts_in_numbers_are_told_and_a_column_of_them_is_refused(tmp_path):
+def test_new_texts_in_numbers_are_told_and_a_column_of_them_is_rejected(tmp_path):
     table = training_table(tmp_path)
     made = Preparation.learn(table, target="price")
     area = table.column("area").values.copy()

@@ -266,6 +266,6 @@ def test_codes_of_no_rows_and_of_unused_cells_are_counted():
     assert check_codes([[-1, 2]], 1, allow_no_cell=True)[1] == (1, 3)
 
 
-def test_unsupported_precision_is_refused():
+def test_unsupported_precision_is_rejected():
     with pytest.raises(ValueError, match="dtype=float16"):
         LeafDesign(np.zeros((2, 1)), np.zeros((2, 1), int), dtype=np.float16)

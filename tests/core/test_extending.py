@@ -58,7 +58,7 @@ def test_links_of_the_page_exist():
 LAYOUT = CellLayout((5,), 12)
 
 
-def _levels(page, layout, strength, outputs=()):
+def _strengths(page, layout, strength, outputs=()):
     """Strengths of |theta| entry by entry, zero for biases."""
     weights = page.weights.reshape(-1, *[1] * len(outputs))
     slopes = np.broadcast_to(strength * weights, (layout.n_cells, 12, *outputs))
@@ -66,7 +66,7 @@ def _levels(page, layout, strength, outputs=()):
 
 
 def _is_slope(page, layout, outputs=()):
-    return _levels(page, layout, 1.0, outputs) > 0
+    return _strengths(page, layout, 1.0, outputs) > 0
 
 
 def _solve(objective, constraints=(), **tolerances):
@@ -84,7 +84,7 @@ def test_prox_is_the_minimiser(penalties, name, outputs):
         held = [z[_is_slope(penalties, LAYOUT, outputs)] >= 0]
     else:
         penalty, held = penalties.WeightedL1(0.3, penalties.weights), []
-        cost = _levels(penalties, LAYOUT, 0.3, outputs) @ cp.abs(z)
+        cost = _strengths(penalties, LAYOUT, 0.3, outputs) @ cp.abs(z)
     penalty = penalty.bind(LAYOUT)
     goal = cp.sum_squares(z - theta.ravel()) / 2 + step * cost
     _solve(goal, held, tol_gap_abs=1e-12, tol_gap_rel=1e-12)
@@ -119,8 +119,8 @@ def test_non_negative_slopes_against_cvxpy(penalties):
 def test_the_adaptive_lasso_against_cvxpy(penalties):
     page = penalties
     z = cp.Variable(page.adaptive.theta.size)
-    levels = _levels(page, page.adaptive.layout, 0.01)
-    least = _solve(_squares(page, z) + levels @ cp.abs(z))
+    strengths = _strengths(page, page.adaptive.layout, 0.01)
+    least = _solve(_squares(page, z) + strengths @ cp.abs(z))
     assert page.adaptive.objective == pytest.approx(least, rel=1e-6)
     np.testing.assert_array_equal(np.flatnonzero(page.adaptive.coef.any(axis=0)), [0, 1])
 

@@ -1,4 +1,4 @@
-"""`fit_cells`: sample weights, predictions, unusual data, and everything it refuses."""
+"""`fit_cells`: sample weights, predictions, unusual data, and everything it rejects."""
 
 import numpy as np
 import pytest
@@ -71,7 +71,7 @@ def test_weight_two_equals_giving_the_row_twice(loss, solver, make_case):
     assert weighted.objective == pytest.approx(repeated.objective, rel=1e-10)
 
 
-def test_only_shares_of_weights_matter(make_case):
+def test_only_relative_weights_matter(make_case):
     case = make_case()
     one = fit_cells(*case.data, sample_weight=case.s, solver="dual")
     other = fit_cells(*case.data, sample_weight=100 * case.s, solver="dual")
@@ -266,7 +266,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("changed", "message"), BAD.values(), ids=BAD.keys())
-def test_bad_input_is_refused_by_name(changed, message):
+def test_bad_input_is_rejected_by_name(changed, message):
     with pytest.raises(ValueError, match=message):
         fit_cells(**{**GOOD, **changed})
 
@@ -276,11 +276,11 @@ def test_penalty_must_be_a_penalty():
         fit_cells(**GOOD, penalty=0.1)
 
 
-def test_good_input_of_the_refusals_is_good():
+def test_good_input_of_the_rejections_is_good():
     assert fit_cells(**GOOD).converged
 
 
-def test_predict_refuses_codes_of_other_partitions(make_case):
+def test_predict_rejects_codes_of_other_partitions(make_case):
     case = make_case()
     solution = fit_cells(*case.data)
     with pytest.raises(ValueError, match="codes holds 9 in partition 2"):

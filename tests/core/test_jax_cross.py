@@ -2,7 +2,7 @@
 
 The cross is complete: every loss with every penalty with every solver, in float64 (to
 1e-10 of the objective of SciPy) and in float32 (to 1e-4 of the objective of SciPy in float64).
-What a solver does not accept must be refused on the device with the same words as without one.
+What a solver does not accept must be rejected on the device with the same words as without one.
 FISTA's loops are shared by penalties (see `jax_cross`); `test_jax_solvers` has loops of single
 penalties as a fit compiles them.
 """
@@ -45,19 +45,19 @@ from jointleaf._core.jax.solver import OnDevice
 
 def _cross():
     """Loss, penalty and solver, split in what solvers accept on the CPU and what they do not."""
-    accepted, refused = [], []
+    accepted, rejected = [], []
     for loss in LOSSES:
         for penalty in PENALTIES:
             if not fits(loss, penalty):
                 continue
             problem = problem_of(loss, penalty)
             for name, solver in SOLVERS.items():
-                cases = accepted if solver().unsupported_reason(problem) is None else refused
+                cases = accepted if solver().unsupported_reason(problem) is None else rejected
                 cases.append((loss, penalty, name))
-    return accepted, refused
+    return accepted, rejected
 
 
-ACCEPTED, REFUSED = _cross()
+ACCEPTED, REJECTED = _cross()
 
 
 @cache
@@ -98,8 +98,8 @@ def test_auto_is_one_of_the_solvers_that_were_compared(loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_what_a_solver_refuses_is_refused_with_the_same_words(loss):
-    cases = [case for case in REFUSED if case[0] == loss]
+def test_what_a_solver_rejects_is_rejected_with_the_same_words(loss):
+    cases = [case for case in REJECTED if case[0] == loss]
     assert cases
     for _, penalty, solver in cases:
         words = []
@@ -111,7 +111,7 @@ def test_what_a_solver_refuses_is_refused_with_the_same_words(loss):
         assert ": use solver='" in words[0]
 
 
-def test_losses_with_several_outputs_are_refused_for_several_tasks():
+def test_losses_with_several_outputs_are_rejected_for_several_tasks():
     tasks = [(X, CODES, np.arange(len(X)) % 3)] * 2
     for device in ("cpu", "jax:cpu"):
         with pytest.raises(ValueError, match="one output"):

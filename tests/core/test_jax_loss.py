@@ -159,6 +159,6 @@ def test_the_page_on_accelerators_runs_as_written(capsys):
         (lambda y, f: -((y - f) ** 2), ValueError, "not convex in f"),
     ],
 )
-def test_functions_that_are_no_losses_are_refused_at_once(function, error, message):
+def test_functions_that_are_no_losses_are_rejected_at_once(function, error, message):
     with pytest.raises(error, match=message):
         JaxLoss(function)

@@ -1,4 +1,4 @@
-"""The Laplacian penalty: its matrix, rows with weights, every solver, refused arguments."""
+"""The Laplacian penalty: its matrix, rows with weights, every solver, rejected arguments."""
 
 import numpy as np
 import pytest
@@ -119,7 +119,7 @@ def test_few_rows_make_a_graph(graph):
     np.testing.assert_allclose(_dense(equal), np.eye(3) - 1 / 3, atol=1e-14)
 
 
-def test_a_dense_graph_too_large_for_memory_is_refused():
+def test_a_dense_graph_too_large_for_memory_is_rejected():
     X = np.zeros((10_000, 1))
     with pytest.raises(ValueError, match=r"^a dense Laplacian of 10000 rows takes about 2.2 GiB"):
         Laplacian(1.0, graph="dense").matrix(X, np.ones(10_000))
@@ -252,7 +252,7 @@ def test_float32_rows(make_case):
     assert rough.objective == pytest.approx(exact.objective, rel=1e-5)
 
 
-# -- refused -----------------------------------------------------------------------------------
+# -- rejected -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Losses: values, derivatives by finite differences, extreme predictions, refused targets."""
+"""Losses: values, derivatives by finite differences, extreme predictions, rejected targets."""
 
 import numpy as np
 import pytest
@@ -84,7 +84,7 @@ def test_squared_error_adds_up_its_outputs(numeric_gradient):
     np.testing.assert_allclose(loss.gradient(y, f, s), expected, rtol=1e-6, atol=1e-9)
 
 
-def test_weights_matter_only_by_their_shares(at):
+def test_only_relative_weights_matter(at):
     loss, y, f, s, _ = at
     assert loss.value(y, f, 7 * s) == pytest.approx(loss.value(y, f, s))
     np.testing.assert_allclose(loss.gradient(y, f, 7 * s), loss.gradient(y, f, s))
@@ -147,7 +147,7 @@ def test_links_give_probabilities():
         (Multinomial(2), [0.0, 2.0], "y holds class number 2, but n_classes=2"),
     ],
 )
-def test_targets_that_do_not_fit_are_refused(loss, y, message):
+def test_targets_that_do_not_fit_are_rejected(loss, y, message):
     with pytest.raises(ValueError, match=message):
         loss.encode(y)
 

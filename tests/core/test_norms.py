@@ -1,4 +1,4 @@
-"""Penalties that are norms of the slopes: values, the largest strength, fits, refused arguments."""
+"""Penalties that are norms of the slopes: values, the largest strength, fits, wrong arguments."""
 
 import numpy as np
 import pytest
@@ -209,7 +209,7 @@ def test_float32_rows_give_the_same_fit(name, make_case):
     assert solution.objective == pytest.approx(exact.objective, rel=1e-5)
 
 
-# -- refused -----------------------------------------------------------------------------------
+# -- rejected -----------------------------------------------------------------------------------
 
 
 @each_norm
@@ -268,7 +268,7 @@ def test_growl_takes_one_weight_a_feature(make_case):
 
 @pytest.mark.parametrize("solver", ["pcg", "dual", "newton"])
 @each_norm
-def test_solvers_for_quadratic_penalties_refuse_norms(name, solver, make_case):
+def test_solvers_for_quadratic_penalties_reject_norms(name, solver, make_case):
     with pytest.raises(ValueError, match=rf"^solver='{solver}' does not fit .*use solver='fista'$"):
         fit_cells(*make_case(d=4).data, penalty=NORMS[name][0](0.1), solver=solver)
 

@@ -1,4 +1,4 @@
-"""The Frobenius penalty: its value with every constant, gradient, prox and refused arguments."""
+"""The Frobenius penalty: its value with every constant, gradient, prox and rejected arguments."""
 
 import numpy as np
 import pytest

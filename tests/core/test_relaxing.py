@@ -112,7 +112,7 @@ def test_cross_validation_chooses_it_and_finds_the_features():
 
 
 @pytest.mark.parametrize("relax", [0, -1, 1.5, "no", None.__class__])
-def test_wrong_factors_are_refused(relax):
+def test_wrong_factors_are_rejected(relax):
     with pytest.raises((TypeError, ValueError), match="relax"):
         DirtyLasso(0.2, 0.1, relax=relax)
 

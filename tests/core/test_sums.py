@@ -188,7 +188,7 @@ def test_a_strength_to_choose_in_a_sum_cannot_be_fitted(make_case):
 
 
 @pytest.mark.parametrize("solver", ["pcg", "dual", "newton"])
-def test_solvers_for_quadratic_penalties_refuse_sums_with_norms(solver, make_case):
+def test_solvers_for_quadratic_penalties_reject_sums_with_norms(solver, make_case):
     with pytest.raises(ValueError, match=rf"^solver='{solver}' does not fit .*use solver='fista'$"):
         fit_cells(*make_case().data, penalty=L21(0.1) + Frobenius(0.1), solver=solver)
 

@@ -27,7 +27,7 @@ def frame(values, **options):
 
 
 def read(X, *args, **options):
-    """Levels of the first column, and its coding."""
+    """Categories of the first column, and its coding."""
     columns = Columns.read(X, *args, **options)
     categories = columns[0].categories
     return None if categories is None else categories.tolist(), columns.encode(X)[:, 0]
@@ -337,7 +337,7 @@ def test_numbers_that_cannot_be_categories(X, shown):
         Columns.read(X, ["a"])
 
 
-# -- refused -----------------------------------------------------------------------------------
+# -- rejected -----------------------------------------------------------------------------------
 
 DAY = datetime.date(2020, 1, 31)
 

@@ -295,7 +295,7 @@ def test_a_frame_is_as_good_as_hand_made_indicators():
     np.testing.assert_allclose(weak.predict(X), ridge.predict(hand), atol=1e-3)
 
 
-def test_rows_in_a_form_of_a_library_are_refused(regressor):
+def test_rows_in_a_form_of_a_library_are_rejected(regressor):
     import catboost
     import xgboost
 

@@ -19,10 +19,10 @@ def packed(text=TEXT):
 
 @pytest.fixture
 def no_network(monkeypatch):
-    def refuse(address, timeout):
+    def reject(address, timeout):
         raise URLError("no route to host")
 
-    monkeypatch.setattr(fetching, "urlopen", refuse)
+    monkeypatch.setattr(fetching, "urlopen", reject)
 
 
 @pytest.mark.parametrize("sub", ["", "pmlb", "pmlb_large"])

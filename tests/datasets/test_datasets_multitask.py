@@ -37,10 +37,10 @@ ARFF = """% The kinds of lines that are in the files of Mulan
 
 @pytest.fixture
 def no_network(monkeypatch):
-    def refuse(address, timeout):
+    def reject(address, timeout):
         raise URLError("no route to host")
 
-    monkeypatch.setattr(fetching, "urlopen", refuse)
+    monkeypatch.setattr(fetching, "urlopen", reject)
 
 
 @pytest.fixture

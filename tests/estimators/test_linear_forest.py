@@ -86,7 +86,7 @@ def test_logistic_residuals_are_indicators_minus_probabilities(classes):
     np.testing.assert_allclose(residuals, expected, atol=1e-6)
 
 
-def test_levels_have_indicators_and_gaps_count_as_the_mean():
+def test_categories_have_indicators_and_missing_values_count_as_the_mean():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=400), rng.integers(0, 3, 400)])
     effect = np.array([0.0, 5.0, -1.0])
@@ -109,7 +109,7 @@ def test_hardly_any_rows_or_columns():
     y = np.arange(20.0)
     part, residuals = fit_linear_part(check_fit_rows(constant, y, None, "regression"))
     np.testing.assert_allclose(part.mean + part.scale * part.predict(constant), 9.5)
-    columns = Columns.read(constant, [0, 1])  # one level: no linear feature at all
+    columns = Columns.read(constant, [0, 1])  # one category: no linear feature at all
     for target_type, target in (("regression", y), ("classification", y > 4)):
         rows = check_fit_rows(constant, target, None, target_type, columns)
         part, residuals = fit_linear_part(rows)
@@ -192,8 +192,8 @@ def test_weights_seeds_threads_options_and_pickles(diabetes):
 
 
 @pytest.mark.parametrize("classes", [0, 2, 3])
-def test_cells_with_levels_and_gaps(classes):
-    """What levels add is taken out; those where x has a step besides come apart."""
+def test_cells_with_categories_and_missing_values(classes):
+    """What categories add is taken out; those where x has a step besides come apart."""
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 6, 1500).astype(float)
     x = rng.normal(size=1500)
@@ -282,7 +282,7 @@ def test_weights_are_copies(cls):
 
 
 @pytest.mark.parametrize("cls", [LinearForestRegressor, LinearForestClassifier])
-def test_frames_with_text_and_gaps(cls):
+def test_frames_with_text_and_missing_values(cls):
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     names = np.array(["oak", "ash", "elm", "yew"])
@@ -320,7 +320,7 @@ def test_frames_with_text_and_gaps(cls):
         model.predict(frame[["tree", "x"]])
 
 
-def test_options_and_refusals():
+def test_options_and_rejections():
     X, y, _ = case()
     model = LinearForestRegressor(5, options={"max_depth": 1, "n_estimators": 2}, random_state=0)
     assert [t.get_n_leaves() for t in model.fit(X, y).forest_.estimators_] == [2, 2]

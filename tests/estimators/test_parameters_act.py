@@ -1,4 +1,4 @@
-"""Every parameter of every estimator acts, or is refused with what to do."""
+"""Every parameter of every estimator acts, or is rejected with what to do."""
 
 import inspect
 
@@ -15,7 +15,7 @@ X, Y = make_friedman1(240, n_features=5, noise=1.0, random_state=0)
 X[::7, 2] = np.nan
 X[:, 4] = np.round(3 * X[:, 4])
 NEW = np.concatenate([X[:60] * 2, X[60:120]])
-#: Another value of every parameter, and what it is refused with where it has no effect.
+#: Another value of every parameter, and what it is rejected with where it has no effect.
 VALUES = {
     "partitioner": LightGBMPartitioner(8, 4),
     "penalty": jl.Frobenius(0.5),
@@ -58,7 +58,7 @@ def usual():
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("name", [n for n in VALUES if n not in ("recipe", "task_weights")])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_every_parameter_acts_or_is_refused(name, recipe, usual, capsys):
+def test_every_parameter_acts_or_is_rejected(name, recipe, usual, capsys):
     if name == "n_jobs" and recipe != "joint":
         pytest.skip("one recipe is enough: threads are slow beside other test workers")
     options = {} if name in ("partitioner", "penalty") else {"recipe": recipe}
@@ -105,20 +105,20 @@ def test_no_parameter_is_left_out():
 
 
 @pytest.mark.parametrize(("name", "value"), [("cv", 3), ("one_se", True)])
-def test_what_chooses_is_refused_where_nothing_is_left_to_choose(name, value):
+def test_what_chooses_is_rejected_where_nothing_is_left_to_choose(name, value):
     model = jl.JOPLEnRegressor(penalty=jl.Frobenius(0.1)).set_params(**{name: value})
     with pytest.raises(ValueError, match=rf"{name}=.* has no effect with penalty=Frobenius"):
         model.fit(X, Y)
 
 
 @pytest.mark.parametrize("name", ["linear_features", "add_indicator"])
-def test_what_shapes_slopes_is_refused_for_constant_cells(name):
+def test_what_shapes_slopes_is_rejected_for_constant_cells(name):
     model = jl.JOPLEnRegressor(cells="constant").set_params(**{name: VALUES[name]})
     with pytest.raises(ValueError, match=rf"{name}=.* has no effect with cells='constant'"):
         model.fit(X, Y)
 
 
-def test_ranges_of_cells_are_refused_for_boosting():
+def test_ranges_of_cells_are_rejected_for_boosting():
     with pytest.raises(ValueError, match=r"clip='cell' is not possible with recipe='boosting'"):
         jl.JOPLEnRegressor(recipe="boosting", clip="cell").fit(X, Y)
 

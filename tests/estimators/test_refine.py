@@ -129,7 +129,7 @@ def test_parameters_and_weights_pass_through():
 
 
 def test_the_choice_of_the_penalty_does_not_see_the_trained_trees():
-    # A forest of pure leaves has seen every target: judged on its own trees a weak penalty
+    # A forest of pure leaves has seen every target: validated on its own trees a weak penalty
     # would look perfect; grown anew inside the folds the loss is that of new rows.
     rng = np.random.default_rng(0)
     noise = rng.normal(size=len(Y))
@@ -183,7 +183,7 @@ def test_data_frames():
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_an_unfitted_model_is_refused(model):
+def test_an_unfitted_model_is_rejected(model):
     with pytest.raises(NotFittedError, match=rf"{type(model).__name__} that is not fitted"):
         refine(model, X, Y)
 
@@ -198,12 +198,12 @@ def test_an_unfitted_model_is_refused(model):
     ],
     ids=["None", "str", "LinearRegression", "AdaBoost"],
 )
-def test_another_kind_of_model_is_refused(model):
+def test_another_kind_of_model_is_rejected(model):
     with pytest.raises(TypeError, match=r"model is of type .* RandomForestRegressor"):
         refine(model, X, Y)
 
 
-def test_a_class_and_a_search_are_refused_with_what_to_give():
+def test_a_class_and_a_search_are_rejected_with_what_to_give():
     with pytest.raises(TypeError, match="the class RandomForestRegressor itself: use a fitted"):
         refine(RandomForestRegressor, X, Y)
     search = GridSearchCV(RandomForestRegressor(2), {"max_depth": [2]}, cv=2).fit(X, Y)
@@ -212,13 +212,13 @@ def test_a_class_and_a_search_are_refused_with_what_to_give():
 
 
 @pytest.mark.parametrize("library", MODELS)
-def test_another_number_of_columns_is_refused(library):
+def test_another_number_of_columns_is_rejected(library):
     model = MODELS[library]("regression")
     with pytest.raises(ValueError, match=r"X has 4 features, but the .* was fitted on 6"):
         refine(model, X[:, :4], Y)
 
 
-def test_a_target_of_another_kind_is_refused():
+def test_a_target_of_another_kind_is_rejected():
     with pytest.raises(ValueError, match="continuous"):
         refine(MODELS["random_forest"]("binary"), X, Y)
     with pytest.raises(ValueError, match="use a model fitted for regression"):

@@ -221,11 +221,11 @@ def make_frame(n, seed=0):
 FRAME, TARGET = make_frame(240)
 NEW, NEW_TARGET = make_frame(100, 1)
 HIGH = np.median(TARGET) < TARGET
-LEVELS = pd.CategoricalDtype(["rome", "oslo", "berlin", "paris"])  # in an order of its own
+CATEGORIES = pd.CategoricalDtype(["rome", "oslo", "berlin", "paris"])  # in an order of its own
 
 
 def as_category(frame):
-    return frame.astype({"city": LEVELS})
+    return frame.astype({"city": CATEGORIES})
 
 
 def as_text(frame):
@@ -309,7 +309,7 @@ def test_classes_with_text(name):
 
 
 @pytest.mark.parametrize("name", text_models())
-def test_levels_that_the_rows_do_not_have(on_text, name):
+def test_categories_that_the_rows_do_not_have(on_text, name):
     # The model knows rome; the rows it is refined on do not.
     model, prepare = on_text[name]
     part = (FRAME["city"] != "rome").to_numpy()
@@ -320,7 +320,7 @@ def test_levels_that_the_rows_do_not_have(on_text, name):
     score = refined.score(prepare(NEW[known]), NEW_TARGET[known])
     assert score > 0.95
     own = leaves(model, prepare(NEW))
-    if own is not None and name != "catboost":  # which does not keep the names of levels
+    if own is not None and name != "catboost":  # which does not keep the names of categories
         codes = refined.apply(prepare(NEW))[:, :-1]
         for column, ids in zip(codes.T, own.T, strict=True):
             inside = column != NO_CELL

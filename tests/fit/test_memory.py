@@ -1,4 +1,4 @@
-"""The memory of a fit: estimates against measured peaks, and refusals before any work."""
+"""The memory of a fit: estimates against measured peaks, and rejections before any work."""
 
 import subprocess
 import sys
@@ -90,7 +90,7 @@ def test_partitions_are_counted():
     assert codes(RandomForestRegressor(13).fit(X, y)) == 13
 
 
-def test_a_fit_that_cannot_fit_is_refused_with_the_numbers(monkeypatch):
+def test_a_fit_that_cannot_fit_is_rejected_with_the_numbers(monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3000, 5)), rng.standard_normal(3000)
     model = jl.JOPLEnRegressor("voronoi", penalty=jl.Frobenius(0.1))
@@ -104,7 +104,7 @@ def test_a_fit_that_cannot_fit_is_refused_with_the_numbers(monkeypatch):
         tasks.fit([(X[:300], y[:300]), (X[300:600], y[300:600])])
     monkeypatch.setattr(
         "jointleaf.estimators._params.available_memory", lambda: None
-    )  # not known: not refused
+    )  # not known: not rejected
     model.set_params(partitioner=RandomTreesPartitioner(3, 4)).fit(X[:100], y[:100])
 
 

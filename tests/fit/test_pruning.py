@@ -268,7 +268,7 @@ def test_by_default_the_size_is_chosen_on_rows_held_out(model, pruned):
 
 
 @pytest.mark.parametrize("is_refined", [False, True])
-def test_folds_never_see_the_rows_that_judge_them(monkeypatch, model, is_refined):
+def test_folds_never_see_their_validation_rows(monkeypatch, model, is_refined):
     seen = []
     start = Descent.__init__
 
@@ -335,17 +335,17 @@ def test_unions_keep_what_has_no_siblings():
     assert list(prune(inner, X, Y, n_cells=1).partitioner_.n_cells_) == [1]
 
 
-def test_categories_and_gaps():
+def test_categories_and_missing_values():
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame(X[:, :3], columns=list("abc"))
     frame.loc[rng.random(len(X)) < 0.2, "b"] = np.nan
-    level = rng.integers(0, 4, len(X))
-    frame["kind"] = pandas.Categorical(np.array(["u", "v", "w", "z"])[level])
-    model = fit(LightGBMPartitioner(8, 6), Y + 5 * (level == 2), X=frame)
-    small = prune(model, frame, Y + 5 * (level == 2), n_cells=12)
+    category = rng.integers(0, 4, len(X))
+    frame["kind"] = pandas.Categorical(np.array(["u", "v", "w", "z"])[category])
+    model = fit(LightGBMPartitioner(8, 6), Y + 5 * (category == 2), X=frame)
+    small = prune(model, frame, Y + 5 * (category == 2), n_cells=12)
     assert total(small) <= 12
-    assert small.score(frame, Y + 5 * (level == 2)) > 0.5
+    assert small.score(frame, Y + 5 * (category == 2)) > 0.5
     codes = small.apply(frame)
     assert (codes >= 0).all()
     assert (codes.max(axis=0) == small.partitioner_.n_cells_ - 1).all()

@@ -193,7 +193,7 @@ def test_bad_input_is_told_before_any_work(data, options, message, monkeypatch):
         JOPLEnRegressor(VORONOI, **options).fit(*data)
 
 
-def test_too_large_a_graph_is_refused_before_any_work(data, monkeypatch):
+def test_too_large_a_graph_is_rejected_before_any_work(data, monkeypatch):
     monkeypatch.setattr(VoronoiPartitioner, "fit", lambda *a, **k: pytest.fail("work was done"))
     monkeypatch.setattr("jointleaf._core.penalties.laplacian._MAX_DENSE_BYTES", 1000)
     model = JOPLEnRegressor(VORONOI, penalty=Laplacian(0.1, graph="dense") + Frobenius(0.1))

@@ -100,7 +100,7 @@ def test_slopes_are_derivatives_and_zero_outside_the_range():
         assert (high - low) / (2 * step[j]) == pytest.approx(local.coef[j], abs=1e-6)
 
 
-def test_local_models_with_text_gaps_and_classes():
+def test_local_models_with_text_missing_values_and_classes():
     frame, y = make_frame()
     classes = np.digitize(y, np.quantile(y, [0.3, 0.6]))
     model = JOPLEnClassifier(SMALL, penalty=RIDGE, add_indicator=True, random_state=0)
@@ -116,8 +116,8 @@ def test_local_models_with_text_gaps_and_classes():
         gone = np.isnan(local.x)
         assert not local.coef[gone].any()
         assert np.isnan(local.low[gone]).all()
-    levels = ["=" in name for name in local.names]
-    assert np.isnan(local.low[levels]).all()
+    categories = ["=" in name for name in local.names]
+    assert np.isnan(local.low[categories]).all()
 
 
 def test_local_models_of_refined_models_with_zeros_and_lookups():
@@ -225,7 +225,7 @@ def test_accumulated_effects_of_a_linear_model_are_lines_with_mean_zero():
     assert abs(np.interp(0.0, found.grid, found.values) + 2 * Z[:, 0].mean()) < 0.05
 
 
-def test_effects_with_gaps_classes_and_constant_columns():
+def test_effects_with_missing_values_classes_and_constant_columns():
     frame, y = make_frame()
     frame["same"] = 1.0
     model = JOPLEnClassifier(SMALL, penalty=RIDGE, random_state=0).fit(frame, y > y.mean())

@@ -30,7 +30,7 @@ from jointleaf.partitions import Partitioner, StepPartitioner, VoronoiPartitione
 
 @pytest.mark.parametrize("kind", TASKS)
 @pytest.mark.parametrize("name", NAMES)
-def test_all_partitioners_with_text_and_gaps(name, kind):
+def test_all_partitioners_with_text_and_missing_values(name, kind):
     estimator, y = TASKS[kind]
     model = estimator(name, penalty=RIDGE, random_state=0).fit(FRAME, y)
     unseen = NEW.assign(city=NEW["city"].where(NEW.index % 3 > 0, "nowhere"))
@@ -86,11 +86,11 @@ def test_refined_models(library):
     pytest.importorskip("catboost")
     pytest.importorskip("xgboost")
     trained, y = list(_libraries())[library]
-    gaps = X.copy()
-    gaps[::7, 2] = np.nan if hasattr(trained, "get_booster") else 0.0
-    model = refine(trained.fit(gaps, y), gaps, y, penalty=RIDGE)
+    with_missing = X.copy()
+    with_missing[::7, 2] = np.nan if hasattr(trained, "get_booster") else 0.0
+    model = refine(trained.fit(with_missing, y), with_missing, y, penalty=RIDGE)
     assert_sums(model.explain(NEW_X), raw(model, NEW_X))
-    assert_centred(model.explain(gaps), raw(model, gaps))
+    assert_centred(model.explain(with_missing), raw(model, with_missing))
 
 
 def test_a_refined_model_that_keeps_some_of_the_trained_one():

@@ -147,14 +147,14 @@ for name in sys.argv[1:]:
 # -- what is an error ---------------------------------------------------------------------------
 
 
-def test_pipelines_are_refused_with_the_remedy(small, tmp_path):
+def test_pipelines_are_rejected_with_the_remedy(small, tmp_path):
     pipeline = make_pipeline(StandardScaler(), small)
     with pytest.raises(jl.ModelFileError, match=r"save\(pipeline\[-1\], path\)"):
         jl.save(pipeline, tmp_path / "model.jleaf")
     jl.save(pipeline[-1], tmp_path / "model.jleaf")
 
 
-def test_other_models_are_refused(tmp_path):
+def test_other_models_are_rejected(tmp_path):
     with pytest.raises(jl.ModelFileError, match="RandomForestRegressor cannot be saved"):
         jl.save(RandomForestRegressor(), tmp_path / "model.jleaf")
     with pytest.raises(NotFittedError):
@@ -162,7 +162,7 @@ def test_other_models_are_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_own_partitioners_are_refused(tmp_path):
+def test_own_partitioners_are_rejected(tmp_path):
     class Own(RootCell):
         pass
 
@@ -204,7 +204,7 @@ def test_truncated_files_are_one_clear_line(small, tmp_path):
         jl.load(path)
 
 
-def test_large_files_are_refused_before_they_are_read(small, tmp_path):
+def test_large_files_are_rejected_before_they_are_read(small, tmp_path):
     path = tmp_path / "model.jleaf"
     jl.save(small, path)
     size = path.stat().st_size
@@ -297,7 +297,7 @@ def test_metadata_comes_back_and_leaves_the_model_as_it_was(small, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [{"x": np.nan}, {"x": (1, 2)}, {1: "x"}, {"x": np.ones(2)}])
-def test_metadata_that_would_come_back_otherwise_is_refused(small, tmp_path, wrong):
+def test_metadata_that_would_come_back_otherwise_is_rejected(small, tmp_path, wrong):
     with pytest.raises(jl.ModelFileError, match="metadata must be plain JSON values"):
         jl.save(small, tmp_path / "model.jleaf", metadata=wrong)
     assert not list(tmp_path.iterdir())

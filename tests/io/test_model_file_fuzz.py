@@ -15,7 +15,7 @@ import jointleaf as jl
 from jointleaf._data.rows import read_rows
 from jointleaf.io._model_file import files
 from jointleaf.partitions import RandomTreesPartitioner, StepPartitioner
-from model_kinds import GAPS, THREE, TREES, TWO, VORONOI, X, Y, frame, make
+from model_kinds import MISSING, THREE, TREES, TWO, VORONOI, X, Y, frame, make
 
 START = 32
 PER_KIND, PER_OLD_FILE = 1500, 500
@@ -34,7 +34,7 @@ def _small(kind, y, partitioner, rows=X, **options):
 
 MODELS = {
     "trees": lambda: _small(jl.JOPLEnClassifier, THREE, RandomTreesPartitioner(6, 5)),
-    "cells": lambda: _small(jl.JOPLEnRegressor, Y, [TREES, VORONOI], GAPS, clip="cell"),
+    "cells": lambda: _small(jl.JOPLEnRegressor, Y, [TREES, VORONOI], MISSING, clip="cell"),
     "table": lambda: _small(jl.JOPLEnClassifier, TWO, StepPartitioner(8), frame()),
     "catboost": lambda: make("catboost"),
     "forest": lambda: jl.LinearForestClassifier(3, max_leaf_nodes=8, random_state=0).fit(X, THREE),

@@ -1,4 +1,4 @@
-"""ONNX graphs predict what the models predict; what they cannot express is refused."""
+"""ONNX graphs predict what the models predict; what they cannot express is rejected."""
 
 import sys
 
@@ -30,15 +30,15 @@ D = 4
 PENALTY = jl.Frobenius(0.1)
 
 
-def rows(n, gaps=0.0):
+def rows(n, missing=0.0):
     X = RNG.standard_normal((n, D))
     y = np.sin(2 * X[:, 0]) + X[:, 1] * (X[:, 2] > 0) + 0.1 * RNG.standard_normal(n)
-    return np.where(RNG.random(X.shape) < gaps, np.nan, X), y
+    return np.where(RNG.random(X.shape) < missing, np.nan, X), y
 
 
 X, Y = rows(250)
-GAPS, Y_GAPS = rows(250, 0.15)
-# New rows: some with gaps, some far outside the training range.
+MISSING, Y_MISSING = rows(250, 0.15)
+# New rows: some with missing values, some far outside the training range.
 NEW = np.concatenate([rows(150)[0], rows(150, 0.2)[0], 4 * rows(50)[0]])
 
 
@@ -126,7 +126,7 @@ REGRESSORS = {
 @pytest.mark.parametrize("kind", REGRESSORS)
 def test_regressors(kind):
     parameters = {"penalty": PENALTY, "random_state": 0, **REGRESSORS[kind]}
-    model = jl.JOPLEnRegressor(**parameters).fit(GAPS, Y_GAPS)
+    model = jl.JOPLEnRegressor(**parameters).fit(MISSING, Y_MISSING)
     check(model)
     check(model, NEW[:1])
 
@@ -161,9 +161,9 @@ def test_two_classes(classes):
 
 @pytest.mark.parametrize("cells", ["linear", "constant"])
 def test_several_classes(cells):
-    y = np.array(["red", "green", "blue"])[np.digitize(Y_GAPS, [-0.5, 0.5])]
+    y = np.array(["red", "green", "blue"])[np.digitize(Y_MISSING, [-0.5, 0.5])]
     model = jl.JOPLEnClassifier(RandomTreesPartitioner(10, 6), cells=cells, penalty=PENALTY)
-    found = check(model.fit(GAPS, y))
+    found = check(model.fit(MISSING, y))
     assert set(found["label"]) == {"red", "green", "blue"}
     assert found["probabilities"].shape == (len(NEW), 3)
 
@@ -181,18 +181,18 @@ def lightgbm(**more):
     from lightgbm import LGBMRegressor
 
     model = LGBMRegressor(n_estimators=15, num_leaves=6, min_child_samples=5, verbose=-1, **more)
-    return model.fit(np.where(np.abs(GAPS) < 0.3, 0.0, GAPS), Y_GAPS)
+    return model.fit(np.where(np.abs(MISSING) < 0.3, 0.0, MISSING), Y_MISSING)
 
 
 def xgboost():
     model = pytest.importorskip("xgboost").XGBRegressor(n_estimators=15, max_depth=3)
-    return model.fit(GAPS, Y_GAPS)
+    return model.fit(MISSING, Y_MISSING)
 
 
 def catboost():
     library = pytest.importorskip("catboost")
     model = library.CatBoostRegressor(iterations=15, depth=3, verbose=0, allow_writing_files=False)
-    return model.fit(GAPS, Y_GAPS)
+    return model.fit(MISSING, Y_MISSING)
 
 
 TRAINED = {
@@ -200,13 +200,13 @@ TRAINED = {
     "zeros are missing": lambda: lightgbm(zero_as_missing=True),
     "xgboost": xgboost,
     "catboost": catboost,
-    "histogram": lambda: HistGradientBoostingRegressor(max_iter=15).fit(GAPS, Y_GAPS),
+    "histogram": lambda: HistGradientBoostingRegressor(max_iter=15).fit(MISSING, Y_MISSING),
 }
 
 
 @pytest.mark.parametrize("kind", TRAINED)
 def test_refined_models(kind):
-    model = jl.refine(TRAINED[kind](), GAPS, Y_GAPS, penalty=PENALTY)
+    model = jl.refine(TRAINED[kind](), MISSING, Y_MISSING, penalty=PENALTY)
     found = check(model)
     zeros = np.where(np.abs(NEW) < 0.3, 0.0, NEW)
     assert (check(model, zeros)["variable"] != found["variable"]).any()
@@ -238,11 +238,11 @@ def test_rows_on_thresholds_reach_the_same_cells(kind):
     Trees of single precision round a row before they compare it, so that a double just above a
     threshold still goes left.
     """
-    model = jl.refine(TRAINED[kind](), GAPS, Y_GAPS, cells="constant", penalty=PENALTY)
+    model = jl.refine(TRAINED[kind](), MISSING, Y_MISSING, cells="constant", penalty=PENALTY)
     members = model.partitioner_.partitioners_
     trees = next(m for m in members if isinstance(m, FittedEnsemble)).trees_
     step = np.float32 if trees.single_precision else np.float64
-    inside = np.abs(trees.threshold) < 1e30  # CatBoost tells gaps apart with the largest number
+    inside = np.abs(trees.threshold) < 1e30  # CatBoost sends missing values by the largest number
     exact, feature = trees.threshold[inside].astype(step), trees.feature[inside]
     near = [np.nextafter(exact, step(side)) for side in (-np.inf, np.inf)]
     nearest = [np.nextafter(exact.astype(float), side) for side in (-np.inf, np.inf)]
@@ -293,7 +293,7 @@ def test_without_onnx_the_extra_is_named(small, monkeypatch):
         jl.to_onnx(small)
 
 
-# -- refusals ------------------------------------------------------------------------------------
+# -- rejections ------------------------------------------------------------------------------------
 
 
 class Halves(Partitioner):
@@ -317,7 +317,7 @@ class Halves(Partitioner):
         ({"partitioner": Halves()}, "partitions of a Halves cannot be exported"),
     ],
 )
-def test_what_cannot_be_expressed_is_refused(parameters, message, tmp_path):
+def test_what_cannot_be_expressed_is_rejected(parameters, message, tmp_path):
     parameters = {"partitioner": LightGBMPartitioner(5, 4), "penalty": PENALTY, **parameters}
     codes = np.where([False, False, True, False], np.round(X), X)
     model = jl.JOPLEnRegressor(**parameters).fit(codes, Y)
@@ -326,7 +326,7 @@ def test_what_cannot_be_expressed_is_refused(parameters, message, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_other_objects_are_refused(small):
+def test_other_objects_are_rejected(small):
     tasks = jl.MultiTaskJOPLEnRegressor(LightGBMPartitioner(5, 4), penalty=PENALTY)
     for wrong in (jl.LinearForestRegressor(5).fit(X, Y), tasks, "model"):
         with pytest.raises(TypeError, match=f"a {type(wrong).__name__} cannot be exported"):
@@ -337,7 +337,7 @@ def test_other_objects_are_refused(small):
         jl.to_onnx(jl.JOPLEnRegressor())
 
 
-def test_classes_that_have_no_type_are_refused():
+def test_classes_that_have_no_type_are_rejected():
     dates = np.array(["2024-01-01", "2025-01-01"], "datetime64[D]").astype(object)
     model = jl.JOPLEnClassifier(LightGBMPartitioner(5, 4), penalty=PENALTY).fit(X, (Y > 0))
     model.classes_ = dates

@@ -190,7 +190,7 @@ def category_table(n, seed=0):
 
 
 @pytest.mark.parametrize("name", ["lightgbm", "catboost"])
-def test_categories_unseen_levels_and_statistics_of_levels(name):
+def test_categories_unseen_ones_and_their_statistics(name):
     if name == "catboost":
         pytest.importorskip("catboost")
     frame, y = category_table(800)

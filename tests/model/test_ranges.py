@@ -89,7 +89,7 @@ def test_constant_cells_have_nothing_to_limit():
 
 
 @pytest.mark.parametrize("clip", ["training", None, 1])
-def test_other_words_are_refused(clip):
+def test_other_words_are_rejected(clip):
     X, y = load_diabetes(return_X_y=True)
     with pytest.raises(TypeError, match=r"clip=.* must be True, False or 'cell'"):
         JOPLEnRegressor(clip=clip).fit(X, y)

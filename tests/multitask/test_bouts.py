@@ -389,7 +389,7 @@ def test_partitioner_of_one_task_serves_every_estimator():
     assert set(fitted.split_features_) == {0, 1}
 
 
-def test_partitioner_takes_classes_gaps_and_weights(tasks):
+def test_partitioner_takes_classes_missing_values_and_weights(tasks):
     rows = []
     for row in as_rows(tasks):
         X, s = row.X.copy(), np.ones(len(row))

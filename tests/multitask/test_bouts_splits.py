@@ -206,10 +206,10 @@ def test_missing_values_go_where_they_help():
     def first_tree(y):
         return BoUTSRegressor(1, 0, 1, 1.0, **FREE).fit(X, y).predict(rows)
 
-    gap = np.isnan(x)
-    np.testing.assert_allclose(first_tree(gap | (x > 0.5)), [1, 0, 1, 1], atol=1e-12)
-    np.testing.assert_allclose(first_tree(~gap & (x > 0.5)), [0, 0, 1, 1], atol=1e-12)
-    np.testing.assert_allclose(first_tree(gap), [1, 0, 0, 0], atol=1e-12)
+    missing = np.isnan(x)
+    np.testing.assert_allclose(first_tree(missing | (x > 0.5)), [1, 0, 1, 1], atol=1e-12)
+    np.testing.assert_allclose(first_tree(~missing & (x > 0.5)), [0, 0, 1, 1], atol=1e-12)
+    np.testing.assert_allclose(first_tree(missing), [1, 0, 0, 0], atol=1e-12)
     # Never missing in training: with the larger side.
     whole = BoUTSRegressor(1, 0, 1, 1.0, **FREE).fit(np.arange(40.0)[:, None], np.arange(40) > 29)
     np.testing.assert_allclose(whole.predict([[np.nan]]), [0.0], atol=1e-12)

@@ -46,7 +46,7 @@ def put(array, value):
     return array
 
 
-def check_refused(model, message, *args, **options):
+def check_rejected(model, message, *args, **options):
     """The error, and that nothing but the parameters is on the estimator."""
     before = dict(vars(model))
     with pytest.raises((ValueError, TypeError), match=message) as caught:
@@ -130,7 +130,7 @@ DATA = {
 @pytest.mark.parametrize("name", DATA)
 def test_data_that_cannot_be_fitted(name):
     args, options, message = DATA[name]
-    check_refused(regressor(), message, *args, **options)
+    check_rejected(regressor(), message, *args, **options)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_data_that_cannot_be_fitted(name):
 )
 def test_classes_that_cannot_be_told_apart(y, message):
     model = MultiTaskJOPLEnClassifier(Untouchable(), penalty=DIRTY)
-    check_refused(model, message, {"a": (XA, YA > 0), "b": (XB, y)})
+    check_rejected(model, message, {"a": (XA, YA > 0), "b": (XB, y)})
     assert not hasattr(model, "classes_")
 
 
@@ -193,12 +193,12 @@ def test_parameters_that_cannot_be_used(name):
     options, message = PARAMETERS[name]
     partitioner = options.get("partitioner", Untouchable())
     model = regressor(**{k: v for k, v in options.items() if k != "partitioner"})
-    check_refused(model.set_params(partitioner=partitioner), message, PAIRS)
+    check_rejected(model.set_params(partitioner=partitioner), message, PAIRS)
 
 
 def test_a_solver_for_single_tasks():
     model = MultiTaskJOPLEnRegressor(CELLS, penalty=Frobenius(0.1), solver="dual")
-    check_refused(model, "solver='dual' does not fit.*single task: use solver='pcg'", PAIRS)
+    check_rejected(model, "solver='dual' does not fit.*single task: use solver='pcg'", PAIRS)
 
 
 @pytest.mark.parametrize("cls", [DirtyLasso, DirtyLInf])
@@ -283,26 +283,26 @@ VALIDATION = {
 @pytest.mark.parametrize("name", VALIDATION)
 def test_validation_rows_that_cannot_be_used(name):
     penalty, options, message = VALIDATION[name]
-    check_refused(regressor(penalty=penalty), message, PAIRS, **options)
+    check_rejected(regressor(penalty=penalty), message, PAIRS, **options)
 
 
 def test_a_class_that_was_not_in_training():
     tasks = {k: (x, np.where(y > 0, "u", "v")) for k, (x, y) in PAIRS.items()}
     other = {"a": tasks["a"], "b": (XB, np.where(YB > 0, "u", "w"))}
     model = MultiTaskJOPLEnClassifier(Untouchable(), penalty=AUTO)
-    check_refused(model, r"task 'b': y_val holds class 'w'.*\['u', 'v'\]", tasks, X_val=other)
+    check_rejected(model, r"task 'b': y_val holds class 'w'.*\['u', 'v'\]", tasks, X_val=other)
 
 
 def test_too_few_rows_to_choose():
     few = {"a": PAIRS["a"], "b": (XB[:3], YB[:3])}
     message = "task 'b' has 3 different rows, too few to choose.*give numbers, or leave"
-    check_refused(regressor(penalty=AUTO), message, few)
+    check_rejected(regressor(penalty=AUTO), message, few)
 
 
 def test_targets_without_anything_to_choose():
     constant = {k: (x, np.ones(len(y))) for k, (x, y) in PAIRS.items()}
     model = MultiTaskJOPLEnRegressor(CELLS, penalty=AUTO)
-    check_refused(model, "slopes are zero at every strength: y does not depend", constant)
+    check_rejected(model, "slopes are zero at every strength: y does not depend", constant)
     fixed = MultiTaskJOPLEnRegressor(CELLS, penalty=DIRTY).fit(constant)
     np.testing.assert_allclose(fixed.predict(XA), 1.0)
 
@@ -317,7 +317,7 @@ def fitted():
 
 def test_a_failed_fit_leaves_the_model_as_it_was(fitted):
     before, expected = dict(vars(fitted)), fitted.predict(XA)
-    check_refused(fitted, "task 'b' has no rows", pair_b(XB[:0], YB[:0]))
+    check_rejected(fitted, "task 'b' has no rows", pair_b(XB[:0], YB[:0]))
     fitted.partitioner = Untouchable()
     with pytest.raises(AssertionError, match="work has started"):
         fitted.fit(X, Y, task=LABELS)
@@ -391,7 +391,7 @@ ONE, OTHER = (XA, CODES_A, YA), (XB, CODES_B, YB)
         ([ONE, OTHER], {"n_jobs": 0}, ValueError, "n_jobs=0 must be a whole number"),
     ],
 )
-def test_what_fit_tasks_refuses(tasks, options, error, message):
+def test_what_fit_tasks_rejects(tasks, options, error, message):
     with pytest.raises(error, match=message):
         fit_tasks(tasks, **{"penalty": DIRTY, **options})
 
@@ -404,7 +404,7 @@ def test_trees_of_all_tasks_do_not_go_with_tasks_fitted_alone():
 
 
 @pytest.mark.parametrize("penalty", [DirtyLasso(), DirtyLasso(0.2, 0.1), PerTask(L21(0.1))])
-def test_penalties_on_tasks_are_refused_where_there_is_one(penalty):
+def test_penalties_on_tasks_are_rejected_where_there_is_one(penalty):
     X = np.random.default_rng(0).standard_normal((40, 3))
     with pytest.raises(ValueError, match="is for several tasks: use L21 here"):
         JOPLEnRegressor(penalty=penalty).fit(X, X[:, 0])

@@ -365,8 +365,8 @@ def test_partitions_grown_together():
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_text_categories_and_gaps(library):
-    """Levels that differ from task to task are levels of one column."""
+def test_text_categories_and_missing_values(library):
+    """Categories that differ from task to task are categories of one column."""
     rng = np.random.default_rng(0)
     tasks = {}
     for t, (name, (X, y)) in enumerate(PAIRS.items()):
@@ -377,12 +377,12 @@ def test_text_categories_and_gaps(library):
         if library == "polars":
             tasks[name] = pl.from_pandas(table), y
         else:
-            table["kind"] = pd.Categorical(rng.integers(t, t + 3, len(X)))  # numbers as levels
+            table["kind"] = pd.Categorical(rng.integers(t, t + 3, len(X)))  # numbers as categories
             tasks[name] = table, y
     model = regressor(add_indicator=True).fit(tasks)
     labels = [column.label for column in model.columns_]
-    levels = model.columns_[labels.index("colour")].categories.tolist()
-    assert levels == ["green", "own0", "own1", "own2", "red"]
+    categories = model.columns_[labels.index("colour")].categories.tolist()
+    assert categories == ["green", "own0", "own1", "own2", "red"]
     if library == "pandas":
         assert model.columns_[labels.index("kind")].categories.tolist() == [0, 1, 2, 3, 4]
     assert "f4 is missing" in model.linear_feature_names_.tolist()

@@ -126,7 +126,7 @@ def test_forms_of_cv():
     assert outputs.penalty_.common == regressor(cv=iter(pairs)).fit(X, columns).penalty_.common
 
 
-def test_a_given_relax_is_judged_and_used():
+def test_a_given_relax_is_validated_and_used():
     relaxed = DirtyLasso("auto", None, bias_strength=0.1, relax=0.2)
     model = regressor(relaxed, cv=2).fit(PAIRS)
     table = model.cv_results_

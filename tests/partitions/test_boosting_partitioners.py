@@ -23,7 +23,7 @@ def kind(request):
 
 
 def make_rows(n, seed):
-    """Numbers with gaps, and codes of 14 and of 3 levels in columns 2 and 3."""
+    """Numbers with missing values, and codes of 14 and of 3 categories in columns 2 and 3."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 5))
     X[:, 2] = rng.integers(0, 14, n)
@@ -147,7 +147,7 @@ def test_degenerate_rows(kind, task, coded):
         "constant target": (X, np.full(40, 3 if task == "classification" else 1e9)),
         "one row": (X[:1], y[:1]),
         "constant rows": (np.zeros_like(X), y),
-        "nothing but gaps": (np.full_like(X, np.nan), y),
+        "nothing but missing values": (np.full_like(X, np.nan), y),
     }
     for name, (rows, targets) in cases.items():
         found = fit(kind, rows, targets, task, columns=coded)
@@ -171,7 +171,7 @@ def test_targets_without_noise_and_huge_numbers(kind, task):
         assert fit(kind, 1e300 * X, y, task).n_cells_.max() > 1
 
 
-def test_more_levels_than_scikit_learn_takes():
+def test_more_categories_than_scikit_learn_takes():
     rng = np.random.default_rng(0)
     n = 4000
     X = np.column_stack([rng.integers(0, 400, n), rng.normal(size=n), rng.integers(0, 5, n)])
@@ -188,7 +188,7 @@ def test_more_levels_than_scikit_learn_takes():
     begin = trees.table[trees.starts[p]]
     left = trees.categories_left[begin : begin + 400]
     odd = np.arange(400) % 2 == 1
-    assert abs(np.mean(left == odd) - 0.5) > 0.48  # the root parts odd from even levels
+    assert abs(np.mean(left == odd) - 0.5) > 0.48  # the root parts odd from even categories
     fewer = fit(HistGradientBoostingPartitioner, X, y, columns=columns, options={"max_bins": 4})
     assert set(fewer.split_features_) == {0, 1, 2}
 

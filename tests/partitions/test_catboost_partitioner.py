@@ -12,19 +12,19 @@ pytest.importorskip("catboost")
 from jointleaf._data.columns import Column, Columns
 from jointleaf.partitions import CatBoostPartitioner
 
-#: Levels of the columns of `coded_rows`, 0 for numbers.
-N_LEVELS = [0, 4, 33, 0, 2, 7]
+#: Categories of the columns of `coded_rows`, 0 for numbers.
+N_CATEGORIES = [0, 4, 33, 0, 2, 7]
 
 
 def coded_rows(n=1500):
-    """Numbers with gaps and codes with gaps; effects of combinations."""
+    """Numbers and codes, both with missing values; effects of combinations."""
     rng = np.random.default_rng(0)
-    X = np.stack([rng.integers(0, k, n) if k else rng.normal(size=n) for k in N_LEVELS], axis=1)
+    X = np.stack([rng.integers(0, k, n) if k else rng.normal(size=n) for k in N_CATEGORIES], axis=1)
     y = X[:, 0] * (X[:, 1] != 1) + 2 * (X[:, 1] == 0) + X[:, 2] % 3
     y += 2 * (X[:, 3] > 0) * (X[:, 5] < 3) - 3 * (X[:, 5] == 6) * X[:, 4]
     X[rng.random(n) < 0.2, 3] = np.nan
     X[rng.random(n) < 0.1, 1] = np.nan
-    columns = [Column(f"x{j}", np.arange(k) if k else None) for j, k in enumerate(N_LEVELS)]
+    columns = [Column(f"x{j}", np.arange(k) if k else None) for j, k in enumerate(N_CATEGORIES)]
     return X, y + rng.normal(size=n) / 2, Columns(tuple(columns))
 
 

@@ -24,7 +24,7 @@ def test_a_cell_for_every_value():
         np.testing.assert_array_equal(codes_of, np.unique(column, return_inverse=True)[1])
 
 
-def test_other_numbers_lie_with_the_nearer_value_and_gaps_with_the_median():
+def test_other_numbers_lie_with_the_nearer_value_and_missing_values_with_the_median():
     column = np.array([[0.0], [1.0], [1.0], [5.0], [np.nan]])
     cells = CategoryPartitioner().fit(column)
     new = np.array([[-9.0], [0.4], [0.6], [2.9], [3.1], [99.0], [np.nan]])

@@ -1,4 +1,4 @@
-"""Every partitioner: its cells, its determinism, what it refuses."""
+"""Every partitioner: its cells, its determinism, what it rejects."""
 
 import warnings
 
@@ -102,7 +102,7 @@ def test_classification_with_three_classes(cls, iris, grown):
 
 
 @pytest.mark.parametrize("cls", TREES)
-def test_classification_with_two_or_one_class_and_gaps_in_numbers(cls, iris):
+def test_classification_with_two_or_one_class_and_missing_values_in_numbers(cls, iris):
     X, y = iris
     two = y != 1  # classes 0 and 2: class 1 has no rows, as in an unlucky fold
     partitioner = small(cls).fit(X[two], y[two], target_type="classification")
@@ -233,7 +233,7 @@ def test_float32_integers_lists_and_frames(diabetes):
         assert fitted.apply(huge).shape == (1, 12)
 
 
-# ------------------------------------------------------------------ what is refused
+# ------------------------------------------------------------------ what is rejected
 
 
 @pytest.mark.parametrize("cls", ALL)
@@ -248,7 +248,7 @@ def test_numbers_out_of_range(cls, value, diabetes):
 
 
 @pytest.mark.parametrize("cls", TREES)
-def test_a_tree_of_one_leaf_is_refused(cls, diabetes):
+def test_a_tree_of_one_leaf_is_rejected(cls, diabetes):
     X, y, _ = diabetes
     with pytest.raises(ValueError, match=r"n_cells=1 .*at least 2"):
         cls(n_cells=1).fit(X, y)

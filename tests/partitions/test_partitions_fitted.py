@@ -1,4 +1,4 @@
-"""Ensembles that are trained already: their cells, growing them again, what is refused."""
+"""Ensembles that are trained already: their cells, growing them again, what is rejected."""
 
 import inspect
 import pickle
@@ -330,7 +330,7 @@ def test_threads_change_nothing(kind):
     assert_same_cells(FittedEnsemble(model).fit(X), model, X, X[:9])
 
 
-def test_unfitted_models_are_refused(diabetes):
+def test_unfitted_models_are_rejected(diabetes):
     X, y, _ = diabetes
     empty = lightgbm.Booster({"verbosity": -1}, lightgbm.Dataset(X, y))
     models = [make() for make in [*REGRESSORS.values(), *CLASSIFIERS.values()]] + [empty]
@@ -341,7 +341,7 @@ def test_unfitted_models_are_refused(diabetes):
                 partitioner.fit(X, y)
 
 
-def test_unsupported_models_are_refused(diabetes):
+def test_unsupported_models_are_rejected(diabetes):
     X, y, _ = diabetes
     for model in (AdaBoostRegressor(n_estimators=2).fit(X, y), "forest", None):
         name = type(model).__name__
@@ -350,7 +350,7 @@ def test_unsupported_models_are_refused(diabetes):
 
 
 @pytest.mark.parametrize("kind", [*REGRESSORS, "booster"])
-def test_other_columns_are_refused(kind, diabetes):
+def test_other_columns_are_rejected(kind, diabetes):
     X, y, _ = diabetes
     model = booster_of(X, y) if kind == "booster" else REGRESSORS[kind]().fit(X, y)
     message = f"X has 4 features, but the {type(model).__name__} was fitted on 10 features"
@@ -407,7 +407,7 @@ def test_lightgbm_categories_are_looked_up_by_name():
     new = frame.iloc[:20].copy()
     new["colour"] = pd.Categorical(new["colour"], categories=["red", "green", "blue"])
     leaves = native_leaves(model, frame)
-    # Levels in any number: as learned here, and as somebody else numbers them.
+    # Categories in any number: as learned here, and as somebody else numbers them.
     for columns in (
         Columns.read(frame),
         Columns((Column("colour", np.array(["red", "grey", "green", "blue"])), Column("x"))),

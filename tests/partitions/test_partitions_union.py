@@ -56,8 +56,8 @@ def test_voronoi_takes_the_nearest_centre(diabetes):
         for centre in centres:
             assert np.abs(places - centre).max(axis=1).min() < 1e-9
         assert len(np.unique(centres, axis=0)) == 6
-        gaps = ((new - mean) / sd - centres[:, None]) ** 2
-        np.testing.assert_array_equal(codes[:, p], gaps.sum(axis=2).argmin(axis=0))
+        distances = ((new - mean) / sd - centres[:, None]) ** 2
+        np.testing.assert_array_equal(codes[:, p], distances.sum(axis=2).argmin(axis=0))
     np.testing.assert_array_equal(partitioner.n_cells_, np.full(7, 6))
     np.testing.assert_array_equal(partitioner.split_gains_, np.ones(10))
 
@@ -98,8 +98,8 @@ def test_voronoi_draws_rows_uniformly_also_among_duplicates():
     assert np.mean(np.isclose(pairs, frequent).any(axis=1)) > 0.9
 
 
-def test_voronoi_with_levels_and_gaps():
-    """A level is a place of its own; a missing value is the mean."""
+def test_voronoi_with_categories_and_missing_values():
+    """A category is a place of its own; a missing value is the mean."""
     X = np.column_stack([np.tile([-1.0, 0.0, 1.0], 40), np.repeat([0.0, 1.0], 60)])
     columns = Columns.read(X, [1])
     partitioner = VoronoiPartitioner(30, 6, random_state=0).fit(X, columns=columns)
@@ -107,9 +107,9 @@ def test_voronoi_with_levels_and_gaps():
     rows = np.unique(X, axis=0)
     codes = partitioner.apply(rows)
     assert all(len(set(c)) == 6 for c in codes.T)
-    gap = partitioner.apply([[np.nan, 0.0], [np.nan, 1.0]])
+    missing = partitioner.apply([[np.nan, 0.0], [np.nan, 1.0]])
     np.testing.assert_array_equal(rows[[2, 3]], [[0.0, 0.0], [0.0, 1.0]])
-    np.testing.assert_array_equal(gap, codes[[2, 3]])
+    np.testing.assert_array_equal(missing, codes[[2, 3]])
 
 
 # ------------------------------------------------------------------ nested partitioners
@@ -208,7 +208,7 @@ def test_union_without_splits_counts_features_alike(diabetes):
     np.testing.assert_allclose(nested.split_gains_, alone / alone.sum())
 
 
-def test_union_refuses_what_is_no_partitioner(diabetes):
+def test_union_rejects_what_is_no_partitioner(diabetes):
     X, y, _ = diabetes
     for empty in ([], "lightgbm", None):
         with pytest.raises(ValueError, match="list of at least one"):

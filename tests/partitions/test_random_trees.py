@@ -183,13 +183,13 @@ def test_light_rows_do_not_stop_the_trees(diabetes):
         assert np.isfinite(cells.split_gains_).all()
 
 
-# -- categories and gaps -----------------------------------------------------------------------
+# -- categories and missing values -------------------------------------------------------------
 
 COLUMNS = Columns([Column("x", None), Column("letter", list("abcdefgh")), Column("noise", None)])
 
 
 def table(n=400, seed=0, classes=0):
-    """A number with gaps, codes of eight levels with gaps, and noise."""
+    """A number and codes of eight categories, both with missing values, and noise."""
     rng = np.random.default_rng(seed)
     X = np.column_stack([rng.normal(size=n), rng.integers(0, 8, n), rng.normal(size=n)])
     y = np.sin(5 * X[:, 1]) * 3 + X[:, 0] + 0.1 * rng.normal(size=n)
@@ -199,7 +199,7 @@ def table(n=400, seed=0, classes=0):
 
 
 @pytest.mark.parametrize("classes", [0, 2, 3])
-def test_categories_and_gaps(classes):
+def test_categories_and_missing_values(classes):
     X, y = table(classes=classes)
     target_type = "classification" if classes else "regression"
     cells = grown(X, y, columns=COLUMNS, target_type=target_type)
@@ -209,7 +209,7 @@ def test_categories_and_gaps(classes):
     assert min(np.bincount(column).min() for column in codes.T) >= 2
     new, _ = table(700, seed=1)
     unseen = new.copy()
-    unseen[:, 1] = 8  # any level that training did not meet
+    unseen[:, 1] = 8  # any category that training did not meet
     found = cells.apply(unseen)
     assert found.min() > NO_CELL
     again = np.concatenate([cells.apply(unseen[k : k + 1]) for k in range(0, 700, 50)])
@@ -226,7 +226,7 @@ def test_missing_numbers_go_where_the_mean_goes():
     np.testing.assert_array_equal(cells.apply(new), cells.apply(filled))
 
 
-def test_codes_of_levels_do_not_matter():
+def test_codes_of_categories_do_not_matter():
     X, y = table()
     order = np.random.default_rng(5).permutation(8)
     other = X.copy()
@@ -280,7 +280,7 @@ def test_huge_and_tiny_ranges(diabetes, scale):
     assert set(both.n_cells_) == {2}
 
 
-def test_huge_numbers_with_gaps(diabetes):
+def test_huge_numbers_with_missing_values(diabetes):
     X, y, X_new = diabetes
     X = X * 1e300
     X[::7, 2] = np.nan
@@ -312,7 +312,7 @@ def test_pickle_and_clone(diabetes):
     assert cells.leaf_values_ is None
 
 
-def test_what_is_refused(diabetes):
+def test_what_is_rejected(diabetes):
     X, y, _ = diabetes
     with pytest.raises(ValueError, match=r"options=.*max_depth.* there are none"):
         RandomTreesPartitioner(options={"max_depth": 3}).fit(X, y)

@@ -82,7 +82,7 @@ def test_what_is_linear_is_not_split():
     assert shifted.split_gains_.argmax() == 1
 
 
-def test_categories_and_gaps():
+def test_categories_and_missing_values():
     rng = np.random.default_rng(0)
     columns = Columns([Column("x", None), Column("letter", list("abc"))])
     letter = rng.integers(0, 3, 300)
@@ -90,7 +90,7 @@ def test_categories_and_gaps():
     y = np.abs(table[:, 0]) + 10.0 * letter
     table[::9, 0] = np.nan
     found = ResidualPartitioner(INNER).fit(table, y, columns=columns)
-    assert found.split_gains_.argmax() == 0, "the levels' shifts are linear"
+    assert found.split_gains_.argmax() == 0, "the categories' shifts are linear"
     assert (found.partitioner_.trees_.n_categories == [0, 3]).all()
     unseen = np.array([[0.3, 3.0], [np.nan, np.nan]])
     assert found.apply(unseen).shape == (2, 12)

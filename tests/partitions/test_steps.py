@@ -1,4 +1,4 @@
-"""Steps: where the thresholds lie, and what happens to levels, gaps and constant columns."""
+"""Steps: where the thresholds lie; categories, missing values and constant columns."""
 
 import pickle
 
@@ -57,8 +57,8 @@ def test_nothing_varies():
         np.testing.assert_array_equal(partitioner.apply(X + 7), np.zeros((9, 1)))
     single = StepPartitioner(9).fit(X[:1])
     np.testing.assert_array_equal(single.n_cells_, [1])
-    gap = np.array([[np.nan, 2.0], [np.nan, 2.0], [np.nan, np.nan]])
-    assert StepPartitioner(9).fit(gap).n_cells_.tolist() == [1]  # a gap alone is no step
+    missing = np.array([[np.nan, 2.0], [np.nan, 2.0], [np.nan, np.nan]])
+    assert StepPartitioner(9).fit(missing).n_cells_.tolist() == [1]  # missing or not is no step
 
 
 def test_neighbouring_floats_have_two_cells():
@@ -106,14 +106,14 @@ def test_rows_of_weight_zero_are_ignored():
     np.testing.assert_array_equal(whole.split_gains_, [1, 1, 0])
 
 
-def test_the_most_frequent_levels_are_told_from_the_others():
+def test_the_most_frequent_categories_are_told_from_the_others():
     codes = np.repeat([0.0, 1.0, 2.0, 3.0, 4.0, np.nan], [5, 40, 10, 30, 0, 50])
     X = np.column_stack([codes, np.linspace(0, 1, len(codes))])
     columns = Columns((Column("letter", np.array(["a", "b", "c", "d", "e"])), Column("x")))
     partitioner = StepPartitioner(6).fit(X, columns=columns)
     rows = np.column_stack([[0, 1, 2, 3, 4, 5, 77, np.nan], np.zeros(8)])
     found = partitioner.apply(rows)[:, :3]
-    expected = np.stack([rows[:, 0] != level for level in (1, 3, 2)], axis=1)
+    expected = np.stack([rows[:, 0] != category for category in (1, 3, 2)], axis=1)
     np.testing.assert_array_equal(found, expected)
     assert partitioner.trees_.n_trees == 6
     many = StepPartitioner(60).fit(X, columns=columns)
@@ -123,7 +123,7 @@ def test_the_most_frequent_levels_are_told_from_the_others():
     np.testing.assert_array_equal(heavy.apply(rows)[:, 0], rows[:, 0] != 0)
 
 
-def test_two_levels_need_one_step():
+def test_two_categories_need_one_step():
     X = np.tile([0.0, 1.0, 1.0], 10)[:, None]
     columns = Columns.read(X, [0])
     partitioner = StepPartitioner(8).fit(X, columns=columns)
@@ -131,9 +131,9 @@ def test_two_levels_need_one_step():
     np.testing.assert_array_equal(partitioner.apply(X)[:, 0], X[:, 0] != 1)
     X[0] = np.nan
     assert StepPartitioner(8).fit(X, columns=columns).trees_.n_trees == 2
-    X[:] = np.where(np.arange(30) < 4, np.nan, 1.0)[:, None]  # a level or nothing
-    gaps = StepPartitioner(8).fit(X, columns=columns)
-    np.testing.assert_array_equal(gaps.apply(X)[:, 0], np.arange(30) < 4)
+    X[:] = np.where(np.arange(30) < 4, np.nan, 1.0)[:, None]  # a category or nothing
+    steps = StepPartitioner(8).fit(X, columns=columns)
+    np.testing.assert_array_equal(steps.apply(X)[:, 0], np.arange(30) < 4)
 
 
 def test_conventions():

@@ -146,7 +146,7 @@ def test_without_validation_rows_there_is_the_training_loss_alone():
     assert legend == ["training", "fit: 0.5"]
 
 
-def test_a_wrong_number_of_names_is_refused(path):
+def test_a_wrong_number_of_names_is_rejected(path):
     with pytest.raises(ValueError, match="feature_names has 2 names for 12 features"):
         PathDisplay.from_path(path, feature_names=["a", "b"])
 
@@ -190,7 +190,7 @@ def test_validation_rows_and_names_of_an_estimator():
     assert "variance" in display.loss_ax_.get_ylabel()
 
 
-def test_estimators_without_a_path_are_refused(automatic):
+def test_estimators_without_a_path_are_rejected(automatic):
     with pytest.raises(NotFittedError):
         PathDisplay.from_estimator(JOPLEnRegressor(penalty=L21(0.1)), X, Y)
     with pytest.raises(ValueError, match=r"penalty='auto' has no single strength .* L21\('auto'\)"):
@@ -305,7 +305,7 @@ def test_a_line_that_was_validated_once_more_has_its_own_panel(cheaper):
     assert "validation loss" in last.get_ylabel()
 
 
-def test_estimators_without_cross_validation_are_refused():
+def test_estimators_without_cross_validation_are_rejected():
     with pytest.raises(ValueError, match=r"fitted with a fixed penalty, L21\(0\.1\)"):
         CVDisplay.from_estimator(fit(L21(0.1)))
     with pytest.raises(NotFittedError):

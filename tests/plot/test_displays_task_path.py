@@ -121,7 +121,7 @@ def test_a_penalty_with_a_single_strength_has_one_line(penalty):
     assert legend(ax)[-1] == f"chosen: {model.penalty_.strength:.2g}"
 
 
-def test_estimators_without_a_path_are_refused():
+def test_estimators_without_a_path_are_rejected():
     with pytest.raises(ValueError, match=r"fixed strengths, there is no choice.*DirtyLasso\(\)"):
         TaskPathDisplay.from_estimator(fit(tasks=FEW))
     with pytest.raises(NotFittedError):

@@ -155,7 +155,7 @@ def test_categories_of_a_column_are_rows():
     assert sorted(shown) == sorted(map(str, model.linear_feature_names_))
 
 
-def test_estimators_without_common_slopes_are_refused(model, automatic):
+def test_estimators_without_common_slopes_are_rejected(model, automatic):
     with pytest.raises(NotFittedError):
         TaskWeightsDisplay.from_estimator(MultiTaskJOPLEnRegressor())
     with pytest.raises(ValueError, match=r"penalty='auto' fits every task alone.*DirtyLasso\(\)"):
@@ -185,7 +185,7 @@ def test_estimators_without_common_slopes_are_refused(model, automatic):
         ({"feature_names": ["a"]}, "feature_names has 1 names for 7 features"),
     ],
 )
-def test_wrong_options_of_the_slopes_are_refused(model, options, message):
+def test_wrong_options_of_the_slopes_are_rejected(model, options, message):
     with pytest.raises(ValueError, match=message):
         TaskWeightsDisplay.from_solution(model.solution_, **options)
 
@@ -248,7 +248,7 @@ def test_totals_are_left_out_where_they_would_overlap():
     assert all(label.get_rotation() > 0 for label in display.ax_.get_xticklabels())
 
 
-def test_wrong_counts_are_refused(automatic):
+def test_wrong_counts_are_rejected(automatic):
     with pytest.raises(ValueError, match=r"counts={} has no method to draw"):
         SelectionDisplay.from_counts({})
     with pytest.raises(ValueError, match=r"estimators={} has no method to draw"):
@@ -333,7 +333,7 @@ def test_errors_of_classifiers_are_shares_of_wrong_classes(model):
         TaskErrorDisplay.from_estimators({"A": classifier, "B": model}, TEST)
 
 
-def test_wrong_errors_are_refused(model):
+def test_wrong_errors_are_rejected(model):
     with pytest.raises(ValueError, match=r"errors={} has no method"):
         TaskErrorDisplay.from_errors({})
     with pytest.raises(TypeError, match=r"errors\['A'\]=0.3 must be a dict"):

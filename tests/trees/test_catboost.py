@@ -25,7 +25,7 @@ ADAPTER = CatBoostAdapter()
 POLICIES = ["SymmetricTree", "Depthwise", "Lossguide"]
 KINDS = ["regressor", "binary", "multiclass"]
 QUIET = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
-LEVELS = ["city", "number", "pair", "letter"]
+CATEGORICAL = ["city", "number", "pair", "letter"]
 
 
 def numeric_table(n=1500, seed=0):
@@ -38,7 +38,7 @@ def numeric_table(n=1500, seed=0):
 
 
 def mixed_table(n=2000, seed=0):
-    """Numbers with gaps, text, whole numbers, two levels, and effects of combinations."""
+    """Numbers with missing values, text, whole numbers; effects of combinations."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame(
         {
@@ -62,19 +62,19 @@ def labels_of(kind, y):
 
 
 def train(kind, X, y, **params):
-    known = {"cat_features": LEVELS} if "city" in X else {}
+    known = {"cat_features": CATEGORICAL} if "city" in X else {}
     params = {"iterations": 15, "depth": 4, **QUIET, **known, **params}
     model = catboost.CatBoostRegressor if kind == "regressor" else catboost.CatBoostClassifier
     return model(**params).fit(X, labels_of(kind, y))
 
 
 def probes(model, X, n=10_000, seed=1):
-    """Rows that are hard to route: at borders and just above, missing, with unseen levels."""
+    """Rows that are hard to route: at borders and just above, missing, with unseen categories."""
     rng = np.random.default_rng(seed)
     P = pd.DataFrame({name: rng.choice(X[name].to_numpy(), n) for name in X})
     for j, name in enumerate(X):
         chosen = rng.random(n) < 0.3
-        if name in LEVELS:
+        if name in CATEGORICAL:
             P.loc[chosen, name] = 99 if name == "number" else "unseen"
             continue
         borders = np.array(model.get_borders().get(j, []), dtype=np.float32)
@@ -82,7 +82,7 @@ def probes(model, X, n=10_000, seed=1):
         if len(borders):
             above = np.nextafter(borders, np.float32(np.inf))
             P.loc[chosen, name] = rng.choice(np.concatenate([borders, above]), chosen.sum())
-        P.loc[rng.random(n) < 0.1, name] = np.nan  # in columns without gaps in training too
+        P.loc[rng.random(n) < 0.1, name] = np.nan  # also where training had none
     return P
 
 
@@ -120,13 +120,13 @@ def check_routing(model, X, columns=None):
 @pytest.mark.parametrize("nan_mode", ["Min", "Max"])
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_numbers_with_gaps(kind, policy, nan_mode):
+def test_numbers_with_missing_values(kind, policy, nan_mode):
     X, y = numeric_table()
     trees = check_routing(train(kind, X, y, grow_policy=policy, nan_mode=nan_mode), X)
     assert trees.single_precision
-    gaps = trees.missing_left[trees.feature == 1]
-    assert gaps.size
-    assert (gaps == (nan_mode == "Min")).all()
+    goes_left = trees.missing_left[trees.feature == 1]
+    assert goes_left.size
+    assert (goes_left == (nan_mode == "Min")).all()
 
 
 @pytest.mark.parametrize("one_hot", [2, 10])
@@ -200,15 +200,15 @@ def test_statistics_that_only_a_gpu_trains(told, instead, tmp_path):
     np.testing.assert_array_equal(router(columns.encode(rows)), changed.calc_leaf_indexes(rows))
 
 
-def test_levels_beside_those_of_training():
-    # Columns may know more levels, in another order, than the model was trained on.
+def test_categories_beside_those_of_training():
+    # Columns may know more categories, in another order, than the model was trained on.
     X, y = mixed_table()
     model = train("regressor", X[:500], y[:500], max_ctr_complexity=2)
     more = pd.concat([X, X[:5].assign(city="A new one", number=-50)])
     check_routing(model, X, Columns.read(more, known=ADAPTER.categories(model)))
 
 
-def test_missing_levels_of_a_users_model_are_unseen():
+def test_missing_categories_of_a_users_model_are_unseen():
     X, y = mixed_table()
     model = train("regressor", X, y, one_hot_max_size=5, max_ctr_complexity=3)
     columns = Columns.read(X, known=ADAPTER.categories(model))
@@ -229,7 +229,7 @@ def test_numbers_of_the_model_that_are_categories_here():
     np.testing.assert_array_equal(ours, model.calc_leaf_indexes(X))
 
 
-def test_categories_that_are_numbers_here_are_refused():
+def test_categories_that_are_numbers_here_are_rejected():
     X, y = mixed_table(300)
     model = train("regressor", X, y)
     with pytest.raises(ValueError, match="column 'x1' holds categories"):
@@ -271,7 +271,7 @@ def test_facts_about_models():
     assert ADAPTER.classes(classifier).tolist() == [0, 1, 2]
 
 
-def test_text_features_are_refused():
+def test_text_features_are_rejected():
     X, y = mixed_table(300)
     words = X[["a", "city"]].assign(city=[f"{c} and more {c}" for c in X.city])
     model = catboost.CatBoostRegressor(iterations=2, text_features=["city"], **QUIET)
@@ -353,7 +353,7 @@ def test_regrow_keeps_the_meaning_of_parameters(tmp_path, monkeypatch):
     model = catboost.CatBoostRegressor(
         n_estimators=300,
         max_depth=3,
-        cat_features=LEVELS,
+        cat_features=CATEGORICAL,
         early_stopping_rounds=3,
         ignored_features=["b"],
         monotone_constraints={"a": 1},
@@ -391,7 +391,7 @@ def test_regrow_on_a_fold_without_a_class(params):
     names = np.array(["lo", "mid", "hi"])
     labels = names[np.digitize(y, [-0.5, 1.0])]
     # With weights by name CatBoost's order of classes is that of the names, not the sorted one.
-    model = catboost.CatBoostClassifier(iterations=5, cat_features=LEVELS, **QUIET, **params)
+    model = catboost.CatBoostClassifier(iterations=5, cat_features=CATEGORICAL, **QUIET, **params)
     model.fit(X, labels)
     numbers = np.searchsorted(np.sort(names), labels)  # hi, lo, mid
     fold = labels != "mid"
@@ -411,7 +411,7 @@ def test_regrow_on_a_fold_without_a_class(params):
 def test_regrown_ensemble_and_plain_models():
     X, y, columns, codes = coded_rows()
     plain = catboost.CatBoost({"loss_function": "Logloss", "iterations": 6, **QUIET})
-    plain.fit(catboost.Pool(X, (y > 0).astype(int), cat_features=LEVELS))
+    plain.fit(catboost.Pool(X, (y > 0).astype(int), cat_features=CATEGORICAL))
     cells = RegrownEnsemble(plain, n_jobs=2)
     weight = np.random.default_rng(0).uniform(0.5, 2, len(y))
     cells.fit(codes, (y > 0).astype(int), weight, target_type="classification", columns=columns)

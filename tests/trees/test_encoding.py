@@ -1,4 +1,4 @@
-"""Numbers in place of levels and gaps, and the way back from thresholds to tables of levels."""
+"""Numbers in place of categories and missing values, and tables of categories from thresholds."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ SKLEARN = [RandomForestPartitioner, ExtraTreesPartitioner, GradientBoostingParti
 
 
 def table(n=600, n_categories=6, seed=0, missing=0.1):
-    """Codes in column 1, numbers beside them; gaps in both."""
+    """Codes in column 1, numbers beside them; missing values in both."""
     rng = np.random.default_rng(seed)
     X = np.column_stack([rng.normal(size=n), rng.integers(0, n_categories, n), rng.normal(size=n)])
     y = np.cos(2.5 * X[:, 1]) + X[:, 0] * (X[:, 1] > 2) + 0.1 * rng.normal(size=n)
@@ -34,7 +34,7 @@ def training(X, y, columns, weight=None, target_type="regression"):
 
 
 def scores_of(rows, n_categories):
-    """What becomes of levels, of an unseen one and of a missing one."""
+    """What becomes of categories, of an unseen one and of a missing one."""
     encoding = Encoding(rows, categories=True, missing=False)
     codes = np.array([*range(n_categories), n_categories, np.nan])
     X = np.zeros((len(codes), 3), rows.X.dtype)
@@ -60,7 +60,7 @@ def test_scores_are_shrunken_means(weighted):
     np.testing.assert_array_equal(scores, scores.astype(np.float32))
 
 
-def test_scores_order_levels_by_mean_target_in_every_unit():
+def test_scores_order_categories_by_mean_target_in_every_unit():
     rng = np.random.default_rng(0)
     codes = np.repeat(np.arange(7), 100)
     effect = rng.permutation(7)
@@ -91,7 +91,7 @@ def test_several_classes_are_ordered_along_their_principal_component():
     assert abs(np.corrcoef(scores[:5], position)[0, 1]) == pytest.approx(1.0, abs=1e-6)
     step = np.linalg.norm(stop - start) * 1000 / 1010  # unit vectors: lengths stay
     assert np.ptp(scores[:5]) == pytest.approx(0.9 * step, rel=1e-5)
-    # The mean of the 5 positions is where unseen levels are.
+    # The mean of the 5 positions is where unseen categories are.
     line = np.polyfit(position, scores[:5], 1)
     assert np.polyval(line, position.mean()) == pytest.approx(scores[5], abs=1e-6)
 
@@ -123,7 +123,7 @@ def test_tables_route_codes_as_the_trees_route_scores(classes):
     assert (trees.table[trees.feature != 1] == -1).all()
 
 
-def test_gaps_get_the_weighted_mean_and_levels_can_stay():
+def test_missing_values_get_the_weighted_mean_and_categories_can_stay():
     X, y, columns = table()
     s = np.random.default_rng(1).uniform(0.1, 3, len(y))
     rows = training(X, y, columns, s)
@@ -141,7 +141,7 @@ def test_gaps_get_the_weighted_mean_and_levels_can_stay():
     assert not Encoding(empty, categories=False, missing=True).transform(empty).X[:, 0].any()
 
 
-def test_levels_without_a_number_go_the_way_of_missing_ones():
+def test_categories_without_a_number_go_the_way_of_missing_ones():
     for missing_left in (True, False):
         split = NodeTable([0, -1, -1], [0.5, 0, 0], [1, 0, 0], [2, 0, 0], [missing_left, 0, 0])
         X = np.array([[0.0], [1.0], [2.0], [3.0], [np.nan]])
@@ -154,8 +154,8 @@ def test_levels_without_a_number_go_the_way_of_missing_ones():
 
 
 @pytest.mark.parametrize("cls", [*SKLEARN, LightGBMPartitioner])
-def test_partitioners_with_categories_and_gaps(cls):
-    """Levels with equal means stay together, others come apart, whatever their codes."""
+def test_partitioners_with_categories_and_missing_values(cls):
+    """Categories with equal means stay together, others come apart, whatever their codes."""
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 6, 1200).astype(float)
     X = np.column_stack([rng.normal(size=1200), codes])
@@ -174,7 +174,7 @@ def test_partitioners_with_categories_and_gaps(cls):
     assert partitioner.split_gains_[1] > partitioner.split_gains_[0]
 
 
-def test_missing_numbers_where_the_library_refuses_them():
+def test_missing_numbers_where_the_library_rejects_them():
     X, y, _ = table(missing=0.2)
     partitioner = GradientBoostingPartitioner(8, 6, random_state=0).fit(X, y)
     filled = np.where(np.isnan(X), np.nanmean(X, axis=0).astype(np.float32), X)

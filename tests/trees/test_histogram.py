@@ -24,7 +24,7 @@ WHOLE = np.array([20, -3, 7])
 
 
 def make_rows(n, seed, *, unseen=False):
-    """Numbers with gaps (one column on a coarse grid), and codes of 14 and of 3 levels."""
+    """Numbers with missing values (one column on a coarse grid), codes of 14 and 3 categories."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 5))
     X[:, 1] = np.round(2 * X[:, 1]) / 2
@@ -207,7 +207,7 @@ def test_early_stopping_and_gains(training):
     assert adapter.trees(constant, Columns.numbers(5)).n_leaves.tolist() == [1] * 5
 
 
-def test_what_is_refused(training):
+def test_what_is_rejected(training):
     X, signal = training
     adapter = HistogramAdapter()
     model = make_model("plain", "regression", categorical_features=[2, 3]).fit(X, signal)

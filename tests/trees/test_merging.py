@@ -13,13 +13,13 @@ from jointleaf._trees.routing import Router
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.booleans())
-def test_merged_leaves_share_a_code_and_all_others_keep_theirs(seed, has_gaps):
+def test_merged_leaves_share_a_code_and_all_others_keep_theirs(seed, has_empty_leaves):
     rng = np.random.default_rng(seed)
-    n_levels = np.array([0, 3, 0, 5])
+    n_categories = np.array([0, 3, 0, 5])
     sizes = rng.integers(1, 90 if seed % 5 == 0 else 9, 4)
-    trees = flatten([random_tree(rng, k, n_levels, 12) for k in sizes], 4, n_levels)
-    rows = random_rows(rng, 120, n_levels)
-    if has_gaps:  # leaves without training rows are no cells
+    trees = flatten([random_tree(rng, k, n_categories, 12) for k in sizes], 4, n_categories)
+    rows = random_rows(rng, 120, n_categories)
+    if has_empty_leaves:  # leaves without training rows are no cells
         trees = trees.numbered(Router(trees)(rows[:30]))
     splits = trees.twigs
     while len(splits):
@@ -62,9 +62,9 @@ def leaf_cells(trees, p, groups):
 
 def test_some_of_the_trees():
     rng = np.random.default_rng(0)
-    n_levels = np.array([0, 4])
-    trees = flatten([random_tree(rng, k, n_levels, 9) for k in (5, 1, 70, 3)], 2, n_levels)
-    rows = random_rows(rng, 200, n_levels)
+    n_categories = np.array([0, 4])
+    trees = flatten([random_tree(rng, k, n_categories, 9) for k in (5, 1, 70, 3)], 2, n_categories)
+    rows = random_rows(rng, 200, n_categories)
     for kept in ([1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 0, 1], [0, 1, 0, 0], [1, 1, 1, 1]):
         mask = np.array(kept, bool)
         np.testing.assert_array_equal(Router(trees.only(mask))(rows), Router(trees)(rows)[:, mask])

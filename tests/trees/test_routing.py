@@ -153,7 +153,7 @@ def test_lightgbm_without_a_split():
     assert not Router(trees_of(constant))(X).any()
 
 
-def test_zeros_that_mean_two_things_are_refused():
+def test_zeros_that_mean_two_things_are_rejected():
     X, y = training_rows()
     params = {**QUIET, "num_leaves": 8}
     first = lightgbm.train(params, lightgbm.Dataset(X, y), 2)
@@ -166,13 +166,13 @@ def test_zeros_that_mean_two_things_are_refused():
 # ------------------------------------------------------------------ LightGBM's categories
 
 
-def coloured(n, seed, levels, ordered=False):
-    """A frame with a text column of unequal levels, gaps in it, and numbers."""
+def coloured(n, seed, categories, ordered=False):
+    """A frame with a text column of unequal categories and missing values, and numbers."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(seed)
-    levels = np.array(levels)
-    number = rng.integers(0, len(levels), n)
-    text = pd.Categorical(levels[number], categories=levels, ordered=ordered)
+    categories = np.array(categories)
+    number = rng.integers(0, len(categories), n)
+    text = pd.Categorical(categories[number], categories=categories, ordered=ordered)
     frame = pd.DataFrame({"x": rng.standard_normal(n), "colour": text})
     y = np.sin(7.0 * number) * 3 + frame["x"].to_numpy() * (number % 3)
     frame.loc[rng.random(n) < 0.1, "colour"] = np.nan
@@ -180,27 +180,27 @@ def coloured(n, seed, levels, ordered=False):
     return frame, y
 
 
-SEEN = [f"level {k}" for k in (5, 9, 2, 7, 30, 4, 21, 8)]  # not in sorted order
+SEEN = [f"category {k}" for k in (5, 9, 2, 7, 30, 4, 21, 8)]  # not in sorted order
 MANY = [f"{k}" for k in range(75)]  # sets of several words
 
 
 @pytest.mark.parametrize("zero_as_missing", [False, True])
 @pytest.mark.parametrize("ordered", [False, True])
-@pytest.mark.parametrize("levels", [SEEN, MANY])
-def test_lightgbm_text_categories(levels, ordered, zero_as_missing):
-    frame, y = coloured(2000, 0, levels[:-1], ordered)
+@pytest.mark.parametrize("categories", [SEEN, MANY])
+def test_lightgbm_text_categories(categories, ordered, zero_as_missing):
+    frame, y = coloured(2000, 0, categories[:-1], ordered)
     model = lightgbm.LGBMRegressor(
         n_estimators=6, num_leaves=20, zero_as_missing=zero_as_missing, **QUIET
     ).fit(frame, y)
-    # Columns learned from other rows: they lack some levels and know one that the model does not.
-    other, _ = coloured(40, 1, [*levels, "new"], ordered)
+    # Columns of other rows: they lack some categories and know one that the model does not.
+    other, _ = coloured(40, 1, [*categories, "new"], ordered)
     known = find_adapter(model).categories(model)
     assert list(known) == ([] if ordered else [1])
     for columns in (Columns.read(other), Columns.read(frame), Columns.read(other, known=known)):
         trees = trees_of(model, columns)
-        rows, _ = coloured(ROWS, 2, [*levels, "new", "newer"], ordered)
+        rows, _ = coloured(ROWS, 2, [*categories, "new", "newer"], ordered)
         codes = Router(trees)(columns.encode(rows))
-        seen = {*columns[1].categories.tolist(), *levels[-1:], "new", "newer", np.nan}
+        seen = {*columns[1].categories.tolist(), *categories[-1:], "new", "newer", np.nan}
         here = rows["colour"].isin(seen).to_numpy()  # the others have become "unseen"
         assert_same_leaves(codes[here], native_leaves(model, rows[here]))
     assert here.all() or ordered
@@ -227,7 +227,7 @@ def test_lightgbm_whole_numbers_as_categories():
         trees_of(booster)
 
 
-def test_lightgbm_text_beside_declared_numbers_and_ordered_levels():
+def test_lightgbm_text_beside_declared_numbers_and_ordered_categories():
     pd = pytest.importorskip("pandas")
     frame, y = coloured(2000, 0, SEEN)
     rng = np.random.default_rng(3)
@@ -269,19 +269,19 @@ KINDS = ["RandomForest", "ExtraTrees", "GradientBoosting"]
 @pytest.mark.parametrize("n_leaves", SIZES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_sklearn_regressors_of_every_size(kind, n_leaves):
-    gaps = kind != "GradientBoosting"
-    X, y = training_rows(missing=0.1 * gaps)
-    options = {} if gaps else {"max_depth": None}
+    takes_missing = kind != "GradientBoosting"
+    X, y = training_rows(missing=0.1 * takes_missing)
+    options = {} if takes_missing else {"max_depth": None}
     model = getattr(ensemble, kind + "Regressor")(
         n_estimators=3, max_leaf_nodes=n_leaves, random_state=0, **options
     ).fit(X, y)
-    trees = assert_routed(model, X, missing=0.1 * gaps)
+    trees = assert_routed(model, X, missing=0.1 * takes_missing)
     np.testing.assert_array_equal(trees.n_leaves, np.full(3, n_leaves))
     assert trees.single_precision
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sklearn_classifiers_and_gaps_met_for_the_first_time(kind):
+def test_sklearn_classifiers_and_missing_values_met_for_the_first_time(kind):
     X, y = training_rows(missing=0.0)
     labels = np.digitize(y, [-1.0, 1.0])
     boosting = kind == "GradientBoosting"
@@ -305,8 +305,8 @@ def test_sklearn_trees_on_whole_numbers_declared_categories(kind):
     columns = Columns.read(X, [0])
     router = Router(trees_of(model, columns))
     assert_same_leaves(router(columns.encode(X)), native_leaves(model, X))
-    unseen, gap = np.array([[8.0, 0.1]]), np.array([[np.nan, 0.1]])
-    np.testing.assert_array_equal(router(columns.encode(unseen)), router(columns.encode(gap)))
+    unseen, missing = np.array([[8.0, 0.1]]), np.array([[np.nan, 0.1]])
+    np.testing.assert_array_equal(router(columns.encode(unseen)), router(columns.encode(missing)))
     text = Columns.read(np.array([["a", 1.0], ["b", 2.0]], dtype=object))
     with pytest.raises(ValueError, match="holds text"):
         trees_of(model, text)

@@ -16,18 +16,18 @@ from jointleaf.partitions import LightGBMPartitioner, make_partitioner
 pd = pytest.importorskip("pandas")
 
 QUIET = {"verbosity": -1, "num_threads": 1, "min_child_samples": 1, "min_child_weight": 0.0}
-LEVELS = ["lp", "e", "", "m", "a", "zz", "b"]
+CATEGORIES = ["lp", "e", "", "m", "a", "zz", "b"]
 
 
 def table(n, seed, *, unseen=False):
-    """Numbers with ties, zeros and gaps, and text with gaps; new levels if asked for."""
+    """Numbers with ties, and text, both with missing values; new categories if asked for."""
     rng = np.random.default_rng(seed)
     letter = rng.integers(0, 7, n)
     X = pd.DataFrame(
         {
             "a": rng.normal(size=n),
             "b": np.round(rng.normal(size=n)),
-            "letter": np.array(LEVELS, object)[letter],
+            "letter": np.array(CATEGORIES, object)[letter],
         }
     )
     y = X["a"] * X["b"] + np.sin(7.0 * letter) + 0.1 * rng.normal(size=n)
@@ -83,7 +83,7 @@ def at_thresholds(trees, rows):
 
 @pytest.mark.parametrize("zero_as_missing", [False, True])
 @pytest.mark.parametrize("n_leaves", [2, 5, 40, 100])
-def test_lightgbm_with_categories_and_gaps(n_leaves, zero_as_missing, monkeypatch):
+def test_lightgbm_with_categories_and_missing_values(n_leaves, zero_as_missing, monkeypatch):
     model = lightgbm.LGBMRegressor(
         n_estimators=6, num_leaves=n_leaves, zero_as_missing=zero_as_missing, **QUIET
     ).fit(X.astype({"letter": "category"}), Y)

@@ -37,7 +37,7 @@ OBJECTIVES = {
 
 
 def make_rows(n, seed, *, unseen=False):
-    """Numbers with gaps (one column on a coarse grid), and codes of 14 and of 3 levels."""
+    """Numbers with missing values (one column on a coarse grid), codes of 14 and 3 categories."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 5)).astype(np.float64)
     X[:, 1] = np.round(2 * X[:, 1]) / 2
@@ -66,7 +66,7 @@ def as_frame(X, library="pandas"):
         frame = pl.DataFrame({**numbers, "c": series, "d": X[:, 3]})
         return frame.select("a", "b", "c", "d", "e")
     whole = [None if np.isnan(c) else int(WHOLE[int(c)]) for c in X[:, 3]]
-    # The order of the levels is neither sorted nor that of our codes.
+    # The order of the categories is neither sorted nor that of our codes.
     frame = pd.DataFrame(
         {
             **numbers,
@@ -179,7 +179,7 @@ def test_leaves_on_a_frame(kind, task, training, new_rows):
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("kind", ["plain", "onehot", "partition", "dart"])
-def test_leaves_on_a_matrix_with_unseen_levels(kind, task, training):
+def test_leaves_on_a_matrix_with_unseen_categories(kind, task, training):
     X, signal = training
     y = target(signal, task)
     params = {**OBJECTIVES[task], **KINDS[kind], "max_depth": 5}
@@ -276,10 +276,10 @@ def test_gains_are_those_of_xgboost(training):
     assert XGBoostAdapter().trees(constant, columns_of(constant, X)).n_leaves.tolist() == [1] * 5
 
 
-# -- what is refused ---------------------------------------------------------------------------
+# -- what is rejected ---------------------------------------------------------------------------
 
 
-def test_what_has_no_trees_or_no_levels_is_refused(training):
+def test_what_has_no_trees_or_no_levels_is_rejected(training):
     X, signal = training
     adapter = XGBoostAdapter()
     linear = xgboost.XGBRegressor(booster="gblinear", n_estimators=2).fit(X[:, :2], signal)
@@ -297,7 +297,7 @@ def test_what_has_no_trees_or_no_levels_is_refused(training):
         adapter.trees(model, Columns.read(np.round(X), categorical=[1, 2, 3]))
 
 
-def test_a_frame_model_without_levels_is_refused(training):
+def test_a_frame_model_without_categories_is_rejected(training):
     """Before XGBoost 3.1 models of frames held codes only: 20, -3, 7 are not codes."""
     X, signal = training
     data = xgboost.DMatrix(X, signal, feature_names=list("abcde"), feature_types=TYPES)
@@ -309,10 +309,10 @@ def test_a_frame_model_without_levels_is_refused(training):
         XGBoostAdapter().trees(model, columns_of(model, frame))
 
 
-def test_levels_that_xgboost_mixes_up_are_refused():
+def test_categories_that_xgboost_mixes_up_are_rejected():
     codes = np.arange(60) % 3
-    levels = ["\u5317\u4eac\u5e02", "\u4e0a\u6d77\u5e02", "x"]
-    frame = pd.DataFrame({"a": pd.Categorical.from_codes(codes, categories=levels)})
+    categories = ["\u5317\u4eac\u5e02", "\u4e0a\u6d77\u5e02", "x"]
+    frame = pd.DataFrame({"a": pd.Categorical.from_codes(codes, categories=categories)})
     model = xgboost.XGBRegressor(n_estimators=2, enable_categorical=True, n_jobs=1)
     model.fit(frame, codes.astype(float))
     with pytest.raises(ValueError, match="beyond ASCII"):

@@ -152,8 +152,8 @@ def test_prox_of_equal_rows_and_equal_singular_values(name):
 def test_prox_of_nearly_dependent_slopes(name):
     rng = np.random.default_rng(0)
     theta = rng.standard_normal((6, 5))
-    for gap in (1e-3, 1e-6, 1e-9, 0.0):
-        theta[:, 1] = theta[:, 0] + gap * rng.standard_normal(6)
+    for distance in (1e-3, 1e-6, 1e-9, 0.0):
+        theta[:, 1] = theta[:, 0] + distance * rng.standard_normal(6)
         for t in (1e-7, 1e-3, 0.5):
             check_prox(name, theta, 1.0, t)
 
