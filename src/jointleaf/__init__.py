@@ -10,171 +10,78 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "JOPLEnRegressor": "jointleaf.estimators",
-    "JOPLEnClassifier": "jointleaf.estimators",
-    "refine": "jointleaf.estimators",
-    "LinearForestRegressor": "jointleaf.estimators",
-    "LinearForestClassifier": "jointleaf.estimators",
-    "prune": "jointleaf.estimators._pruning",
-    "save": "jointleaf.io",
-    "load": "jointleaf.io",
-    "load_metadata": "jointleaf.io",
-    "ModelFileError": "jointleaf.io",
-    "to_onnx": "jointleaf.io",
-    "estimate_memory": "jointleaf.estimators",
-    "fit_cells": "jointleaf._core.fitting",
-    "strength_path": "jointleaf._core.path",
-    "MultiTaskJOPLEnRegressor": "jointleaf.multitask",
-    "MultiTaskJOPLEnClassifier": "jointleaf.multitask",
-    "BoUTSRegressor": "jointleaf.multitask",
-    "BoUTSClassifier": "jointleaf.multitask",
-    "fit_tasks": "jointleaf.multitask",
-    "DirtyLasso": "jointleaf.penalties",
-    "DirtyLInf": "jointleaf.penalties",
-    "PerTask": "jointleaf.penalties",
-    "Frobenius": "jointleaf.penalties",
-    "L1": "jointleaf.penalties",
-    "L21": "jointleaf.penalties",
-    "LInf1": "jointleaf.penalties",
-    "Lp1": "jointleaf.penalties",
-    "GrOWL": "jointleaf.penalties",
-    "Nuclear": "jointleaf.penalties",
-    "KyFan": "jointleaf.penalties",
-    "SchattenP": "jointleaf.penalties",
-    "Laplacian": "jointleaf.penalties",
-    "Explanation": "jointleaf.inspection",
-    "explain": "jointleaf.inspection",
-    "ExplanationDisplay": "jointleaf.plot",
-    "EffectDisplay": "jointleaf.plot",
-    "ImportanceDisplay": "jointleaf.plot",
-    "LocalModelDisplay": "jointleaf.plot",
-    "InteractionDisplay": "jointleaf.plot",
-    "PathDisplay": "jointleaf.plot",
-    "CVDisplay": "jointleaf.plot",
-    "PruningDisplay": "jointleaf.plot",
-    "TaskWeightsDisplay": "jointleaf.plot",
-    "SelectionDisplay": "jointleaf.plot",
-    "TaskErrorDisplay": "jointleaf.plot",
-    "TaskPathDisplay": "jointleaf.plot",
-    "LeafDesign": "jointleaf._core.design",
-    "Solution": "jointleaf._core.solvers",
+# Public names by the module that is loaded for them; again below, for editors and type checkers.
+_MODULES = {
+    "estimators": (
+        "JOPLEnRegressor JOPLEnClassifier refine LinearForestRegressor LinearForestClassifier "
+        "estimate_memory"
+    ),
+    "estimators._pruning": "prune",
+    "io": "save load load_metadata ModelFileError to_onnx",
+    "_core.fitting": "fit_cells",
+    "_core.path": "strength_path",
+    "multitask": (
+        "MultiTaskJOPLEnRegressor MultiTaskJOPLEnClassifier BoUTSRegressor BoUTSClassifier "
+        "fit_tasks"
+    ),
+    "penalties": (
+        "DirtyLasso DirtyLInf PerTask Frobenius L1 L21 LInf1 Lp1 GrOWL Nuclear KyFan SchattenP "
+        "Laplacian"
+    ),
+    "inspection": "Explanation explain",
+    "plot": (
+        "ExplanationDisplay EffectDisplay ImportanceDisplay LocalModelDisplay "
+        "InteractionDisplay PathDisplay CVDisplay PruningDisplay TaskWeightsDisplay "
+        "SelectionDisplay TaskErrorDisplay TaskPathDisplay"
+    ),
+    "_core.design": "LeafDesign",
+    "_core.solvers": "Solution",
 }
-
-__all__ = [  # noqa: RUF022
-    "__version__",
-    "JOPLEnRegressor",
-    "JOPLEnClassifier",
-    "refine",
-    "LinearForestRegressor",
-    "LinearForestClassifier",
-    "prune",
-    "save",
-    "load",
-    "load_metadata",
-    "ModelFileError",
-    "to_onnx",
-    "estimate_memory",
-    "fit_cells",
-    "strength_path",
-    "MultiTaskJOPLEnRegressor",
-    "MultiTaskJOPLEnClassifier",
-    "BoUTSRegressor",
-    "BoUTSClassifier",
-    "fit_tasks",
-    "DirtyLasso",
-    "DirtyLInf",
-    "PerTask",
-    "Frobenius",
-    "L1",
-    "L21",
-    "LInf1",
-    "Lp1",
-    "GrOWL",
-    "Nuclear",
-    "KyFan",
-    "SchattenP",
-    "Laplacian",
-    "Explanation",
-    "explain",
-    "ExplanationDisplay",
-    "EffectDisplay",
-    "ImportanceDisplay",
-    "LocalModelDisplay",
-    "InteractionDisplay",
-    "PathDisplay",
-    "CVDisplay",
-    "PruningDisplay",
-    "TaskWeightsDisplay",
-    "SelectionDisplay",
-    "TaskErrorDisplay",
-    "TaskPathDisplay",
-    "LeafDesign",
-    "Solution",
-]
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 if TYPE_CHECKING:
-    from jointleaf._core.design import LeafDesign
-    from jointleaf._core.fitting import fit_cells
-    from jointleaf._core.path import strength_path
-    from jointleaf._core.penalties import (
-        L1,
-        L21,
-        DirtyLasso,
-        DirtyLInf,
-        Frobenius,
-        GrOWL,
-        KyFan,
-        Laplacian,
-        LInf1,
-        Lp1,
-        Nuclear,
-        PerTask,
-        SchattenP,
-    )
-    from jointleaf._core.solvers import Solution
-    from jointleaf.estimators import (
-        JOPLEnClassifier,
-        JOPLEnRegressor,
-        LinearForestClassifier,
-        LinearForestRegressor,
-        estimate_memory,
-        refine,
-    )
-    from jointleaf.estimators._pruning import prune
-    from jointleaf.inspection import Explanation, explain
-    from jointleaf.io._model_file import ModelFileError, load, load_metadata, save
-    from jointleaf.io._onnx import to_onnx
-    from jointleaf.multitask import (
-        BoUTSClassifier,
-        BoUTSRegressor,
-        MultiTaskJOPLEnClassifier,
-        MultiTaskJOPLEnRegressor,
-        fit_tasks,
-    )
-    from jointleaf.plot import (
-        CVDisplay,
-        EffectDisplay,
-        ExplanationDisplay,
-        ImportanceDisplay,
-        InteractionDisplay,
-        LocalModelDisplay,
-        PathDisplay,
-        PruningDisplay,
-        SelectionDisplay,
-        TaskErrorDisplay,
-        TaskPathDisplay,
-        TaskWeightsDisplay,
-    )
+    from jointleaf._core.design import LeafDesign as LeafDesign
+    from jointleaf._core.fitting import fit_cells as fit_cells
+    from jointleaf._core.path import strength_path as strength_path
+    from jointleaf._core.solvers import Solution as Solution
+    from jointleaf.estimators import JOPLEnClassifier as JOPLEnClassifier
+    from jointleaf.estimators import JOPLEnRegressor as JOPLEnRegressor
+    from jointleaf.estimators import LinearForestClassifier as LinearForestClassifier
+    from jointleaf.estimators import LinearForestRegressor as LinearForestRegressor
+    from jointleaf.estimators import estimate_memory as estimate_memory
+    from jointleaf.estimators import refine as refine
+    from jointleaf.estimators._pruning import prune as prune
+    from jointleaf.inspection import Explanation as Explanation
+    from jointleaf.inspection import explain as explain
+    from jointleaf.io import *  # noqa: F403
+    from jointleaf.multitask import BoUTSClassifier as BoUTSClassifier
+    from jointleaf.multitask import BoUTSRegressor as BoUTSRegressor
+    from jointleaf.multitask import MultiTaskJOPLEnClassifier as MultiTaskJOPLEnClassifier
+    from jointleaf.multitask import MultiTaskJOPLEnRegressor as MultiTaskJOPLEnRegressor
+    from jointleaf.multitask import fit_tasks as fit_tasks
+    from jointleaf.penalties import L1 as L1
+    from jointleaf.penalties import L21 as L21
+    from jointleaf.penalties import DirtyLasso as DirtyLasso
+    from jointleaf.penalties import DirtyLInf as DirtyLInf
+    from jointleaf.penalties import Frobenius as Frobenius
+    from jointleaf.penalties import GrOWL as GrOWL
+    from jointleaf.penalties import KyFan as KyFan
+    from jointleaf.penalties import Laplacian as Laplacian
+    from jointleaf.penalties import LInf1 as LInf1
+    from jointleaf.penalties import Lp1 as Lp1
+    from jointleaf.penalties import Nuclear as Nuclear
+    from jointleaf.penalties import PerTask as PerTask
+    from jointleaf.penalties import SchattenP as SchattenP
+    from jointleaf.plot import *  # noqa: F403
+else:  # `__getattr__` would make every name pass type checkers
+    __all__ = ["__version__", *_HOMES]
 
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'jointleaf' has no attribute {name!r}")
+        value = getattr(import_module(f"jointleaf.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'jointleaf' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    def __dir__() -> list[str]:
+        return sorted([*globals(), *_HOMES])

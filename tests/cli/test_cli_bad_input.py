@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cli_data import HEADER, as_csv, fails, make_rows, run
-from jointleaf.cli._models import load_model
+from jointleaf.cli._using import load_model
 
 
 @pytest.fixture(scope="module")
@@ -284,7 +284,7 @@ def test_a_failed_write_leaves_the_old_file(capsys, folder, tmp_path, monkeypatc
 
 
 def test_ctrl_c_and_defects_have_no_traceback(capsys, folder, monkeypatch):
-    from jointleaf.cli._commands import info
+    from jointleaf.cli import _using
 
     def interrupt(args):
         raise KeyboardInterrupt
@@ -292,7 +292,7 @@ def test_ctrl_c_and_defects_have_no_traceback(capsys, folder, monkeypatch):
     def defect(args):
         raise KeyError("x")
 
-    monkeypatch.setattr(info, "run", interrupt)
+    monkeypatch.setattr(_using, "info", interrupt)
     assert "interrupted" in fails(capsys, "info", "m.jleaf", code=130)
-    monkeypatch.setattr(info, "run", defect)
+    monkeypatch.setattr(_using, "info", defect)
     assert "unexpected KeyError: 'x'" in fails(capsys, "info", "m.jleaf")

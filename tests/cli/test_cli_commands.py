@@ -14,8 +14,8 @@ import pytest
 
 import jointleaf
 from cli_data import HEADER, as_csv, fails, make_rows, run
-from jointleaf.cli._models import load_model
-from jointleaf.cli._tables.reading import read_table
+from jointleaf.cli._tables import read_table
+from jointleaf.cli._using import load_model
 
 ROWS = make_rows(70)
 

@@ -7,8 +7,8 @@ import numpy as np
 
 import jointleaf
 from cli_data import as_csv, run
-from jointleaf.cli._commands import fit
-from jointleaf.cli._models import load_model
+from jointleaf.cli import _fitting
+from jointleaf.cli._using import load_model
 from jointleaf.estimators import recipe_for
 
 
@@ -27,7 +27,7 @@ def fit_rows(capsys, monkeypatch, folder, n, *options):
         return fitted
 
     monkeypatch.setattr(jointleaf.JOPLEnRegressor, "fit", spy)
-    monkeypatch.setattr(fit, "FIT_MODELS", fit.FIT_MODELS[:1])  # for speed
+    monkeypatch.setattr(_fitting, "FIT_MODELS", _fitting.FIT_MODELS[:1])  # for speed
     arguments = folder / "data.csv", "-t", "y", "-o", folder / "model.jleaf", *options
     code, out, err = run(capsys, "fit", *arguments)
     assert code == 0, err

@@ -15,9 +15,9 @@ import pytest
 
 from cli_data import as_csv, fails, make_rows, run
 from jointleaf.cli import _validation, main
-from jointleaf.cli._html.charts import Axis, Chart, search_chart
-from jointleaf.cli._html.report import render_report
-from jointleaf.cli._models import load_model
+from jointleaf.cli._charts import Axis, Chart, search_chart
+from jointleaf.cli._report import render_report
+from jointleaf.cli._using import load_model
 
 NASTY = '<script>alert("x")</script>'
 SECTIONS = ["data", "errors", "predictions", "search", "importances", "selected", "fit"]

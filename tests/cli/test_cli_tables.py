@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import asdict
 from datetime import datetime, timezone
 
 import numpy as np
@@ -11,14 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli_data import as_csv, make_rows
+from jointleaf.cli._columns import detect_kind, detect_target
 from jointleaf.cli._output import CliError
-from jointleaf.cli._tables.dates import date_parts, detect_format, parse_dates
-from jointleaf.cli._tables.kinds import detect_kind
-from jointleaf.cli._tables.numbers import detect_notation, parse_booleans, parse_numbers
-from jointleaf.cli._tables.preparing import Preparation
-from jointleaf.cli._tables.raw import RawColumn, RawTable
-from jointleaf.cli._tables.reading import read_table
-from jointleaf.cli._tables.targets import detect_target
+from jointleaf.cli._preparation import Preparation
+from jointleaf.cli._tables import RawColumn, RawTable, read_table
+from jointleaf.cli._values import (
+    date_parts,
+    detect_format,
+    detect_notation,
+    parse_booleans,
+    parse_dates,
+    parse_numbers,
+)
 
 
 def texts(*values):
@@ -377,7 +382,7 @@ def training_table(tmp_path):
 def test_preparation_survives_a_file_and_gives_the_same_frame(tmp_path):
     table = training_table(tmp_path)
     made = Preparation.learn(table, target="price")
-    again = Preparation.from_dict(json.loads(json.dumps(made.to_dict())))
+    again = Preparation.from_dict(json.loads(json.dumps(asdict(made))))
     assert again == made
     first, notes = made.apply(table)
     second, _ = again.apply(table)

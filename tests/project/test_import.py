@@ -1,7 +1,10 @@
 """Importing: quick, lazy, and possible without LightGBM."""
 
+import ast
+import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +65,19 @@ def test_public_names_resolve():
         jointleaf.__all__
     )
     assert len(set(jointleaf.__all__)) == len(jointleaf.__all__)
+
+
+def test_type_checkers_see_the_public_names():
+    tree = ast.parse(Path(jointleaf.__file__).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = ["__version__"]
+    for node in block.body:
+        if node.names[0].name == "*":
+            seen += importlib.import_module(node.module).__all__
+        else:
+            assert node.names[0].asname == node.names[0].name  # re-exported
+            seen.append(node.names[0].name)
+    assert sorted(seen) == sorted(jointleaf.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -1,19 +1,38 @@
-"""Arguments in, exit code out: errors are one line, never a traceback."""
+"""Arguments in, exit code out: errors are one line, never a traceback.
+
+The arguments of all commands are described here, so that ``--help`` loads nothing else.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from jointleaf.cli._arguments import make_parser
+import jointleaf
 from jointleaf.cli._output import CliError
 
 __all__ = ["main"]
 
 # Exit codes; the last two are 128 plus the number of the signal, as shells have it.
 _OK, _DATA_ERROR, _USAGE_ERROR, _INTERRUPTED, _PIPE_CLOSED = 0, 1, 2, 130, 141
+
+_DESCRIPTION = """\
+Tree ensembles with a linear model in every leaf, all fitted jointly: from a table in a file to a
+model, predictions, explanations and a report."""
+_EPILOG = """\
+example:
+  jointleaf fit houses.csv --target price        writes houses.jleaf and houses.html
+  jointleaf predict houses.jleaf new.csv -o out.csv
+  jointleaf explain houses.jleaf new.csv --row 12
+
+Files are CSV (the delimiter is detected) or Parquet, as they are or compressed with gzip; "-" is
+the standard input or output. Exit codes: 0 for success, 1 for an error of the data or the model,
+2 for wrong arguments."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,8 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Names that a terminal's encoding lacks are written as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        args = make_parser().parse_args(arguments)
-        import_module(f"jointleaf.cli._commands.{args.command}").run(args)
+        args = _make_parser().parse_args(arguments)
+        module = import_module(f"jointleaf.cli.{_COMMANDS[args.command].module}")
+        getattr(module, args.command)(args)
         sys.stdout.flush()
     except SystemExit as end:  # of argparse: --help, --version and wrong arguments
         return int(end.code or _OK) if isinstance(end.code, int | None) else _USAGE_ERROR
@@ -46,18 +66,202 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", _INTERRUPTED)
     except MemoryError:
-        return _fail("there is not enough memory for this data", _DATA_ERROR)
+        return _fail("there is not enough memory for this data")
     except (CliError, ValueError, TypeError, ImportError, OSError) as error:
-        return _fail(str(error), _DATA_ERROR)
+        return _fail(str(error))
     except Exception as error:  # a defect: users still get one line, and how to see more
-        message = f"unexpected {type(error).__name__}: {error}: set JOINTLEAF_TRACEBACK=1 to see it"
-        return _fail(message, _DATA_ERROR)
+        name = type(error).__name__
+        return _fail(f"unexpected {name}: {error}: set JOINTLEAF_TRACEBACK=1 to see it")
     return _OK
 
 
-def _fail(message: str, code: int) -> int:
+def _fail(message: str, code: int = _DATA_ERROR) -> int:
     if os.environ.get("JOINTLEAF_TRACEBACK"):  # for reports of defects
         raise
     line = " ".join(message.split())
     print(f"jointleaf: error: {line or 'no message'}", file=sys.stderr)
     return code
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    """Return the parser; `command` of its result is a key of `_COMMANDS`."""
+    parser = argparse.ArgumentParser(
+        prog="jointleaf",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    version = f"jointleaf {jointleaf.__version__}"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, dest="command"
+    )
+    for name, command in _COMMANDS.items():
+        subparser = commands.add_parser(name, help=command.help, description=command.description)
+        for flags, options in command.arguments:
+            subparser.add_argument(*flags, **options)
+    return parser
+
+
+# -- arguments -----------------------------------------------------------------------------------
+
+_Argument = tuple[tuple[str, ...], dict[str, Any]]
+
+
+def _argument(*flags: str, **options: Any) -> _Argument:
+    return flags, options
+
+
+def _columns(option: str, text: str) -> _Argument:
+    return _argument(option, metavar="COLUMN", action="append", default=[], help=text)
+
+
+def _file(*flags: str, help: str) -> _Argument:
+    return _argument(*flags, metavar="FILE", type=Path, help=help)
+
+
+def _number(option: str, least: int, default: int, text: str) -> _Argument:
+    def whole(value: str) -> int:
+        if not value.isdecimal() or int(value) < least:
+            raise argparse.ArgumentTypeError(f"{value!r} must be a whole number from {least} on")
+        return int(value)
+
+    return _argument(option, metavar="N", type=whole, default=default, help=text)
+
+
+def _delimiter(text: str) -> str:
+    mark = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    if len(mark) != 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be one character, or tab")
+    return mark
+
+
+def _reading_and_json(contents: str) -> list[_Argument]:
+    text = 'between fields; detected by default (comma, semicolon, tab, "|")'
+    return [
+        _argument("--delimiter", metavar="CHAR", type=_delimiter, help=text),
+        _argument("--encoding", metavar="NAME", default="utf-8", help="utf-8 by default"),
+        _json(contents),
+    ]
+
+
+def _json(contents: str) -> _Argument:
+    return _argument("--json", action="store_true", help=f"{contents} as JSON")
+
+
+_DATA = 'CSV or Parquet, "-" for the standard input'
+_MODEL = _argument("model", metavar="MODEL", help="a file of `jointleaf fit`")
+
+
+def _training(contents: str) -> list[_Argument]:
+    """Return a training table, its target and columns, seed and threads."""
+    task = "detected by default: text, yes/no and few whole numbers are classes"
+    return [
+        _argument("data", metavar="DATA", help=_DATA),
+        _argument("--target", "-t", metavar="COLUMN", required=True, help="the column to predict"),
+        _argument("--task", choices=("regression", "classification"), help=task),
+        _columns("--drop", "leave a column out; repeatable"),
+        _columns("--categorical", "a column whose numbers are names; repeatable"),
+        _number("--seed", 0, 0, "0 by default"),
+        _number("--jobs", 1, 1, "threads, 1 by default"),
+        *_reading_and_json(contents),
+    ]
+
+
+def _rows(contents: str, data: str = _DATA, **options: Any) -> list[_Argument]:
+    """Return a model and the rows it is used on."""
+    extra = "allow columns that the model does not know"
+    return [
+        _MODEL,
+        _argument("data", metavar="DATA", help=data, **options),
+        _argument("--ignore-extra", action="store_true", help=extra),
+        *_reading_and_json(contents),
+    ]
+
+
+class _Command(NamedTuple):
+    """A command is the function of its name in `module`."""
+
+    module: str
+    help: str
+    description: str
+    arguments: list[_Argument]
+
+
+_COMMANDS = {
+    "fit": _Command(
+        "_fitting",
+        "fit a model to a table; write the model and a report",
+        "Detect what the columns hold, fit all rows, compare jointleaf with other models on "
+        "held-out rows, and write the model and a report.",
+        [
+            *_training("the description of data, model and files"),
+            _file("--output", "-o", help="the model; by default DATA.jleaf, here"),
+            _file("--report", help="the report; by default beside the model, .html"),
+            _argument("--no-report", action="store_true", help="write no report"),
+        ],
+    ),
+    "predict": _Command(
+        "_using",
+        "predict the target of new rows",
+        "Write one prediction for every row, in the order of the rows; for classes also the "
+        "probabilities of all.",
+        [
+            *_rows("predictions"),
+            _argument(
+                "--output", "-o", metavar="FILE", default="-",
+                help='CSV, with gzip if its name ends in .gz; "-", the standard output, by default',
+            ),
+            _columns("--id", "a column of DATA to write along; repeatable"),
+        ],
+    ),
+    "explain": _Command(
+        "_using",
+        "show what every column adds to a prediction",
+        "Show what every column adds to the prediction of one row. The baseline, the mean "
+        "prediction in training, and all contributions add up to the prediction: the target "
+        "itself, log-odds for classes.",
+        [
+            *_rows("all contributions"),
+            _number("--row", 1, 1, "number of the row; 1, the default, is the first below the "
+                    "header"),
+            _number("--top", 1, 10, "columns to show, 10 by default"),
+            _argument(
+                "--class", dest="label", metavar="NAME",
+                help="explain this class; by default the second of two, the predicted one of more",
+            ),
+            _file("--plot", help="draw a picture, .png or .svg"),
+        ],
+    ),
+    "select": _Command(
+        "_fitting",
+        "find the columns that matter, with the whole path",
+        "Fit piecewise linear models under the l2,1 penalty, with which whole columns vanish, at "
+        "many strengths; choose the strength by cross-validation (the sparsest model within one "
+        "standard error of the best) and show the path.",
+        _training("the path and the selected columns"),
+    ),
+    "report": _Command(
+        "_using",
+        "write the HTML report of a model, also on further data",
+        "Write the report of a fit once more, as one HTML file. With DATA, which must have the "
+        "target, it also shows the errors of the model there.",
+        [
+            *_rows("the errors on DATA", data="rows with the target", nargs="?"),
+            _file("--output", "-o", help="by default beside the model, .html"),
+        ],
+    ),
+    "bench": _Command(
+        "_fitting",
+        "compare with LightGBM, CatBoost, XGBoost and linear models",
+        "Compare jointleaf with those of LightGBM, CatBoost and XGBoost that are installed, a "
+        "linear model and a constant, all with their defaults, on the same folds.",
+        [*_training("all errors"), _number("--folds", 2, 5, "5 by default")],
+    ),
+    "info": _Command(
+        "_using",
+        "show what a model file holds",
+        "Show what a model file holds.",
+        [_MODEL, _json("everything")],
+    ),
+}  # fmt: skip

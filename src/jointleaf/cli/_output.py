@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = [
     "CliError", "as_json", "bar", "check_writable", "finite", "number", "plural", "print_json",
-    "print_remark", "seconds", "show", "text_table", "write_file", "writing",
+    "print_remark", "reading", "seconds", "show", "text_table", "write_file", "writing",
 ]  # fmt: skip
 
 _CHUNK = 8192
@@ -25,6 +25,19 @@ class CliError(Exception):
 
     The message is one line that names the file or column, the value and the remedy.
     """
+
+
+@contextlib.contextmanager
+def reading(source: str, kind: str = "file") -> Iterator[None]:
+    """Raise errors of reading a file as lines that name it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise CliError(f"{source}: there is no such file") from None
+    except IsADirectoryError:
+        raise CliError(f"{source}: is a folder: name a {kind}") from None
+    except OSError as cause:
+        raise CliError(f"{source}: cannot be read ({cause.strerror or cause})") from None
 
 
 @contextlib.contextmanager
@@ -135,12 +148,9 @@ def bar(value: float, largest: float, width: int = 20) -> str:
 
 def text_table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), indent: int = 2) -> str:
     """Align rows in columns; the first row is the header, `right` are columns of numbers."""
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.rjust(width) if k in right else cell.ljust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append(" " * indent + "  ".join(cells).rstrip())
-    return "\n".join(lines)
+    columns = []
+    for k, column in enumerate(zip(*rows, strict=True)):
+        width = max(map(len, column))
+        columns.append([cell.rjust(width) if k in right else cell.ljust(width) for cell in column])
+    lines = ("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
+    return "\n".join(" " * indent + line for line in lines)

@@ -6,6 +6,7 @@ Whatever ``info`` and ``report`` show comes from it.
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,16 @@ from numpy.typing import NDArray
 
 import jointleaf
 from jointleaf._fit.report import loss_table
-from jointleaf.cli._models import RECORD_FORMAT
+from jointleaf.cli._columns import ColumnKind, Target
 from jointleaf.cli._output import number
-from jointleaf.cli._tables.kinds import ColumnKind
-from jointleaf.cli._tables.preparing import Preparation
-from jointleaf.cli._tables.raw import RawColumn
-from jointleaf.cli._tables.targets import Target
-from jointleaf.cli._training import TrainingData
+from jointleaf.cli._preparation import Preparation, TrainingData
+from jointleaf.cli._tables import RawColumn
 from jointleaf.cli._validation import histogram, spread_over
 
-__all__ = ["make_record", "model_summary", "without_charts"]
+__all__ = ["RECORD_FORMAT", "make_record", "model_summary", "without_charts"]
 
+#: The format of records that is written and read.
+RECORD_FORMAT = 1
 _MOST_TRACE = 200
 
 
@@ -42,7 +42,7 @@ def make_record(
         "n_rows": len(data.y),
         "n_without_target": data.n_without_target,
         "target": _target_summary(data.target, data.y),
-        "preparation": data.preparation.to_dict(),
+        "preparation": asdict(data.preparation),
         "columns": [
             _column_summary(data.table.column(kind.name), kind, data.X)
             for kind in data.preparation.columns
@@ -101,9 +101,9 @@ def _target_summary(target: Target, y: NDArray) -> dict[str, Any]:
     """Return the task of the target, and how its values are distributed."""
     if target.task == "classification":
         classes, counts = np.unique(y, return_counts=True)
-        return {**target.to_dict(), "classes": [str(c) for c in classes], "counts": counts.tolist()}
+        return {**asdict(target), "classes": [str(c) for c in classes], "counts": counts.tolist()}
     return {
-        **target.to_dict(),
+        **asdict(target),
         "quantiles": np.quantile(y, (0, 0.25, 0.5, 0.75, 1)).tolist(),
         "mean": float(y.mean()),
         "histogram": histogram(y),

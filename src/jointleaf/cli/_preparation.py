@@ -1,4 +1,4 @@
-"""From a table as it was read to the data frame that a model sees, the same way every time.
+"""From a file to the data frame that a model sees, the same way every time.
 
 A `Preparation` is learnt when a model is fitted and stored in its file, so that ``predict`` reads
 numbers, dates and missing values exactly as ``fit`` did.
@@ -6,23 +6,29 @@ numbers, dates and missing values exactly as ``fit`` did.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.cli._output import CliError
-from jointleaf.cli._tables.dates import date_parts, parse_dates
-from jointleaf.cli._tables.kinds import ColumnKind, detect_kind
-from jointleaf.cli._tables.numbers import parse_boolean, parse_numbers, without_percent
-from jointleaf.cli._tables.raw import RawColumn, RawTable, closest_name, listed, object_array
+from jointleaf.cli._columns import ColumnKind, Target, detect_kind, detect_target
+from jointleaf.cli._output import CliError, plural, text_table
+from jointleaf.cli._tables import (
+    RawColumn,
+    RawTable,
+    closest_name,
+    listed,
+    object_array,
+    read_table,
+)
+from jointleaf.cli._values import date_parts, parse_boolean, parse_dates, without_percent
 
-if TYPE_CHECKING:
-    import pandas as pd
+__all__ = ["Preparation", "TrainingData", "read_training_data"]
 
-__all__ = ["Preparation"]
+_FEWEST_ROWS = 10
 
 
 @dataclass(frozen=True)
@@ -60,15 +66,7 @@ class Preparation:
 
     @classmethod
     def of_model(cls, model: Any, source: str) -> Preparation:
-        """Return one for a model saved from Python: its columns, as numbers or categories.
-
-        Parameters
-        ----------
-        model : estimator
-            Fitted on a data frame.
-        source : str
-            Its file, for messages.
-        """
+        """Return one for a model saved from Python: its columns, as numbers or categories."""
         if not hasattr(model, "feature_names_in_"):
             raise CliError(
                 f"{source}: the model was fitted on a matrix without column names: fit it on a "
@@ -76,10 +74,9 @@ class Preparation:
             )
         kinds = []
         for column in model.columns_:
-            is_number = column.categories is None
-            kind = "number" if is_number else "category"
-            whole = not is_number and column.categories.dtype.kind in "iu"
-            kinds.append(ColumnKind(column.label, kind, "plain" if is_number or whole else ""))
+            kind = "number" if column.categories is None else "category"
+            is_text = kind == "category" and column.categories.dtype.kind not in "iu"
+            kinds.append(ColumnKind(column.label, kind, "" if is_text else "plain"))
         return cls(tuple(kinds))
 
     @property
@@ -111,7 +108,7 @@ class Preparation:
                 f"{'it' if len(extra) == 1 else 'them'} out, or use --ignore-extra"
             )
 
-    def apply(self, table: RawTable) -> tuple[pd.DataFrame, list[str]]:
+    def apply(self, table: RawTable) -> tuple[Any, list[str]]:
         """Prepare a table for the model.
 
         Returns
@@ -143,14 +140,11 @@ class Preparation:
                 frame[kind.name] = numbers
         return pandas.DataFrame(frame), remarks
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for a file."""
-        return {"columns": [kind.to_dict() for kind in self.columns]}
-
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Preparation:
-        """Return the preparation that `to_dict` described."""
-        return cls(tuple(ColumnKind.from_dict(kind) for kind in record["columns"]))
+        """Return the preparation of which `dataclasses.asdict` made a record."""
+        kinds = (ColumnKind(**kind) for kind in record["columns"])
+        return cls(tuple(replace(kind, parts=tuple(kind.parts)) for kind in kinds))
 
 
 def _check_outputs(kinds: list[ColumnKind], source: str) -> None:
@@ -182,8 +176,7 @@ def _categories(column: RawColumn, kind: ColumnKind) -> NDArray:
     """Return text, or whole numbers for a model that was fitted on these."""
     values: Any = column.values
     if kind.notation == "plain":
-        numbers = parse_numbers(values, "plain") if column.is_text else values
-        return object_array([None if np.isnan(v) else int(v) for v in numbers])
+        return object_array([None if np.isnan(v) else int(v) for v in column.numbers("plain")])
     if column.is_text:
         return values
     pairs = zip(values, column.missing, strict=True)
@@ -205,8 +198,8 @@ def _numbers(column: RawColumn, kind: ColumnKind) -> NDArray[np.float64]:
         return np.where(is_valid, values, np.nan)
     if kind.kind == "boolean":
         booleans = [None if v is None else parse_boolean(v) for v in values.tolist()]
-        return np.array([np.nan if v is None else v for v in booleans], dtype=float)
-    return parse_numbers(values, kind.notation)
+        return np.array(booleans, dtype=float)  # NaN for None
+    return column.numbers(kind.notation)
 
 
 def _remarks(
@@ -233,3 +226,86 @@ def _remarks(
             f"{bare[0]!r}: taken as percent"
         )
     return remarks
+
+
+# -- training rows -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Rows with a target.
+
+    Attributes
+    ----------
+    table : RawTable
+        As read, rows without a target left out.
+    preparation : Preparation
+    target : Target
+    X : DataFrame (n, d)
+        Floats and categories.
+    y : array (n,)
+        Floats, or classes.
+    n_without_target : int
+        Rows that were left out.
+    """
+
+    table: RawTable
+    preparation: Preparation
+    target: Target
+    X: Any
+    y: NDArray
+    n_without_target: int
+
+    @property
+    def encoded_y(self) -> NDArray:
+        """Targets, or the numbers 0..K-1 of the classes, (n,)."""
+        if self.target.task == "regression":
+            return self.y
+        return np.unique(self.y, return_inverse=True)[1].reshape(-1)
+
+    def describe(self) -> str:
+        """Return a text on file, target and columns."""
+        target = self.target
+        lines = [
+            f"{self.table.source}: {plural(len(self.y), 'row')}, "
+            f"{plural(len(self.preparation.columns), 'column')} and the target",
+            *self.table.notes,
+            f"target {target.name!r}: {target.task} ({target.reason})",
+        ]
+        if self.n_without_target:
+            lines.append(f"{plural(self.n_without_target, 'row')} without a target left out")
+        rows = [["column", "holds", "missing", ""]]
+        for kind in self.preparation.columns:
+            missing = int(self.table.column(kind.name).missing.sum())
+            holds = kind.kind if kind.is_used else f"left out: {kind.kind}"
+            note = kind.note
+            if kind.kind == "date":
+                note = f"{note}{', ' if note else ''}as {', '.join(kind.parts)}"
+            rows.append([kind.name, holds, f"{missing:,}" if missing else "", note])
+        return "\n".join([*lines, text_table(rows, right=(2,))])
+
+
+def read_training_data(args: argparse.Namespace) -> TrainingData:
+    """Read a file, detect what its columns and its target hold, and print it."""
+    table = read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
+    if args.target in args.drop:
+        raise CliError(f"--drop {args.target!r} is the target: drop another column")
+    target = detect_target(table.column(args.target, "the target"), table.source, args.task)
+    y, present = target.read(table.column(args.target), table.source)
+    if not present.all():
+        table = table.take(present)
+    if len(table) < _FEWEST_ROWS:
+        raise CliError(
+            f"{table.source}: {plural(len(table), 'row')} with a target: at least {_FEWEST_ROWS} "
+            "are needed"
+        )
+    preparation = Preparation.learn(
+        table, target=args.target, categorical=args.categorical, drop=args.drop
+    )
+    X, _ = preparation.apply(table)
+    if target.task == "classification" and len(np.unique(y)) < 2:
+        raise CliError(f"{table.source}: the target {target.name!r} has one class only")
+    data = TrainingData(table, preparation, target, X, y, int((~present).sum()))
+    if not args.json:
+        print(data.describe(), flush=True)
+    return data

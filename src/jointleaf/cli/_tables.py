@@ -1,4 +1,4 @@
-"""Read a table from a file or the standard input: CSV, Parquet, either compressed with gzip."""
+"""Tables as they are read from CSV or Parquet: named columns of text, numbers or times."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ import io
 import sys
 import zlib
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.cli._output import CliError
-from jointleaf.cli._tables.numbers import are_floats
-from jointleaf.cli._tables.raw import RawColumn, RawTable, listed, object_array
+from jointleaf.cli._output import CliError, reading
+from jointleaf.cli._values import are_floats, parse_numbers
 
-__all__ = ["read_table"]
+__all__ = [
+    "RawColumn", "RawTable", "closest_name", "listed", "object_array", "read_table",
+    "similar_texts",
+]  # fmt: skip
 
+_MOST_LISTED = 8
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _SAMPLE_LINES = 50
@@ -30,6 +35,118 @@ _MISSING = frozenset(
        for form in (str.lower, str.upper, str.capitalize)]
     + ["NaN"]
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RawColumn:
+    """One column.
+
+    Attributes
+    ----------
+    name : str
+    values : array (n,)
+        Text (dtype object, None where missing), floats (NaN where missing) or times
+        (datetime64, NaT where missing).
+    """
+
+    name: str
+    values: NDArray
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the values are text."""
+        return self.values.dtype == object
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """Where values are missing, (n,)."""
+        if self.is_text:
+            return np.array([value is None for value in self.values], dtype=bool)
+        return np.isnat(self.values) if self.values.dtype.kind == "M" else np.isnan(self.values)
+
+    def numbers(self, notation: str) -> NDArray[np.float64]:
+        """Return floats (n,), of text in a notation (see `detect_notation`)."""
+        return parse_numbers(self.values, notation) if self.is_text else self.values
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """All columns of a file.
+
+    Attributes
+    ----------
+    source : str
+        Name of the file, for messages.
+    columns : tuple of RawColumn
+    notes : tuple of str
+        About the reading, such as which delimiter was detected.
+    """
+
+    source: str
+    columns: tuple[RawColumn, ...]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.columns[0].values)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return [column.name for column in self.columns]
+
+    def column(self, name: str, option: str = "the column") -> RawColumn:
+        """Return a column by its name, or raise an error that lists the names."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        if len(self.columns) == 1:
+            raise CliError(
+                f"{self.source}: {option} {name!r} is not there and the only column is "
+                f"{self.names[0]!r}: check the --delimiter"
+            )
+        similar = closest_name(name, self.names)
+        hint = f"did you mean {similar!r}?" if similar else f"the columns are {listed(self.names)}"
+        raise CliError(f"{self.source}: {option} {name!r} is not there: {hint}")
+
+    def take(self, rows: NDArray) -> RawTable:
+        """Return some rows, by number or mask."""
+        columns = tuple(RawColumn(column.name, column.values[rows]) for column in self.columns)
+        return RawTable(self.source, columns, self.notes)
+
+
+def object_array(values: list) -> NDArray:
+    """Return an array (n,) of dtype object."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names in quotes, the first few of many."""
+    shown = ", ".join(map(repr, names[:_MOST_LISTED]))
+    n_others = len(names) - _MOST_LISTED
+    return f"{shown} and {n_others} more" if n_others > 0 else shown
+
+
+def closest_name(name: str, names: Sequence[str]) -> str | None:
+    """Return the first name that is the same but for case and spaces."""
+    return next((known for known in names if _folded(known) == _folded(name)), None)
+
+
+def similar_texts(categories: Sequence[str]) -> list[str]:
+    """Return at most one remark, on texts that are the same but for case and spaces."""
+    groups: dict[str, list[str]] = {}
+    for category in categories:
+        groups.setdefault(_folded(category), []).append(category)
+    similar = [group for group in groups.values() if len(group) > 1]
+    return [f"{listed(similar[0])} differ only in case or spaces"] if similar else []
+
+
+def _folded(text: str) -> str:
+    return "".join(text.casefold().split())
+
+
+# -- files ---------------------------------------------------------------------------------------
 
 
 def read_table(path: str, *, delimiter: str | None = None, encoding: str = "utf-8") -> RawTable:
@@ -67,17 +184,12 @@ def read_table(path: str, *, delimiter: str | None = None, encoding: str = "utf-
 
 
 def _read_bytes(path: str, source: str) -> bytes:
-    try:
+    with reading(source):
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    try:
         return gzip.decompress(data) if data.startswith(_GZIP) else data
-    except FileNotFoundError:
-        raise CliError(f"{source}: there is no such file") from None
-    except IsADirectoryError:
-        raise CliError(f"{source}: is a folder: name a file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as cause:
         raise CliError(f"{source}: the gzip file is damaged or truncated ({cause})") from None
-    except OSError as cause:
-        raise CliError(f"{source}: cannot be read ({cause.strerror or cause})") from None
 
 
 def _texts(values: list[str | None]) -> NDArray:

@@ -1,17 +1,35 @@
-"""Numbers written as text: 1.5, 1,5, 1,234.5, 1.234,5, $5 and 5 %, yes and no."""
+"""Values written as text: numbers, yes and no, dates, and the numbers a model sees of dates.
+
+Numbers are written 1.5, 1,5, 1,234.5, 1.234,5, $5 or 5 %. A column of times becomes up to six
+columns of numbers, of which those with a single value in training are left out:
+
+- ``day number``: days since 1970-01-01, with the time of day as fraction: trends;
+- ``year``, ``month`` (1-12), ``day`` (1-31), ``weekday`` (0 is Monday), ``hour`` (0-23): seasons.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
+from datetime import datetime, timezone
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "are_floats", "detect_notation", "look_like_numbers", "notation_remarks", "parse_boolean",
-    "parse_booleans", "parse_numbers", "without_percent",
+    "DATE_PARTS", "are_floats", "date_parts", "detect_format", "detect_notation",
+    "look_like_numbers", "notation_remarks", "parse_boolean", "parse_booleans", "parse_dates",
+    "parse_numbers", "present", "without_percent",
 ]  # fmt: skip
+
+
+def present(values: NDArray) -> list[str]:
+    """Return the texts of an array (n,) that are not None."""
+    return [value for value in values.tolist() if value is not None]
+
+
+# -- numbers -------------------------------------------------------------------------------------
 
 # Words for true and false, in lower case.
 _BOOLEANS = {
@@ -49,31 +67,31 @@ def detect_notation(values: NDArray) -> str | None:
         most values, followed by "%" where most values have a percent sign. None if more than a
         twentieth of the values are not numbers. Signs of currencies are allowed everywhere.
     """
-    present = [value for value in values.tolist() if value is not None]
-    if not present:
+    texts = present(values)
+    if not texts:
         return None
-    if are_floats(present):
+    if are_floats(texts):
         return "plain"
-    percent = "%" if 2 * sum(value.endswith("%") for value in present) > len(present) else ""
-    best, fewest = "", len(present)
-    for notation in _likely_notations(present):
-        others = sum(math.isnan(_parse(value, notation + percent)) for value in present)
+    percent = "%" if 2 * sum(text.endswith("%") for text in texts) > len(texts) else ""
+    best, fewest = "", len(texts)
+    for notation in _likely_notations(texts):
+        others = sum(math.isnan(_parse(text, notation + percent)) for text in texts)
         if others < fewest:
             best, fewest = notation + percent, others
         if not others:
             break
-    return best if best and fewest <= _MOST_OTHERS * len(present) else None
+    return best if best and fewest <= _MOST_OTHERS * len(texts) else None
 
 
-def _likely_notations(present: list[str]) -> list[str]:
+def _likely_notations(texts: list[str]) -> list[str]:
     """Return the notations that the marks in the values allow, the likelier ones first."""
-    bare = [_bare(value) for value in present if _MARKED.fullmatch(value)]
+    bare = [_bare(text) for text in texts if _MARKED.fullmatch(text)]
     commas, points = [v for v in bare if "," in v], [v for v in bare if "." in v]
-    priced = any(_SIGN.search(value) for value in present)
+    priced = any(_SIGN.search(text) for text in texts)
     if not commas:
         several = any(v.count(".") > 1 for v in points)
         # Prices in euros have no three decimals: € 1.234 has thousands. Fuel in dollars has.
-        euros = any("€" in v or "EUR" in v for v in present) and _grouped(points, ".")
+        euros = any("€" in v or "EUR" in v for v in texts) and _grouped(points, ".")
         return ["points", "plain"] if several or euros else ["plain"]
     # 1,234 alone may be either. Thousands have a point or several commas somewhere, or small
     # numbers without any comma beside them.
@@ -92,9 +110,9 @@ def _grouped(bare: list[str], mark: str) -> bool:
 
 def notation_remarks(values: NDArray, notation: str) -> list[str]:
     """Return how numbers (n,) of text are read, where that is not evident."""
-    if notation == "plain" and are_floats([v for v in values.tolist() if v is not None]):
+    if notation == "plain" and are_floats(present(values)):
         return []
-    read = [v for v in values.tolist() if not math.isnan(_parse(v, notation))]
+    read = [v for v in present(values) if not math.isnan(_parse(v, notation))]
     remarks = []
     if notation.endswith("%"):
         example = next(v for v in read if "%" in v)
@@ -120,28 +138,22 @@ def without_percent(values: NDArray, notation: str) -> list[str]:
     """Return the numbers without a percent sign in a column whose numbers have one."""
     if not notation.endswith("%"):
         return []
-    return [
-        v
-        for v in values.tolist()
-        if v is not None and "%" not in v and not math.isnan(_parse(v, notation))
-    ]
+    texts = present(values)
+    return [v for v in texts if "%" not in v and not math.isnan(_parse(v, notation))]
 
 
 def look_like_numbers(values: NDArray) -> bool:
     """Whether most texts look like numbers, with unknown marks or units."""
-    present = [value for value in values.tolist() if value is not None]
-    return 2 * sum(_NUMBER_LIKE.fullmatch(value) is not None for value in present) > len(present)
+    texts = present(values)
+    return 2 * sum(_NUMBER_LIKE.fullmatch(text) is not None for text in texts) > len(texts)
 
 
 def parse_numbers(values: NDArray, notation: str) -> NDArray[np.float64]:
     """Return floats of texts (n,), NaN for None and what is not a finite number."""
-    try:
-        if notation == "plain":  # the usual case, in one go
+    if notation == "plain":
+        with contextlib.suppress(ValueError):  # the usual case, in one go
             numbers = np.array([np.nan if v is None else v for v in values.tolist()], dtype=float)
-            numbers[~np.isfinite(numbers)] = np.nan
-            return numbers
-    except ValueError:
-        pass
+            return np.where(np.isfinite(numbers), numbers, np.nan)
     return np.array([_parse(v, notation) for v in values.tolist()], dtype=float)
 
 
@@ -192,3 +204,81 @@ def _parse(value: str | None, notation: str) -> float:
     except ValueError:
         return math.nan
     return number if math.isfinite(number) else math.nan
+
+
+# -- dates ---------------------------------------------------------------------------------------
+
+DATE_PARTS = ("day number", "year", "month", "day", "weekday", "hour")
+
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
+# In this order: where several match all values, the first is taken.
+_DAYS = (
+    "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y",
+    "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y",
+)  # fmt: skip
+_TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p")
+_FORMATS = ("iso", "%Y-%m", *(day + time for day in _DAYS for time in _TIMES))
+_SAMPLE = 1000
+_EPOCH = datetime(1970, 1, 1)
+
+
+def detect_format(texts: list[str]) -> str | None:
+    """Detect how dates are written: "iso", a format of strptime, or None for other text.
+
+    Every one of up to 1000 different values must match. Where day and month are ambiguous, the
+    day comes first.
+    """
+    sample = list(dict.fromkeys(texts))[:_SAMPLE]
+    if not sample or not any(mark.isdigit() for mark in sample[0]):
+        return None
+    matches = (f for f in _FORMATS if all(_parse_date(text, f) is not None for text in sample))
+    return next(matches, None)
+
+
+def parse_dates(values: NDArray, form: str) -> NDArray[np.float64]:
+    """Return seconds since 1970-01-01 (UTC) of texts or datetime64 (n,), NaN for other values.
+
+    Parameters
+    ----------
+    values : array (n,)
+    form : str
+        Of `detect_format`, or "time" for a column of datetime64.
+    """
+    if values.dtype.kind == "M":
+        micros = values.astype("datetime64[us]")
+        return np.where(np.isnat(micros), np.nan, micros.astype(np.int64) / 1e6)
+    seconds: dict[str | None, float] = {None: np.nan}
+    for text in set(present(values)):
+        time = _parse_date(text, "iso" if form == "time" else form)
+        seconds[text] = np.nan if time is None else (time - _EPOCH).total_seconds()
+    return np.array([seconds[text] for text in values.tolist()], dtype=float)
+
+
+def date_parts(seconds: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Return all of `DATE_PARTS` of times in seconds since 1970-01-01 (n,), NaN where missing."""
+    missing = np.isnan(seconds)
+    times = np.where(missing, 0.0, seconds).astype("datetime64[s]")
+    days, months = times.astype("datetime64[D]"), times.astype("datetime64[M]")
+    number = days.astype(np.int64)
+    parts = {
+        "day number": np.where(missing, 0.0, seconds) / 86400.0,
+        "year": times.astype("datetime64[Y]").astype(np.int64) + 1970,
+        "month": months.astype(np.int64) % 12 + 1,
+        "day": number - months.astype("datetime64[D]").astype(np.int64) + 1,
+        "weekday": (number + 3) % 7,  # 1970-01-01 was a Thursday
+        "hour": (times - days).astype(np.int64) // 3600,
+    }
+    return {name: np.where(missing, np.nan, part.astype(float)) for name, part in parts.items()}
+
+
+def _parse_date(text: str, form: str) -> datetime | None:
+    """Return a time in UTC and without zone, or None."""
+    if form == "iso" and not _ISO.fullmatch(text):
+        return None
+    try:
+        if form != "iso":
+            return datetime.strptime(text, form)
+        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return time if time.tzinfo is None else time.astimezone(timezone.utc).replace(tzinfo=None)

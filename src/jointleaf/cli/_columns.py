@@ -1,0 +1,301 @@
+"""What a column, or the target, holds, detected from its values."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf.cli._output import CliError
+from jointleaf.cli._tables import RawColumn, listed, similar_texts
+from jointleaf.cli._values import (
+    DATE_PARTS,
+    are_floats,
+    date_parts,
+    detect_format,
+    detect_notation,
+    look_like_numbers,
+    notation_remarks,
+    parse_boolean,
+    parse_booleans,
+    parse_dates,
+    present,
+)
+
+__all__ = ["ColumnKind", "Target", "detect_kind", "detect_target"]
+
+_MOST_DIFFERENT = 0.5  # share of different texts above which a text column is no category
+_MANY_CATEGORIES = 50
+_ROW_NAMES = ("id", "index", "row", "row number", "rownumber", "no", "nr", "column 1")
+_ID_NAME = re.compile(r"(.*[\W_])?[iI][dD]|.*[a-z0-9]I[dD]")  # id, flat_id, flatId, but not paid
+
+
+@dataclass(frozen=True)
+class ColumnKind:
+    """What a column holds and how it is read.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"number", "category", "boolean", "date", "identifier", "constant", "empty", "dropped"}
+        The last four are left out of the model.
+    notation : str
+        How numbers (see `detect_notation`) or dates ("iso", a format of strptime, "time" for a
+        column of times) are written.
+    parts : sequence of str
+        What a date becomes, some of `DATE_PARTS`.
+    note : str
+        For the user.
+    """
+
+    name: str
+    kind: str
+    notation: str = ""
+    parts: Sequence[str] = ()
+    note: str = ""
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the model sees the column."""
+        return self.kind in ("number", "category", "boolean", "date")
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the columns that the model sees."""
+        if self.kind == "date":
+            return tuple(f"{self.name}: {part}" for part in self.parts)
+        return (self.name,) if self.is_used else ()
+
+
+def detect_kind(column: RawColumn, *, is_category: bool = False) -> ColumnKind:
+    """Detect what a column holds.
+
+    Parameters
+    ----------
+    column : RawColumn
+    is_category : bool
+        Whether the user names it categorical, whatever its values look like.
+    """
+    name, missing = column.name, column.missing
+    if missing.all():
+        return ColumnKind(name, "empty", note="no values")
+    if is_category:
+        return ColumnKind(name, "category", note="as requested")
+    if column.values.dtype.kind == "M":
+        return _date(column, "time")
+    if not column.is_text:
+        return _number(column, "plain")
+    categories = sorted(set(present(column.values)))
+    if len(categories) == 1 and not missing.any():
+        return ColumnKind(name, "constant", note=f"always {column.values[0]!r}")
+    if parse_booleans(column.values) is not None:
+        return ColumnKind(name, "boolean")
+    notation = detect_notation(column.values)
+    if notation is not None:
+        return _number(column, notation)
+    form = detect_format(present(column.values))
+    return _text(column, categories) if form is None else _date(column, form)
+
+
+def _number(column: RawColumn, notation: str) -> ColumnKind:
+    numbers = column.numbers(notation)
+    finite = numbers[np.isfinite(numbers)]
+    if not finite.size:
+        return ColumnKind(column.name, "empty", note="no finite numbers")
+    if finite.min() == finite.max() and finite.size == numbers.size:
+        return ColumnKind(column.name, "constant", notation, note=f"always {finite[0]:g}")
+    steps = np.diff(numbers)
+    counts_rows = len(steps) > 1 and bool((steps == 1.0).all())
+    if counts_rows and column.name.lower().replace("_", " ") in _ROW_NAMES:
+        return ColumnKind(column.name, "identifier", notation, note="counts the rows")
+    if _ID_NAME.fullmatch(column.name) and _all_differ(finite):
+        note = "named an id, and whole numbers that all differ"
+        return ColumnKind(column.name, "identifier", notation, note=note)
+    notes = notation_remarks(column.values, notation) if column.is_text else []
+    unread = np.flatnonzero(np.isnan(numbers) & ~column.missing)
+    if unread.size:
+        notes.append(
+            f"{unread.size:,} not a number, such as {column.values[unread[0]]!r} in row "
+            f"{unread[0] + 1:,}: taken as missing"
+        )
+    return ColumnKind(column.name, "number", notation, note="; ".join(notes))
+
+
+def _all_differ(numbers: NDArray) -> bool:
+    """Whether at least three whole numbers (n,) are all different."""
+    whole = bool((numbers == np.floor(numbers)).all())
+    return whole and len(numbers) > 2 and len(np.unique(numbers)) == len(numbers)
+
+
+def _date(column: RawColumn, form: str) -> ColumnKind:
+    parts = date_parts(parse_dates(column.values, form))
+    varying = tuple(p for p in DATE_PARTS if np.nanmin(parts[p]) < np.nanmax(parts[p]))
+    if not varying:
+        return ColumnKind(column.name, "constant", form, note=f"always {column.values[0]}")
+    note = {"iso": "year-month-day", "time": ""}.get(form, _in_words(form))
+    return ColumnKind(column.name, "date", form, varying, note)
+
+
+def _text(column: RawColumn, categories: list[str]) -> ColumnKind:
+    n_present, different = int((~column.missing).sum()), len(categories)
+    if different == n_present and n_present > 2:
+        kind, note = "identifier", "all values differ"
+    elif different > _MANY_CATEGORIES and different > _MOST_DIFFERENT * n_present:
+        kind, note = "identifier", f"{different:,} different texts"
+    else:
+        kind = "category"
+        note = "; ".join([f"{different:,} categories", *similar_texts(categories)])
+    if look_like_numbers(column.values):
+        unread = next(v for v in present(column.values) if not are_floats([v]))
+        note += f"; looks like numbers, but {unread!r} cannot be read as one"
+    return ColumnKind(column.name, kind, note=note)
+
+
+def _in_words(form: str) -> str:
+    """Return a format of strptime in words."""
+    words = {
+        "%Y": "year", "%y": "year", "%m": "month", "%b": "month", "%B": "month", "%d": "day",
+        "%H": "hour", "%I": "hour", "%M": "minute", "%S": "second", "%p": "am/pm",
+    }  # fmt: skip
+    for mark, word in words.items():
+        form = form.replace(mark, word)
+    return form
+
+
+# -- the target ----------------------------------------------------------------------------------
+
+Task = Literal["regression", "classification"]
+
+_FEW = 10  # whole numbers with at most so many different values are classes
+_MOST_CLASSES = 100
+_FEWEST_ROWS = 5  # a class needs, on average, at least so many rows
+_REQUESTED = "as requested"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the target column holds.
+
+    Attributes
+    ----------
+    name : str
+    task : {"regression", "classification"}
+    notation : str
+        How numbers are written; "" for classes that are text.
+    reason : str
+        Why it is this task, in a few words.
+    labels : sequence of two str
+        Names of false and true where the classes are these two; empty for others.
+    """
+
+    name: str
+    task: Task
+    notation: str
+    reason: str
+    labels: Sequence[str] = ()
+
+    def read(self, column: RawColumn, source: str) -> tuple[NDArray, NDArray[np.bool_]]:
+        """Read targets.
+
+        Returns
+        -------
+        y : array (m,)
+            Floats, whole numbers or text, of the rows that have a target.
+        has_target : bool array (n,)
+            These rows.
+        """
+        has_target = ~column.missing
+        if self.labels or not self.notation:
+            values = column.values[has_target]
+            return np.array([self._label(str(value)) for value in values]), has_target
+        numbers = column.numbers(self.notation)
+        unread = np.flatnonzero(has_target & ~np.isfinite(numbers))
+        if unread.size:
+            raise CliError(
+                f"{source}: the target {self.name!r} holds {column.values[unread[0]]!r} in row "
+                f"{unread[0] + 1:,}, which is not a number: correct it, or use --task "
+                "classification"
+            )
+        kind = np.int64 if self.task == "classification" else float
+        return numbers[has_target].astype(kind), has_target
+
+    def _label(self, text: str) -> str:
+        """Return the name of a class of text."""
+        boolean = parse_boolean(text) if self.labels else None
+        return text if boolean is None else self.labels[int(boolean)]
+
+
+def detect_target(column: RawColumn, source: str, task: Task | None = None) -> Target:
+    """Detect the task of a target, or check the one that the user requests."""
+    name, missing = column.name, column.missing
+    if missing.all():
+        raise CliError(f"{source}: the target {name!r} has no values, so no rows are left")
+    is_boolean = column.is_text and parse_booleans(column.values) is not None
+    notation = "" if is_boolean else "plain"
+    if column.is_text and not is_boolean:
+        notation = detect_notation(column.values) or ""
+    if column.values.dtype.kind == "M" or (
+        column.is_text and not notation and detect_format(present(column.values))
+    ):
+        raise CliError(f"{source}: the target {name!r} holds dates: use numbers or classes")
+    if not notation:
+        return _text_target(column, source, task)
+    numbers = column.numbers(notation)
+    different = np.unique(numbers[np.isfinite(numbers)])
+    _check_varies(different, name, source)
+    whole = bool((different == np.floor(different)).all() and (np.abs(different) < 2**53).all())
+    if task is not None:
+        is_text = task == "classification" and not whole
+        return Target(name, task, "" if is_text else notation, _REQUESTED)
+    if whole and len(different) <= _FEW and (~missing).sum() >= _FEWEST_ROWS * len(different):
+        reason = f"whole numbers with {len(different)} different values"
+        return Target(name, "classification", notation, reason)
+    remarks = notation_remarks(column.values, notation) if column.is_text else []
+    reason = "; ".join([f"numbers with {len(different):,} different values", *remarks])
+    return Target(name, "regression", notation, reason)
+
+
+def _text_target(column: RawColumn, source: str, task: Task | None) -> Target:
+    name = column.name
+    if task == "regression":
+        raise CliError(
+            f"{source}: --task regression needs numbers, but the target {name!r} holds "
+            f"{present(column.values)[0]!r}"
+        )
+    classes = np.unique(present(column.values)).tolist()
+    labels = _boolean_labels(column)
+    _check_varies(labels or classes, name, source)
+    reason = f"text with {len(classes)} different values"
+    if labels:
+        if len(classes) > 2:
+            reason = f"yes or no, written {listed(classes)}; called {listed(labels)}"
+        return Target(name, "classification", "", reason, labels)
+    n_present = int((~column.missing).sum())
+    if len(classes) > _MOST_CLASSES or (len(classes) > 2 and 2 * len(classes) > n_present):
+        raise CliError(
+            f"{source}: the target {name!r} has {len(classes):,} different texts in {n_present:,} "
+            "rows, too many to be classes"
+        )
+    return Target(name, "classification", "", "; ".join([reason, *similar_texts(classes)]))
+
+
+def _boolean_labels(column: RawColumn) -> tuple[str, ...]:
+    """Return the most frequent words for false and true, where a column holds nothing else."""
+    numbers = parse_booleans(column.values)
+    if numbers is None:
+        return ()
+    counts = [Counter(column.values[numbers == value].tolist()) for value in (0.0, 1.0)]
+    # Ties go to the first in the alphabet, so that the order of the rows does not matter.
+    return tuple(min(c, key=lambda text: (-c[text], text)) for c in counts if c)
+
+
+def _check_varies(different: Any, name: str, source: str) -> None:
+    if len(different) == 1:
+        raise CliError(
+            f"{source}: the target {name!r} is always {different[0]!s}: nothing to learn"
+        )

@@ -1,0 +1,196 @@
+"""Commands that learn from a table with a target: ``fit``, ``bench`` and ``select``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor, save
+from jointleaf._fit.report import loss_table
+from jointleaf.cli._output import (
+    CliError,
+    check_writable,
+    finite,
+    number,
+    plural,
+    print_json,
+    seconds,
+    text_table,
+    write_file,
+)
+from jointleaf.cli._peers import BENCH_MODELS, FIT_MODELS, Options, jointleaf_estimator
+from jointleaf.cli._preparation import TrainingData, read_training_data
+from jointleaf.cli._record import make_record, without_charts
+from jointleaf.cli._report import render_report
+from jointleaf.cli._validation import error_table, validate
+from jointleaf.estimators import recipe_for
+from jointleaf.plot._path import follow
+
+__all__ = ["bench", "fit", "select"]
+
+
+# -- fit -----------------------------------------------------------------------------------------
+
+
+def fit(args: argparse.Namespace) -> None:
+    """Fit a model to a table; write the model and a report."""
+    model_path = args.output or Path(_stem(args.data) + ".jleaf")
+    report_path = None if args.no_report else args.report or model_path.with_suffix(".html")
+    paths = [model_path] if report_path is None else [model_path, report_path]
+    for path in paths:
+        check_writable(path)
+    data = read_training_data(args)
+    model, record = _fit_and_validate(data, args)
+    try:
+        save(model, model_path, metadata={"cli": finite(record)})
+    except OSError as cause:
+        raise CliError(f"{model_path}: cannot be written ({cause.strerror or cause})") from None
+    if report_path is not None:
+        write_file(report_path, render_report(record))
+    if args.json:
+        files = {"model_file": str(model_path), "report": report_path and str(report_path)}
+        print_json({**without_charts(record), **files})
+        return
+    print(error_table(record["validation"]))
+    print(f"fitted all rows in {seconds(record['seconds']['fit'])}:")
+    print(text_table([line for line in record["model"]["lines"] if line[0] != "penalty"]))
+    for path in paths:
+        print(f"wrote {path}")
+
+
+def _stem(data: str) -> str:
+    """Return the name of the data without its folder and endings."""
+    name = "model" if data == "-" else Path(data).name
+    for ending in (".gz", ".csv", ".tsv", ".txt", ".parquet", ".pq"):
+        name = name.removesuffix(ending)
+    return name or "model"
+
+
+def _fit_and_validate(data: TrainingData, args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
+    """Fit all rows, compare with other models on held-out rows, and return model and record.
+
+    The model comes first: validation fits its recipe, also where the fewer rows of a split would
+    mean another one by default.
+    """
+    options = Options(data.target.task, args.seed, args.jobs)
+    start = time.perf_counter()
+    model = jointleaf_estimator(data.X, options).fit(data.X, data.y)
+    middle = time.perf_counter()
+    options = options._replace(recipe=model.report_.recipe)
+    validation = validate(data.X, data.encoded_y, FIT_MODELS, options)
+    spent = {"fit": middle - start, "validation": time.perf_counter() - middle}
+    return model, make_record(model, data, validation, spent)
+
+
+# -- bench ---------------------------------------------------------------------------------------
+
+
+def bench(args: argparse.Namespace) -> None:
+    """Compare jointleaf and other models by cross-validation."""
+    data = read_training_data(args)
+    # The recipe of all rows, also where the fewer rows of a split would mean another one.
+    options = Options(data.target.task, args.seed, args.jobs, recipe_for(len(data.y)))
+    validation = validate(data.X, data.encoded_y, BENCH_MODELS, options, n_folds=args.folds)
+    if args.json:
+        names = {"method": "method", "measure": "measure", "models": "table"}
+        print_json({name: validation[key] for name, key in names.items()})
+    else:
+        print(error_table(validation))
+
+
+# -- select --------------------------------------------------------------------------------------
+
+
+def select(args: argparse.Namespace) -> None:
+    """Find the columns that matter, by a sparse penalty along a path of strengths."""
+    data = read_training_data(args)
+    kind = JOPLEnRegressor if data.target.task == "regression" else JOPLEnClassifier
+    # Cells that do not depend on the target leave all effects to the linear models.
+    model = kind(
+        "voronoi", penalty=L21("auto"), random_state=args.seed, n_jobs=args.jobs, verbose=1
+    )
+    # Progress goes to the standard error stream, all of it: the result alone is for pipes.
+    with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
+        warnings.simplefilter("ignore", UserWarning)  # no feature selected: the table shows it
+        model.fit(data.X, data.y)
+    contents = {
+        "target": data.target.name,
+        "task": data.target.task,
+        "selected": _selected(model, data.preparation.outputs),
+        "strength": float(model.report_.joint_or_raise("a selection").penalty.strength),
+        "path": _path(model, data),
+        "n_features": len(data.preparation.outputs),
+    }
+    if args.json:
+        print_json(contents)
+    else:
+        print(_path_text(contents))
+
+
+def _selected(model: Any, names: list[str]) -> list[dict[str, Any]]:
+    """Return the selected features, most important first."""
+    records = [
+        {"feature": names[j], "importance": float(model.feature_importances_[j])}
+        for j in model.selected_features_.tolist()
+    ]
+    return sorted(records, key=lambda record: -record["importance"])
+
+
+def _path(model: Any, data: TrainingData) -> list[dict[str, Any]]:
+    """Return the path that cross-validation followed last, from strong to weak.
+
+    Losses are those of cross-validation, features those of the same strengths on all rows.
+    """
+    names = data.preparation.outputs
+    table = loss_table(model.cv_results_)
+    rows = np.flatnonzero(table["on_path"] & np.isfinite(table["mean_loss"]))
+    breaks = np.flatnonzero(np.diff(table["strength"][rows]) >= 0)
+    rows = rows[breaks[-1] + 1 :] if breaks.size else rows
+    strengths = table["strength"][rows]
+    norms = follow(model, data.X, data.y, None, None, {"strengths": strengths}).feature_norms
+    path = []
+    for k, strength, is_active in zip(rows, strengths, norms > 0, strict=True):
+        columns = sorted(set(model.linear_feature_columns_[is_active]))
+        loss, error = float(table["mean_loss"][k]), float(table["se_loss"][k])
+        features = [names[j] for j in columns]
+        path.append(
+            {"strength": float(strength), "features": features, "loss": loss, "error": error}
+        )
+    return path
+
+
+def _path_text(contents: dict[str, Any]) -> str:
+    path = contents["path"]
+    best = min(path, key=lambda point: point["loss"])
+    chosen = min(path, key=lambda point: abs(point["strength"] - contents["strength"]))
+    rows = [["strength", "features", "CV loss", "std. error", "", "enters"]]
+    entered: set[str] = set()
+    for point in path:
+        marks = ["chosen"] * (point is chosen) + ["smallest loss"] * (point is best)
+        rows.append(
+            [
+                f"{point['strength']:.3g}",
+                str(len(point["features"])),
+                number(point["loss"]),
+                number(point["error"], 2),
+                ", ".join(marks),
+                ", ".join(name for name in point["features"] if name not in entered),
+            ]
+        )
+        entered |= set(point["features"])
+    units = {"regression": "squared error / 2, target variance 1", "classification": "log-loss"}
+    selected = [[r["feature"], f"{r['importance']:.1%}"] for r in contents["selected"]]
+    lines = [
+        f"path (loss: {units[contents['task']]}):",
+        text_table(rows, right=(0, 1, 2, 3)),
+        f"selected {len(selected)} of {plural(contents['n_features'], 'feature')}:",
+        text_table([["feature", "importance"], *selected], right=(1,)) if selected else "  none",
+    ]
+    return "\n".join(lines)

@@ -1,1 +1,0 @@
-"""The report of a fit: one HTML file with everything in it."""

@@ -1,1 +1,0 @@
-"""Tables in files: reading them, detecting what their columns hold, preparing them for a model."""

@@ -1,0 +1,372 @@
+"""Commands that use a model from a file: ``predict``, ``explain``, ``report`` and ``info``."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import io
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import jointleaf
+from jointleaf.cli._columns import Target
+from jointleaf.cli._output import (
+    CliError,
+    as_json,
+    bar,
+    check_writable,
+    finite,
+    number,
+    plural,
+    print_json,
+    print_remark,
+    reading,
+    show,
+    text_table,
+    write_file,
+    writing,
+)
+from jointleaf.cli._preparation import Preparation
+from jointleaf.cli._record import RECORD_FORMAT, model_summary, without_charts
+from jointleaf.cli._report import render_report
+from jointleaf.cli._tables import RawTable, read_table
+from jointleaf.cli._validation import error_table, measures, prediction_summary
+from jointleaf.inspection import Explanation
+
+__all__ = ["LoadedModel", "explain", "info", "load_model", "predict", "report"]
+
+_MOST_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model from a file.
+
+    Attributes
+    ----------
+    source : str
+    model : estimator
+    preparation : Preparation
+    record : dict or None
+        Of its fit (`jointleaf.cli._record`); None if it was saved by `jointleaf.save`.
+    """
+
+    source: str
+    model: Any
+    preparation: Preparation
+    record: dict[str, Any] | None
+
+    @property
+    def target(self) -> str | None:
+        """Name of the target, where it is known."""
+        return None if self.record is None else self.record["target"]["name"]
+
+
+def load_model(path: str) -> LoadedModel:
+    """Read a model file."""
+    with reading(path, "model file"):
+        model, metadata = jointleaf.load(path), jointleaf.load_metadata(path)
+    if not isinstance(model, jointleaf.JOPLEnRegressor | jointleaf.JOPLEnClassifier):
+        raise CliError(
+            f"{path}: holds a {type(model).__name__}, which the command line does not know: "
+            "use it from Python with jointleaf.load"
+        )
+    record = metadata.get("cli")
+    if record is None:
+        return LoadedModel(path, model, Preparation.of_model(model, path), None)
+    if record.get("format", 0) > RECORD_FORMAT:
+        raise CliError(f"{path}: was written by a newer jointleaf: upgrade jointleaf")
+    try:
+        preparation = Preparation.from_dict(record["preparation"])
+    except (KeyError, TypeError) as cause:
+        raise CliError(f"{path}: the record of the fit is damaged ({cause})") from None
+    return LoadedModel(path, model, preparation, record)
+
+
+def _read(
+    loaded: LoadedModel, args: argparse.Namespace, known: Collection[str] = ()
+) -> tuple[RawTable, Any, list[str]]:
+    """Read rows for a model, as its training rows were read.
+
+    Return the table, the data frame that the model sees, and remarks on values that are not as in
+    training, which are also printed to the standard error stream. `known` are names of further
+    columns that may be there.
+    """
+    table = read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
+    for name in known:
+        table.column(name, "--id")
+    familiar = {*known, *([] if loaded.target is None else [loaded.target])}
+    if args.ignore_extra:
+        familiar |= set(table.names)
+    loaded.preparation.check_columns(table, known=familiar)
+    X, remarks = loaded.preparation.apply(table)
+    remarks += _unseen_categories(loaded.model, X)
+    for remark in remarks:
+        print_remark(f"{table.source}: {remark}")
+    return table, X, remarks
+
+
+def _unseen_categories(model: Any, X: Any) -> list[str]:
+    """Return remarks on categories not seen in training: the model takes them for one more."""
+    remarks = []
+    for column in model.columns_:
+        if column.categories is None:
+            continue
+        values = X[column.label].dropna()
+        unseen = values[~values.isin(column.categories.tolist())]
+        if len(unseen):
+            different = unseen.astype(object).unique().tolist()
+            shown = ", ".join(map(repr, different[:_MOST_SHOWN]))
+            dots = ", ..." if len(different) > _MOST_SHOWN else ""
+            remarks.append(
+                f"column {column.label!r}: {len(unseen):,} of {plural(len(values), 'value')} "
+                f"{'was' if len(unseen) == 1 else 'were'} not seen in training ({shown}{dots})"
+            )
+    return remarks
+
+
+# -- predict -----------------------------------------------------------------------------------
+
+
+def predict(args: argparse.Namespace) -> None:
+    """Write predictions for the rows of a table."""
+    if args.output != "-":
+        check_writable(Path(args.output))
+    loaded = load_model(args.model)
+    table, X, remarks = _read(loaded, args, args.id)
+    columns = {name: table.column(name).values.tolist() for name in args.id}
+    for name, values in _predictions(loaded.model, X).items():
+        columns[f"predicted {name}" if name in args.id else name] = values
+    if args.json:
+        rows = zip(*columns.values(), strict=True)
+        records = [dict(zip(columns, row, strict=True)) for row in rows]
+        text = as_json({"predictions": records, "remarks": remarks}) + "\n"
+    else:
+        text = _csv(columns)
+    if args.output == "-":
+        show(text)
+        return
+    data = text.encode()
+    write_file(Path(args.output), gzip.compress(data) if args.output.endswith(".gz") else data)
+    print_remark(f"wrote {args.output}: {plural(len(table), 'row')}")
+
+
+def _predictions(model: Any, X: Any) -> dict[str, list]:
+    """Return the prediction and, for classes, the probability of every class."""
+    columns: dict[str, list] = {"prediction": model.predict(X).tolist()}
+    if hasattr(model, "predict_proba"):
+        probabilities = model.predict_proba(X)
+        for k, name in enumerate(model.classes_):
+            columns[f"probability {name}"] = probabilities[:, k].tolist()
+    return columns
+
+
+def _csv(columns: dict[str, list]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
+        writer.writerow([f"{v:.10g}" if isinstance(v, float) else v for v in row])
+    return out.getvalue()
+
+
+# -- explain -----------------------------------------------------------------------------------
+
+
+def explain(args: argparse.Namespace) -> None:
+    """Show what every column adds to the prediction of a row."""
+    if args.plot is not None:
+        check_writable(args.plot)
+    loaded = load_model(args.model)
+    table, X, remarks = _read(loaded, args)
+    if args.row > len(table):
+        raise CliError(
+            f"--row {args.row}: {table.source} has {plural(len(table), 'row')} below the header"
+        )
+    row = X.iloc[[args.row - 1]]
+    explanation, output = _one_output(loaded.model, row, args.label)
+    contents = {
+        "row": args.row,
+        "explains": output,
+        "baseline": float(np.reshape(explanation.baseline, -1)[0]),
+        "contributions": _contributions(explanation),
+        "raw_prediction": float(explanation.prediction[0]),
+        "prediction": loaded.model.predict(row).tolist()[0],
+        "remarks": remarks,
+    }
+    if hasattr(loaded.model, "predict_proba"):
+        probabilities = loaded.model.predict_proba(row)[0].tolist()
+        names = map(str, loaded.model.classes_)
+        contents["probabilities"] = dict(zip(names, probabilities, strict=True))
+    if args.plot is not None:
+        _draw(explanation, output, args)
+        print_remark(f"wrote {args.plot}")
+    if args.json:
+        print_json(contents)
+    else:
+        print(_explanation_text(contents, args.top))
+
+
+def _one_output(model: Any, row: Any, label: str | None) -> tuple[Explanation, str]:
+    """Return the explanation of one row and one output, and the name of the output."""
+    explanation = model.explain(row)
+    if not hasattr(model, "classes_"):
+        if label is not None:
+            raise CliError(f"--class {label!r}: the model predicts numbers, not classes")
+        return explanation, "the prediction"
+    names = [str(name) for name in model.classes_]
+    if label is not None and label not in names:
+        raise CliError(f"--class {label!r} is not known: the classes are {', '.join(names)}")
+    if explanation.output_names is not None:
+        chosen = model.predict(row)[0] if label is None else model.classes_[names.index(label)]
+        return explanation.output(chosen), f"the raw prediction of {chosen}"
+    # Two classes have one raw prediction, the log-odds of the second.
+    if label != names[0]:
+        return explanation, f"the log-odds of {names[1]}"
+    return _negated(explanation), f"the log-odds of {names[0]}"
+
+
+def _negated(explanation: Explanation) -> Explanation:
+    names = ("linear", "cells", "cells_rest", "baseline")
+    return replace(explanation, **{name: -getattr(explanation, name) for name in names})
+
+
+def _contributions(explanation: Explanation) -> list[dict[str, Any]]:
+    """Return one record for each column, the largest first."""
+    columns = zip(
+        explanation.feature_names, explanation.data[0], explanation.values[0], strict=True
+    )
+    records = [
+        {"feature": name, "value": finite(value), "contribution": float(contribution)}
+        for name, value, contribution in columns
+    ]
+    return sorted(records, key=lambda record: -abs(record["contribution"]))
+
+
+def _explanation_text(contents: dict[str, Any], top: int) -> str:
+    records = contents["contributions"]
+    largest = max(abs(record["contribution"]) for record in records)
+    rows = [["feature", "value", "adds", ""], ["baseline", "", number(contents["baseline"]), ""]]
+    for record in records[:top]:
+        value, added = record["value"], record["contribution"]
+        text = "missing" if value is None else str(value)
+        if isinstance(value, int | float):
+            text = f"{value:.6g}"
+        sign = "+" if added >= 0 else ""
+        rows.append([record["feature"], text, sign + number(added), bar(added, largest)])
+    if len(records) > top:
+        added = sum(record["contribution"] for record in records[top:])
+        rows.append([f"{len(records) - top} others", "", f"{added:+.4g}", bar(added, largest)])
+    rows.append(["sum", "", number(contents["raw_prediction"]), ""])
+    lines = [
+        f"row {contents['row']}: {contents['explains']}, from the mean in training",
+        text_table(rows, right=(1, 2)),
+    ]
+    prediction = contents["prediction"]
+    if "probabilities" in contents:
+        probability = contents["probabilities"][str(prediction)]
+        lines.append(f"prediction: {prediction}, probability {probability:.3f}")
+    else:
+        lines.append(f"prediction: {number(prediction)}")
+    return "\n".join(lines)
+
+
+def _draw(explanation: Explanation, output: str, args: argparse.Namespace) -> None:
+    """Draw the contributions with the display of the library."""
+    from jointleaf.plot import ExplanationDisplay
+    from jointleaf.plot._base import need_matplotlib
+
+    need_matplotlib("--plot").switch_backend("Agg")
+    display = ExplanationDisplay(explanation, n_columns=args.top, value_name=output).plot()
+    display.ax_.set_title(f"row {args.row}", loc="left", fontsize=10)
+    figure: Any = display.figure_
+    ending = args.plot.suffix.lstrip(".") or "png"
+    with writing(args.plot) as temporary:
+        figure.savefig(temporary, format=ending, dpi=120)
+
+
+# -- report ------------------------------------------------------------------------------------
+
+
+def report(args: argparse.Namespace) -> None:
+    """Write the report of a model file, with the errors on further data if there are any."""
+    path = args.output or Path(args.model).with_suffix(".html")
+    check_writable(path)
+    loaded = load_model(args.model)
+    record = loaded.record
+    if record is None:
+        raise CliError(
+            f"{args.model}: was saved from Python and holds no record of its fit: "
+            "`jointleaf report` needs a model of `jointleaf fit`"
+        )
+    scores = None if args.data is None else _score(loaded, record, args)
+    write_file(path, render_report(record, scores))
+    if args.json:
+        shown = {"rows": None, "errors": None} if scores is None else scores
+        print_json({"report": str(path), "rows": shown["rows"], "errors": shown["errors"]})
+    else:
+        print(f"wrote {path}")
+
+
+def _score(loaded: LoadedModel, record: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Return the errors of a model on the rows of a file that have a target."""
+    names = ("name", "task", "notation", "reason", "labels")
+    model, target = loaded.model, Target(**{name: record["target"][name] for name in names})
+    table, X, _ = _read(loaded, args)
+    truth, present = target.read(table.column(target.name, "the target"), table.source)
+    if target.task == "classification":
+        unknown = np.setdiff1d(truth, model.classes_)
+        if unknown.size:
+            raise CliError(
+                f"{table.source}: the target {target.name!r} holds {str(unknown[0])!r}, which is "
+                "none of the model's classes"
+            )
+        truth, predicted = np.searchsorted(model.classes_, truth), model.predict_proba(X[present])
+    else:
+        predicted = model.predict(X[present])
+    return {
+        "source": Path(table.source).name,
+        "rows": len(truth),
+        "errors": measures(truth, predicted),
+        "summary": prediction_summary(truth, predicted),
+    }
+
+
+# -- info --------------------------------------------------------------------------------------
+
+
+def info(args: argparse.Namespace) -> None:
+    """Show what a model file holds."""
+    loaded = load_model(args.model)
+    if loaded.record is None:
+        contents: dict[str, Any] = {"model": model_summary(loaded.model)}
+    else:
+        contents = without_charts(loaded.record)
+    contents["file"] = args.model
+    contents["columns"] = asdict(loaded.preparation)["columns"]
+    if args.json:
+        print_json(contents)
+    else:
+        print(_info_text(contents, loaded.preparation.names))
+
+
+def _info_text(contents: dict[str, Any], columns: list[str]) -> str:
+    model = contents["model"]
+    facts = [["file", contents["file"]], ["kind", model["kind"]]]
+    if "target" in contents:
+        target = contents["target"]
+        facts += [
+            ["version", f"jointleaf {contents['version']}, fitted {contents['created']}"],
+            ["data", f"{contents['source']}, {plural(contents['n_rows'], 'row')}"],
+            ["target", f"{target['name']} ({target['task']}: {target['reason']})"],
+        ]
+        if "classes" in target:
+            facts.append(["classes", ", ".join(target["classes"])])
+    facts += [["columns", ", ".join(columns)], *model["lines"]]
+    text = text_table(facts, indent=0)
+    return f"{text}\n{error_table(contents['validation'])}" if "validation" in contents else text
