@@ -25,26 +25,13 @@ _PRIOR_ROWS = 10.0
 
 
 class TrainingRows(NamedTuple):
-    """What partitions are made from: rows with a positive weight only.
+    """What partitions are made from: rows with a positive weight only."""
 
-    Attributes
-    ----------
-    X : ndarray (n, d), float32 or float64
-        NaN for missing values, codes in columns with categories.
-    y : ndarray (n,)
-        Targets; class numbers in classification.
-    weight : ndarray (n,) with mean 1, or None where all weights are equal
-    n_classes : int
-        Number of classes present; 0 in regression.
-    columns : Columns
-        What the columns of X hold; categories are their codes.
-    """
-
-    X: NDArray
-    y: NDArray
-    weight: NDArray[np.float64] | None
-    n_classes: int
-    columns: Columns
+    X: NDArray  # (n, d) float32 or float64; NaN for missing values, codes for categories
+    y: NDArray  # (n,) targets; class numbers in classification
+    weight: NDArray[np.float64] | None  # (n,) with mean 1, or None where all weights are equal
+    n_classes: int  # number of classes present; 0 in regression
+    columns: Columns  # what the columns of X hold
 
     @property
     def weights(self) -> NDArray[np.float64]:
@@ -68,29 +55,18 @@ class Encoding:
     overall mean, which is 0; missing ones are a category of their own. Missing numbers get the
     mean of the column.
 
-    Parameters
-    ----------
-    rows : TrainingRows
-    categories : bool
-        Whether categories are replaced.
-    missing : bool
-        Whether missing numbers are filled.
+    `categories` says whether categories are replaced, `missing` whether missing numbers are filled.
     """
 
     def __init__(self, rows: TrainingRows, *, categories: bool, missing: bool) -> None:
-        s = rows.weights
+        s, n_categories = rows.weights, rows.columns.n_categories
         targets = _centred_targets(rows, s)
         self._scores = {
-            int(j): _category_scores(
-                as_codes(rows.X[:, j], int(rows.columns.n_categories[j])),
-                int(rows.columns.n_categories[j]) + 2,
-                targets,
-                s,
-            )
+            int(j): _category_scores(rows.X[:, j], int(n_categories[j]), targets, s)
             for j in (rows.columns.categorical if categories else ())
         }
         self._fills = {}
-        for j in np.flatnonzero(rows.columns.n_categories == 0) if missing else ():
+        for j in np.flatnonzero(n_categories == 0) if missing else ():
             seen = ~np.isnan(rows.X[:, j])
             fill = np.average(rows.X[seen, j], weights=s[seen]) if seen.any() else 0.0
             with np.errstate(over="ignore"):
@@ -182,9 +158,10 @@ def _centred_targets(rows: TrainingRows, s: NDArray) -> NDArray:
 
 
 def _category_scores(
-    codes: NDArray, size: int, targets: NDArray, s: NDArray
+    column: NDArray, n_categories: int, targets: NDArray, s: NDArray
 ) -> NDArray[np.float64]:
-    """Return the scores (size,) of categories, rounded to float32, in which trees compare them."""
+    """Return the scores (L + 2,) of categories, rounded to float32, in which trees compare them."""
+    codes, size = as_codes(column, n_categories), n_categories + 2
     counts = np.bincount(codes, s, minlength=size)
     sums = np.stack([np.bincount(codes, s * t, minlength=size) for t in targets.T], axis=1)
     means = sums / (counts + _PRIOR_ROWS)[:, None]

@@ -30,22 +30,11 @@ __all__ = ["FlatTrees", "KeyPart", "Lookup", "NodeTable", "Numbering", "flatten"
 
 @dataclass(frozen=True)
 class KeyPart:
-    """One ingredient of the key of a `Lookup`.
-
-    Attributes
-    ----------
-    column : int
-    hashes : uint64 array (L + 2,) or None
-        Number of every category, then of unseen categories, then of a missing value.
-    threshold : float
-        Where `hashes` is None: the part is 1 where x > threshold (float32), else 0.
-    missing_above : bool
-        Where `hashes` is None: whether the part of a missing value is 1.
-    """
+    """One ingredient of the key of a `Lookup`: the hash of a category, or whether x > threshold."""
 
     column: int
-    hashes: NDArray[np.uint64] | None = None
-    threshold: float = 0.0
+    hashes: NDArray[np.uint64] | None = None  # (L + 2,) of categories, unseen ones, missing values
+    threshold: float = 0.0  # in single precision
     missing_above: bool = False
 
 
@@ -54,70 +43,35 @@ class Lookup:
     """A column that is looked up: a number for each combination of categories, as in CatBoost.
 
     The key of a row is h_k with h_0 = 0, h_i = M (h_{i-1} + M part_i) modulo 2^64.
-
-    Attributes
-    ----------
-    parts : tuple of KeyPart
-    keys : uint64 array (m,), rising
-    values : float array (m,)
-    default : float
-        Where the key is not among `keys`.
     """
 
     parts: tuple[KeyPart, ...]
-    keys: NDArray[np.uint64]
-    values: NDArray[np.float64]
-    default: float
+    keys: NDArray[np.uint64]  # (m,), rising
+    values: NDArray[np.float64]  # (m,)
+    default: float  # where the key is not among `keys`
 
 
 @dataclass(frozen=True)
 class FlatTrees:
-    """Trees as flat arrays over the splits of all trees, tree after tree.
+    """P trees as flat arrays over their N splits, and over their leaves, tree after tree.
 
-    Attributes
-    ----------
-    n_features : int
-        d, the columns of the rows. Column d + i is the i-th of `lookups`.
-    starts : integers (P + 1,)
-        First split of every tree, and their number at the end.
-    feature : int32 array (N,)
-    threshold : float64 array (N,)
-        A row goes left where x <= threshold.
-    left, right : int32 arrays (N,)
-        The split that follows, or ~k for leaf k of the same tree.
-    missing_left : bool array (N,)
-    table : int64 array (N,)
-        Where the split's entries of `categories_left` begin; -1 for splits on numbers.
-    categories_left : bool array
-        Tables of all splits on categories: which codes go left.
-    n_leaves : integers (P,)
-    cell_of_leaf : int32 array (sum of n_leaves)
-        Cell number of every leaf, tree after tree; -1 for leaves that no training row reached.
-    n_categories : integers (d,)
-        Number L of categories of columns with categories, 0 for numbers.
-    single_precision : bool
-        Whether features are rounded to float32 before they are compared.
-    zero_is_missing : bool
-        Whether zeros count as missing.
-    lookups : tuple of Lookup
-    leaf_values : float64 array (sum of n_leaves, K) or None
-        What the model that grew the trees adds to its raw predictions in every leaf; None where it
-        is not such a sum.
+    `leaf_values` are what the model that grew the trees adds to its K raw predictions in every
+    leaf; None where it is not such a sum.
     """
 
-    n_features: int
-    starts: NDArray[np.intp]
-    feature: NDArray[np.int32]
-    threshold: NDArray[np.float64]
-    left: NDArray[np.int32]
+    n_features: int  # d, the columns of the rows; column d + i is the i-th of `lookups`
+    starts: NDArray[np.intp]  # (P + 1,) first split of every tree, and their number at the end
+    feature: NDArray[np.int32]  # (N,)
+    threshold: NDArray[np.float64]  # (N,) a row goes left where x <= threshold
+    left: NDArray[np.int32]  # (N,) the split that follows, or ~k for leaf k of the same tree
     right: NDArray[np.int32]
-    missing_left: NDArray[np.bool_]
-    table: NDArray[np.int64]
-    categories_left: NDArray[np.bool_]
-    n_leaves: NDArray[np.intp]
-    cell_of_leaf: NDArray[np.int32]
-    n_categories: NDArray[np.intp]
-    single_precision: bool = False
+    missing_left: NDArray[np.bool_]  # (N,)
+    table: NDArray[np.int64]  # (N,) where a split's entries of `categories_left` begin, or -1
+    categories_left: NDArray[np.bool_]  # tables of splits on categories: which codes go left
+    n_leaves: NDArray[np.intp]  # (P,)
+    cell_of_leaf: NDArray[np.int32]  # cell of every leaf; -1 where no training row reached it
+    n_categories: NDArray[np.intp]  # (d,) categories of columns with categories, 0 for numbers
+    single_precision: bool = False  # whether features are rounded before they are compared
     zero_is_missing: bool = False
     lookups: tuple[Lookup, ...] = ()
     leaf_values: NDArray[np.float64] | None = None
@@ -137,6 +91,18 @@ class FlatTrees:
         """Number of cells of every tree, (P,)."""
         starts = self.leaf_starts[:-1]
         return (np.maximum.reduceat(self.cell_of_leaf, starts) + 1).astype(np.intp)
+
+    @property
+    def leaf_cells(self) -> NDArray[np.intp]:
+        """The cell of every leaf among those of all trees; their number C where it is none."""
+        n_cells = self.n_cells
+        first = np.repeat(np.cumsum(n_cells) - n_cells, self.n_leaves)
+        return np.where(self.cell_of_leaf < 0, n_cells.sum(), first + self.cell_of_leaf)
+
+    @property
+    def leaf_numbers(self) -> NDArray[np.intp]:
+        """The number of every leaf in its tree."""
+        return np.arange(len(self.cell_of_leaf)) - np.repeat(self.leaf_starts[:-1], self.n_leaves)
 
     @property
     def split_features(self) -> NDArray[np.intp]:
@@ -177,11 +143,9 @@ class FlatTrees:
         """Leaf values of the cells, (C, K), tree after tree."""
         if self.leaf_values is None:
             return None
-        is_cell = self.cell_of_leaf >= 0
-        start = np.repeat(np.cumsum(self.n_cells) - self.n_cells, self.n_leaves)
-        values = np.zeros((int(self.n_cells.sum()), self.leaf_values.shape[1]))
-        values[(start + self.cell_of_leaf)[is_cell]] = self.leaf_values[is_cell]
-        return values
+        values = np.zeros((int(self.n_cells.sum()) + 1, self.leaf_values.shape[1]))
+        values[self.leaf_cells] = self.leaf_values
+        return values[:-1]
 
     # -- merging -------------------------------------------------------------------------------
 
@@ -218,37 +182,39 @@ class FlatTrees:
         before = np.concatenate([[0], np.cumsum(gone)])
         start = np.repeat(first_cell, self.n_leaves)
         cell_of_leaf -= np.where(cell_of_leaf >= 0, before[start + cell_of_leaf] - before[start], 0)
-        new_leaf = np.arange(len(cell_of_leaf))
-        new_leaf[right] = -1
+        stays = np.ones(len(cell_of_leaf), bool)
+        stays[right] = False
         becomes = np.full(len(self.feature), -1, np.intp)
         becomes[splits] = left
-        return self._without(becomes, new_leaf >= 0, cell_of_leaf.astype(np.int32))
+        return self._without(becomes, stays, cell_of_leaf)
+
+    def only(self, trees: NDArray[np.bool_]) -> FlatTrees:
+        """Keep some of the trees (P,), at least one."""
+        becomes = np.where(trees[self.tree_of_split], -1, 0)
+        return self._without(becomes, np.repeat(trees, self.n_leaves), self.cell_of_leaf)
 
     def _without(
-        self,
-        becomes: NDArray[np.intp],
-        stays: NDArray[np.bool_],
-        cell_of_leaf: NDArray[np.int32],
+        self, becomes: NDArray[np.intp], stays: NDArray[np.bool_], cell_of_leaf: NDArray[np.int32]
     ) -> FlatTrees:
         """Leave out splits that become a leaf (-1: they stay), and leaves that do not stay."""
         is_split = becomes < 0
         number = np.cumsum(is_split) - 1  # of splits that stay
-        tree, leaf_starts = self.tree_of_split, self.leaf_starts
+        tree, leaf_starts = self.tree_of_split[is_split], self.leaf_starts
         before = np.concatenate([[0], np.cumsum(stays)])
         n_leaves = np.diff(before[leaf_starts])
+        n_leaves = n_leaves[n_leaves > 0]  # of trees that stay
 
         def renumbered(child: NDArray[np.int32]) -> NDArray[np.int32]:
-            child, first = child[is_split], leaf_starts[tree[is_split]]
+            child, first = child[is_split], leaf_starts[tree]
             inner = np.maximum(child, 0)
             is_leaf = (child < 0) | (becomes[inner] >= 0)
             leaf = np.where(child < 0, first + ~child, becomes[inner])
             new = ~(before[np.where(is_leaf, leaf, first)] - before[first])
             return np.where(is_leaf, new, number[inner]).astype(np.int32)
 
-        sizes = np.bincount(tree[is_split], minlength=self.n_trees)
         return replace(
             self,
-            starts=np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp),
+            starts=np.concatenate([[0], np.cumsum(n_leaves - 1)]).astype(np.intp),
             feature=self.feature[is_split],
             threshold=self.threshold[is_split],
             left=renumbered(self.left),
@@ -257,31 +223,7 @@ class FlatTrees:
             table=self.table[is_split],
             n_leaves=n_leaves.astype(np.intp),
             cell_of_leaf=cell_of_leaf[stays],
-            leaf_values=None,  # of cells that are no more
-        )
-
-    def only(self, trees: NDArray[np.bool_]) -> FlatTrees:
-        """Keep some of the trees (P,), at least one."""
-        in_tree = trees[self.tree_of_split]
-        shift = np.cumsum(~in_tree)
-        sizes = np.diff(self.starts)[trees]
-
-        def moved(child: NDArray[np.int32]) -> NDArray[np.int32]:
-            child = child[in_tree]
-            return (child - np.where(child >= 0, shift[in_tree], 0)).astype(np.int32)
-
-        return replace(
-            self,
-            starts=np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp),
-            feature=self.feature[in_tree],
-            threshold=self.threshold[in_tree],
-            left=moved(self.left),
-            right=moved(self.right),
-            missing_left=self.missing_left[in_tree],
-            table=self.table[in_tree],
-            n_leaves=self.n_leaves[trees],
-            cell_of_leaf=self.cell_of_leaf[np.repeat(trees, self.n_leaves)],
-            leaf_values=None,  # of trees that are no more
+            leaf_values=None,  # of cells or trees that are no more
         )
 
 
@@ -290,53 +232,30 @@ class FlatTrees:
 
 @dataclass(frozen=True)
 class NodeTable:
-    """Trees as a library lists them: all nodes, leaves among them.
+    """Trees as a library lists them: all m nodes, leaves among them.
 
-    Attributes
-    ----------
-    feature : integers (m,)
-        Column of every split; anything negative in leaves.
-    threshold : floats (m,)
-        A row goes left where x <= threshold; not looked at in leaves and category splits.
-    left, right : integers (m,)
-        Node numbers of the children; not looked at in leaves.
-    missing_left : bool array (m,)
-        Whether missing values go left.
-    categories_left : mapping from node number to bool array (L + 1,)
-        For splits on categories: which codes go left, the last entry for unseen categories.
-    value : floats (m, K), optional
-        What the model of the library adds to its K raw predictions in each node that is a leaf.
-    roots : integers (T,)
-        Node numbers of the roots, tree after tree; one tree with its root first by default.
+    `threshold`, `left` and `right` are not looked at in leaves. `categories_left` has for splits on
+    categories which codes go left, the last entry for unseen categories. `value` is what the model
+    of the library adds to its K raw predictions in each node that is a leaf.
     """
 
-    feature: NDArray
-    threshold: NDArray
-    left: NDArray
+    feature: NDArray  # (m,) column of every split; anything negative in leaves
+    threshold: NDArray  # (m,) a row goes left where x <= threshold
+    left: NDArray  # (m,) node numbers of the children
     right: NDArray
-    missing_left: NDArray
-    categories_left: Mapping[int, NDArray[np.bool_]] = field(default_factory=dict)
-    value: NDArray | None = None
-    roots: NDArray = field(default_factory=lambda: np.zeros(1, np.intp))
+    missing_left: NDArray  # (m,)
+    categories_left: Mapping[int, NDArray[np.bool_]] = field(default_factory=dict)  # (L + 1,)
+    value: NDArray | None = None  # (m, K)
+    roots: NDArray = field(default_factory=lambda: np.zeros(1, np.intp))  # (T,), tree after tree
 
 
 class Numbering(NamedTuple):
-    """Splits and leaves of trees, each from left to right, tree after tree.
-
-    Attributes
-    ----------
-    splits, leaves : integers
-        Node numbers of the splits and of the leaves, in their new order.
-    child : integers (m,)
-        What a node is called as a child: the place of a split in `splits`, or ~k for leaf k of its
-        tree.
-    n_leaves : integers (T,)
-    """
+    """Splits and leaves of trees, as node numbers, each from left to right, tree after tree."""
 
     splits: NDArray[np.intp]
     leaves: NDArray[np.intp]
-    child: NDArray[np.intp]
-    n_leaves: NDArray[np.intp]
+    child: NDArray[np.intp]  # (m,) the place of a split in `splits`, or ~k for leaf k of its tree
+    n_leaves: NDArray[np.intp]  # (T,)
 
 
 def number_nodes(
@@ -390,19 +309,9 @@ def flatten(
 ) -> FlatTrees:
     """Put trees into flat form; leaves are numbered from left to right, each one its own cell.
 
-    An ensemble without trees becomes one tree of a single leaf.
-
-    Parameters
-    ----------
-    trees : iterable of NodeTable
-    n_features : int
-        d, the columns of the rows.
-    n_categories : integers (d,), optional
-        Categories of every column, 0 for numbers (the default for all).
-    single_precision, zero_is_missing, lookups
-        See `FlatTrees`.
-    base : number or array (K,)
-        What the model of the library starts its raw predictions from; dealt out to all trees.
+    An ensemble without trees becomes one tree of a single leaf. `base` (K,) is what the model of
+    the library starts its raw predictions from, dealt out to all trees; for the other arguments see
+    `FlatTrees`.
     """
     if n_categories is None:
         n_categories = np.zeros(n_features, np.intp)

@@ -56,13 +56,8 @@ class Digit:
 class Group:
     """Trees with a common table.
 
-    Attributes
-    ----------
-    trees : tuple of int
-    packed : tuple of tuples of Digit
-        The digits, dealt out to bytes: the states of the digits of a byte have a product of at
-        most 256. The entry of a row is the number with these digits in mixed radix, the first
-        digit counting 1.
+    Digits are dealt out to bytes: the states of the digits of a byte have a product of at most 256.
+    The entry of a row is the number with these digits in mixed radix, the first one counting 1.
     """
 
     trees: tuple[int, ...]
@@ -81,27 +76,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Groups of trees, and the trees that are in none because their tables would be too large.
+    """Groups of trees, and the trees that are in none because their tables would be too large."""
 
-    Attributes
-    ----------
-    router : Router
-        Of all trees.
-    conditions : list of Condition
-        The different conditions of all trees in groups.
-    condition_of_node : integers (N,)
-        Number in `conditions` of every split; -1 for those of trees without a group.
-    groups : list of Group
-        Those of more bytes first.
-    ungrouped : bool array (P,)
-        Trees without a group.
-    """
-
-    router: Router
-    conditions: list[Condition]
-    condition_of_node: NDArray[np.intp]
-    groups: list[Group]
-    ungrouped: NDArray[np.bool_]
+    router: Router  # of all trees
+    conditions: list[Condition]  # the different ones of all trees in groups
+    condition_of_node: NDArray[np.intp]  # (N,) their number for every split; -1 without a group
+    groups: list[Group]  # those of more bytes first
+    ungrouped: NDArray[np.bool_]  # (P,) trees without a group
 
 
 class _Conditions:
@@ -144,15 +125,8 @@ def group_trees(router: Router, most_states: int, room: int) -> Grouping:
     """Put trees into groups whose tables are small.
 
     A group begins with the first tree left and takes, again and again, the one of the next 128
-    that makes its table grow least, while the table has at most `most_states` entries.
-
-    Parameters
-    ----------
-    router : Router
-    most_states : int
-        Entries of a table, at most 65,536.
-    room : int
-        Entries of all tables together; trees that would need more are left without a group.
+    that makes its table grow least, while the table has at most `most_states` entries (and 65,536).
+    Trees for which all tables together would have more than `room` are left without a group.
     """
     most_states = min(most_states, _MOST_STATES)
     conditions = _Conditions(router)
@@ -238,37 +212,29 @@ def _packed(digits: list[Digit]) -> tuple[tuple[Digit, ...], ...]:
 
 
 def group_weights(grouping: Grouping, group: Group, weights: NDArray) -> NDArray:
-    """Sum the weights of a group's trees for every combination of answers.
+    """Return the sums (number of states, w) of the weights of a group's trees for all answers.
 
-    Parameters
-    ----------
-    grouping : Grouping
-    group : Group
-    weights : array (C, w)
-        Of the cells of all trees, tree after tree.
-
-    Returns
-    -------
-    array (number of states, w)
+    `weights` (C, w) are those of the cells of all trees, tree after tree.
     """
     trees = grouping.router.trees
-    first_cell = np.cumsum(trees.n_cells) - trees.n_cells
     digits = group.digits[::-1]  # the first axis of an array counts most
     shape = tuple(digit.n_states for digit in digits)
     table = np.zeros((*shape, weights.shape[1]), weights.dtype)
+    leaf_cells, first_leaf = trees.leaf_cells, trees.leaf_starts
     for p in group.trees:
         nodes = slice(int(trees.starts[p]), int(trees.starts[p + 1]))
         numbers = set(grouping.condition_of_node[nodes].tolist())
         axes = [i for i, digit in enumerate(digits) if not numbers.isdisjoint(digit.conditions)]
-        cells = _cells_of_states(grouping, p, [digits[i] for i in axes])
-        entries = weights[first_cell[p] + np.maximum(cells, 0)]
-        entries[cells < 0] = 0.0  # leaves that no training row reached
+        leaves = _leaves_of_states(grouping, p, [digits[i] for i in axes])
+        cells = leaf_cells[first_leaf[p] + leaves]
+        entries = weights[np.minimum(cells, len(weights) - 1)]
+        entries[cells == len(weights)] = 0.0  # leaves that no training row reached
         table += entries.reshape(*(shape[i] if i in axes else 1 for i in range(len(shape))), -1)
     return table.reshape(-1, weights.shape[1])
 
 
-def _cells_of_states(grouping: Grouping, p: int, digits: list[Digit]) -> NDArray[np.int32]:
-    """Return the cell of tree p for every combination of these digits, in C order."""
+def _leaves_of_states(grouping: Grouping, p: int, digits: list[Digit]) -> NDArray[np.intp]:
+    """Return the leaf of tree p for every combination of these digits, in C order."""
     trees = grouping.router.trees
     shape = tuple(digit.n_states for digit in digits)
     values = np.indices(shape).reshape(len(shape), math.prod(shape))
@@ -277,24 +243,20 @@ def _cells_of_states(grouping: Grouping, p: int, digits: list[Digit]) -> NDArray
         for i, digit in enumerate(digits)
         for rank, condition in enumerate(digit.conditions)
     }
+    leaves = np.zeros(math.prod(shape), np.intp)
     first = int(trees.starts[p])
-    leaf_cells = trees.cell_of_leaf[trees.leaf_starts[p] : trees.leaf_starts[p + 1]]
-    cells = np.empty(math.prod(shape), np.int32)
-    if trees.starts[p + 1] == first:  # a single leaf
-        cells.fill(leaf_cells[0])
-        return cells
-    stack = [(first, np.arange(len(cells)))]
+    stack = [(first, np.arange(len(leaves)))] if trees.starts[p + 1] > first else []
     while stack:
         child, states = stack.pop()
         if child < 0:
-            cells[states] = leaf_cells[~child]
+            leaves[states] = ~child
             continue
         number = int(grouping.condition_of_node[child])
         yes = answers[number][states]
         goes_left = yes if grouping.conditions[number].yes_is_left else ~yes
         stack.append((int(trees.left[child]), states[goes_left]))
         stack.append((int(trees.right[child]), states[~goes_left]))
-    return cells
+    return leaves
 
 
 # -- entries of rows ------------------------------------------------------------------------------
@@ -313,14 +275,8 @@ class _Comparison:
 class _LayeredSum:
     """Sums of some rows of a matrix, each times a number: sum_i stride_ki values[row_ki].
 
-    The sums are added up side by side, layer by layer: first terms, second terms and so on.
-
-    Parameters
-    ----------
-    terms : list of lists of (row, stride)
-        Of every sum, those with the most terms first.
-    values : array (any, b)
-    out : array (number of sums, b)
+    The sums are added up side by side, layer by layer: first terms, second terms and so on. `terms`
+    are the (row, stride) of every sum, those with the most terms first.
     """
 
     def __init__(self, terms: list[list[tuple[int, int]]], values: NDArray, out: NDArray) -> None:
@@ -350,16 +306,9 @@ class _LayeredSum:
 class GroupIndex:
     """Finds the entries of rows in the tables of a `Grouping`, a block of rows at a time.
 
-    One object is for one thread: it holds the arrays that a block is worked on in.
-
-    Parameters
-    ----------
-    grouping : Grouping
-    starts : integers (G,)
-        First entry of every group where the tables lie one after the other.
-    out : int32 array (B, G)
-        Where the entries are written, again for every block; B, a multiple of 8, is the most
-        rows of a block.
+    One object is for one thread: it holds the arrays that a block is worked on in. The tables lie
+    one after the other, with the first entries `starts` (G,). The entries are written to `out`
+    (B, G), again for every block; B, a multiple of 8, is the most rows of a block.
     """
 
     def __init__(

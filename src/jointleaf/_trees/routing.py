@@ -67,22 +67,15 @@ class _SmallTree:
     chunks: list[_Chunk]
     cells: NDArray[np.int32]  # by leaf
 
-
-@dataclass(frozen=True)
-class _LargeTree:
-    """The splits of a tree that is walked, and the cells of its leaves."""
-
-    rows: slice
-    cells: NDArray[np.int32]
+    def with_cells(self, cells: NDArray[np.int32]) -> _SmallTree:
+        """Return the tree with these cells in place of leaves, so far their own cells."""
+        if len(self.chunks) != 1:
+            return _SmallTree(self.chunks, cells)
+        return _SmallTree([replace(self.chunks[0], table=cells[self.chunks[0].table])], cells)
 
 
 class Router:
-    """Finds the cells of rows.
-
-    Parameters
-    ----------
-    trees : FlatTrees
-    """
+    """Finds the cells of rows."""
 
     def __init__(self, trees: FlatTrees) -> None:
         self.trees = trees
@@ -93,27 +86,26 @@ class Router:
         self._categories = sorted(j for j in used if trees.n_categories[j] > 0)
 
     @cached_property
-    def _parts(self) -> list[_SmallTree | _LargeTree]:
-        leaf_starts, cells = self.trees.leaf_starts, self.trees.cell_of_leaf
-        return [
-            self._prepare(p, cells[leaf_starts[p] : leaf_starts[p + 1]])
-            for p in range(self.trees.n_trees)
-        ]
+    def _parts(self) -> list[_SmallTree | None]:
+        """Trees that are not walked; None in place of those that are."""
+        n_leaves, cells = self.trees.n_leaves, _cells_of_trees(self.trees)
+        is_small = n_leaves <= _MOST_LEAVES
+        return [self._prepare(p, cells[p]) if is_small[p] else None for p in range(len(n_leaves))]
 
     def renumbered(self, trees: FlatTrees) -> Router:
         """Return the router of the same trees with other cells, where these here are the leaves."""
         router = Router(trees)
         if "_parts" in self.__dict__:
-            cells = np.split(trees.cell_of_leaf, trees.leaf_starts[1:-1])
-            parts = [_with_cells(*pair) for pair in zip(self._parts, cells, strict=True)]
-            router.__dict__["_parts"] = parts
+            parts = zip(self._parts, _cells_of_trees(trees), strict=True)
+            router.__dict__["_parts"] = [part and part.with_cells(cells) for part, cells in parts]
         return router
 
     def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
         """Return the cells (n, P) of rows X (n, d); -1 in leaves that no training row reached."""
         codes = np.empty((len(X), self.trees.n_trees), dtype=np.int32)
         if len(X) <= _FEW_ROWS:
-            self._walk_all(X, codes)
+            columns = _as_matrix(self.columns(X), len(X))
+            self._walk(np.arange(self.trees.n_trees), columns, codes.T)
             return codes
         blocks = [slice(b, b + _BLOCK_ROWS) for b in range(0, len(X), _BLOCK_ROWS)]
 
@@ -133,10 +125,12 @@ class Router:
         cells = np.empty((self.trees.n_trees, len(X)), dtype=np.int32)
         work = _Work(len(X))
         for p, part in enumerate(self._parts):
-            if isinstance(part, _SmallTree):
+            if part is not None:
                 self._score(part, columns, work, cells[p])
-            else:
-                self._walk(part, columns, cells[p])
+        if None in self._parts:
+            matrix = _as_matrix(columns, len(X))
+            for large in np.flatnonzero(self.trees.n_leaves > _MOST_LEAVES):  # work stays small
+                self._walk(np.array([large]), matrix, cells)
         for start in range(0, len(X), _TURNED_ROWS):  # turned in pieces that stay in the cache
             codes[start : start + _TURNED_ROWS] = cells[:, start : start + _TURNED_ROWS].T
 
@@ -164,17 +158,15 @@ class Router:
 
     # -- small trees ---------------------------------------------------------------------------
 
-    def _prepare(self, p: int, cells: NDArray[np.int32]) -> _SmallTree | _LargeTree:
+    def _prepare(self, p: int, cells: NDArray[np.int32]) -> _SmallTree:
         trees = self.trees
-        rows = slice(int(trees.starts[p]), int(trees.starts[p + 1]))
-        if trees.n_leaves[p] > _MOST_LEAVES:
-            return _LargeTree(rows, cells)
+        nodes = range(int(trees.starts[p]), int(trees.starts[p + 1]))
         numbers: dict[tuple, int] = {}
         conditions: list[Condition] = []
         sets: list[tuple[int, int]] = []  # leaves that stay possible for answers 0 and 1
-        below = self._leaves_below(rows)
+        below = self._leaves_below(nodes)
         everything = (1 << int(trees.n_leaves[p])) - 1
-        for node in range(rows.start, rows.stop):
+        for node in nodes:
             key, condition = self.condition(node)
             k = numbers.setdefault(key, len(conditions))
             if k == len(conditions):
@@ -182,16 +174,15 @@ class Router:
                 sets.append((everything, everything))
             no, yes = below[node] if condition.yes_is_left else below[node][::-1]
             sets[k] = (sets[k][0] & ~no, sets[k][1] & ~yes)  # what the answer rules out
-        word = np.dtype(f"u{_word_bytes(int(trees.n_leaves[p]))}")
+        word = np.min_scalar_type(everything)
         chunks = []
         for begin in range(0, len(conditions), _CHUNK_SIZE):
             part = sets[begin : begin + _CHUNK_SIZE]
             table = _possible_leaves(part, everything).astype(word)
             chunks.append(_Chunk(conditions[begin : begin + _CHUNK_SIZE], table))
         if len(chunks) == 1:
-            only = chunks[0]
-            leaf = _lowest_bit(only.table.astype(np.uint64))
-            chunks = [_Chunk(only.conditions, cells[np.minimum(leaf, len(cells) - 1)])]
+            leaf = _lowest_bit(chunks[0].table.astype(np.uint64))
+            chunks = [_Chunk(conditions, cells[np.minimum(leaf, len(cells) - 1)])]
         return _SmallTree(chunks, cells)
 
     def condition(self, node: int) -> tuple[tuple, Condition]:
@@ -206,7 +197,7 @@ class Router:
         left = np.append(trees.categories_left[begin : begin + n_categories + 1], missing_left)
         return (column, left.tobytes()), Condition(column, 0.0, False, left)
 
-    def _leaves_below(self, rows: slice) -> dict[int, tuple[int, int]]:
+    def _leaves_below(self, nodes: range) -> dict[int, tuple[int, int]]:
         """Sets of leaves, as bits, in the left and the right branch of every split."""
         trees = self.trees
         below: dict[int, tuple[int, int]] = {}
@@ -214,7 +205,7 @@ class Router:
         def leaves(child: int) -> int:
             return 1 << ~child if child < 0 else below[child][0] | below[child][1]
 
-        for node in range(rows.stop - 1, rows.start - 1, -1):  # children come after parents
+        for node in reversed(nodes):  # children come after parents
             below[node] = (leaves(int(trees.left[node])), leaves(int(trees.right[node])))
         return below
 
@@ -232,31 +223,25 @@ class Router:
             possible &= chunk.table[work.answers(chunk, columns)]
         np.take(tree.cells, _lowest_bit(possible), 0, out, "clip")
 
-    # -- few rows ------------------------------------------------------------------------------
+    # -- large trees, and few rows -------------------------------------------------------------
 
-    def _walk_all(self, X: NDArray, codes: NDArray[np.int32]) -> None:
-        """Send all rows down all trees, one level at a time: nothing has to be prepared."""
-        trees = self.trees
-        columns = self.columns(X)
-        x = np.zeros((len(columns), len(X)))
-        for j, column in enumerate(columns):
-            if column.size:
-                x[j] = column
-        n_splits, cells, first = np.diff(trees.starts), trees.cell_of_leaf, trees.leaf_starts
-        single = n_splits == 0
-        codes[:, single] = cells[first[:-1][single]]
-        row, tree = np.divmod(np.arange(len(X) * trees.n_trees), trees.n_trees)
-        if single.any():
-            row, tree = row[~single[tree]], tree[~single[tree]]
-        node = trees.starts[tree]
+    def _walk(self, trees: NDArray[np.intp], columns: NDArray, out: NDArray[np.int32]) -> None:
+        """Send all rows down some trees, one level at a time; `out` (P, n) are all trees' cells."""
+        flat, n_rows = self.trees, columns.shape[1]
+        cells, first = flat.cell_of_leaf, flat.leaf_starts
+        divides = flat.n_leaves[trees] > 1
+        out[trees[~divides]] = cells[first[trees[~divides]]][:, None]
+        tree = np.repeat(trees[divides], n_rows)
+        row = np.tile(np.arange(n_rows), np.count_nonzero(divides))
+        node = flat.starts[tree]
         while len(node):
-            goes_left = self._all_go_left(node, x[trees.feature[node], row])
-            node = np.where(goes_left, trees.left[node], trees.right[node])
+            goes_left = self._goes_left(node, columns[flat.feature[node], row])
+            node = np.where(goes_left, flat.left[node], flat.right[node])
             done = node < 0
-            codes[row[done], tree[done]] = cells[first[tree[done]] + ~node[done]]
+            out[tree[done], row[done]] = cells[first[tree[done]] + ~node[done]]
             row, tree, node = row[~done], tree[~done], node[~done]
 
-    def _all_go_left(self, node: NDArray, x: NDArray) -> NDArray[np.bool_]:
+    def _goes_left(self, node: NDArray, x: NDArray) -> NDArray[np.bool_]:
         """Whether rows with these numbers or codes go left at splits on any columns."""
         trees = self.trees
         left = (x <= trees.threshold[node]) | (trees.missing_left[node] & np.isnan(x))
@@ -268,52 +253,23 @@ class Router:
             left[on_categories] = np.where(is_missing, trees.missing_left[split], inside)
         return left
 
-    # -- large trees ---------------------------------------------------------------------------
-
-    def _walk(self, tree: _LargeTree, columns: list[NDArray], out: NDArray[np.int32]) -> None:
-        """Send the rows down one level at a time; those in a leaf drop out."""
-        trees, start = self.trees, tree.rows.start
-        rows = np.arange(len(out))
-        node = np.full(len(out), start, dtype=np.int32)
-        by_feature = trees.feature[tree.rows]
-        while len(rows):
-            goes_left = np.empty(len(rows), bool)
-            feature = by_feature[node - start]
-            order = np.argsort(feature, kind="stable")
-            bounds = np.flatnonzero(np.diff(feature[order])) + 1
-            for part in np.split(order, bounds):
-                j = int(feature[part[0]])
-                goes_left[part] = self._goes_left(node[part], columns[j][rows[part]], j)
-            node = np.where(goes_left, trees.left[node], trees.right[node])
-            done = node < 0
-            out[rows[done]] = tree.cells[~node[done]]
-            rows, node = rows[~done], node[~done]
-
-    def _goes_left(self, node: NDArray, x: NDArray, column: int) -> NDArray[np.bool_]:
-        trees = self.trees
-        missing_left = trees.missing_left[node]
-        if column < trees.n_features and trees.n_categories[column] > 0:
-            is_missing = x > trees.n_categories[column]
-            inside = trees.categories_left[trees.table[node] + np.where(is_missing, 0, x)]
-            return np.where(is_missing, missing_left, inside)
-        return (x <= trees.threshold[node]) | (missing_left & np.isnan(x))
-
 
 def leaves_as_cells(trees: FlatTrees) -> FlatTrees:
     """Return the trees with every leaf as a cell, also those that no training row reached."""
-    first = np.repeat(trees.leaf_starts[:-1], trees.n_leaves)
-    numbers = np.arange(len(trees.cell_of_leaf)) - first
-    return replace(trees, cell_of_leaf=numbers.astype(np.int32))
+    return replace(trees, cell_of_leaf=trees.leaf_numbers.astype(np.int32))
 
 
-def _with_cells(part: _SmallTree | _LargeTree, cells: NDArray[np.int32]) -> _SmallTree | _LargeTree:
-    """Return the part of a tree whose leaves, so far their own cells, have these cells."""
-    if isinstance(part, _LargeTree):
-        return _LargeTree(part.rows, cells)
-    if len(part.chunks) == 1:
-        only = part.chunks[0]
-        return _SmallTree([_Chunk(only.conditions, cells[only.table])], cells)
-    return _SmallTree(part.chunks, cells)
+def _cells_of_trees(trees: FlatTrees) -> list[NDArray[np.int32]]:
+    return np.split(trees.cell_of_leaf, trees.leaf_starts[1:-1])
+
+
+def _as_matrix(columns: list[NDArray], n_rows: int) -> NDArray[np.float64]:
+    """Return columns as one array (d, n); zeros where a column is not used."""
+    matrix = np.zeros((len(columns), n_rows))
+    for j, column in enumerate(columns):
+        if column.size:
+            matrix[j] = column
+    return matrix
 
 
 class _Work:
@@ -357,10 +313,6 @@ def _looked_up(lookup: Lookup, columns: list[NDArray]) -> NDArray[np.float64]:
         return np.full(len(columns[lookup.parts[0].column]), lookup.default)
     place = np.minimum(np.searchsorted(lookup.keys, key), len(lookup.keys) - 1)
     return np.where(lookup.keys[place] == key, lookup.values[place], lookup.default)
-
-
-def _word_bytes(n_leaves: int) -> int:
-    return next(size for size in (1, 2, 4, 8) if n_leaves <= 8 * size)
 
 
 def _possible_leaves(sets: list[tuple[int, int]], everything: int) -> NDArray[np.uint64]:

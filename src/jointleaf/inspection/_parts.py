@@ -219,9 +219,8 @@ class TreeExplainer:
     @classmethod
     def of_cells(cls, trees: FlatTrees, values: NDArray, weights: NDArray) -> TreeExplainer:
         """Return the explainer of trees whose cells have values (C, K) and weights (C,)."""
-        first = np.repeat(np.cumsum(trees.n_cells) - trees.n_cells, trees.n_leaves)
         is_cell = trees.cell_of_leaf >= 0
-        cell = np.where(is_cell, first + trees.cell_of_leaf, 0)
+        cell = np.where(is_cell, trees.leaf_cells, 0)
         return cls(trees, is_cell[:, None] * values[cell], is_cell * weights[cell])
 
 

@@ -1,4 +1,4 @@
-"""What has to be known about the models of a tree library, and which libraries are supported."""
+"""What has to be known about the models of a tree library, and what adapters share."""
 
 from __future__ import annotations
 
@@ -14,22 +14,13 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._data.columns import Columns, column_names
+from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.flat import FlatTrees
 
 __all__ = [
-    "ADAPTERS",
-    "EnsembleAdapter",
-    "ParamAliases",
-    "check_fitted_model",
-    "find_adapter",
-    "fit_clone",
-    "is_ensemble",
-    "native_codes",
-    "set_bits",
-    "threads",
-    "with_labels",
+    *("EnsembleAdapter", "ParamAliases", "column_codes", "fit_clone", "native_codes", "set_bits"),
+    *("threads", "with_labels"),
 ]
 
 
@@ -123,88 +114,10 @@ class EnsembleAdapter(ABC):
         return fit_clone(model, unset, with_labels(model, rows))
 
 
-#: One adapter per library, filled in by the package; the first that matches is used.
-ADAPTERS: list[EnsembleAdapter] = []
-
-
-def is_ensemble(model: object) -> bool:
-    """Return whether this is a tree ensemble of a supported library."""
-    return any(adapter.matches(model) for adapter in ADAPTERS)
-
-
-def find_adapter(model: object) -> EnsembleAdapter:
-    """Return the adapter of the library that `model` comes from.
-
-    Raises
-    ------
-    TypeError
-        Where the type of `model` is not supported.
-    """
-    for adapter in ADAPTERS:
-        if adapter.matches(model):
-            return adapter
-    if isinstance(model, type):
-        raise TypeError(f"model is the class {model.__name__} itself: use a fitted model of it")
-    name = type(model).__name__
-    if hasattr(model, "best_estimator_"):
-        raise TypeError(f"model is a {name}, a search: use its result, model.best_estimator_")
-    names = ", ".join(name for adapter in ADAPTERS for name in adapter.supported)
-    raise TypeError(
-        f"model is of type {name}, whose cells jointleaf cannot read: use a fitted model of one "
-        f"of these types: {names}"
-    )
-
-
-def check_fitted_model(model: object, X: Any = None) -> EnsembleAdapter:
-    """Return the adapter of a supported, fitted model on the columns of `X` (n, d).
-
-    Raises
-    ------
-    TypeError
-        Where the type of `model` is not supported.
-    sklearn.exceptions.NotFittedError
-        Where it has not been fitted (a kind of ValueError).
-    ValueError
-        Where `X` has another number of columns, or other column names.
-    """
-    adapter = find_adapter(model)
-    name = type(model).__name__
-    if not adapter.is_fitted(model):
-        raise NotFittedError(f"model is a {name} that is not fitted: call its fit first")
-    if X is None:
-        return adapter
-    shape = np.shape(X)
-    d = adapter.n_features(model)
-    if len(shape) == 2 and shape[1] != d:
-        raise ValueError(
-            f"X has {shape[1]} features, but the {name} was fitted on {d} features: use the "
-            "columns it was fitted on"
-        )
-    names = adapter.feature_names(model)
-    labels = column_names(X)
-    if names is not None and labels is not None:
-        # LightGBM stores a blank in a name as an underscore.
-        columns = [str(label).replace(" ", "_") for label in labels]
-        if columns != [column.replace(" ", "_") for column in names]:
-            raise ValueError(
-                f"The columns of X are {columns}, but the {name} was fitted on {names}: use the "
-                "same columns in the same order"
-            )
-    return adapter
-
-
-# -- for adapters --------------------------------------------------------------------------------
-
-
 class ParamAliases:
     """The names under which a library takes its parameters.
 
-    Parameters
-    ----------
-    aliases : mapping from str to tuple of str
-        Other names of a parameter.
-    exclusive : iterable of str
-        Parameters of which the library takes one at a time.
+    `aliases` are other names of a parameter; of the `exclusive` ones it takes one at a time.
     """
 
     def __init__(
@@ -248,25 +161,34 @@ def threads(n_jobs: int | None) -> int:
 
 
 def native_codes(categories: NDArray, native_categories: Sequence[Any] | None) -> NDArray[np.int64]:
-    """Return the library's number of every category, and at the end of unseen ones.
+    """Return the library's number (L + 1,) of our categories, then of unseen ones; -1 for none.
 
-    Parameters
-    ----------
-    categories : array (L,)
-        In the order of our codes.
-    native_categories : sequence or None
-        In the order of the library's numbers; None where a category is its own number.
-
-    Returns
-    -------
-    array (L + 1,)
-        -1 where the library has no such category.
+    `native_categories` are in the order of the library's numbers; None where a category is its own
+    number.
     """
     if native_categories is None:
         return np.append(categories.astype(np.int64), -1)
     number = {category: k for k, category in enumerate(native_categories)}
     codes = [number.get(category, -1) for category in categories.tolist()]
     return np.array([*codes, -1], dtype=np.int64)
+
+
+def column_codes(
+    model_name: str, columns: Columns, categories: Mapping[int, NDArray | None]
+) -> dict[int, NDArray[np.int64]]:
+    """Return `native_codes` by column, where the model's `categories` are those of our columns."""
+    codes = {}
+    for j, column in enumerate(columns):
+        if (column.categories is None) == (j in categories):
+            kind = "categories" if j in categories else "numbers"
+            raise ValueError(
+                f"The {model_name} was trained with {kind} in column {column.label}: use them here "
+                "as well"
+            )
+        if column.categories is not None:
+            native = categories[j]
+            codes[j] = native_codes(column.categories, None if native is None else native.tolist())
+    return codes
 
 
 def set_bits(words: NDArray[np.uint32]) -> NDArray[np.bool_]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,43 +39,37 @@ CATBOOST_PARAMS = ParamAliases(
 )
 #: Settings of a model that are not about how its trees grow on the rows of a fold.
 _NOT_REGROWN = _PRINTING | {
-    "best_model_min_trees",
-    "cat_features",
-    "early_stopping_rounds",
-    "embedding_features",
-    "eval_fraction",
-    "od_pval",
-    "od_type",
-    "od_wait",
-    "save_snapshot",
-    "snapshot_file",
-    "snapshot_interval",
-    "text_features",
-    "train_dir",
-    "use_best_model",
+    *("best_model_min_trees", "early_stopping_rounds", "eval_fraction", "use_best_model"),
+    *("od_pval", "od_type", "od_wait"),
+    *("cat_features", "embedding_features", "text_features"),
+    *("save_snapshot", "snapshot_file", "snapshot_interval", "train_dir"),
 }
 _CLASS_LOSSES = {
-    "CrossEntropy",
-    "Focal",
-    "Logloss",
-    "MultiClass",
-    "MultiClassOneVsAll",
-    "MultiCrossEntropy",
-    "MultiLogloss",
+    *("CrossEntropy", "Focal", "Logloss", "MultiClass", "MultiClassOneVsAll"),
+    *("MultiCrossEntropy", "MultiLogloss"),
 }
 _NOTHING_TO_SPLIT = "All features are either constant or ignored"
 
 
-@dataclass(frozen=True)
 class NoTrees:
     """Stands for a CatBoost model where CatBoost does not train: there is nothing to split.
 
-    Attributes
-    ----------
-    n_features : int
+    It has what is asked of a CatBoost model here.
     """
 
-    n_features: int
+    tree_count_ = 0
+
+    def __init__(self, n_features: int) -> None:
+        self.feature_names_ = [str(j) for j in range(n_features)]
+
+    def is_fitted(self) -> bool:
+        return True
+
+    def get_all_params(self) -> dict[str, Any]:
+        return {}
+
+    def get_cat_feature_indices(self) -> list[int]:
+        return []
 
 
 class CatBoostAdapter(EnsembleAdapter):
@@ -90,41 +84,29 @@ class CatBoostAdapter(EnsembleAdapter):
     stand_ins = (NoTrees,)
 
     def is_fitted(self, model: Any) -> bool:
-        """Return whether `model` has been trained."""
-        return isinstance(model, NoTrees) or bool(model.is_fitted())
+        return bool(model.is_fitted())
 
     def is_classifier(self, model: Any) -> bool:
-        """Return whether the model is a classifier, or its loss one of classification."""
-        if isinstance(model, NoTrees):
-            return False
-        if hasattr(model, "predict_proba"):
-            return True
-        return str(_loss(model)).split(":")[0] in _CLASS_LOSSES
+        return hasattr(model, "predict_proba") or str(_loss(model)).split(":")[0] in _CLASS_LOSSES
 
     def n_features(self, model: Any) -> int:
-        """Return the number of features the model was trained on."""
-        return model.n_features if isinstance(model, NoTrees) else len(model.feature_names_)
+        return len(model.feature_names_)
 
     def feature_names(self, model: Any) -> list[str] | None:
-        """Return the column names the model was trained with, None where it had none."""
-        if isinstance(model, NoTrees):
-            return None
         names = [str(name) for name in model.feature_names_]
         made_up = [str(j) for j in range(len(names))]
         return None if names == made_up else names
 
     def classes(self, model: Any) -> NDArray | None:
-        """Return the class labels (K,) of a classifier, None where it does not hold them."""
         classes = super().classes(model)
         return None if classes is None or not classes.size else classes
 
     def categories(self, model: Any) -> Mapping[int, NDArray | None]:
         """Return the columns declared categorical; CatBoost holds hashes of categories alone."""
-        return {} if isinstance(model, NoTrees) else dict.fromkeys(model.get_cat_feature_indices())
+        return dict.fromkeys(model.get_cat_feature_indices())
 
     def trees(self, model: Any, columns: Columns) -> FlatTrees:
-        """Return the trees in portable form: all the model has, as its ``predict`` uses them."""
-        if isinstance(model, NoTrees) or model.tree_count_ == 0:
+        if model.tree_count_ == 0:
             return flatten([], len(columns), columns.n_categories, single_precision=True)
         _check_features(model)
         trees = read_trees(model, columns)
@@ -134,8 +116,7 @@ class CatBoostAdapter(EnsembleAdapter):
         return trees
 
     def split_gains(self, model: Any) -> NDArray:
-        """Return how much predictions change with each feature (d,)."""
-        if isinstance(model, NoTrees) or model.tree_count_ == 0:
+        if model.tree_count_ == 0:
             return np.zeros(self.n_features(model))
         gains = model.get_feature_importance(type="PredictionValuesChange")
         return np.maximum(np.nan_to_num(np.asarray(gains, dtype=np.float64)), 0.0)
@@ -143,11 +124,8 @@ class CatBoostAdapter(EnsembleAdapter):
     def regrow(
         self, model: Any, rows: TrainingRows, *, random_state: int | None, n_jobs: int | None
     ) -> Any:
-        """Train with the same parameters for as many rounds as `model` has trees.
-
-        `random_state` is not needed: CatBoost has a fixed seed of its own. Where CatBoost
-        chose the learning rate by itself, the one it chose is used again.
-        """
+        # CatBoost has a fixed seed of its own. Where it chose the learning rate by itself, the one
+        # it chose is used again.
         if isinstance(model, NoTrees):
             return model
         _check_features(model)

@@ -19,23 +19,15 @@ from sklearn.base import is_classifier
 from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
-from jointleaf._trees.importers.base import fit_clone, native_codes, set_bits, threads
+from jointleaf._trees.importers.base import column_codes, fit_clone, set_bits, threads
 from jointleaf._trees.importers.sklearn import ScikitLearnAdapter
 
 __all__ = ["HistogramAdapter", "limited_threads", "without_empty_columns"]
 
 #: What is read from every node.
 _FIELDS = {
-    "feature_idx",
-    "num_threshold",
-    "missing_go_to_left",
-    "left",
-    "right",
-    "gain",
-    "is_leaf",
-    "is_categorical",
-    "bitset_idx",
-    "value",
+    *("feature_idx", "num_threshold", "missing_go_to_left", "left", "right"),
+    *("gain", "is_leaf", "is_categorical", "bitset_idx", "value"),
 }
 
 
@@ -49,22 +41,11 @@ class HistogramAdapter(ScikitLearnAdapter):
     model_classes = ("HistGradientBoostingRegressor", "HistGradientBoostingClassifier")
 
     def categories(self, model: Any) -> Mapping[int, NDArray | None]:
-        """Return the columns with categories and their categories."""
         return dict(_layout(model).categories)
 
     def trees(self, model: Any, columns: Columns) -> FlatTrees:
-        """Return the trees in portable form; trees of one boosting round lie side by side."""
         layout = _layout(model)
-        codes = {}
-        for j, column in enumerate(columns):
-            if (column.categories is None) == (j in layout.categories):
-                kind = "categories" if j in layout.categories else "numbers"
-                raise ValueError(
-                    f"The {type(model).__name__} was trained with {kind} in column "
-                    f"{column.label}: use them here as well"
-                )
-            if column.categories is not None:
-                codes[j] = native_codes(column.categories, layout.categories[j].tolist())
+        codes = column_codes(type(model).__name__, columns, layout.categories)
         n_outputs = model.n_trees_per_iteration_
         return flatten(
             [
@@ -77,7 +58,6 @@ class HistogramAdapter(ScikitLearnAdapter):
         )
 
     def split_gains(self, model: Any) -> NDArray:
-        """Return the total gain of each feature's splits (d,)."""
         layout = _layout(model)
         gains = np.zeros(self.n_features(model))
         for tree in layout.trees:
@@ -88,7 +68,6 @@ class HistogramAdapter(ScikitLearnAdapter):
     def regrow(
         self, model: Any, rows: TrainingRows, *, random_state: int | None, n_jobs: int | None
     ) -> Any:
-        """Fit a clone of `model` for as many rounds as it has, seeded where it has no seed."""
         categorical = rows.columns.categorical
         params: dict[str, Any] = {
             "categorical_features": categorical.tolist() if categorical.size else None,
@@ -149,22 +128,14 @@ def _class_weight(model: Any, numbers: NDArray) -> dict[int, float]:
 class _Layout(NamedTuple):
     """What is read from a model.
 
-    Attributes
-    ----------
-    trees : list of TreePredictor
-    order : integers (d,)
-        Column of the input for every column of the nodes: scikit-learn puts those with categories
-        first.
-    categories : mapping from column to array
-        Categories in the order of the model's codes.
-    codes_of_none : mapping from column to int
-        The code of None where it counts as a category of its own: in polars frames and arrays of
-        objects, but not in pandas, whose missing values are NaN.
+    scikit-learn puts columns with categories first: `order` are the columns of the input for those
+    of the nodes. None counts as a category of its own in polars frames and arrays of objects, but
+    not in pandas, whose missing values are NaN: `codes_of_none` are its codes by column.
     """
 
-    trees: list[Any]
-    order: NDArray[np.intp]
-    categories: Mapping[int, NDArray]
+    trees: list[Any]  # of TreePredictor
+    order: NDArray[np.intp]  # (d,)
+    categories: Mapping[int, NDArray]  # by column, in the order of the model's codes
     codes_of_none: Mapping[int, int]
 
 

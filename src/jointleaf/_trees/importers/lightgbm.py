@@ -28,14 +28,7 @@ from jointleaf._trees.importers.base import (
 )
 from jointleaf._trees.routing import ZERO
 
-__all__ = [
-    "LIGHTGBM_PARAMS",
-    "LeafModels",
-    "LightGBMAdapter",
-    "ModelText",
-    "leaf_models",
-    "read_trees",
-]
+__all__ = ["LIGHTGBM_PARAMS", "LightGBMAdapter", "ModelText", "leaf_models", "read_trees"]
 
 #: Names of the parameters that jointleaf sets or takes away.
 LIGHTGBM_PARAMS = ParamAliases(
@@ -83,17 +76,14 @@ class LightGBMAdapter(EnsembleAdapter):
         return super().is_fitted(model)
 
     def is_classifier(self, model: Any) -> bool:
-        """Return whether the objective is one of classification."""
         if not hasattr(model, "num_trees"):
             return is_classifier(model)
         return _booster_objective(model).startswith(("binary", "multiclass"))
 
     def n_features(self, model: Any) -> int:
-        """Return the number of features the model was trained on."""
         return int(_booster(model).num_feature())
 
     def feature_names(self, model: Any) -> list[str] | None:
-        """Return the column names the model was trained with, None where it had none."""
         names = _booster(model).feature_name()
         made_up = [f"Column_{j}" for j in range(len(names))]
         return None if names == made_up else names
@@ -107,25 +97,18 @@ class LightGBMAdapter(EnsembleAdapter):
         return {j: np.array(c) for j, c in zip(text.categorical, categories, strict=True)}
 
     def trees(self, model: Any, columns: Columns) -> FlatTrees:
-        """Return the trees in portable form, up to the best round."""
         return read_trees(ModelText(_booster(model)), columns)
 
     def split_gains(self, model: Any) -> NDArray:
-        """Return the total gain of each feature's splits (d,)."""
         return _booster(model).feature_importance(importance_type="gain")
 
     def regrow(
         self, model: Any, rows: TrainingRows, *, random_state: int | None, n_jobs: int | None
     ) -> Any:
-        """Train with the same parameters for as many rounds as `model` uses.
-
-        `random_state` is not needed: LightGBM has fixed seeds of its own. Training is made
-        quiet and independent of the number of threads.
-        """
+        # LightGBM has fixed seeds of its own. Training is made quiet and independent of threads.
         booster = _booster(model)
-        rounds = booster.best_iteration
-        if rounds <= 0:
-            rounds = booster.current_iteration()
+        best = booster.best_iteration
+        rounds = best if best > 0 else booster.current_iteration()
         if booster is model:
             return _retrain_booster(model, rounds, rows, n_jobs)
         model_params = model.get_params()
@@ -156,10 +139,8 @@ def _booster(model: Any) -> Any:
 def _booster_objective(booster: Any) -> str:
     """Return the objective's name, "" for a custom one, from the head of the model text."""
     head = booster.model_to_string(num_iteration=1).split("\nTree=", 1)[0]
-    for line in head.splitlines():
-        if line.startswith("objective="):
-            return line.removeprefix("objective=").split(" ")[0]
-    return ""
+    match = re.search(r"^objective=(\S*)", head, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def _booster_params(booster: Any) -> dict[str, Any]:
@@ -211,30 +192,31 @@ class ModelText:
     def __init__(self, booster: Any) -> None:
         self._text = booster.model_to_string()  # up to the best round
 
+    def _entry(self, pattern: str) -> str:
+        """Return the first group of the line with this pattern, "" where there is none."""
+        match = re.search(f"^{pattern}$", self._text, re.MULTILINE)
+        return match[1] if match else ""
+
     @property
     def categorical(self) -> list[int]:
         """Columns declared categorical, in rising order."""
-        match = re.search(r"^\[categorical_feature: ([\d,]*)\]$", self._text, re.MULTILINE)
-        if match is None or not match[1]:
-            return []
-        return sorted({int(j) for j in match[1].split(",")})
+        columns = self._entry(r"\[categorical_feature: ([\d,]*)\]")
+        return sorted({int(j) for j in columns.split(",")}) if columns else []
 
     @property
     def pandas_categories(self) -> list[list]:
         """Categories of the category columns of the data frame, if the model was trained on one."""
-        match = re.search(r"^pandas_categorical:(.*)$", self._text, re.MULTILINE)
-        return (json.loads(match[1]) if match else None) or []
+        return json.loads(self._entry("pandas_categorical:(.*)") or "null") or []
 
     @property
     def n_outputs(self) -> int:
         """K, the trees of a round."""
-        match = re.search(r"^num_tree_per_iteration=(\d+)$", self._text, re.MULTILINE)
-        return int(match[1]) if match else 1
+        return int(self._entry(r"num_tree_per_iteration=(\d+)") or 1)
 
     @property
     def is_averaged(self) -> bool:
         """Whether raw predictions are means over rounds."""
-        return re.search(r"^average_output$", self._text, re.MULTILINE) is not None
+        return bool(self._entry("(average_output)"))
 
     @cached_property
     def trees(self) -> list[dict[str, str]]:
@@ -270,23 +252,14 @@ class ModelText:
 class TreeNodes(NamedTuple):
     """The nodes of all trees: of every tree its splits, then its leaves, as LightGBM numbers them.
 
-    Attributes
-    ----------
-    roots : integers (T,)
-        Where the nodes of every tree begin.
-    splits, leaves : integers (N,), (L,)
-        Nodes that are splits and leaves, in rising order.
-    tree : integers (N,)
-        Of every split.
-    left, right : integers (N,)
-        The nodes below every split.
+    There are T trees, N splits and L leaves.
     """
 
-    roots: NDArray[np.intp]
-    splits: NDArray[np.intp]
-    leaves: NDArray[np.intp]
-    tree: NDArray[np.intp]
-    left: NDArray[np.intp]
+    roots: NDArray[np.intp]  # (T,) where the nodes of every tree begin
+    splits: NDArray[np.intp]  # (N,) nodes that are splits, in rising order
+    leaves: NDArray[np.intp]  # (L,) nodes that are leaves, in rising order
+    tree: NDArray[np.intp]  # (N,) of every split
+    left: NDArray[np.intp]  # (N,) the nodes below every split
     right: NDArray[np.intp]
 
     def spread(self, values: NDArray, leaf_value: float) -> NDArray:
@@ -455,20 +428,12 @@ class LeafModels(NamedTuple):
     """What the leaves of all trees add to raw predictions, tree after tree, from left to right.
 
     Leaf l adds ``constants[l] + slopes[l] @ x`` to output ``outputs[l]``.
-
-    Attributes
-    ----------
-    constants : array (L,)
-    slopes : array (L, d)
-    outputs : integers (L,)
-    order : integers (L,)
-        Place of every leaf in LightGBM's own order.
     """
 
-    constants: NDArray[np.float64]
-    slopes: NDArray[np.float64]
-    outputs: NDArray[np.intp]
-    order: NDArray[np.intp]
+    constants: NDArray[np.float64]  # (L,)
+    slopes: NDArray[np.float64]  # (L, d)
+    outputs: NDArray[np.intp]  # (L,)
+    order: NDArray[np.intp]  # (L,) place of every leaf in LightGBM's own order
 
 
 def leaf_models(text: ModelText, n_features: int) -> LeafModels:
@@ -483,13 +448,9 @@ def leaf_models(text: ModelText, n_features: int) -> LeafModels:
         constants[is_linear] = text.column("leaf_const", float)
         leaf = np.repeat(np.flatnonzero(is_linear), text.column("num_features", int))
         slopes[leaf, text.column("leaf_features", int)] = text.column("leaf_coeff", float)
-    order = _left_to_right(text.nodes)
-    return LeafModels(constants[order], slopes[order], (tree % text.n_outputs)[order], order)
-
-
-def _left_to_right(nodes: TreeNodes) -> NDArray[np.intp]:
-    """Return the leaves of all trees, in LightGBM's numbers, in the order of `FlatTrees`."""
+    nodes = text.nodes
     is_leaf = nodes.spread(np.zeros(len(nodes.splits), bool), True)
     left, right = (nodes.spread(child, -1) for child in (nodes.left, nodes.right))
     numbering = number_nodes(is_leaf, left, right, nodes.roots)
-    return np.searchsorted(nodes.leaves, numbering.leaves)
+    order = np.searchsorted(nodes.leaves, numbering.leaves)
+    return LeafModels(constants[order], slopes[order], (tree % text.n_outputs)[order], order)

@@ -28,25 +28,18 @@ class ScikitLearnAdapter(EnsembleAdapter):
 
     library = "sklearn.ensemble"
     model_classes: tuple[str, ...] = (
-        "GradientBoostingRegressor",
-        "GradientBoostingClassifier",
-        "RandomForestRegressor",
-        "RandomForestClassifier",
-        "ExtraTreesRegressor",
-        "ExtraTreesClassifier",
+        *("GradientBoostingRegressor", "GradientBoostingClassifier", "RandomForestRegressor"),
+        *("RandomForestClassifier", "ExtraTreesRegressor", "ExtraTreesClassifier"),
     )
 
     def n_features(self, model: Any) -> int:
-        """Return the number of features the model was trained on."""
         return int(model.n_features_in_)
 
     def feature_names(self, model: Any) -> list[str] | None:
-        """Return the column names the model was trained with, None where it had none."""
         names = getattr(model, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
 
     def trees(self, model: Any, columns: Columns) -> FlatTrees:
-        """Return the trees in portable form; trees of one boosting round lie side by side."""
         estimators = np.asarray(model.estimators_, dtype=object).ravel()
         outputs, base = _outputs(model, len(estimators))
         tables = []
@@ -58,7 +51,6 @@ class ScikitLearnAdapter(EnsembleAdapter):
         return tables_from_scores(trees, _category_scores(columns))
 
     def split_gains(self, model: Any) -> NDArray:
-        """Return the impurity-based importances (d,)."""
         return model.feature_importances_
 
 

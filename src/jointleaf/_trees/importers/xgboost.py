@@ -18,8 +18,8 @@ from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
 from jointleaf._trees.importers.base import (
     EnsembleAdapter,
     ParamAliases,
+    column_codes,
     fit_clone,
-    native_codes,
     threads,
 )
 
@@ -59,11 +59,7 @@ class XGBoostAdapter(EnsembleAdapter):
 
     library = "xgboost"
     model_classes = (
-        "XGBRegressor",
-        "XGBClassifier",
-        "XGBRFRegressor",
-        "XGBRFClassifier",
-        "XGBRanker",
+        *("XGBRegressor", "XGBClassifier", "XGBRFRegressor", "XGBRFClassifier", "XGBRanker"),
         "Booster",
     )
 
@@ -82,17 +78,14 @@ class XGBoostAdapter(EnsembleAdapter):
             return False
 
     def is_classifier(self, model: Any) -> bool:
-        """Return whether the objective is one of classification."""
         if not _is_booster(model):
             return is_classifier(model)
         return _config(model)["objective"]["name"].startswith(("binary:", "multi:"))
 
     def n_features(self, model: Any) -> int:
-        """Return the number of features the model was trained on."""
         return int(_booster(model).num_features())
 
     def feature_names(self, model: Any) -> list[str] | None:
-        """Return the column names the model was trained with, None where it had none."""
         names = _booster(model).feature_names
         return None if names is None else list(names)
 
@@ -103,7 +96,6 @@ class XGBoostAdapter(EnsembleAdapter):
         return _ModelJson(model).categories
 
     def trees(self, model: Any, columns: Columns) -> FlatTrees:
-        """Return the trees in portable form, up to the best round."""
         _check_missing(model)
         read = _ModelJson(model)
         codes = read.native_codes(columns)
@@ -120,7 +112,6 @@ class XGBoostAdapter(EnsembleAdapter):
         )
 
     def split_gains(self, model: Any) -> NDArray:
-        """Return the total gain of each feature's splits (d,)."""
         gains = np.zeros(self.n_features(model))
         for tree in _ModelJson(model).trees():
             is_split = np.array(tree["left_children"]) >= 0
@@ -131,22 +122,17 @@ class XGBoostAdapter(EnsembleAdapter):
     def regrow(
         self, model: Any, rows: TrainingRows, *, random_state: int | None, n_jobs: int | None
     ) -> Any:
-        """Train with the same parameters for as many rounds as `model` uses.
-
-        `random_state` is not needed: XGBoost has a fixed seed of its own.
-        """
-        _check_missing(model)
+        _check_missing(model)  # XGBoost has a fixed seed of its own
         if _config(_booster(model))["objective"]["name"].startswith("rank:"):
             raise ValueError(
                 f"This {type(model).__name__} ranks rows within groups, which it does not hold, so "
                 "that it cannot be trained again: use a fixed penalty, which needs no new trees"
             )
-        types = feature_types(rows.columns)
         if _is_booster(model):
             return _retrain_booster(model, rows, n_jobs)
         model_params = model.get_params()
         params: dict[str, Any] = {
-            "feature_types": types,
+            "feature_types": feature_types(rows.columns),
             "enable_categorical": True,
             # Nothing is left to stop early on: the rounds are those the model stopped at.
             "early_stopping_rounds": None,
@@ -274,23 +260,11 @@ class _ModelJson:
 
     def native_codes(self, columns: Columns) -> dict[int, NDArray[np.int64]]:
         """Return the model's codes of our categories, then of unseen ones, column by column."""
-        codes = {}
         model_categories = self.categories
-        for j, column in enumerate(columns):
-            if (column.categories is None) == (j in model_categories):
-                kind = "categories" if j in model_categories else "numbers"
-                raise ValueError(
-                    f"The {self._name} was trained with {kind} in column "
-                    f"{column.label}: use them here as well"
-                )
-            if column.categories is not None:
-                categories = model_categories[j]
-                if categories is None:
-                    self._check_codes(column.label, column.categories)
-                codes[j] = native_codes(
-                    column.categories, None if categories is None else categories.tolist()
-                )
-        return codes
+        for j, categories in model_categories.items():
+            if categories is None and columns[j].categories is not None:
+                self._check_codes(columns[j].label, columns[j].categories)
+        return column_codes(self._name, columns, model_categories)
 
     def _check_codes(self, label: str, categories: NDArray) -> None:
         """Raise an error if the codes of these categories cannot be told.

@@ -109,10 +109,8 @@ def _nodes(graph: Graph, trees: FlatTrees) -> dict[str, Any]:
 def _targets(graph: Graph, trees: FlatTrees, weights: NDArray) -> dict[str, Any]:
     """Return the attributes of the weights; zeros are left out, but every leaf has at least one."""
     tree = np.repeat(np.arange(trees.n_trees), trees.n_leaves)
-    first_cell = np.cumsum(trees.n_cells) - trees.n_cells
     # Leaves that no training row reached add nothing: an entry of zeros behind all cells.
-    cell = np.where(trees.cell_of_leaf < 0, len(weights), first_cell[tree] + trees.cell_of_leaf)
-    of_leaf = np.concatenate([weights, np.zeros_like(weights[:1])])[cell]
+    of_leaf = np.concatenate([weights, np.zeros_like(weights[:1])])[trees.leaf_cells]
     is_written = of_leaf != 0
     is_written[~is_written.any(axis=1), 0] = True
     if np.count_nonzero(is_written) * _WEIGHT_BYTES > _MOST_BYTES:
@@ -121,7 +119,7 @@ def _targets(graph: Graph, trees: FlatTrees, weights: NDArray) -> dict[str, Any]
             "make it smaller with jointleaf.prune"
         )
     leaf, target = np.nonzero(is_written)
-    number = np.diff(trees.starts)[tree] + np.arange(len(tree)) - trees.leaf_starts[tree]
+    number = np.diff(trees.starts)[tree] + trees.leaf_numbers
     return {
         "target_treeids": tree[leaf].tolist(),
         "target_nodeids": number[leaf].tolist(),
