@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .models import MODELS, REFERENCE, default_peers
-from .sets import DataSet
+from .sets import TASKS, DataSet
 from .store import Key, Result
 
 Pairs = set[tuple[str, int]]
+
+# Tasks, and two classes and more together.
+KINDS = (*TASKS, "classes")
 
 # Errors below are taken as this, as good as perfect: on one set the target is linear in the
 # columns, and an NMSE of 1e-10 there would weigh as much in a geometric mean as ten sets of 0.1.
@@ -26,21 +29,23 @@ class Comparison:
     Attributes
     ----------
     task : str
-        "regression" or "binary".
+        One of `KINDS`.
     models : list of str
         The columns.
     sets : list of str
         The rows.
     scores : (n_sets, n_models) array
-        Regression: logarithm of the NMSE, of `LEAST_NMSE` where it is smaller; binary: log-loss.
+        Regression: logarithm of the NMSE, of `LEAST_NMSE` where it is smaller; classes: log-loss.
         Means over seeds, lower is better.
     errors : (n_sets, n_models) array or None
-        Binary: share of wrong classes, mean over seeds.
+        Classes: share of wrong ones, mean over seeds.
     reference : (n_sets,) array or None
         Scores of the model that predicts a constant, in the unit of `scores`; None if it has
         not been run on all pairs.
-    fit_seconds : (n_models,) array
-        Of all pairs.
+    rows : (n_sets,) array
+        Numbers of rows of the sets.
+    fit_seconds : (n_sets, n_models) array
+        Sums over seeds.
     n_pairs : int
         How many (set, seed) pairs all models have.
     incomplete : dict of str to int
@@ -53,6 +58,7 @@ class Comparison:
     scores: NDArray
     errors: NDArray | None
     reference: NDArray | None
+    rows: NDArray
     fit_seconds: NDArray
     n_pairs: int
     incomplete: dict[str, int]
@@ -64,7 +70,7 @@ class Comparison:
         Raises
         ------
         ValueError
-            The constant has not been run for two classes.
+            The constant has not been run for classes.
         """
         if self.task == "regression":
             return np.exp(self.scores)
@@ -89,7 +95,7 @@ def compare(
     sets : sequence of DataSet
         Those to compare on; of other tasks are left out.
     task : str
-        "regression" or "binary".
+        One of `KINDS`.
     models : sequence of str, optional
         By default all peers that have results for the task, but those of `ON_REQUEST`.
     seeds : iterable of int, optional
@@ -100,8 +106,8 @@ def compare(
     ValueError
         There is nothing that all models have.
     """
-    names = [entry.name for entry in sets if entry.task == task]
-    pairs_of = _pairs_by_model(results, set(names), None if seeds is None else set(seeds))
+    rows_of = {entry.name: entry.rows for entry in sets if _is_of(entry.task, task)}
+    pairs_of = _pairs_by_model(results, set(rows_of), None if seeds is None else set(seeds))
     shown = _shown_models(pairs_of, task, models)
     common = set.intersection(*(pairs_of[m] for m in shown)) if shown else set()
     if not common:
@@ -110,7 +116,11 @@ def compare(
     most = max(len(pairs_of[m]) for m in shown)
     lacking = {m: most - len(pairs_of[m]) for m in shown if len(pairs_of[m]) < most}
     with_reference = common <= pairs_of.get(REFERENCE, set())
-    return _collect(results, task, shown, names, common, lacking, with_reference)
+    return _collect(results, task, shown, rows_of, common, lacking, with_reference)
+
+
+def _is_of(task: str, kind: str) -> bool:
+    return task == kind or (kind == "classes" and task != "regression")
 
 
 def _pairs_by_model(
@@ -138,14 +148,14 @@ def _collect(
     results: dict[Key, Result],
     task: str,
     models: list[str],
-    names: list[str],
+    rows_of: dict[str, int],
     pairs: Pairs,
     incomplete: dict[str, int],
     with_reference: bool,
 ) -> Comparison:
     """Average over seeds, set by set."""
-    seeds_of = {name: sorted(seed for other, seed in pairs if other == name) for name in names}
-    sets = [name for name in names if seeds_of[name]]
+    seeds_of = {name: sorted(seed for other, seed in pairs if other == name) for name in rows_of}
+    sets = [name for name in rows_of if seeds_of[name]]
 
     def table(value: Callable[[Result], float], columns: Sequence[str]) -> NDArray:
         def mean(name: str, model: str) -> float:
@@ -153,7 +163,7 @@ def _collect(
 
         return np.array([[mean(name, model) for model in columns] for name in sets])
 
-    seconds = [sum(results[name, seed, m].fit_s for name, seed in pairs) for m in models]
+    n_seeds = np.array([[len(seeds_of[name])] for name in sets])
     return Comparison(
         task=task,
         models=models,
@@ -161,7 +171,8 @@ def _collect(
         scores=table(_score, models),
         errors=None if task == "regression" else table(lambda r: r.error, models),
         reference=table(_score, [REFERENCE])[:, 0] if with_reference else None,
-        fit_seconds=np.array(seconds),
+        rows=np.array([rows_of[name] for name in sets]),
+        fit_seconds=n_seeds * table(lambda r: r.fit_s, models),
         n_pairs=len(pairs),
         incomplete=incomplete,
     )

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 _STEP = 0.3  # inches between two labels
 _BAR_STEP = 0.13  # inches between two bars
-_TITLES = {"regression": "Regression, NMSE", "binary": "Two classes, log-loss"}
+_TITLES = {
+    "regression": "Regression, NMSE",
+    "binary": "Two classes, log-loss",
+    "multiclass": "Several classes, log-loss",
+    "classes": "Classes, log-loss",
+}
 
 
 def draw_ranks(comparisons: Sequence[Comparison], path: Path) -> None:

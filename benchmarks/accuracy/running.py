@@ -1,4 +1,4 @@
-"""All runs that are not in the file of results yet, one after another."""
+"""All runs that are not in the file of results yet, one after another, each in a process."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from numpy.typing import NDArray
-
-from jointleaf.datasets import load_pmlb
-
-from .fresh import load_fresh
+from .isolation import run_isolated
+from .loading import Table, load
 from .models import Model
-from .scoring import encode_target, evaluate
+from .scoring import evaluate
 from .sets import DataSet
 from .store import append_result, read_results
 
@@ -59,7 +56,7 @@ def plan(
         for seed in seeds
         for entry in sets
         for model in models
-        if model.takes(entry.task) and (entry.name, seed, model.name) not in done
+        if model.takes(entry.task, entry.rows) and (entry.name, seed, model.name) not in done
     ]
 
 
@@ -73,7 +70,7 @@ def run_all(runs: Sequence[Run], output: Path, data: Path | None) -> Progress:
     output : path
         The file of results.
     data : path, optional
-        Folder with PMLB files; sets of PMLB are downloaded without one.
+        Folder with the files of sets, as `load` takes it.
 
     Raises
     ------
@@ -84,26 +81,18 @@ def run_all(runs: Sequence[Run], output: Path, data: Path | None) -> Progress:
         model.make(task)
     progress = Progress(len(runs))
     for entry, group in groupby(runs, key=lambda run: run.entry):
-        X, y = _load(entry, data)
-        y = encode_target(entry.task, y)
+        table = load(entry, data)
         for run in group:
-            _run_one(run, X, y, output, progress)
+            _run_one(run, table, output, progress)
     return progress
 
 
-def _load(entry: DataSet, data: Path | None) -> tuple[NDArray, NDArray]:
-    if entry.group == "fresh":
-        return load_fresh(entry.name)
-    return load_pmlb(entry.name, folder=data, return_X_y=True)
-
-
-def _run_one(run: Run, X: NDArray, y: NDArray, output: Path, progress: Progress) -> None:
+def _run_one(run: Run, table: Table, output: Path, progress: Progress) -> None:
     try:
-        model = run.model.make(run.entry.task)
-        result = evaluate(model, run.model.name, run.entry, X, y, run.seed)
+        result = run_isolated(evaluate, run.model, run.entry, table, run.seed)
     except Exception as error:  # Of any kind: a peer's failure must not end a run of hours.
         progress.failed += 1
-        print(f"{run} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        print(f"{run} failed: {error}", file=sys.stderr, flush=True)
         progress.step(f"{run}: missing")
         return
     append_result(output, result)

@@ -7,80 +7,97 @@ and other work on a busy one does not count.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import train_test_split
 
+from .loading import Table
+from .models.base import Model, take_rows
 from .sets import DataSet
 from .store import Result
 
-_TEST_SHARE = 0.2
 _TINY = 1e-15
 
 
-def encode_target(task: str, y: NDArray) -> NDArray:
-    """Numbers for regression; 0 and 1 for two classes, as not every peer takes other labels."""
-    if task == "regression":
-        return np.asarray(y, dtype=np.float64)
-    classes, codes = np.unique(y, return_inverse=True)
-    if len(classes) != 2:
-        raise ValueError(f"A binary target must have two classes, not {len(classes)}.")
-    return codes
+@dataclass(frozen=True)
+class Fitted:
+    """Predictions for new rows, with the processor seconds of fit and predict.
+
+    Attributes
+    ----------
+    values : (n,) or (n, K) array
+        Numbers for regression, P(1) for two classes, else the probabilities of all classes.
+    fit_s, predict_s : float
+        Seconds.
+    """
+
+    values: NDArray[np.float64]
+    fit_s: float
+    predict_s: float
 
 
 def log_loss(y: ArrayLike, probability: ArrayLike) -> float:
-    """Mean log-loss of the probabilities of class 1, clipped to [1e-15, 1 - 1e-15].
+    """Mean log-loss of P(1), or of the probabilities of all classes, at least 1e-15 each.
 
     Probabilities are turned to float64 first: those of float32 cannot come closer to 1 than 6e-8.
     """
-    p = np.clip(np.asarray(probability, dtype=np.float64), _TINY, 1 - _TINY)
-    return float(-np.mean(np.where(np.asarray(y) == 1, np.log(p), np.log1p(-p))))
+    p, classes = np.asarray(probability, dtype=np.float64), np.asarray(y)
+    if p.ndim == 2:
+        return float(-np.mean(np.log(np.maximum(p[np.arange(len(p)), classes], _TINY))))
+    p = np.clip(p, _TINY, 1 - _TINY)
+    return float(-np.mean(np.where(classes == 1, np.log(p), np.log1p(-p))))
 
 
-def evaluate(model: Any, name: str, entry: DataSet, X: NDArray, y: NDArray, seed: int) -> Result:
-    """Fit the model on four fifths of the rows and score it on the rest.
+def fit_predict(model: Model, task: str, X: Any, y: NDArray, X_new: Any) -> Fitted:
+    """Fit a new estimator of the model and predict new rows.
 
-    Parameters
-    ----------
-    model : estimator
-        New, with `fit` and `predict` or, for two classes, `predict_proba`.
-    name : str
-        What the model is called in the results.
-    entry : DataSet
-        What the rows belong to.
-    X, y : arrays
-        Rows, and the target as `encode_target` gives it.
-    seed : int
-        Of the split, which keeps the shares of classes.
+    Raises
+    ------
+    ValueError
+        A prediction is not finite, or there are not as many columns as classes.
     """
-    binary = entry.task == "binary"
-    X_train, X_test, y_train, y_test = train_test_split(
-        X, y, test_size=_TEST_SHARE, random_state=seed, stratify=y if binary else None
-    )
+    estimator, X, X_new = model.make(task), model.columns(X), model.columns(X_new)
     start = time.process_time()
-    model.fit(X_train, y_train)
+    estimator.fit(X, y)
     fitted = time.process_time()
-    raw = model.predict_proba(X_test)[:, 1] if binary else np.ravel(model.predict(X_test))
+    raw = estimator.predict(X_new) if task == "regression" else estimator.predict_proba(X_new)
     predicted = time.process_time()
-    raw = np.asarray(raw, dtype=np.float64)
-    if not np.all(np.isfinite(raw)):
+    values = np.asarray(raw, dtype=np.float64)
+    if task == "regression":
+        values = values.ravel()
+    elif values.shape[1] != len(np.unique(y)):
+        raise ValueError(f"{values.shape[1]} columns of probabilities, {len(np.unique(y))} classes")
+    elif task == "binary":
+        values = values[:, 1]
+    if not np.all(np.isfinite(values)):
         raise ValueError("Predictions are not finite.")
-    if binary:
-        nmse, error = None, float(np.mean((raw > 0.5) != (y_test == 1)))
-        loss = log_loss(y_test, raw)
+    return Fitted(values, round(fitted - start, 4), round(predicted - fitted, 5))
+
+
+def evaluate(model: Model, entry: DataSet, table: Table, seed: int) -> Result:
+    """Fit the model on the training rows of a split and score it on the test rows."""
+    train, test = table.split(entry.task, seed)
+    X_train, X_test = take_rows(table.X, train), take_rows(table.X, test)
+    y_train, y_test = table.y[train], table.y[test]
+    fitted = fit_predict(model, entry.task, X_train, y_train, X_test)
+    nmse = error = loss = None
+    if entry.task == "regression":
+        variance = np.mean((y_train.mean() - y_test) ** 2)
+        nmse = float(np.mean((fitted.values - y_test) ** 2) / variance)
     else:
-        nmse = float(np.mean((raw - y_test) ** 2) / np.mean((y_train.mean() - y_test) ** 2))
-        error = loss = None
+        binary = fitted.values.ndim == 1
+        classes = fitted.values > 0.5 if binary else fitted.values.argmax(axis=1)
+        error, loss = float(np.mean(classes != y_test)), log_loss(y_test, fitted.values)
     return Result(
         task=entry.task,
         set=entry.name,
         seed=seed,
-        model=name,
+        model=model.name,
         nmse=nmse,
         error=error,
         log_loss=loss,
-        fit_s=round(fitted - start, 4),
-        predict_s=round(predicted - fitted, 5),
+        fit_s=fitted.fit_s,
+        predict_s=fitted.predict_s,
     )

@@ -24,7 +24,7 @@ class Result:
     nmse : float or None
         Regression: test mean squared error, divided by that of the training mean.
     error, log_loss : float or None
-        Binary: share of wrong classes, and log-loss, on the test rows.
+        Classes: share of wrong ones, and log-loss, on the test rows.
     fit_s, predict_s : float
         Processor seconds of the fit, and of predicting the test rows.
     """

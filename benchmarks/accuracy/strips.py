@@ -16,11 +16,14 @@ from .tables import OURS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_TITLES = {"regression": "Regression", "binary": "Two classes"}
-_UNITS = {
-    "regression": "NMSE (1: the training mean)",
-    "binary": "log-loss / log-loss of the class shares",
+_TITLES = {
+    "regression": "Regression",
+    "binary": "Two classes",
+    "multiclass": "Several classes",
+    "classes": "Classes",
 }
+_NMSE_UNIT = "NMSE (1: the training mean)"
+_CLASSES_UNIT = "log-loss / log-loss of the class shares"
 _OURS_COLOUR, _PEER_COLOUR = "#c1440e", "#33658a"
 _SPREAD = 0.3
 _QUANTILES = (0.01, 0.99)
@@ -67,7 +70,7 @@ def _draw_panel(ax: Axes, comparison: Comparison) -> None:
     ax.set_xlim(low / 1.15, high * 1.15)
     ax.set_yticks(range(len(order)), [MODELS[comparison.models[k]].label for k in order])
     ax.set_ylim(len(order) - 0.4, -0.6)
-    ax.set_xlabel(_UNITS[comparison.task])
+    ax.set_xlabel(_NMSE_UNIT if comparison.task == "regression" else _CLASSES_UNIT)
     ax.set_title(f"{_TITLES[comparison.task]}, {len(comparison.sets)} data sets", fontsize=11)
     ax.annotate("median", (1.01, 1.01), xycoords="axes fraction", va="bottom", fontsize=8)
     ax.spines[["top", "right"]].set_visible(False)

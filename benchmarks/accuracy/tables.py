@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +12,10 @@ from .models import MODELS
 from .ranking import count_wins, mean_ranks, wilcoxon_p
 
 OURS = "jointleaf"
+YARDSTICK = "catboost"
+
+_CLEARLY = 1.05
+_BANDS = (0, 500, 2_000, 10_000, 100_000, np.inf)  # of rows: each from one to below the next
 
 
 def markdown(comparison: Comparison) -> str:
@@ -31,6 +37,27 @@ def markdown_per_set(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
+def markdown_seconds(comparison: Comparison) -> str:
+    """Return the processor seconds of all fits by bands of rows."""
+    bands = [
+        (low, high, (low <= comparison.rows) & (comparison.rows < high))
+        for low, high in pairwise(_BANDS)
+    ]
+    bands = [band for band in bands if band[2].any()]
+    heads = [f"{_band_name(low, high)}, {inside.sum()} sets" for low, high, inside in bands]
+    lines = ["| fit, seconds in all | " + " | ".join(heads) + " |", "|---" * (len(bands) + 1) + "|"]
+    for name, seconds in zip(comparison.models, comparison.fit_seconds.T, strict=True):
+        cells = [f"{seconds[inside].sum():.1f}" for _, _, inside in bands]
+        lines.append(f"| {MODELS[name].label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _band_name(low: float, high: float) -> str:
+    if low == 0:
+        return f"under {high:,.0f} rows"
+    return f"{low:,.0f} rows and more" if high == np.inf else f"{low:,.0f} to {high:,.0f} rows"
+
+
 def _caption(comparison: Comparison) -> str:
     text = (
         f"{comparison.task.capitalize()}: {len(comparison.sets)} data sets, {comparison.n_pairs} "
@@ -46,9 +73,12 @@ def _caption(comparison: Comparison) -> str:
 
 def _header(comparison: Comparison) -> list[str]:
     means = ["geometric mean NMSE", "median NMSE"]
-    if comparison.task == "binary":
+    if comparison.task != "regression":
         means = ["mean log-loss", "mean error", "median log-loss"]
-    names = ["model", *means, "mean rank", "wins", "p, jointleaf better", "fit, seconds in all"]
+    names = ["model", *means, "mean rank", "wins", "p, jointleaf better"]
+    if YARDSTICK in comparison.models:
+        names.append(f"sets more than 5 % above {MODELS[YARDSTICK].label}")
+    names.append("fit, seconds in all")
     return ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
 
 
@@ -67,7 +97,9 @@ def _row(comparison: Comparison, k: int, rank: float) -> str:
     cells += _means(scores[:, k], errors)
     cells += [f"{rank:.2f}", str(count_wins(scores)[k])]
     cells += [_p_value(comparison, scores[:, k]) if name != OURS else ""]
-    cells += [f"{comparison.fit_seconds[k]:.1f}"]
+    if YARDSTICK in comparison.models:
+        cells += [str(_count_above(comparison, k)) if name != YARDSTICK else ""]
+    cells += [f"{comparison.fit_seconds[:, k].sum():.1f}"]
     return "| " + " | ".join(cells) + " |"
 
 
@@ -81,7 +113,16 @@ def _hindsight(comparison: Comparison) -> str | None:
     scores = comparison.scores[rows, best]
     errors = None if comparison.errors is None else comparison.errors[rows, best]
     cells = ["best of all peers per data set with hindsight", *_means(scores, errors)]
-    return "| " + " | ".join([*cells, "", "", _p_value(comparison, scores), ""]) + " |"
+    cells += ["", "", _p_value(comparison, scores), ""]
+    return "| " + " | ".join(cells + [""] * (YARDSTICK in comparison.models)) + " |"
+
+
+def _count_above(comparison: Comparison, k: int) -> int:
+    """Number of sets on which a model's NMSE or log-loss is clearly above CatBoost's."""
+    scores = comparison.scores
+    if comparison.task == "regression":
+        scores = np.exp(scores)
+    return int(np.sum(scores[:, k] > _CLEARLY * scores[:, comparison.models.index(YARDSTICK)]))
 
 
 def _p_value(comparison: Comparison, theirs: NDArray) -> str:

@@ -25,7 +25,7 @@ def no_network(monkeypatch):
     monkeypatch.setattr(fetching, "urlopen", reject)
 
 
-@pytest.mark.parametrize("sub", ["", "pmlb", "pmlb_large"])
+@pytest.mark.parametrize("sub", ["", "pmlb", "pmlb_large", "pmlb_more"])
 def test_local_folder(sub, tmp_path, no_network):
     place = tmp_path / "here" / sub
     place.mkdir(parents=True)

@@ -2,8 +2,10 @@
 
 import gzip
 import importlib
+import os
 import subprocess
 import sys
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from types import ModuleType
 
@@ -72,10 +74,11 @@ def _write(path, task, scores, *, seeds=(0,), sets=None):
 
 
 def _table(text):
-    """Read a printed table: label -> column -> text of the cell."""
+    """Read the first printed table: label -> column -> text of the cell."""
+    lines = dropwhile(lambda line: not line.startswith("|"), text.splitlines())
     rows = [
         [cell.strip(" *") for cell in line.strip("|").split("|")]
-        for line in text.splitlines()
+        for line in takewhile(lambda line: line.startswith("|"), lines)
         if line.startswith("| ")
     ]
     return {row[0]: dict(zip(rows[0], row, strict=True)) for row in rows[1:]}
@@ -356,7 +359,122 @@ def test_names_of_sets_that_are_not_there(main, capsys):
     assert main(["report", "--sets", "ISLR.0J"]) == 1
     assert "did you mean ISLR.OJ" in capsys.readouterr().err
     assert main(["report", "--group", "fresh", "--half", "report"]) == 1
-    assert "only the paper's sets have halves" in capsys.readouterr().err
+    assert "only the groups paper, uci, medium and more have halves" in capsys.readouterr().err
+
+
+@pytest.fixture
+def medium(tmp_path):
+    """Folder with a set of UCI, and one of PMLB with categories, three classes and a rare one."""
+    rng = np.random.default_rng(0)
+    home = tmp_path / "medium" / "uci" / "skillcraft"
+    home.mkdir(parents=True)
+    X = rng.normal(size=(80, 3))
+    masks = rng.permuted(np.repeat([[1.0] * 8 + [0.0] * 72], 10, axis=0), axis=1).T
+    for name, rows in (("data", X), ("test_mask", masks)):
+        with gzip.open(home / f"{name}.csv.gz", "wt") as file:
+            np.savetxt(file, rows, delimiter=",")
+    columns = ["region-pixel-count", "b", "target"]
+    classes = np.r_[np.zeros(90), np.ones(85), np.full(5, 4.0)]
+    rows = np.column_stack([rng.integers(0, 3, 180), rng.normal(size=180), classes])
+    folder = tmp_path / "medium" / "pmlb_more"
+    folder.mkdir()
+    with gzip.open(folder / "segmentation.tsv.gz", "wt") as file:
+        file.write("\t".join(columns) + "\n")
+        np.savetxt(file, rows, delimiter="\t")
+    return tmp_path / "medium"
+
+
+def test_fixed_splits_and_categories(module, medium):
+    sets, loading = module("sets"), module("loading")
+    uci, classes = sets.select_sets(["skillcraft", "segmentation"], group="medium")
+    assert (uci.name, classes.name) == ("uci.skillcraft", "pmlb.segmentation")
+    table = loading.load(uci, medium)
+    for seed in (0, 1):
+        train, test = table.split("regression", seed)
+        np.testing.assert_array_equal(test, np.flatnonzero(table.test_masks[:, seed]))
+        np.testing.assert_array_equal(np.sort(np.r_[train, test]), np.arange(80))
+    with pytest.raises(ValueError, match="seed=10 is not a fixed split: use 0 to 9"):
+        table.split("regression", 10)
+    with pytest.raises(ValueError, match="--data"):
+        loading.load(uci, None)
+    table = loading.load(classes, medium)
+    assert list(table.X.dtypes.astype(str)) == ["category", "float64"]
+    assert set(table.y) == {0, 1, 2}
+    model = module("models").MODELS["linear"]
+    assert model.columns(table.X).dtype == np.float64
+
+
+@pytest.mark.parametrize("names", [("lightgbm", "lightgbm_es"), ("catboost", "catboost_es")])
+def test_peers_on_medium_sets(main, medium, tmp_path, capsys, names):
+    pytest.importorskip(names[0])
+    output = tmp_path / "results.csv"
+    where = ["--group", "medium", "--sets", "skillcraft", "segmentation"]
+    arguments = ["run", *where, "--data", str(medium), "--models", *names, "constant"]
+    assert main([*arguments, "--output", str(output)]) == 0
+    lines = [line.split(",") for line in output.read_text().splitlines()[1:]]
+    assert [line[2] for line in lines] == ["0"] * 6  # one split
+    scores = {(line[1], line[3]): float(line[6]) for line in lines if line[0] == "multiclass"}
+    shares = np.array([90, 85, 5]) / 180
+    expected = -np.sum(shares * np.log(shares))
+    assert scores["pmlb.segmentation", "constant"] == pytest.approx(expected, rel=0.02)
+    assert main(["report", *where, "--input", str(output)]) == 0
+    text = capsys.readouterr().out
+    assert "Classes: 1 data sets" in text
+    assert "2,000 to 10,000 rows, 1 sets" in text
+
+
+def test_validation_rows_have_all_classes_but_single_ones(module):
+    y = np.r_[np.zeros(60), np.ones(30), np.full(2, 2), 3].astype(int)
+    fitted, held_out = module("models.base").hold_out(y, classes=True)
+    assert set(y[fitted]) == {0, 1, 2, 3}
+    assert set(y[held_out]) <= {0, 1, 2}
+    assert len(held_out) == 9
+    np.testing.assert_array_equal(np.sort(np.r_[fitted, held_out]), np.arange(len(y)))
+
+
+def test_medium_sets_and_their_halves(main, module, tmp_path, capsys):
+    sets = module("sets")
+    medium = sets.select_sets(group="medium")
+    assert all(2000 <= entry.rows <= 120_000 for entry in medium)
+    assert len({entry.bare_name for entry in medium}) == len(medium) == 40
+    assert len(sets.select_sets(group="uci")) == 28
+    for task in sets.TASKS:
+        of_task = [entry for entry in medium if entry.task == task]
+        choice, report = (sets.select_half(of_task, half) for half in sets.HALVES)
+        assert {entry.name for entry in choice + report} == {entry.name for entry in of_task}
+        assert len(choice) - len(report) in (0, 1)
+    assert "uci.kin40k" in {entry.name for entry in sets.select_half(medium, "choice")}
+    names = [entry.name for entry in medium if entry.task == "regression"]
+    scores = {
+        "catboost": [0.1] * len(names),
+        "lightgbm": [0.2] + [0.1] * (len(names) - 1),
+    }
+    path = _write(tmp_path / "m.csv", "regression", scores, sets=names)
+    picture = tmp_path / "rows.png"
+    arguments = ["report", "--group", "medium", "--input", str(path)]
+    assert main([*arguments, "--rows-picture", str(picture)]) == 0
+    text = capsys.readouterr().out
+    assert "CRC-32" in text
+    assert text.index("## Both halves") < text.index("## Half: choice") < text.index("Half: report")
+    assert _table(text)["LightGBM"]["sets more than 5 % above CatBoost"] == "1"
+    assert picture.stat().st_size > 0
+
+
+def test_smoothed_lines(module):
+    smooth = module("rows_picture").smooth
+    n, values = np.full(5, 100.0), np.arange(5.0)
+    line = smooth(n, values, np.array([100.0, 1e6]))
+    assert line[0] == pytest.approx(2.0)
+    assert np.isnan(line[1])
+
+
+def test_a_process_that_is_killed_is_named(module):
+    isolation = module("isolation")
+    assert isolation.run_isolated(max, 1, 2) == 2
+    with pytest.raises(RuntimeError, match="ValueError: invalid literal"):
+        isolation.run_isolated(int, "x")
+    with pytest.raises(RuntimeError, match="killed"):
+        isolation.run_isolated(os._exit, 1)
 
 
 def test_fresh_sets_without_their_package(main, monkeypatch, capsys, tmp_path):

@@ -25,24 +25,26 @@ from . import (
 from .base import Model
 
 MODELS: dict[str, Model] = {
-    module.MODEL.name: module.MODEL
-    for module in (
-        jointleaf,
-        cubist,
-        catboost,
-        lightgbm,
-        lightgbm_linear,
-        xgboost,
-        perpetual,
-        ebm,
-        realmlp,
-        tabm,
-        gradient_boosting,
-        histogram,
-        random_forest,
-        extra_trees,
-        linear,
-        constant,
+    model.name: model
+    for model in (
+        jointleaf.MODEL,
+        cubist.MODEL,
+        catboost.MODEL,
+        catboost.EARLY_STOPPING,
+        lightgbm.MODEL,
+        lightgbm.EARLY_STOPPING,
+        lightgbm_linear.MODEL,
+        xgboost.MODEL,
+        perpetual.MODEL,
+        ebm.MODEL,
+        realmlp.MODEL,
+        tabm.MODEL,
+        gradient_boosting.MODEL,
+        histogram.MODEL,
+        random_forest.MODEL,
+        extra_trees.MODEL,
+        linear.MODEL,
+        constant.MODEL,
     )
 }
 

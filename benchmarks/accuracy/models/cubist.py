@@ -11,4 +11,4 @@ def regressor() -> Any:
     return Cubist(n_committees=10, random_state=0)
 
 
-MODEL = Model("cubist", "Cubist", "cubist", regressor)
+MODEL = Model("cubist", "Cubist", "cubist", regressor, categories=True)

@@ -17,4 +17,6 @@ def classifier() -> Any:
     return HistGradientBoostingClassifier(random_state=0)
 
 
-MODEL = Model("histogram", "histogram boosting", "scikit-learn", regressor, classifier)
+MODEL = Model(
+    "histogram", "histogram boosting", "scikit-learn", regressor, classifier, categories=True
+)

@@ -17,4 +17,4 @@ def classifier() -> Any:
     return JOPLEnClassifier(random_state=0)
 
 
-MODEL = Model("jointleaf", "jointleaf", "jointleaf", regressor, classifier)
+MODEL = Model("jointleaf", "jointleaf", "jointleaf", regressor, classifier, categories=True)

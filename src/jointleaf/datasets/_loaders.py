@@ -46,7 +46,8 @@ def load_pmlb(
     name : str
         The data set's name in PMLB, e.g. ``"586_fri_c3_1000_25"``.
     folder : path, optional
-        A folder with files ``NAME.tsv.gz``, in itself or in ``pmlb`` or ``pmlb_large`` in it.
+        A folder with files ``NAME.tsv.gz``, in itself or in ``pmlb``, ``pmlb_large`` or
+        ``pmlb_more`` in it.
     cache : path, optional
         Folder of downloads; by default `data_folder()`.
     return_X_y : bool
@@ -74,7 +75,7 @@ def load_pmlb(
         "https://epistasislab.github.io/pmlb/"
     )
     path = locate(
-        [f"{name}.tsv.gz"], folder, ("", "pmlb", "pmlb_large"), cache,
+        [f"{name}.tsv.gz"], folder, ("", "pmlb", "pmlb_large", "pmlb_more"), cache,
         address=_PMLB.format(name=name), timeout=timeout, what=f"data set {name!r}",
         unknown=unknown,
     )  # fmt: skip
