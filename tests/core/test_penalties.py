@@ -67,7 +67,7 @@ def test_mixed_cells_have_slopes_in_linear_partitions():
 
 def test_scaled_multiplies_the_value():
     theta = _theta()
-    value = on_tables(FULL.scaled(10.0), LAYOUT).value(theta)
+    value = on_tables(FULL * 10.0, LAYOUT).value(theta)
     assert value == pytest.approx(10 * on_tables(FULL, LAYOUT).value(theta))
 
 

@@ -15,19 +15,6 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-__all__ = [
-    "DEVICES",
-    "LEAST_WORK",
-    "array_namespace",
-    "check_device",
-    "double_precision",
-    "expit",
-    "find_device",
-    "place",
-    "shaped",
-    "while_loop",
-]
-
 DEVICES = ("cpu", "gpu", "tpu", "auto", "jax:cpu")
 
 #: multiplications of one pass, n P q K, from which "auto" uses an accelerator

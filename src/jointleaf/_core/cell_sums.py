@@ -21,8 +21,6 @@ from scipy import sparse
 
 from jointleaf._core.layout import CellLayout
 
-__all__ = ["CellSums"]
-
 _BLOCK_BYTES = 2**19  # a block's products stay in the second-level cache
 _MAX_BLOCK_ROWS = 8192
 _MAX_SEGMENTS = 8  # the adjoint's partial sums: fixed, so that n_jobs cannot change a bit

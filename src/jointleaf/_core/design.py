@@ -17,7 +17,6 @@ spend their time on calls, not on arithmetic: `merge_partitions` then makes it a
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -28,8 +27,6 @@ from scipy import sparse
 
 from jointleaf._core.cell_sums import CellSums
 from jointleaf._core.layout import CellKind, CellLayout, TaskLayout, check_codes
-
-__all__ = ["Block", "Design", "LeafDesign", "TaskDesign"]
 
 _COUNTS = 2**15  # entries of a table of counts that stays in the cache
 _DENSE_ENTRIES = 2**17  # of Phi, up to which it is dense for iterative solvers
@@ -43,83 +40,7 @@ class Block(NamedTuple):
     design: LeafDesign
 
 
-class Design(ABC):
-    """Maps all cell weights to predictions and back.
-
-    Attributes
-    ----------
-    layout : CellLayout
-        Of the weights theta (N,) or (N, K).
-    dtype : float32 or float64
-    n_rows : int
-    """
-
-    layout: CellLayout
-    dtype: np.dtype
-    n_rows: int
-
-    @abstractmethod
-    def blocks(self) -> list[Block]:
-        """Return the parts of the map, with no row and no cell in common: one per task."""
-
-    @property
-    @abstractmethod
-    def largest_value(self) -> float:
-        """Largest absolute value of a row, the one for the bias among them."""
-
-    @abstractmethod
-    def merge_partitions(self) -> Design:
-        """Make passes cheaper where that is possible; return the design."""
-
-    @abstractmethod
-    def in_double(self) -> Design:
-        """Return the same design in float64."""
-
-    @abstractmethod
-    def with_features(self, features: NDArray[np.intp]) -> Design:
-        """Return the design whose linear cells see only some features."""
-
-    @abstractmethod
-    def matvec(self, theta: NDArray) -> NDArray:
-        """Return the predictions Phi theta, (n,) or (n, K), of weights theta (N,) or (N, K)."""
-
-    @abstractmethod
-    def rmatvec(self, r: NDArray) -> NDArray:
-        """Return the adjoint product Phi^T r, (N,) or (N, K), of r (n,) or (n, K)."""
-
-    @abstractmethod
-    def bias_matvec(self, biases: NDArray) -> NDArray:
-        """Return the predictions Z b of biases (C,) or (C, K) alone."""
-
-    @abstractmethod
-    def bias_rmatvec(self, r: NDArray) -> NDArray:
-        """Return the sums Z^T r, (C,) or (C, K), of r (n,) or (n, K) over every cell's rows."""
-
-    @abstractmethod
-    def cell_grams(self, h: NDArray) -> NDArray[np.float64]:
-        """Return sum_n h_n x_n x_n^T over the rows of every linear cell, (L, d + 1, d + 1)."""
-
-    @abstractmethod
-    def cell_diagonals(self, h: NDArray) -> NDArray[np.float64]:
-        """Return the diagonal of Phi^T diag(h) Phi, (N,)."""
-
-    def lipschitz(self, h: NDArray, *, max_iter: int = 50, tol: float = 1e-3) -> float:
-        """Return the largest eigenvalue of Phi^T diag(h) Phi, by power iteration."""
-        v = self.layout.random_weights().astype(self.dtype)
-        value = 0.0
-        for _ in range(max_iter):
-            norm = float(np.linalg.norm(v))
-            if norm == 0.0:
-                return 0.0
-            product = self.rmatvec(h * self.matvec(v / norm))
-            previous, value = value, float(np.linalg.norm(product))
-            if abs(value - previous) <= tol * value:
-                break
-            v = product
-        return value
-
-
-class LeafDesign(Design):
+class LeafDesign:
     """Maps all cell weights to predictions and back.
 
     Parameters
@@ -140,6 +61,9 @@ class LeafDesign(Design):
 
     Attributes
     ----------
+    layout : CellLayout
+        Of the weights theta (N,) or (N, K).
+    n_rows : int
     rows : array (n, d)
         X as given, with all features.
     X : array (n, d + 1)
@@ -179,7 +103,7 @@ class LeafDesign(Design):
         ]
 
     def blocks(self) -> list[Block]:
-        """Return one block with all rows and all cells."""
+        """Return the parts of the map, with no row and no cell in common: one per task."""
         return [Block(slice(0, self.n_rows), slice(0, self.layout.n_cells), self)]
 
     @property
@@ -375,8 +299,10 @@ def _added(predictions: list[NDArray]) -> NDArray:
     return predictions[0] if len(predictions) == 1 else predictions[0] + predictions[1]
 
 
-class TaskDesign(Design):
+class TaskDesign:
     """Block-diagonal: the rows and the cells of several tasks follow each other.
+
+    Its methods are those of `LeafDesign`.
 
     Parameters
     ----------
@@ -409,21 +335,17 @@ class TaskDesign(Design):
 
     @property
     def largest_value(self) -> float:
-        """Largest absolute value of a row of any task."""
         return max(design.largest_value for design in self._designs)
 
     def merge_partitions(self) -> TaskDesign:
-        """Merge the partitions of every task; return the design."""
         for design in self._designs:
             design.merge_partitions()
         return self
 
     def in_double(self) -> TaskDesign:
-        """Return the same design in float64."""
         return self._with([design.in_double() for design in self._designs])
 
     def with_features(self, features: NDArray[np.intp]) -> TaskDesign:
-        """Return the design whose linear cells see only some features."""
         return self._with([design.with_features(features) for design in self._designs])
 
     def _with(self, designs: list[LeafDesign]) -> TaskDesign:
@@ -438,34 +360,47 @@ class TaskDesign(Design):
             self._pool = ThreadPoolExecutor(self.n_jobs)
         return list(self._pool.map(product, range(len(blocks)), blocks))
 
-    def _joined(self, parts: list[NDArray]) -> NDArray:
-        """Put the weights of every task into one theta."""
-        pairs = [task.split(part) for task, part in zip(self.layout.tasks, parts, strict=True)]
-        slopes, biases = zip(*pairs, strict=True)
-        return self.layout.join(np.concatenate(slopes), np.concatenate(biases))
-
     def matvec(self, theta: NDArray) -> NDArray:
-        """Return the predictions Phi theta, (n,) or (n, K), of weights theta (N,) or (N, K)."""
         part_of = self.layout.part_of
         return np.concatenate(self._map(lambda t, block: block.design.matvec(part_of(theta, t))))
 
     def rmatvec(self, r: NDArray) -> NDArray:
-        """Return the adjoint product Phi^T r, (N,) or (N, K), of r (n,) or (n, K)."""
-        return self._joined(self._map(lambda _, block: block.design.rmatvec(r[block.rows])))
+        return self.layout.join_tasks(self._map(lambda _, b: b.design.rmatvec(r[b.rows])))
 
     def bias_matvec(self, biases: NDArray) -> NDArray:
-        """Return the predictions Z b of biases (C,) or (C, K) alone."""
         products = self._map(lambda _, block: block.design.bias_matvec(biases[block.cells]))
         return np.concatenate(products)
 
     def bias_rmatvec(self, r: NDArray) -> NDArray:
-        """Return the sums Z^T r, (C,) or (C, K), of r (n,) or (n, K) over every cell's rows."""
         return np.concatenate(self._map(lambda _, b: b.design.bias_rmatvec(r[b.rows])))
 
     def cell_grams(self, h: NDArray) -> NDArray[np.float64]:
-        """Return sum_n h_n x_n x_n^T over the rows of every linear cell, (L, d + 1, d + 1)."""
         return np.concatenate(self._map(lambda _, b: b.design.cell_grams(h[b.rows])))
 
     def cell_diagonals(self, h: NDArray) -> NDArray[np.float64]:
-        """Return the diagonal of Phi^T diag(h) Phi, (N,)."""
-        return self._joined(self._map(lambda _, b: b.design.cell_diagonals(h[b.rows])))
+        return self.layout.join_tasks(self._map(lambda _, b: b.design.cell_diagonals(h[b.rows])))
+
+
+Design = LeafDesign | TaskDesign
+
+
+def lipschitz(design: Design, h: NDArray, *, max_iter: int = 50, tol: float = 1e-3) -> float:
+    """Return the largest eigenvalue of Phi^T diag(h) Phi."""
+    start = design.layout.random_weights().astype(design.dtype)
+    return largest_eigenvalue(lambda v: design.rmatvec(h * design.matvec(v)), start, max_iter, tol)
+
+
+def largest_eigenvalue(
+    product: Callable[[NDArray], NDArray], start: NDArray, max_iter: int, tol: float = 0.0
+) -> float:
+    """Return the largest eigenvalue of the matrix behind a product, by power iteration."""
+    v, value = start, 0.0
+    for _ in range(max_iter):
+        norm = float(np.linalg.norm(v))
+        if norm == 0.0:
+            return 0.0
+        v = product(v / v.dtype.type(norm))
+        previous, value = value, float(np.linalg.norm(v))
+        if abs(value - previous) <= tol * value:
+            break
+    return value

@@ -12,10 +12,9 @@ from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellKind, check_codes
 from jointleaf._core.losses import Loss, make_loss
 from jointleaf._core.penalties import Frobenius, Term
+from jointleaf._core.penalties.base import check_count
 from jointleaf._core.problem import Problem, as_numbers, check_weights
 from jointleaf._core.solvers import Solution, Solver, check_limits, solve
-
-__all__ = ["fit_cells", "make_problem"]
 
 
 def fit_cells(
@@ -131,8 +130,7 @@ def make_problem(
     if targets.ndim != 1 or len(targets) != len(rows):
         raise ValueError(f"y has shape {targets.shape}, expected ({len(rows)},): one per row of X")
     _check_size("y", targets, rows.dtype)
-    if not (isinstance(n_jobs, int | np.integer) and n_jobs >= 1):
-        raise ValueError(f"n_jobs={n_jobs!r} must be a whole number, at least 1")
+    check_count("n_jobs", n_jobs)
     if not isinstance(penalty, Term):
         raise TypeError(f"penalty={penalty!r} must be a Penalty such as Frobenius(0.01)")
     keep = weights > 0

@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.arrays import array_namespace
 
-__all__ = ["CellKind", "CellLayout", "TaskLayout", "check_codes", "check_kinds"]
-
 CellKind = Literal["linear", "constant"]
 
 
@@ -195,6 +193,12 @@ class CellLayout:
         rows, cells = (slice(*s[task : task + 2]) for s in (self.slope_starts, self.task_starts))
         return self.tasks[task].join(slopes[rows], biases[cells])
 
+    def join_tasks(self, parts: Sequence[NDArray]) -> NDArray:
+        """Put the weights of every task into one theta: the inverse of `part_of`."""
+        xp = array_namespace(parts[0])
+        pairs = [task.split(part) for task, part in zip(self.tasks, parts, strict=True)]
+        return self.join(*(xp.concatenate(blocks) for blocks in zip(*pairs, strict=True)))
+
 
 @dataclass(frozen=True, init=False)
 class TaskLayout(CellLayout):
@@ -222,16 +226,13 @@ class TaskLayout(CellLayout):
 
     @property
     def tasks(self) -> tuple[CellLayout, ...]:
-        """The layout of every task."""
         return self.parts
 
     @property
     def task_weights(self) -> NDArray[np.float64]:
-        """gamma_t of every task, (T,)."""
         return np.array(self.weights)
 
     def with_features(self, n_features: int) -> TaskLayout:
-        """Return the layout of the same cells with another number of features."""
         return TaskLayout([part.with_features(n_features) for part in self.parts], self.weights)
 
 

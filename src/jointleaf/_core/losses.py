@@ -22,8 +22,6 @@ from scipy.optimize import minimize
 
 from jointleaf._core.arrays import array_namespace, double_precision, expit, find_device, shaped
 
-__all__ = ["JaxLoss", "Logistic", "Loss", "Multinomial", "SquaredError", "make_loss"]
-
 
 class Loss(ABC):
     """A convex loss on raw predictions f (n,), or (n, K) with K outputs.
@@ -110,20 +108,16 @@ class SquaredError(Loss):
     is_quadratic = True
 
     def row_loss(self, y: Any, f: Any) -> Any:
-        """Return (f - y)^2 / 2, summed over outputs."""
         squares = 0.5 * (f - y) ** 2
         return squares if squares.ndim == 1 else squares.sum(axis=1)
 
     def row_gradient(self, y: Any, f: Any) -> Any:
-        """Return f - y."""
         return f - y
 
     def row_curvature(self, y: Any, f: Any) -> Any:
-        """Return 1."""
         return array_namespace(f).ones_like(f)
 
     def row_hessian_product(self, y: Any, f: Any, v: Any) -> Any:
-        """Return v."""
         return v
 
     def best_constant(self, y: NDArray, s: NDArray) -> NDArray:
@@ -149,15 +143,12 @@ class Logistic(Loss):
         return targets
 
     def row_loss(self, y: Any, f: Any) -> Any:
-        """Return log(1 + exp(-y f)), without overflow."""
         return array_namespace(f).logaddexp(0, -y * f)
 
     def row_gradient(self, y: Any, f: Any) -> Any:
-        """Return -y / (1 + exp(y f))."""
         return -y * expit(-y * f)
 
     def row_curvature(self, y: Any, f: Any) -> Any:
-        """Return p (1 - p) with p = 1 / (1 + exp(-f))."""
         return expit(f) * expit(-f)
 
     def best_constant(self, y: NDArray, s: NDArray) -> NDArray:
@@ -209,7 +200,6 @@ class Multinomial(Loss):
         return -(y * logs).sum(axis=1)
 
     def row_gradient(self, y: Any, f: Any) -> Any:
-        """Return p - y with p = softmax(f)."""
         return _softmax(f) - y
 
     def row_curvature(self, y: Any, f: Any) -> Any:
@@ -228,7 +218,6 @@ class Multinomial(Loss):
         return logs - logs.mean()
 
     def link(self, f: NDArray) -> NDArray:
-        """Return class probabilities (n, K)."""
         return _softmax(f)
 
 
@@ -294,15 +283,12 @@ class JaxLoss(Loss):
         return f"JaxLoss({getattr(self.function, '__name__', self.function)!s})"
 
     def row_loss(self, y: Any, f: Any) -> Any:
-        """Return the function of every row."""
         return _differentiate(self.function, 0, y, f)
 
     def row_gradient(self, y: Any, f: Any) -> Any:
-        """Return its first derivative by f."""
         return _differentiate(self.function, 1, y, f)
 
     def row_curvature(self, y: Any, f: Any) -> Any:
-        """Return its second derivative by f."""
         return _differentiate(self.function, 2, y, f)
 
     def best_constant(self, y: NDArray, s: NDArray) -> NDArray:

@@ -13,7 +13,7 @@ from jointleaf._core.fitting import make_problem
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
-from jointleaf._core.penalties.base import on_weights
+from jointleaf._core.penalties.base import check_count, on_weights
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._core.solvers import (
@@ -26,8 +26,6 @@ from jointleaf._core.solvers import (
     choose_solver,
 )
 from jointleaf._core.solvers.fista import live_features
-
-__all__ = ["StrengthPath", "follow_path", "largest_strength", "strength_path"]
 
 N_STRENGTHS = 30
 RATIO = 1e-2
@@ -250,10 +248,7 @@ def strength_grid(
     largest: float, n_strengths: int = N_STRENGTHS, ratio: float = RATIO
 ) -> NDArray[np.float64]:
     """Strengths in geometric steps from the largest to `ratio` times that."""
-    if isinstance(n_strengths, bool) or not isinstance(n_strengths, int | np.integer):
-        raise TypeError(f"n_strengths={n_strengths!r} must be a whole number, at least 1")
-    if n_strengths < 1:
-        raise ValueError(f"n_strengths={n_strengths!r} must be a whole number, at least 1")
+    count = check_count("n_strengths", n_strengths, TypeError)
     if not (np.isreal(ratio) and 0 < ratio < 1):
         raise ValueError(f"ratio={ratio!r} must be a number between 0 and 1")
     if not largest > 0:
@@ -261,7 +256,7 @@ def strength_grid(
             "the slopes are zero at every strength: y does not depend on X beyond the cells, or "
             "other terms of the penalty are too strong; give strengths"
         )
-    return largest * ratio ** np.linspace(0, 1, int(n_strengths))
+    return largest * ratio ** np.linspace(0, 1, count)
 
 
 def _check_strengths(strengths: ArrayLike) -> NDArray[np.float64]:

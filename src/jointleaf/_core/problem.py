@@ -22,8 +22,6 @@ from jointleaf._core.penalties.base import (
 )
 from jointleaf._core.penalties.per_task import times
 
-__all__ = ["Problem", "as_numbers", "check_weights"]
-
 
 @dataclass(frozen=True, eq=False, init=False)
 class Problem:

@@ -6,8 +6,6 @@ import sys
 import time
 from typing import TextIO
 
-__all__ = ["Progress", "SolveProgress"]
-
 
 class Progress:
     """Shows how much of `total` steps is done, on the standard error stream.

@@ -15,22 +15,10 @@ from jointleaf._core.fitting import make_problem
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.losses import Loss, make_loss
 from jointleaf._core.penalties import Free, Penalty, SlopeNorm, TaskNorm, Term
-from jointleaf._core.penalties.base import Sum, on_predictions, on_weights
+from jointleaf._core.penalties.base import Sum, check_count, on_predictions, on_weights
 from jointleaf._core.problem import Problem, as_numbers
 from jointleaf._core.solvers import Solution, Solver, check_limits, solve
 from jointleaf._core.solvers.base import Listener, SolverState
-
-__all__ = [
-    "BlockSmoother",
-    "check_task_weights",
-    "fit_tasks",
-    "relax_of",
-    "relaxed",
-    "solve_tasks",
-    "split_slopes",
-    "support_of",
-    "task_problem",
-]
 
 Task = tuple[ArrayLike, ArrayLike, ArrayLike]
 
@@ -286,8 +274,7 @@ def fit_tasks(
         raise TypeError(f"penalty={penalty!r} must be a Penalty such as DirtyLasso(0.2, 0.1)")
     if not isinstance(tasks, Sequence) or len(tasks) == 0:
         raise ValueError("tasks must be a list of (X, codes, y), one for every task")
-    if not (isinstance(n_jobs, int | np.integer) and n_jobs >= 1):
-        raise ValueError(f"n_jobs={n_jobs!r} must be a whole number, at least 1")
+    check_count("n_jobs", n_jobs)
     checked = [_check_task(t, task, loss, cells) for t, task in enumerate(tasks)]
     widths = [part.layout.n_features for part in checked]
     for t, width in enumerate(widths):

@@ -255,7 +255,7 @@ class JointFold(Fold):
         solver = choose_solver(problem, "pcg" if problem.loss.is_quadratic else "newton")
         for strength in strengths:
             solution = solver.solve(
-                problem.with_penalty(base.scaled(strength)),
+                problem.with_penalty(base * strength),
                 theta,
                 tol=_path_tol(strength, setting.slope_scale),
                 max_iter=1000,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from jointleaf._core.design import TaskDesign
+from jointleaf._core.design import TaskDesign, lipschitz
 from jointleaf._core.layout import CellKind
 from jointleaf._core.path import biases_alone, follow_path, largest_strength, strength_grid
 from jointleaf._core.penalties import Free, Frobenius, Penalty, PerTask, TaskNorm, Term
@@ -473,7 +473,7 @@ def _largest_curvature(problem: Problem) -> float:
     """Return a bound of the largest eigenvalue of the data term's Hessian."""
     shares = problem.s / problem.s.sum()
     bound = problem.loss.max_curvature if np.isfinite(problem.loss.max_curvature) else 1.0
-    return bound * problem.design.lipschitz(shares.astype(problem.design.dtype), tol=1e-2)
+    return bound * lipschitz(problem.design, shares.astype(problem.design.dtype), tol=1e-2)
 
 
 def _warn_unconverged(best: Term) -> None:

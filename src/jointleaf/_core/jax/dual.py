@@ -18,8 +18,6 @@ from jointleaf._core.arrays import shaped
 from jointleaf._core.jax.newton import Outcome, line_search
 from jointleaf._core.jax.problem import DeviceDesign, DeviceProblem, dot
 
-__all__ = ["newton", "squared", "squared_free_biases"]
-
 _MAX_INNER = 250
 _MAX_STALLED = 20
 

@@ -17,8 +17,6 @@ from jointleaf._core.arrays import shaped
 from jointleaf._core.jax.newton import BiasInverse, Outcome
 from jointleaf._core.jax.problem import DevicePenalty, DeviceProblem, dot
 
-__all__ = ["first_size", "minimise"]
-
 _LONGER, _SHORTER = 1.05, 0.7
 _LEAST = 1e-30  # of a step size
 _POWER_ITERATIONS = 12

@@ -33,16 +33,6 @@ from jointleaf._core.solvers.base import SolverState
 from jointleaf._core.solvers.biases import bias_gram, is_joint_worth, smoothed_gram
 from jointleaf._core.solvers.newton import MAX_BLOCK_ENTRIES
 
-__all__ = [
-    "BiasInverse",
-    "Outcome",
-    "bias_inverse",
-    "conjugate_gradients",
-    "line_search",
-    "newton",
-    "pcg",
-]
-
 _JITTER = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}
 # Relative to the largest diagonal entry: what is added for the search for combinations, and the
 # pivot below which a bias is one. With m biases in it its pivot is about m times the first.

@@ -27,18 +27,6 @@ from jointleaf._core.losses import Loss
 from jointleaf._core.penalties.base import Penalty
 from jointleaf._core.problem import Problem
 
-__all__ = [
-    "DeviceDesign",
-    "DevicePenalty",
-    "DeviceProblem",
-    "compiled_loss",
-    "compiled_penalty",
-    "dot",
-    "move_problem",
-    "predict",
-    "pytree",
-]
-
 _BLOCK_ROWS = 2**17
 _LEAST_ROWS = 2**8
 

@@ -22,8 +22,6 @@ from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Run, Solver
 
-__all__ = ["OnDevice"]
-
 move_penalty = DevicePenalty.of  # tests put their own in its place
 
 

@@ -4,9 +4,18 @@ from jointleaf._core.penalties.base import Free, Penalty, PredictionPenalty, Sum
 from jointleaf._core.penalties.dirty import DirtyLasso, DirtyLInf, TaskNorm
 from jointleaf._core.penalties.frobenius import Frobenius
 from jointleaf._core.penalties.laplacian import Laplacian
-from jointleaf._core.penalties.norms import L1, L21, GrOWL, LInf1, Lp1, SlopeNorm
+from jointleaf._core.penalties.norms import (
+    L1,
+    L21,
+    GrOWL,
+    KyFan,
+    LInf1,
+    Lp1,
+    Nuclear,
+    SchattenP,
+    SlopeNorm,
+)
 from jointleaf._core.penalties.per_task import PerTask, Scaled
-from jointleaf._core.penalties.spectral import KyFan, Nuclear, SchattenP
 
 __all__ = [
     "L1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +16,7 @@ from jointleaf._core.layout import CellLayout
 if TYPE_CHECKING:
     from scipy.sparse import sparray
 
-__all__ = [
-    "AUTO",
-    "Free",
-    "Penalty",
-    "PredictionPenalty",
-    "Quadratic",
-    "Sum",
-    "Term",
-    "bias_divisor",
-    "check_number",
-    "check_strength",
-    "on_predictions",
-    "on_weights",
-]
+T = TypeVar("T")
 
 AUTO = "auto"
 _MAX_ROUNDS = 5000  # of the proximal map of a sum
@@ -57,28 +44,35 @@ class Term:
     @property
     def is_auto(self) -> bool:
         """Whether a strength is still to be chosen."""
-        return any(_is_auto(t.strength) for t in self.terms)
+        return any(is_auto(t.strength) for t in self.terms)
 
     @property
     def is_bias_auto(self) -> bool:
         """Whether the strength on biases is still to be chosen."""
-        return any(_is_auto(t.bias_strength) for t in self.terms)
+        return any(is_auto(t.bias_strength) for t in self.terms)
 
     def with_bias(self, bias_strength: float) -> Any:
         """Return the same penalty with this strength on biases, where that is "auto"."""
         if not self.is_bias_auto:
             return self
-        changed = copy.copy(self)
-        changed.bias_strength = check_number("bias_strength", bias_strength, positive=False)
-        return changed
+        return self._with(
+            bias_strength=check_number("bias_strength", bias_strength, positive=False)
+        )
 
     def at(self, strength: float) -> Any:
         """Return the same penalty with this strength (times its share); "auto" biases are free."""
+        self._check_has_strength()
+        number = check_number("strength", strength, positive=True)
+        return self.with_bias(0.0)._with(strength=self.share * number, share=1.0)
+
+    def _check_has_strength(self) -> None:
         if self.strength is None:
             raise ValueError(f"{self!r} has no strength that could be changed")
-        changed = self.with_bias(0.0) if self.is_bias_auto else copy.copy(self)
-        changed.strength = self.share * check_number("strength", strength, positive=True)
-        changed.share = 1.0
+
+    def _with(self, **attributes: Any) -> Any:
+        """Return a copy with other attributes."""
+        changed = copy.copy(self)
+        vars(changed).update(attributes)
         return changed
 
     def __add__(self, other: object) -> Sum:
@@ -94,14 +88,10 @@ class Term:
 
     def __rmul__(self, factor: float) -> Any:
         number = check_number("factor", factor, positive=True)
-        if self.strength is None:
-            raise ValueError(f"{self!r} has no strength that could be changed")
-        changed = copy.copy(self)
-        if _is_auto(self.strength):
-            changed.share = number * self.share
-        else:
-            changed.strength = number * self.strength
-        if self.bias_strength is not None and not _is_auto(self.bias_strength):
+        self._check_has_strength()
+        scaled = "share" if is_auto(self.strength) else "strength"
+        changed = self._with(**{scaled: number * getattr(self, scaled)})
+        if self.bias_strength is not None and not is_auto(self.bias_strength):
             changed.bias_strength = number * self.bias_strength
         return changed
 
@@ -129,15 +119,17 @@ class Penalty(Term, ABC):
     @property
     def layout(self) -> CellLayout:
         """The layout of the weights, known after `bind`."""
-        if self._layout is None:
+        return self._known(self._layout)
+
+    def _known(self, value: T | None) -> T:
+        """Return what `bind` has set; raise an error before."""
+        if value is None:
             raise ValueError(f"this {self!r} penalty is not bound to a layout: call bind(layout)")
-        return self._layout
+        return value
 
     def bind(self, layout: CellLayout) -> Any:
         """Return the penalty to use for weights of a layout, after checks."""
-        bound = copy.copy(self)
-        bound._layout = layout
-        return bound
+        return self._with(_layout=layout)
 
     @abstractmethod
     def value(self, theta: Any) -> Any:
@@ -212,14 +204,7 @@ class PredictionPenalty(Term, ABC):
 
 
 class Quadratic(Penalty):
-    """R(theta) = sum of curvature * theta^2 / 2.
-
-    Parameters
-    ----------
-    curvature : array (N,)
-    layout : CellLayout, optional
-        Of the weights.
-    """
+    """R(theta) = sum of curvature * theta^2 / 2, with a curvature (N,)."""
 
     _curvature: NDArray[np.float64] | None = None
 
@@ -227,19 +212,14 @@ class Quadratic(Penalty):
         self._curvature, self._layout = curvature, layout
 
     def curvature(self) -> NDArray[np.float64]:
-        """The Hessian's diagonal."""
-        if self._curvature is None:
-            raise ValueError(f"this {self!r} penalty is not bound to a layout: call bind(layout)")
-        return self._curvature
+        return self._known(self._curvature)
 
     def value(self, theta: Any) -> Any:
-        """Return half the sum of curvature * theta^2, over all outputs."""
         xp, diagonal = array_namespace(theta), self.curvature()
         squares = xp.square(theta.astype(float)).reshape(diagonal.shape[0], -1).sum(axis=1)
         return 0.5 * xp.vdot(diagonal, squares)
 
     def prox(self, theta: Any, step: Any) -> Any:
-        """Return theta / (1 + step * curvature)."""
         return theta * shaped((1.0 / (1.0 + step * self.curvature())).astype(theta.dtype), theta)
 
     def __rmul__(self, factor: float) -> Quadratic:
@@ -247,11 +227,9 @@ class Quadratic(Penalty):
         return Quadratic(number * self.curvature(), self._layout)
 
     def split(self) -> tuple[NDArray | None, Penalty]:
-        """All of it, and no other penalty."""
         return self.curvature(), Free(self._layout)
 
     def restricted(self, features: NDArray[np.intp]) -> Quadratic:
-        """The penalty on some features alone."""
         slopes, biases = self.layout.split(self.curvature())
         layout = self.layout.with_features(len(features))
         return Quadratic(layout.join(slopes[:, features], biases), layout)
@@ -267,22 +245,18 @@ class Free(Quadratic):
         return "Free()"
 
     def curvature(self) -> NDArray[np.float64]:
-        """Zeros."""
         return np.zeros(self.layout.n_weights)
 
     def value(self, theta: Any) -> Any:
-        """Return zero."""
         return 0.0
 
     def prox(self, theta: Any, step: Any) -> Any:
-        """Return theta itself."""
         return theta
 
     def __rmul__(self, factor: float) -> Free:
         return self
 
     def restricted(self, features: NDArray[np.intp]) -> Free:
-        """No penalty, on some features alone."""
         return self.with_features(len(features))
 
 
@@ -300,8 +274,8 @@ class Sum(Penalty):
         Penalties on weights or on predictions.
     """
 
-    def __init__(self, *terms: Term) -> None:
-        self._terms = terms
+    def __init__(self, *terms: Term, layout: CellLayout | None = None) -> None:
+        self._terms, self._layout = terms, layout
         self._duals: NDArray | None = None
 
     def __repr__(self) -> str:
@@ -312,7 +286,6 @@ class Sum(Penalty):
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The penalties that are added."""
         return self._terms
 
     @property
@@ -329,7 +302,8 @@ class Sum(Penalty):
         """Fill in every strength that is "auto"; the others stay as they are."""
         if not self.is_auto:
             raise ValueError(f"{self!r}: mark the strengths to change with 'auto'")
-        return self._bound(term.at(strength) if term.is_auto else term for term in self._terms)
+        terms = (term.at(strength) if term.is_auto else term for term in self._terms)
+        return Sum(*terms, layout=self._layout)
 
     def with_bias(self, bias_strength: float) -> Sum:
         """Return the sum with this strength for the first term whose biases are "auto".
@@ -340,29 +314,19 @@ class Sum(Penalty):
         for term in self._terms:
             filled.append(term.with_bias(bias_strength))
             bias_strength = 0.0 if term.is_bias_auto else bias_strength
-        return self._bound(filled)
+        return Sum(*filled, layout=self._layout)
 
     def bind(self, layout: CellLayout) -> Sum:
-        """Bind every term."""
         terms = (t.bind(layout) if isinstance(t, Penalty) else t for t in self._terms)
-        return self._bound(terms, layout)
-
-    def _bound(self, terms: Iterable[Term], layout: CellLayout | None = None) -> Sum:
-        """Return the sum of terms that are bound to a layout, by default that of this sum."""
-        total = Sum(*terms)
-        total._layout = self._layout if layout is None else layout
-        return total
+        return Sum(*terms, layout=layout)
 
     def value(self, theta: Any) -> Any:
-        """Return the sum of the values of the terms on weights."""
         return sum(term.value(theta) for term in self.weight_terms)
 
     def curvature(self) -> NDArray | None:
-        """Sum of the curvatures, where all terms are quadratic."""
         return _added([term.curvature() for term in self.weight_terms])
 
     def bias_curvature(self) -> NDArray | None:
-        """Sum of the terms' bias curvatures, where all have one."""
         return _added([term.bias_curvature() for term in self.weight_terms])
 
     def split(self) -> tuple[NDArray | None, Penalty]:
@@ -372,18 +336,14 @@ class Sum(Penalty):
         others = [term for _, term in pairs if not isinstance(term, Free)]
         if quadratic is not None and not others:
             return quadratic, Free(self._layout)
-        return quadratic, others[0] if len(others) == 1 else self._bound(others)
+        return quadratic, others[0] if len(others) == 1 else Sum(*others, layout=self._layout)
 
     def restricted(self, features: NDArray[np.intp]) -> Sum | None:
-        """The sum of the terms on some features alone."""
-        terms = [term.restricted(features) for term in self.weight_terms]
-        known = [term for term in terms if term is not None]
-        if len(known) < len(terms):
-            return None
-        return self._bound(known, self.layout.with_features(len(features)))
+        terms = all_known(term.restricted(features) for term in self.weight_terms)
+        layout = self.layout.with_features(len(features))
+        return None if terms is None else Sum(*terms, layout=layout)
 
     def prox(self, theta: Any, step: Any) -> Any:
-        """Return argmin_z |z - theta|^2 / 2 + step * sum_k R_k(z)."""
         terms = self.weight_terms
         if len(terms) == 1:
             return terms[0].prox(theta, step)
@@ -459,10 +419,10 @@ def on_predictions(penalty: Term) -> list[PredictionPenalty]:
     return [term for term in penalty.terms if isinstance(term, PredictionPenalty)]
 
 
-def check_number(name: str, value: Any, *, positive: bool) -> float:
-    """Return a finite number that is positive, or not negative."""
+def check_number(name: str, value: Any, *, positive: bool, hint: str = "") -> float:
+    """Return a finite number that is positive, or not negative; `hint` ends the message."""
     kind = "a positive number" if positive else "a number that is not negative"
-    message = f"{name}={value!r} must be {kind}"
+    message = f"{name}={value!r} must be {kind}{hint}"
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -474,24 +434,45 @@ def check_number(name: str, value: Any, *, positive: bool) -> float:
     return number
 
 
+def check_count(name: str, value: Any, wrong_type: type[Exception] = ValueError) -> int:
+    """Return a whole number that is at least 1; raise `wrong_type` for what is none."""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if is_whole and value >= 1:
+        return int(value)
+    error = ValueError if is_whole else wrong_type
+    raise error(f"{name}={value!r} must be a whole number, at least 1")
+
+
 def check_strength(value: Any) -> float | str:
     """Return a positive strength, or "auto"."""
-    if _is_auto(value):
+    if is_auto(value):
         return AUTO
-    try:
-        return check_number("strength", value, positive=True)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{error}, or 'auto'") from None
+    return check_number("strength", value, positive=True, hint=", or 'auto'")
 
 
-def _is_auto(value: Any) -> bool:
+def is_auto(value: Any) -> bool:
+    """Whether a value is the word "auto"."""
     return isinstance(value, str) and value == AUTO
+
+
+def shown(value: Any) -> str:
+    """Return how the representation of a penalty shows a parameter."""
+    if isinstance(value, np.ndarray):
+        return f"<{len(value)} values>"
+    return f"{value:.4g}" if isinstance(value, float) else repr(value)
+
+
+def all_known(parts: Iterable[T | None]) -> list[T] | None:
+    """Return all parts; None where one is not known."""
+    listed = list(parts)
+    known = [part for part in listed if part is not None]
+    return known if len(known) == len(listed) else None
 
 
 def _added(parts: list[NDArray | None]) -> Any:
     """Return the sum of all parts; None where one is not known, or there is none."""
-    known = [part for part in parts if part is not None]
-    return sum(known[1:], known[0]) if known and len(known) == len(parts) else None
+    known = all_known(parts)
+    return sum(known[1:], known[0]) if known else None
 
 
 def bias_divisor(step: Any, beta: Any, biases: Any) -> Any:

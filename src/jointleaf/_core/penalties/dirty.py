@@ -16,7 +16,6 @@ split itself all come from one number per feature, the level.
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from itertools import pairwise
 from typing import Any
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 
 from jointleaf._core.arrays import array_namespace
 from jointleaf._core.layout import CellLayout
-from jointleaf._core.penalties.base import AUTO, check_number
+from jointleaf._core.penalties.base import AUTO, check_number, is_auto, shown
 from jointleaf._core.penalties.norms import RotationInvariant, SlopeNorm
 from jointleaf._core.penalties.prox import (
     cap_l1,
@@ -36,8 +35,6 @@ from jointleaf._core.penalties.prox import (
     fill_level,
     shrink_l2,
 )
-
-__all__ = ["DirtyLInf", "DirtyLasso", "TaskNorm"]
 
 
 class TaskNorm(SlopeNorm):
@@ -87,21 +84,19 @@ class TaskNorm(SlopeNorm):
         #: features (d, T) that may have slopes in a task; None for all
         self.support: NDArray[np.bool_] | None = None
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls) -> None:
         shared = (TaskNorm.__doc__ or "").partition("    Parameters")[2].rstrip()
         cls.__doc__ = (cls.__doc__ or "").replace("{parameters}", f"Parameters{shared}")
-        super().__init_subclass__(**options)
+        super().__init_subclass__()
 
     # -- strengths -----------------------------------------------------------------------------
 
     @property
     def common(self) -> float | str | None:
         """The strength on common parts; None where there are none."""
-        if not self.has_common or self.is_auto:
-            return AUTO if self.has_common else None
-        return (
-            self.strength if not self.has_task or self.ratio is None else self.ratio * self.strength
-        )
+        if not self.has_common:
+            return None
+        return AUTO if self.is_auto else self.ratio * self.strength
 
     @property
     def task(self) -> float | str | None:
@@ -115,15 +110,11 @@ class TaskNorm(SlopeNorm):
 
     def with_ratio(self, ratio: float) -> Any:
         """Return the same penalty with the common strength this multiple of the other."""
-        changed = copy.copy(self)
-        changed.ratio = check_number("ratio", ratio, positive=True)
-        return changed
+        return self._with(ratio=check_number("ratio", ratio, positive=True))
 
     def relaxed(self, factor: float, support: NDArray[np.bool_]) -> Any:
         """Return the penalty with weaker strengths on selected features (d, T) alone."""
-        changed = copy.copy(self)
-        changed.strength, changed.relax, changed.support = factor * self.strength, 1.0, support
-        return changed
+        return self._with(strength=factor * self.strength, relax=1.0, support=support)
 
     def at(self, strength: float) -> Any:
         """Return the same penalty with this strength on single tasks, the ratio kept."""
@@ -136,9 +127,6 @@ class TaskNorm(SlopeNorm):
         return super().at(strength)
 
     def __repr__(self) -> str:
-        def shown(value: float | str | None) -> str:
-            return f"{value:.4g}" if isinstance(value, float) else repr(value)
-
         parts = [f"common={shown(self.common)}", f"task={shown(self.task)}"]
         if self.bias_strength and not self.is_bias_auto:
             parts.append(f"bias_strength={self.bias_strength:.4g}")
@@ -149,10 +137,7 @@ class TaskNorm(SlopeNorm):
     # -- tasks ---------------------------------------------------------------------------------
 
     def bind(self, layout: CellLayout) -> Any:
-        """Remember the cells and the weight of every task."""
-        bound = super().bind(layout)
-        bound._kappa = layout.task_weights
-        return bound
+        return super().bind(layout)._with(_kappa=layout.task_weights)
 
     def _limits(self) -> tuple[Any, Any]:
         """Ratio r and kappa (T,); None in place of what there is not."""
@@ -170,10 +155,8 @@ class TaskNorm(SlopeNorm):
 
     def restricted(self, features: NDArray[np.intp]) -> Any:
         """The penalty on some features: rows of zeros do not change the norm."""
-        narrowed = self.with_features(len(features))
-        if self.support is not None:
-            narrowed.support = self.support[features]
-        return narrowed
+        support = None if self.support is None else self.support[features]
+        return self.with_features(len(features))._with(support=support)
 
     def _supported(self, W: Any) -> Any:
         """W with zeros where a task has no slopes.
@@ -228,7 +211,6 @@ class DirtyLasso(TaskNorm, RotationInvariant):
     shortens = "blocks"
 
     def norm(self, W: Any) -> Any:
-        """Return R(W) in units of the strength."""
         (r, kappa), xp = self._limits(), array_namespace(W)
         lengths = self._lengths(W)
         if kappa is None:
@@ -309,7 +291,6 @@ class DirtyLInf(TaskNorm):
         return (room * xp.take_along_axis(largest, order, axis=1)).sum()
 
     def dual_norm(self, G: NDArray) -> float:
-        """Return the smallest multiple of the intersection that holds every row of G."""
         G = self._supported(G)
         sums = np.stack([np.abs(G[:, c]).sum(axis=1) for c in self._columns(G)], axis=1)
         return self._smallest_multiple(sums.sum(axis=1), sums)
@@ -340,36 +321,28 @@ class DirtyLInf(TaskNorm):
         return array_namespace(W).clip(W, -level, level)
 
 
-def _check_relax(relax: Any, is_auto: bool) -> float | str:
+def _check_relax(relax: Any, with_auto: bool) -> float | str:
     if relax is None:
-        return AUTO if is_auto else 1.0
-    if isinstance(relax, str) and relax == AUTO:
-        if not is_auto:
+        return AUTO if with_auto else 1.0
+    if is_auto(relax):
+        if not with_auto:
             raise ValueError("relax='auto' is chosen together with strengths that are 'auto'")
         return AUTO
-    try:
-        number = check_number("relax", relax, positive=True)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{error}, at most 1, or 'auto'") from None
+    hint = ", at most 1, or 'auto'"
+    number = check_number("relax", relax, positive=True, hint=hint)
     if number > 1:
-        raise ValueError(f"relax={relax!r} must be a positive number, at most 1, or 'auto'")
+        raise ValueError(f"relax={relax!r} must be a positive number{hint}")
     return number
 
 
 def _check_pair(common: Any, task: Any) -> None:
     if common is None and task is None:
         raise ValueError("common=None and task=None leave no penalty: give at least one")
+    hint = ", 'auto', or None to leave that part of the slopes out"
     for name, value in (("common", common), ("task", task)):
-        if isinstance(value, str) and value == AUTO:
-            continue
-        if value is not None:
-            try:
-                check_number(name, value, positive=True)
-            except (TypeError, ValueError) as error:
-                raise type(error)(
-                    f"{error}, 'auto', or None to leave that part of the slopes out"
-                ) from None
-    autos = [isinstance(value, str) for value in (common, task) if value is not None]
+        if value is not None and not is_auto(value):
+            check_number(name, value, positive=True, hint=hint)
+    autos = [is_auto(value) for value in (common, task) if value is not None]
     if any(autos) and not all(autos):
         raise ValueError(
             f"common={common!r} and task={task!r}: 'auto' is for both, or for one while the other "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -13,9 +11,8 @@ from jointleaf._core.penalties.base import (
     Quadratic,
     check_number,
     check_strength,
+    shown,
 )
-
-__all__ = ["Frobenius"]
 
 
 class Frobenius(Quadratic):
@@ -61,30 +58,14 @@ class Frobenius(Quadratic):
         self.partition_weights = _weights("partition_weights", partition_weights)
 
     def __repr__(self) -> str:
-        parts = [
-            f"{name}={value!r}" if isinstance(value, str) else f"{name}={value:.4g}"
-            for name, value in (("strength", self.strength), ("bias_strength", self.bias_strength))
-        ]
-        for name in ("feature_weights", "partition_weights"):
-            values = getattr(self, name)
-            if values is not None:
-                parts.append(f"{name}=<{len(values)} values>")
+        names = ("strength", "bias_strength", "feature_weights", "partition_weights")
+        values = {name: getattr(self, name) for name in names}
+        parts = [f"{name}={shown(value)}" for name, value in values.items() if value is not None]
         return f"Frobenius({', '.join(parts)})"
-
-    def scaled(self, factor: float) -> Frobenius:
-        """Return the same penalty with both strengths multiplied by a factor."""
-        return Frobenius(
-            self.strength * factor,
-            self.bias_strength * factor,
-            self.feature_weights,
-            self.partition_weights,
-        )
 
     def at(self, strength: float) -> Frobenius:
         """Return the penalty with this strength; biases follow unless they have a number."""
-        changed = copy.copy(self)
-        changed.strength = self.share * check_number("strength", strength, positive=True)
-        changed.share = 1.0
+        changed = Penalty.at(self, strength)
         if self.bias_follows:
             changed.bias_strength = changed.strength
         return changed if self._layout is None else changed.bind(self._layout)
@@ -104,13 +85,11 @@ class Frobenius(Quadratic):
         _check_length(
             "partition_weights", self.partition_weights, layout.n_partitions, "partitions"
         )
-        bound = copy.copy(self)
-        bound._layout = layout
-        if not self.is_auto:
-            columns, cells = self.column_strengths(layout), self.cell_weights(layout)
-            slopes = columns[:-1] / cells[layout.linear_cells, None]
-            bound._curvature = layout.join(slopes, columns[-1] / cells)
-        return bound
+        if self.is_auto:
+            return self._with(_layout=layout)
+        columns, cells = self.column_strengths(layout), self.cell_weights(layout)
+        slopes = columns[:-1] / cells[layout.linear_cells, None]
+        return self._with(_layout=layout, _curvature=layout.join(slopes, columns[-1] / cells))
 
     def column_strengths(self, layout: CellLayout) -> NDArray[np.float64]:
         """Return lambda / v_j for the slopes, then beta: shape (q,)."""

@@ -10,9 +10,7 @@ from scipy import sparse
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist, pdist
 
-from jointleaf._core.penalties.base import PredictionPenalty, check_number
-
-__all__ = ["Laplacian", "median_distance"]
+from jointleaf._core.penalties.base import PredictionPenalty, check_count, check_number, is_auto
 
 Kind = Literal["standard", "symmetric", "random_walk"]
 
@@ -67,26 +65,22 @@ class Laplacian(PredictionPenalty):
         graph: Literal["auto", "dense", "neighbors"] = "auto",
         n_neighbors: int = 10,
     ) -> None:
-        if isinstance(strength, str) and strength == "auto":
+        if is_auto(strength):
             raise ValueError(
                 "strength='auto' is not possible for a Laplacian: give a number, for example from "
                 "a GridSearchCV over penalties"
             )
         self.strength = check_number("strength", strength, positive=True)
-        self.bandwidth = (
-            "median"
-            if isinstance(bandwidth, str) and bandwidth == "median"
-            else _check_bandwidth(bandwidth)
-        )
+        self.bandwidth = bandwidth
+        if not (isinstance(bandwidth, str) and bandwidth == "median"):
+            hint = ", or 'median'"
+            self.bandwidth = check_number("bandwidth", bandwidth, positive=True, hint=hint)
         if kind not in get_args(Kind):
             raise ValueError(f"kind={kind!r} is not known: use one of {get_args(Kind)}")
         if graph not in ("auto", "dense", "neighbors"):
             raise ValueError(f"graph={graph!r} is not known: use 'auto', 'dense' or 'neighbors'")
-        if isinstance(n_neighbors, bool) or not isinstance(n_neighbors, int | np.integer):
-            raise TypeError(f"n_neighbors={n_neighbors!r} must be a whole number, at least 1")
-        if n_neighbors < 1:
-            raise ValueError(f"n_neighbors={n_neighbors!r} must be a whole number, at least 1")
-        self.kind, self.graph, self.n_neighbors = kind, graph, int(n_neighbors)
+        self.n_neighbors = check_count("n_neighbors", n_neighbors, TypeError)
+        self.kind, self.graph = kind, graph
 
     def __repr__(self) -> str:
         return f"Laplacian({self.strength:.4g}, bandwidth={self.bandwidth!r}, kind={self.kind!r})"
@@ -183,10 +177,3 @@ def _diagonal_minus(diagonal: NDArray, K: Any) -> Any:
         L[np.diag_indices_from(L)] += diagonal
         return L
     return sparse.csr_array(sparse.diags_array(diagonal) - K)
-
-
-def _check_bandwidth(value: Any) -> float:
-    try:
-        return check_number("bandwidth", value, positive=True)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{error}, or 'median'") from None

@@ -1,4 +1,4 @@
-"""Penalties that are a norm of the slopes, biases free: what they share, and the row-sparse ones.
+"""Penalties that are a norm of the slopes, biases free: row-sparse ones, and spectral ones.
 
 W is the d x m matrix of all slopes: one row per feature, one column per linear cell (and output).
 """
@@ -6,6 +6,7 @@ W is the d x m matrix of all slopes: one row per feature, one column per linear 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,11 @@ from jointleaf._core.penalties.base import (
     AUTO,
     Penalty,
     bias_divisor,
+    check_count,
     check_number,
     check_strength,
+    is_auto,
+    shown,
 )
 from jointleaf._core.penalties.prox import (
     shrink_l1,
@@ -26,21 +30,6 @@ from jointleaf._core.penalties.prox import (
     shrink_lp,
     shrink_sorted,
 )
-
-__all__ = [
-    "L1",
-    "L21",
-    "GrOWL",
-    "LInf1",
-    "Lp1",
-    "RotationInvariant",
-    "SlopeNorm",
-    "check_power",
-    "conjugate",
-    "feature_rows",
-    "from_feature_rows",
-]
-
 
 #: the parameters of all norms, for their docstrings
 _SHARED_DOC = {
@@ -51,6 +40,7 @@ _SHARED_DOC = {
         or "auto" where the strength is: with many cells free biases fit the training rows by
         themselves, so that what is left for the slopes is noise.""",
 }
+_SHARED_DOC["parameters"] = "\n    ".join(["Parameters", "----------", *_SHARED_DOC.values()])
 
 
 class SlopeNorm(Penalty):
@@ -59,11 +49,11 @@ class SlopeNorm(Penalty):
     A subclass gives the norm, its proximal map and its dual norm, on W (d, m). The parameters that
     all norms share are filled into its docstring where their names stand in braces.
 
-    Parameters
-    ----------
-    {strength}
-    {bias_strength}
+    {parameters}
     """
+
+    #: what else the representation shows
+    options: tuple[str, ...] = ()
 
     def __init__(self, strength: float | str, bias_strength: float | str | None = None) -> None:
         self.strength = check_strength(strength)
@@ -71,21 +61,18 @@ class SlopeNorm(Penalty):
         #: gamma_t of every cell's task, (C,), known after `bind`
         self._factors: NDArray[np.float64] | None = None
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         _fill_docstring(cls)
 
     def __repr__(self) -> str:
         parts = [repr(self.strength) if self.is_auto else f"{self.strength:.4g}"]
-        parts += [f"{name}={value}" for name, value in self._options().items()]
+        values = {name: getattr(self, name) for name in self.options}
+        parts += [f"{name}={shown(value)}" for name, value in values.items() if value is not None]
         if self.bias_strength and not self.is_bias_auto:
             parts.append(f"bias_strength={self.bias_strength:.4g}")
         share = f"{self.share:g} * " if self.share != 1 else ""
         return f"{share}{type(self).__name__}({', '.join(parts)})"
-
-    def _options(self) -> dict[str, Any]:
-        """What else the representation shows."""
-        return {}
 
     @abstractmethod
     def norm(self, W: Any) -> Any:
@@ -100,10 +87,7 @@ class SlopeNorm(Penalty):
         """Return the largest <G, W> over all W with |W| <= 1."""
 
     def bind(self, layout: CellLayout) -> Any:
-        """Remember the cells."""
-        bound = super().bind(layout)
-        bound._factors = layout.cell_factors()
-        return bound
+        return super().bind(layout)._with(_factors=layout.cell_factors())
 
     def value(self, theta: Any) -> Any:
         """Return |W| times the strength, + (bias_strength / 2) |b|^2."""
@@ -155,25 +139,19 @@ class RotationInvariant(SlopeNorm):
 class L1(SlopeNorm):
     """R = strength * sum of |w| over all slopes: single slopes vanish.
 
-    Parameters
-    ----------
-    {strength}
-    {bias_strength}
+    {parameters}
     """
 
     is_row_sparse = True
     shortens = "entries"
 
     def norm(self, W: Any) -> Any:
-        """Return the sum of absolute values."""
         return array_namespace(W).abs(W).sum(dtype=float)
 
     def shrink(self, W: Any, t: Any) -> Any:
-        """Soft thresholding."""
         return shrink_l1(W, t)
 
     def dual_norm(self, G: NDArray) -> float:
-        """Return the largest absolute value."""
         return float(np.abs(G).max(initial=0.0))
 
 
@@ -192,6 +170,7 @@ class Lp1(SlopeNorm):
 
     is_row_sparse = True
     compiled_in = ("p",)
+    options: tuple[str, ...] = ("p",)
 
     def __init__(
         self, strength: float | str, p: float, bias_strength: float | str | None = None
@@ -199,16 +178,11 @@ class Lp1(SlopeNorm):
         super().__init__(strength, bias_strength)
         self.p = check_power(p)
 
-    def _options(self) -> dict[str, Any]:
-        return {"p": f"{self.p:g}"}
-
     def norm(self, W: Any) -> Any:
-        """Return the sum over rows of their l_p norms."""
         xp = array_namespace(W)
         return xp.linalg.norm(W, self.p, axis=1).sum(dtype=float) if W.size else 0.0
 
     def shrink(self, W: Any, t: Any) -> Any:
-        """Row by row; see `shrink_lp`."""
         return shrink_lp(W, t, self.p)
 
     def dual_norm(self, G: NDArray) -> float:
@@ -223,22 +197,16 @@ class L21(Lp1, RotationInvariant):
 
     Whole features vanish: the group LASSO over all cells of all partitions.
 
-    Parameters
-    ----------
-    {strength}
-    {bias_strength}
+    {parameters}
     """
 
     shortens = "blocks"
+    options = ()
 
     def __init__(self, strength: float | str, bias_strength: float | str | None = None) -> None:
         super().__init__(strength, 2.0, bias_strength)
 
-    def _options(self) -> dict[str, Any]:
-        return {}
-
     def shrink_weighted(self, W: NDArray, t: float, weights: NDArray) -> NDArray:
-        """Group soft thresholding in a weighted norm."""
         return shrink_l2_weighted(W, t, weights)
 
 
@@ -247,17 +215,13 @@ class LInf1(Lp1):
 
     Whole features vanish, and the slopes of the others tend to one common size.
 
-    Parameters
-    ----------
-    {strength}
-    {bias_strength}
+    {parameters}
     """
+
+    options = ()
 
     def __init__(self, strength: float | str, bias_strength: float | str | None = None) -> None:
         super().__init__(strength, np.inf, bias_strength)
-
-    def _options(self) -> dict[str, Any]:
-        return {}
 
 
 class GrOWL(SlopeNorm):
@@ -275,6 +239,7 @@ class GrOWL(SlopeNorm):
     """
 
     is_row_sparse = True
+    options = ("weights",)
 
     def __init__(
         self,
@@ -284,9 +249,6 @@ class GrOWL(SlopeNorm):
     ) -> None:
         super().__init__(strength, bias_strength)
         self.weights = None if weights is None else _check_falling(weights)
-
-    def _options(self) -> dict[str, Any]:
-        return {} if self.weights is None else {"weights": f"<{len(self.weights)} values>"}
 
     def bind(self, layout: CellLayout) -> GrOWL:
         """Check the number of weights, or make the default ones."""
@@ -302,12 +264,9 @@ class GrOWL(SlopeNorm):
 
     def restricted(self, features: NDArray[np.intp]) -> GrOWL:
         """The first weights: rows of zeros come last."""
-        narrowed = self.with_features(len(features))
-        narrowed.weights = self._falling(len(features))
-        return narrowed
+        return self.with_features(len(features))._with(weights=self._falling(len(features)))
 
     def norm(self, W: Any) -> Any:
-        """Return the weighted sum of the sorted row norms."""
         xp = array_namespace(W)
         return self._falling(W.shape[0]) @ -xp.sort(-xp.linalg.norm(W, axis=1))
 
@@ -325,9 +284,123 @@ class GrOWL(SlopeNorm):
         return float((np.cumsum(lengths) / np.cumsum(self._falling(len(G)))).max(initial=0.0))
 
     def _falling(self, count: int) -> Any:
-        if self.weights is None:
-            raise ValueError("this GrOWL penalty is not bound to a layout: call bind(layout)")
-        return self.weights[:count]
+        return self._known(self.weights)[:count]
+
+
+class Spectral(SlopeNorm):
+    """A norm of the singular values sigma (min(d, m),) of W: slopes align with a subspace.
+
+    A subclass gives the norm, its proximal map and its dual as functions of sigma, which falls. No
+    singular value decomposition of the d x m matrix W is needed: its d x d Gram matrix
+    W W^T = U diag(sigma^2) U^T gives W -> U diag(new sigma / sigma) U^T W.
+    """
+
+    norm_of: Callable[[Any], Any]
+    shrink_of: Callable[[Any, Any], Any]
+    dual_of: Callable[[NDArray], float]
+
+    def norm(self, W: Any) -> Any:
+        return self.norm_of(_singular_values(W))
+
+    def dual_norm(self, G: NDArray) -> float:
+        return self.dual_of(_singular_values(G))
+
+    def shrink(self, W: Any, t: Any) -> Any:
+        """Shrink the singular values through the smaller Gram matrix, in float64."""
+        if not W.size:
+            return W
+        if W.shape[0] > W.shape[1]:
+            return self.shrink(W.T, t).T
+        xp = array_namespace(W)
+        wide = W.astype(float)
+        values, U = xp.linalg.eigh(wide @ wide.T)
+        sigma, U = xp.sqrt(xp.maximum(values[::-1], 0)), U[:, ::-1]
+        # What the Gram matrix cannot tell from zero is zero.
+        keep = sigma > 1e-8 * xp.maximum(sigma[0], 1e-300)
+        new = xp.where(keep, self.shrink_of(xp.where(keep, sigma, 0.0), t), 0.0)
+        scale = new / xp.where(keep, sigma, 1.0)
+        return ((U * scale) @ U.T).astype(W.dtype) @ W
+
+
+class KyFan(Spectral):
+    """R = strength * sum of the k largest singular values of W.
+
+    Parameters
+    ----------
+    {strength}
+    k : int
+        From 1 to the number of features.
+    {bias_strength}
+    """
+
+    options = ("k",)
+
+    def __init__(
+        self, strength: float | str, k: int, bias_strength: float | str | None = None
+    ) -> None:
+        super().__init__(strength, bias_strength)
+        self.k = check_count("k", k)
+
+    def bind(self, layout: CellLayout) -> SlopeNorm:
+        if self.k > layout.n_features:
+            raise ValueError(
+                f"k={self.k} is more than the {layout.n_features} features: W has no more "
+                "singular values, use a smaller k"
+            )
+        return super().bind(layout)
+
+    def norm_of(self, sigma: Any) -> Any:
+        return sigma[: self.k].sum()
+
+    def shrink_of(self, sigma: Any, t: Any) -> Any:
+        """An ordered weighted l1 norm with k ones, then zeros."""
+        return shrink_sorted(sigma, t * (np.arange(len(sigma)) < self.k))
+
+    def dual_of(self, sigma: NDArray) -> float:
+        return float(max(sigma.max(initial=0.0), sigma.sum() / self.k))
+
+
+class SchattenP(Spectral):
+    """R = strength * l_p norm of the singular values of W.
+
+    Parameters
+    ----------
+    {strength}
+    p : float >= 1
+        1 is the nuclear norm, 2 the Frobenius norm (not squared), numpy.inf the spectral norm.
+    {bias_strength}
+    """
+
+    compiled_in = ("p",)
+    options: tuple[str, ...] = ("p",)
+
+    def __init__(
+        self, strength: float | str, p: float, bias_strength: float | str | None = None
+    ) -> None:
+        super().__init__(strength, bias_strength)
+        self.p = check_power(p)
+
+    def norm_of(self, sigma: Any) -> Any:
+        return array_namespace(sigma).linalg.norm(sigma, self.p) if sigma.size else 0.0
+
+    def shrink_of(self, sigma: Any, t: Any) -> Any:
+        return shrink_lp(sigma[None], t, self.p)[0]
+
+    def dual_of(self, sigma: NDArray) -> float:
+        """Return their l_q norm, 1/p + 1/q = 1."""
+        return float(np.linalg.norm(sigma, conjugate(self.p))) if sigma.size else 0.0
+
+
+class Nuclear(SchattenP):
+    """R = strength * sum of the singular values of W: slopes of all cells share few directions.
+
+    {parameters}
+    """
+
+    options = ()
+
+    def __init__(self, strength: float | str, bias_strength: float | str | None = None) -> None:
+        super().__init__(strength, 1.0, bias_strength)
 
 
 def feature_rows(slopes: Any) -> Any:
@@ -360,11 +433,11 @@ def conjugate(p: float) -> float:
     return 1.0 if p == np.inf else p / (p - 1)
 
 
-def _check_bias(value: Any, is_auto: bool) -> float | str:
+def _check_bias(value: Any, with_auto: bool) -> float | str:
     if value is None:
-        return AUTO if is_auto else 0.0
-    if isinstance(value, str) and value == AUTO:
-        if is_auto:
+        return AUTO if with_auto else 0.0
+    if is_auto(value):
+        if with_auto:
             return AUTO
         raise ValueError("bias_strength='auto' needs strength='auto': they are chosen together")
     return check_number("bias_strength", value, positive=False)
@@ -383,3 +456,12 @@ def _check_falling(weights: ArrayLike) -> NDArray[np.float64]:
             "for example with -numpy.sort(-weights)"
         )
     return values
+
+
+def _singular_values(W: Any) -> Any:
+    """Falling; of a wide matrix through the small factor R of W^T = Q R."""
+    xp = array_namespace(W)
+    if not W.size:
+        return xp.zeros(0)
+    tall = (W if W.shape[0] >= W.shape[1] else W.T).astype(float)
+    return xp.linalg.svd(xp.linalg.qr(tall, mode="r"), compute_uv=False)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.arrays import array_namespace
 from jointleaf._core.layout import CellLayout
-from jointleaf._core.penalties.base import Free, Penalty, Sum
+from jointleaf._core.penalties.base import Free, Penalty, Sum, all_known
 from jointleaf._core.penalties.dirty import TaskNorm
-
-__all__ = ["PerTask", "Scaled", "times"]
 
 
 class PerTask(Penalty):
@@ -50,10 +46,8 @@ class PerTask(Penalty):
 
     def _changed(self, change: Callable[[Any], Any]) -> PerTask:
         """The same with another penalty, and so for every task where it is bound to some."""
-        changed = copy.copy(self)
-        changed.penalty = change(self.penalty)
-        changed._tasks = tuple(change(penalty) for penalty in self._tasks)
-        return changed
+        tasks = tuple(change(penalty) for penalty in self._tasks)
+        return self._with(penalty=change(self.penalty), _tasks=tasks)
 
     # -- strengths -----------------------------------------------------------------------------
 
@@ -68,21 +62,13 @@ class PerTask(Penalty):
         return self.penalty.bias_strength
 
     @property
-    def is_auto(self) -> bool:
-        """Whether the strength is still to be chosen."""
-        return self.penalty.is_auto
-
-    @property
     def is_bias_auto(self) -> bool:
-        """Whether the strength on biases is still to be chosen."""
         return self.penalty.is_bias_auto
 
     def at(self, strength: float) -> PerTask:
-        """Return the same penalty with this strength."""
         return self._changed(lambda penalty: penalty.at(strength))
 
     def with_bias(self, bias_strength: float) -> PerTask:
-        """Return the same penalty with this strength on biases, where that is "auto"."""
         return self._changed(lambda penalty: penalty.with_bias(bias_strength))
 
     def __rmul__(self, factor: float) -> PerTask:
@@ -96,53 +82,41 @@ class PerTask(Penalty):
         return self.penalty.is_row_sparse
 
     def bind(self, layout: CellLayout) -> PerTask:
-        """Bind one copy to the cells of every task."""
-        bound = super().bind(layout)
-        bound._tasks = tuple(self.penalty.bind(task) for task in layout.tasks)
-        bound._gammas = layout.task_weights
-        return bound
+        tasks = tuple(self.penalty.bind(task) for task in layout.tasks)
+        return super().bind(layout)._with(_tasks=tasks, _gammas=layout.task_weights)
 
     def _by_task(self, theta: Any) -> list[Any]:
         """Return the weights of every task."""
         return [self.layout.part_of(theta, t) for t in range(len(self._tasks))]
 
-    def _joined(self, weights: list[Any]) -> Any:
-        """Return weights of all tasks as one array: the inverse of `_by_task`."""
-        xp = array_namespace(weights[0])
-        pairs = [task.split(block) for task, block in zip(self.layout.tasks, weights, strict=True)]
-        slopes, biases = (xp.concatenate(parts) for parts in zip(*pairs, strict=True))
-        return self.layout.join(slopes, biases)
-
     def value(self, theta: Any) -> Any:
-        """Return sum_t gamma_t R_1(theta_t)."""
         parts = zip(self._gammas, self._tasks, self._by_task(theta), strict=True)
         return sum(gamma * penalty.value(block) for gamma, penalty, block in parts)
 
     def prox(self, theta: Any, step: Any) -> Any:
         """Task by task, with steps gamma_t step."""
         parts = zip(self._gammas, self._tasks, self._by_task(theta), strict=True)
-        return self._joined([penalty.prox(block, step * gamma) for gamma, penalty, block in parts])
+        blocks = [penalty.prox(block, step * gamma) for gamma, penalty, block in parts]
+        return self.layout.join_tasks(blocks)
 
     def curvature(self) -> NDArray | None:
-        """Those of all tasks, where the penalty is quadratic."""
         return self._all_joined([penalty.curvature() for penalty in self._tasks])
 
     def bias_curvature(self) -> NDArray | None:
-        """Those of all tasks, where they are known."""
         parts = [penalty.bias_curvature() for penalty in self._tasks]
-        known = [
-            gamma * beta
-            for gamma, beta in zip(self._gammas, parts, strict=True)
-            if beta is not None
-        ]
-        return np.concatenate(known) if len(known) == len(parts) else None
+        known = self._weighted(parts)
+        return None if known is None else np.concatenate(known)
 
     def _all_joined(self, diagonals: list[NDArray | None]) -> NDArray | None:
         """Return the curvatures of all tasks, times gamma_t; None where one is not known."""
-        known = [d for d in diagonals if d is not None]
-        if len(known) < len(diagonals):
-            return None
-        return self._joined([g * block for g, block in zip(self._gammas, known, strict=True)])
+        known = self._weighted(diagonals)
+        return None if known is None else self.layout.join_tasks(known)
+
+    def _weighted(self, parts: list[NDArray | None]) -> list[NDArray] | None:
+        return all_known(
+            None if part is None else gamma * part
+            for gamma, part in zip(self._gammas, parts, strict=True)
+        )
 
     def split(self) -> tuple[NDArray | None, Penalty]:
         """The quadratic part of every task, and the other penalties."""
@@ -150,33 +124,21 @@ class PerTask(Penalty):
         quadratic = self._all_joined([diagonal for diagonal, _ in pairs])
         if quadratic is not None and all(isinstance(penalty, Free) for _, penalty in pairs):
             return quadratic, Free(self._layout)
-        others = copy.copy(self)
-        others._tasks = tuple(penalty for _, penalty in pairs)
-        return quadratic, others
+        return quadratic, self._with(_tasks=tuple(penalty for _, penalty in pairs))
 
     def restricted(self, features: NDArray[np.intp]) -> PerTask | None:
-        """The penalty on some features alone."""
-        tasks = [penalty.restricted(features) for penalty in self._tasks]
-        if any(penalty is None for penalty in tasks):
+        tasks = all_known(penalty.restricted(features) for penalty in self._tasks)
+        if tasks is None:
             return None
-        narrowed = self.with_features(len(features))
-        narrowed._tasks = tuple(tasks)
-        return narrowed
+        return self.with_features(len(features))._with(_tasks=tuple(tasks))
 
     def strength_max(self, gradient: NDArray) -> float:
-        """The largest of the tasks' own."""
         parts = zip(self._gammas, self._tasks, self._by_task(gradient), strict=True)
         return max(penalty.strength_max(block / gamma) for gamma, penalty, block in parts)
 
 
 class Scaled(Penalty):
-    """factor * R, for any R.
-
-    Parameters
-    ----------
-    factor : float > 0
-    penalty : Penalty
-    """
+    """factor * R, for any R and a factor > 0."""
 
     def __init__(self, factor: float, penalty: Penalty) -> None:
         self.factor, self.penalty = factor, penalty
@@ -190,13 +152,9 @@ class Scaled(Penalty):
         return self.penalty.is_row_sparse
 
     def bind(self, layout: CellLayout) -> Scaled:
-        """Bind the penalty."""
-        bound = Scaled(self.factor, self.penalty.bind(layout))
-        bound._layout = layout
-        return bound
+        return super().bind(layout)._with(penalty=self.penalty.bind(layout))
 
     def value(self, theta: Any) -> Any:
-        """Return the factor times R."""
         return self.factor * self.penalty.value(theta)
 
     def prox(self, theta: Any, step: Any) -> Any:
@@ -204,26 +162,18 @@ class Scaled(Penalty):
         return self.penalty.prox(theta, step * self.factor)
 
     def curvature(self) -> NDArray | None:
-        """The factor times that of R."""
         return self._times(self.penalty.curvature())
 
     def bias_curvature(self) -> NDArray | None:
-        """The factor times that of R."""
         return self._times(self.penalty.bias_curvature())
 
     def split(self) -> tuple[NDArray | None, Penalty]:
-        """Both parts times the factor."""
         quadratic, penalty = self.penalty.split()
         return self._times(quadratic), times(self.factor, penalty)
 
     def restricted(self, features: NDArray[np.intp]) -> Scaled | None:
-        """The penalty on some features alone."""
         part = self.penalty.restricted(features)
-        if part is None:
-            return None
-        narrowed = self.with_features(len(features))
-        narrowed.penalty = part
-        return narrowed
+        return None if part is None else self.with_features(len(features))._with(penalty=part)
 
     def _times(self, diagonal: NDArray | None) -> NDArray | None:
         return None if diagonal is None else self.factor * diagonal

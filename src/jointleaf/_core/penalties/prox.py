@@ -18,20 +18,6 @@ from scipy.optimize import isotonic_regression
 
 from jointleaf._core.arrays import array_namespace, while_loop
 
-__all__ = [
-    "cap_l1",
-    "cap_l2",
-    "cap_l2_weighted",
-    "cut_level",
-    "fill_level",
-    "shrink_l1",
-    "shrink_l2",
-    "shrink_l2_weighted",
-    "shrink_linf",
-    "shrink_lp",
-    "shrink_sorted",
-]
-
 _HALVINGS = 60  # of an interval: to the last bit of its largest number
 _NEWTON_STEPS = 100
 _SLACK = 1 + 1e-12  # what a sum may exceed a limit by that was meant to be the same

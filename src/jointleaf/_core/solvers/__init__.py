@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from numbers import Real
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from jointleaf._core.arrays import find_device, place
 from jointleaf._core.penalties import Frobenius
+from jointleaf._core.penalties.base import check_count
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Listener, Solution, Solver, SolverState, TracePoint
 from jointleaf._core.solvers.dual import Dual
@@ -135,6 +135,4 @@ def check_limits(tol: float, max_iter: int) -> None:
     """Check the tolerance and the number of iterations of a solve."""
     if not isinstance(tol, Real) or not tol > 0:
         raise ValueError(f"tol={tol!r} must be a positive number")
-    is_whole = isinstance(max_iter, int | np.integer) and not isinstance(max_iter, bool)
-    if not (is_whole and max_iter >= 1):
-        raise ValueError(f"max_iter={max_iter!r} must be a whole number, at least 1")
+    check_count("max_iter", max_iter)

@@ -16,17 +16,6 @@ from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.problem import Problem
 
-__all__ = [
-    "Listener",
-    "Recorder",
-    "Run",
-    "Solution",
-    "Solver",
-    "SolverState",
-    "TracePoint",
-    "effective_tol",
-]
-
 T = TypeVar("T")
 
 Status = Literal["converged", "max_iter", "stalled"]

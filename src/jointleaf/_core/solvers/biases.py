@@ -15,8 +15,6 @@ from scipy.linalg import lapack
 
 from jointleaf._core.design import Design, LeafDesign
 
-__all__ = ["BiasSolver", "bias_gram", "cell_mass", "dot", "is_joint_worth", "smoothed_gram"]
-
 MAX_JOINT_BIASES = 8192  # C^2 floats: half a gigabyte
 # Flops of the factorisation that are worth one flop of a pass, for the passes that it saves;
 # measured, also that free biases save many more.

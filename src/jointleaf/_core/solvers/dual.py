@@ -28,15 +28,6 @@ from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Recorder, Run, Solver
 
-__all__ = [
-    "Dual",
-    "cell_kernel",
-    "kernel_matrix",
-    "newton_dual",
-    "shared_cells",
-    "times_column_kernel",
-]
-
 _BLOCK_ROWS = 512
 _MAX_COLUMNS = 4096  # one-hot columns of a product: bounds its memory
 _MAX_INNER = 250

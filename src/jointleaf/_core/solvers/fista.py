@@ -11,8 +11,6 @@ from jointleaf._core.solvers.base import Run, Solver
 from jointleaf._core.solvers.biases import dot
 from jointleaf._core.solvers.steps import PlainSteps, make_steps
 
-__all__ = ["FISTA", "ActiveFeatures", "live_features"]
-
 _LONGER = 1.05
 _MIN_FEATURES = 8  # below, passes over all columns cost little more than over some
 _FIRST = 10  # features let in at a time, at least

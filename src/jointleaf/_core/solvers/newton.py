@@ -21,8 +21,6 @@ from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Run, Solver
 from jointleaf._core.solvers.biases import BiasSolver, cell_mass, dot
 
-__all__ = ["PCG", "BlockPreconditioner", "CGStep", "Newton", "cg_steps"]
-
 MAX_BLOCK_ENTRIES = 2**27  # C d^2 floats of slope blocks (1 GB); beyond, their diagonals
 # In float32 the running residual drifts from the true one: start again from it now and then.
 _CYCLE = {np.dtype(np.float32): 100, np.dtype(np.float64): 10**9}
@@ -108,7 +106,6 @@ class Newton(Solver):
     name = "newton"
 
     def unsupported_reason(self, problem: Problem) -> str | None:
-        """Return None for quadratic penalties."""
         if problem.curvature is None:
             return "it needs a quadratic penalty such as Frobenius: use solver='fista'"
         return None

@@ -29,20 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from jointleaf._core.design import largest_eigenvalue
 from jointleaf._core.penalties.norms import RotationInvariant
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import SolverState
 from jointleaf._core.solvers.biases import BiasSolver, bias_gram, cell_mass, dot
-
-__all__ = [
-    "Metric",
-    "PlainMetric",
-    "PlainSteps",
-    "SharedCellsMetric",
-    "Step",
-    "Steps",
-    "make_steps",
-]
 
 _SHORTER = 0.7
 _POWER_ITERATIONS = 12
@@ -121,14 +112,10 @@ class Steps(ABC):
 
     def size(self) -> float:
         """1 / (largest eigenvalue of the quadratic against the metric), by power iteration."""
-        v = self.problem.layout.random_weights().astype(self._dtype)
-        value = 0.0
-        for _ in range(_POWER_ITERATIONS):
-            norm = float(np.linalg.norm(v))
-            if norm == 0.0:
-                break
-            v = self.metric.divide(self.curved(v / self._dtype(norm)))
-            value = float(np.linalg.norm(v))
+        start = self.problem.layout.random_weights().astype(self._dtype)
+        value = largest_eigenvalue(
+            lambda v: self.metric.divide(self.curved(v)), start, _POWER_ITERATIONS
+        )
         return 1.0 / (1.02 * value) if value > 0 else 1.0
 
     def _weigh(self, image: NDArray) -> NDArray:
@@ -320,16 +307,13 @@ class PlainMetric(Metric):
         self._nonsmooth = problem.nonsmooth
 
     def prox(self, theta: NDArray, gradient: NDArray, size: float) -> tuple[NDArray, NDArray]:
-        """The penalty's own proximal map."""
         new = self._nonsmooth.prox(theta - gradient.dtype.type(size) * gradient, size)
         return new, new - theta
 
     def weigh(self, turned: NDArray) -> NDArray:
-        """The move itself."""
         return turned
 
     def divide(self, gradient: NDArray) -> NDArray:
-        """The gradient itself."""
         return gradient
 
 
@@ -389,7 +373,6 @@ class SharedCellsMetric(Metric):
         return self._layout.join(self._turn_back(new), biases), moved
 
     def weigh(self, turned: NDArray) -> NDArray:
-        """Times the eigenvalues."""
         slopes, biases = self._layout.split(turned)
         return self._layout.join(self._along(slopes) * slopes, biases)
 
