@@ -55,7 +55,7 @@ class Term:
         """Return the same penalty with this strength on biases, where that is "auto"."""
         if not self.is_bias_auto:
             return self
-        return self._with(
+        return self.replaced(
             bias_strength=check_number("bias_strength", bias_strength, positive=False)
         )
 
@@ -63,13 +63,13 @@ class Term:
         """Return the same penalty with this strength (times its share); "auto" biases are free."""
         self._check_has_strength()
         number = check_number("strength", strength, positive=True)
-        return self.with_bias(0.0)._with(strength=self.share * number, share=1.0)
+        return self.with_bias(0.0).replaced(strength=self.share * number, share=1.0)
 
     def _check_has_strength(self) -> None:
         if self.strength is None:
             raise ValueError(f"{self!r} has no strength that could be changed")
 
-    def _with(self, **attributes: Any) -> Any:
+    def replaced(self, **attributes: Any) -> Any:
         """Return a copy with other attributes."""
         changed = copy.copy(self)
         vars(changed).update(attributes)
@@ -90,7 +90,7 @@ class Term:
         number = check_number("factor", factor, positive=True)
         self._check_has_strength()
         scaled = "share" if is_auto(self.strength) else "strength"
-        changed = self._with(**{scaled: number * getattr(self, scaled)})
+        changed = self.replaced(**{scaled: number * getattr(self, scaled)})
         if self.bias_strength is not None and not is_auto(self.bias_strength):
             changed.bias_strength = number * self.bias_strength
         return changed
@@ -129,7 +129,7 @@ class Penalty(Term, ABC):
 
     def bind(self, layout: CellLayout) -> Any:
         """Return the penalty to use for weights of a layout, after checks."""
-        return self._with(_layout=layout)
+        return self.replaced(_layout=layout)
 
     @abstractmethod
     def value(self, theta: Any) -> Any:

@@ -110,11 +110,11 @@ class TaskNorm(SlopeNorm):
 
     def with_ratio(self, ratio: float) -> Any:
         """Return the same penalty with the common strength this multiple of the other."""
-        return self._with(ratio=check_number("ratio", ratio, positive=True))
+        return self.replaced(ratio=check_number("ratio", ratio, positive=True))
 
     def relaxed(self, factor: float, support: NDArray[np.bool_]) -> Any:
         """Return the penalty with weaker strengths on selected features (d, T) alone."""
-        return self._with(strength=factor * self.strength, relax=1.0, support=support)
+        return self.replaced(strength=factor * self.strength, relax=1.0, support=support)
 
     def at(self, strength: float) -> Any:
         """Return the same penalty with this strength on single tasks, the ratio kept."""
@@ -137,7 +137,7 @@ class TaskNorm(SlopeNorm):
     # -- tasks ---------------------------------------------------------------------------------
 
     def bind(self, layout: CellLayout) -> Any:
-        return super().bind(layout)._with(_kappa=layout.task_weights)
+        return super().bind(layout).replaced(_kappa=layout.task_weights)
 
     def _limits(self) -> tuple[Any, Any]:
         """Ratio r and kappa (T,); None in place of what there is not."""
@@ -156,7 +156,7 @@ class TaskNorm(SlopeNorm):
     def restricted(self, features: NDArray[np.intp]) -> Any:
         """The penalty on some features: rows of zeros do not change the norm."""
         support = None if self.support is None else self.support[features]
-        return self.with_features(len(features))._with(support=support)
+        return self.with_features(len(features)).replaced(support=support)
 
     def _supported(self, W: Any) -> Any:
         """W with zeros where a task has no slopes.

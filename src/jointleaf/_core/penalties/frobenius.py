@@ -86,10 +86,10 @@ class Frobenius(Quadratic):
             "partition_weights", self.partition_weights, layout.n_partitions, "partitions"
         )
         if self.is_auto:
-            return self._with(_layout=layout)
+            return self.replaced(_layout=layout)
         columns, cells = self.column_strengths(layout), self.cell_weights(layout)
         slopes = columns[:-1] / cells[layout.linear_cells, None]
-        return self._with(_layout=layout, _curvature=layout.join(slopes, columns[-1] / cells))
+        return self.replaced(_layout=layout, _curvature=layout.join(slopes, columns[-1] / cells))
 
     def column_strengths(self, layout: CellLayout) -> NDArray[np.float64]:
         """Return lambda / v_j for the slopes, then beta: shape (q,)."""

@@ -87,7 +87,7 @@ class SlopeNorm(Penalty):
         """Return the largest <G, W> over all W with |W| <= 1."""
 
     def bind(self, layout: CellLayout) -> Any:
-        return super().bind(layout)._with(_factors=layout.cell_factors())
+        return super().bind(layout).replaced(_factors=layout.cell_factors())
 
     def value(self, theta: Any) -> Any:
         """Return |W| times the strength, + (bias_strength / 2) |b|^2."""
@@ -264,7 +264,7 @@ class GrOWL(SlopeNorm):
 
     def restricted(self, features: NDArray[np.intp]) -> GrOWL:
         """The first weights: rows of zeros come last."""
-        return self.with_features(len(features))._with(weights=self._falling(len(features)))
+        return self.with_features(len(features)).replaced(weights=self._falling(len(features)))
 
     def norm(self, W: Any) -> Any:
         xp = array_namespace(W)

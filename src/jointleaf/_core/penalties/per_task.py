@@ -47,7 +47,7 @@ class PerTask(Penalty):
     def _changed(self, change: Callable[[Any], Any]) -> PerTask:
         """The same with another penalty, and so for every task where it is bound to some."""
         tasks = tuple(change(penalty) for penalty in self._tasks)
-        return self._with(penalty=change(self.penalty), _tasks=tasks)
+        return self.replaced(penalty=change(self.penalty), _tasks=tasks)
 
     # -- strengths -----------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ class PerTask(Penalty):
 
     def bind(self, layout: CellLayout) -> PerTask:
         tasks = tuple(self.penalty.bind(task) for task in layout.tasks)
-        return super().bind(layout)._with(_tasks=tasks, _gammas=layout.task_weights)
+        return super().bind(layout).replaced(_tasks=tasks, _gammas=layout.task_weights)
 
     def _by_task(self, theta: Any) -> list[Any]:
         """Return the weights of every task."""
@@ -124,13 +124,13 @@ class PerTask(Penalty):
         quadratic = self._all_joined([diagonal for diagonal, _ in pairs])
         if quadratic is not None and all(isinstance(penalty, Free) for _, penalty in pairs):
             return quadratic, Free(self._layout)
-        return quadratic, self._with(_tasks=tuple(penalty for _, penalty in pairs))
+        return quadratic, self.replaced(_tasks=tuple(penalty for _, penalty in pairs))
 
     def restricted(self, features: NDArray[np.intp]) -> PerTask | None:
         tasks = all_known(penalty.restricted(features) for penalty in self._tasks)
         if tasks is None:
             return None
-        return self.with_features(len(features))._with(_tasks=tuple(tasks))
+        return self.with_features(len(features)).replaced(_tasks=tuple(tasks))
 
     def strength_max(self, gradient: NDArray) -> float:
         parts = zip(self._gammas, self._tasks, self._by_task(gradient), strict=True)
@@ -152,7 +152,7 @@ class Scaled(Penalty):
         return self.penalty.is_row_sparse
 
     def bind(self, layout: CellLayout) -> Scaled:
-        return super().bind(layout)._with(penalty=self.penalty.bind(layout))
+        return super().bind(layout).replaced(penalty=self.penalty.bind(layout))
 
     def value(self, theta: Any) -> Any:
         return self.factor * self.penalty.value(theta)
@@ -173,7 +173,7 @@ class Scaled(Penalty):
 
     def restricted(self, features: NDArray[np.intp]) -> Scaled | None:
         part = self.penalty.restricted(features)
-        return None if part is None else self.with_features(len(features))._with(penalty=part)
+        return None if part is None else self.with_features(len(features)).replaced(penalty=part)
 
     def _times(self, diagonal: NDArray | None) -> NDArray | None:
         return None if diagonal is None else self.factor * diagonal
