@@ -30,6 +30,7 @@ from benchmarks.accuracy.isolation import run_isolated  # noqa: E402
 from benchmarks.accuracy.models import MODELS, select_models  # noqa: E402
 from benchmarks.accuracy.models.base import Model  # noqa: E402
 from benchmarks.accuracy.scoring import fit_predict  # noqa: E402
+from benchmarks.accuracy.tables import OURS  # noqa: E402
 from benchmarks.generated import FUNCTIONS, generate  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 from scipy.special import rel_entr  # noqa: E402
@@ -155,8 +156,9 @@ def _report_line(label: str, model: str, rows: NDArray, errors: NDArray, times: 
     mean, n_seeds = rises.mean(axis=0), len(errors)
     beyond = "needs two seeds"
     if n_seeds > 1:
-        # The noise of all steps together: that of one step is itself noisy with few seeds.
-        spread = np.sqrt(rises.var(axis=0, ddof=1).mean() / n_seeds)
+        # At least the noise of all steps together: that of one is itself noisy with few seeds.
+        variances = rises.var(axis=0, ddof=1)
+        spread = np.sqrt(np.maximum(variances, variances.mean()) / n_seeds)
         where = np.flatnonzero(mean > NOISE_LIMIT * spread)
         steps = list(pairwise(rows))
         beyond = ", ".join(f"{steps[k][0]:,} to {steps[k][1]:,}" for k in where) or "none"
@@ -175,6 +177,7 @@ def _report_line(label: str, model: str, rows: NDArray, errors: NDArray, times: 
 def draw(results: dict[Key, tuple[float, float]], path: Path) -> None:
     """Save the picture: errors above, times below, a column for every function."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     models = [name for name in MODELS if any(key[3] == name for key in results)]
     names = [name for name in FUNCTIONS if any(key[0] == name for key in results)]
@@ -186,7 +189,7 @@ def draw(results: dict[Key, tuple[float, float]], path: Path) -> None:
             for ax, values in zip(axes[:, column], (errors, times), strict=True):
                 if not len(values):
                     continue
-                colour = COLOURS[k % len(COLOURS)]
+                colour = COLOURS[0] if model == OURS else COLOURS[1 + k % (len(COLOURS) - 1)]
                 points = np.exp(values)
                 everywhere = np.broadcast_to(rows, points.shape)
                 ax.scatter(everywhere, points, s=6, color=colour, alpha=0.25, lw=0)
@@ -196,7 +199,12 @@ def draw(results: dict[Key, tuple[float, float]], path: Path) -> None:
         axes[1, column].set_xlabel("training rows")
     for ax in axes.flat:
         ax.set(xscale="log", yscale="log")
-        ax.tick_params(labelsize=7, which="both")
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_locator(NullLocator())
+        ax.tick_params(labelsize=7)
+        ax.tick_params(axis="x", labelrotation=45)
         ax.spines[["top", "right"]].set_visible(False)
     axes[0, 0].set_ylabel("signal not explained")
     axes[1, 0].set_ylabel("fit, CPU seconds")

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 
 _SHOWN = (OURS, "catboost", "catboost_es", "lightgbm", "lightgbm_es", "cubist")
 _COLOURS = ("#c1440e", "#33658a", "#7fb2d6", "#4a7c3a", "#a3c88f", "#8a6d9e", "#b08d57", "#777777")
-_TITLES = {"regression": "Regression, NMSE", "classes": "Classes, log-loss"}
+_TITLES = {"regression": "Regression, NMSE", "classes": "Classes, log-loss (at least 0.01)"}
 _WIDTH = 0.25  # of the smoothing, in powers of ten of the number of rows
-_LEAST_WEIGHT = 2.0  # a line ends where fewer sets are near
+_NEIGHBORS = 6  # as many sets take part everywhere: the smoothing is wider where sets are few
 _LIMITS = (0.6, 3.0)
+
+# Log-losses below are taken as this: where all classes are told apart, ratios say nothing.
+LEAST_LOG_LOSS = 0.01
 
 Points = dict[str, tuple[NDArray, NDArray]]
 
@@ -89,22 +92,21 @@ def _scores(results: dict[Key, Result], entry: DataSet, models: Sequence[str]) -
     if not seeds:
         return {}
     common = set.intersection(*seeds.values())
-    return {
-        name: float(
-            np.mean([np.log(max(results[entry.name, s, name].score, LEAST_NMSE)) for s in common])
-        )
-        for name in seeds
-        if common
-    }
+    least = LEAST_NMSE if entry.task == "regression" else LEAST_LOG_LOSS
+
+    def mean(name: str) -> float:
+        values = [results[entry.name, seed, name].score for seed in common]
+        return float(np.mean(np.log(np.maximum(values, least))))
+
+    return {name: mean(name) for name in seeds} if common else {}
 
 
 def smooth(n: NDArray, values: NDArray, grid: NDArray) -> NDArray:
-    """Return means of values weighted by a Gaussian of log10(n), NaN where there are too few."""
-    distances = (np.log10(grid)[:, None] - np.log10(n)[None, :]) / _WIDTH
-    weights = np.exp(-0.5 * distances**2)
-    totals = weights.sum(axis=1)
-    means = weights @ values / np.maximum(totals, 1e-300)
-    return np.where(totals >= _LEAST_WEIGHT, means, np.nan)
+    """Return means of values weighted by a Gaussian of log10(n)."""
+    distances = np.abs(np.log10(grid)[:, None] - np.log10(n)[None, :])
+    nearest = np.sort(distances, axis=1)[:, min(_NEIGHBORS, len(n)) - 1]
+    weights = np.exp(-0.5 * (distances / np.maximum(_WIDTH, nearest)[:, None]) ** 2)
+    return weights @ values / weights.sum(axis=1)
 
 
 def _draw_panel(ax: Axes, points: Points, models: Sequence[str]) -> None:
