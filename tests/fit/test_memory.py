@@ -9,7 +9,12 @@ from sklearn.ensemble import RandomForestRegressor
 
 import jointleaf as jl
 from jointleaf._fit import memory
-from jointleaf.partitions import LightGBMPartitioner, RandomTreesPartitioner, UnionPartitioner
+from jointleaf.partitions import (
+    LightGBMPartitioner,
+    RandomTreesPartitioner,
+    RotatedPartitioner,
+    UnionPartitioner,
+)
 
 MEASURE = """
 import sys, warnings
@@ -86,6 +91,7 @@ def test_partitions_are_counted():
     trees = RandomTreesPartitioner(7, 4)
     assert codes("steps") == 100
     assert codes([trees, LightGBMPartitioner(11), "voronoi"]) == 118
+    assert codes([RotatedPartitioner(trees), "rotated_trees"]) == 107
     assert codes(UnionPartitioner([trees, trees])) == 14
     assert codes(RandomForestRegressor(13).fit(X, y)) == 13
 

@@ -19,6 +19,7 @@ from jointleaf.partitions import (
     RandomForestPartitioner,
     ResidualPartitioner,
     RootCell,
+    RotatedPartitioner,
     UnionPartitioner,
     VoronoiPartitioner,
     make_partitioner,
@@ -282,8 +283,9 @@ def test_seeded_keeps_a_fitted_model_and_seeds_what_regrows_it(diabetes):
 
 
 def test_names():
-    for name, cls in PARTITIONERS.items():
-        assert type(make_partitioner(name)) is cls
+    for name, make in PARTITIONERS.items():
+        assert type(make_partitioner(name)) is type(make())
+    assert isinstance(make_partitioner("rotated_trees"), RotatedPartitioner)
     assert set(PARTITIONERS) == {
         "lightgbm",
         "catboost",
@@ -293,6 +295,7 @@ def test_names():
         "random_forest",
         "extra_trees",
         "random_trees",
+        "rotated_trees",
         "linear_forest",
         "steps",
         "voronoi",

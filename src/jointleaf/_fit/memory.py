@@ -34,6 +34,7 @@ from jointleaf.partitions import (
     Partitioner,
     ResidualPartitioner,
     RootCell,
+    RotatedPartitioner,
     StepPartitioner,
     UnionPartitioner,
 )
@@ -186,7 +187,7 @@ def _solver_bytes(solver: str, n: int, d: int, C: int, n_splits: int) -> int:
 
 def _sizes(partitioner: Any) -> list[tuple[int, int]]:
     """Return numbers of partitions, and of the most cells that each of them can have."""
-    if isinstance(partitioner, UnionPartitioner | ResidualPartitioner):
+    if isinstance(partitioner, UnionPartitioner | ResidualPartitioner | RotatedPartitioner):
         return []  # those nested in them count
     if isinstance(partitioner, RootCell):
         return [(1, 1)]

@@ -15,9 +15,9 @@ PARAMETERS = """Parameters
         Makes the partitions. "auto" is boosted and random trees, on the target and on the residuals
         of a linear model: 400 to 450 small trees up to 2,000 rows, 75 above. Names are "lightgbm",
         "catboost", "xgboost", "gradient_boosting", "hist_gradient_boosting", "random_forest",
-        "extra_trees", "random_trees", "linear_forest", "steps" and "voronoi"; a fitted tree
-        ensemble of scikit-learn, LightGBM, XGBoost or CatBoost is used as it is (see `refine`); a
-        list is their union.
+        "extra_trees", "random_trees", "rotated_trees", "linear_forest", "steps" and "voronoi"; a
+        fitted tree ensemble of scikit-learn, LightGBM, XGBoost or CatBoost is used as it is (see
+        `refine`); a list is their union.
     penalty : "auto", Penalty or a sum of penalties
         "auto" chooses strength, slope scale and feature weighting of a Frobenius penalty, and the
         weights of the components of a recipe, by honest cross-validation; a Penalty such as

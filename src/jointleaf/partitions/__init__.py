@@ -15,6 +15,7 @@ from jointleaf.partitions._growers import (
     TreePartitioner,
     XGBoostPartitioner,
 )
+from jointleaf.partitions._rotated import RotatedPartitioner
 from jointleaf.partitions._steps import StepPartitioner
 from jointleaf.partitions._union import ResidualPartitioner, RootCell, UnionPartitioner
 from jointleaf.partitions._voronoi import VoronoiPartitioner
@@ -35,6 +36,7 @@ __all__ = [
     "RandomTreesPartitioner",
     "ResidualPartitioner",
     "RootCell",
+    "RotatedPartitioner",
     "StepPartitioner",
     "TreePartitioner",
     "UnionPartitioner",

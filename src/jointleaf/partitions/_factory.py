@@ -36,6 +36,7 @@ from jointleaf.partitions._growers import (
     RandomTreesPartitioner,
     XGBoostPartitioner,
 )
+from jointleaf.partitions._rotated import RotatedPartitioner
 from jointleaf.partitions._steps import StepPartitioner
 from jointleaf.partitions._union import UnionPartitioner
 from jointleaf.partitions._voronoi import VoronoiPartitioner
@@ -58,6 +59,7 @@ PARTITIONERS: dict[str, Callable[[], Partitioner]] = {
     "random_forest": RandomForestPartitioner,
     "extra_trees": ExtraTreesPartitioner,
     "random_trees": RandomTreesPartitioner,
+    "rotated_trees": lambda: RotatedPartitioner(RandomTreesPartitioner()),
     "linear_forest": LinearForestPartitioner,
     "steps": StepPartitioner,
     "voronoi": VoronoiPartitioner,
