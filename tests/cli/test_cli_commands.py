@@ -122,8 +122,7 @@ def test_a_column_with_values_in_few_rows_is_no_hindrance():
     """A fold whose training rows have no value of a column is fitted without it."""
     import pandas as pd
 
-    from jointleaf.cli._peers import FIT_MODELS, Options
-    from jointleaf.cli._validation import make_splits, validate
+    from jointleaf.cli._validation import FIT_MODELS, Options, make_splits, validate
 
     rng = np.random.default_rng(0)
     y = rng.normal(size=30)

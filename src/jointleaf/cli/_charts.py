@@ -31,22 +31,12 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 12, 42
 
 
 class Axis:
-    """An axis: from values to places, and its ticks.
-
-    Parameters
-    ----------
-    low, high : float
-        What the axis spans; `low` may be the larger one, then it runs backwards.
-    label : str
-    log : bool
-    """
+    """An axis: from values to places, and its ticks; it runs backwards if `low` is larger."""
 
     def __init__(self, low: float, high: float, label: str, *, log: bool = False) -> None:
         if low == high:
             low, high = (low / 2, high * 2) if log else (low - 0.5, high + 0.5)
-        self.label = label
-        self.log = log
-        self.low, self.high = low, high
+        self.low, self.high, self.label, self.log = low, high, label, log
 
     def share(self, value: float) -> float:
         """Return the place of a value: 0 at the start, 1 at the end."""
@@ -79,15 +69,9 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 
 class Chart:
-    """A chart to which marks are added one by one.
+    """A chart to which marks are added one by one, with a title for screen readers.
 
-    Parameters
-    ----------
-    x, y : Axis
-    title : str
-        For screen readers.
-    x_names : sequence of str, optional
-        Names in the place of numbers below the x axis, at 0, 1, ...
+    Names, if there are any, take the place of numbers below the x axis, at 0, 1, ...
     """
 
     def __init__(self, x: Axis, y: Axis, title: str, x_names: Sequence[str] | None = None) -> None:
@@ -100,17 +84,15 @@ class Chart:
         self, x: Numbers, y: Numbers, color: str = _DARK, *, width: float = 1.5, name: str = ""
     ) -> None:
         """Draw a line through points; with a name it is in the legend."""
-        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in self._places(x, y))
+        points = _points(self._places(x, y))
         self._marks.append(
             f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="{width}"/>'
         )
-        if name:
-            self._legend.append((name, color, "stroke"))
+        self._legend.append((name, color, "stroke"))
 
     def band(self, x: Numbers, low: Numbers, high: Numbers) -> None:
         """Shade the area between two lines."""
-        there, back = self._places(x, low), self._places(x, high)[::-1]
-        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in [*there, *back])
+        points = _points(self._places(x, low) + self._places(x, high)[::-1])
         self._marks.append(f'<polygon points="{points}" fill="{_DARK}" opacity="0.13"/>')
 
     def points(
@@ -122,8 +104,7 @@ class Chart:
             f'<circle cx="{a:.1f}" cy="{b:.1f}" r="{radius}"/>' for a, b in self._places(x, y)
         )
         self._marks.append(f'<g fill="{color}" opacity="{opacity}">{dots}</g>')
-        if name:
-            self._legend.append((name, color, "dot"))
+        self._legend.append((name, color, "dot"))
 
     def bars(self, edges: Numbers, heights: Numbers) -> None:
         """Draw a histogram: bars between neighbouring edges."""
@@ -147,13 +128,9 @@ class Chart:
     def _places(self, x: Numbers, y: Numbers) -> list[tuple[float, float]]:
         """Return pixels of values; those far outside are moved nearer, still outside."""
         width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
-        return [
-            (
-                _LEFT + width * min(max(self.x.share(a), -1.0), 2.0),
-                _TOP + height * (1 - min(max(self.y.share(b), -1.0), 2.0)),
-            )
-            for a, b in zip(x, y, strict=True)
-        ]
+        across = [_LEFT + width * min(max(self.x.share(a), -1.0), 2.0) for a in x]
+        down = [_TOP + height * (1 - min(max(self.y.share(b), -1.0), 2.0)) for b in y]
+        return list(zip(across, down, strict=True))
 
     def _inside(self) -> str:
         """Return the marks, cut off just outside the frame, so that dots on its edge stay whole."""
@@ -174,11 +151,11 @@ class Chart:
                 f'<text x="{_LEFT - 6}" y="{place + 3.5:.1f}" text-anchor="end">'
                 f"{_tick(value)}</text>"
             )
-        names = self._names
-        ticks = self.x.ticks() if names is None else list(range(len(names)))
-        for k, value in enumerate(ticks):
+        ticks = [(value, _tick(value)) for value in self.x.ticks()]
+        if self._names is not None:
+            ticks = [(k, escape(name)) for k, name in enumerate(self._names)]
+        for value, text in ticks:
             place = self._places([value], [self.y.low])[0][0]
-            text = _tick(value) if names is None else escape(names[k])
             parts.append(
                 f'<text x="{place:.1f}" y="{bottom + 15}" text-anchor="middle">{text}</text>'
             )
@@ -193,21 +170,23 @@ class Chart:
         return "".join(parts)
 
     def _legend_html(self) -> str:
-        if not self._legend:
-            return ""
         items = "".join(
             f'<span><i class="{mark}" style="background:{color}"></i>{escape(name)}</span>'
             for name, color, mark in self._legend
+            if name
         )
-        return f'<p class="legend">{items}</p>'
+        return f'<p class="legend">{items}</p>' if items else ""
+
+
+def _points(places: list[tuple[float, float]]) -> str:
+    return " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
 
 
 def _tick(value: float) -> str:
     """Return a number short enough for an axis."""
-    if value != 0 and (abs(value) >= 1e6 or abs(value) < 1e-3):
+    if value != 0 and not 1e-3 <= abs(value) < 1e6:
         is_round = math.isclose(float(f"{value:.0e}"), value)
-        text = f"{value:.0e}" if is_round else f"{value:.1e}"
-        head, _, power = text.partition("e")
+        head, power = f"{value:.{0 if is_round else 1}e}".split("e")
         return f"{head}e{int(power)}"
     return number(value) if abs(value) >= 10_000 else f"{value:.4g}"
 
@@ -228,13 +207,11 @@ def classes_chart(target: Record) -> str:
     """Return bars of the number of rows of every class."""
     counts, names = target["counts"], target["classes"]
     n = len(counts)
-    x = Axis(-0.5, n - 0.5, target["name"])
-    y = Axis(0, 1.05 * max(counts), "rows")
     # Long names would overlap and are cut; many are left out.
     room = 60 // n
     short = [name if len(name) <= room else name[: max(1, room - 1)] + "…" for name in names]
-    shown = short if n <= _MOST_NAMES else [""] * n
-    chart = Chart(x, y, "Rows of every class", shown)
+    x, y = Axis(-0.5, n - 0.5, target["name"]), Axis(0, 1.05 * max(counts), "rows")
+    chart = Chart(x, y, "Rows of every class", short if n <= _MOST_NAMES else [""] * n)
     for k, count in enumerate(counts):
         chart.bars([k - 0.4, k + 0.4], [count])
     return chart.render()
@@ -270,33 +247,28 @@ def search_chart(lines: list[Record], setting: Record, label: str) -> str:
     # Losses of penalties far too weak may be huge: they are cut off.
     low = min(min(line["loss"]) for line in lines)
     high = 1.2 * max(line["loss"][0] for line in lines)
-    y = Axis(max(low / 1.15, 1e-15), max(high, 1.05 * low), label, log=True)
-    x = Axis(max(strengths), min(strengths), "strength of the penalty", log=True)
-    chart = Chart(x, y, "Validation losses")
+    losses = Axis(max(low / 1.15, 1e-15), max(high, 1.05 * low), label, log=True)
+    axis = Axis(max(strengths), min(strengths), "strength of the penalty", log=True)
+    chart = Chart(axis, losses, "Validation losses")
     for k, line in enumerate(lines):
         if k != best:
             color = _PALETTE[k % len(_PALETTE)]
             chart.line(line["strength"], line["loss"], color, width=1.2, name=_line_name(line))
     line = lines[best]
-    spread = list(zip(line["loss"], line["error"], strict=True))
-    chart.band(line["strength"], [a - e for a, e in spread], [a + e for a, e in spread])
-    chart.line(line["strength"], line["loss"], _RED, width=2.4, name=_line_name(line))
-    k = _nearest(line, setting)
-    chart.points([line["strength"][k]], [line["loss"][k]], _DARK, radius=4.5, name="chosen")
+    x, y, errors = line["strength"], line["loss"], line["error"]
+    spread = list(zip(y, errors, strict=True))
+    chart.band(x, [a - e for a, e in spread], [a + e for a, e in spread])
+    chart.line(x, y, _RED, width=2.4, name=_line_name(line))
+    chosen = setting.get("strength")
+    distances = y if chosen is None else [max(s / chosen, chosen / s) for s in x]
+    k = distances.index(min(distances))
+    chart.points([x[k]], [y[k]], _DARK, radius=4.5, name="chosen")
     return chart.render()
 
 
 def _is_chosen(line: Record, setting: Record) -> bool:
-    names = [name for name in ("slope_scale", "feature_power") if name in line and name in setting]
+    names = {"slope_scale", "feature_power"} & line.keys() & setting.keys()
     return all(line[name] == setting[name] for name in names)
-
-
-def _nearest(line: Record, setting: Record) -> int:
-    """Return the place of the chosen strength on a line, or of the smallest loss."""
-    if "strength" not in setting:
-        return line["loss"].index(min(line["loss"]))
-    ratios = [max(s / setting["strength"], setting["strength"] / s) for s in line["strength"]]
-    return ratios.index(min(ratios))
 
 
 def _line_name(line: Record) -> str:

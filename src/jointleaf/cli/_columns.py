@@ -39,25 +39,16 @@ _ID_NAME = re.compile(r"(.*[\W_])?[iI][dD]|.*[a-z0-9]I[dD]")  # id, flat_id, fla
 class ColumnKind:
     """What a column holds and how it is read.
 
-    Attributes
-    ----------
-    name : str
-    kind : {"number", "category", "boolean", "date", "identifier", "constant", "empty", "dropped"}
-        The last four are left out of the model.
-    notation : str
-        How numbers (see `detect_notation`) or dates ("iso", a format of strptime, "time" for a
-        column of times) are written.
-    parts : sequence of str
-        What a date becomes, some of `DATE_PARTS`.
-    note : str
-        For the user.
+    Its kind is "number", "category", "boolean" or "date", or "identifier", "constant", "empty" or
+    "dropped", which are left out of the model. Its notation is how numbers (see `detect_notation`)
+    or dates ("iso", a format of strptime, "time" for a column of times) are written.
     """
 
     name: str
     kind: str
     notation: str = ""
-    parts: Sequence[str] = ()
-    note: str = ""
+    parts: Sequence[str] = ()  # what a date becomes, some of `DATE_PARTS`
+    note: str = ""  # for the user
 
     @property
     def is_used(self) -> bool:
@@ -73,14 +64,7 @@ class ColumnKind:
 
 
 def detect_kind(column: RawColumn, *, is_category: bool = False) -> ColumnKind:
-    """Detect what a column holds.
-
-    Parameters
-    ----------
-    column : RawColumn
-    is_category : bool
-        Whether the user names it categorical, whatever its values look like.
-    """
+    """Detect what a column holds; the user may name it categorical, whatever it looks like."""
     name, missing = column.name, column.missing
     if missing.all():
         return ColumnKind(name, "empty", note="no values")
@@ -159,12 +143,10 @@ def _text(column: RawColumn, categories: list[str]) -> ColumnKind:
 def _in_words(form: str) -> str:
     """Return a format of strptime in words."""
     words = {
-        "%Y": "year", "%y": "year", "%m": "month", "%b": "month", "%B": "month", "%d": "day",
-        "%H": "hour", "%I": "hour", "%M": "minute", "%S": "second", "%p": "am/pm",
+        "Y": "year", "y": "year", "m": "month", "b": "month", "B": "month", "d": "day",
+        "H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "am/pm",
     }  # fmt: skip
-    for mark, word in words.items():
-        form = form.replace(mark, word)
-    return form
+    return re.sub("%(.)", lambda mark: words[mark[1]], form)
 
 
 # -- the target ----------------------------------------------------------------------------------
@@ -179,36 +161,16 @@ _REQUESTED = "as requested"
 
 @dataclass(frozen=True)
 class Target:
-    """What the target column holds.
-
-    Attributes
-    ----------
-    name : str
-    task : {"regression", "classification"}
-    notation : str
-        How numbers are written; "" for classes that are text.
-    reason : str
-        Why it is this task, in a few words.
-    labels : sequence of two str
-        Names of false and true where the classes are these two; empty for others.
-    """
+    """What the target column holds."""
 
     name: str
     task: Task
-    notation: str
-    reason: str
-    labels: Sequence[str] = ()
+    notation: str  # how numbers are written; "" for classes that are text
+    reason: str  # why it is this task, in a few words
+    labels: Sequence[str] = ()  # names of false and true where the classes are these two
 
     def read(self, column: RawColumn, source: str) -> tuple[NDArray, NDArray[np.bool_]]:
-        """Read targets.
-
-        Returns
-        -------
-        y : array (m,)
-            Floats, whole numbers or text, of the rows that have a target.
-        has_target : bool array (n,)
-            These rows.
-        """
+        """Return targets (m,), floats, whole numbers or text, and a mask (n,) of their rows."""
         has_target = ~column.missing
         if self.labels or not self.notation:
             values = column.values[has_target]
@@ -235,13 +197,12 @@ def detect_target(column: RawColumn, source: str, task: Task | None = None) -> T
     name, missing = column.name, column.missing
     if missing.all():
         raise CliError(f"{source}: the target {name!r} has no values, so no rows are left")
-    is_boolean = column.is_text and parse_booleans(column.values) is not None
-    notation = "" if is_boolean else "plain"
-    if column.is_text and not is_boolean:
-        notation = detect_notation(column.values) or ""
-    if column.values.dtype.kind == "M" or (
-        column.is_text and not notation and detect_format(present(column.values))
-    ):
+    notation, is_date = "plain", column.values.dtype.kind == "M"
+    if column.is_text:
+        is_boolean = parse_booleans(column.values) is not None
+        notation = "" if is_boolean else detect_notation(column.values) or ""
+        is_date = not notation and detect_format(present(column.values)) is not None
+    if is_date:
         raise CliError(f"{source}: the target {name!r} holds dates: use numbers or classes")
     if not notation:
         return _text_target(column, source, task)

@@ -15,21 +15,27 @@ import numpy as np
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor, save
 from jointleaf._fit.report import loss_table
 from jointleaf.cli._output import (
-    CliError,
     check_writable,
     finite,
     number,
     plural,
-    print_json,
+    print_result,
     seconds,
     text_table,
     write_file,
+    writing,
 )
-from jointleaf.cli._peers import BENCH_MODELS, FIT_MODELS, Options, jointleaf_estimator
 from jointleaf.cli._preparation import TrainingData, read_training_data
 from jointleaf.cli._record import make_record, without_charts
 from jointleaf.cli._report import render_report
-from jointleaf.cli._validation import error_table, validate
+from jointleaf.cli._scores import error_table
+from jointleaf.cli._validation import (
+    BENCH_MODELS,
+    FIT_MODELS,
+    Options,
+    jointleaf_estimator,
+    validate,
+)
 from jointleaf.estimators import recipe_for
 from jointleaf.plot._path import follow
 
@@ -43,26 +49,23 @@ def fit(args: argparse.Namespace) -> None:
     """Fit a model to a table; write the model and a report."""
     model_path = args.output or Path(_stem(args.data) + ".jleaf")
     report_path = None if args.no_report else args.report or model_path.with_suffix(".html")
-    paths = [model_path] if report_path is None else [model_path, report_path]
+    paths = [path for path in (model_path, report_path) if path is not None]
     for path in paths:
         check_writable(path)
     data = read_training_data(args)
     model, record = _fit_and_validate(data, args)
-    try:
+    with writing(model_path):
         save(model, model_path, metadata={"cli": finite(record)})
-    except OSError as cause:
-        raise CliError(f"{model_path}: cannot be written ({cause.strerror or cause})") from None
     if report_path is not None:
         write_file(report_path, render_report(record))
-    if args.json:
-        files = {"model_file": str(model_path), "report": report_path and str(report_path)}
-        print_json({**without_charts(record), **files})
-        return
-    print(error_table(record["validation"]))
-    print(f"fitted all rows in {seconds(record['seconds']['fit'])}:")
-    print(text_table([line for line in record["model"]["lines"] if line[0] != "penalty"]))
-    for path in paths:
-        print(f"wrote {path}")
+    files = {"model_file": str(model_path), "report": report_path and str(report_path)}
+    lines = [
+        error_table(record["validation"]),
+        f"fitted all rows in {seconds(record['seconds']['fit'])}:",
+        text_table([line for line in record["model"]["lines"] if line[0] != "penalty"]),
+        *(f"wrote {path}" for path in paths),
+    ]
+    print_result({**without_charts(record), **files}, "\n".join(lines), is_json=args.json)
 
 
 def _stem(data: str) -> str:
@@ -98,11 +101,9 @@ def bench(args: argparse.Namespace) -> None:
     # The recipe of all rows, also where the fewer rows of a split would mean another one.
     options = Options(data.target.task, args.seed, args.jobs, recipe_for(len(data.y)))
     validation = validate(data.X, data.encoded_y, BENCH_MODELS, options, n_folds=args.folds)
-    if args.json:
-        names = {"method": "method", "measure": "measure", "models": "table"}
-        print_json({name: validation[key] for name, key in names.items()})
-    else:
-        print(error_table(validation))
+    names = {"method": "method", "measure": "measure", "models": "table"}
+    contents = {name: validation[key] for name, key in names.items()}
+    print_result(contents, error_table(validation), is_json=args.json)
 
 
 # -- select --------------------------------------------------------------------------------------
@@ -128,10 +129,7 @@ def select(args: argparse.Namespace) -> None:
         "path": _path(model, data),
         "n_features": len(data.preparation.outputs),
     }
-    if args.json:
-        print_json(contents)
-    else:
-        print(_path_text(contents))
+    print_result(contents, _path_text(contents), is_json=args.json)
 
 
 def _selected(model: Any, names: list[str]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jointleaf
 from jointleaf.cli._output import CliError
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         args = _make_parser().parse_args(arguments)
-        module = import_module(f"jointleaf.cli.{_COMMANDS[args.command].module}")
+        module = import_module(f"jointleaf.cli.{_COMMANDS[args.command][0]}")
         getattr(module, args.command)(args)
         sys.stdout.flush()
     except SystemExit as end:  # of argparse: --help, --version and wrong arguments
@@ -85,21 +85,18 @@ def _fail(message: str, code: int = _DATA_ERROR) -> int:
 
 def _make_parser() -> argparse.ArgumentParser:
     """Return the parser; `command` of its result is a key of `_COMMANDS`."""
+    form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
-        prog="jointleaf",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="jointleaf", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=form
     )
     version = f"jointleaf {jointleaf.__version__}"
     parser.add_argument("--version", action="version", version=version)
-    commands = parser.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, dest="command"
-    )
-    for name, command in _COMMANDS.items():
-        subparser = commands.add_parser(name, help=command.help, description=command.description)
-        for flags, options in command.arguments:
-            subparser.add_argument(*flags, **options)
+    names = {"title": "commands", "metavar": "COMMAND", "dest": "command"}
+    commands = parser.add_subparsers(**names, required=True)
+    for name, (_, text, description, arguments) in _COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=description)
+        for flags, options in arguments:
+            command.add_argument(*flags, **options)
     return parser
 
 
@@ -112,12 +109,12 @@ def _argument(*flags: str, **options: Any) -> _Argument:
     return flags, options
 
 
-def _columns(option: str, text: str) -> _Argument:
-    return _argument(option, metavar="COLUMN", action="append", default=[], help=text)
-
-
-def _file(*flags: str, help: str) -> _Argument:
-    return _argument(*flags, metavar="FILE", type=Path, help=help)
+_DATA = 'CSV or Parquet, "-" for the standard input'
+_MODEL = _argument("model", metavar="MODEL", help="a file of `jointleaf fit`")
+# Options of several arguments.
+_FLAG = {"action": "store_true"}
+_FILE = {"metavar": "FILE", "type": Path}
+_COLUMNS: dict[str, Any] = {"metavar": "COLUMN", "action": "append", "default": []}
 
 
 def _number(option: str, least: int, default: int, text: str) -> _Argument:
@@ -141,16 +138,8 @@ def _reading_and_json(contents: str) -> list[_Argument]:
     return [
         _argument("--delimiter", metavar="CHAR", type=_delimiter, help=text),
         _argument("--encoding", metavar="NAME", default="utf-8", help="utf-8 by default"),
-        _json(contents),
+        _argument("--json", **_FLAG, help=f"{contents} as JSON"),
     ]
-
-
-def _json(contents: str) -> _Argument:
-    return _argument("--json", action="store_true", help=f"{contents} as JSON")
-
-
-_DATA = 'CSV or Parquet, "-" for the standard input'
-_MODEL = _argument("model", metavar="MODEL", help="a file of `jointleaf fit`")
 
 
 def _training(contents: str) -> list[_Argument]:
@@ -160,8 +149,8 @@ def _training(contents: str) -> list[_Argument]:
         _argument("data", metavar="DATA", help=_DATA),
         _argument("--target", "-t", metavar="COLUMN", required=True, help="the column to predict"),
         _argument("--task", choices=("regression", "classification"), help=task),
-        _columns("--drop", "leave a column out; repeatable"),
-        _columns("--categorical", "a column whose numbers are names; repeatable"),
+        _argument("--drop", **_COLUMNS, help="leave a column out; repeatable"),
+        _argument("--categorical", **_COLUMNS, help="a column whose numbers are names; repeatable"),
         _number("--seed", 0, 0, "0 by default"),
         _number("--jobs", 1, 1, "threads, 1 by default"),
         *_reading_and_json(contents),
@@ -170,38 +159,29 @@ def _training(contents: str) -> list[_Argument]:
 
 def _rows(contents: str, data: str = _DATA, **options: Any) -> list[_Argument]:
     """Return a model and the rows it is used on."""
-    extra = "allow columns that the model does not know"
     return [
         _MODEL,
         _argument("data", metavar="DATA", help=data, **options),
-        _argument("--ignore-extra", action="store_true", help=extra),
+        _argument("--ignore-extra", **_FLAG, help="allow columns that the model does not know"),
         *_reading_and_json(contents),
     ]
 
 
-class _Command(NamedTuple):
-    """A command is the function of its name in `module`."""
-
-    module: str
-    help: str
-    description: str
-    arguments: list[_Argument]
-
-
-_COMMANDS = {
-    "fit": _Command(
+#: Module, in which a command is the function of its name; help; description; arguments.
+_COMMANDS: dict[str, tuple[str, str, str, list[_Argument]]] = {
+    "fit": (
         "_fitting",
         "fit a model to a table; write the model and a report",
         "Detect what the columns hold, fit all rows, compare jointleaf with other models on "
         "held-out rows, and write the model and a report.",
         [
             *_training("the description of data, model and files"),
-            _file("--output", "-o", help="the model; by default DATA.jleaf, here"),
-            _file("--report", help="the report; by default beside the model, .html"),
-            _argument("--no-report", action="store_true", help="write no report"),
+            _argument("--output", "-o", **_FILE, help="the model; by default DATA.jleaf, here"),
+            _argument("--report", **_FILE, help="the report; by default beside the model, .html"),
+            _argument("--no-report", **_FLAG, help="write no report"),
         ],
     ),
-    "predict": _Command(
+    "predict": (
         "_using",
         "predict the target of new rows",
         "Write one prediction for every row, in the order of the rows; for classes also the "
@@ -212,10 +192,10 @@ _COMMANDS = {
                 "--output", "-o", metavar="FILE", default="-",
                 help='CSV, with gzip if its name ends in .gz; "-", the standard output, by default',
             ),
-            _columns("--id", "a column of DATA to write along; repeatable"),
+            _argument("--id", **_COLUMNS, help="a column of DATA to write along; repeatable"),
         ],
     ),
-    "explain": _Command(
+    "explain": (
         "_using",
         "show what every column adds to a prediction",
         "Show what every column adds to the prediction of one row. The baseline, the mean "
@@ -230,10 +210,10 @@ _COMMANDS = {
                 "--class", dest="label", metavar="NAME",
                 help="explain this class; by default the second of two, the predicted one of more",
             ),
-            _file("--plot", help="draw a picture, .png or .svg"),
+            _argument("--plot", **_FILE, help="draw a picture, .png or .svg"),
         ],
     ),
-    "select": _Command(
+    "select": (
         "_fitting",
         "find the columns that matter, with the whole path",
         "Fit piecewise linear models under the l2,1 penalty, with which whole columns vanish, at "
@@ -241,27 +221,27 @@ _COMMANDS = {
         "standard error of the best) and show the path.",
         _training("the path and the selected columns"),
     ),
-    "report": _Command(
+    "report": (
         "_using",
         "write the HTML report of a model, also on further data",
         "Write the report of a fit once more, as one HTML file. With DATA, which must have the "
         "target, it also shows the errors of the model there.",
         [
             *_rows("the errors on DATA", data="rows with the target", nargs="?"),
-            _file("--output", "-o", help="by default beside the model, .html"),
+            _argument("--output", "-o", **_FILE, help="by default beside the model, .html"),
         ],
     ),
-    "bench": _Command(
+    "bench": (
         "_fitting",
         "compare with LightGBM, CatBoost, XGBoost and linear models",
         "Compare jointleaf with those of LightGBM, CatBoost and XGBoost that are installed, a "
         "linear model and a constant, all with their defaults, on the same folds.",
         [*_training("all errors"), _number("--folds", 2, 5, "5 by default")],
     ),
-    "info": _Command(
+    "info": (
         "_using",
         "show what a model file holds",
         "Show what a model file holds.",
-        [_MODEL, _json("everything")],
+        [_MODEL, _argument("--json", **_FLAG, help="everything as JSON")],
     ),
 }  # fmt: skip

@@ -7,14 +7,13 @@ import json
 import math
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "CliError", "as_json", "bar", "check_writable", "finite", "number", "plural", "print_json",
-    "print_remark", "reading", "seconds", "show", "text_table", "write_file", "writing",
+    "CliError", "as_json", "bar", "check_writable", "finite", "number", "plural", "print_remark",
+    "print_result", "reading", "seconds", "show", "text_table", "write_file", "writing",
 ]  # fmt: skip
 
 _CHUNK = 8192
@@ -41,32 +40,21 @@ def reading(source: str, kind: str = "file") -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[Path]:
-    """Yield the path of a temporary file that replaces `path` if no error is raised.
-
-    It lies in the same folder, so that the last step is one rename: other programs see the old
-    file or the new one, never half of it. After an error nothing is left behind.
-    """
-    check_writable(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+def writing(path: Path) -> Iterator[None]:
+    """Raise errors of writing a file as lines that name it."""
     try:
-        yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)  # as any new file; temporary ones are for the owner alone
-        os.replace(temporary, path)
+        yield
     except OSError as cause:
-        raise CliError(f"{path}: cannot be written ({cause.strerror or cause})") from cause
-    finally:
-        temporary.unlink(missing_ok=True)
+        raise CliError(f"{path}: cannot be written ({cause.strerror or cause})") from None
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write text or bytes in one step."""
-    with writing(path) as temporary:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    """Write text or bytes in one step: others see the old file or the new one, never half."""
+    from jointleaf.io._model_file.files import write_whole  # slow to load for ``--help``
+
+    check_writable(path)
+    with writing(path):
+        write_whole(path, content.encode() if isinstance(content, str) else content)
 
 
 def check_writable(path: Path) -> None:
@@ -84,9 +72,9 @@ def as_json(record: Any) -> str:
     return json.dumps(finite(record), indent=2, ensure_ascii=False)
 
 
-def print_json(record: Any) -> None:
-    """Write one JSON document to the standard output."""
-    show(as_json(record) + "\n")
+def print_result(record: Any, text: str, *, is_json: bool) -> None:
+    """Write the result of a command to the standard output, as text or as a JSON document."""
+    show((as_json(record) if is_json else text) + "\n")
 
 
 def show(text: str) -> None:

@@ -7,7 +7,7 @@ numbers, dates and missing values exactly as ``fit`` did.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,24 +33,13 @@ _FEWEST_ROWS = 10
 
 @dataclass(frozen=True)
 class Preparation:
-    """How the columns of a file become the columns of a model.
+    """How the columns of a file become the columns of a model."""
 
-    Attributes
-    ----------
-    columns : tuple of ColumnKind
-        All columns of the training file but the target, in their order.
-    """
-
-    columns: tuple[ColumnKind, ...]
+    columns: tuple[ColumnKind, ...]  # all of the training file but the target, in their order
 
     @classmethod
     def learn(
-        cls,
-        table: RawTable,
-        *,
-        target: str,
-        categorical: Collection[str] = (),
-        drop: Collection[str] = (),
+        cls, table: RawTable, target: str, categorical: Sequence[str] = (), drop: Sequence[str] = ()
     ) -> Preparation:
         """Detect what the columns of a training table hold."""
         for name in [*categorical, *drop]:
@@ -89,7 +78,7 @@ class Preparation:
         """Columns that the model sees."""
         return [name for kind in self.columns for name in kind.outputs]
 
-    def check_columns(self, table: RawTable, *, known: Collection[str] = ()) -> None:
+    def check_columns(self, table: RawTable, known: Collection[str]) -> None:
         """Raise if a table lacks columns that the model needs, or has unknown ones.
 
         Columns that were left out in training, and those in `known`, may be there or not.
@@ -109,24 +98,14 @@ class Preparation:
             )
 
     def apply(self, table: RawTable) -> tuple[Any, list[str]]:
-        """Prepare a table for the model.
-
-        Returns
-        -------
-        frame : DataFrame
-            Floats and categories.
-        remarks : list of str
-            About values that could not be read and count as missing.
-        """
+        """Return a data frame of floats and categories, and remarks on values read as missing."""
         try:
             import pandas
         except ImportError:
             raise CliError("tables need pandas: pip install 'jointleaf[cli]'") from None
         frame: dict[str, Any] = {}
         remarks: list[str] = []
-        for kind in self.columns:
-            if not kind.is_used:
-                continue
+        for kind in (kind for kind in self.columns if kind.is_used):
             column = table.column(kind.name)
             if kind.kind == "category":
                 frame[kind.name] = pandas.Categorical(_categories(column, kind))
@@ -179,13 +158,10 @@ def _categories(column: RawColumn, kind: ColumnKind) -> NDArray:
         return object_array([None if np.isnan(v) else int(v) for v in column.numbers("plain")])
     if column.is_text:
         return values
-    pairs = zip(values, column.missing, strict=True)
-    return object_array([None if is_missing else _as_text(v) for v, is_missing in pairs])
-
-
-def _as_text(value: Any) -> str:
-    """Return a value of a Parquet file as it would be written in a CSV file."""
-    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
+    # Values of a Parquet file as they would be written in a CSV file.
+    texts = (f"{v:.0f}" if isinstance(v, float) and v.is_integer() else str(v) for v in values)
+    pairs = zip(texts, column.missing, strict=True)
+    return object_array([None if is_missing else text for text, is_missing in pairs])
 
 
 def _numbers(column: RawColumn, kind: ColumnKind) -> NDArray[np.float64]:
@@ -233,28 +209,14 @@ def _remarks(
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Rows with a target.
+    """Rows with a target."""
 
-    Attributes
-    ----------
-    table : RawTable
-        As read, rows without a target left out.
-    preparation : Preparation
-    target : Target
-    X : DataFrame (n, d)
-        Floats and categories.
-    y : array (n,)
-        Floats, or classes.
-    n_without_target : int
-        Rows that were left out.
-    """
-
-    table: RawTable
+    table: RawTable  # as read, rows without a target left out
     preparation: Preparation
     target: Target
-    X: Any
-    y: NDArray
-    n_without_target: int
+    X: Any  # a data frame (n, d) of floats and categories
+    y: NDArray  # (n,), floats or classes
+    n_without_target: int  # rows that were left out
 
     @property
     def encoded_y(self) -> NDArray:
@@ -278,10 +240,10 @@ class TrainingData:
         for kind in self.preparation.columns:
             missing = int(self.table.column(kind.name).missing.sum())
             holds = kind.kind if kind.is_used else f"left out: {kind.kind}"
-            note = kind.note
+            notes = [kind.note] * bool(kind.note)
             if kind.kind == "date":
-                note = f"{note}{', ' if note else ''}as {', '.join(kind.parts)}"
-            rows.append([kind.name, holds, f"{missing:,}" if missing else "", note])
+                notes.append(f"as {', '.join(kind.parts)}")
+            rows.append([kind.name, holds, f"{missing:,}" if missing else "", ", ".join(notes)])
         return "\n".join([*lines, text_table(rows, right=(2,))])
 
 
@@ -292,16 +254,13 @@ def read_training_data(args: argparse.Namespace) -> TrainingData:
         raise CliError(f"--drop {args.target!r} is the target: drop another column")
     target = detect_target(table.column(args.target, "the target"), table.source, args.task)
     y, present = target.read(table.column(args.target), table.source)
-    if not present.all():
-        table = table.take(present)
+    table = table.take(present)
     if len(table) < _FEWEST_ROWS:
         raise CliError(
             f"{table.source}: {plural(len(table), 'row')} with a target: at least {_FEWEST_ROWS} "
             "are needed"
         )
-    preparation = Preparation.learn(
-        table, target=args.target, categorical=args.categorical, drop=args.drop
-    )
+    preparation = Preparation.learn(table, args.target, args.categorical, args.drop)
     X, _ = preparation.apply(table)
     if target.task == "classification" and len(np.unique(y)) < 2:
         raise CliError(f"{table.source}: the target {target.name!r} has one class only")

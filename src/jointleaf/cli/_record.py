@@ -19,8 +19,8 @@ from jointleaf._fit.report import loss_table
 from jointleaf.cli._columns import ColumnKind, Target
 from jointleaf.cli._output import number
 from jointleaf.cli._preparation import Preparation, TrainingData
+from jointleaf.cli._scores import histogram, spread_over
 from jointleaf.cli._tables import RawColumn
-from jointleaf.cli._validation import histogram, spread_over
 
 __all__ = ["RECORD_FORMAT", "make_record", "model_summary", "without_charts"]
 
@@ -58,16 +58,10 @@ def make_record(
 def without_charts(record: dict[str, Any]) -> dict[str, Any]:
     """Return a record without what only charts and ``predict`` need."""
     short = {k: v for k, v in record.items() if k not in ("search", "preparation", "format")}
+    for name, chart in (("target", "histogram"), ("validation", "summary")):
+        short[name] = {k: v for k, v in record[name].items() if k != chart}
     joint = record["model"]["joint"]
-    return {
-        **short,
-        "target": {k: v for k, v in record["target"].items() if k != "histogram"},
-        "validation": {k: v for k, v in record["validation"].items() if k != "summary"},
-        "model": {**record["model"], "joint": joint and {**joint, "trace": None}},
-    }
-
-
-# -- data and predictions ------------------------------------------------------------------------
+    return {**short, "model": {**record["model"], "joint": joint and {**joint, "trace": None}}}
 
 
 def _column_summary(column: RawColumn, kind: ColumnKind, frame: Any) -> dict[str, Any]:
@@ -102,15 +96,8 @@ def _target_summary(target: Target, y: NDArray) -> dict[str, Any]:
     if target.task == "classification":
         classes, counts = np.unique(y, return_counts=True)
         return {**asdict(target), "classes": [str(c) for c in classes], "counts": counts.tolist()}
-    return {
-        **asdict(target),
-        "quantiles": np.quantile(y, (0, 0.25, 0.5, 0.75, 1)).tolist(),
-        "mean": float(y.mean()),
-        "histogram": histogram(y),
-    }
-
-
-# -- the model -----------------------------------------------------------------------------------
+    quantiles, mean = np.quantile(y, (0, 0.25, 0.5, 0.75, 1)).tolist(), float(y.mean())
+    return {**asdict(target), "quantiles": quantiles, "mean": mean, "histogram": histogram(y)}
 
 
 def model_summary(model: Any) -> dict[str, Any]:
@@ -122,10 +109,7 @@ def model_summary(model: Any) -> dict[str, Any]:
         "cells": int(np.sum(n_cells)),
         "linear_features": len(model.linear_feature_names_),
         "recipe": report.recipe,
-        "components": [
-            {"name": part.name, "weight": part.weight, "description": part.description}
-            for part in report.components
-        ],
+        "components": [asdict(component) for component in report.components],
         "validation_loss": report.validation_loss,
         "joint": None if report.joint is None else _joint_summary(report.joint),
         "lines": [list(line) for line in report.lines()],
@@ -185,15 +169,11 @@ def _search_lines(cv_results: dict[str, Any] | None) -> list[dict[str, Any]]:
         # Of a strength that was compared twice the later loss counts, which is more accurate.
         point = [strengths[k], losses[k], np.nan_to_num(errors[k])]
         lines.setdefault(key, {})[strengths[k]] = point
-    return [
-        {
-            **dict(zip(("exact", *names), key, strict=True)),
-            **dict(zip(("strength", "loss", "error"), _columns(points), strict=True)),
-        }
-        for key, points in lines.items()
-    ]
-
-
-def _columns(points: dict[float, list[float]]) -> list[list[float]]:
-    """Return strengths, losses and errors of a line, from strong to weak."""
-    return np.array([points[s] for s in sorted(points, reverse=True)], float).T.tolist()
+    records = []
+    for key, points in lines.items():
+        strong_to_weak = [points[strength] for strength in sorted(points, reverse=True)]
+        values = [*key, *np.array(strong_to_weak, float).T.tolist()]
+        records.append(
+            dict(zip(("exact", *names, "strength", "loss", "error"), values, strict=True))
+        )
+    return records

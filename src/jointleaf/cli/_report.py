@@ -6,17 +6,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from jointleaf.cli._charts import (
-    calibration_chart,
-    classes_chart,
-    histogram_chart,
-    pairs_chart,
-    search_chart,
-    trace_chart,
-)
+from jointleaf.cli import _charts as charts
 from jointleaf.cli._output import number, plural, seconds
-from jointleaf.cli._peers import JOINTLEAF
-from jointleaf.cli._validation import MEASURES, format_measure
+from jointleaf.cli._scores import JOINTLEAF, MEASURES, error_rows, format_measure
 
 __all__ = ["render_report"]
 
@@ -28,15 +20,7 @@ _MOST_COLUMNS = 20
 
 
 def render_report(record: Record, scores: Record | None = None) -> str:
-    """Return the report.
-
-    Parameters
-    ----------
-    record : dict
-        Of a fit, see `jointleaf.cli._record`.
-    scores : dict, optional
-        Errors of the same model on further data.
-    """
+    """Return the report of the record of a fit, with the errors of its model on further data."""
     target = record["target"]
     parts = [
         _head(record),
@@ -50,19 +34,19 @@ def render_report(record: Record, scores: Record | None = None) -> str:
         _fit(record["model"]),
         _foot(record),
     ]
-    return page(f"jointleaf: {target['name']}", "\n".join(part for part in parts if part))
+    return _page(f"jointleaf: {target['name']}", "\n".join(part for part in parts if part))
 
 
 def _head(record: Record) -> str:
     target = record["target"]
     errors = next(row for row in record["validation"]["table"] if row["model"] == JOINTLEAF)
+    names = [key for key in errors if key in MEASURES][:3]
     facts = [
         (f"{record['n_rows']:,}", "rows"),
         (str(sum(c["used"] for c in record["columns"])), "columns used"),
         (target["task"], f"target {target['name']}"),
+        *((format_measure(k, errors[k]), f"{MEASURES[k]}, held-out rows") for k in names),
     ]
-    for name in [key for key in errors if key in MEASURES][:3]:
-        facts.append((format_measure(name, errors[name]), f"{MEASURES[name]}, held-out rows"))
     boxes = "".join(
         f"<div><b>{escape(value)}</b><span>{escape(label)}</span></div>" for value, label in facts
     )
@@ -92,38 +76,29 @@ def _data(record: Record) -> str:
         text += f" {plural(record['n_without_target'], 'row')} without a target left out."
     text += f" The task is {target['task']}: {target['reason']}."
     if "histogram" in target:
-        figure = ("Target", histogram_chart(target["histogram"], target["name"]))
+        figure = ("Target", charts.histogram_chart(target["histogram"], target["name"]))
     else:
-        figure = ("Rows of every class", classes_chart(target))
+        figure = ("Rows of every class", charts.classes_chart(target))
     header = ["column", "holds", "missing", "different", "values"]
-    html = table(header, rows, numbers=(2, 3), styles=styles)
+    html = _table(header, rows, numbers=(2, 3), styles=styles)
     if len(rows) > _MOST_COLUMNS:  # on a phone it takes many screens
         html = f"<details><summary>All {len(rows):,} columns</summary>{html}</details>"
-    return section("data", "Data", f"<p>{escape(text)}</p>", html, "<p></p>", charts(figure))
+    return _section("data", "Data", text, html, "<p></p>", _figures(figure))
 
 
 def _errors(validation: Record) -> str:
     measure, records = validation["measure"], validation["table"]
-    names = [name for name in records[0] if name in MEASURES]
     largest = max(record[measure] for record in records)
-    rows = [
-        [
-            record["model"],
-            bar_cell(record[measure], largest),
-            *(format_measure(name, record[name]) for name in names),
-            seconds(record["seconds"]),
-        ]
-        for record in records
-    ]
+    bars = ["", *(_bar_cell(record[measure], largest) for record in records)]
+    cells = zip(error_rows(validation, "fit and predict"), bars, strict=True)
+    header, *rows = [[name, bar, *values] for (name, *values), bar in cells]
     styles = ["ours" if record["model"] == JOINTLEAF else "" for record in records]
-    header = ["model", "", *(MEASURES[name] for name in names), "fit and predict"]
     text = (
         f"Errors {validation['method']}, the same for all models, which have their defaults where "
         f"their name says no more. Bars are the {MEASURES[measure]}; shorter is better."
     )
-    columns = tuple(range(2, len(header)))
-    html = table(header, rows, numbers=columns, bars=(1,), styles=styles)
-    return section("errors", "Errors against other models", f"<p>{escape(text)}</p>", html)
+    html = _table(header, rows, numbers=range(2, len(header)), bars=(1,), styles=styles)
+    return _section("errors", "Errors against other models", text, html)
 
 
 def _quality(validation: Record, target: Record) -> str:
@@ -133,8 +108,7 @@ def _quality(validation: Record, target: Record) -> str:
         title = "Calibration"
         noun = f"Probabilities of {classes[1] if len(classes) == 2 else 'all classes'}"
     text = f"{noun} for held-out rows, {validation['method']}."
-    parts = _quality_parts(validation["summary"], target)
-    return section("predictions", title, f"<p>{escape(text)}</p>", *parts)
+    return _section("predictions", title, text, *_quality_parts(validation["summary"], target))
 
 
 def _quality_parts(summary: Record, target: Record) -> list[str]:
@@ -142,16 +116,16 @@ def _quality_parts(summary: Record, target: Record) -> list[str]:
     if "truth" in summary:
         drawn, n_all = len(summary["truth"]), summary["n_all"]
         text = f"<p>{drawn:,} of {n_all:,} rows are drawn.</p>" if drawn < n_all else ""
-        pairs = "Target against prediction", pairs_chart(summary, target["name"])
-        residuals = histogram_chart(summary["residuals"], "residual")
-        return [text, charts(pairs, ("Residuals: target minus prediction", residuals))]
+        pairs = "Target against prediction", charts.pairs_chart(summary, target["name"])
+        residuals = charts.histogram_chart(summary["residuals"], "residual")
+        return [text, _figures(pairs, ("Residuals: target minus prediction", residuals))]
     text = (
         "Rows in groups of equal size: on the diagonal events are as frequent as predicted. The "
         "vertical bars are two standard errors of chance alone."
     )
     return [
         f"<p>{text}</p>",
-        charts(("Calibration", calibration_chart(summary["calibration"]))),
+        _figures(("Calibration", charts.calibration_chart(summary["calibration"]))),
         _confusion(summary["confusion"], target["classes"]),
     ]
 
@@ -160,41 +134,36 @@ def _confusion(counts: list[list[int]], classes: list[str]) -> str:
     if len(classes) > _MOST_CLASSES:
         return ""
     header = ["true class", *(f"predicted {name}" for name in classes)]
-    rows = [
-        [name, *(f"{count:,}" for count in line)]
-        for name, line in zip(classes, counts, strict=True)
-    ]
-    return "<p></p>" + table(header, rows, numbers=tuple(range(1, len(header))))
+    pairs = zip(classes, counts, strict=True)
+    rows = [[name, *(f"{count:,}" for count in line)] for name, line in pairs]
+    return "<p></p>" + _table(header, rows, numbers=range(1, len(header)))
 
 
 def _further_data(scores: Record, target: Record) -> str:
-    values = ", ".join(
-        f"{MEASURES[name]} {format_measure(name, value)}"
-        for name, value in scores["errors"].items()
-    )
+    errors = scores["errors"].items()
+    values = ", ".join(f"{MEASURES[name]} {format_measure(name, value)}" for name, value in errors)
     text = (
         f"The model of the file on the {scores['rows']:,} rows of {scores['source']} "
         f"that have a target: {values}. On the rows it was fitted to, errors are smaller than on "
         "others."
     )
     parts = _quality_parts(scores["summary"], target)
-    return section("further", f"On {scores['source']}", f"<p>{escape(text)}</p>", *parts)
+    return _section("further", f"On {scores['source']}", text, *parts)
 
 
 def _search(record: Record) -> str:
     lines, joint = record["search"], record["model"]["joint"]
     if not lines or joint is None:
-        return section("search", "Penalty", "<p>No strengths of a penalty were compared.</p>")
+        return _section("search", "Penalty", "No strengths of a penalty were compared.")
     text = (
         "The strength of the penalty of the joint fit is the one with the smallest loss on "
         "held-out rows, for which trees are grown anew. Every line is one way to divide the "
         "penalty between slopes and biases; the band is one standard error."
     )
     if joint["setting"]:
-        values = ", ".join(
-            f"{name.replace('_', ' ')} {value:.3g}" for name, value in joint["setting"].items()
-        )
-        text += f" Chosen: {values}."
+        setting = joint["setting"].items()
+        values = (f"{name.replace('_', ' ')} {value:.3g}" for name, value in setting)
+        text += f" Chosen: {', '.join(values)}."
     figures = []
     for exact, caption, label in (
         (True, "Validation loss, weaker penalties to the right", "validation loss"),
@@ -202,55 +171,49 @@ def _search(record: Record) -> str:
     ):
         group = [line for line in lines if line["exact"] is exact]
         if group:
-            figures.append((caption, search_chart(group, joint["setting"], label)))
-    return section("search", "Penalty", f"<p>{escape(text)}</p>", charts(*figures))
+            figures.append((caption, charts.search_chart(group, joint["setting"], label)))
+    return _section("search", "Penalty", text, _figures(*figures))
 
 
 def _importances(features: list[Record]) -> str:
     largest = max((f["importance"] for f in features), default=0.0)
     rows = [
-        [f["name"], bar_cell(f["importance"], largest), f"{f['importance']:.1%}"]
+        [f["name"], _bar_cell(f["importance"], largest), f"{f['importance']:.1%}"]
         for f in features[:_MOST_FEATURES]
     ]
     text = "Half the share in the gain of all splits, half that in the spread of the linear models."
     if len(features) > _MOST_FEATURES:
         text += f" The first {_MOST_FEATURES} of {len(features)}."
-    html = table(["feature", "", "share"], rows, numbers=(2,), bars=(1,))
-    return section("importances", "Importances", f"<p>{escape(text)}</p>", html)
+    html = _table(["feature", "", "share"], rows, numbers=(2,), bars=(1,))
+    return _section("importances", "Importances", text, html)
 
 
 def _selected(features: list[Record]) -> str:
     both = sum(f["in_splits"] and f["in_linear_models"] for f in features)
     text = f"In splits and in linear models: {both} of {plural(len(features), 'feature')}."
+    words = ("no", "yes")
     rows = [
-        [
-            f["name"],
-            "yes" if f["in_splits"] else "no",
-            "yes" if f["in_linear_models"] else "no",
-            number(f["slope_norm"], 3),
-        ]
+        [f["name"], words[f["in_splits"]], words[f["in_linear_models"]], number(f["slope_norm"], 3)]
         for f in features[:_MOST_FEATURES]
     ]
-    html = table(
-        ["feature", "in splits", "in linear models", "norm of all slopes"], rows, numbers=(3,)
-    )
+    header = ["feature", "in splits", "in linear models", "norm of all slopes"]
+    html = _table(header, rows, numbers=(3,))
     hint = "For a sparse selection run <code>jointleaf select</code>."
-    return section("selected", "Selected features", f"<p>{escape(text)} {hint}</p>", html)
+    return _section("selected", "Selected features", "", f"<p>{text} {hint}</p>", html)
 
 
 def _fit(model: Record) -> str:
     joint = model["joint"]
-    parts = [table(["", ""], model["lines"])]
+    parts = [_table(["", ""], model["lines"])]
     if joint is not None:
-        text = (
-            f"The joint problem: objective {joint['objective']:.6g}, distance from the optimality "
-            f"conditions {joint['optimality']:.1e}."
+        parts.append(
+            f"<p></p><p>The joint problem: objective {joint['objective']:.6g}, distance from the "
+            f"optimality conditions {joint['optimality']:.1e}.</p>"
         )
-        parts.append(f"<p></p><p>{escape(text)}</p>")
         if len(joint["trace"]) > 2:
-            figure = "Distance from the optimality conditions", trace_chart(joint["trace"])
-            parts.append(charts(figure))
-    return section("fit", "Fit", *parts)
+            figure = "Distance from the optimality conditions", charts.trace_chart(joint["trace"])
+            parts.append(_figures(figure))
+    return _section("fit", "Fit", "", *parts)
 
 
 def _foot(record: Record) -> str:
@@ -314,7 +277,7 @@ text-align:right;white-space:normal}
 """
 
 
-def page(title: str, body: str) -> str:
+def _page(title: str, body: str) -> str:
     """Return a whole document that loads nothing."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
@@ -324,12 +287,13 @@ def page(title: str, body: str) -> str:
     )
 
 
-def section(name: str, title: str, *parts: str) -> str:
-    """Return a section that can be linked to by its name."""
-    return f'<section id="{name}">\n<h2>{escape(title)}</h2>\n{"".join(parts)}\n</section>'
+def _section(name: str, title: str, text: str, *parts: str) -> str:
+    """Return a section that can be linked to by its name, with a text before all else."""
+    body = (f"<p>{escape(text)}</p>" if text else "") + "".join(parts)
+    return f'<section id="{name}">\n<h2>{escape(title)}</h2>\n{body}\n</section>'
 
 
-def charts(*figures: tuple[str, str]) -> str:
+def _figures(*figures: tuple[str, str]) -> str:
     """Return charts (caption, SVG) side by side where there is room."""
     cells = "".join(
         f"<figure><figcaption>{escape(caption)}</figcaption>{svg}</figure>"
@@ -338,29 +302,20 @@ def charts(*figures: tuple[str, str]) -> str:
     return f'<div class="charts">{cells}</div>'
 
 
-def bar_cell(value: float, largest: float) -> str:
+def _bar_cell(value: float, largest: float) -> str:
     """Return a bar for a cell of a table."""
     share = 100 * max(value, 0.0) / largest if largest > 0 else 0.0
     return f'<div class="bar" style="width:{share:.1f}%"></div>'
 
 
-def table(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    numbers: Sequence[int] = (),
-    bars: Sequence[int] = (),
-    styles: Sequence[str] = (),
-) -> str:
+def _table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = (),
+    bars: Sequence[int] = (), styles: Sequence[str] = (),
+) -> str:  # fmt: skip
     """Return a table that becomes a list of cards on a phone.
 
-    Parameters
-    ----------
-    header : names of the columns
-    rows : cells as text, which is escaped, except in the columns `bars`, which are HTML
-    numbers : columns of numbers
-    bars : columns of `bar_cell`
-    styles : class of every row
+    Cells are text, which is escaped, except in the columns `bars` of `_bar_cell`; `numbers` are
+    columns of numbers, `styles` the class of every row.
     """
 
     def cell(k: int, text: str) -> str:

@@ -7,7 +7,6 @@ import gzip
 import io
 import sys
 import zlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,15 +38,7 @@ _MISSING = frozenset(
 
 @dataclass(frozen=True)
 class RawColumn:
-    """One column.
-
-    Attributes
-    ----------
-    name : str
-    values : array (n,)
-        Text (dtype object, None where missing), floats (NaN where missing) or times
-        (datetime64, NaT where missing).
-    """
+    """One column: text (dtype object, None where missing), floats (NaN) or datetime64 (NaT)."""
 
     name: str
     values: NDArray
@@ -71,20 +62,11 @@ class RawColumn:
 
 @dataclass(frozen=True)
 class RawTable:
-    """All columns of a file.
+    """All columns of a file."""
 
-    Attributes
-    ----------
-    source : str
-        Name of the file, for messages.
-    columns : tuple of RawColumn
-    notes : tuple of str
-        About the reading, such as which delimiter was detected.
-    """
-
-    source: str
+    source: str  # name of the file, for messages
     columns: tuple[RawColumn, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # about the reading, such as which delimiter was detected
 
     def __len__(self) -> int:
         return len(self.columns[0].values)
@@ -150,31 +132,17 @@ def _folded(text: str) -> str:
 
 
 def read_table(path: str, *, delimiter: str | None = None, encoding: str = "utf-8") -> RawTable:
-    """Read a table with a header.
+    """Read a table with a header from a file, or from the standard input if it is "-".
 
-    Parameters
-    ----------
-    path : str
-        "-" is the standard input. The format is detected from the first bytes, not from the name.
-    delimiter : str, optional
-        Between the fields of a CSV file; by default detected among comma, semicolon, tab and "|".
-    encoding : str
-        Of a CSV file.
-
-    Raises
-    ------
-    CliError
-        With one line about what is wrong: no such file, empty, not UTF-8, rows of different
-        lengths, several columns of one name, no rows.
+    The format is detected from the first bytes, not from the name; delimiter, by default detected
+    among comma, semicolon, tab and "|", and encoding are those of a CSV file.
     """
     source = "standard input" if path == "-" else path
     data = _read_bytes(path, source)
     if not data.strip():
         raise CliError(f"{source}: the file is empty")
-    if data.startswith(_PARQUET):
-        table = _read_parquet(data, source)
-    else:
-        table = _read_csv(data, source, delimiter, encoding)
+    is_parquet = data.startswith(_PARQUET)
+    table = _parquet(data, source) if is_parquet else _csv(data, source, delimiter, encoding)
     repeated = sorted({name for name in table.names if table.names.count(name) > 1})
     if repeated:
         raise CliError(f"{source}: several columns have the name {listed(repeated)}: rename them")
@@ -200,7 +168,7 @@ def _texts(values: list[str | None]) -> NDArray:
 # -- CSV -----------------------------------------------------------------------------------------
 
 
-def _read_csv(data: bytes, source: str, delimiter: str | None, encoding: str) -> RawTable:
+def _csv(data: bytes, source: str, delimiter: str | None, encoding: str) -> RawTable:
     text = _decode(data, source, encoding)
     notes = []
     if delimiter is None:
@@ -209,10 +177,10 @@ def _read_csv(data: bytes, source: str, delimiter: str | None, encoding: str) ->
             notes.append(f"the delimiter is {_DELIMITERS[delimiter]}")
     header, rows = _split(text, source, delimiter)
     _check_header(header, source, delimiter)
-    columns = [
+    columns = (
         RawColumn(name or f"column {j + 1}", _texts([row[j] for row in rows]))
         for j, name in enumerate(header)
-    ]
+    )
     return RawTable(source, tuple(columns), tuple(notes))
 
 
@@ -240,11 +208,10 @@ def _detect_delimiter(text: str) -> str:
             counts = [len(row) for row in csv.reader(sample, delimiter=candidate) if row]
         except csv.Error:
             continue
-        if not counts or counts[0] < 2:
-            continue
-        same = Counter(counts)[counts[0]] / len(counts)
-        if (same, counts[0]) > score:
-            best, score = candidate, (same, counts[0])
+        if counts and counts[0] > 1:
+            same = counts.count(counts[0]) / len(counts)
+            if (same, counts[0]) > score:
+                best, score = candidate, (same, counts[0])
     return best
 
 
@@ -255,9 +222,9 @@ def _split(text: str, source: str, delimiter: str) -> tuple[list[str], list[list
     rows: list[list[str]] = []
     try:
         for fields in reader:
-            if not fields or (len(fields) == 1 and not fields[0].strip() and len(header) != 1):
-                continue  # a blank line
             row = [field.strip() for field in fields]
+            if not row or (row == [""] and len(header) != 1):
+                continue  # a blank line
             if not header:
                 header = row
             elif len(row) == len(header):
@@ -295,15 +262,14 @@ def _check_header(header: list[str], source: str, delimiter: str) -> None:
 # -- Parquet -------------------------------------------------------------------------------------
 
 
-def _read_parquet(data: bytes, source: str) -> RawTable:
+def _parquet(data: bytes, source: str) -> RawTable:
     """Read a Parquet file; columns of lists and records are left out, with a note."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise CliError(
-            f"{source}: Parquet files need pyarrow: pip install 'jointleaf[cli]'"
-        ) from None
+        remedy = "pip install 'jointleaf[cli]'"
+        raise CliError(f"{source}: Parquet files need pyarrow: {remedy}") from None
     try:
         table = pq.read_table(pa.BufferReader(data))
     except (pa.ArrowException, OSError) as cause:

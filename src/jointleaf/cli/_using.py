@@ -23,19 +23,18 @@ from jointleaf.cli._output import (
     finite,
     number,
     plural,
-    print_json,
     print_remark,
+    print_result,
     reading,
     show,
     text_table,
     write_file,
-    writing,
 )
 from jointleaf.cli._preparation import Preparation
 from jointleaf.cli._record import RECORD_FORMAT, model_summary, without_charts
 from jointleaf.cli._report import render_report
+from jointleaf.cli._scores import error_table, measures, prediction_summary
 from jointleaf.cli._tables import RawTable, read_table
-from jointleaf.cli._validation import error_table, measures, prediction_summary
 from jointleaf.inspection import Explanation
 
 __all__ = ["LoadedModel", "explain", "info", "load_model", "predict", "report"]
@@ -45,26 +44,11 @@ _MOST_SHOWN = 3
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model from a file.
+    """A model from a file."""
 
-    Attributes
-    ----------
-    source : str
-    model : estimator
-    preparation : Preparation
-    record : dict or None
-        Of its fit (`jointleaf.cli._record`); None if it was saved by `jointleaf.save`.
-    """
-
-    source: str
     model: Any
     preparation: Preparation
-    record: dict[str, Any] | None
-
-    @property
-    def target(self) -> str | None:
-        """Name of the target, where it is known."""
-        return None if self.record is None else self.record["target"]["name"]
+    record: dict[str, Any] | None  # of its fit; None if it was saved by `jointleaf.save`
 
 
 def load_model(path: str) -> LoadedModel:
@@ -78,14 +62,14 @@ def load_model(path: str) -> LoadedModel:
         )
     record = metadata.get("cli")
     if record is None:
-        return LoadedModel(path, model, Preparation.of_model(model, path), None)
+        return LoadedModel(model, Preparation.of_model(model, path), None)
     if record.get("format", 0) > RECORD_FORMAT:
         raise CliError(f"{path}: was written by a newer jointleaf: upgrade jointleaf")
     try:
         preparation = Preparation.from_dict(record["preparation"])
     except (KeyError, TypeError) as cause:
         raise CliError(f"{path}: the record of the fit is damaged ({cause})") from None
-    return LoadedModel(path, model, preparation, record)
+    return LoadedModel(model, preparation, record)
 
 
 def _read(
@@ -100,10 +84,10 @@ def _read(
     table = read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
     for name in known:
         table.column(name, "--id")
-    familiar = {*known, *([] if loaded.target is None else [loaded.target])}
-    if args.ignore_extra:
-        familiar |= set(table.names)
-    loaded.preparation.check_columns(table, known=familiar)
+    familiar = {*known, *(table.names if args.ignore_extra else ())}
+    if loaded.record is not None:
+        familiar.add(loaded.record["target"]["name"])
+    loaded.preparation.check_columns(table, familiar)
     X, remarks = loaded.preparation.apply(table)
     remarks += _unseen_categories(loaded.model, X)
     for remark in remarks:
@@ -160,9 +144,8 @@ def _predictions(model: Any, X: Any) -> dict[str, list]:
     """Return the prediction and, for classes, the probability of every class."""
     columns: dict[str, list] = {"prediction": model.predict(X).tolist()}
     if hasattr(model, "predict_proba"):
-        probabilities = model.predict_proba(X)
-        for k, name in enumerate(model.classes_):
-            columns[f"probability {name}"] = probabilities[:, k].tolist()
+        names = (f"probability {name}" for name in model.classes_)
+        columns |= zip(names, model.predict_proba(X).T.tolist(), strict=True)
     return columns
 
 
@@ -206,10 +189,7 @@ def explain(args: argparse.Namespace) -> None:
     if args.plot is not None:
         _draw(explanation, output, args)
         print_remark(f"wrote {args.plot}")
-    if args.json:
-        print_json(contents)
-    else:
-        print(_explanation_text(contents, args.top))
+    print_result(contents, _explanation_text(contents, args.top), is_json=args.json)
 
 
 def _one_output(model: Any, row: Any, label: str | None) -> tuple[Explanation, str]:
@@ -228,22 +208,17 @@ def _one_output(model: Any, row: Any, label: str | None) -> tuple[Explanation, s
     # Two classes have one raw prediction, the log-odds of the second.
     if label != names[0]:
         return explanation, f"the log-odds of {names[1]}"
-    return _negated(explanation), f"the log-odds of {names[0]}"
-
-
-def _negated(explanation: Explanation) -> Explanation:
-    names = ("linear", "cells", "cells_rest", "baseline")
-    return replace(explanation, **{name: -getattr(explanation, name) for name in names})
+    parts = ("linear", "cells", "cells_rest", "baseline")
+    negated = {part: -getattr(explanation, part) for part in parts}
+    return replace(explanation, **negated), f"the log-odds of {names[0]}"
 
 
 def _contributions(explanation: Explanation) -> list[dict[str, Any]]:
     """Return one record for each column, the largest first."""
-    columns = zip(
-        explanation.feature_names, explanation.data[0], explanation.values[0], strict=True
-    )
+    names, data = explanation.feature_names, explanation.data[0]
     records = [
         {"feature": name, "value": finite(value), "contribution": float(contribution)}
-        for name, value, contribution in columns
+        for name, value, contribution in zip(names, data, explanation.values[0], strict=True)
     ]
     return sorted(records, key=lambda record: -abs(record["contribution"]))
 
@@ -263,17 +238,14 @@ def _explanation_text(contents: dict[str, Any], top: int) -> str:
         added = sum(record["contribution"] for record in records[top:])
         rows.append([f"{len(records) - top} others", "", f"{added:+.4g}", bar(added, largest)])
     rows.append(["sum", "", number(contents["raw_prediction"]), ""])
-    lines = [
-        f"row {contents['row']}: {contents['explains']}, from the mean in training",
-        text_table(rows, right=(1, 2)),
-    ]
     prediction = contents["prediction"]
     if "probabilities" in contents:
         probability = contents["probabilities"][str(prediction)]
-        lines.append(f"prediction: {prediction}, probability {probability:.3f}")
+        shown = f"{prediction}, probability {probability:.3f}"
     else:
-        lines.append(f"prediction: {number(prediction)}")
-    return "\n".join(lines)
+        shown = number(prediction)
+    title = f"row {contents['row']}: {contents['explains']}, from the mean in training"
+    return f"{title}\n{text_table(rows, right=(1, 2))}\nprediction: {shown}"
 
 
 def _draw(explanation: Explanation, output: str, args: argparse.Namespace) -> None:
@@ -285,9 +257,9 @@ def _draw(explanation: Explanation, output: str, args: argparse.Namespace) -> No
     display = ExplanationDisplay(explanation, n_columns=args.top, value_name=output).plot()
     display.ax_.set_title(f"row {args.row}", loc="left", fontsize=10)
     figure: Any = display.figure_
-    ending = args.plot.suffix.lstrip(".") or "png"
-    with writing(args.plot) as temporary:
-        figure.savefig(temporary, format=ending, dpi=120)
+    picture = io.BytesIO()
+    figure.savefig(picture, format=args.plot.suffix.lstrip(".") or "png", dpi=120)
+    write_file(args.plot, picture.getvalue())
 
 
 # -- report ------------------------------------------------------------------------------------
@@ -306,11 +278,8 @@ def report(args: argparse.Namespace) -> None:
         )
     scores = None if args.data is None else _score(loaded, record, args)
     write_file(path, render_report(record, scores))
-    if args.json:
-        shown = {"rows": None, "errors": None} if scores is None else scores
-        print_json({"report": str(path), "rows": shown["rows"], "errors": shown["errors"]})
-    else:
-        print(f"wrote {path}")
+    errors = {name: scores and scores[name] for name in ("rows", "errors")}
+    print_result({"report": str(path), **errors}, f"wrote {path}", is_json=args.json)
 
 
 def _score(loaded: LoadedModel, record: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
@@ -349,10 +318,7 @@ def info(args: argparse.Namespace) -> None:
         contents = without_charts(loaded.record)
     contents["file"] = args.model
     contents["columns"] = asdict(loaded.preparation)["columns"]
-    if args.json:
-        print_json(contents)
-    else:
-        print(_info_text(contents, loaded.preparation.names))
+    print_result(contents, _info_text(contents, loaded.preparation.names), is_json=args.json)
 
 
 def _info_text(contents: dict[str, Any], columns: list[str]) -> str:

@@ -1,39 +1,161 @@
-"""Validation: errors of jointleaf and its peers on the same held-out rows."""
+"""Validation: jointleaf and other models on the same held-out rows.
+
+The others have their defaults where their name says no more.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import time
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.compose import make_column_transformer
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
+from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._core.progress import Progress
-from jointleaf.cli._output import number, seconds, text_table
-from jointleaf.cli._peers import JOINTLEAF, Model, Options
+from jointleaf.cli._scores import JOINTLEAF, measures, prediction_summary
 
 __all__ = [
-    "MEASURES", "error_table", "format_measure", "histogram", "measures", "prediction_summary",
-    "spread_over", "validate",
-]  # fmt: skip
+    "BENCH_MODELS",
+    "FIT_MODELS",
+    "Options",
+    "jointleaf_estimator",
+    "make_splits",
+    "validate",
+]
 
-#: Names of the measures for people.
-MEASURES = {
-    "rmse": "RMSE",
-    "mae": "MAE",
-    "r2": "R²",
-    "log_loss": "log-loss",
-    "error_rate": "error rate",
-    "auc": "AUC",
-}
 #: Up to so many rows all are held out once, in five folds; of more, one fifth is held out.
 _SMALL = 1000
 _FOLDS = 5
-_MOST_POINTS = 1000
-_BINS = 10
+
+
+class Options(NamedTuple):
+    """What all models get; `recipe` is for jointleaf alone."""
+
+    task: str
+    seed: int
+    n_jobs: int
+    recipe: str = "auto"
+
+    def choose(self, regressor: Any, classifier: Any) -> Any:
+        """Return the one for the task."""
+        return regressor if self.task == "regression" else classifier
+
+
+class Model(NamedTuple):
+    """A model to compare."""
+
+    name: str
+    package: str  # that must be installed
+    make: Callable[[Any, Options], Any]  # an estimator for data frames of floats and categories
+
+
+def jointleaf_estimator(X: Any, options: Options) -> Any:
+    """Return the estimator that ``jointleaf fit`` fits."""
+    kind = options.choose(JOPLEnRegressor, JOPLEnClassifier)
+    return kind(recipe=options.recipe, random_state=options.seed, n_jobs=options.n_jobs)
+
+
+def _constant(X: Any, options: Options) -> Any:
+    return options.choose(DummyRegressor(), DummyClassifier(strategy="prior"))
+
+
+def _linear(X: Any, options: Options) -> Any:
+    """Return ridge regression, its strength by leave-one-out, or logistic regression."""
+    categorical = _categorical(X)
+    numbers = [name for name in X.columns if name not in categorical]
+    encoder = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=20)
+    columns = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), numbers), (encoder, categorical)
+    )
+    ridge, logistic = RidgeCV(np.logspace(-3, 4, 15)), LogisticRegression(max_iter=2000)
+    return make_pipeline(columns, options.choose(ridge, logistic))
+
+
+def _lightgbm(X: Any, options: Options, **parameters: Any) -> Any:
+    from lightgbm import LGBMClassifier, LGBMRegressor
+
+    def rename(X: Any) -> Any:
+        # LightGBM raises on names with brackets, quotes and commas.
+        return X.set_axis([f"f{j}" for j in range(X.shape[1])], axis=1)
+
+    kind = options.choose(LGBMRegressor, LGBMClassifier)
+    model = kind(random_state=options.seed, n_jobs=options.n_jobs, verbose=-1, **parameters)
+    return make_pipeline(FunctionTransformer(rename), model)
+
+
+def _xgboost(X: Any, options: Options) -> Any:
+    from xgboost import XGBClassifier, XGBRegressor
+
+    categories = {name: list(X[name].cat.categories) for name in _categorical(X)}
+
+    def encode(X: Any) -> Any:
+        # Codes of the categories of training; others are missing, as XGBoost raises on them.
+        X = X.copy()
+        for name, known in categories.items():
+            X[name] = X[name].cat.set_categories(known).cat.codes.replace(-1, np.nan)
+        return X.to_numpy(dtype=float)
+
+    kind = options.choose(XGBRegressor, XGBClassifier)
+    model = kind(
+        random_state=options.seed, n_jobs=options.n_jobs, enable_categorical=True,
+        feature_types=["c" if name in categories else "q" for name in X.columns],
+    )  # fmt: skip
+    return make_pipeline(FunctionTransformer(encode), model)
+
+
+def _catboost(X: Any, options: Options) -> Any:
+    from catboost import CatBoostClassifier, CatBoostRegressor
+
+    categorical = _categorical(X)
+
+    def encode(X: Any) -> Any:
+        X = X.copy()
+        for name in categorical:
+            X[name] = X[name].astype(object).where(X[name].notna(), "missing").astype(str)
+        return X
+
+    kind = options.choose(CatBoostRegressor, CatBoostClassifier)
+    model = kind(
+        random_seed=options.seed, thread_count=options.n_jobs, verbose=False,
+        allow_writing_files=False, cat_features=categorical,
+    )  # fmt: skip
+    return make_pipeline(FunctionTransformer(encode), model)
+
+
+def _categorical(X: Any) -> list[str]:
+    return X.select_dtypes("category").columns.tolist()
+
+
+_COMMON = (
+    Model(JOINTLEAF, "sklearn", jointleaf_estimator),
+    Model("LightGBM", "lightgbm", _lightgbm),
+    Model("linear model", "sklearn", _linear),
+    Model("constant", "sklearn", _constant),
+)
+_small_lightgbm = partial(
+    _lightgbm, n_estimators=100, num_leaves=4, min_child_samples=5, subsample=0.7,
+    subsample_freq=1, colsample_bytree=0.7,
+)  # fmt: skip
+#: Models that ``jointleaf fit`` compares, where they are installed.
+FIT_MODELS = (*_COMMON, Model("LightGBM, 100 trees of 4 leaves", "lightgbm", _small_lightgbm))
+#: Models that ``jointleaf bench`` compares, where they are installed.
+BENCH_MODELS = (
+    *_COMMON,
+    Model("CatBoost", "catboost", _catboost),
+    Model("XGBoost", "xgboost", _xgboost),
+)
 
 
 def make_splits(
@@ -41,17 +163,9 @@ def make_splits(
 ) -> tuple[list[tuple[NDArray, NDArray]], str]:
     """Return pairs of training and held-out rows, and a description.
 
-    Parameters
-    ----------
-    y : array (n,)
-        Targets, or numbers of classes, whose proportions are kept.
-    task : str
-    seed : int
-    n_folds : int, optional
-        By default five folds up to `_SMALL` rows, and the first of five with more.
+    The proportions of classes, of which y (n,) holds numbers, are kept. By default these are five
+    folds up to `_SMALL` rows, and the first of five with more.
     """
-    from sklearn.model_selection import KFold, StratifiedKFold
-
     n = len(y)
     k = min(n_folds or _FOLDS, n)
     kind: Any = KFold
@@ -67,31 +181,14 @@ def make_splits(
 
 
 def validate(
-    X: Any,
-    y: NDArray,
-    models: Sequence[Model],
-    options: Options,
-    *,
-    n_folds: int | None = None,
+    X: Any, y: NDArray, models: Sequence[Model], options: Options, n_folds: int | None = None
 ) -> dict[str, Any]:
     """Fit all models that are installed on all splits, and score them on the held-out rows.
 
-    Parameters
-    ----------
-    X : DataFrame (n, d)
-    y : array (n,)
-        Targets, or numbers 0..K-1 of classes.
-    models : sequence of Model
-    options : Options
-    n_folds : int, optional
-        See `make_splits`.
-
-    Returns
-    -------
-    dict
-        "method", which rows were held out; "measure", by which models are ordered; "table", one
-        record for each model with its errors and the seconds of a fit, best first; "summary", of
-        the predictions of jointleaf.
+    X is a data frame (n, d), y holds targets (n,) or numbers 0..K-1 of classes. The result has
+    "method", which rows were held out; "measure", by which models are ordered; "table", one record
+    for each model with its errors and the seconds of a fit, best first; "summary", of the
+    predictions of jointleaf.
     """
     models = [model for model in models if importlib.util.find_spec(model.package)]
     splits, method = make_splits(y, options.task, options.seed, n_folds)
@@ -107,12 +204,13 @@ def validate(
             start = time.perf_counter()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of peers, on feature names and iterations
-                predicted, classes = model.fit_predict(X_train, y[train], X_test, options)
+                fitted = model.make(X_train, options).fit(X_train, y[train])
+                if n_classes:  # also those that the training rows of a split did not have
+                    predicted = np.zeros((len(test), n_classes))
+                    predicted[:, np.asarray(fitted.classes_, int)] = fitted.predict_proba(X_test)
+                else:
+                    predicted = np.asarray(fitted.predict(X_test), float)
             spent[model.name] += time.perf_counter() - start
-            if n_classes:  # also those that the training rows of a split did not have
-                probabilities = np.zeros((len(test), n_classes))
-                probabilities[:, classes] = predicted
-                predicted = probabilities
             predictions[model.name].append(predicted)
             progress.step(model.name)
     truth = np.concatenate([y[test] for _, test in splits])
@@ -128,94 +226,3 @@ def validate(
         "table": sorted(table, key=lambda record: record[measure]),
         "summary": prediction_summary(truth, joined[JOINTLEAF]),
     }
-
-
-def measures(truth: NDArray, predicted: NDArray) -> dict[str, float]:
-    """Return RMSE, MAE and R^2, or log-loss, error rate and, for two classes, AUC."""
-    if predicted.ndim == 1:
-        residuals = truth - predicted
-        spread = float(np.mean((truth - truth.mean()) ** 2))
-        mse = float(np.mean(residuals**2))
-        return {
-            "rmse": mse**0.5,
-            "mae": float(np.mean(np.abs(residuals))),
-            "r2": 1 - mse / spread if spread > 0 else float("nan"),
-        }
-    likelihood = np.clip(predicted[np.arange(len(truth)), truth], 1e-15, None)
-    errors = {
-        "log_loss": float(-np.mean(np.log(likelihood))),
-        "error_rate": float(np.mean(predicted.argmax(axis=1) != truth)),
-    }
-    if predicted.shape[1] == 2 and 0 < truth.mean() < 1:
-        from sklearn.metrics import roc_auc_score
-
-        errors["auc"] = float(roc_auc_score(truth, predicted[:, 1]))
-    return errors
-
-
-def format_measure(name: str, value: float) -> str:
-    """Format the value of a measure: proportions with four places, errors with four digits."""
-    return f"{value:.4f}" if name in ("r2", "error_rate", "auc") else number(value)
-
-
-def error_table(validation: dict[str, Any]) -> str:
-    """Return the errors of all models as text, from the record of a validation."""
-    table = validation["table"]
-    names = [name for name in table[0] if name in MEASURES]
-    rows = [["model", *(MEASURES[name] for name in names), "a fit"]]
-    for record in table:
-        values = [format_measure(name, record[name]) for name in names]
-        rows.append([record["model"], *values, seconds(record["seconds"])])
-    columns = text_table(rows, right=tuple(range(1, len(rows[0]))))
-    return f"errors {validation['method']}:\n{columns}"
-
-
-# -- predictions against the truth ----------------------------------------------------------------
-
-
-def prediction_summary(truth: NDArray, predicted: NDArray) -> dict[str, Any]:
-    """Return pairs and residuals of (m,) numbers, calibration and confusion of (m, K) classes."""
-    if predicted.ndim == 1:
-        drawn = spread_over(len(truth), _MOST_POINTS)
-        return {
-            "truth": truth[drawn].tolist(),
-            "predicted": predicted[drawn].tolist(),
-            "n_all": len(truth),
-            "residuals": histogram(truth - predicted),
-        }
-    n_classes = predicted.shape[1]
-    is_class = truth[:, None] == np.arange(n_classes)
-    # Two classes: the probability of the second; more: those of all classes together.
-    columns = slice(1, 2) if n_classes == 2 else slice(None)
-    confusion = np.zeros((n_classes, n_classes), int)
-    np.add.at(confusion, (truth, predicted.argmax(axis=1)), 1)
-    return {
-        "calibration": _calibration(predicted[:, columns].ravel(), is_class[:, columns].ravel()),
-        "confusion": confusion.tolist(),
-    }
-
-
-def _calibration(probabilities: NDArray, happened: NDArray) -> list[dict[str, float]]:
-    """Return mean probability and relative frequency in up to ten groups of equal size."""
-    order = np.argsort(probabilities, kind="stable")
-    groups = []
-    for rows in np.array_split(order, min(_BINS, max(1, len(order) // 10))):
-        mean = float(probabilities[rows].mean())
-        error = max(mean * (1 - mean) / rows.size, 0.0) ** 0.5
-        frequency, count = float(happened[rows].mean()), int(rows.size)
-        groups.append({"probability": mean, "frequency": frequency, "error": error, "count": count})
-    return groups
-
-
-def spread_over(n: int, most: int) -> NDArray[np.intp]:
-    """Return at most `most` of the numbers 0..n-1, evenly spread."""
-    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
-
-
-def histogram(values: NDArray, bins: int = 30) -> dict[str, list]:
-    """Return edges and counts; the outer hundredths of long tails are in the last bars."""
-    low, high = np.quantile(values, (0.005, 0.995))
-    if high <= low:
-        low, high = values.min(), values.max()
-    counts, edges = np.histogram(np.clip(values, low, high), bins=bins)
-    return {"edges": edges.tolist(), "counts": counts.tolist()}

@@ -31,12 +31,8 @@ def present(values: NDArray) -> list[str]:
 
 # -- numbers -------------------------------------------------------------------------------------
 
-# Words for true and false, in lower case.
-_BOOLEANS = {
-    **dict.fromkeys(("true", "yes", "t", "y"), 1.0),
-    **dict.fromkeys(("false", "no", "f", "n"), 0.0),
-}
-
+_BOOLEANS = dict.fromkeys(("true", "yes", "t", "y"), 1.0)
+_BOOLEANS |= dict.fromkeys(("false", "no", "f", "n"), 0.0)
 _CURRENCY = r"(?:[$€£¥₹₽₩₺₴₦₫฿¢]|EUR|USD|GBP|CHF)"
 _MARKED = re.compile(
     rf"(?P<sign>[+-]?)\s*(?:{_CURRENCY}\s*)?(?P<number>[+-]?[.,]?\d[\d.,]*(?:[eE][+-]?\d+)?)"
@@ -58,14 +54,10 @@ _MOST_OTHERS = 0.05  # share of values that may be something else, and then coun
 
 
 def detect_notation(values: NDArray) -> str | None:
-    """Detect how numbers are written.
+    """Detect how numbers are written: the notation, or None if too many values are no numbers.
 
-    Returns
-    -------
-    str or None
-        "plain" (1.5), "comma" (1,5), "thousands" (1,234.5) or "points" (1.234,5), whichever reads
-        most values, followed by "%" where most values have a percent sign. None if more than a
-        twentieth of the values are not numbers. Signs of currencies are allowed everywhere.
+    It is "plain" (1.5), "comma" (1,5), "thousands" (1,234.5) or "points" (1.234,5), whichever reads
+    most values, followed by "%" where most have that sign. Currencies are allowed everywhere.
     """
     texts = present(values)
     if not texts:
@@ -86,7 +78,7 @@ def detect_notation(values: NDArray) -> str | None:
 def _likely_notations(texts: list[str]) -> list[str]:
     """Return the notations that the marks in the values allow, the likelier ones first."""
     bare = [_bare(text) for text in texts if _MARKED.fullmatch(text)]
-    commas, points = [v for v in bare if "," in v], [v for v in bare if "." in v]
+    commas, points = ([v for v in bare if mark in v] for mark in ",.")
     priced = any(_SIGN.search(text) for text in texts)
     if not commas:
         several = any(v.count(".") > 1 for v in points)
@@ -97,9 +89,8 @@ def _likely_notations(texts: list[str]) -> list[str]:
     # numbers without any comma beside them.
     small = [v for v in bare if "," not in v]
     both = any("." in v or v.count(",") > 1 for v in commas) or bool(points)
-    alone = _grouped(commas, ",") and (
-        priced or (bool(small) and all(map(_SMALL.fullmatch, small)))
-    )
+    are_small = bool(small) and all(map(_SMALL.fullmatch, small))
+    alone = _grouped(commas, ",") and (priced or are_small)
     order = ["thousands", "comma"] if both or alone else ["comma", "thousands"]
     return ["plain", *order, "points"]
 
@@ -121,12 +112,10 @@ def notation_remarks(values: NDArray, notation: str) -> list[str]:
         if bare:
             remarks.append(f"{len(bare):,} without the sign, such as {bare[0]!r}, are percent too")
     signs = sorted({match[0] for v in read if (match := _SIGN.search(v))})
-    if signs:
-        remarks.append(
-            f"the sign {signs[0]} is left out"
-            if len(signs) == 1
-            else f"several currencies, {' and '.join(signs)}, read as if they were one"
-        )
+    if len(signs) == 1:
+        remarks.append(f"the sign {signs[0]} is left out")
+    elif signs:
+        remarks.append(f"several currencies, {' and '.join(signs)}, read as if they were one")
     marked = [v for v in read if "," in v or "." in v]
     bare = [_bare(v) for v in marked]
     if any(_grouped(bare, mark) and all(v.count(mark) == 1 for v in bare) for mark in ",."):
@@ -225,8 +214,7 @@ _EPOCH = datetime(1970, 1, 1)
 def detect_format(texts: list[str]) -> str | None:
     """Detect how dates are written: "iso", a format of strptime, or None for other text.
 
-    Every one of up to 1000 different values must match. Where day and month are ambiguous, the
-    day comes first.
+    All of up to 1000 different values must match; the day comes first where it is ambiguous.
     """
     sample = list(dict.fromkeys(texts))[:_SAMPLE]
     if not sample or not any(mark.isdigit() for mark in sample[0]):
@@ -238,20 +226,15 @@ def detect_format(texts: list[str]) -> str | None:
 def parse_dates(values: NDArray, form: str) -> NDArray[np.float64]:
     """Return seconds since 1970-01-01 (UTC) of texts or datetime64 (n,), NaN for other values.
 
-    Parameters
-    ----------
-    values : array (n,)
-    form : str
-        Of `detect_format`, or "time" for a column of datetime64.
+    The form is that of `detect_format`, or "time" for a column of datetime64.
     """
     if values.dtype.kind == "M":
         micros = values.astype("datetime64[us]")
         return np.where(np.isnat(micros), np.nan, micros.astype(np.int64) / 1e6)
-    seconds: dict[str | None, float] = {None: np.nan}
-    for text in set(present(values)):
-        time = _parse_date(text, "iso" if form == "time" else form)
-        seconds[text] = np.nan if time is None else (time - _EPOCH).total_seconds()
-    return np.array([seconds[text] for text in values.tolist()], dtype=float)
+    form = "iso" if form == "time" else form
+    times = {text: _parse_date(text, form) for text in set(present(values))}
+    seconds = {text: (time - _EPOCH).total_seconds() for text, time in times.items() if time}
+    return np.array([seconds.get(text, np.nan) for text in values.tolist()], dtype=float)
 
 
 def date_parts(seconds: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:

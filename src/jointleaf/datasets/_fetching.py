@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 __all__ = ["Folder", "data_folder", "download", "find_file", "locate"]
@@ -38,18 +37,10 @@ def data_folder() -> Path:
 def find_file(
     names: Sequence[str], folder: Folder | None, subfolders: Sequence[str], cache: Folder | None
 ) -> Path | None:
-    """Return the first of the files `names` that exists, or None.
+    """Return the first of the files `names`, which have the same content, that exists, or None.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of files with the same content, the preferred one first.
-    folder : path or None
-        The folder of the user, which goes before `cache`.
-    subfolders : sequence of str
-        Folders in `folder` that are looked at, ``""`` for itself.
-    cache : path or None
-        The folder of downloads; None is `data_folder`.
+    The user's `folder`, in which `subfolders` are looked at (``""`` is itself), goes before the
+    folder of downloads `cache`, by default `data_folder()`.
     """
     places = [_cache(cache)]
     if folder is not None:
@@ -65,10 +56,7 @@ def locate(
     cache: Folder | None,
     **options: Any,
 ) -> Path:
-    """Return the path of a file, which is downloaded as ``names[0]`` if need be.
-
-    Parameters are those of `find_file`, options those of `download`.
-    """
+    """Return what `find_file` finds, or else download ``names[0]`` with options of `download`."""
     path = find_file(names, folder, subfolders, cache)
     if path is None:
         path = _cache(cache) / names[0]
@@ -83,41 +71,21 @@ def _cache(cache: Folder | None) -> Path:
 def download(
     path: Path, *, address: str, timeout: float, what: str, unknown: str, hint: str = ""
 ) -> None:
-    """Fetch a file; `path` appears complete or not at all.
+    """Fetch a file; `path` appears complete or not at all, and its folder is made.
 
-    Parameters
-    ----------
-    path : Path
-        Where it goes; its folder is made.
-    address : str
-        Where it is.
-    timeout : float
-        Seconds to wait for the server.
-    what, unknown, hint : str
-        For errors: what is fetched, the message where the server does not know it, and what
-        else may help.
+    Errors name what is fetched, or that it is unknown to the server, and add the hint.
     """
+    from jointleaf.io._model_file.files import write_whole  # not needed for files that are here
+
     try:
         with urlopen(address, timeout=timeout) as answer:
             content = answer.read()
-    except HTTPError as cause:
-        if cause.code == 404:
+    except OSError as cause:  # also those of HTTP and of addresses
+        if isinstance(cause, HTTPError) and cause.code == 404:
             raise FileNotFoundError(f"{unknown} (looked at {address})") from cause
-        raise ConnectionError(_no_download(what, path, address, cause) + hint) from cause
-    except (URLError, OSError) as cause:
-        raise ConnectionError(_no_download(what, path, address, cause) + hint) from cause
+        raise ConnectionError(
+            f"{what} is not in {path.parent} and cannot be downloaded from {address} "
+            f"({cause}): go online, or put {path.name} into a folder and pass it as folder={hint}"
+        ) from cause
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
-        part.write(content)
-    try:
-        os.replace(part.name, path)
-    except BaseException:
-        os.unlink(part.name)
-        raise
-
-
-def _no_download(what: str, path: Path, address: str, cause: Exception) -> str:
-    return (
-        f"{what} is not in {path.parent} and cannot be downloaded from {address} "
-        f"({cause}): go online, or put {path.name} into a folder and pass it as folder="
-    )
+    write_whole(path, content)

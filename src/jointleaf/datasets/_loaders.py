@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import re
 import warnings
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -12,7 +14,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.io import arff, loadmat
-from scipy.io.matlab import MatReadError
 from sklearn.utils import Bunch
 
 from jointleaf.datasets._fetching import Folder, find_file, locate
@@ -22,6 +23,22 @@ __all__ = ["MULAN_TARGETS", "load_chem_tasks", "load_mulan", "load_pmlb", "load_
 _PMLB = "https://github.com/EpistasisLab/pmlb/raw/master/datasets/{name}/{name}.tsv.gz"
 _MULAN = "https://github.com/tsoumakas/mulan/raw/master/data/multi-target/{name}.arff"
 _SARCOS = "http://www.gaussianprocess.org/gpml/data/{file}"
+
+#: Column names and the columns themselves.
+_Table = tuple[list[str], NDArray[np.float64]]
+
+
+@contextlib.contextmanager
+def _reading(path: Path, what: str) -> Iterator[None]:
+    """Raise errors of any kind, as SciPy has many on broken files, as one that names the file."""
+    try:
+        yield
+    except Exception as cause:
+        raise ValueError(
+            f"{path} is not {what} that can be read ({type(cause).__name__}: {cause}): delete it, "
+            "so that it is downloaded again"
+        ) from cause
+
 
 # -- PMLB --------------------------------------------------------------------------------------
 
@@ -87,34 +104,23 @@ def load_pmlb(
         y = y.astype(np.int64)
     if return_X_y:
         return X, y
-    return Bunch(
-        data=X,
-        target=y,
-        feature_names=[column for column in names if column != _TARGET],
-        name=name,
-        filename=str(path),
-    )
+    names.remove(_TARGET)
+    return Bunch(data=X, target=y, feature_names=names, name=name, filename=str(path))
 
 
-def _read_pmlb(path: Path) -> tuple[list[str], NDArray[np.float64]]:
+def _read_pmlb(path: Path) -> _Table:
     """Read the column names (d + 1) and the table (n, d + 1)."""
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            names = file.readline().rstrip("\r\n").split("\t")
-            first = file.readline()
-            if not first.strip():  # NumPy would only warn.
-                raise ValueError("it has no rows")
-            table = np.loadtxt(chain([first], file), delimiter="\t", ndmin=2, comments=None)
-    except (OSError, EOFError, ValueError) as cause:
-        raise ValueError(
-            f"{path} is not a data set of PMLB that can be read ({cause}): delete it, so that it "
-            "is downloaded again"
-        ) from cause
-    if _TARGET not in names or table.shape[1] != len(names):
-        raise ValueError(
-            f"{path} has the columns {names} and {table.shape[1]} values a row, and a PMLB file "
-            f"has one column named {_TARGET!r}: delete it, so that it is downloaded again"
-        )
+    with _reading(path, "a data set of PMLB"), gzip.open(path, "rt", encoding="utf-8") as file:
+        names = file.readline().rstrip("\r\n").split("\t")
+        first = file.readline()
+        if not first.strip():  # NumPy would only warn.
+            raise ValueError("it has no rows")
+        table = np.loadtxt(chain([first], file), delimiter="\t", ndmin=2, comments=None)
+        if names.count(_TARGET) != 1 or table.shape[1] != len(names):
+            raise ValueError(
+                f"it has the columns {names} and {table.shape[1]} values a row, and a PMLB file "
+                f"has one column named {_TARGET!r}"
+            )
     return names, table
 
 
@@ -122,20 +128,9 @@ def _read_pmlb(path: Path) -> tuple[list[str], NDArray[np.float64]]:
 
 #: Number of targets of each set; they are the last columns of its file.
 MULAN_TARGETS = {
-    "andro": 6,
-    "atp1d": 6,
-    "edm": 2,
-    "enb": 2,
-    "jura": 3,
-    "oes97": 16,
-    "scpf": 3,
-    "sf1": 3,
-    "slump": 3,
-    "wq": 14,
-}
-
-#: Column names and the columns themselves.
-_Table = tuple[list[str], NDArray[np.float64]]
+    "andro": 6, "atp1d": 6, "edm": 2, "enb": 2, "jura": 3, "oes97": 16, "scpf": 3, "sf1": 3,
+    "slump": 3, "wq": 14,
+}  # fmt: skip
 
 
 def load_mulan(
@@ -161,12 +156,8 @@ def load_mulan(
         A folder with files ``NAME.arff``, in itself or in ``mtr`` or ``multitask/mtr`` in it;
         ``NAME.npz`` with arrays ``X``, ``Y``, ``feature_names``, ``target_names`` and
         perhaps ``missing_mask`` (True where a value of X is missing) is taken as well.
-    cache : path, optional
-        Folder of downloads; by default `data_folder()`.
-    return_X_y : bool
-        Return only ``(data, target)``.
-    timeout : float
-        Seconds to wait for the server.
+    cache, return_X_y, timeout
+        As in `load_pmlb`.
 
     Returns
     -------
@@ -187,35 +178,19 @@ def load_mulan(
         address=_MULAN.format(name=name), timeout=timeout, what=f"data set {name!r}",
         unknown=f"Mulan's repository no longer has {file} of name={name!r}",
     )  # fmt: skip
-    (features, X), (targets, Y) = _read_mulan(path, MULAN_TARGETS[name])
+    n_targets = MULAN_TARGETS[name]
+    with _reading(path, "a data set of Mulan"):
+        tables = _read_npz(path) if path.suffix == ".npz" else _read_arff(path, n_targets)
+        (features, X), (targets, Y) = tables
+        if Y.shape != (len(X), n_targets):
+            shapes = f"inputs {X.shape} and targets {Y.shape}"
+            raise ValueError(f"{shapes}, not {n_targets} targets for every row")
+        if not np.isfinite(Y).all():
+            raise ValueError("a target is missing")
     if return_X_y:
         return X, Y
-    return Bunch(
-        data=X,
-        target=Y,
-        feature_names=features,
-        target_names=targets,
-        name=name,
-        filename=str(path),
-    )
-
-
-def _read_mulan(path: Path, n_targets: int) -> tuple[_Table, _Table]:
-    """Read the names and columns of the features and those of the targets."""
-    try:
-        inputs, outputs = _read_npz(path) if path.suffix == ".npz" else _read_arff(path, n_targets)
-        if outputs[1].shape != (len(inputs[1]), n_targets):
-            shapes = f"inputs {inputs[1].shape} and targets {outputs[1].shape}"
-            raise ValueError(f"{shapes}, not {n_targets} targets for every row")
-        if not np.isfinite(outputs[1]).all():
-            raise ValueError("a target is missing")
-    # SciPy raises many kinds on broken files, NotImplementedError and StopIteration among them.
-    except Exception as cause:
-        raise ValueError(
-            f"{path} is not a data set of Mulan that can be read "
-            f"({type(cause).__name__}: {cause}): delete it, so that it is downloaded again"
-        ) from cause
-    return inputs, outputs
+    names = {"feature_names": features, "target_names": targets}
+    return Bunch(data=X, target=Y, **names, name=name, filename=str(path))
 
 
 def _read_npz(path: Path) -> tuple[_Table, _Table]:
@@ -294,14 +269,10 @@ def load_sarcos(
         A folder with ``sarcos_inv.mat`` (training part) and ``sarcos_inv_test.mat`` (test
         part), in itself or in ``multitask`` in it; ``sarcos_train.npz`` and
         ``sarcos_test.npz`` with arrays ``X`` and ``Y`` are taken as well.
-    cache : path, optional
-        Folder of downloads; by default `data_folder()`.
     part : "all", "train" or "test"
         The 44,484 training rows, the 4,449 test rows, or both, in this order.
-    return_X_y : bool
-        Return only ``(data, target)``.
-    timeout : float
-        Seconds to wait for the server.
+    cache, return_X_y, timeout
+        As in `load_pmlb`.
 
     Returns
     -------
@@ -321,16 +292,13 @@ def load_sarcos(
     X, Y = (np.concatenate(arrays) for arrays in zip(*map(_read_sarcos, paths), strict=True))
     if return_X_y:
         return X, Y
-    joints = range(1, _N_JOINTS + 1)
+    kinds = ("position", "velocity", "acceleration", "torque")
+    names = [f"{kind} {joint}" for kind in kinds for joint in range(1, _N_JOINTS + 1)]
     return Bunch(
         data=X,
         target=Y,
-        feature_names=[
-            f"{what} {joint}"
-            for what in ("position", "velocity", "acceleration")
-            for joint in joints
-        ],
-        target_names=[f"torque {joint}" for joint in joints],
+        feature_names=names[:-_N_JOINTS],
+        target_names=names[-_N_JOINTS:],
         name="sarcos",
         filenames=[str(path) for path in paths],
     )
@@ -357,7 +325,7 @@ def _locate_sarcos(
 def _read_sarcos(path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Read inputs (n, 21) and torques (n, 7) of one part."""
     n_inputs = 3 * _N_JOINTS
-    try:
+    with _reading(path, "a part of SARCOS"):
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as arrays:
                 X, Y = arrays["X"], arrays["Y"]
@@ -367,11 +335,6 @@ def _read_sarcos(path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         X, Y = np.array(X, np.float64, order="C"), np.array(Y, np.float64, order="C")
         if X.shape[1:] != (n_inputs,) or Y.shape != (len(X), _N_JOINTS):
             raise ValueError(f"inputs {X.shape} and torques {Y.shape}, not (n, 21) and (n, 7)")
-    except (OSError, EOFError, KeyError, ValueError, IndexError, MatReadError) as cause:
-        raise ValueError(
-            f"{path} is not a part of SARCOS that can be read ({cause}): delete it, so that it is "
-            "downloaded again"
-        ) from cause
     return X, Y
 
 
@@ -418,8 +381,14 @@ def load_chem_tasks(folder: Folder | None = None) -> dict[str, Bunch]:
             f"folder=None, and the chem tasks cannot be downloaded: pass the folder with TASK.npz "
             f"and {_DESCRIPTORS}. {_CHEM_SOURCES}"
         )
-    place = _chem_folder(folder)
-    names = (place / _DESCRIPTORS).read_text(encoding="utf-8").split("\n")
+    path = find_file([_DESCRIPTORS], folder, _CHEM_FOLDERS, cache=folder)
+    if path is None:
+        raise FileNotFoundError(
+            f"folder={str(folder)!r} has no {_DESCRIPTORS}, not in chem or multitask/chem either: "
+            f"pass the folder with the files. {_CHEM_SOURCES}"
+        )
+    place = path.parent
+    names = path.read_text(encoding="utf-8").split("\n")
     features = [name.strip() for name in names if name.strip()]
     tasks = {path.stem: _read_chem(path, features) for path in sorted(place.glob("*.npz"))}
     if not tasks:
@@ -427,18 +396,6 @@ def load_chem_tasks(folder: Folder | None = None) -> dict[str, Bunch]:
             f"folder={str(folder)!r}: {place} has {_DESCRIPTORS}, but no TASK.npz: add one per task"
         )
     return tasks
-
-
-def _chem_folder(folder: Folder) -> Path:
-    """Return the folder of the files, `folder` or one inside it."""
-    for sub in _CHEM_FOLDERS:
-        place = Path(folder).expanduser() / sub
-        if (place / _DESCRIPTORS).is_file():
-            return place
-    raise FileNotFoundError(
-        f"folder={str(folder)!r} has no {_DESCRIPTORS}, not in chem or multitask/chem either: pass "
-        f"the folder with the files. {_CHEM_SOURCES}"
-    )
 
 
 def _read_chem(path: Path, features: list[str]) -> Bunch:
@@ -451,11 +408,5 @@ def _read_chem(path: Path, features: list[str]) -> Bunch:
             raise ValueError(f"{X.shape[1]} columns, but {len(features)} lines in {_DESCRIPTORS}")
     except (OSError, EOFError, KeyError, ValueError) as cause:
         raise ValueError(f"{path} is not a task that can be read: {cause}") from cause
-    return Bunch(
-        data=X,
-        target=y,
-        smiles=smiles,
-        feature_names=features,
-        name=path.stem,
-        filename=str(path),
-    )
+    names = {"feature_names": features, "name": path.stem, "filename": str(path)}
+    return Bunch(data=X, target=y, smiles=smiles, **names)

@@ -1,0 +1,113 @@
+"""Errors of predictions, in numbers, as text, and summed up for charts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf.cli._output import number, seconds, text_table
+
+__all__ = [
+    "JOINTLEAF", "MEASURES", "error_rows", "error_table", "format_measure", "histogram",
+    "measures", "prediction_summary", "spread_over",
+]  # fmt: skip
+
+#: The name of jointleaf among the models that are compared.
+JOINTLEAF = "jointleaf"
+#: Names of the measures for people.
+MEASURES = {
+    "rmse": "RMSE", "mae": "MAE", "r2": "R²",
+    "log_loss": "log-loss", "error_rate": "error rate", "auc": "AUC",
+}  # fmt: skip
+_MOST_POINTS = 1000
+_BINS = 10
+
+
+def measures(truth: NDArray, predicted: NDArray) -> dict[str, float]:
+    """Return RMSE, MAE and R^2, or log-loss, error rate and, for two classes, AUC."""
+    if predicted.ndim == 1:
+        mse, mae = np.mean((truth - predicted) ** 2), np.mean(np.abs(truth - predicted))
+        r2 = 1 - mse / truth.var() if np.ptp(truth) > 0 else np.nan
+        return {"rmse": float(mse**0.5), "mae": float(mae), "r2": float(r2)}
+    likelihood = np.clip(predicted[np.arange(len(truth)), truth], 1e-15, None)
+    errors = {
+        "log_loss": float(-np.mean(np.log(likelihood))),
+        "error_rate": float(np.mean(predicted.argmax(axis=1) != truth)),
+    }
+    if predicted.shape[1] == 2 and 0 < truth.mean() < 1:
+        from sklearn.metrics import roc_auc_score
+
+        errors["auc"] = float(roc_auc_score(truth, predicted[:, 1]))
+    return errors
+
+
+def format_measure(name: str, value: float) -> str:
+    """Format the value of a measure: proportions with four places, errors with four digits."""
+    return f"{value:.4f}" if name in ("r2", "error_rate", "auc") else number(value)
+
+
+def error_rows(validation: dict[str, Any], last: str) -> list[list[str]]:
+    """Return the errors of all models and, in the last column, their seconds; a header first."""
+    names = [name for name in validation["table"][0] if name in MEASURES]
+    rows = [["model", *(MEASURES[name] for name in names), last]]
+    for record in validation["table"]:
+        values = [format_measure(name, record[name]) for name in names]
+        rows.append([record["model"], *values, seconds(record["seconds"])])
+    return rows
+
+
+def error_table(validation: dict[str, Any]) -> str:
+    """Return the errors of all models as text, from the record of a validation."""
+    rows = error_rows(validation, "a fit")
+    columns = text_table(rows, right=range(1, len(rows[0])))
+    return f"errors {validation['method']}:\n{columns}"
+
+
+def prediction_summary(truth: NDArray, predicted: NDArray) -> dict[str, Any]:
+    """Return pairs and residuals of (m,) numbers, calibration and confusion of (m, K) classes."""
+    if predicted.ndim == 1:
+        drawn = spread_over(len(truth), _MOST_POINTS)
+        return {
+            "truth": truth[drawn].tolist(),
+            "predicted": predicted[drawn].tolist(),
+            "n_all": len(truth),
+            "residuals": histogram(truth - predicted),
+        }
+    n_classes = predicted.shape[1]
+    is_class = truth[:, None] == np.arange(n_classes)
+    # Two classes: the probability of the second; more: those of all classes together.
+    columns = slice(1, 2) if n_classes == 2 else slice(None)
+    confusion = np.zeros((n_classes, n_classes), int)
+    np.add.at(confusion, (truth, predicted.argmax(axis=1)), 1)
+    return {
+        "calibration": _calibration(predicted[:, columns].ravel(), is_class[:, columns].ravel()),
+        "confusion": confusion.tolist(),
+    }
+
+
+def _calibration(probabilities: NDArray, happened: NDArray) -> list[dict[str, float]]:
+    """Return mean probability and relative frequency in up to ten groups of equal size."""
+    order = np.argsort(probabilities, kind="stable")
+    groups = []
+    for rows in np.array_split(order, min(_BINS, max(1, len(order) // 10))):
+        mean = float(probabilities[rows].mean())
+        error = max(mean * (1 - mean) / rows.size, 0.0) ** 0.5
+        frequency, count = float(happened[rows].mean()), int(rows.size)
+        groups.append({"probability": mean, "frequency": frequency, "error": error, "count": count})
+    return groups
+
+
+def spread_over(n: int, most: int) -> NDArray[np.intp]:
+    """Return at most `most` of the numbers 0..n-1, evenly spread."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
+
+
+def histogram(values: NDArray, bins: int = 30) -> dict[str, list]:
+    """Return edges and counts; the outer hundredths of long tails are in the last bars."""
+    low, high = np.quantile(values, (0.005, 0.995))
+    if high <= low:
+        low, high = values.min(), values.max()
+    counts, edges = np.histogram(np.clip(values, low, high), bins=bins)
+    return {"edges": edges.tolist(), "counts": counts.tolist()}
