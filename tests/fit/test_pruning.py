@@ -473,7 +473,7 @@ def test_the_picture_without_validation_and_of_other_models(model):
         PruningDisplay.from_estimator(JOPLEnRegressor())
 
 
-@pytest.mark.parametrize("name", ["estimators._pruning", "plot._cv"])
+@pytest.mark.parametrize("name", ["estimators._pruning", "plot._strengths"])
 def test_docstring_examples(name):
     result = doctest.testmod(importlib.import_module(f"jointleaf.{name}"))
     assert result.attempted > 0

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from jointleaf import JOPLEnRegressor
 from jointleaf._data.rows import Rows
 from jointleaf.multitask import BoUTSClassifier, BoUTSPartitioner, BoUTSRegressor
-from jointleaf.multitask._bouts import estimator
+from jointleaf.multitask._bouts import estimators
 from jointleaf.partitions._base import seeded
 
 FREE = {"universal_price": 0.0, "task_price": 0.0}
@@ -380,11 +380,11 @@ def test_partitioner_of_one_task_serves_every_estimator():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 5))
     y = X[:, 0] + np.abs(X[:, 1])
-    fitted = JOPLEnRegressor(BoUTSPartitioner(5, 5, 4), random_state=0).fit(X, y)
+    fitted = JOPLEnRegressor(BoUTSPartitioner(5, 5, n_cells=4), random_state=0).fit(X, y)
     assert fitted.score(X, y) > 0.9
     frame = pd.DataFrame({"x": X[:, 0], "kind": rng.choice(["p", "q", "r"], 300)})
     y = frame["x"] + 2.0 * (frame["kind"] == "q")
-    fitted = JOPLEnRegressor(BoUTSPartitioner(5, 5, 4), random_state=0).fit(frame, y)
+    fitted = JOPLEnRegressor(BoUTSPartitioner(5, 5, n_cells=4), random_state=0).fit(frame, y)
     assert fitted.score(frame, y) > 0.9
     assert set(fitted.split_features_) == {0, 1}
 
@@ -419,7 +419,7 @@ def test_partitioner_names_what_is_wrong(tasks):
 
 
 def test_documentation_runs_as_written(capsys):
-    result = doctest.testmod(estimator)
+    result = doctest.testmod(estimators)
     assert result.attempted > 0
     assert result.failed == 0
     text = (Path(__file__).parents[2] / "docs" / "bouts.md").read_text()

@@ -5,8 +5,7 @@ import pytest
 from sklearn.tree import DecisionTreeRegressor
 
 from jointleaf.multitask import BoUTSRegressor
-from jointleaf.multitask._bouts.splits import Slopes, bin_columns
-from jointleaf.multitask._bouts.trees import TaskSlopes, TreeShape, grow_tree
+from jointleaf.multitask._bouts.trees import Slopes, TaskSlopes, TreeShape, bin_columns, grow_tree
 
 FREE = {"universal_price": 0.0, "task_price": 0.0}
 
@@ -204,12 +203,14 @@ def test_missing_values_go_where_they_help():
     rows = [[np.nan, 0], [0.1, 0], [0.9, 0], [1e9, 0]]
 
     def first_tree(y):
-        return BoUTSRegressor(1, 0, 1, 1.0, **FREE).fit(X, y).predict(rows)
+        return BoUTSRegressor(1, 0, max_depth=1, learning_rate=1.0, **FREE).fit(X, y).predict(rows)
 
     missing = np.isnan(x)
     np.testing.assert_allclose(first_tree(missing | (x > 0.5)), [1, 0, 1, 1], atol=1e-12)
     np.testing.assert_allclose(first_tree(~missing & (x > 0.5)), [0, 0, 1, 1], atol=1e-12)
     np.testing.assert_allclose(first_tree(missing), [1, 0, 0, 0], atol=1e-12)
     # Never missing in training: with the larger side.
-    whole = BoUTSRegressor(1, 0, 1, 1.0, **FREE).fit(np.arange(40.0)[:, None], np.arange(40) > 29)
+    whole = BoUTSRegressor(1, 0, max_depth=1, learning_rate=1.0, **FREE).fit(
+        np.arange(40.0)[:, None], np.arange(40) > 29
+    )
     np.testing.assert_allclose(whole.predict([[np.nan]]), [0.0], atol=1e-12)

@@ -398,7 +398,7 @@ def test_what_fit_tasks_rejects(tasks, options, error, message):
 
 def test_trees_of_all_tasks_do_not_go_with_tasks_fitted_alone():
     X = np.random.default_rng(0).standard_normal((40, 3))
-    model = MultiTaskJOPLEnRegressor(BoUTSPartitioner(2, 2, 4))
+    model = MultiTaskJOPLEnRegressor(BoUTSPartitioner(2, 2, n_cells=4))
     with pytest.raises(ValueError, match="penalty='auto' fits every task alone"):
         model.fit(X, X[:, :2])
 

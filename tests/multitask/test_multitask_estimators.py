@@ -343,7 +343,7 @@ def test_names_of_features_are_compared():
 
 def test_partitions_grown_together():
     """BoUTS grows its universal trees once for all tasks; the object and its seed stay."""
-    cells = BoUTSPartitioner(4, 3, 4, subsample=0.7)
+    cells = BoUTSPartitioner(4, 3, n_cells=4, subsample=0.7)
     model = regressor(partitioner=cells).fit(PAIRS)
     assert cells.random_state is None
     assert not hasattr(cells, "trees_")

@@ -323,7 +323,7 @@ def test_a_constant_target_can_be_drawn():
 # -- both ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["cv", "path"])
+@pytest.mark.parametrize("name", ["strengths"])
 def test_docstring_examples(name):
     result = doctest.testmod(importlib.import_module(f"jointleaf.plot._{name}"))
     assert result.attempted > 0

@@ -17,7 +17,7 @@ from jointleaf import (
 )
 from jointleaf._fit.report import loss_table
 from jointleaf._fit.strengths import ratio_grid
-from jointleaf.plot import _task_path
+from jointleaf.plot import _task_fits
 from task_displays import FEW, assert_drawn_inside, fit, legend
 
 
@@ -133,7 +133,7 @@ def test_estimators_without_a_path_are_rejected():
 
 
 def test_docstring_examples():
-    result = doctest.testmod(_task_path)
+    result = doctest.testmod(_task_fits)
     assert result.attempted > 0
     assert result.failed == 0
 

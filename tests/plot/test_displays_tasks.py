@@ -364,7 +364,7 @@ def test_wrong_errors_are_rejected(model):
 # -- all -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["task_weights", "tasks"])
+@pytest.mark.parametrize("name", ["task_fits", "tasks"])
 def test_docstring_examples(name):
     result = doctest.testmod(importlib.import_module(f"jointleaf.plot._{name}"))
     assert result.attempted > 0

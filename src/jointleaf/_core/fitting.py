@@ -121,6 +121,7 @@ def make_problem(
     sample_weight: ArrayLike | None,
     n_cells: ArrayLike | None,
     n_jobs: int,
+    offset: ArrayLike = 0.0,
 ) -> Problem:
     """Return the problem of what `fit_cells` takes, after checks; zero weights are left out."""
     rows = _check_rows(X)
@@ -137,7 +138,7 @@ def make_problem(
     if not keep.all():
         rows, checked, targets, weights = rows[keep], checked[keep], targets[keep], weights[keep]
     design = LeafDesign(rows, checked, counts, cells=cells, n_jobs=n_jobs)
-    return Problem(design, targets, make_loss(loss), penalty, weights)
+    return Problem(design, targets, make_loss(loss), penalty, weights, np.asarray(offset))
 
 
 def _check_rows(X: ArrayLike) -> NDArray:

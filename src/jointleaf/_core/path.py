@@ -90,6 +90,7 @@ def strength_path(
     max_iter: int = 1000,
     sample_weight: ArrayLike | None = None,
     n_cells: ArrayLike | None = None,
+    offset: ArrayLike = 0.0,
     validation: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
     n_jobs: int = 1,
     device: str = "cpu",
@@ -111,6 +112,8 @@ def strength_path(
     ratio : float in (0, 1)
     loss, cells, solver, max_iter, sample_weight, n_cells, n_jobs, device
         As for `jointleaf.fit_cells`.
+    offset : number or array (K,)
+        A raw prediction that the cells add to.
     tol : float
         Tolerance of the optimality measure at the largest strength; elsewhere smaller in proportion
         to the strength, whose effect must be resolved.
@@ -148,6 +151,7 @@ def strength_path(
         sample_weight=sample_weight,
         n_cells=n_cells,
         n_jobs=n_jobs,
+        offset=offset,
     )
     state = SolverState()
     if strengths is None:
@@ -162,10 +166,10 @@ def strength_path(
     for solution in follow_path(
         problem, penalty, grid, solver, tol=tol, max_iter=max_iter, device=device, state=state
     ):
-        f = problem.design.matvec(solution.theta)
+        f = problem.offset + problem.design.matvec(solution.theta)
         fresh = np.nan
         if held_out is not None:
-            raw = solution.predict(held_out[0], held_out[1])
+            raw = problem.offset + solution.predict(held_out[0], held_out[1])
             fresh = problem.loss.value(held_out[2], raw, np.ones(len(raw)))
         rows.append((problem.loss.value(problem.y, f, problem.s), fresh))
         solutions.append(solution)

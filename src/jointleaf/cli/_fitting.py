@@ -37,7 +37,7 @@ from jointleaf.cli._validation import (
     validate,
 )
 from jointleaf.estimators import recipe_for
-from jointleaf.plot._path import follow
+from jointleaf.estimators._path import follow_strengths
 
 __all__ = ["bench", "fit", "select"]
 
@@ -152,7 +152,7 @@ def _path(model: Any, data: TrainingData) -> list[dict[str, Any]]:
     breaks = np.flatnonzero(np.diff(table["strength"][rows]) >= 0)
     rows = rows[breaks[-1] + 1 :] if breaks.size else rows
     strengths = table["strength"][rows]
-    norms = follow(model, data.X, data.y, None, None, {"strengths": strengths}).feature_norms
+    norms = follow_strengths(model, data.X, data.y, strengths=strengths).feature_norms
     path = []
     for k, strength, is_active in zip(rows, strengths, norms > 0, strict=True):
         columns = sorted(set(model.linear_feature_columns_[is_active]))

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -58,51 +59,31 @@ __all__ = [
 ]
 
 
+@dataclass(eq=False, repr=False)
 class JOPLEnParameters(BaseEstimator):
     """Parameters of a joint fit, with cloning, pickling and tags; see `JOPLEnRegressor`."""
 
-    _target_type: TargetType
+    _target_type: ClassVar[TargetType]
 
-    def __init__(
-        self,
-        partitioner: Any = "auto",
-        *,
-        penalty: str | Term = "auto",
-        recipe: str = "auto",
-        cells: CellKind = "linear",
-        root_cell: bool = True,
-        clip: bool | str = True,
-        categorical_features: Any = "from_dtype",
-        linear_features: Any = None,
-        add_indicator: bool = False,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        cv: Any = None,
-        one_se: bool | str = "auto",
-        n_jobs: int | None = None,
-        device: str = "cpu",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.partitioner = partitioner
-        self.penalty = penalty
-        self.recipe = recipe
-        self.cells = cells
-        self.root_cell = root_cell
-        self.clip = clip
-        self.categorical_features = categorical_features
-        self.linear_features = linear_features
-        self.add_indicator = add_indicator
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.cv = cv
-        self.one_se = one_se
-        self.n_jobs = n_jobs
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    partitioner: Any = "auto"
+    _: KW_ONLY
+    penalty: str | Term = "auto"
+    recipe: str = "auto"
+    cells: CellKind = "linear"
+    root_cell: bool = True
+    clip: bool | str = True
+    categorical_features: Any = "from_dtype"
+    linear_features: Any = None
+    add_indicator: bool = False
+    solver: str = "auto"
+    tol: float = 1e-6
+    max_iter: int = 1000
+    cv: Any = None
+    one_se: bool | str = "auto"
+    n_jobs: int | None = None
+    device: str = "cpu"
+    random_state: Any = None
+    verbose: int = 0
 
     def __sklearn_clone__(self) -> JOPLEnParameters:
         copied = super().__sklearn_clone__()

@@ -310,23 +310,19 @@ def _explain_all_tasks(models: list[RawModel], names: list, rows: NDArray) -> Ex
 
 def _explain_by_label(model: Any, rows: NDArray, labels: NDArray) -> Explanation:
     """Explain every row by the model of its task (n,)."""
-    if labels.shape != (len(rows),):
-        raise ValueError(
-            f"task has shape {labels.shape}: give one task, or one for each of the {len(rows)} rows"
-        )
-    models = {label: raw_model(model, label) for label in dict.fromkeys(labels.tolist())}
-    several = [label for label, raw in models.items() if raw.outputs is not None]
-    if several:
-        raise ValueError(f"task {several[0]!r} has several classes: explain every task on its own")
+    numbers = model.task_numbers(labels, len(rows))
     n, d = rows.shape
     linear, cells = np.empty((n, d)), np.empty((n, d))
-    cells_rest, base = np.empty(n), np.empty(n)
-    for label, raw in models.items():
-        in_task = np.flatnonzero([other == label for other in labels.tolist()])
+    cells_rest, baseline = np.empty(n), np.empty(n)
+    for t in np.unique(numbers):
+        name = model.task_names_[t]
+        raw = raw_model(model, name)
+        if raw.outputs is not None:
+            raise ValueError(f"task {name!r} has several classes: explain every task on its own")
+        in_task = numbers == t
         parts = raw.parts(rows[in_task])
         linear[in_task], cells[in_task] = parts.linear[..., 0], parts.cells[..., 0]
-        cells_rest[in_task], base[in_task] = parts.cells_rest[:, 0], parts.baseline[0]
+        cells_rest[in_task], baseline[in_task] = parts.cells_rest[:, 0], parts.baseline[0]
     names = tuple(column.label for column in model.columns_)
-    return Explanation(
-        linear, cells, cells_rest, base, names, decode_categories(rows, model.columns_)
-    )
+    data = decode_categories(rows, model.columns_)
+    return Explanation(linear, cells, cells_rest, baseline, names, data)

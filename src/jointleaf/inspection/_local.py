@@ -148,10 +148,8 @@ class _Reach:
 
     def cut(self, column: int, place: float) -> None:
         """Cut where something changes as the column goes from at most `place` to more."""
-        if self.x[column] <= place:
-            self.high[column] = min(self.high[column], place)
-        elif self.x[column] > place:  # neither for missing values
-            self.low[column] = max(self.low[column], place)
+        if not np.isnan(self.x[column]):
+            self.limit(column, place, bool(self.x[column] > place))
 
     def limit(self, column: int, place: float, is_above: bool) -> None:
         """Cut at the end of a range, at or above which the value lies, or else below."""
@@ -252,8 +250,10 @@ def _cut_at_ranges(reach: _Reach, cell_model: CellModel, rows: NDArray, codes: N
             low, high = ranges.low[slope_rows, i], ranges.high[slope_rows, i]
             varies = low < high  # a cell in which the feature is constant has no slope to change
             for end in np.unique(low[varies]):
-                place = scaler.mean[i] + scaler.scale[i] * end
-                reach.limit(column, float(place), bool(z[i] >= end))
+                reach.limit(column, _in_units(scaler, i, end), bool(z[i] >= end))
             for end in np.unique(high[varies]):
-                place = scaler.mean[i] + scaler.scale[i] * end
-                reach.limit(column, float(place), bool(z[i] > end))
+                reach.limit(column, _in_units(scaler, i, end), bool(z[i] > end))
+
+
+def _in_units(scaler: Any, i: int, z: float) -> float:
+    return float(scaler.mean[i] + scaler.scale[i] * z)

@@ -69,10 +69,6 @@ class Explainable(Summarized):
         there are more), and the values of all columns add up to the prediction exactly: to
         ``predict`` in regression and to ``decision_function`` for classes. See
         `jointleaf.inspection.explain`.
-
-        Returns
-        -------
-        Explanation
         """
         from jointleaf.inspection import explain
 
@@ -104,19 +100,10 @@ class ExplainableTasks(Summarized):
     def explain(self, X: Any, task: Any = None) -> Explanation:
         """Return what every column adds to the predictions of rows X (n, d).
 
-        The baseline of a task, which is the mean prediction over its training rows, and the
-        values of all columns add up to the task's raw prediction: to ``predict`` in
-        regression, to log-odds for two classes. See `jointleaf.inspection.explain`.
-
-        Parameters
-        ----------
-        X : array-like or data frame (n, d)
-        task : name of a task, or labels (n,), optional
-            As in ``predict``; without it all tasks are explained, as outputs.
-
-        Returns
-        -------
-        Explanation
+        The baseline of a task, the mean prediction over its training rows, and the values of all
+        columns add up to its raw prediction: to ``predict`` in regression, to log-odds for two
+        classes. `task` is as in ``predict``; without it all tasks are explained, as outputs. See
+        `jointleaf.inspection.explain`.
         """
         from jointleaf.inspection import explain
 

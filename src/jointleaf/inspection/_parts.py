@@ -17,6 +17,7 @@ a row costs what predicting it costs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -48,20 +49,11 @@ _DENSE_SIZE = 2**23  # numbers in it
 # -- credits of splits -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TreeCredits:
-    """Credits of all leaves.
+class TreeCredits(NamedTuple):
+    """Credits of all L leaves."""
 
-    Attributes
-    ----------
-    table : array or csr_array (L, d * K)
-        Column j * K + k is what column j of the rows changes in output k.
-    mean : array (K,)
-        Sum of the values of all roots: the mean over training rows.
-    """
-
-    table: NDArray[np.float64] | sparse.csr_array
-    mean: NDArray[np.float64]
+    table: NDArray[np.float64] | sparse.csr_array  # (L, d * K): of column j for output k at j K + k
+    mean: NDArray[np.float64]  # (K,), the sum of the values of all roots: the mean over rows
 
 
 def tree_credits(trees: FlatTrees, values: NDArray, weights: NDArray) -> TreeCredits:
@@ -70,13 +62,8 @@ def tree_credits(trees: FlatTrees, values: NDArray, weights: NDArray) -> TreeCre
     A split on a number that CatBoost looks up for a combination of columns is credited to these
     columns in equal parts.
 
-    Parameters
-    ----------
-    trees : FlatTrees
-    values : array (L, K)
-        Of all leaves, tree after tree.
-    weights : array (L,)
-        Fraction of the training weight in every leaf.
+    `values` (L, K) and `weights` (L,), the fractions of the training weight, are those of all
+    leaves, tree after tree.
     """
     n_splits, n_leaves, n_outputs = len(trees.feature), *values.shape
     parent = parents(trees)
@@ -173,33 +160,16 @@ def _spread_lookups(
 
 @dataclass(frozen=True)
 class Parts:
-    """Parts of raw predictions with K outputs.
+    """Parts of raw predictions with K outputs."""
 
-    Attributes
-    ----------
-    linear, cells : arrays (n, d, K)
-    cells_rest : array (n, K)
-        Of cells that are not made by splits on columns.
-    baseline : array (K,)
-    """
-
-    linear: NDArray[np.float64]
-    cells: NDArray[np.float64]
-    cells_rest: NDArray[np.float64]
-    baseline: NDArray[np.float64]
+    linear: NDArray[np.float64]  # (n, d, K)
+    cells: NDArray[np.float64]  # (n, d, K)
+    cells_rest: NDArray[np.float64]  # (n, K), of cells that are not made by splits on columns
+    baseline: NDArray[np.float64]  # (K,)
 
 
 class TreeExplainer:
-    """Credits of trees for rows.
-
-    Parameters
-    ----------
-    trees : FlatTrees
-    values : array (L, K)
-        Of all leaves, tree after tree.
-    weights : array (L,)
-        Training weight in every leaf.
-    """
+    """Credits of trees for rows; the arguments are those of `tree_credits`."""
 
     def __init__(self, trees: FlatTrees, values: NDArray, weights: NDArray) -> None:
         self._first = trees.leaf_starts[:-1]
@@ -207,13 +177,12 @@ class TreeExplainer:
         self._router = Router(leaves_as_cells(trees))
         self._cell_of_leaf = trees.cell_of_leaf
         self._shape = trees.n_features, values.shape[1]
-        self._credits: TreeCredits = tree_credits(trees, values, weights)
-        self.mean = self._credits.mean
+        self._table, self.mean = tree_credits(trees, values, weights)
 
     def __call__(self, X: NDArray) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
         """Return credits (n, d, K) of rows X (n, d), and their codes (n, P)."""
         leaves = self._router(X) + self._first
-        credits = sum_of_entries(leaves, self._credits.table)
+        credits = sum_of_entries(leaves, self._table)
         return credits.reshape(len(X), *self._shape), self._cell_of_leaf[leaves]
 
     @classmethod
@@ -241,13 +210,7 @@ class _OtherCells:
 
 
 class CellExplainer:
-    """Takes the predictions of a fitted model apart.
-
-    Parameters
-    ----------
-    model : CellModel
-        With the means of its training rows.
-    """
+    """Takes the predictions of a fitted model apart, which has the means of its training rows."""
 
     def __init__(self, model: CellModel) -> None:
         assert model.means is not None

@@ -32,29 +32,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RawModel:
-    """The raw predictions of one model: of the only task, or of one of several.
-
-    Attributes
-    ----------
-    columns : Columns
-    read : function
-        From what users give to the matrix (n, d).
-    predict : function
-        From a matrix (n, d) to raw predictions (n,) or (n, K).
-    parts : function
-        From a matrix (n, d) to the parts of these.
-    outputs : tuple or None
-        Names of K outputs; None for one.
-    cell_model : CellModel or None
-        None for BoUTS.
-    """
+    """The raw predictions of one model: of the only task, or of one of several."""
 
     columns: Columns
-    read: Callable[[Any], NDArray]
-    predict: Callable[[NDArray], NDArray]
-    parts: Callable[[NDArray], Parts]
-    outputs: tuple | None
-    cell_model: CellModel | None
+    read: Callable[[Any], NDArray]  # from what users give to the matrix (n, d)
+    predict: Callable[[NDArray], NDArray]  # from a matrix to raw predictions (n,) or (n, K)
+    parts: Callable[[NDArray], Parts]  # from a matrix to the parts of these
+    outputs: tuple | None  # names of K outputs; None for one
+    cell_model: CellModel | None  # None for BoUTS
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,14 +80,7 @@ def task_names(model: Any) -> list | None:
 
 
 def raw_model(model: Any, task: Any = None) -> RawModel:
-    """Return the raw predictions of a fitted estimator.
-
-    Parameters
-    ----------
-    model : JOPLEnRegressor, JOPLEnClassifier, MultiTask..., BoUTS...
-    task : name of a task
-        Needed where there are several.
-    """
+    """Return the raw predictions of a fitted estimator, of `task` where there are several."""
     if not isinstance(model, Explainable | ExplainableTasks):
         raise TypeError(
             f"model={model!r} cannot be explained: give a fitted estimator of jointleaf, or a "

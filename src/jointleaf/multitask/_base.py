@@ -116,6 +116,15 @@ class TaskPredictor(ExplainableTasks):
             raise ValueError(f"task {name!r} is not known: the tasks are {self.task_names_}")
         return self.task_names_.index(name)
 
+    def task_numbers(self, labels: NDArray, n_rows: int) -> NDArray[np.intp]:
+        """Return the number of the task of every row."""
+        if labels.shape != (n_rows,):
+            raise ValueError(
+                f"task has shape {labels.shape}: give one task, or one for each of the {n_rows} "
+                "rows"
+            )
+        return np.array([self.task_number(label) for label in labels.tolist()], np.intp)
+
     # -- predicting ----------------------------------------------------------------------------
 
     def _per_task(self, X: Any, task: Any, answer: Callable[[int, NDArray], NDArray]) -> Any:
@@ -131,13 +140,7 @@ class TaskPredictor(ExplainableTasks):
         if np.ndim(task) == 0:
             t = self.task_number(task)
             return answer(t, self.raw_predictions(rows, t))
-        labels = np.asarray(task)
-        if labels.shape != (len(rows),):
-            raise ValueError(
-                f"task has shape {labels.shape}: give one task, or one for each of the "
-                f"{len(rows)} rows"
-            )
-        numbers = np.array([self.task_number(label) for label in labels.tolist()])
+        numbers = self.task_numbers(np.asarray(task), len(rows))
         order = np.argsort(numbers, kind="stable")
         parts = [
             answer(int(t), self.raw_predictions(rows[numbers == t], int(t)))

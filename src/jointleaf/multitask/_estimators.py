@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,15 @@ from numpy.typing import NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Logistic, Loss, SquaredError
 from jointleaf._core.penalties import Term
+from jointleaf._core.solvers import Solution
 from jointleaf._data.features import chosen_columns, plan_features
 from jointleaf._data.rows import Rows, canonical_rows, read_rows
 from jointleaf._data.tasks import TaskTable, as_one_type
 from jointleaf._fit.folds import IndexPairs, split_labels, user_splits
-from jointleaf._fit.recipes import choose_recipe, default_partitions
-from jointleaf._model.contributions import warn_of_no_features
+from jointleaf._fit.recipes import Fit, choose_recipe, default_partitions
+from jointleaf._model.contributions import by_column, warn_of_no_features
 from jointleaf.estimators._docs import described
 from jointleaf.estimators._params import (
     JOPLEnParameters,
@@ -37,7 +38,7 @@ from jointleaf.multitask._base import (
     encode_numbers,
     number_classes,
 )
-from jointleaf.multitask._fitting import TaskFit, TaskJob, fit_jointly, join_fits, read_task_weights
+from jointleaf.multitask._fitting import TaskJob, fit_jointly, read_task_weights
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories
 
@@ -134,39 +135,14 @@ _ATTRIBUTES = """Attributes
 _described = described(parameters=_PARAMETERS, attributes=_ATTRIBUTES)
 
 
+@dataclass(eq=False, repr=False)
 class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
     """What the estimators of several tasks share."""
 
-    def __init__(
-        self,
-        partitioner: Any = "auto",
-        *,
-        penalty: str | Term = "auto",
-        recipe: str = "auto",
-        task_weights: Any = "auto",
-        cells: CellKind = "linear",
-        root_cell: bool = True,
-        clip: bool = True,
-        categorical_features: Any = "from_dtype",
-        linear_features: Any = None,
-        add_indicator: bool = False,
-        solver: str = "auto",
-        tol: float = 1e-5,
-        max_iter: int = 1000,
-        cv: Any = None,
-        one_se: bool | str = "auto",
-        n_jobs: int | None = None,
-        device: str = "cpu",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            partitioner, penalty=penalty, recipe=recipe, cells=cells, root_cell=root_cell,
-            clip=clip, categorical_features=categorical_features, linear_features=linear_features,
-            add_indicator=add_indicator, solver=solver, tol=tol, max_iter=max_iter, cv=cv,
-            one_se=one_se, n_jobs=n_jobs, device=device, random_state=random_state, verbose=verbose,
-        )  # fmt: skip
-        self.task_weights = task_weights
+    _: KW_ONLY
+    task_weights: Any = "auto"
+    clip: bool = True
+    tol: float = 1e-5
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -212,12 +188,12 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
             valid = self._read_validation(X_val, y_val, task_val, table)
             job = self._read(table, valid)
             if isinstance(self.penalty, Term):
-                self._keep(job, fit_jointly(job, self.penalty))
+                self._keep(job, *fit_jointly(job, self.penalty))
             else:
                 self._keep(job, self._fit_alone(job))
         return self
 
-    def _fit_alone(self, job: TaskJob) -> TaskFit:
+    def _fit_alone(self, job: TaskJob) -> list[Fit]:
         """Fit every task by the default recipe: its penalty ties nothing together."""
         if hasattr(self.partitioner, "fit_tasks"):
             raise ValueError(
@@ -225,11 +201,10 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
                 "penalty='auto' fits every task alone: give a penalty, for example DirtyLasso() to "
                 "select features or PerTask(Frobenius('auto')) to predict"
             )
-        fits = [
+        return [
             self._fit_context(context, valid)
             for context, valid in zip(job.contexts, job.valid, strict=True)
         ]
-        return join_fits(job, fits)
 
     # -- rows ----------------------------------------------------------------------------------
 
@@ -342,31 +317,51 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
             for (index, _), y in zip(parts, encoded, strict=True)
         ]
 
-    def _keep(self, job: TaskJob, fit: TaskFit) -> None:
-        """Put the results on the estimator."""
-        context = job.contexts[0]
-        self._keep_tasks(job.table, context.columns)
+    def _keep(self, job: TaskJob, fits: list[Fit], solution: Solution | None = None) -> None:
+        """Put the results on the estimator; `solution` is that of a joint fit."""
+        self._keep_tasks(job.table, job.contexts[0].columns)
         self.task_weights_ = job.task_weights
-        self.cell_models_ = [task.model for task in fit.fits]
-        self.report_ = [task.report for task in fit.fits]
-        self.partitioners_ = [model.partitioner for model in self.cell_models_]
-        self.penalty_, self.solution_ = fit.penalty, fit.solution
-        self.n_iter_, self.cv_results_ = fit.n_iter, fit.cv_results
-        self.linear_feature_names_ = np.array(context.plan.names, dtype=object)
-        self.linear_feature_columns_ = context.plan.sources
-        self.slope_norms_, self.common_norms_ = fit.slope_norms, fit.common_norms
-        is_common = np.any(fit.common_norms > 0, axis=1)
-        is_specific = (fit.specific_norms > 0) & ~is_common[:, None]
-        self.common_features_ = np.flatnonzero(is_common)
+        self.cell_models_ = [task.model for task in fits]
+        self.report_ = [task.report for task in fits]
+        self.slope_norms_ = self._by_column([model.slope_norms() for model in self.cell_models_])
+        self.common_norms_ = np.zeros_like(self.slope_norms_)
+        if solution is not None:
+            self.common_norms_ = self._by_column(solution.common_norms.T)
+        self.describe_fit(solution)
+        is_specific = self.slope_norms_ > 0
+        is_specific[self.common_features_] = False
         self.task_features_ = {
             name: np.flatnonzero(is_specific[:, t]) for t, name in enumerate(job.table.names)
         }
-        self.selected_features_ = np.flatnonzero(self.slope_norms_.any(axis=1))
         is_empty = not self.selected_features_.size and self.cells == "linear"
         if isinstance(self.penalty, Term) and self._chooses and is_empty:
             warn_of_no_features(self.penalty)
-        importances = [task.importances for task in fit.fits]
+        importances = [task.importances for task in fits]
         self.feature_importances_ = np.average(importances, axis=0, weights=job.task_weights)
+
+    def _by_column(self, norms: Any) -> NDArray[np.float64]:
+        """Return norms (d, T) of columns from norms (T, m) of linear features."""
+        sources, n_columns = self.cell_models_[0].features.plan.sources, len(self.columns_)
+        by_task = [
+            by_column(task_norms, sources, n_columns) if len(task_norms) else np.zeros(n_columns)
+            for task_norms in norms
+        ]
+        return np.stack(by_task, axis=1)
+
+    def describe_fit(self, solution: Solution | None) -> None:
+        """Set what follows from models, reports and norms; `solution` is that of a joint fit."""
+        plan, reports = self.cell_models_[0].features.plan, self.report_
+        self.partitioners_ = [model.partitioner for model in self.cell_models_]
+        self.linear_feature_names_ = np.array(plan.names, dtype=object)
+        self.linear_feature_columns_ = plan.sources
+        self.common_features_ = np.flatnonzero(self.common_norms_.any(axis=1))
+        self.selected_features_ = np.flatnonzero(self.slope_norms_.any(axis=1))
+        self.n_iter_ = max(report.n_iter for report in reports)
+        self.solution_: Any = solution or [report.solution for report in reports]
+        self.penalty_: Any = [report.penalty for report in reports]
+        self.cv_results_: Any = [report.cv_results for report in reports]
+        if solution is not None:  # the same for all tasks
+            self.penalty_, self.cv_results_ = self.penalty_[0], self.cv_results_[0]
 
     # -- what was selected ---------------------------------------------------------------------
 

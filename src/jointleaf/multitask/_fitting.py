@@ -1,4 +1,4 @@
-"""From the rows of all tasks to their models: every task alone, or one joint convex problem."""
+"""From the rows of all tasks to their models, through one joint convex problem."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jointleaf._fit.recipes import Fit
 from jointleaf._fit.report import FitReport, cv_results
 from jointleaf._fit.strengths import StrengthChoice, choose_strengths
 from jointleaf._model.cell_model import CellModel
-from jointleaf._model.contributions import by_column, cell_ranges
+from jointleaf._model.contributions import cell_ranges
 from jointleaf.partitions import (
     Partitioner,
     RootCell,
@@ -31,32 +31,19 @@ from jointleaf.partitions import (
 )
 from jointleaf.partitions._base import seeded
 
-__all__ = ["TaskFit", "TaskJob", "fit_jointly", "join_fits", "read_task_weights"]
+__all__ = ["TaskJob", "fit_jointly", "read_task_weights"]
 
 
 @dataclass(frozen=True)
 class TaskJob:
-    """What a fit of several tasks works on.
-
-    Attributes
-    ----------
-    table : TaskTable
-    contexts : list of FitContext
-        One per task, with the same columns, plan, loss and options.
-    valid : list of Rows or None
-        Validation rows of every task that the user gave.
-    task_weights : array (T,)
-        gamma_t.
-    partitioner : what the estimator has as `partitioner`
-        Grows the partitions of every task, or has a method ``fit_tasks`` that returns a fitted
-        partitioner for every task.
-    cv : None, int, splitter or pairs of indices
-    """
+    """What a fit of several tasks works on."""
 
     table: TaskTable
-    contexts: list[FitContext]
-    valid: list[Rows | None]
-    task_weights: NDArray
+    contexts: list[FitContext]  # of every task, with the same columns, plan, loss and options
+    valid: list[Rows | None]  # validation rows of every task that the user gave
+    task_weights: NDArray  # (T,), gamma_t
+    #: Grows the partitions of every task, or has a method ``fit_tasks`` that returns a fitted
+    #: partitioner for every task.
     partitioner: Any
     cv: Any
 
@@ -64,31 +51,6 @@ class TaskJob:
     def rows(self) -> list[Rows]:
         """The training rows of every task."""
         return [context.rows for context in self.contexts]
-
-
-@dataclass(frozen=True)
-class TaskFit:
-    """The models of all tasks, and how they were fitted.
-
-    Attributes
-    ----------
-    fits : list of Fit
-        Model and report of every task.
-    penalty, solution, cv_results
-        Of the joint problem, or lists of those of every task.
-    n_iter : int
-    slope_norms, common_norms, specific_norms : arrays (d, T)
-        Norms of the slopes of every column: of all, of common ones, and of those of one task.
-    """
-
-    fits: list[Fit]
-    penalty: Any
-    solution: Any
-    cv_results: Any
-    n_iter: int
-    slope_norms: NDArray
-    common_norms: NDArray
-    specific_norms: NDArray
 
 
 def read_task_weights(weights: Any, rows: list[Rows], names: list) -> NDArray:
@@ -115,39 +77,11 @@ def read_task_weights(weights: Any, rows: list[Rows], names: list) -> NDArray:
     return check_task_weights(weights, names)
 
 
-# -- every task alone ----------------------------------------------------------------------------
+def fit_jointly(job: TaskJob, penalty: Term) -> tuple[list[Fit], Solution]:
+    """Choose the strengths that are "auto", and solve one problem of the cells of all tasks.
 
-
-def join_fits(job: TaskJob, fits: list[Fit]) -> TaskFit:
-    """Return the fits of tasks that nothing ties together."""
-    reports = [fit.report for fit in fits]
-    norms = _by_column(np.stack([fit.model.slope_norms() for fit in fits], axis=1), job)
-    return TaskFit(
-        fits,
-        [report.penalty for report in reports],
-        [report.solution for report in reports],
-        [report.cv_results for report in reports],
-        max(report.n_iter for report in reports),
-        norms,
-        np.zeros_like(norms),
-        norms,
-    )
-
-
-def _by_column(norms: NDArray, job: TaskJob) -> NDArray[np.float64]:
-    """Return norms (d, T) of columns from norms (m, T) of linear features."""
-    context = job.contexts[0]
-    sources, n_columns = context.plan.sources, len(context.columns)
-    if not norms.size:  # constant cells
-        return np.zeros((n_columns, len(job.contexts)))
-    return np.stack([by_column(task_norms, sources, n_columns) for task_norms in norms.T], axis=1)
-
-
-# -- all tasks together --------------------------------------------------------------------------
-
-
-def fit_jointly(job: TaskJob, penalty: Term) -> TaskFit:
-    """Choose the strengths that are "auto", and solve one problem of the cells of all tasks."""
+    Returns the model and report of every task, and the solution of the problem.
+    """
     choice: StrengthChoice | None = None
     if penalty.is_auto:
         choice = _choose_strengths(job, penalty)
@@ -179,7 +113,8 @@ def fit_jointly(job: TaskJob, penalty: Term) -> TaskFit:
         device=options.device,
         listener=SolveProgress() if options.verbose else None,
     )
-    described = []
+    table = None if choice is None else cv_results(choice.table)
+    fits = []
     for frame, partitioner, rows, task, design in zip(
         frames, partitioners, job.rows, solution.tasks, designs, strict=True
     ):
@@ -187,33 +122,11 @@ def fit_jointly(job: TaskJob, penalty: Term) -> TaskFit:
         if options.clip == "cell" and options.cells == "linear":
             ranges = cell_ranges(design.rows, partitioner.apply(rows.X), task.layout)
         model = CellModel.of_solution(frame, partitioner, task, ranges)
-        described.append(model.described(rows.X, rows.s))
-    return _joint_fit(job, described, solution, penalty, choice)
-
-
-def _joint_fit(
-    job: TaskJob,
-    described: list[tuple[CellModel, NDArray]],
-    solution: Solution,
-    penalty: Term,
-    choice: StrengthChoice | None,
-) -> TaskFit:
-    table = None if choice is None else cv_results(choice.table)
-    target_type = job.contexts[0].target_type
-    fits = []
-    for (model, importances), task in zip(described, solution.tasks, strict=True):
+        model, importances = model.described(rows.X, rows.s)
         solve = JointSolve(task, penalty, model.offset)
+        target_type = job.contexts[0].target_type
         fits.append(Fit(model, importances, FitReport.of_joint(target_type, solve, table)))
-    return TaskFit(
-        fits,
-        penalty,
-        solution,
-        table,
-        solution.n_iter,
-        _by_column(np.stack([task.slope_norms for task in solution.tasks], axis=1), job),
-        _by_column(solution.common_norms, job),
-        _by_column(solution.specific_norms, job),
-    )
+    return fits, solution
 
 
 def _grow(job: TaskJob, rows: Sequence[Rows], *, fresh: bool) -> list[Partitioner]:

@@ -1,11 +1,9 @@
 """Pictures of strengths, pruning, explanations and selection in several tasks (extra ``plot``)."""
 
-from jointleaf.plot._cv import CVDisplay, PruningDisplay
 from jointleaf.plot._effect import EffectDisplay, InteractionDisplay
 from jointleaf.plot._explanation import ExplanationDisplay, ImportanceDisplay, LocalModelDisplay
-from jointleaf.plot._path import PathDisplay
-from jointleaf.plot._task_path import TaskPathDisplay
-from jointleaf.plot._task_weights import TaskWeightsDisplay
+from jointleaf.plot._strengths import CVDisplay, PathDisplay, PruningDisplay
+from jointleaf.plot._task_fits import TaskPathDisplay, TaskWeightsDisplay
 from jointleaf.plot._tasks import SelectionDisplay, TaskErrorDisplay
 
 __all__ = [

@@ -17,34 +17,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = [
-    "BLUE",
-    "COLORS",
-    "DARK",
-    "FONT",
-    "GREY",
-    "RED",
-    "Display",
-    "Table",
-    "check_fitted",
-    "column_axis",
-    "count_axis",
-    "feature_labels",
-    "height_in_points",
-    "height_of",
-    "label_ends",
-    "label_room",
-    "label_values",
-    "legend_beside",
-    "log_axis",
-    "loss_unit",
-    "need_matplotlib",
-    "shortened",
-    "strength_axis",
-    "style_axes",
-    "title_panel",
-    "two_panels",
-    "width_in_points",
-    "write_names",
+    *("BLUE", "COLORS", "DARK", "FONT", "GREY", "RED", "Display", "Table", "check_fitted"),
+    *("column_axis", "count_axis", "feature_labels", "height_in_points", "height_of"),
+    *("label_ends", "label_room", "label_values", "legend_beside", "log_axis", "loss_label"),
+    *("need_matplotlib", "shortened", "strength_axis", "style_axes", "title_panel", "two_panels"),
+    *("width_in_points", "write_names"),
 ]
 
 COLORS = (
@@ -52,7 +29,6 @@ COLORS = (
     "#2a9d8f", "#d1779b", "#8c6d4f", "#3d4450", "#5b6cc9",
 )  # fmt: skip
 RED, BLUE, DARK, GREY = "#c1432e", "#4f86b8", "#3d4450", "#c9ced6"
-#: what losses of estimators are measured in
 Table = dict[str, NDArray]
 
 FONT = 9
@@ -62,9 +38,16 @@ _MAX_COUNTS = 8
 _LONGEST = 34  # characters of a label
 _CHARACTER = 0.56  # mean width of a character, in font sizes
 
+#: What the docstrings of all displays have.
+_OWN = "Attributes\n    ----------\n"
+_DRAWN = f"{_OWN}    ax_ : Axes\n    figure_ : Figure\n"
+_AX = "ax : Axes, optional\n            See `plot`.\n"
+
 
 class Display(ABC):
     """A picture of something that was computed before: made once, drawn by `plot`.
+
+    Docstrings of displays leave out what all of them have; it is filled in.
 
     Attributes
     ----------
@@ -75,8 +58,15 @@ class Display(ABC):
     ax_: Axes
     figure_: Figure | SubFigure
 
+    def __init_subclass__(cls) -> None:
+        if "\n    ax_ :" not in (cls.__doc__ or ""):
+            cls.__doc__ = (cls.__doc__ or "").replace(_OWN, _DRAWN)
+        for name, member in vars(cls).items():
+            if name.startswith("from_") and "---" in (member.__doc__ or ""):
+                member.__func__.__doc__ += _AX
+
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw.
+        """Draw in axes, and return the display.
 
         Parameters
         ----------
@@ -84,10 +74,6 @@ class Display(ABC):
             To draw in; several panels take its place. Best in a figure with
             ``layout="constrained"``, which leaves room for names and a legend; by default a new
             figure.
-
-        Returns
-        -------
-        self
         """
         height = self._height()
         if ax is None:
@@ -126,9 +112,10 @@ def check_fitted(estimator: object, kinds: Any, names: str) -> None:
     check_is_fitted(estimator)
 
 
-def loss_unit(estimator: Any) -> str:
-    """Return the unit of an estimator's losses, for a label."""
-    return "(log-loss)" if is_classifier(estimator) else "(squared error / 2,\ntarget variance = 1)"
+def loss_label(name: str, estimator: Any) -> str:
+    """Return the label of an estimator's losses, with their unit."""
+    unit = "(log-loss)" if is_classifier(estimator) else "(squared error / 2,\ntarget variance = 1)"
+    return f"{name}\n{unit}"
 
 
 def feature_labels(names: Sequence | None, d: int) -> list[str]:

@@ -8,21 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jointleaf.inspection._effects import Effect, EffectKind, Interactions, effect, interactions
-from jointleaf.plot._base import (
-    BLUE,
-    COLORS,
-    DARK,
-    FONT,
-    GREY,
-    RED,
-    Display,
-    column_axis,
-    height_of,
-    legend_beside,
-    shortened,
-    style_axes,
-    title_panel,
-)
+from jointleaf.plot import _base as base
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +24,7 @@ _MOST_NUMBERS = 12  # columns up to which strengths are written into the map
 
 
 @dataclass(eq=False, repr=False)
-class EffectDisplay(Display):
+class EffectDisplay(base.Display):
     """How the prediction moves with one column, with marks for the rows on the axis.
 
     Columns with categories have a mark per category instead of a curve. Made by `from_estimator`.
@@ -52,8 +38,6 @@ class EffectDisplay(Display):
 
     Attributes
     ----------
-    ax_ : Axes
-    figure_ : Figure
     lines_ : list of Line2D
         One for every output; of categories their marks.
     rug_ : LineCollection or None
@@ -76,36 +60,25 @@ class EffectDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        column: Any,
-        *,
-        kind: EffectKind = "ale",
-        n_grid: int = 40,
-        task: Any = None,
-        ax: Axes | None = None,
+        cls, estimator: Any, X: Any, column: Any, *, ax: Axes | None = None, **options: Any
     ) -> EffectDisplay:
         """Draw the effect of one column on the predictions of a fitted estimator.
 
         Parameters
         ----------
         estimator : fitted estimator of jointleaf, or a Pipeline that ends in one
-        X, column, kind, n_grid, task
-            See `jointleaf.inspection.effect`.
-        ax : Axes, optional
-            See `plot`.
+        X, column, **options
+            Of `jointleaf.inspection.effect`: kind, n_grid, task.
         """
-        curve = effect(estimator, X, column, kind=kind, n_grid=n_grid, task=task)
         name = "raw prediction" if hasattr(estimator, "classes_") else "prediction"
-        return cls(curve, value_name=name).plot(ax=ax)
+        return cls(effect(estimator, X, column, **options), value_name=name).plot(ax=ax)
 
     @property
     def _has_categories(self) -> bool:
         return self.effect.grid.dtype == object
 
     def _height(self) -> float:
-        return height_of(len(self.effect.grid)) if self._has_categories else 3.4
+        return base.height_of(len(self.effect.grid)) if self._has_categories else 3.4
 
     def _draw(self, ax: Axes) -> None:
         self.rug_: Any = None
@@ -115,15 +88,15 @@ class EffectDisplay(Display):
         else:
             self._draw_curve(ax)
         if self.effect.output_names is not None:
-            legend_beside(ax)
+            base.legend_beside(ax)
 
     def _outputs(self) -> list[tuple[str, Any, str]]:
         """Return label, values and color of every output."""
         names = self.effect.output_names
         if names is None:
-            return [("", self.effect.values, RED)]
+            return [("", self.effect.values, base.RED)]
         return [
-            (f"class {name}", self.effect.values[:, k], COLORS[k % len(COLORS)])
+            (f"class {name}", self.effect.values[:, k], base.COLORS[k % len(base.COLORS)])
             for k, name in enumerate(names)
         ]
 
@@ -135,16 +108,16 @@ class EffectDisplay(Display):
                 style["marker"] = "o"
             self.lines_ += ax.plot(effect.grid, values, **style)
         if effect.kind == "ale":
-            ax.axhline(0.0, color=GREY, lw=1, zorder=1)
-        style_axes(ax, self._label(effect.kind))
-        ax.set_xlabel(effect.column, fontsize=FONT)
+            ax.axhline(0.0, color=base.GREY, lw=1, zorder=1)
+        base.style_axes(ax, self._label(effect.kind))
+        ax.set_xlabel(effect.column, fontsize=base.FONT)
         low, high = ax.get_ylim()
         low -= 0.06 * (high - low)
         ax.set_ylim(low, high)
         picked = np.linspace(0, len(effect.rows) - 1, min(_MAX_RUG, len(effect.rows))).astype(int)
         marks = np.sort(effect.rows)[picked]
         self.rug_ = ax.vlines(
-            marks, low, low + 0.035 * (high - low), color=DARK, lw=0.6, alpha=0.35, zorder=2
+            marks, low, low + 0.035 * (high - low), color=base.DARK, lw=0.6, alpha=0.35, zorder=2
         )
 
     def _draw_categories(self, ax: Axes) -> None:
@@ -152,7 +125,7 @@ class EffectDisplay(Display):
         places = np.arange(len(effect.grid))
         several = effect.output_names is not None
         for label, values, color in self._outputs():
-            shade = color if several else BLUE
+            shade = color if several else base.BLUE
             self.lines_ += ax.plot(values, places, "o", ms=7, color=shade, zorder=3, label=label)
         labels = []
         rows = list(effect.rows)
@@ -160,15 +133,15 @@ class EffectDisplay(Display):
             count = sum(row is None for row in rows) if category is None else rows.count(category)
             name = "missing" if category is None else category
             labels.append(f"{name} ({count} {'row' if count == 1 else 'rows'})")
-        column_axis(ax, labels, self._label("partial_dependence").replace("\n", " "))
-        ax.set_title(effect.column, loc="left", fontsize=FONT)
+        base.column_axis(ax, labels, self._label("partial_dependence").replace("\n", " "))
+        ax.set_title(effect.column, loc="left", fontsize=base.FONT)
 
     def _label(self, kind: EffectKind) -> str:
         return _LABELS[kind].format(self.value_name)
 
 
 @dataclass(eq=False, repr=False)
-class InteractionDisplay(Display):
+class InteractionDisplay(base.Display):
     """How strongly pairs of columns act together, as a heat map.
 
     Made by `from_estimator`.
@@ -180,20 +153,8 @@ class InteractionDisplay(Display):
 
     Attributes
     ----------
-    ax_ : Axes
-    figure_ : Figure
     image_ : AxesImage
         The lower half of the strengths.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from jointleaf import Frobenius, InteractionDisplay, JOPLEnRegressor
-    >>> X = np.random.default_rng(0).standard_normal((100, 3))
-    >>> y = X[:, 0] * X[:, 1]
-    >>> model = JOPLEnRegressor(penalty=Frobenius(0.01), random_state=0).fit(X, y)
-    >>> InteractionDisplay.from_estimator(model, X).interactions.pairs()[0][:2]
-    ('x0', 'x1')
     """
 
     interactions: Interactions
@@ -208,8 +169,6 @@ class InteractionDisplay(Display):
         ----------
         estimator : fitted estimator of jointleaf, or a Pipeline that ends in one
         X : array-like or data frame (n, d)
-        ax : Axes, optional
-            See `plot`.
         **options
             Of `jointleaf.inspection.interactions`: columns, n_rows, output, task, random_state.
         """
@@ -225,27 +184,27 @@ class InteractionDisplay(Display):
         c = len(interactions.feature_names)
         lower = np.tril(np.ones((c, c), bool), -1)
         shown = np.ma.masked_where(~lower, interactions.strengths)[1:, :-1]
-        colors = LinearSegmentedColormap.from_list("strength", ["#f4f1ee", RED])
+        colors = LinearSegmentedColormap.from_list("strength", ["#f4f1ee", base.RED])
         largest = float(interactions.strengths.max()) or 1.0
         self.image_ = ax.imshow(shown, cmap=colors, vmin=0, vmax=largest)
         if c <= _MOST_NUMBERS:
             self._write(ax, shown, largest)
-        names = [shortened(name) for name in interactions.feature_names]
-        ax.set_yticks(np.arange(c - 1), names[1:], fontsize=FONT)
-        ax.set_xticks(np.arange(c - 1), names[:-1], fontsize=FONT, rotation=45, ha="right")
+        names = [base.shortened(name) for name in interactions.feature_names]
+        ax.set_yticks(np.arange(c - 1), names[1:], fontsize=base.FONT)
+        ax.set_xticks(np.arange(c - 1), names[:-1], fontsize=base.FONT, rotation=45, ha="right")
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         bar = self.figure_.colorbar(self.image_, ax=ax, shrink=0.8, pad=0.02)
-        bar.ax.tick_params(labelsize=FONT)
+        bar.ax.tick_params(labelsize=base.FONT)
         bar.outline.set_visible(False)
-        bar.set_label("strength, in units of the prediction", fontsize=FONT)
-        title_panel(ax, f"spread of the predictions: {interactions.spread:.3g}")
+        bar.set_label("strength, in units of the prediction", fontsize=base.FONT)
+        base.title_panel(ax, f"spread of the predictions: {interactions.spread:.3g}")
 
     def _write(self, ax: Axes, shown: np.ma.MaskedArray, largest: float) -> None:
         for row, column in np.argwhere(~np.ma.getmaskarray(shown)):
             value = float(shown[row, column])
-            color = "white" if value > 0.6 * largest else DARK
+            color = "white" if value > 0.6 * largest else base.DARK
             ax.text(
-                column, row, f"{value:.2g}", ha="center", va="center", fontsize=FONT - 1,
+                column, row, f"{value:.2g}", ha="center", va="center", fontsize=base.FONT - 1,
                 color=color,
             )  # fmt: skip

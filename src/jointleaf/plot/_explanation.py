@@ -12,18 +12,7 @@ from sklearn.inspection import permutation_importance
 from jointleaf.inspection import Explanation, explain
 from jointleaf.inspection._local import LocalModel, local_model
 from jointleaf.inspection._raw import raw_model
-from jointleaf.plot._base import (
-    BLUE,
-    DARK,
-    FONT,
-    GREY,
-    RED,
-    Display,
-    column_axis,
-    height_of,
-    label_values,
-    title_panel,
-)
+from jointleaf.plot import _base as base
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +32,7 @@ _KINDS = {
 
 
 @dataclass(eq=False, repr=False)
-class ExplanationDisplay(Display):
+class ExplanationDisplay(base.Display):
     """What every column adds to a prediction, or to many.
 
     One row: bars that lead from the baseline, the mean prediction over the training rows, to
@@ -62,8 +51,6 @@ class ExplanationDisplay(Display):
 
     Attributes
     ----------
-    ax_ : Axes
-    figure_ : Figure
     bars_ : BarContainer
         Of one row.
     dots_ : dict from column to PathCollection
@@ -93,8 +80,8 @@ class ExplanationDisplay(Display):
         *,
         task: Any = None,
         output: Any = None,
-        n_columns: int = 10,
         ax: Axes | None = None,
+        **options: Any,
     ) -> ExplanationDisplay:
         """Draw why a fitted estimator predicts what it predicts.
 
@@ -106,20 +93,17 @@ class ExplanationDisplay(Display):
         task : name of a task, optional
         output : class, optional
             Whose raw prediction is explained; needed for more than two classes.
-        n_columns : int
-        ax : Axes, optional
-            See `plot`.
+        **options
+            Of the class: n_columns.
         """
         explanation = explain(estimator, X, task=task)
         if explanation.output_names is not None:
-            explanation = explanation.output(
-                task if output is None and task is not None else output
-            )
-        is_class = hasattr(estimator, "classes_")
-        name = "prediction" if not is_class else "raw prediction (log-odds)"
-        if is_class and output is not None:
-            name = f"raw prediction of class {output}"
-        return cls(explanation, n_columns=n_columns, value_name=name).plot(ax=ax)
+            explanation = explanation.output(task if output is None else output)
+        name = "prediction"
+        if hasattr(estimator, "classes_"):
+            of = " (log-odds)" if output is None else f" of class {output}"
+            name = f"raw prediction{of}"
+        return cls(explanation, value_name=name, **options).plot(ax=ax)
 
     def _height(self) -> float:
         explanation = self.explanation
@@ -131,33 +115,32 @@ class ExplanationDisplay(Display):
         if not len(explanation):
             raise ValueError("the explanation has no rows, there is nothing to draw: pass some")
         n_lines = min(self.n_columns + 1, len(explanation.feature_names))
-        return height_of(n_lines + explanation.has_rest)
+        return base.height_of(n_lines + explanation.has_rest)
 
     def _draw(self, ax: Axes) -> None:
-        draw = self._draw_one if len(self.explanation) == 1 else self._draw_many
-        draw(ax)
+        (self._draw_one if len(self.explanation) == 1 else self._draw_many)(ax)
 
     def _draw_one(self, ax: Axes) -> None:
         explanation = self.explanation
         entries = explanation.entries(self.n_columns)
         steps = np.array([value for _, value in entries])
-        base = float(np.reshape(explanation.baseline, -1)[0])
+        baseline = float(np.reshape(explanation.baseline, -1)[0])
         # Steps are taken from the bottom up, so that the largest, on top, ends at the prediction.
-        ends = base + np.cumsum(steps[::-1])[::-1]
+        ends = baseline + np.cumsum(steps[::-1])[::-1]
         starts = ends - steps
         places = np.arange(len(steps))
-        colors = np.where(steps >= 0, RED, BLUE)
+        colors = np.where(steps >= 0, base.RED, base.BLUE)
         self.bars_ = ax.barh(places, steps, left=starts, color=colors, **_BAR)
         for y in range(len(steps) - 1):  # from a bar to the one above it
-            ax.plot([starts[y]] * 2, [y + 0.31, y + 0.69], color=DARK, lw=0.7, zorder=2)
-        ax.axvline(base, color=GREY, lw=1.2, zorder=1)
-        ax.axvline(ends[0], color=DARK, lw=1.2, ls="--", zorder=1)
-        column_axis(ax, [label for label, _ in entries], self.value_name)
+            ax.plot([starts[y]] * 2, [y + 0.31, y + 0.69], color=base.DARK, lw=0.7, zorder=2)
+        ax.axvline(baseline, color=base.GREY, lw=1.2, zorder=1)
+        ax.axvline(ends[0], color=base.DARK, lw=1.2, ls="--", zorder=1)
+        base.column_axis(ax, [label for label, _ in entries], self.value_name)
         ax.use_sticky_edges = False  # room also where the first bar begins
         ax.margins(x=0.05)
-        label_values(ax, [(e, s, f"{s:+.3g}") for e, s in zip(ends, steps, strict=True)])
-        text = f"prediction {ends[0]:.4g} (dashed) = baseline {base:.4g} (grey) + contributions"
-        title_panel(ax, text)
+        base.label_values(ax, [(e, s, f"{s:+.3g}") for e, s in zip(ends, steps, strict=True)])
+        text = f"prediction {ends[0]:.4g} (dashed) = baseline {baseline:.4g} (grey) + contributions"
+        base.title_panel(ax, text)
 
     def _draw_many(self, ax: Axes) -> None:
         explanation = self.explanation
@@ -169,7 +152,7 @@ class ExplanationDisplay(Display):
         self.dots_ = {}
         width = np.ptp(np.concatenate([contributions for _, contributions, _ in shown])) or 1.0
         rows = _some(len(explanation))
-        ax.axvline(0.0, color=DARK, lw=0.8, zorder=1)
+        ax.axvline(0.0, color=base.DARK, lw=0.8, zorder=1)
         for y, (label, contributions, shades) in enumerate(shown):
             x, shade = contributions[rows], shades[rows]
             grey = np.isnan(shade)
@@ -179,17 +162,17 @@ class ExplanationDisplay(Display):
             self.dots_[label] = ax.scatter(
                 x[~grey], places[~grey], c=shade[~grey], cmap=_colors(), vmin=0, vmax=1, **style
             )
-        column_axis(ax, list(self.dots_), f"contribution to the {self.value_name}")
+        base.column_axis(ax, list(self.dots_), f"contribution to the {self.value_name}")
         bar = ax.figure.colorbar(
             next(iter(self.dots_.values())), ax=ax, aspect=30, pad=0.02, shrink=0.8, ticks=[0, 1]
         )
-        bar.ax.set_yticklabels(["low", "high"], fontsize=FONT)
-        bar.set_label("value of the column", fontsize=FONT, labelpad=-12)
+        bar.ax.set_yticklabels(["low", "high"], fontsize=base.FONT)
+        bar.set_label("value of the column", fontsize=base.FONT, labelpad=-12)
         bar.outline.set_visible(False)
 
 
 @dataclass(eq=False, repr=False)
-class LocalModelDisplay(Display):
+class LocalModelDisplay(base.Display):
     """The slopes in force around one row, the largest on top.
 
     Bars are slopes times the standard deviation of the feature over the training rows, so that
@@ -199,25 +182,14 @@ class LocalModelDisplay(Display):
     Parameters
     ----------
     local : LocalModel
-        Of one output, or of several with `output`.
     output : class, optional
+        Needed for more than two classes.
     n_columns : int
         Linear features that are drawn.
 
     Attributes
     ----------
-    ax_ : Axes
-    figure_ : Figure
     bars_ : BarContainer
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from jointleaf import Frobenius, JOPLEnRegressor, LocalModelDisplay
-    >>> X = np.random.default_rng(0).standard_normal((100, 3))
-    >>> model = JOPLEnRegressor(penalty=Frobenius(0.01), random_state=0).fit(X, X[:, 1])
-    >>> len(LocalModelDisplay.from_estimator(model, X[:1]).bars_)
-    3
     """
 
     local: LocalModel
@@ -227,14 +199,7 @@ class LocalModelDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        *,
-        task: Any = None,
-        output: Any = None,
-        n_columns: int = 12,
-        ax: Axes | None = None,
+        cls, estimator: Any, X: Any, *, task: Any = None, ax: Axes | None = None, **options: Any
     ) -> LocalModelDisplay:
         """Draw the linear model of a fitted estimator around one row.
 
@@ -243,31 +208,29 @@ class LocalModelDisplay(Display):
         estimator : fitted estimator of jointleaf, or a Pipeline that ends in one
         X : array-like or data frame (1, d)
         task : name of a task, optional
-        output : class, optional
-            Needed for more than two classes.
-        n_columns : int
-        ax : Axes, optional
-            See `plot`.
+        **options
+            Of the class: output, n_columns.
         """
-        local = local_model(estimator, X, task=task)
-        return cls(local, output=output, n_columns=n_columns).plot(ax=ax)
+        return cls(local_model(estimator, X, task=task), **options).plot(ax=ax)
 
     def _height(self) -> float:
         self._coef, self._value = self.local.of_output(self.output)
         sizes = self._coef * self.local.scale
         self._order = np.argsort(-np.abs(sizes), kind="stable")[: self.n_columns]
-        return height_of(len(self._order))
+        return base.height_of(len(self._order))
 
     def _draw(self, ax: Axes) -> None:
         coef, order = self._coef[self._order], self._order
         sizes = coef * self.local.scale[order]
-        colors = np.where(sizes >= 0, RED, BLUE)
+        colors = np.where(sizes >= 0, base.RED, base.BLUE)
         self.bars_ = ax.barh(np.arange(len(order)), sizes, color=colors, **_BAR)
-        ax.axvline(0.0, color=DARK, lw=0.8, zorder=2)
+        ax.axvline(0.0, color=base.DARK, lw=0.8, zorder=2)
         x_label = "slope times the standard deviation of the feature"
-        column_axis(ax, [self._label(int(j)) for j in order], x_label)
-        label_values(ax, [(x, x, f"{slope:+.3g}") for x, slope in zip(sizes, coef, strict=True)])
-        title_panel(ax, f"around a prediction of {self._value:.4g}; slopes beside the bars")
+        base.column_axis(ax, [self._label(int(j)) for j in order], x_label)
+        base.label_values(
+            ax, [(x, x, f"{slope:+.3g}") for x, slope in zip(sizes, coef, strict=True)]
+        )
+        base.title_panel(ax, f"around a prediction of {self._value:.4g}; slopes beside the bars")
 
     def _label(self, j: int) -> str:
         local = self.local
@@ -278,7 +241,7 @@ class LocalModelDisplay(Display):
 
 
 @dataclass(eq=False, repr=False)
-class ImportanceDisplay(Display):
+class ImportanceDisplay(base.Display):
     """How much every column matters, the most important one on top.
 
     Made by `from_estimator`.
@@ -296,19 +259,7 @@ class ImportanceDisplay(Display):
 
     Attributes
     ----------
-    ax_ : Axes
-    figure_ : Figure
     bars_ : BarContainer
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from jointleaf import Frobenius, ImportanceDisplay, JOPLEnRegressor
-    >>> X = np.random.default_rng(0).standard_normal((100, 3))
-    >>> model = JOPLEnRegressor(penalty=Frobenius(0.01), random_state=0).fit(X, X[:, 1])
-    >>> display = ImportanceDisplay.from_estimator(model)
-    >>> display.ax_.get_yticklabels()[0].get_text()
-    'x1'
     """
 
     importances: ArrayLike
@@ -347,8 +298,6 @@ class ImportanceDisplay(Display):
         output : class, optional
             Of "explanation"; by default the mean over all outputs.
         n_columns : int
-        ax : Axes, optional
-            See `plot`.
         **options
             Of `sklearn.inspection.permutation_importance`, for example ``n_repeats``.
         """
@@ -375,19 +324,19 @@ class ImportanceDisplay(Display):
     def _height(self) -> float:
         sizes = np.asarray(self.importances, float)
         self._order = np.argsort(-sizes, kind="stable")[: self.n_columns]
-        return height_of(len(self._order))
+        return base.height_of(len(self._order))
 
     def _draw(self, ax: Axes) -> None:
         order = self._order
         sizes = np.asarray(self.importances, float)[order]
         errors = None if self.errors is None else np.asarray(self.errors)[order]
-        lines = {"ecolor": DARK, "elinewidth": 1.0, "zorder": 4}
+        lines = {"ecolor": base.DARK, "elinewidth": 1.0, "zorder": 4}
         self.bars_ = ax.barh(
-            np.arange(len(order)), sizes, xerr=errors, color=BLUE, error_kw=lines, **_BAR
+            np.arange(len(order)), sizes, xerr=errors, color=base.BLUE, error_kw=lines, **_BAR
         )
         if sizes.min() < 0:
-            ax.axvline(0.0, color=DARK, lw=0.8, zorder=2)
-        column_axis(ax, [str(self.feature_names[j]) for j in order], self.kind_name)
+            ax.axvline(0.0, color=base.DARK, lw=0.8, zorder=2)
+        base.column_axis(ax, [str(self.feature_names[j]) for j in order], self.kind_name)
 
 
 # -- dots --------------------------------------------------------------------------------------
@@ -396,7 +345,7 @@ class ImportanceDisplay(Display):
 def _colors() -> Any:
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("low to high", [BLUE, "#b8a6ae", RED])
+    return LinearSegmentedColormap.from_list("low to high", [base.BLUE, "#b8a6ae", base.RED])
 
 
 def _shades(column: NDArray) -> NDArray[np.float64]:

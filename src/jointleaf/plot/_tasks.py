@@ -11,18 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf.plot._base import (
-    DARK,
-    FONT,
-    GREY,
-    Display,
-    column_axis,
-    legend_beside,
-    need_matplotlib,
-    style_axes,
-    width_in_points,
-    write_names,
-)
+from jointleaf.plot import _base as base
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +37,7 @@ _CLASSES = ("fraction of wrong classes (lower is better)", None)
 
 
 @dataclass(eq=False, repr=False)
-class SelectionDisplay(Display):
+class SelectionDisplay(base.Display):
     """Numbers of selected features: a bar per task and method, common ones below, others above.
 
     The height of a bar is the number of all features of the task, common + task-specific. Made by
@@ -62,8 +51,6 @@ class SelectionDisplay(Display):
 
     Attributes
     ----------
-    ax_ : Axes
-    figure_ : Figure
     common_bars_ : dict from method to BarContainer (T bars)
         From 0 to n_common.
     specific_bars_ : dict from method to BarContainer (T bars)
@@ -100,8 +87,6 @@ class SelectionDisplay(Display):
             Fitted, with ``task_features_`` and ``common_features_`` (MultiTaskJOPLEnRegressor,
             MultiTaskJOPLEnClassifier) or ``universal_features_`` (BoUTSRegressor,
             BoUTSClassifier).
-        ax : Axes, optional
-            See `plot`.
         """
         methods = check_methods("estimators", estimators)
         return cls({name: _count(name, model) for name, model in methods.items()}).plot(ax=ax)
@@ -141,32 +126,32 @@ class SelectionDisplay(Display):
         from matplotlib.ticker import MaxNLocator
 
         ax = self.ax_
-        style_axes(ax, "selected features")
+        base.style_axes(ax, "selected features")
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
         tops = [bar.get_y() + bar.get_height() for bars in self.specific_bars_.values()
                 for bar in bars]  # fmt: skip
         ax.set_ylim(0, 1.12 * max(*tops, 1.0))
         ax.set_xlim(-0.55, len(tasks) - 0.45)
-        write_names(ax, np.arange(len(tasks)), tasks, 1.0)
+        base.write_names(ax, np.arange(len(tasks)), tasks, 1.0)
         kinds = [
             Patch(alpha=0.0, label=""),  # a blank line
             Patch(facecolor="#e3e5e8", edgecolor=_NEUTRAL, label="task-specific"),
             Patch(facecolor=_NEUTRAL, edgecolor=_NEUTRAL, label="common"),
         ]
-        legend_beside(ax, handles=[*self.common_bars_.values(), *kinds], handlelength=1.2)
+        base.legend_beside(ax, handles=[*self.common_bars_.values(), *kinds], handlelength=1.2)
 
     def _write_totals(self, tasks: list[Hashable]) -> None:
         """Write the height of every bar above it, where there is room for all."""
-        room = width_in_points(self.ax_) / len(tasks) * _BARS / len(self.counts)
+        room = base.width_in_points(self.ax_) / len(tasks) * _BARS / len(self.counts)
         totals = {
             name: [f"{part.get_y() + part.get_height():.0f}" for part in bars]
             for name, bars in self.specific_bars_.items()
         }
-        if max(len(text) for texts in totals.values() for text in texts) * 0.8 * FONT > room:
+        if max(len(text) for texts in totals.values() for text in texts) * 0.8 * base.FONT > room:
             return
         for name, texts in totals.items():
             bars = self.specific_bars_[name]
-            self.ax_.bar_label(bars, texts, padding=2, fontsize=FONT, color=DARK)
+            self.ax_.bar_label(bars, texts, padding=2, fontsize=base.FONT, color=base.DARK)
 
 
 def _count(name: str, model: Any) -> tuple[int, dict[Hashable, int]]:
@@ -201,7 +186,7 @@ def _checked_counts(counts: Counts) -> Counts:
 
 
 @dataclass(eq=False, repr=False)
-class TaskErrorDisplay(Display):
+class TaskErrorDisplay(base.Display):
     """Errors of several methods, a row per task, so that methods are compared task by task.
 
     Lower is better; the mean over tasks is in the legend. Made by `from_errors` or
@@ -219,8 +204,6 @@ class TaskErrorDisplay(Display):
 
     Attributes
     ----------
-    ax_ : Axes
-    figure_ : Figure
     dots_ : dict from method to Line2D
         Its x data (T,) are the errors, in the order of the tasks, the first task on top.
 
@@ -270,10 +253,8 @@ class TaskErrorDisplay(Display):
             ``predict(X)``.
         tasks : dict from name to pair (X, y), or list of pairs
             Test rows (n_t, d) and targets (n_t,) of every task; of a list the names are 0, 1, ...
-        ax : Axes, optional
-            See `plot`.
         """
-        need_matplotlib(cls.__name__)  # before the work
+        base.need_matplotlib(cls.__name__)  # before the work
         methods, rows = check_methods("estimators", estimators), _read_tasks(tasks)
         kinds = {_is_classifier(model) for model in methods.values()}
         if len(kinds) > 1:
@@ -312,18 +293,18 @@ class TaskErrorDisplay(Display):
         self._finish(ax, self._tasks, largest)
 
     def _finish(self, ax: Axes, tasks: list[Hashable], largest: float) -> None:
-        column_axis(ax, [str(task) for task in tasks], self.error_name)
+        base.column_axis(ax, [str(task) for task in tasks], self.error_name)
         ax.set_yticks(np.arange(len(tasks)), [str(task) for task in tasks])  # in full length
         ax.set_ylim(len(tasks) - 0.5, -0.5)  # the first task on top
         for between in np.arange(len(tasks) - 1) + 0.5:
-            ax.axhline(between, color=GREY, lw=0.8, zorder=1)
+            ax.axhline(between, color=base.GREY, lw=0.8, zorder=1)
         right = 1.06 * largest or 1.0
         if self.reference is not None and self.reference < 1.6 * largest:
             label = f"reference: {self.reference:g}"
-            ax.axvline(self.reference, color=DARK, lw=1, ls="--", zorder=1, label=label)
+            ax.axvline(self.reference, color=base.DARK, lw=1, ls="--", zorder=1, label=label)
             right = max(right, 1.06 * self.reference)
         ax.set_xlim(0, right)
-        legend_beside(ax)
+        base.legend_beside(ax)
 
 
 def _read_tasks(tasks: Any) -> dict[Hashable, tuple[Any, Any]]:

@@ -401,23 +401,12 @@ _JOPLEN_TASKS: _Steps = {
 
 
 def _fill_tasks(model: Any, s: Scope) -> None:
-    plan = s.cell_models[0].features.plan
-    model.partitioners_ = [cells.partitioner for cells in s.cell_models]
-    model.linear_feature_names_ = np.array(plan.names, dtype=object)
-    model.linear_feature_columns_ = plan.sources
-    model.common_features_ = np.flatnonzero(s.common_norms.any(axis=1))
-    model.selected_features_ = np.flatnonzero(s.slope_norms.any(axis=1))
     if s.solution is not None:  # all tasks were fitted together
         model.report_ = [
             replace(report, joint=replace(report.joint, solution=task))
             for report, task in zip(s.report, s.solution.tasks, strict=True)
         ]
-        model.solution_, model.n_iter_ = s.solution, s.solution.n_iter
-        model.penalty_, model.cv_results_ = s.report[0].penalty, s.report[0].cv_results
-        return
-    model.solution_, model.n_iter_ = list(s.task_solutions), max(r.n_iter for r in s.report)
-    model.penalty_ = [report.penalty for report in s.report]
-    model.cv_results_ = [report.cv_results for report in s.report]
+    model.describe_fit(s.solution)
 
 
 def _have_leaf_values(s: Scope) -> bool:

@@ -37,7 +37,7 @@ from jointleaf.io._model_file.schema import (
     record,
 )
 from jointleaf.io._model_file.values import Labels, Plain
-from jointleaf.multitask._bouts.partitioner import BoUTSPartitioner
+from jointleaf.multitask import BoUTSPartitioner
 from jointleaf.partitions import Partitioner, ResidualPartitioner, UnionPartitioner
 from jointleaf.partitions._base import LeftOut
 from jointleaf.partitions._factory import RegrownEnsemble

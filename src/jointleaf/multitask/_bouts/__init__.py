@@ -1,6 +1,5 @@
 """BoUTS: boosted trees that select universal and task-specific features."""
 
-from jointleaf.multitask._bouts.estimator import BoUTSClassifier, BoUTSRegressor
-from jointleaf.multitask._bouts.partitioner import BoUTSPartitioner
+from jointleaf.multitask._bouts.estimators import BoUTSClassifier, BoUTSPartitioner, BoUTSRegressor
 
 __all__ = ["BoUTSClassifier", "BoUTSPartitioner", "BoUTSRegressor"]

@@ -1,53 +1,159 @@
 """One tree over several tasks: the same feature in a node for all, a threshold for each.
 
-A split is made on the feature j with the largest
+With gradients g (the negative derivatives of the loss) and curvatures h, the decrease of the
+impurity by a split of a node's rows into L and R is
+
+    Delta = sum over outputs k of  G_Lk^2 / H_Lk + G_Rk^2 / H_Rk - G_k^2 / H_k
+          = sum over outputs k of  (G_Lk - H_Lk G_k / H_k)^2 H_k / (H_Lk H_Rk),
+
+where G and H are sums of g and h over rows: for squared error the decrease of the residual sum of
+squares, for other losses that of their second-order expansion. The second form takes fewer steps
+and no difference of large numbers. Values are replaced by the numbers of their bins, so that the
+sums behind every split are counted at once. A split is made on the feature j with the largest
 
     min over tasks t of  max over thresholds v of  Delta_t(j, v) / V_t   -   price * [j is new],
 
-where Delta_t is the decrease of task t's impurity (`jointleaf.multitask._bouts.splits`) and V_t its
-impurity at the start, so that all tasks count alike whatever their units and numbers of rows. For
-one task this is an ordinary tree that pays for new features.
+where V_t is the impurity of task t at the start, so that all tasks count alike whatever their units
+and numbers of rows. For one task this is an ordinary tree that pays for new features.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._trees.flat import NodeTable
-from jointleaf.multitask._bouts.splits import TIE, Bins, Slopes, best_cuts, histogram
 
-__all__ = ["GrownTree", "TaskSlopes", "TreeShape", "grow_tree"]
+__all__ = ["Bins", "GrownTree", "Slopes", "TaskSlopes", "TreeShape", "bin_columns", "grow_tree"]
 
+#: Values worked on at a time, so that what is made in between stays in the cache.
+_BLOCK_VALUES = 1 << 18
+_SCAN_VALUES = 1 << 14
+#: Gains that differ relatively by less than this are equal: rounding must not choose for them.
+_TIE = 1e-10
 #: Smaller gains, as shares of V_t, are rounding: nothing is split for them.
 _LEAST_GAIN = 1e-12
+#: Largest number of bins of a column: with one more for missing values, codes fill one byte.
+_MOST_BINS = 255
+
+
+# -- rows in bins --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bins:
+    """The rows of one task, every value replaced by the number of its bin.
+
+    Bin b of column j holds the values x with cuts[j, b - 1] < x <= cuts[j, b], so that the split
+    "code <= b" is the split "x <= cuts[j, b]".
+    """
+
+    codes: NDArray[np.uint8]  # (d, n): the sums of one column stay in the cache while made
+    cuts: NDArray[np.float64]  # (d, B), upper ends; infinity for the last bin and beyond
+    has_missing: bool  # whether some value is NaN; such values have code B in every column
+
+    @property
+    def width(self) -> int:
+        """W, how many codes there are: B, and one more where values are missing."""
+        return self.cuts.shape[1] + self.has_missing
+
+    @property
+    def n_rows(self) -> int:
+        """n, the number of rows."""
+        return self.codes.shape[1]
+
+    def of(self, features: NDArray[np.intp]) -> Bins:
+        """Return only some of the columns, in rising order."""
+        if len(features) == len(self.codes):
+            return self
+        return replace(self, codes=self.codes[features], cuts=self.cuts[features])
+
+    def middle(self, feature: int, cut: int, rows: NDArray[np.intp]) -> int:
+        """Return the middle one of the cuts that divide rows as `cut` does.
+
+        Where bins next to a cut hold none of the rows there are several. If all values are on the
+        left, and missing ones alone on the right, the cut is at infinity.
+        """
+        n_bins = self.cuts.shape[1]
+        codes = self.codes[feature][rows]
+        low = int(codes.max(where=codes <= cut, initial=0))
+        high = int(codes.min(where=codes > cut, initial=n_bins))
+        return n_bins - 1 if high == n_bins else (low + high - 1) // 2
+
+    def goes_left(
+        self, feature: int, cut: int, missing_left: bool, rows: NDArray[np.intp]
+    ) -> NDArray[np.bool_]:
+        """Whether rows, given by their numbers, go left at a split."""
+        codes = self.codes[feature][rows]
+        left = codes <= cut
+        if self.has_missing and missing_left:
+            left |= codes == self.cuts.shape[1]
+        return left
+
+
+def bin_columns(X: NDArray) -> Bins:
+    """Put the values of every column of rows (n, d) into bins.
+
+    A column of at most 255 different values has one bin for each, and every split of it that
+    is possible at all can be made, half-way between two values. One with more has 255 bins
+    with nearly equal numbers of rows.
+    """
+    n_rows, n_features = X.shape
+    columns = [np.asarray(X[:, j], dtype=np.float64) for j in range(n_features)]
+    missing = [np.isnan(column) for column in columns]
+    ends = [_ends(x[~is_missing]) for x, is_missing in zip(columns, missing, strict=True)]
+    n_bins = 1 + max((len(e) for e in ends), default=0)
+    cuts = np.full((n_features, n_bins), np.inf)
+    codes = np.empty((n_features, n_rows), np.uint8)
+    for j, (column, is_missing, end) in enumerate(zip(columns, missing, ends, strict=True)):
+        cuts[j, : len(end)] = end
+        codes[j] = np.searchsorted(end, column, side="left")
+        codes[j, is_missing] = n_bins
+    return Bins(codes, cuts, any(bool(is_missing.any()) for is_missing in missing))
+
+
+def _ends(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Upper ends of all bins of a column but the last."""
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(distinct) < 2:
+        return np.zeros(0)
+    last = np.arange(len(distinct) - 1)
+    if len(distinct) > _MOST_BINS:
+        up_to = np.cumsum(counts)
+        starts = np.arange(1, _MOST_BINS) * (len(values) / _MOST_BINS)
+        last = np.unique(np.searchsorted(up_to, starts))
+        last = last[last < len(distinct) - 1]
+    below, above = distinct[last], distinct[last + 1]
+    with np.errstate(invalid="ignore"):  # the middle of -inf and inf
+        middle = below / 2 + above / 2  # not their sum, which may overflow
+    return np.where((below <= middle) & (middle < above), middle, below)
+
+
+class Slopes(NamedTuple):
+    """Derivatives of the loss of one task in its n rows and K outputs."""
+
+    g: NDArray[np.float64]  # (K, n), negative gradients: residuals, for squared error
+    h: NDArray[np.float64] | None  # (K, n), curvatures; None where all are one
+
+    @property
+    def channels(self) -> list[NDArray[np.float64]]:
+        """What is summed besides the rows themselves."""
+        return [*self.g] if self.h is None else [*self.g, *self.h]
 
 
 @dataclass(frozen=True)
 class TaskSlopes:
-    """What a tree sees of one task.
-
-    Attributes
-    ----------
-    bins : Bins
-    slopes : Slopes
-    unit : float
-        V_t, in which gains are measured.
-    least : int
-        Least number of rows of a leaf.
-    sampled : bool array (n,), optional
-        Rows that the tree is grown on; by default all.
-    """
+    """What a tree sees of one task."""
 
     bins: Bins
     slopes: Slopes
-    unit: float
-    least: int
-    sampled: NDArray[np.bool_] | None = None
+    unit: float  # V_t, in which gains are measured
+    least: int  # least number of rows of a leaf
+    sampled: NDArray[np.bool_] | None = None  # (n,), rows that the tree is grown on; None is all
 
     def seen(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return those of the rows that the tree is grown on."""
@@ -55,11 +161,11 @@ class TaskSlopes:
 
     def of(self, features: NDArray[np.intp]) -> TaskSlopes:
         """Return only some features."""
-        return TaskSlopes(self.bins.of(features), self.slopes, self.unit, self.least, self.sampled)
+        return replace(self, bins=self.bins.of(features))
 
     def sums(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return the `histogram` over those of the rows that are seen."""
-        return histogram(self.bins, self.slopes, self.seen(rows))
+        """Return the `_histogram` over those of the rows that are seen."""
+        return _histogram(self.bins, self.slopes, self.seen(rows))
 
     def impurity(self, rows: NDArray[np.intp]) -> float:
         """Sum over rows of g^2 / h, in units of V_t: no split of them gains more."""
@@ -70,43 +176,125 @@ class TaskSlopes:
         return float(squares.sum()) / self.unit
 
 
-class TreeShape(NamedTuple):
-    """How large a tree may grow.
+# -- the best threshold of every feature -----------------------------------------------------------
 
-    Attributes
-    ----------
-    depth : int
-        Largest number of splits between the root and a leaf.
-    leaves : int
-        Largest number of leaves.
+
+class _Cuts(NamedTuple):
+    """What every feature offers in a node, arrays (d,)."""
+
+    gain: NDArray[np.float64]  # largest Delta; 0 where no split leaves enough rows on both sides
+    cut: NDArray[np.intp]  # number of the last bin that goes left
+    #: Where missing values go: to the side with the larger Delta, or with more rows where the node
+    #: has no missing values.
+    missing_left: NDArray[np.bool_]
+
+
+def _histogram(bins: Bins, slopes: Slopes, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return sums over rows, given by their rising numbers, in every bin and below, (C, d, W).
+
+    They are the sums of g_1..g_K, of h_1..h_K unless all are one, and the number of rows, each over
+    all rows whose code is at most 0, 1, ..., W - 1.
     """
+    n_features, width = len(bins.codes), bins.width
+    channels = [channel[rows] for channel in slopes.channels]
+    sums = np.empty((len(channels) + 1, n_features, width))
+    size = max(1, _BLOCK_VALUES // max(1, len(rows)))
+    first = np.arange(min(size, n_features), dtype=np.intp)[:, None] * width
+    for start in range(0, n_features, size):
+        codes = bins.codes[start : start + size]
+        if len(rows) < bins.n_rows:
+            codes = codes.take(rows, axis=1)
+        place = (codes + first[: len(codes)]).ravel()
+        block, shape = slice(start, start + len(codes)), (len(codes), width)
+        for c, channel in enumerate(channels):
+            repeated = np.broadcast_to(channel, (len(codes), len(rows))).ravel()
+            counted = np.bincount(place, repeated, len(codes) * width).reshape(shape)
+            np.cumsum(counted, axis=1, out=sums[c, block])
+        counted = np.bincount(place, minlength=len(codes) * width).reshape(shape)
+        np.cumsum(counted, axis=1, out=sums[-1, block])
+    return sums
 
-    depth: int
+
+def _best_cuts(sums: NDArray[np.float64], n_outputs: int, least: int, has_missing: bool) -> _Cuts:
+    """Find the best threshold of every feature.
+
+    `sums` (C, d, W) are as `_histogram` gives them, for K = `n_outputs` gradients, with missing
+    values in the last bin if there are any; at least `least` rows are on either side.
+    """
+    n_features, width = sums.shape[1:]
+    size = max(1, _SCAN_VALUES // width)
+    parts = [
+        _best_of_block(sums[:, start : start + size], n_outputs, least, has_missing)
+        for start in range(0, n_features, size)
+    ]
+    return _Cuts(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+
+
+def _best_of_block(sums: NDArray, n_outputs: int, least: int, has_missing: bool) -> _Cuts:
+    left = sums[..., :-1] if has_missing else sums
+    total = sums[..., -1:]
+    gain, cut = _scan(left, total, n_outputs, least)
+    on_left = np.take_along_axis(left[-1], cut[:, None], axis=1)
+    missing_left = (2 * on_left > total[-1])[:, 0]
+    if has_missing:
+        missing = total - left[..., -1:]
+        other, other_cut = _scan(left + missing, total, n_outputs, least)
+        better = other > (1 + _TIE) * gain
+        gain, cut = np.where(better, other, gain), np.where(better, other_cut, cut)
+        missing_left = np.where(missing[-1, :, 0] > 0, better, missing_left)
+    return _Cuts(gain, cut, missing_left)
+
+
+def _scan(
+    left: NDArray, total: NDArray, n_outputs: int, least: int
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Largest Delta of every feature and its place, for the sums of all left sides (C, d, B)."""
+    n_rows = total[-1, 0, 0]  # the same for all features
+    if n_rows < 2 * least:
+        return np.zeros(left.shape[1]), np.zeros(left.shape[1], np.intp)
+    rows = left[-1]
+    is_unit = len(left) == n_outputs + 1
+    is_bad = None if is_unit else (rows < least) | (n_rows - rows < least)
+    gain: NDArray | None = None
+    for k in range(n_outputs):
+        h = -1 if is_unit else n_outputs + k
+        below = total[h] - left[h]
+        below *= left[h]
+        if is_bad is None:  # m (N - m) is large enough exactly where both sides are
+            is_bad = below < least * (n_rows - least)
+        np.putmask(below, is_bad, np.inf)
+        above = left[h] * (total[k] / total[h])
+        np.subtract(left[k], above, out=above)
+        above *= above
+        above /= below
+        above *= total[h]
+        gain = above if gain is None else gain + above
+    assert gain is not None
+    cut = gain.argmax(axis=1)
+    return np.take_along_axis(gain, cut[:, None], axis=1)[:, 0], cut
+
+
+# -- trees ---------------------------------------------------------------------------------------
+
+
+class TreeShape(NamedTuple):
+    """How large a tree may grow."""
+
+    depth: int  # largest number of splits between the root and a leaf
     leaves: int
 
 
 @dataclass
 class GrownTree:
-    """A tree over T tasks: nodes in the order in which they were made, the root first.
+    """A tree over T tasks: m nodes in the order in which they were made, the root first."""
 
-    Attributes
-    ----------
-    feature, left, right : lists (m,)
-        The same for all tasks; -1 for leaves.
-    threshold, missing_left : lists (T,) of lists (m,)
-    leaves : list of pairs
-        Number of a leaf, and for every task its rows.
-    gains : array (T, d)
-        Delta_t / V_t of the splits, summed by feature.
-    """
-
-    feature: list[int]
+    feature: list[int]  # (m,), the same for all tasks, as left and right; -1 for leaves
     left: list[int]
     right: list[int]
-    threshold: list[list[float]]
+    threshold: list[list[float]]  # of every task
     missing_left: list[list[bool]]
-    gains: NDArray[np.float64]
-    leaves: list[tuple[int, list[NDArray[np.intp]]]] = field(default_factory=list)
+    gains: NDArray[np.float64]  # (T, d), Delta_t / V_t of the splits, summed by feature
+    leaves: list[tuple[int, list[NDArray[np.intp]]]] = field(default_factory=list)  # rows by task
 
     @classmethod
     def root(cls, n_tasks: int, n_features: int) -> GrownTree:
@@ -150,38 +338,20 @@ def grow_tree(
     """Grow a tree level by level.
 
     Within a level the most useful split is made first, and what it buys is free for the others.
-
-    Parameters
-    ----------
-    tasks : sequence of TaskSlopes
-    price : float
-        What a new feature costs, as a share of V_t.
-    owned : bool array (d,)
-        Features that are free; those that the tree buys are added to it.
-    shape : TreeShape
+    A new feature costs `price`, as a share of V_t; `owned` (d,) are free, and those that the tree
+    buys are added to them.
     """
     return _Grower(tasks, price, owned, shape).grow()
 
 
 @dataclass
 class _Node:
-    """A node that may be split.
-
-    Attributes
-    ----------
-    number : int
-    rows : list (T,) of integer arrays
-        Its rows in every task.
-    features : integers
-        Features that may be worth a split, in rising order.
-    sums : array (C, len(features), W)
-        Of the leading task, as `histogram` gives them.
-    """
+    """A node that may be split."""
 
     number: int
-    rows: list[NDArray[np.intp]]
-    features: NDArray[np.intp]
-    sums: NDArray[np.float64]
+    rows: list[NDArray[np.intp]]  # of every task
+    features: NDArray[np.intp] = field(init=False)  # that may be worth a split, in rising order
+    sums: NDArray[np.float64] = field(init=False)  # the `_histogram` of the leading task
 
 
 @dataclass
@@ -227,7 +397,7 @@ class _Grower:
 
     def grow(self) -> GrownTree:
         """Grow the tree."""
-        root = self._open(0, [np.arange(task.bins.n_rows) for task in self._tasks])
+        root = _Node(0, [np.arange(task.bins.n_rows) for task in self._tasks])
         self._count(root)
         level = [root]
         for depth in range(1, self._shape.depth + 1):
@@ -240,9 +410,6 @@ class _Grower:
         return self._tree
 
     # -- sums ----------------------------------------------------------------------------------
-
-    def _open(self, number: int, rows: list[NDArray[np.intp]]) -> _Node:
-        return _Node(number, rows, np.zeros(0, np.intp), np.zeros((0, 0, 0)))
 
     def _can_buy(self, node: _Node) -> bool:
         """Whether a feature that is not owned may be worth its price in a node."""
@@ -274,7 +441,7 @@ class _Grower:
         pairs = []
         for place, i in enumerate(order):
             offer, net = offers[i], self._net(offers[i])
-            j = int(np.argmax(net >= (1 - TIE) * net.max()))  # the first of those that tie
+            j = int(np.argmax(net >= (1 - _TIE) * net.max()))  # the first of those that tie
             if not net[j] > _LEAST_GAIN or self._n_leaves == self._shape.leaves:
                 self._tree.leaves.append((level[i].number, level[i].rows))
                 continue
@@ -304,7 +471,7 @@ class _Grower:
             task = self._tasks[t]
             if sums is None:
                 sums = task.of(features).sums(node.rows[t])
-            cuts = best_cuts(sums, len(task.slopes.g), task.least, task.bins.has_missing)
+            cuts = _best_cuts(sums, len(task.slopes.g), task.least, task.bins.has_missing)
             offer.gains[t, features] = cuts.gain / task.unit
             offer.cut[t, features] = cuts.cut
             offer.missing_left[t, features] = cuts.missing_left
@@ -336,4 +503,4 @@ class _Grower:
             goes_left = task.bins.goes_left(j, cut, way, rows)
             left.append(rows[goes_left])
             right.append(rows[~goes_left])
-        return self._open(tree.left[here], left), self._open(tree.right[here], right)
+        return _Node(tree.left[here], left), _Node(tree.right[here], right)

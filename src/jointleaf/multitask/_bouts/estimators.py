@@ -1,18 +1,23 @@
-"""BoUTS as estimators: boosting that selects features for all tasks and for each."""
+"""BoUTS: estimators that select features for all tasks and for each, and leaves as partitions."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._data.columns import Columns
 from jointleaf._data.rows import canonical_rows
 from jointleaf._data.tasks import TaskTable
+from jointleaf._trees.encoding import Encoding, TrainingRows
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import Router
 from jointleaf.estimators._docs import described
@@ -24,11 +29,11 @@ from jointleaf.multitask._base import (
     encode_numbers,
     number_classes,
 )
-from jointleaf.multitask._bouts.boosting import BoostingPlan, BoostingRows, boost
+from jointleaf.multitask._bouts.boosting import BoUTSParameters, boost
 from jointleaf.multitask._bouts.trees import TreeShape
-from jointleaf.partitions._base import check_count
+from jointleaf.partitions._base import TargetType, TreeCells, check_count, check_fit_rows
 
-__all__ = ["BaseBoUTS", "BoUTSClassifier", "BoUTSRegressor"]
+__all__ = ["BaseBoUTS", "BoUTSClassifier", "BoUTSPartitioner", "BoUTSRegressor"]
 
 _PARAMETERS = """Parameters
     ----------
@@ -78,30 +83,11 @@ _PARAMETERS = """Parameters
 _described = described(parameters=_PARAMETERS)
 
 
-class BaseBoUTS(TaskPredictor, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class BaseBoUTS(BoUTSParameters, TaskPredictor, BaseEstimator):
     """What regression and classification share."""
 
-    def __init__(
-        self,
-        n_universal: int = 50,
-        n_task: int = 50,
-        max_depth: int = 3,
-        learning_rate: float = 0.1,
-        universal_price: float = 0.02,
-        task_price: float = 0.01,
-        min_samples_leaf: int = 5,
-        subsample: float = 1.0,
-        random_state: Any = None,
-    ) -> None:
-        self.n_universal = n_universal
-        self.n_task = n_task
-        self.max_depth = max_depth
-        self.learning_rate = learning_rate
-        self.universal_price = universal_price
-        self.task_price = task_price
-        self.min_samples_leaf = min_samples_leaf
-        self.subsample = subsample
-        self.random_state = random_state
+    max_depth: int = 3
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -131,12 +117,12 @@ class BaseBoUTS(TaskPredictor, BaseEstimator):
         self
         """
         depth = check_count(self, "max_depth", self.max_depth, 1)
-        plan = BoostingPlan.of(self, TreeShape(depth, 2**depth))
+        self.check_boosting()
         with restored_on_error(self):
-            self._fit(TaskTable.read(X, y, sample_weight, task), plan)
+            self._fit(TaskTable.read(X, y, sample_weight, task), TreeShape(depth, 2**depth))
         return self
 
-    def _fit(self, table: TaskTable, plan: BoostingPlan) -> None:
+    def _fit(self, table: TaskTable, shape: TreeShape) -> None:
         columns, matrix, s, table = self._read_training(table)
         if columns.categorical.size:
             label = columns[int(columns.categorical[0])].label
@@ -144,26 +130,26 @@ class BaseBoUTS(TaskPredictor, BaseEstimator):
                 f"column {label!r} holds categories, but numbers are needed: turn it into numbers "
                 "or indicators of its categories"
             )
-        rows = [(matrix[task_rows], s[task_rows]) for task_rows, _ in table.rows_by_task()]
         targets = self._encode_tasks([y for _, y in table.rows_by_task()], table.names)
-        boosting_rows = []
-        for name, (X, s), (y, n_classes) in zip(table.names, rows, targets, strict=True):
-            if not s.any():
+        rows = []
+        for name, (index, _), (y, n_classes) in zip(
+            table.names, table.rows_by_task(), targets, strict=True
+        ):
+            if not s[index].any():
                 raise ValueError(f"task {name!r} has no rows of positive weight: leave it out")
-            distinct = canonical_rows(X.astype(np.float64), y, s)
-            boosting_rows.append(BoostingRows(distinct.X, distinct.y, distinct.s, n_classes))
-        boosted = boost(boosting_rows, plan)
+            distinct = canonical_rows(matrix[index].astype(np.float64), y, s[index])
+            rows.append(TrainingRows(distinct.X, distinct.y, distinct.s, n_classes, columns))
+        tasks, self.universal_features_ = boost(rows, self, shape)
         self._keep_tasks(table, columns)
-        self.universal_features_ = boosted.universal
-        self.n_universal_trees_ = max(grown.n_universal for grown in boosted.tasks)
-        self.task_features_ = self._by_task([grown.features for grown in boosted.tasks])
-        self.task_importances_ = self._by_task([grown.gains for grown in boosted.tasks])
-        self.feature_importances_ = np.mean([grown.gains for grown in boosted.tasks], axis=0)
-        self.trees_ = self._by_task([grown.trees for grown in boosted.tasks])
+        self.n_universal_trees_ = max(grown.n_universal for grown in tasks)
+        self.task_features_ = self._by_task([grown.features for grown in tasks])
+        self.task_importances_ = self._by_task([grown.gains for grown in tasks])
+        self.feature_importances_ = np.mean([grown.gains for grown in tasks], axis=0)
+        self.trees_ = self._by_task([grown.trees for grown in tasks])
         self.leaf_weights_ = self._by_task(
             [
-                _leaf_weights(grown.trees, task_rows.X, task_rows.s)
-                for grown, task_rows in zip(boosted.tasks, boosting_rows, strict=True)
+                _leaf_weights(grown.trees, task_rows.X, task_rows.weights)
+                for grown, task_rows in zip(tasks, rows, strict=True)
             ]
         )
 
@@ -251,3 +237,129 @@ class BoUTSClassifier(TaskClassifier, BaseBoUTS):
         self.task_classes_, numbers = number_classes(targets)
         sizes = [len(classes) for classes in self.task_classes_]
         return list(zip(numbers, sizes, strict=True))
+
+
+@dataclass(eq=False, repr=False)
+class BoUTSPartitioner(BoUTSParameters, TreeCells):
+    """The leaves of the universal trees and of every task's trees that BoUTS grows.
+
+    `fit_tasks` returns one fitted partitioner per task. In the universal trees the tasks have the
+    same splits but for their thresholds. `fit` is the case of a single task: boosting that pays
+    for new features.
+
+    Parameters
+    ----------
+    n_universal : int
+        Number of universal trees.
+    n_task : int
+        Number of trees of each task. Fewer trees of both kinds come out where nothing is
+        left that is worth a split; P is the number of trees that there are, at least one.
+    n_cells : int
+        Largest number of cells of a tree. Trees grow level by level to the depth
+        ceil(log2(n_cells)), the most useful splits of a level first.
+    learning_rate, universal_price, task_price, min_samples_leaf, subsample
+        See `BoUTSRegressor`.
+    random_state : int, RandomState or None
+        Seed of row sampling; of no effect with subsample=1.
+    n_jobs : int or None
+        Threads that find the cells of rows; None is 1, -1 all cores.
+
+    Attributes
+    ----------
+    trees_ : FlatTrees
+        The trees in portable form, universal ones first.
+    n_universal_trees_ : int
+        How many of them are universal.
+    universal_features_ : ndarray
+        Features that the universal stage chose, in rising order.
+    task_features_ : ndarray
+        Features that only the stage of the task chose.
+    n_cells_ : ndarray (P,)
+        Number of cells of each partition.
+    split_gains_ : ndarray (d,)
+        Impurity decrease of each feature's splits, as a share of the task's variance.
+    n_features_in_ : int
+        Number of features d.
+    """
+
+    n_cells: int = 8
+    n_jobs: int | None = None
+    n_universal_trees_: int = field(init=False)
+
+    def fit_tasks(
+        self,
+        tasks: Sequence[Any],
+        target_type: TargetType = "regression",
+        *,
+        columns: Columns | None = None,
+    ) -> list[BoUTSPartitioner]:
+        """Grow the trees of all tasks.
+
+        Parameters
+        ----------
+        tasks : sequence of objects with X (n_t, d), y (n_t,) and weights s (n_t,)
+            Numbers, NaN where missing; codes of categories. Rows of weight zero count as absent.
+        target_type : {"regression", "classification"}
+            Class numbers 0..K-1 of every task for the latter.
+        columns : Columns, optional
+            Which columns hold categories; None is none of them.
+
+        Returns
+        -------
+        list of BoUTSPartitioner
+            Fitted copies, one per task; this partitioner itself is left as it is.
+        """
+        n_cells = check_count(self, "n_cells", self.n_cells, 2)
+        self.check_boosting()
+        if len(tasks) == 0:
+            raise ValueError("there is no task: give at least one")
+        rows = [check_fit_rows(task.X, task.y, task.s, target_type, columns) for task in tasks]
+        for t, task_rows in enumerate(rows):
+            if task_rows.X.shape[1] != rows[0].X.shape[1]:
+                raise ValueError(
+                    f"task {t} has {task_rows.X.shape[1]} features, but task 0 has "
+                    f"{rows[0].X.shape[1]}: tasks must have the same features"
+                )
+        encodings = [Encoding(task_rows, categories=True, missing=False) for task_rows in rows]
+        encoded = []
+        for encoding, task_rows in zip(encodings, rows, strict=True):
+            numbers = encoding.transform(task_rows)
+            y = numbers.class_numbers if numbers.n_classes else numbers.y
+            encoded.append(numbers._replace(y=y))
+        shape = TreeShape((n_cells - 1).bit_length(), n_cells)
+        boosted, universal = boost(encoded, self, shape)
+        fitted = []
+        for task_rows, encoding, grown in zip(rows, encodings, boosted, strict=True):
+            partitioner = clone(self)
+            partitioner.number_cells(encoding.translate(grown.trees), grown.gains, task_rows.X)
+            partitioner.n_universal_trees_ = grown.n_universal
+            partitioner.universal_features_ = universal
+            partitioner.task_features_ = grown.features
+            fitted.append(partitioner)
+        return fitted
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        target_type: TargetType = "regression",
+        columns: Columns | None = None,
+    ) -> BoUTSPartitioner:
+        """Grow the trees of one task from rows `X` (n, d), targets `y` (n,) and weights (n,)."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} grows trees on targets: pass y")
+        (fitted,) = self.fit_tasks(
+            [SimpleNamespace(X=X, y=y, s=sample_weight)], target_type, columns=columns
+        )
+        self.__dict__.pop("_router", None)
+        self.__dict__.update(fitted.__dict__)
+        return self
+
+    def with_partitions(self, chosen: NDArray[np.bool_]) -> BoUTSPartitioner:
+        """Return the partitioner with some (P,) of the trees."""
+        copied = super().with_partitions(chosen)
+        assert isinstance(copied, BoUTSPartitioner)
+        copied.n_universal_trees_ = int(chosen[: self.n_universal_trees_].sum())
+        return copied

@@ -1,0 +1,94 @@
+"""The path of strengths of a fitted estimator, on its partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_regressor
+from sklearn.utils import check_X_y
+
+from jointleaf._core.losses import Logistic, Multinomial
+from jointleaf._core.path import N_STRENGTHS, StrengthPath, strength_path
+from jointleaf._core.penalties import Penalty
+from jointleaf._core.penalties.base import on_weights
+from jointleaf._data.rows import read_rows
+from jointleaf._fit.component import JointSolve
+
+if TYPE_CHECKING:
+    from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
+
+    Estimator = JOPLEnRegressor | JOPLEnClassifier
+
+__all__ = ["fitted_strength", "follow_strengths"]
+
+
+def follow_strengths(
+    estimator: Estimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_val: ArrayLike | None = None,
+    y_val: ArrayLike | None = None,
+    **options: Any,
+) -> StrengthPath:
+    """Follow the strengths of a fitted estimator's penalty, with options of `strength_path`."""
+    if (X_val is None) != (y_val is None):
+        raise ValueError("X_val and y_val belong together: pass both or none")
+    penalty, joint = _unfitted_penalty(estimator), _joint(estimator)
+    auto = [k for k, term in enumerate(penalty.terms) if term.is_bias_auto]
+    if auto:  # biases as in the fit
+        penalty = penalty.with_bias(joint.penalty.terms[auto[0]].bias_strength)
+    layout = joint.solution.layout
+    settings = {"n_jobs": effective_n_jobs(estimator.n_jobs), **options}
+    if on_weights(joint.penalty).bind(layout).curvature() is not None:
+        # No strength sets all slopes to zero: three decades on both sides of the fit.
+        steps = np.geomspace(1e3, 1e-3, settings.pop("n_strengths", N_STRENGTHS))
+        settings.setdefault("strengths", fitted_strength(estimator) * steps)
+    if not is_regressor(estimator):
+        n_classes = len(estimator.classes_)
+        settings["loss"] = Logistic() if n_classes == 2 else Multinomial(n_classes)
+    return strength_path(
+        *_prepared(estimator, X, y),
+        penalty=penalty,
+        cells=layout.kinds,
+        n_cells=layout.cells_per_partition,
+        validation=None if X_val is None else _prepared(estimator, X_val, y_val),
+        offset=joint.offset,
+        **settings,
+    )
+
+
+def fitted_strength(estimator: Estimator) -> float:
+    """Return the strength of a fit: what `at` was or would be called with."""
+    terms = _unfitted_penalty(estimator).terms
+    k = next((k for k, term in enumerate(terms) if term.is_auto), 0)
+    return float(_joint(estimator).penalty.terms[k].strength / terms[k].share)
+
+
+def _joint(estimator: Estimator) -> JointSolve:
+    return estimator.report_.joint_or_raise("a path of strengths")
+
+
+def _unfitted_penalty(estimator: Estimator) -> Penalty:
+    """Return the penalty parameter; raise where it has no strength to change."""
+    penalty = estimator.penalty
+    if not isinstance(penalty, Penalty):
+        raise ValueError(
+            f"penalty={penalty!r} has no single strength on slopes to change: fit with a Penalty "
+            "such as L21('auto')"
+        )
+    return penalty
+
+
+def _prepared(
+    estimator: Estimator, X: ArrayLike, y: ArrayLike | None
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Return rows, codes and targets as the fit of the estimator saw them."""
+    rows, targets = check_X_y(
+        read_rows(estimator, X), y, ensure_all_finite="allow-nan", y_numeric=is_regressor(estimator)
+    )
+    model = estimator.cell_model_
+    target = (estimator.encode_known_target(targets) - model.centre) / model.unit
+    return model.features.transform(rows), model.partitioner.apply(rows), target
