@@ -13,7 +13,7 @@ trees go the usual way and are added.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -24,44 +24,97 @@ from scipy import sparse
 
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._data.features import LinearFeatures
+from jointleaf._model.contributions import CellRanges, padded, sum_of_entries
 from jointleaf._trees.grouping import GroupIndex, Grouping, group_trees, group_weights
 from jointleaf._trees.routing import Router
 from jointleaf.partitions import Partitioner, RootCell
 from jointleaf.partitions._base import TreeCells
 
-__all__ = ["LEAST_ROWS", "GroupedSums", "PlainPartitions"]
+__all__ = ["LEAST_ROWS", "GroupedSums", "PlainSums"]
 
 #: Rows from which on tables are worth it: making them takes as long as predicting some
 #: thousands of rows. The rule looks at the rows of a call alone, so that equal calls give
 #: equal numbers.
 LEAST_ROWS = 10_000
+_CODED_ROWS = 16384  # rows whose codes are in memory at a time, in one thread
+_LEAST_SHARE = 2048  # rows of a thread
+_BLOCK_BYTES = 2**19  # sums of slopes that stay in the second-level cache
 _BLOCK_ROWS = 4096  # rows whose answers and sums stay in the cache
 _TABLE_BYTES = 2**18  # weights of one group: most look-ups stay in the second-level cache
 _ALL_BYTES = 2**25  # weights of all groups
 
 
-@dataclass(frozen=True)
-class PlainPartitions:
-    """Partitions that have no table.
+class PlainSums:
+    """Sums of the weights of the cells that codes name.
 
-    Attributes
+    Parameters
     ----------
     sources : list of Partitioner or Router
-        What finds their codes, side by side.
+        What finds codes, side by side.
     layout : CellLayout
         Of these partitions alone.
-    slopes, biases : arrays (L', m[, K]), (C'[, K])
+    slopes, biases : arrays (L, m[, K]), (C[, K])
+    ranges : CellRanges, optional
+        To which linear models are limited.
     """
 
-    sources: list[Partitioner | Router]
-    layout: CellLayout
-    slopes: NDArray
-    biases: NDArray
+    def __init__(
+        self,
+        sources: Sequence[Partitioner | Router],
+        layout: CellLayout,
+        slopes: NDArray,
+        biases: NDArray,
+        ranges: CellRanges | None = None,
+    ) -> None:
+        self.sources, self.layout, self.ranges = sources, layout, ranges
+        self.slopes, self.biases = slopes, biases
+        is_linear = np.array([kind == "linear" for kind in layout.kinds])
+        first = layout.offsets[:-1]
+        self._starts = first.astype(np.int32)
+        self._slope_starts = layout.slope_rows[first[is_linear]].astype(np.int32)
+        self._linear = None if is_linear.all() else np.flatnonzero(is_linear)
 
     def codes(self, X: NDArray) -> NDArray[np.int32]:
-        """Return the codes (n, P') of rows X (n, d)."""
+        """Return the codes (n, P) of rows X (n, d)."""
         parts = [s(X) if isinstance(s, Router) else s.apply(X) for s in self.sources]
-        return np.concatenate(parts, axis=1)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    def __call__(self, X: NDArray, features: LinearFeatures, n_jobs: int = 1) -> NDArray:
+        """Return sums over all partitions, (n,) or (n, K), of rows X (n, d).
+
+        Threads share the blocks of rows; no number depends on how.
+        """
+        step = min(_CODED_ROWS, max(_LEAST_SHARE, -(-len(X) // n_jobs)))
+        blocks = [X[start : start + step] for start in range(0, len(X), step)]
+        if n_jobs == 1 or len(blocks) == 1:
+            return np.concatenate([self._block(rows, features) for rows in blocks])
+        with ThreadPoolExecutor(n_jobs) as pool:
+            return np.concatenate(list(pool.map(lambda rows: self._block(rows, features), blocks)))
+
+    def _block(self, X: NDArray, features: LinearFeatures) -> NDArray:
+        Z, codes = features.transform(X), self.codes(X)
+        if self.ranges is not None:
+            return self.ranges.predict(Z, codes, self.layout, self.slopes, self.biases)
+        sums = sum_of_entries(*_entries(codes, self._starts, self.biases, Z.dtype))
+        if self.slopes.size:
+            codes = codes if self._linear is None else codes[:, self._linear]
+            index, slopes = _entries(codes, self._slope_starts, self.slopes, Z.dtype)
+            step = max(256, _BLOCK_BYTES // slopes[0].nbytes)
+            for rows in (slice(start, start + step) for start in range(0, len(Z), step)):
+                slope_sums = sum_of_entries(index[rows], slopes)
+                sums[rows] += np.einsum("ij,ij...->i...", Z[rows], slope_sums)
+        return sums
+
+
+def _entries(
+    codes: NDArray[np.int32], starts: NDArray[np.int32], table: NDArray, dtype: DTypeLike
+) -> tuple[NDArray[np.int32], NDArray]:
+    """Return the entries that codes (n, P) name, and the table, with zeros at the end for none."""
+    index, table = codes + starts, table.astype(dtype, copy=False)
+    if codes.min() < 0:
+        index[codes < 0] = len(table)
+        table = padded(table)
+    return index, table
 
 
 @dataclass(frozen=True)
@@ -98,7 +151,7 @@ class GroupedSums:
     ----------
     n_groups : int
         Look-ups per row; 0 where no tree is small enough.
-    plain : PlainPartitions or None
+    plain : PlainSums or None
         The partitions that have no table.
     """
 
@@ -155,7 +208,7 @@ class GroupedSums:
         return _Tables([grouping for grouping, _ in grouped], starts, entries)
 
     def __call__(self, X: NDArray, features: LinearFeatures, n_jobs: int = 1) -> NDArray:
-        """Return sums over all partitions but the `plain` ones, (n,) or (n, K), of X (n, d).
+        """Return sums over all partitions, (n,) or (n, K), of rows X (n, d).
 
         Threads share the blocks of rows; no number depends on how.
         """
@@ -181,7 +234,7 @@ class GroupedSums:
         else:
             with ThreadPoolExecutor(n_jobs) as pool:
                 list(pool.map(fill, range(n_jobs)))
-        return f
+        return f if self.plain is None else f + self.plain(X, features, n_jobs)
 
 
 _KINDS: tuple[CellKind, CellKind] = ("linear", "constant")
@@ -212,13 +265,11 @@ class _Weights:
         slopes = self._slopes[self._layout.slope_rows[cells]]
         return np.concatenate([slopes, biases], axis=1).reshape(len(cells), -1)
 
-    def plain(
-        self, sources: list[Partitioner | Router], numbers: NDArray[np.intp]
-    ) -> PlainPartitions:
+    def plain(self, sources: list[Partitioner | Router], numbers: NDArray[np.intp]) -> PlainSums:
         layout, cells = self._layout.only(numbers), self.cells(numbers)
         rows = self._layout.slope_rows[cells]
         slopes = self._slopes[rows[rows < self._layout.n_linear_cells]]
-        return PlainPartitions(sources, layout, slopes, self._biases[cells])
+        return PlainSums(sources, layout, slopes, self._biases[cells])
 
 
 class _Lookup:

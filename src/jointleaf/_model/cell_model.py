@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.losses import Loss
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import LinearFeatures
-from jointleaf._model.bulk_predict import LEAST_ROWS, GroupedSums
+from jointleaf._model.bulk_predict import LEAST_ROWS, GroupedSums, PlainSums
 from jointleaf._model.contributions import (
     CellRanges,
     LinearContributions,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CellModel", "Frame"]
 
-_PREDICT_ROWS = 16384  # rows predicted at a time: bounds the memory of their codes
 _DESCRIBED_ROWS = 4000  # most rows of which means and importances are
 
 
@@ -275,20 +275,14 @@ class CellModel:
 
     def _sums(self, X: NDArray, n_jobs: int, device: str) -> NDArray:
         """Return sums over partitions, (n,) or (n, K)."""
-        layout = self.layout
-        chosen = place(device, len(X) * layout.entries_per_row * self.n_outputs)
+        chosen = place(device, len(X) * self.layout.entries_per_row * self.n_outputs)
         if self.ranges is None and chosen != "cpu":
             return self._on_device(X, chosen)
-        tables = (
-            self.lookup_tables(X.dtype) if len(X) >= LEAST_ROWS and self.ranges is None else None
-        )
-        if tables is None or tables.n_groups == 0:
-            return self._plain(X, self.partitioner.apply, layout, self.slopes, self.biases, n_jobs)
-        sums = tables(X, self.features, n_jobs)
-        if tables.plain is not None:
-            plain = tables.plain
-            sums += self._plain(X, plain.codes, plain.layout, plain.slopes, plain.biases, n_jobs)
-        return sums
+        if self.ranges is None and len(X) >= LEAST_ROWS:
+            tables = self.lookup_tables(X.dtype)
+            if tables.n_groups:
+                return tables(X, self.features, n_jobs)
+        return self._plain_sums(X, self.features, n_jobs)
 
     def _on_device(self, X: NDArray, device: str) -> NDArray:
         """Return sums over partitions, (n,) or (n, K), computed on a device."""
@@ -298,27 +292,9 @@ class CellModel:
         theta = self.layout.join(self.slopes, self.biases).astype(features.dtype)
         return predict(features, codes, theta, self.layout, device)
 
-    def _plain(
-        self,
-        X: NDArray,
-        apply: Callable[[NDArray], NDArray],
-        layout: CellLayout,
-        slopes: NDArray,
-        biases: NDArray,
-        n_jobs: int,
-    ) -> NDArray:
-        """Return sums over partitions, (n,) or (n, K), from the codes that `apply` finds."""
-        theta, n_cells = layout.join(slopes, biases), layout.cells_per_partition
-        parts = []
-        for start in range(0, len(X), _PREDICT_ROWS):
-            rows = X[start : start + _PREDICT_ROWS]
-            features, codes = self.features.transform(rows), apply(rows)
-            if self.ranges is not None:
-                parts.append(self.ranges.predict(features, codes, layout, slopes, biases))
-                continue
-            design = LeafDesign(features, codes, n_cells, cells=layout.kinds, n_jobs=n_jobs)
-            parts.append(design.matvec(theta))
-        return np.concatenate(parts)
+    @cached_property
+    def _plain_sums(self) -> PlainSums:
+        return PlainSums([self.partitioner], self.layout, self.slopes, self.biases, self.ranges)
 
     def lookup_tables(self, dtype: np.dtype) -> GroupedSums:
         """Return the tables, made when they are needed for the first time."""
@@ -331,7 +307,8 @@ class CellModel:
 
     def __getstate__(self) -> dict[str, Any]:
         # Tables are made anew from the weights: they would only make pickles larger.
-        return {k: value for k, value in self.__dict__.items() if k != "_tables_by_dtype"}
+        cached = ("_plain_sums", "_tables_by_dtype")
+        return {k: value for k, value in self.__dict__.items() if k not in cached}
 
 
 def _equal(first: LinearFeatures, second: LinearFeatures) -> bool:

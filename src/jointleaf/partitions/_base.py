@@ -180,6 +180,8 @@ def check_count(owner: object, name: str, value: Any, least: int) -> int:
 
 def check_rows(X: ArrayLike) -> NDArray:
     """Return `X` as a two-dimensional float array; infinities and NaN are left to the library."""
+    if type(X) is np.ndarray and X.ndim == 2 and X.size and X.dtype in (np.float64, np.float32):
+        return X  # as scikit-learn would, in a tenth of a millisecond for every member of a union
     return check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False)
 
 
