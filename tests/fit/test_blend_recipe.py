@@ -127,9 +127,9 @@ def test_boosting_ends_at_the_best_multiple_of_ten(task, weighted, pieces, monke
         component = pieces["components"][name]
         centre, unit = target_scale(train.y, train.s, context.target_type)
         target, by_round = loss.encode((valid.y - centre) / unit), {}
+        y = train.y if task == "regression" else train.y.astype(int)
         for n in range(10, 90 // n_outputs + 1, 10):
             grown = clone(component.booster).set_params(n_partitions=n * n_outputs)
-            y = train.y if task == "regression" else train.y.astype(int)
             grown.fit(train.X, y, train.s, target_type=context.target_type)
             values = add_values(grown.leaf_values_, grown.n_cells_, grown.apply(valid.X))
             by_round[n] = (values - centre) / unit
@@ -247,20 +247,17 @@ def test_rows_decide_by_default(pieces, monkeypatch):
     assert JOPLEnRegressor("lightgbm", cv=2).fit(X[:110], Y[:110]).report_.recipe == "joint"
 
 
-@pytest.mark.parametrize(
-    "options", [{"cells": "constant"}, {"root_cell": False}, {"clip": "cell"}], ids=str
-)
 @pytest.mark.parametrize("task", TASKS)
-def test_other_cells_are_no_other_recipe(task, options):
+def test_other_cells_are_no_other_recipe(task):
     estimator, y = TASKS[task]
-    usual = blended(estimator).fit(X, y)
-    model = blended(estimator, **options).fit(X, y)
-    assert model.report_.recipe == "blend"
-    assert {"joint", "boosted", "randomized_boosted"} <= set(model.blend_.weights)
-    assert ("linear" in model.blend_.weights) == (task != "regression" and "clip" in options)
-    far = NEW + 3.0
-    assert not np.allclose(raw(model, far), raw(usual, far))
-    assert "cells" not in options or not model.coef_.any()
+    usual, far = blended(estimator).fit(X, y), NEW + 3.0
+    for options in ({"cells": "constant"}, {"root_cell": False}, {"clip": "cell"}):
+        model = blended(estimator, **options).fit(X, y)
+        assert model.report_.recipe == "blend"
+        assert {"joint", "boosted", "randomized_boosted"} <= set(model.blend_.weights)
+        assert ("linear" in model.blend_.weights) == (task != "regression" and "clip" in options)
+        assert not np.allclose(raw(model, far), raw(usual, far)), options
+        assert "cells" not in options or not model.coef_.any()
 
 
 def test_the_same_partitions_with_every_penalty():

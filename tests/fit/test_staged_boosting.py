@@ -164,15 +164,15 @@ def test_steps_and_slopes_are_found_by_different_stages():
     assert set(model.cell_model_.layout.kinds[-141:-1]) == {"constant"}
 
 
-@pytest.mark.parametrize("scale", [1 / N, 1000.0])
-def test_the_scale_of_weights_does_not_matter(scale):
+def test_the_scale_of_weights_does_not_matter():
     X, y = make_friedman1(N, n_features=5, random_state=8)
     s = np.random.default_rng(0).exponential(size=N)
-    model, other = (
-        JOPLEnRegressor(random_state=0).fit(X, y, sample_weight=factor * s)
-        for factor in (1.0, scale)
+    expected, *others = (
+        JOPLEnRegressor(random_state=0).fit(X, y, sample_weight=factor * s).predict(X[:100])
+        for factor in (1.0, 1 / N, 1000.0)
     )
-    np.testing.assert_allclose(other.predict(X[:100]), model.predict(X[:100]), rtol=1e-3)
+    for predictions in others:
+        np.testing.assert_allclose(predictions, expected, rtol=1e-3)
 
 
 def test_missing_values_keep_the_linear_models_and_count_as_the_mean():

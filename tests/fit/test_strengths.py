@@ -45,7 +45,7 @@ def data():
 )
 def test_the_features_that_matter_are_selected(data, penalty):
     X, y = data
-    model = JOPLEnRegressor(VORONOI, penalty=penalty, random_state=0).fit(X, y)
+    model = JOPLEnRegressor(VORONOI, penalty=penalty, random_state=0, cv=3).fit(X, y)
     assert {1, 4, 9} <= set(model.selected_features_)
     assert len(model.selected_features_) <= 5
     assert not model.penalty_.is_auto
@@ -58,7 +58,7 @@ def test_the_features_that_matter_are_selected(data, penalty):
 )
 def test_other_penalties_choose_too(data, penalty):
     X, y = data
-    model = JOPLEnRegressor(VORONOI, penalty=penalty, random_state=0, cv=3).fit(X, y)
+    model = JOPLEnRegressor(VORONOI, penalty=penalty, random_state=0, cv=2).fit(X, y)
     assert model.score(X, y) > 0.7
     table = model.cv_results_
     on_path = table["on_path"]
@@ -95,7 +95,7 @@ def test_losses_are_those_of_models_fitted_without_the_validation_rows(data, pen
 def test_one_standard_error_takes_the_strongest_that_is_good_enough(data):
     X, y = data
     fits = {
-        rule: JOPLEnRegressor(VORONOI, penalty=L21("auto", 0.1), one_se=rule).fit(X, y)
+        rule: JOPLEnRegressor(VORONOI, penalty=L21("auto", 0.1), one_se=rule, cv=3).fit(X, y)
         for rule in (False, True, "auto")
     }
     table = fits[False].cv_results_
@@ -119,7 +119,7 @@ def test_one_standard_error_with_the_default_penalty(data):
 def test_classification_selects_features_for_all_classes(data):
     X, y = data
     for target in (y > 1, np.digitize(y, [0, 2])):
-        model = JOPLEnClassifier(VORONOI, penalty=L21("auto"), random_state=0, cv=3).fit(X, target)
+        model = JOPLEnClassifier(VORONOI, penalty=L21("auto"), random_state=0, cv=2).fit(X, target)
         assert {1, 9} <= set(model.selected_features_)
         assert len(model.selected_features_) < 12
         np.testing.assert_array_equal(np.flatnonzero(model.slope_norms_), model.selected_features_)
@@ -128,7 +128,7 @@ def test_classification_selects_features_for_all_classes(data):
 
 def test_select_from_model(data):
     X, y = data
-    model = JOPLEnRegressor(VORONOI, penalty=L21("auto"), random_state=0)
+    model = JOPLEnRegressor(VORONOI, penalty=L21("auto"), random_state=0, cv=2)
     selector = SelectFromModel(model, importance_getter="slope_norms_", threshold=1e-10)
     kept = selector.fit_transform(X, y)
     selected = selector.estimator_.selected_features_
@@ -162,11 +162,9 @@ def test_validation_rows_choose_the_strength(data):
 
 
 def test_refine_with_a_chosen_strength(data):
-    from lightgbm import LGBMRegressor
-
     X, y = data
     booster = LGBMRegressor(n_estimators=10, num_leaves=4, verbose=-1).fit(X, y)
-    model = refine(booster, X, y, penalty=L21("auto"))
+    model = refine(booster, X, y, penalty=L21("auto"), cv=2)
     assert 1 in model.selected_features_
 
 
@@ -211,14 +209,14 @@ def test_that_no_feature_is_selected_is_told(data):
     X, _ = data
     noise = np.random.default_rng(1).standard_normal(len(X))
     with pytest.warns(UserWarning, match="selected no feature"):
-        model = JOPLEnRegressor(VORONOI, penalty=L21("auto"), random_state=0).fit(X, noise)
+        model = JOPLEnRegressor(VORONOI, penalty=L21("auto"), random_state=0, cv=3).fit(X, noise)
     assert model.selected_features_.size == 0
 
 
 def test_chosen_multiples_print_what_they_are(data):
     X, y = data
     penalty = 2 * L1("auto", 0.1) + L21("auto", 0.0)
-    model = JOPLEnRegressor(VORONOI, penalty=penalty, random_state=0, cv=3).fit(X, y)
+    model = JOPLEnRegressor(VORONOI, penalty=penalty, random_state=0, cv=2).fit(X, y)
     first, second = model.penalty_.terms
     assert first.strength == 2 * second.strength
     assert repr(model.penalty_).startswith(f"L1({first.strength:.4g}, bias")
