@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from choices import cv_for
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.partitions import LightGBMPartitioner, RootCell
 
@@ -148,16 +149,16 @@ def test_pipeline_and_cross_val_score():
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("penalty", ["auto", RIDGE])
-def test_pickle_and_joblib_keep_predictions(tmp_path, penalty):
-    model = JOPLEnClassifier(SMALL, penalty=penalty, random_state=0).fit(X, THREE)
+@pytest.mark.parametrize(("penalty", "y"), [("auto", BINARY), (RIDGE, THREE)])
+def test_pickle_and_joblib_keep_predictions(tmp_path, penalty, y):
+    model = JOPLEnClassifier(SMALL, penalty=penalty, cv=cv_for(penalty, 2), random_state=0)
+    model.fit(X, y)
     joblib.dump(model, tmp_path / "model")
     for loaded in (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model")):
         np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
         np.testing.assert_array_equal(loaded.apply(X), model.apply(X))
         assert loaded.blend_ == model.blend_
-        loaded.fit(X, THREE)
+        loaded.fit(X, y)
 
 
 def test_training_rows_are_not_kept():

@@ -7,8 +7,8 @@ from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 
 @parametrize_with_checks(
     [
-        JOPLEnRegressor(),
-        JOPLEnClassifier(),
+        JOPLEnRegressor(cv=2),
+        JOPLEnClassifier(cv=2),
         JOPLEnRegressor("random_forest", penalty=Frobenius(0.01)),
         JOPLEnClassifier("voronoi", penalty=Frobenius(0.01)),
     ]

@@ -1,7 +1,5 @@
 """refine(model, X, y): the one-line upgrade of an ensemble that is trained already."""
 
-import pickle
-
 import lightgbm
 import numpy as np
 import pandas as pd
@@ -22,8 +20,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import mean_squared_error
 from sklearn.model_selection import GridSearchCV
 
-from choices import cv_for
-from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor, refine
+from jointleaf import Frobenius, JOPLEnRegressor, refine
 from jointleaf.partitions import NO_CELL
 
 X, Y = make_friedman1(120, n_features=6, noise=0.5, random_state=0)
@@ -74,26 +71,6 @@ def leaves(model):
     if isinstance(model, lightgbm.LGBMModel):
         return model.predict(X, pred_leaf=True)
     return np.asarray(model.apply(X)).reshape(len(X), -1)
-
-
-@pytest.mark.parametrize("penalty", ["auto", RIDGE], ids=["auto", "fixed"])
-@pytest.mark.parametrize("task", LABELS)
-@pytest.mark.parametrize("library", MODELS)
-def test_the_cells_are_the_leaves_of_the_model(library, task, penalty):
-    model, y = MODELS[library](task), LABELS[task]
-    before = model.predict(X)
-    refined = refine(model, X, y, penalty=penalty, cv=cv_for(penalty, 2))
-    np.testing.assert_array_equal(model.predict(X), before)
-    assert type(refined) is (JOPLEnRegressor if task == "regression" else JOPLEnClassifier)
-    codes, ids = refined.apply(X)[:, :-1], leaves(model)
-    assert codes.shape == ids.shape
-    for column, own in zip(codes.T, ids.T, strict=True):
-        # One to one: as many pairs as cells and as leaves.
-        pairs = len(np.unique(np.stack([column, own]), axis=1).T)
-        assert pairs == len(np.unique(column)) == len(np.unique(own))
-    assert refined.score(X, y) > 0.8
-    loaded = pickle.loads(pickle.dumps(refined))
-    np.testing.assert_array_equal(loaded.predict(X), refined.predict(X))
 
 
 @pytest.mark.parametrize("data", ["diabetes", "friedman"])
