@@ -2,6 +2,7 @@
 
 import inspect
 
+import lightgbm
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -9,6 +10,7 @@ from sklearn.datasets import make_friedman1
 from sklearn.model_selection import KFold
 
 import jointleaf as jl
+from jointleaf._core import solvers
 from jointleaf.partitions import LightGBMPartitioner
 
 X, Y = make_friedman1(240, n_features=5, noise=1.0, random_state=0)
@@ -37,9 +39,16 @@ VALUES = {
     "verbose": 1,
     "task_weights": [1.0, 0.3],
 }
-#: The numbers of a model do not depend on these; how they act is tested elsewhere.
+#: The numbers of a model do not depend on these.
 SAME_MODEL = {"n_jobs", "device"}
 RECIPES = ["joint", "blend", "boosting"]
+#: Every parameter with every recipe; a given partitioner or penalty means the joint fit.
+CASES = [
+    (name, recipe)
+    for name in VALUES
+    for recipe in (RECIPES[:1] if name in ("partitioner", "penalty") else RECIPES)
+    if name not in ("recipe", "task_weights")
+]
 
 
 def fit(model, capsys):
@@ -55,12 +64,28 @@ def usual():
     return {}
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize("name", [n for n in VALUES if n not in ("recipe", "task_weights")])
+@pytest.fixture
+def asked(monkeypatch):
+    """Threads that LightGBM is asked for (it gets one beside other workers), and devices."""
+    calls = {"threads": [], "devices": []}
+    train, find_device = lightgbm.train, solvers.find_device
+
+    def watch_train(params, *args, **options):
+        calls["threads"].append(params["num_threads"])
+        return train({**params, "num_threads": 1}, *args, **options)
+
+    def watch_device(name):
+        calls["devices"].append(name)
+        return find_device(name)
+
+    monkeypatch.setattr(lightgbm, "train", watch_train)
+    monkeypatch.setattr(solvers, "find_device", watch_device)
+    return calls
+
+
+@pytest.mark.parametrize(("name", "recipe"), CASES)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_every_parameter_acts_or_is_rejected(name, recipe, usual, capsys):
-    if name == "n_jobs" and recipe != "joint":
-        pytest.skip("one recipe is enough: threads are slow beside other test workers")
+def test_every_parameter_acts_or_is_rejected(name, recipe, usual, asked, capsys):
     options = {} if name in ("partitioner", "penalty") else {"recipe": recipe}
     if name in ("tol", "max_iter") and recipe != "boosting":
         options["solver"] = "pcg"  # the dual solver is direct
@@ -78,7 +103,11 @@ def test_every_parameter_acts_or_is_rejected(name, recipe, usual, capsys):
         with pytest.raises(ValueError, match=r"linear_features=\[0, 1\] leaves out .*'blend'"):
             model.fit(X, Y)
         return
+    for calls in asked.values():
+        calls.clear()
     found, text, fitted = fit(model, capsys)
+    assert max(asked["threads"]) == (2 if name == "n_jobs" else 1)
+    assert set(asked["devices"]) == ({"jax:cpu"} if name == "device" else set())
     if name == "verbose":
         assert len(text) > len(printed)
         np.testing.assert_array_equal(found, expected)
