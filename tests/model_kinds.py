@@ -14,6 +14,7 @@ from jointleaf.partitions import (
     LightGBMPartitioner,
     RandomTreesPartitioner,
     ResidualPartitioner,
+    RotatedPartitioner,
     StepPartitioner,
     UnionPartitioner,
     VoronoiPartitioner,
@@ -31,6 +32,7 @@ TASKS = {"a": (X, Y), 7: (X[:90], Y[:90] ** 2)}
 SMALL = {"random_state": 0}
 TREES = RandomTreesPartitioner(12, 6)
 VORONOI = VoronoiPartitioner(8, 4)
+ROTATED = RotatedPartitioner(TREES, 3, n_directions=3)
 
 
 def frame():
@@ -126,6 +128,12 @@ KINDS = {
     "voronoi": lambda: jl.JOPLEnRegressor(VORONOI, penalty=jl.L21("auto"), **SMALL).fit(X, Y),
     "voronoi, table": lambda: jl.JOPLEnRegressor(
         VORONOI, penalty=jl.LInf1(0.01), **SMALL
+    ).fit(frame(), Y),
+    "rotated": lambda: jl.JOPLEnClassifier(
+        ROTATED, penalty=jl.Frobenius(0.1), **SMALL
+    ).fit(MISSING, THREE),
+    "rotated, table": lambda: jl.JOPLEnRegressor(
+        [ROTATED, "steps"], penalty=jl.Frobenius(0.1), **SMALL
     ).fit(frame(), Y),
     "steps": lambda: jl.JOPLEnClassifier(
         StepPartitioner(8), penalty=jl.Nuclear(0.01), **SMALL

@@ -18,6 +18,7 @@ from jointleaf.partitions import (
     Partitioner,
     RandomForestPartitioner,
     RootCell,
+    RotatedPartitioner,
     VoronoiPartitioner,
 )
 
@@ -325,6 +326,7 @@ PARTITIONERS = {
     "lightgbm": SMALL,
     "forest": RandomForestPartitioner(10, 6),
     "voronoi": VoronoiPartitioner(10, 4),
+    "rotated": RotatedPartitioner(LightGBMPartitioner(10, 4), 3),
     "union": [LightGBMPartitioner(6, 4), ExtraTreesPartitioner(6, 6)],
 }
 

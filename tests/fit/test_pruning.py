@@ -22,6 +22,7 @@ from jointleaf.partitions import (
     LightGBMPartitioner,
     RandomForestPartitioner,
     RootCell,
+    RotatedPartitioner,
     UnionPartitioner,
     VoronoiPartitioner,
 )
@@ -321,6 +322,15 @@ def test_classes():
         assert list(small.classes_) == list(model.classes_)
         assert small.predict_proba(rows[kept]).shape == (len(target), len(model.classes_))
         check_consistent(small, rows[kept])
+
+
+def test_rotated_trees_are_pruned():
+    model = fit([RotatedPartitioner(LightGBMPartitioner(6, 5), 3), LightGBMPartitioner(4, 5)])
+    small = prune(model, X, Y, n_cells=20)
+    assert total(small) <= 20
+    check_consistent(small)
+    kinds = {type(member).__name__ for member, _ in small.partitioner_.walk()}
+    assert "RotatedPartitioner" in kinds
 
 
 def test_unions_keep_what_has_no_siblings():

@@ -26,7 +26,13 @@ from jointleaf import (
     refine,
 )
 from jointleaf.inspection import effect, interactions, local_model
-from jointleaf.partitions import LightGBMPartitioner, Partitioner, RootCell
+from jointleaf.partitions import (
+    LightGBMPartitioner,
+    Partitioner,
+    RandomForestPartitioner,
+    RootCell,
+    RotatedPartitioner,
+)
 
 RIDGE = Frobenius(0.01)
 X, Y = make_friedman1(200, n_features=6, noise=0.5, random_state=0)
@@ -42,6 +48,8 @@ def fit(partitioner="lightgbm", penalty=RIDGE, **options):
 MODELS = {
     "lightgbm": lambda: fit(),
     "voronoi": lambda: fit("voronoi"),
+    "rotated": lambda: fit(RotatedPartitioner(LightGBMPartitioner(12, 4), 4)),
+    "rotated, single precision": lambda: fit(RotatedPartitioner(RandomForestPartitioner(6, 6), 3)),
     "steps": lambda: fit("steps"),
     "union": lambda: fit(["voronoi", "random_forest"]),
     "constant": lambda: fit(cells="constant"),

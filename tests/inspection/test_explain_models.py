@@ -25,7 +25,13 @@ from jointleaf import (
     refine,
 )
 from jointleaf.inspection import explain
-from jointleaf.partitions import Partitioner, StepPartitioner, VoronoiPartitioner
+from jointleaf.partitions import (
+    Partitioner,
+    RandomTreesPartitioner,
+    RotatedPartitioner,
+    StepPartitioner,
+    VoronoiPartitioner,
+)
 
 
 @pytest.mark.parametrize("kind", TASKS)
@@ -127,12 +133,18 @@ def test_weights_of_rows_count():
 # -- cells that are not made by splits ------------------------------------------------------------
 
 
-def test_voronoi_cells_have_a_rest_and_steps_have_none():
-    voronoi = JOPLEnRegressor(VoronoiPartitioner(20, 5), penalty=RIDGE, random_state=0).fit(X, Y)
-    found = voronoi.explain(NEW_X)
-    assert_sums(found, voronoi.predict(NEW_X))
+@pytest.mark.parametrize(
+    "partitioner", [VoronoiPartitioner(20, 5), RotatedPartitioner(RandomTreesPartitioner(20, 5), 4)]
+)
+def test_cells_without_splits_on_columns_have_a_rest(partitioner):
+    model = JOPLEnRegressor(partitioner, penalty=RIDGE, random_state=0).fit(X, Y)
+    found = model.explain(NEW_X)
+    assert_sums(found, model.predict(NEW_X))
     assert found.cells_rest.any()
     assert not found.cells.any()
+
+
+def test_steps_have_no_rest():
     steps = JOPLEnRegressor(StepPartitioner(30), penalty=RIDGE, random_state=0).fit(X, Y)
     found = steps.explain(NEW_X)
     assert_sums(found, steps.predict(NEW_X))

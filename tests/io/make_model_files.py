@@ -17,6 +17,7 @@ from model_kinds import make, rows_for
 
 KINDS = (
     *("lightgbm", "catboost", "xgboost", "forest", "pruned", "voronoi, table", "steps", "union"),
+    "rotated, table",
     *("recipe, small", "blend", "boosting", "boosting, classes", "constant", "laplacian", "nested"),
     *("linear forest", "linear forest, three", "tasks", "tasks, long", "tasks, alone"),
     *("tasks, classes", "bouts", "bouts, classes"),

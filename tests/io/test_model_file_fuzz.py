@@ -15,7 +15,7 @@ import jointleaf as jl
 from jointleaf._data.rows import read_rows
 from jointleaf.io._model_file import files
 from jointleaf.partitions import RandomTreesPartitioner, StepPartitioner
-from model_kinds import MISSING, THREE, TREES, TWO, VORONOI, X, Y, frame, make
+from model_kinds import MISSING, ROTATED, THREE, TREES, TWO, VORONOI, X, Y, frame, make
 
 START = 32
 PER_KIND, PER_OLD_FILE = 1500, 500
@@ -35,6 +35,7 @@ def _small(kind, y, partitioner, rows=X, **options):
 MODELS = {
     "trees": lambda: _small(jl.JOPLEnClassifier, THREE, RandomTreesPartitioner(6, 5)),
     "cells": lambda: _small(jl.JOPLEnRegressor, Y, [TREES, VORONOI], MISSING, clip="cell"),
+    "rotated": lambda: _small(jl.JOPLEnRegressor, Y, [ROTATED, "steps"], MISSING),
     "table": lambda: _small(jl.JOPLEnClassifier, TWO, StepPartitioner(8), frame()),
     "catboost": lambda: make("catboost"),
     "forest": lambda: jl.LinearForestClassifier(3, max_leaf_nodes=8, random_state=0).fit(X, THREE),
@@ -250,23 +251,53 @@ def test_numbers_in_old_headers_ask_for_no_memory(n_features):
     assert time.perf_counter() - start < 3
 
 
-def test_arrays_without_bytes_ask_for_no_memory():
+@pytest.mark.parametrize(
+    ("name", "number", "field", "shape", "match"),
+    [
+        ("cells", 1, "centres", [2**36, 4, 0], r"partitioners\[1\]\.centres is empty"),
+        ("rotated", 0, "rotations", [3, 0, 2**36], r"rotations has no possible directions"),
+    ],
+)
+def test_arrays_without_bytes_ask_for_no_memory(name, number, field, shape, match):
     def change(header):
-        voronoi = header["model"]["cell_model"]["partitioner"]["partitioners"][1]
-        features = voronoi["features"]
+        partitioner = header["model"]["cell_model"]["partitioner"]["partitioners"][number]
+        features = partitioner["features"]
         empty = len(header["arrays"])
-        header["arrays"] += [["<f8", [0], "C"], ["<i8", [0], "C"], ["<f8", [2**36, 4, 0], "C"]]
+        header["arrays"] += [["<f8", [0], "C"], ["<i8", [0], "C"], ["<f8", shape, "C"]]
         features["plan"].update(names=[], numbers={"array": empty + 1})
-        for name in ("mean", "scale", "low", "high"):
-            features["scaler"][name] = {"array": empty}
-        voronoi["centres"] = {"array": empty + 2}
+        for moment in ("mean", "scale", "low", "high"):
+            features["scaler"][moment] = {"array": empty}
+        partitioner[field] = {"array": empty + 2}
 
-    data = files._to_bytes(MODELS["cells"]())
+    data = files._to_bytes(MODELS[name]())
     data += bytes(-len(data) % 64)  # where the empty arrays are
     start = time.perf_counter()
-    with pytest.raises(jl.ModelFileError, match=r"partitioners\[1\]\.centres is empty"):
+    with pytest.raises(jl.ModelFileError, match=match):
         files._from_bytes(edited(data, change))
     assert time.perf_counter() - start < 3
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda r: r["members"].pop(), r"members has 2 entries, but must have 3"),
+        (
+            lambda r: r["members"].__setitem__(0, {"class": "RootCell", "parameters": {}}),
+            r"members holds something other than trees of numbers",
+        ),
+        (lambda r: r["members"][0]["trees"].update(n_features=4), r"n_features must be a whole"),
+        (lambda r: r["parameters"].update(partitioner=3), r"something that is no partitioner"),
+        (lambda r: r.update(rotations=r["split_gains"]), r"rotations has shape \(4,\)"),
+    ],
+)
+def test_damaged_rotations(change, match):
+    data = files._to_bytes(MODELS["rotated"]())
+    with pytest.raises(jl.ModelFileError, match=match):
+        files._from_bytes(
+            edited(
+                data, lambda h: change(h["model"]["cell_model"]["partitioner"]["partitioners"][0])
+            )
+        )
 
 
 def test_number_of_mutations():

@@ -18,6 +18,7 @@ from jointleaf.partitions import (
     RandomTreesPartitioner,
     ResidualPartitioner,
     RootCell,
+    RotatedPartitioner,
     StepPartitioner,
     VoronoiPartitioner,
 )
@@ -55,8 +56,9 @@ def run(model, X_new, proto=None):
 
 
 def sizes(partitioner):
-    """Partitions of every member that is no union."""
-    return [len(member.n_cells_) for member, _ in partitioner.walk()]
+    """Partitions of every member that is no union; each rotation is a member."""
+    members = [getattr(member, "members_", [member]) for member, _ in partitioner.walk()]
+    return [len(member.n_cells_) for inner in members for member in inner]
 
 
 def raw_bound(model, X_new):
@@ -117,6 +119,11 @@ REGRESSORS = {
     "residual": {"partitioner": ResidualPartitioner(ExtraTreesPartitioner(10, 6))},
     "steps": {"partitioner": StepPartitioner(20)},
     "voronoi": {"partitioner": VoronoiPartitioner(10, 5)},
+    "rotated": {"partitioner": RotatedPartitioner(LightGBMPartitioner(20, 6), 4)},
+    "rotated constants": {
+        "partitioner": [RotatedPartitioner(RandomForestPartitioner(10, 30), 3), StepPartitioner(9)],
+        "cells": "constant",
+    },
     "union": {"partitioner": [VoronoiPartitioner(5, 4), LightGBMPartitioner(10, 6), "steps"]},
     "linear": {"partitioner": RootCell(), "root_cell": False},
     "mean": {"partitioner": RootCell(), "cells": "constant"},

@@ -23,6 +23,7 @@ from jointleaf.partitions import (
     RandomTreesPartitioner,
     ResidualPartitioner,
     RootCell,
+    RotatedPartitioner,
     UnionPartitioner,
     VoronoiPartitioner,
 )
@@ -54,6 +55,7 @@ PARTITIONERS = [
     UnionPartitioner(
         [UnionPartitioner([LightGBMPartitioner(2, 3, random_state=2), RootCell()]), RootCell()]
     ).fit(X, Y),
+    RotatedPartitioner(RandomTreesPartitioner(4, 4), 2, random_state=0).fit(X, Y),
 ]
 
 

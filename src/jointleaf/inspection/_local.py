@@ -13,8 +13,9 @@ from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import ZERO, Router, leaves_as_cells
 from jointleaf.inspection._parts import explainer_of, parents
 from jointleaf.inspection._raw import last_step, output_number, raw_model
-from jointleaf.partitions import RootCell, VoronoiPartitioner
+from jointleaf.partitions import RootCell, RotatedPartitioner, VoronoiPartitioner
 from jointleaf.partitions._base import TreeCells
+from jointleaf.partitions._rotated import FARTHEST, GRID
 
 __all__ = ["LocalModel", "local_model"]
 
@@ -173,6 +174,8 @@ def _intervals(
             _cut_at_splits(reach, member.trees_, rows)
         elif isinstance(member, VoronoiPartitioner):
             _cut_at_borders(reach, member, rows)
+        elif isinstance(member, RotatedPartitioner):
+            _cut_at_oblique_splits(reach, member, rows)
         elif not isinstance(member, RootCell):
             reach.forget()
     _cut_at_ranges(reach, cell_model, rows, codes)
@@ -227,6 +230,33 @@ def _cut_at_borders(reach: _Reach, member: VoronoiPartitioner, rows: NDArray) ->
                 step = scale * (lead[losing] / np.abs(gains[losing])).min()
                 end = reach.x[column] - sign * step
                 ends[column] = max(ends[column], end) if sign > 0 else min(ends[column], end)
+
+
+def _cut_at_oblique_splits(reach: _Reach, member: RotatedPartitioner, rows: NDArray) -> None:
+    """Cut where a direction of some rotation passes a threshold.
+
+    When feature i moves by t, direction k moves by t A_ik. The ends lie inside the range by what
+    features are rounded by, and directions where trees compare them in single precision.
+    """
+    z = member.places(rows)[0]
+    below, above = np.full(len(z), np.inf), np.full(len(z), np.inf)  # steps down and up
+    for A, trees in zip(member.rotations_, member.members_, strict=True):
+        directions = _Reach(z @ A)
+        _cut_at_splits(directions, trees.trees_, directions.x[None])
+        margin = np.finfo(np.float32).eps * FARTHEST * np.abs(A).sum(axis=0)
+        down, up = directions.x - directions.low - margin, directions.high - directions.x - margin
+        for steps, falling, rising in ((below, up, down), (above, down, up)):
+            room = np.where(A > 0, rising, falling)
+            moves = np.divide(room, np.abs(A), out=np.full(A.shape, np.inf), where=A != 0)
+            np.minimum(steps, moves.min(axis=1) - 1 / GRID, out=steps)
+    scaler = member.features_.scaler
+    for i, column in enumerate(member.features_.plan.numbers):
+        for sign, steps in ((-1.0, below), (1.0, above)):
+            place = z[i] + sign * max(steps[i], 0.0)
+            if abs(place) <= FARTHEST and not np.isnan(reach.x[column]):
+                end = scaler.mean[i] + scaler.scale[i] * place
+                outer = min if sign < 0 else max  # the row itself stays in its range
+                reach.limit(column, outer(end, reach.x[column]), sign < 0)
 
 
 def _cut_at_ranges(reach: _Reach, cell_model: CellModel, rows: NDArray, codes: NDArray) -> None:

@@ -38,8 +38,13 @@ from jointleaf.io._model_file.schema import (
 )
 from jointleaf.io._model_file.values import Labels, Plain
 from jointleaf.multitask import BoUTSPartitioner
-from jointleaf.partitions import Partitioner, ResidualPartitioner, UnionPartitioner
-from jointleaf.partitions._base import LeftOut
+from jointleaf.partitions import (
+    Partitioner,
+    ResidualPartitioner,
+    RotatedPartitioner,
+    UnionPartitioner,
+)
+from jointleaf.partitions._base import LeftOut, TreeCells
 from jointleaf.partitions._factory import RegrownEnsemble
 
 __all__ = ["COLUMNS", "FEATURES", "PARTITIONER", "PENALTY", "TREES", "fitted"]
@@ -335,7 +340,7 @@ def fitted(
 
 
 def _parameters(cls: type) -> Parameters:
-    if cls not in (UnionPartitioner, ResidualPartitioner):
+    if cls not in (UnionPartitioner, ResidualPartitioner, RotatedPartitioner):
         return Parameters(cls)
     return Parameters(cls).must(_are_partitioners, "holds something that is no partitioner")
 
@@ -356,6 +361,20 @@ def _fill_voronoi(voronoi: Any, s: Scope) -> None:
     n_partitions, n_cells, _ = s.centres.shape
     voronoi.n_cells_ = np.full(n_partitions, n_cells, dtype=np.intp)
     voronoi.split_gains_ = np.ones(s.d)
+
+
+def _fill_rotated(rotated: Any, s: Scope) -> None:
+    rotated.n_features_in_ = s.n_columns  # d is what the members see
+    rotated.set_members(list(s.members), s.rotations)
+
+
+def _are_trees_of_numbers(s: Scope) -> bool:
+    return all(
+        isinstance(member, TreeCells)
+        and not member.trees_.n_categories.any()
+        and not member.trees_.lookups
+        for member in s.members
+    )
 
 
 _OF_TREES = (
@@ -392,6 +411,22 @@ PARTITIONER.add(
         m=Let(lambda s: len(s.features.plan.names)),
         # Without features an array of any number of partitions takes no bytes.
         centres=Array("f8", "? ? m", finite=True).must(lambda s: s.centres.size, "is empty"),
+    ),
+    fitted(
+        RotatedPartitioner,
+        _fill_rotated,
+        features=FEATURES,
+        split_gains=_TREE_FIELDS["split_gains"],
+        m=Let(lambda s: len(s.features.plan.names)),
+        rotations=Array("f8", "? m ?", finite=True).must(
+            lambda s: 1 <= s.rotations.shape[2] <= max(s.m, 1), "has no possible directions"
+        ),
+        n_columns=Let(lambda s: s.d),
+        d=Let(lambda s: s.rotations.shape[2]),
+        n_categories=Let(lambda s: np.zeros(s.d, np.intp)),
+        members=Each(PARTITIONER, lambda s: len(s.rotations), least=1).must(
+            _are_trees_of_numbers, "holds something other than trees of numbers"
+        ),
     ),
     fitted(
         UnionPartitioner,

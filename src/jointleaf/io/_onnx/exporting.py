@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,8 @@ from jointleaf._trees.flat import FlatTrees
 from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.io._model_file.files import write_whole
 from jointleaf.io._onnx.graph import Graph, import_onnx
-from jointleaf.io._onnx.operators import add_features, add_trees, add_voronoi
-from jointleaf.partitions import RootCell, VoronoiPartitioner
+from jointleaf.io._onnx.operators import add_features, add_rotations, add_trees, add_voronoi
+from jointleaf.partitions import Partitioner, RootCell, RotatedPartitioner, VoronoiPartitioner
 from jointleaf.partitions._base import TreeCells
 
 __all__ = ["to_onnx"]
@@ -115,10 +116,10 @@ def _check(model: Any) -> None:
             "clip=True, or use jointleaf.save"
         )
     for member, _ in model.partitioner_.walk():
-        if not isinstance(member, TreeCells | RootCell | VoronoiPartitioner):
+        if not isinstance(member, TreeCells | RootCell | RotatedPartitioner | VoronoiPartitioner):
             raise ValueError(
                 f"partitions of a {type(member).__name__} cannot be exported: to_onnx knows trees, "
-                "Voronoi partitions and the root cell"
+                "rotated trees, Voronoi partitions and the root cell"
             )
 
 
@@ -132,12 +133,13 @@ class _Part:
     partitions: FlatTrees | VoronoiPartitioner
     cells: NDArray[np.intp]
     is_linear: bool
+    rows: str  # what the partitions divide
 
     def add(self, graph: Graph, weights: NDArray) -> str:
         """Add sums (n, w) of the weights (C', w) of these cells."""
         if isinstance(self.partitions, FlatTrees):
-            return add_trees(graph, _ROWS, self.partitions, weights)
-        return add_voronoi(graph, _ROWS, self.partitions, weights)
+            return add_trees(graph, self.rows, self.partitions, weights)
+        return add_voronoi(graph, self.rows, self.partitions, weights)
 
 
 def _add_raw_predictions(graph: Graph, model: CellModel, n_columns: int) -> str:
@@ -146,7 +148,7 @@ def _add_raw_predictions(graph: Graph, model: CellModel, n_columns: int) -> str:
     slopes = model.slopes.astype(np.float64).reshape(*model.slopes.shape[:2], biases.shape[1])
     slopes = np.concatenate([slopes, np.zeros((1, *slopes.shape[1:]))])  # for constant cells
     slope_rows = model.layout.slope_rows
-    shared, parts = _parts(model)
+    shared, parts = _parts(graph, model)
     common = slopes[slope_rows[shared]].sum(axis=0)
     terms = [part.add(graph, biases[part.cells]) for part in parts if not part.is_linear]
     linear = [part for part in parts if part.is_linear]
@@ -165,16 +167,28 @@ def _add_raw_predictions(graph: Graph, model: CellModel, n_columns: int) -> str:
     return graph.add("Add", total, graph.constant(constant))
 
 
-def _parts(model: CellModel) -> tuple[NDArray[np.intp], list[_Part]]:
+def _members(graph: Graph, model: CellModel) -> Iterator[tuple[Partitioner, int, str]]:
+    """Yield innermost partitioners, the numbers of their first partitions, and what they divide."""
+    for member, first in model.partitioner.walk():
+        if not isinstance(member, RotatedPartitioner):
+            yield member, first, _ROWS
+            continue
+        spaces = add_rotations(graph, _ROWS, member)
+        for trees, space in zip(member.members_, spaces, strict=True):
+            yield trees, first, space
+            first += len(trees.n_cells_)
+
+
+def _parts(graph: Graph, model: CellModel) -> tuple[NDArray[np.intp], list[_Part]]:
     """The cells that hold every row, and the partitions that divide rows."""
     offsets, shared, parts = model.layout.offsets, [np.zeros(0, np.intp)], []
     is_linear = np.array(model.layout.kinds) == "linear"
-    for member, first in model.partitioner.walk():
+    for member, first, rows in _members(graph, model):
         numbers = first + np.arange(len(member.n_cells_))
         cells_of = [np.arange(*offsets[[p, p + 1]]) for p in numbers]
         if isinstance(member, VoronoiPartitioner):
             has_slopes = bool(is_linear[numbers].any())
-            parts.append(_Part(member, np.concatenate(cells_of), has_slopes))
+            parts.append(_Part(member, np.concatenate(cells_of), has_slopes, rows))
             continue
         divides = np.zeros(len(numbers), bool)
         if isinstance(member, TreeCells):
@@ -184,7 +198,7 @@ def _parts(model: CellModel) -> tuple[NDArray[np.intp], list[_Part]]:
             chosen = divides & (is_linear[numbers] == kind)
             if chosen.any():
                 cells = np.concatenate([cells_of[i] for i in np.flatnonzero(chosen)])
-                parts.append(_Part(member.trees_.only(chosen), cells, kind))
+                parts.append(_Part(member.trees_.only(chosen), cells, kind, rows))
     return np.concatenate(shared), parts
 
 

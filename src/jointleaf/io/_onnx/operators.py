@@ -16,10 +16,11 @@ from jointleaf._data.features import LinearFeatures
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import ZERO
 from jointleaf.io._onnx.graph import ML_DOMAIN, Graph
-from jointleaf.partitions import VoronoiPartitioner
+from jointleaf.partitions import RotatedPartitioner, VoronoiPartitioner
+from jointleaf.partitions._rotated import FARTHEST, GRID
 from jointleaf.partitions._voronoi import TIE
 
-__all__ = ["add_features", "add_trees", "add_voronoi"]
+__all__ = ["add_features", "add_rotations", "add_trees", "add_voronoi"]
 
 #: Largest model that the format can hold, and about what one weight takes of it.
 _MOST_BYTES, _WEIGHT_BYTES = 2**31, 16
@@ -47,6 +48,18 @@ def add_features(graph: Graph, rows: str, features: LinearFeatures, n_columns: i
     factor = 1.0 / np.maximum(scaler.scale, np.finfo(np.float64).tiny)
     z = graph.add("Mul", z, graph.constant(factor))
     return graph.add("Where", missing, graph.constant(0.0), z)
+
+
+def add_rotations(graph: Graph, rows: str, partitioner: RotatedPartitioner) -> list[str]:
+    """Add what the trees of each rotation see, (n, q), of rows (n, d).
+
+    The steps are those of `RotatedPartitioner.apply`, and none but the standardisation is rounded.
+    """
+    z = add_features(graph, rows, partitioner.features_, partitioner.n_features_in_)
+    z = graph.add("Clip", z, graph.constant(-FARTHEST), graph.constant(FARTHEST))
+    z = graph.add("Round", graph.add("Mul", z, graph.constant(GRID)))
+    z = graph.add("Mul", z, graph.constant(1 / GRID))
+    return [graph.add("MatMul", z, graph.constant(A)) for A in partitioner.rotations_]
 
 
 def add_trees(graph: Graph, rows: str, trees: FlatTrees, weights: NDArray) -> str:
