@@ -212,6 +212,23 @@ def test_models_saved_from_python_work_too(capsys, folder, tmp_path):
 # -- explain, info, select, bench ----------------------------------------------------------------
 
 
+def test_explanations_of_voronoi_cells_add_up(capsys, tmp_path):
+    """What no single column is credited with has a line of its own."""
+    import pandas as pd
+
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"])
+    model = jointleaf.JOPLEnRegressor("voronoi", penalty=jointleaf.Frobenius(0.01), random_state=0)
+    jointleaf.save(model.fit(X, X["a"] + X["b"].abs()), tmp_path / "cells.jleaf")
+    X.to_csv(tmp_path / "rows.csv", index=False)
+    arguments = "explain", tmp_path / "cells.jleaf", tmp_path / "rows.csv"
+    contents = json.loads(run(capsys, *arguments, "--json")[1])
+    total = contents["baseline"] + sum(c["contribution"] for c in contents["contributions"])
+    assert abs(contents["cells"]) > 1e-3
+    assert total + contents["cells"] == pytest.approx(contents["raw_prediction"], abs=1e-9)
+    lines = [line.split() for line in run(capsys, *arguments)[1].splitlines()]
+    assert ["cells", f"{contents['cells']:+.4g}"] in [line[:2] for line in lines]
+
+
 def test_explanations_add_up(capsys, folder):
     arguments = "explain", folder / "flats.jleaf", folder / "flats.csv", "--row", 12
     _, out, _ = run(capsys, *arguments, "--json")

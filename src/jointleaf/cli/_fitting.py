@@ -155,12 +155,9 @@ def _path(model: Any, data: TrainingData) -> list[dict[str, Any]]:
     norms = follow_strengths(model, data.X, data.y, strengths=strengths).feature_norms
     path = []
     for k, strength, is_active in zip(rows, strengths, norms > 0, strict=True):
-        columns = sorted(set(model.linear_feature_columns_[is_active]))
-        loss, error = float(table["mean_loss"][k]), float(table["se_loss"][k])
-        features = [names[j] for j in columns]
-        path.append(
-            {"strength": float(strength), "features": features, "loss": loss, "error": error}
-        )
+        features = [names[j] for j in sorted(set(model.linear_feature_columns_[is_active]))]
+        loss, error = table["mean_loss"][k], table["se_loss"][k]
+        path.append({"strength": strength, "features": features, "loss": loss, "error": error})
     return path
 
 

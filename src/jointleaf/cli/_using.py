@@ -182,6 +182,8 @@ def explain(args: argparse.Namespace) -> None:
         "prediction": loaded.model.predict(row).tolist()[0],
         "remarks": remarks,
     }
+    if explanation.has_rest:  # of Voronoi cells, which belong to no single column
+        contents["cells"] = float(explanation.cells_rest[0])
     if hasattr(loaded.model, "predict_proba"):
         probabilities = loaded.model.predict_proba(row)[0].tolist()
         names = map(str, loaded.model.classes_)
@@ -225,7 +227,8 @@ def _contributions(explanation: Explanation) -> list[dict[str, Any]]:
 
 def _explanation_text(contents: dict[str, Any], top: int) -> str:
     records = contents["contributions"]
-    largest = max(abs(record["contribution"]) for record in records)
+    rest = contents.get("cells", 0.0)
+    largest = max(abs(rest), *(abs(record["contribution"]) for record in records))
     rows = [["feature", "value", "adds", ""], ["baseline", "", number(contents["baseline"]), ""]]
     for record in records[:top]:
         value, added = record["value"], record["contribution"]
@@ -237,6 +240,8 @@ def _explanation_text(contents: dict[str, Any], top: int) -> str:
     if len(records) > top:
         added = sum(record["contribution"] for record in records[top:])
         rows.append([f"{len(records) - top} others", "", f"{added:+.4g}", bar(added, largest)])
+    if rest:
+        rows.append(["cells", "", f"{rest:+.4g}", bar(rest, largest)])
     rows.append(["sum", "", number(contents["raw_prediction"]), ""])
     prediction = contents["prediction"]
     if "probabilities" in contents:
