@@ -70,7 +70,7 @@ def test_completed_directions_have_no_residual_in_the_biases(
     assert precondition.eliminates
     direction = np.random.default_rng(0).standard_normal((len(H), *outputs))
     slopes = design.layout.split(direction)[0].copy()
-    image = precondition.complete(direction, design.matvec(direction))
+    direction, image = precondition.complete(direction, design.matvec(direction))
     np.testing.assert_array_equal(design.layout.split(direction)[0], slopes)
     np.testing.assert_allclose(image, design.matvec(direction), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(design.layout.split(H @ direction)[1], 0, atol=1e-8)

@@ -10,7 +10,7 @@ from jointleaf._core.losses import Logistic, SquaredError
 from jointleaf._core.path import follow_path, largest_strength
 from jointleaf._core.penalties import L1, L21, Frobenius, Nuclear, Penalty
 from jointleaf._core.solvers import SolverState, steps
-from jointleaf._core.solvers.biases import BiasSolver, cell_mass
+from jointleaf._core.solvers.biases import BiasSolver
 from jointleaf._core.solvers.steps import PlainMetric, SharedCellsMetric
 from jointleaf._core.tasks import BlockSmoother, task_problem
 from jointleaf._fit.strengths import ratio_grid
@@ -90,7 +90,7 @@ def test_the_design_is_block_diagonal(cells, n_jobs):
     grams = [part.cell_grams(own) for part, own in zip(parts, np.split(h, bounds), strict=True)]
     np.testing.assert_allclose(design.cell_grams(h), np.concatenate(grams), atol=1e-12)
     np.testing.assert_allclose(design.cell_diagonals(h), np.diag(hessian), atol=1e-12)
-    np.testing.assert_allclose(cell_mass(design, h), Z.T @ h, atol=1e-12)
+    np.testing.assert_allclose(design.cell_mass(h), Z.T @ h, atol=1e-12)
     assert lipschitz(design, h, max_iter=2000, tol=1e-12) == pytest.approx(
         np.linalg.eigvalsh(hessian)[-1], rel=1e-6
     )

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import linalg, special
 
 DEVICES = ("cpu", "gpu", "tpu", "auto", "jax:cpu")
 
@@ -44,6 +44,32 @@ def expit(x: Any) -> Any:
 def shaped(values: Any, like: Any) -> Any:
     """Return values with axes behind them, to multiply an array with more outputs."""
     return values.reshape(*values.shape, *(1,) * (like.ndim - values.ndim))
+
+
+def dot(a: Any, b: Any) -> Any:
+    """Return the inner product of two arrays, added up in float64."""
+    if array_namespace(a) is np:
+        return float(np.einsum("i,i->", a.ravel(), b.ravel(), dtype=np.float64))
+    return (a.astype(float) * b.astype(float)).sum()
+
+
+def updated(array: Any, index: Any, values: Any) -> Any:
+    """Return an array with other values at an index; one of NumPy is changed in place."""
+    if array_namespace(array) is not np:
+        return array.at[index].set(values)
+    array[index] = values
+    return array
+
+
+def cholesky_solver(A: Any) -> Callable[[Any], Any]:
+    """Return the function that solves A x = b; an A of NumPy is overwritten."""
+    if array_namespace(A) is np:
+        factor = linalg.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+        return lambda b: linalg.cho_solve(factor, b, check_finite=False)
+    from jax.scipy.linalg import cho_solve
+
+    root = array_namespace(A).linalg.cholesky(A)
+    return lambda b: cho_solve((root, True), b)
 
 
 def while_loop(

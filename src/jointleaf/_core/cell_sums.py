@@ -52,17 +52,9 @@ class _RowBlock(NamedTuple):
 class CellSums:
     """Partitions of one kind: sums over a row's cells, and over the rows of every cell.
 
-    Parameters
-    ----------
-    cells : int32 array (n, P)
-        Cell of every row in every partition, numbered over these partitions; C for none.
-    partitions : integers (P,)
-        The partitions' numbers in the layout.
-    numbers : integers (C + 1,)
-        The cells' numbers in the layout, and that of "no cell".
-    X : array (n, q)
-        Rows with a one in the last column.
-    n_jobs : int
+    `cells` (n, P) is the cell of every row in every partition, numbered over these partitions, C
+    for none; `partitions` (P,) and `numbers` (C + 1,) are the numbers of the partitions and of the
+    cells (and "no cell") in the layout; X (n, q) are rows with a one in the last column.
     """
 
     def __init__(

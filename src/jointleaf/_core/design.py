@@ -251,6 +251,13 @@ class LeafDesign:
                 grams[:, i:, i] = part
         return grams
 
+    def cell_mass(self, h: NDArray) -> NDArray[np.float64]:
+        """Return the sum of h over the rows of every cell, (C,)."""
+        mass = np.zeros(self.layout.n_cells + 1)
+        for column in self.cells().T:
+            mass += np.bincount(column, h, minlength=len(mass))
+        return mass[:-1]
+
     def cell_diagonals(self, h: NDArray) -> NDArray[np.float64]:
         """Return the diagonal of Phi^T diag(h) Phi, (N,)."""
         weights = np.asarray(h, self.dtype)[:, None]
@@ -302,16 +309,9 @@ def _added(predictions: list[NDArray]) -> NDArray:
 class TaskDesign:
     """Block-diagonal: the rows and the cells of several tasks follow each other.
 
-    Its methods are those of `LeafDesign`.
-
-    Parameters
-    ----------
-    designs : sequence of LeafDesign
-        One per task, with the same features and dtype.
-    weights : sequence of float
-        gamma_t, which penalties look up in the layout.
-    n_jobs : int
-        Threads over tasks. The results are bit-identical for every value.
+    Its methods are those of `LeafDesign`. The designs of the tasks have the same features and
+    dtype; penalties look up the weights gamma_t in the layout. `n_jobs` threads work on tasks, with
+    results that are bit-identical for every number.
     """
 
     def __init__(
@@ -376,6 +376,9 @@ class TaskDesign:
 
     def cell_grams(self, h: NDArray) -> NDArray[np.float64]:
         return np.concatenate(self._map(lambda _, b: b.design.cell_grams(h[b.rows])))
+
+    def cell_mass(self, h: NDArray) -> NDArray[np.float64]:
+        return np.concatenate(self._map(lambda _, b: b.design.cell_mass(h[b.rows])))
 
     def cell_diagonals(self, h: NDArray) -> NDArray[np.float64]:
         return self.layout.join_tasks(self._map(lambda _, b: b.design.cell_diagonals(h[b.rows])))

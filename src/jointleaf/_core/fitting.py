@@ -118,9 +118,9 @@ def make_problem(
     loss: str | Loss,
     penalty: Term,
     cells: CellKind | Sequence[CellKind],
-    sample_weight: ArrayLike | None,
-    n_cells: ArrayLike | None,
-    n_jobs: int,
+    sample_weight: ArrayLike | None = None,
+    n_cells: ArrayLike | None = None,
+    n_jobs: int = 1,
     offset: ArrayLike = 0.0,
 ) -> Problem:
     """Return the problem of what `fit_cells` takes, after checks; zero weights are left out."""

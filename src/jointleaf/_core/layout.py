@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._core.arrays import array_namespace
+from jointleaf._core.arrays import array_namespace, updated
 
 CellKind = Literal["linear", "constant"]
 
@@ -165,6 +165,10 @@ class CellLayout:
         xp = array_namespace(biases)
         return xp.concatenate([slopes.reshape(-1, *biases.shape[1:]), biases])
 
+    def with_biases(self, theta: NDArray, biases: NDArray) -> NDArray:
+        """Return theta with other biases (C[, K]); an array of NumPy is changed in place."""
+        return updated(theta, slice(len(theta) - self.n_cells, None), biases)
+
     def by_cell(self, theta: NDArray) -> NDArray:
         """Return the slopes and the bias of every cell, (C, q[, K]), zeros for missing slopes.
 
@@ -204,12 +208,7 @@ class CellLayout:
 class TaskLayout(CellLayout):
     """The cells of several tasks, task after task; partitions are numbered over all of them.
 
-    Parameters
-    ----------
-    parts : sequence of CellLayout
-        The layout of every task, with the same features.
-    weights : sequence of float
-        gamma_t.
+    `parts` are the layouts of the tasks, with the same features, and `weights` their gamma_t.
     """
 
     parts: tuple[CellLayout, ...]
@@ -256,17 +255,10 @@ def check_kinds(kinds: Sequence[CellKind] | CellKind, n_partitions: int) -> tupl
 def check_codes(
     codes: ArrayLike, n_rows: int, n_cells: ArrayLike | None = None, *, allow_no_cell: bool = False
 ) -> tuple[NDArray, tuple[int, ...]]:
-    """Check a code matrix and give it with the number of cells of every partition.
+    """Check codes (n, P) of n_rows rows; return them with the number of cells of every partition.
 
-    Parameters
-    ----------
-    codes : integers (n, P)
-        Cell of each partition in which each row falls; ``-1`` (in no cell) only with
-        `allow_no_cell`.
-    n_rows : int
-        The n that is expected.
-    n_cells : integers (P,), optional
-        Cells of every partition; by default the largest code plus one.
+    That is `n_cells` (P,), by default the largest code plus one; -1 (in no cell) is a code only
+    with `allow_no_cell`.
     """
     codes = np.asarray(codes)
     if codes.ndim != 2:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from jointleaf._core.arrays import array_namespace, dot, shaped
 from jointleaf._core.design import Design, LeafDesign
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import Loss
@@ -23,8 +24,63 @@ from jointleaf._core.penalties.base import (
 from jointleaf._core.penalties.per_task import times
 
 
+class DataTerm:
+    """The functions of predictions f (n,) or (n, K) of a problem, for NumPy and JAX alike."""
+
+    design: Any
+    y: Any
+    loss: Loss
+    s: Any
+    offset: Any
+    smoother: Any
+    #: sum of s; None where it is to be computed
+    total: float | None = None
+
+    def data_value(self, f: Any) -> Any:
+        """The data term at what the cells predict."""
+        raw = f + self.offset
+        value = self.loss.value(self.y, raw, self.s, self.total)
+        return value if self.smoother is None else value + 0.5 * dot(raw, self.smoother @ raw)
+
+    def slope(self, f: Any) -> Any:
+        """Derivative of the data term by the predictions, of the shape of f."""
+        raw = f + self.offset
+        slope = self.loss.gradient(self.y, raw, self.s, self.total)
+        return slope if self.smoother is None else slope + self.smoother @ raw
+
+    def data_gradient(self, f: Any) -> Any:
+        """Gradient of the data term by the weights, of the shape of theta: one adjoint pass."""
+        return self.design.rmatvec(self.slope(f))
+
+    def loss_curvature(self, f: Any) -> Any:
+        """Second derivative of the loss by every prediction, of the shape of f."""
+        return self.loss.curvature(self.y, f + self.offset, self.s, self.total)
+
+    def hessian_product(self, f: Any, v: Any) -> Any:
+        """Hessian of the data term by the predictions, at f, times v of the shape of f."""
+        product = self.loss.hessian_product(self.y, f + self.offset, self.s, v, self.total)
+        return product if self.smoother is None else product + self.smoother @ v
+
+    def weigh(self, h: Any, image: Any) -> Any:
+        """Return (diag(h) + A) times predictions, for curvatures h (n,)."""
+        weighed = shaped(h, image) * image
+        return weighed if self.smoother is None else weighed + self.smoother @ image
+
+    def curvature_bound(self, *, trust: bool = True) -> Any:
+        """Return a bound (n,) of the loss's curvature at every row.
+
+        Where the loss has none, or is not to be trusted, its curvature at zero weights stands in.
+        """
+        shares = self.s / (self.s.sum() if self.total is None else self.total)
+        bound = self.loss.max_curvature
+        if not (trust and np.isfinite(bound)):
+            h = self.loss_curvature(array_namespace(self.y).zeros_like(self.y)).astype(float)
+            bound = (h.reshape(h.shape[0], -1).max(axis=1) / shares).max()
+        return bound * shares
+
+
 @dataclass(frozen=True, eq=False, init=False)
-class Problem:
+class Problem(DataTerm):
     r"""Joint fit of all cells of one task or several as one convex problem.
 
     .. math::
@@ -154,14 +210,9 @@ class Problem:
         several tasks the largest L counts, and where the loss has no bound, its curvature at zero
         weights does.
         """
-        shares = self.s / self.s.sum()
-        bound = self.loss.max_curvature
-        if not np.isfinite(bound):
-            h = self.loss_curvature(self.zero_predictions()).astype(float)
-            bound = float(np.max(h.reshape(len(shares), -1).max(axis=1) / shares))
-        largest = 0.0
+        largest, bound = 0.0, self.curvature_bound()
         for rows, _, design in self.design.blocks():
-            layout, h = design.layout, bound * shares[rows]
+            layout, h = design.layout, bound[rows]
             sums = design.bias_rmatvec(h).astype(float)
             if layout.n_slopes:
                 squares = np.einsum("ij,ij->i", design.X, design.X, dtype=float)
@@ -265,36 +316,9 @@ class Problem:
 
     # -- values --------------------------------------------------------------------------------
 
-    def data_value(self, f: NDArray) -> float:
-        """The data term at what the cells predict, f (n,) or (n, K)."""
-        raw = f + self.offset
-        value = self.loss.value(self.y, raw, self.s)
-        if self.smoother is not None:
-            value += 0.5 * float(np.vdot(raw, self.smoother @ raw))
-        return value
-
     def objective(self, theta: NDArray, f: NDArray) -> float:
         """J at weights theta whose predictions are f."""
         return float(self.data_value(f) + self.penalty.value(theta))
-
-    def slope(self, f: NDArray) -> NDArray:
-        """Derivative of the data term by the predictions, of the shape of f."""
-        raw = f + self.offset
-        slope = self.loss.gradient(self.y, raw, self.s)
-        return slope if self.smoother is None else slope + self.smoother @ raw
-
-    def data_gradient(self, f: NDArray) -> NDArray:
-        """Gradient of the data term by the weights, of the shape of theta: one adjoint pass."""
-        return self.design.rmatvec(self.slope(f))
-
-    def loss_curvature(self, f: NDArray) -> NDArray:
-        """Second derivative of the loss by every prediction, of the shape of f."""
-        return self.loss.curvature(self.y, f + self.offset, self.s)
-
-    def hessian_product(self, f: NDArray, v: NDArray) -> NDArray:
-        """Hessian of the data term by the predictions, at f, times v of the shape of f."""
-        product = self.loss.hessian_product(self.y, f + self.offset, self.s, v)
-        return product if self.smoother is None else product + self.smoother @ v
 
     # -- optimality ----------------------------------------------------------------------------
 

@@ -8,16 +8,9 @@ from typing import TextIO
 
 
 class Progress:
-    """Shows how much of `total` steps is done, on the standard error stream.
+    """Shows how much of `total` steps is done, on the standard error stream if enabled.
 
     On a terminal one line is redrawn; elsewhere a line is written for every tenth.
-
-    Parameters
-    ----------
-    total : int
-    label : str
-    enabled : bool
-        Nothing is ever written if False.
     """
 
     def __init__(
@@ -56,15 +49,7 @@ class Progress:
 
 
 class SolveProgress:
-    """Shows how a solve goes on, at most once a second: a listener of `solve`.
-
-    Parameters
-    ----------
-    stream : text stream, optional
-        By default the standard error stream.
-    every : float
-        Seconds between two lines.
-    """
+    """Shows how a solve goes on, with at least `every` seconds between lines, to `solve`."""
 
     def __init__(self, stream: TextIO | None = None, *, every: float = 1.0) -> None:
         self._stream = stream or sys.stderr

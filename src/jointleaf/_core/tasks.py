@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,24 +45,9 @@ def task_problem(
             + \tfrac12 (o_t + f_t)^\top A_t (o_t + f_t) \Big) + R(\theta)
 
     It is the problem of all rows with weights gamma_t s_tn / S_t, which sum to `Problem.mass` =
-    sum_t gamma_t: solvers minimise J / mass, with strengths divided by it.
-
-    Parameters
-    ----------
-    designs : sequence of LeafDesign
-        One per task, with the same features.
-    targets : sequence of arrays (n_t,)
-    loss : Loss
-        With one output.
-    penalty : Term
-    sample_weights : sequence of arrays (n_t,)
-        s_t, positive.
-    task_weights : sequence of positive numbers
-        gamma_t.
-    offsets : sequence of numbers
-        o_t.
-    n_jobs : int
-        Threads over tasks.
+    sum_t gamma_t: solvers minimise J / mass, with strengths divided by it. Designs have the same
+    features, the loss has one output, sample weights s_t and task weights gamma_t are positive,
+    `n_jobs` are threads over tasks.
     """
     mass = float(np.sum(task_weights))
     smoother: Any = None
@@ -88,12 +74,7 @@ def task_problem(
 
 
 class BlockSmoother:
-    """A symmetric matrix (n, n) on predictions that joins rows of the same task only.
-
-    Parameters
-    ----------
-    parts : sequence of arrays or sparse arrays (n_t, n_t)
-    """
+    """A symmetric matrix (n, n) on predictions with a block (n_t, n_t), dense or sparse, a task."""
 
     def __init__(self, parts: Sequence[Any]) -> None:
         self.parts = list(parts)
@@ -162,19 +143,15 @@ def solve_tasks(
 
     Returns the solution in the units of the problem's stated objective, with its slopes split.
     """
-    options: dict[str, Any] = {
-        "tol": tol,
-        "max_iter": max_iter,
-        "device": device,
-        "state": SolverState(),
-        "listener": listener,
-    }
-    solution = solve(problem, solver, init, **options)
+    run = partial(
+        solve, tol=tol, max_iter=max_iter, device=device, state=SolverState(), listener=listener
+    )
+    solution = run(problem, solver, init)
     factor = relax_of(penalty)
     if factor != 1.0:
         again = relaxed(penalty, factor, support_of(problem.layout, solution.theta))
         problem = problem.with_penalty(on_weights(again))
-        solution = solve(problem, solver, solution.theta, **options)
+        solution = run(problem, solver, solution.theta)
     mass = problem.mass
     return replace(
         solution,
@@ -315,16 +292,6 @@ def _check_task(
     except (TypeError, ValueError):
         raise ValueError(f"task {number} must be three arrays: X, codes and y") from None
     try:
-        return make_problem(
-            X,
-            codes,
-            y,
-            loss=loss,
-            penalty=Free(),
-            cells=cells,
-            sample_weight=None,
-            n_cells=None,
-            n_jobs=1,
-        )
+        return make_problem(X, codes, y, loss=loss, penalty=Free(), cells=cells)
     except (TypeError, ValueError) as error:
         raise type(error)(f"task {number}: {error}") from None

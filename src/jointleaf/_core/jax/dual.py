@@ -12,14 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.scipy.linalg import cho_solve
 
-from jointleaf._core.arrays import shaped
-from jointleaf._core.jax.newton import Outcome, line_search
-from jointleaf._core.jax.problem import DeviceDesign, DeviceProblem, dot
-
-_MAX_INNER = 250
-_MAX_STALLED = 20
+from jointleaf._core.arrays import cholesky_solver, dot, shaped
+from jointleaf._core.jax.newton import Outcome
+from jointleaf._core.jax.problem import DeviceDesign, DeviceProblem
+from jointleaf._core.solvers.base import line_search
+from jointleaf._core.solvers.dual import MAX_STALLED, newton_goal
 
 
 def _shared_cells(design: DeviceDesign, partition_weights: Any) -> Any:
@@ -59,11 +57,10 @@ def _weights(problem: DeviceProblem, diagonal: Any, alpha: Any) -> Any:
 def _system(problem: DeviceProblem, K: Any) -> tuple[Any, Any]:
     """The matrix K + W^-1 and the target t of (K + W^-1) alpha = t."""
     if problem.smoother is None:
-        return K + jnp.diag(1.0 / problem.shares), problem.y - problem.offset
-    W = problem.smoother.dense() + jnp.diag(problem.shares)
-    factor = jnp.linalg.cholesky(W), True
-    slope = problem.slope(jnp.zeros_like(problem.y))
-    return K + cho_solve(factor, jnp.eye(len(W))), -cho_solve(factor, slope)
+        return K + jnp.diag(1.0 / problem.s), problem.y - problem.offset
+    W = problem.smoother.dense() + jnp.diag(problem.s)
+    solve = cholesky_solver(W)
+    return K + solve(jnp.eye(len(W))), -solve(problem.slope(jnp.zeros_like(problem.y)))
 
 
 @jax.jit
@@ -76,7 +73,7 @@ def squared(
     `partition_weights` (P,) make.
     """
     A, target = _system(problem, _kernel(problem.design, column_strengths, partition_weights))
-    alpha = cho_solve((jnp.linalg.cholesky(A), True), target)
+    alpha = cholesky_solver(A)(target)
     one = jnp.ones((), int)
     return Outcome(_weights(problem, diagonal, alpha), one, jnp.ones(()), jnp.ones((), bool))
 
@@ -95,12 +92,10 @@ def squared_free_biases(
     # On the null space of Z^T as A is, elsewhere as large, so that nothing couples the two.
     elsewhere = (V * jnp.where(is_null, 0.0, jnp.trace(A) / len(A))) @ V.T
     within = N @ (N.T @ A @ N) @ N.T
-    alpha = N @ (
-        N.T @ cho_solve((jnp.linalg.cholesky(within + elsewhere), True), N @ (N.T @ target))
-    )
+    alpha = N @ (N.T @ cholesky_solver(within + elsewhere)(N @ (N.T @ target)))
     inner = V.T @ (target - A @ alpha)
     onto = V @ (shaped(jnp.where(is_null, 0.0, 1 / jnp.where(is_null, 1, values)), inner) * inner)
-    theta = design.with_biases(_weights(problem, diagonal, alpha), design.bias_rmatvec(onto))
+    theta = design.layout.with_biases(_weights(problem, diagonal, alpha), design.bias_rmatvec(onto))
     return Outcome(theta, jnp.ones((), int), jnp.ones(()), jnp.ones((), bool))
 
 
@@ -129,21 +124,21 @@ def newton(
     K = _kernel(problem.design, column_strengths, partition_weights)
 
     def objective(alpha: Any, f: Any) -> Any:
-        return problem.value(f) + 0.5 * dot(alpha, f)
+        return problem.data_value(f) + 0.5 * dot(alpha, f)
 
     def measure(alpha: Any, f: Any) -> tuple[Any, Any]:
         slope = problem.slope(f)
         return slope, problem.optimality(problem.design.rmatvec(slope + alpha))
 
     def go_on(state: _State) -> Any:
-        is_late = state.n_iter - state.best_at > _MAX_STALLED
+        is_late = state.n_iter - state.best_at > MAX_STALLED
         is_open = (state.optimality > 0.1 * tol) & ~is_late & ~state.stuck
         return is_open & (state.n_iter < max_iter)
 
     def turn(state: _State) -> _State:
         alpha, f = state.alpha, state.f
         accuracy = jnp.minimum(1e-2, 0.1 * state.optimality)
-        goal = _newton_goal(problem, K, f, state.slope, accuracy)
+        goal = newton_goal(problem, K, f, state.slope, accuracy)
         move, f_move = goal - alpha, K @ goal - f
 
         def at(length: Any) -> Any:
@@ -167,44 +162,3 @@ def newton(
     end = lax.while_loop(go_on, turn, start)
     stalled = end.n_iter < max_iter
     return Outcome(_weights(problem, diagonal, end.alpha), end.n_iter, jnp.ones(()), stalled)
-
-
-def _newton_goal(problem: DeviceProblem, K: Any, f: Any, slope: Any, accuracy: Any) -> Any:
-    """The alpha at which the quadratic model of J around f is smallest: (I + W K) alpha = b.
-
-    See `_core.solvers.dual`: directly for one output, by conjugate gradients in the inner
-    product of K for several, which the Hessian W of the loss couples.
-    """
-    h = problem.curvature(f)
-    b = problem.hessian_product(f, f) - slope
-    root = jnp.sqrt(jnp.maximum(h if h.ndim == 1 else h.mean(axis=1), 1e-300))
-    shifted = root[:, None] * K * root + jnp.eye(len(K))
-    factor = jnp.linalg.cholesky(shifted), True
-    root = shaped(root, h)
-
-    def precondition(r: Any, Kr: Any) -> Any:
-        return r - root * cho_solve(factor, root * Kr)
-
-    Kb = K @ b
-    if b.ndim == 1:
-        return precondition(b, Kb)
-    limit = accuracy**2 * dot(b, Kb)
-
-    def go_on(state: Any) -> Any:
-        _, residual, K_residual, _, product, k = state
-        return (k < _MAX_INNER) & (product > 0) & (dot(residual, K_residual) > limit)
-
-    def turn(state: Any) -> Any:
-        alpha, residual, _, direction, product, k = state
-        K_direction = K @ direction
-        curved = direction + problem.hessian_product(f, K_direction)
-        length = product / dot(K_direction, curved)
-        alpha, residual = alpha + length * direction, residual - length * curved
-        K_residual = K @ residual
-        z = precondition(residual, K_residual)
-        new = dot(K_residual, z)
-        return alpha, residual, K_residual, z + new / product * direction, new, k + 1
-
-    z = precondition(b, Kb)
-    start = jnp.zeros_like(b), b, Kb, z, dot(Kb, z), 0
-    return lax.while_loop(go_on, turn, start)[0]

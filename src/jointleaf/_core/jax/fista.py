@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jointleaf._core.arrays import shaped
+from jointleaf._core.arrays import dot, shaped
 from jointleaf._core.jax.newton import BiasInverse, Outcome
-from jointleaf._core.jax.problem import DevicePenalty, DeviceProblem, dot
+from jointleaf._core.jax.problem import DevicePenalty, DeviceProblem
 
 _LONGER, _SHORTER = 1.05, 0.7
 _LEAST = 1e-30  # of a step size
@@ -46,7 +46,7 @@ class _Quadratic(NamedTuple):
         if self.biases is None:
             return theta
         design = self.problem.design
-        return design.with_biases(theta, jnp.zeros_like(design.layout.split(theta)[1]))
+        return design.layout.with_biases(theta, jnp.zeros_like(design.layout.split(theta)[1]))
 
     def shrunk(self, theta: Any) -> Any:
         """D times weights, without the part of biases that are eliminated: that is in beta."""
@@ -78,10 +78,15 @@ class _Quadratic(NamedTuple):
         return self.pinned(product + self.shrunk(move))
 
 
+def _quadratic(problem: DeviceProblem, diagonal: Any, biases: Any) -> _Quadratic:
+    h = problem.curvature_bound().astype(problem.y.dtype)
+    return _Quadratic(problem, h, diagonal, biases)
+
+
 @jax.jit
 def first_size(problem: DeviceProblem, diagonal: Any, biases: Any, start: Any) -> Any:
     """1 / (largest eigenvalue of the quadratic), by power iteration from a start (N,)."""
-    quadratic = _Quadratic(problem, problem.curvature_bound(), diagonal, biases)
+    quadratic = _quadratic(problem, diagonal, biases)
 
     def turn(_: Any, state: Any) -> Any:
         v, norm = state
@@ -104,25 +109,13 @@ def minimise(
     tol: Any,
     max_iter: Any,
 ) -> Outcome:
-    """Minimise from theta until optimality <= tol.
+    """Minimise from theta (N[, K]) until optimality <= tol, with a first step of a size.
 
-    Parameters
-    ----------
-    problem : DeviceProblem
-    diagonal : array (N,)
-        Curvature of the quadratic part of the penalty.
-    nonsmooth : DevicePenalty
-        The rest of the penalty.
-    biases : BiasInverse or None
-        Of the bound of the loss's curvature, where biases are eliminated.
-    theta : array (N[, K])
-    size : number
-        First step size.
-    prox_step : number
-        Of `Problem.optimality`.
-    tol, max_iter : numbers
+    `diagonal` (N,) is the curvature of the quadratic part of the penalty, `nonsmooth` its other
+    part, `biases` the inverse for the bound of the loss's curvature where biases are eliminated,
+    `prox_step` that of `Problem.optimality`.
     """
-    quadratic = _Quadratic(problem, problem.curvature_bound(), diagonal, biases)
+    quadratic = _quadratic(problem, diagonal, biases)
     advance = _plain_step if biases is None else _eliminating_step
     f = problem.design.matvec(theta)
     start = _State(theta, f, theta, f, jnp.ones(()), size, jnp.full((), jnp.inf), 0)
@@ -156,7 +149,7 @@ def minimise(
 
 def optimality(quadratic: _Quadratic, nonsmooth: Any, theta: Any, f: Any, size: Any) -> Any:
     """Largest entry of the proximal gradient with a step, as `Problem.optimality` has it."""
-    gradient = quadratic.problem.gradient(f) + shaped(quadratic.diagonal, theta) * theta
+    gradient = quadratic.problem.data_gradient(f) + shaped(quadratic.diagonal, theta) * theta
     t = size.astype(theta.dtype)
     return quadratic.problem.optimality((theta - nonsmooth.prox(theta - t * gradient, size)) / t)
 
@@ -181,10 +174,10 @@ def _shorten(trial: Any, size: Any, first: Any) -> Any:
 def _plain_step(quadratic: _Quadratic, nonsmooth: Any, theta: Any, f: Any, size: Any) -> Any:
     """Slopes and biases alike move along the negative gradient."""
     problem = quadratic.problem
-    gradient = problem.gradient(f) + quadratic.shrunk(theta)
+    gradient = problem.data_gradient(f) + quadratic.shrunk(theta)
 
     def value(weights: Any, f: Any) -> Any:
-        return problem.value(f) + 0.5 * dot(weights, quadratic.shrunk(weights))
+        return problem.data_value(f) + 0.5 * dot(weights, quadratic.shrunk(weights))
 
     def trial(size: Any) -> Any:
         new = nonsmooth.prox(theta - size.astype(theta.dtype) * gradient, size)
@@ -215,14 +208,14 @@ def _eliminating_step(quadratic: _Quadratic, nonsmooth: Any, theta: Any, f: Any,
 
     def trial(size: Any) -> Any:
         new = nonsmooth.prox(theta - size.astype(theta.dtype) * gradient, size)
-        new = design.with_biases(new, biases)
+        new = design.layout.with_biases(new, biases)
         move = new - theta
         image = design.matvec(new) - f
         answer, change = quadratic.answer(image)
         image = image + change
         bend = quadratic.bend(image, move) + dot(answer, quadratic.beta(answer))
         is_bound = bend <= (1 + 1e-6) * dot(move, move) / size
-        new = design.with_biases(new, biases + settling + answer)
+        new = design.layout.with_biases(new, biases + settling + answer)
         largest = jnp.abs(move).max().astype(jnp.float64)
         return is_bound, (new, f + shift + image, largest)
 

@@ -26,12 +26,12 @@ from jax import lax
 from jax.scipy.linalg import cho_solve
 from numpy.typing import NDArray
 
-from jointleaf._core.arrays import shaped
-from jointleaf._core.jax.problem import DeviceDesign, DeviceProblem, dot, pytree
+from jointleaf._core.arrays import dot, shaped
+from jointleaf._core.jax.problem import DeviceProblem, pytree
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.base import SolverState
+from jointleaf._core.solvers.base import SolverState, line_search
 from jointleaf._core.solvers.biases import bias_gram, is_joint_worth, smoothed_gram
-from jointleaf._core.solvers.newton import MAX_BLOCK_ENTRIES
+from jointleaf._core.solvers.newton import BlockPreconditioner
 
 _JITTER = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}
 # Relative to the largest diagonal entry: what is added for the search for combinations, and the
@@ -39,7 +39,6 @@ _JITTER = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}
 _SEARCH_JITTER, _LEAST_PIVOT = 1e-12, 1e-9
 _CYCLE = {"float32": 100, "float64": 10**9}  # steps until the true residual is taken again
 _MAX_INNER = 250
-_HALVINGS = 40
 
 
 class Outcome(NamedTuple):
@@ -57,24 +56,14 @@ class Outcome(NamedTuple):
 @pytree("factors chosen beta", "bounds")
 @dataclass(frozen=True)
 class BiasInverse:
-    """Inverts Z^T (diag(h) + A) Z + D_b.
+    """Inverts Z^T (diag(h) + A) Z + D_b."""
 
-    Attributes
-    ----------
-    factors : tuple of arrays (C_t, C_t)
-        Lower Cholesky factors, one a task.
-    chosen : tuple of arrays (C_t,)
-        1 for biases that are solved for, 0 for combinations of others.
-    beta : array (C,)
-        D_b, the curvature of the penalty on biases.
-    bounds : tuple of int
-        First cell of every task, and C.
-    """
+    factors: tuple[Any, ...]  # lower Cholesky factors (C_t, C_t), one a task
+    chosen: tuple[Any, ...]  # (C_t,): 1 for biases to solve for, 0 for combinations of others
+    beta: Any  # D_b (C,), the curvature of the penalty on biases
+    bounds: tuple[int, ...]  # first cell of every task, and C
 
-    factors: tuple[Any, ...]
-    chosen: tuple[Any, ...]
-    beta: Any
-    bounds: tuple[int, ...]
+    is_joint = True
 
     def solve(self, r: Any) -> Any:
         """Apply to residuals (C,) or (C, K)."""
@@ -82,7 +71,7 @@ class BiasInverse:
         for (a, b), factor, is_chosen in zip(
             pairwise(self.bounds), self.factors, self.chosen, strict=True
         ):
-            mask = is_chosen.reshape(-1, *(1,) * (r.ndim - 1))
+            mask = shaped(is_chosen, r)
             parts.append(mask * cho_solve((factor, True), mask * r[a:b]))
         return jnp.concatenate(parts)
 
@@ -155,104 +144,7 @@ def bias_inverse(
     return inverse
 
 
-# -- the preconditioner --------------------------------------------------------------------------
-
-
-class Preconditioner:
-    """Approximate inverse of Phi^T diag(h) Phi + D, made and used inside a compiled function.
-
-    Parameters
-    ----------
-    design : DeviceDesign
-    h : array (n,)
-        Curvature of the loss at every row.
-    curvature : array (N,)
-        D, of the penalty.
-    biases : BiasInverse or None
-    eliminate : bool
-        Whether directions may be completed by the biases that are best for them.
-    """
-
-    def __init__(
-        self,
-        design: DeviceDesign,
-        h: Any,
-        curvature: Any,
-        biases: BiasInverse | None,
-        *,
-        eliminate: bool,
-    ) -> None:
-        layout, dtype = design.layout, design.X.dtype
-        d, n_linear = layout.n_slopes, layout.n_linear_cells
-        on_slopes, on_biases = layout.split(curvature.astype(jnp.float64))
-        mass = design.bias_rmatvec(h).astype(jnp.float64) + on_biases
-        mass = jnp.where(mass > 0, mass, 1.0)
-        self.design, self.biases, self.h = design, biases, h.astype(dtype)
-        self.eliminates = eliminate and biases is not None
-        self.inverse_mass = (1.0 / mass).astype(dtype)
-        self.blocks: Any = None
-        self.scale: Any = None
-        if d and n_linear * d * d <= MAX_BLOCK_ENTRIES:
-            grams = design.slope_grams(h).astype(jnp.float64)
-            cross = design.slope_sums(h[:, None] * design.X).astype(jnp.float64)
-            weight = mass[layout.linear_cells]
-            self.centre = (cross / weight[:, None]).astype(dtype)
-            self.blocks = _inverse_blocks(grams, cross, weight, on_slopes).astype(dtype)
-        elif d:
-            diagonal = design.slope_sums(h[:, None] * jnp.square(design.X)) + on_slopes
-            self.scale = (1.0 / jnp.where(diagonal > 0, diagonal, 1.0)).astype(dtype)
-
-    def solve_biases(self, r: Any) -> Any:
-        """Apply to the residuals of biases, (C,) or (C, K)."""
-        if self.biases is None:
-            return shaped(self.inverse_mass, r) * r
-        return self.biases.solve(r)
-
-    def __call__(self, residual: Any) -> Any:
-        """Apply to a residual (N,) or (N, K)."""
-        layout, linear = self.design.layout, self.design.layout.linear_cells
-        R = residual if residual.ndim == 2 else residual[:, None]
-        slopes, bias = layout.split(R)
-        out_bias = jnp.zeros_like(bias) if self.eliminates else self.solve_biases(bias)
-        if self.blocks is not None:
-            if self.eliminates:
-                slopes = self.blocks @ slopes
-            else:  # centring on the cell decouples its slopes from its bias; undone afterwards
-                slopes = self.blocks @ (slopes - self.centre[:, :, None] * bias[linear][:, None])
-                shift = jnp.einsum("cd,cdk->ck", self.centre, slopes)
-                out_bias = out_bias.at[linear].add(-shift)
-        elif self.scale is not None:
-            slopes = self.scale[:, :, None] * slopes
-        out = layout.join(slopes, out_bias)
-        return out if residual.ndim == 2 else out[:, 0]
-
-    def complete(self, direction: Any, image: Any) -> tuple[Any, Any]:
-        """Return a direction with the biases that are best for its slopes, and its image."""
-        if not self.eliminates:
-            return direction, image
-        assert self.biases is not None
-        biases = self.design.layout.split(direction)[1]
-        slope = self.design.bias_rmatvec(shaped(self.h, image) * image)
-        return self.settle(direction, image, -slope - shaped(self.biases.beta, biases) * biases)
-
-    def settle(self, theta: Any, image: Any, residual: Any) -> tuple[Any, Any]:
-        """Move biases until their residual (C[, K]) is zero; return weights and their image."""
-        step = self.solve_biases(residual)
-        biases = self.design.layout.split(theta)[1]
-        theta = self.design.with_biases(theta, biases + step)
-        return theta, image + self.design.bias_matvec(step)
-
-
-def _inverse_blocks(grams: Any, cross: Any, mass: Any, curvature: Any) -> Any:
-    """Inverses of all slope blocks after centring: gram + D - cross cross^T / mass, (L, d, d)."""
-    d = grams.shape[1]
-    blocks = grams - cross[:, :, None] * (cross / mass[:, None])[:, None]
-    diagonal = jnp.diagonal(blocks, axis1=1, axis2=2) + curvature
-    # Rounding must not make a block indefinite where the penalty is tiny against the data.
-    diagonal = diagonal + 1e-12 * jnp.trace(grams, axis1=1, axis2=2)[:, None] / d
-    diagonal = jnp.where(diagonal > 0, diagonal, 1.0)
-    places = jnp.arange(d)
-    return jnp.linalg.inv(blocks.at[:, places, places].set(diagonal))
+# -- the solvers ---------------------------------------------------------------------------------
 
 
 def conjugate_gradients(
@@ -288,16 +180,13 @@ def conjugate_gradients(
     return x, image, k
 
 
-# -- the solvers ---------------------------------------------------------------------------------
-
-
 def _objective(problem: DeviceProblem, D: Any, theta: Any, f: Any) -> Any:
-    return problem.value(f) + 0.5 * dot(theta, D * theta)
+    return problem.data_value(f) + 0.5 * dot(theta, D * theta)
 
 
 def _measure(problem: DeviceProblem, D: Any, theta: Any, f: Any) -> tuple[Any, Any, Any]:
     """Return gradient, optimality and objective at weights with predictions f."""
-    gradient = problem.gradient(f) + D * theta
+    gradient = problem.data_gradient(f) + D * theta
     return gradient, problem.optimality(gradient), _objective(problem, D, theta, f)
 
 
@@ -328,8 +217,10 @@ def pcg(
     """
     design, D = problem.design, shaped(diagonal, theta)
     measure = partial(_measure, problem, D)
-    h = problem.shares.astype(theta.dtype)
-    precondition = Preconditioner(design, h, diagonal, biases, eliminate=problem.smoother is None)
+    h = problem.s.astype(theta.dtype)
+    precondition = BlockPreconditioner(
+        design, h, diagonal.astype(float), biases, eliminate=problem.smoother is None
+    )
     noise = 10 * float(jnp.finfo(theta.dtype).eps)
     zero = jnp.zeros_like(problem.y)
 
@@ -412,11 +303,13 @@ def _direction(
 ) -> tuple[Any, Any]:
     """Newton direction and its predictions, to the accuracy that the residual deserves."""
     design, D = problem.design, shaped(diagonal, residual)
-    h = problem.curvature(f)
+    h = problem.loss_curvature(f)
     # Rows without curvature would leave directions free in which the loss is not flat at all.
     flat = jnp.where(h > 1e-8 * h.max(), 0.0, 1e-3 * h.max()).astype(h.dtype)
     mean = h + flat if h.ndim == 1 else (h + flat).mean(axis=1)
-    precondition = Preconditioner(design, mean, diagonal, biases, eliminate=False)
+    precondition = BlockPreconditioner(
+        design, mean, diagonal.astype(float), biases, eliminate=False
+    )
 
     def operator(p: Any) -> tuple[Any, Any, Any]:
         image = design.matvec(p)
@@ -429,23 +322,3 @@ def _direction(
     return conjugate_gradients(
         operator, precondition, *zero, residual, lambda r: dot(r, r) <= goal, _MAX_INNER
     )[:2]
-
-
-def line_search(objective_at: Any, start: Any, slope: Any, noise: float) -> tuple[Any, Any]:
-    """Halve the step until the objective falls enough; (0, start) if it never does."""
-
-    def is_enough(length: Any, value: Any) -> Any:
-        return value <= start + 1e-4 * length * slope + noise * jnp.abs(start)
-
-    def go_on(state: Any) -> Any:
-        length, value, k = state
-        return ~is_enough(length, value) & (k < _HALVINGS)
-
-    def turn(state: Any) -> Any:
-        length = 0.5 * state[0]
-        return length, objective_at(length), state[2] + 1
-
-    one = jnp.ones(())
-    length, value, _ = lax.while_loop(go_on, turn, (one, objective_at(one), 0))
-    is_found = is_enough(length, value)
-    return jnp.where(is_found, length, 0.0), jnp.where(is_found, value, start)

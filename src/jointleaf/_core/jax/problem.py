@@ -25,7 +25,7 @@ from jointleaf._core.design import Design
 from jointleaf._core.layout import CellLayout, check_codes
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties.base import Penalty
-from jointleaf._core.problem import Problem
+from jointleaf._core.problem import DataTerm, Problem
 
 _BLOCK_ROWS = 2**17
 _LEAST_ROWS = 2**8
@@ -44,36 +44,26 @@ def pytree(data: str, meta: str = "") -> Callable[[type[T]], type[T]]:
     return decorate
 
 
-def dot(a: Any, b: Any) -> Any:
-    """Return the inner product of two arrays, added up in float64."""
-    return jnp.sum(a.astype(jnp.float64) * b.astype(jnp.float64))
-
-
 # -- the design ----------------------------------------------------------------------------------
 
 
 @pytree("X cells slope_rows", "layout")
 @dataclass(frozen=True)
 class DeviceDesign:
-    """Phi as a pytree; all methods are pure functions that JAX can compile.
+    """Phi as a pytree, with the methods of `LeafDesign` as pure functions that JAX can compile."""
 
-    Attributes
-    ----------
-    X : array (n, d)
-    cells : int32 array (P, n)
-        Cell of every row in every partition, numbered over all of them; C for none.
-    slope_rows : int32 array (P_linear, n)
-        The same for linear partitions, as rows of the slopes (L, d); L for none.
-    layout : CellLayout
-    """
-
-    X: Any
+    X: Any  # (n, d)
+    #: cell of every row in every partition, numbered over all of them, C for none: int32 (P, n)
     cells: Any
+    #: the same for linear partitions, as rows of the slopes (L, d), L for none: (P_linear, n)
     slope_rows: Any
     layout: CellLayout
 
+    @property
+    def dtype(self) -> Any:
+        return self.X.dtype
+
     def matvec(self, theta: Any) -> Any:
-        """Return predictions (n,) or (n, K) of weights (N,) or (N, K)."""
         if theta.ndim == 2:
             return lax.map(self.matvec, theta.T).T
         slopes, biases = self.layout.split(theta)
@@ -83,7 +73,6 @@ class DeviceDesign:
         return f + jnp.einsum("nd,nd->n", _gathered(self.slope_rows, slopes), self.X)
 
     def rmatvec(self, r: Any) -> Any:
-        """Return the adjoint (N,) or (N, K) of r (n,) or (n, K)."""
         if r.ndim == 2:
             return lax.map(self.rmatvec, r.T).T
         biases = self.bias_rmatvec(r)
@@ -92,25 +81,26 @@ class DeviceDesign:
         return self.layout.join(self.slope_sums(r[:, None] * self.X), biases)
 
     def bias_matvec(self, biases: Any) -> Any:
-        """Return predictions (n,) or (n, K) of biases (C,) or (C, K)."""
         return _gathered(self.cells, biases)
 
     def bias_rmatvec(self, r: Any) -> Any:
-        """Return sums of r (n,) or (n, K) over the rows of every cell."""
         return _summed(self.cells, r, self.layout.n_cells)
 
     def slope_sums(self, rows: Any) -> Any:
         """Return sums of rows (n, d) over the rows of every linear cell, (L, d)."""
         return _summed(self.slope_rows, rows, self.layout.n_linear_cells)
 
-    def slope_grams(self, h: Any) -> Any:
-        """Return sum_n h_n x_n x_n^T of every linear cell, (L, d, d); a column at a time."""
-        columns = lax.map(lambda x: self.slope_sums((h * x)[:, None] * self.X), self.X.T)
-        return jnp.moveaxis(columns, 0, 1)
+    def cell_mass(self, h: Any) -> Any:
+        return self.bias_rmatvec(h).astype(float)
 
-    def with_biases(self, theta: Any, biases: Any) -> Any:
-        """Return weights with other biases."""
-        return self.layout.join(self.layout.split(theta)[0], biases)
+    def cell_grams(self, h: Any) -> Any:
+        rows = jnp.append(self.X, jnp.ones((self.X.shape[0], 1), self.dtype), axis=1)
+        columns = lax.map(lambda x: self.slope_sums((h * x)[:, None] * rows), rows.T)
+        return jnp.moveaxis(columns, 0, 1).astype(float)
+
+    def cell_diagonals(self, h: Any) -> Any:
+        slopes = self.slope_sums(h[:, None] * jnp.square(self.X))
+        return self.layout.join(slopes, self.bias_rmatvec(h)).astype(float)
 
 
 def _gathered(places: Any, weights: Any) -> Any:
@@ -230,74 +220,24 @@ class _Smoother:
         return part.dense(self.bounds[-1]) if isinstance(part, _Sparse) else part
 
 
-@pytree("design y shares offset smoother start_slope", "loss")
+@pytree("design y s offset smoother start_slope", "loss")
 @dataclass(frozen=True)
-class DeviceProblem:
-    """The data term of a `Problem`, on a device.
-
-    Attributes
-    ----------
-    design : DeviceDesign
-    y : array (n,) or (n, K)
-    shares : float64 array (n,)
-        s / S.
-    offset : array
-    smoother : _Smoother or None
-    start_slope : number
-        Largest gradient at zero weights, to which optimality is relative.
-    loss : Loss
-    """
+class DeviceProblem(DataTerm):
+    """The data term of a `Problem`, on a device; the weights s (n,) of rows sum to 1."""
 
     design: DeviceDesign
     y: Any
-    shares: Any
+    s: Any
     offset: Any
     smoother: Any
     start_slope: Any
     loss: Loss
 
-    def value(self, f: Any) -> Any:
-        """Return the data term at predictions f of the cells."""
-        raw = f + self.offset
-        value = self.loss.value(self.y, raw, self.shares, 1.0)
-        return value if self.smoother is None else value + 0.5 * dot(raw, self.smoother @ raw)
-
-    def slope(self, f: Any) -> Any:
-        """Return its derivative by predictions."""
-        raw = f + self.offset
-        slope = self.loss.gradient(self.y, raw, self.shares, 1.0)
-        return slope if self.smoother is None else slope + self.smoother @ raw
-
-    def gradient(self, f: Any) -> Any:
-        """Return its derivative by weights: one adjoint pass."""
-        return self.design.rmatvec(self.slope(f))
+    total = 1.0
 
     def optimality(self, gradient: Any) -> Any:
         """Return the largest entry of a gradient, relative to that at zero weights."""
         return jnp.abs(gradient).max().astype(jnp.float64) / self.start_slope
-
-    def curvature(self, f: Any) -> Any:
-        """Return the second derivative of the loss by every prediction."""
-        return self.loss.curvature(self.y, f + self.offset, self.shares, 1.0)
-
-    def hessian_product(self, f: Any, v: Any) -> Any:
-        """Return the Hessian of the data term by predictions, at f, times v."""
-        product = self.loss.hessian_product(self.y, f + self.offset, self.shares, v, 1.0)
-        return product if self.smoother is None else product + self.smoother @ v
-
-    def curvature_bound(self) -> Any:
-        """Return a bound (n,) of the loss's curvature; without one, that at zero weights."""
-        bound: Any = self.loss.max_curvature
-        if not np.isfinite(bound):
-            h = self.curvature(jnp.zeros_like(self.y))
-            h = h if h.ndim == 1 else h.max(axis=1)
-            bound = (h / self.shares).max()
-        return (bound * self.shares).astype(self.y.dtype)
-
-    def weigh(self, h: Any, image: Any) -> Any:
-        """Return (diag(h) + A) times predictions."""
-        weighed = shaped(h, image) * image
-        return weighed if self.smoother is None else weighed + self.smoother @ image
 
 
 def move_problem(problem: Problem, device: Any) -> DeviceProblem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -30,12 +31,7 @@ class OnDevice(Solver):
 
     The data of a problem are moved once and serve all problems made from it, such as the points of
     a path. Between the move and the answer nothing passes between host and device. The trace has
-    the start and the end alone.
-
-    Parameters
-    ----------
-    name : {"dual", "pcg", "newton", "fista"}
-    device : {"gpu", "tpu", "jax:cpu"}
+    the start and the end alone. `device` is "gpu", "tpu" or "jax:cpu".
     """
 
     def __init__(self, name: str, device: str) -> None:
@@ -63,11 +59,16 @@ class OnDevice(Solver):
 
     def _minimise(self, problem: Problem, theta: NDArray, run: Run) -> tuple[NDArray, int, bool]:
         device = find_device(self.device)
-        solve = {"dual": _dual, "pcg": _pcg, "newton": _newton, "fista": _fista}[self.name]
+        solvers: dict[str, Any] = {
+            "dual": _dual,
+            "fista": _fista,
+            "newton": partial(_conjugate_gradients, is_newton=True),
+            "pcg": partial(_conjugate_gradients, is_newton=False),
+        }
         with double_precision():
             key = "on device", self.device
             moved = run.state.get(key, lambda: move_problem(problem, device))
-            outcome = solve(problem, theta, run, moved, device)
+            outcome = solvers[self.name](problem, theta, run, moved, device)
             theta, n_iter, _, stalled = jax.device_get(tuple(outcome))
         return np.array(theta), int(n_iter), bool(stalled)
 
@@ -79,16 +80,8 @@ def call(function: Any, device: Any, *arguments: Any) -> Any:
         return function(*moved)
 
 
-def _pcg(problem: Problem, theta: NDArray, run: Run, moved: DeviceProblem, device: Any) -> Outcome:
-    curvature, _ = problem.quadratic()
-    h = problem.s / problem.s.sum()
-    biases = bias_inverse(problem, run.state, h, problem.layout.split(curvature)[1], device)
-    diagonal = curvature.astype(theta.dtype)
-    return call(newton.pcg, device, moved, diagonal, biases, theta, run.tol, run.max_iter)
-
-
-def _newton(
-    problem: Problem, theta: NDArray, run: Run, moved: DeviceProblem, device: Any
+def _conjugate_gradients(
+    problem: Problem, theta: NDArray, run: Run, moved: DeviceProblem, device: Any, is_newton: bool
 ) -> Outcome:
     curvature, _ = problem.quadratic()
 
@@ -96,11 +89,11 @@ def _newton(
         h = problem.loss_curvature(problem.zero_predictions()).astype(float)
         return h if h.ndim == 1 else h.mean(axis=1)
 
-    h = run.state.get("curvature at zero", at_zero)
+    h = run.state.get("curvature at zero", at_zero) if is_newton else problem.s / problem.s.sum()
     beta = problem.layout.split(curvature)[1]
-    biases = bias_inverse(problem, run.state, h, beta, device, independent=True)
-    diagonal = curvature.astype(theta.dtype)
-    return call(newton.newton, device, moved, diagonal, biases, theta, run.tol, run.max_iter)
+    biases = bias_inverse(problem, run.state, h, beta, device, independent=is_newton)
+    solve, diagonal = newton.newton if is_newton else newton.pcg, curvature.astype(theta.dtype)
+    return call(solve, device, moved, diagonal, biases, theta, run.tol, run.max_iter)
 
 
 def _fista(
@@ -112,8 +105,9 @@ def _fista(
     if beta is not None and np.isfinite(problem.loss.max_curvature):  # they can be eliminated
         h = problem.loss.max_curvature * problem.s / problem.s.sum()
         biases = bias_inverse(problem, run.state, h, beta, device, smooth=True)
-    arguments = diagonal.astype(theta.dtype), move_penalty(problem.nonsmooth)
-    diagonal, nonsmooth = jax.device_put(arguments, device)
+    diagonal, nonsmooth = jax.device_put(
+        (diagonal.astype(theta.dtype), move_penalty(problem.nonsmooth)), device
+    )
 
     def first_size() -> NDArray:
         start = problem.layout.random_weights().astype(theta.dtype)
@@ -121,19 +115,9 @@ def _fista(
 
     key = "step size on device", biases is None
     size = run.state.get(key, first_size)
-    steps = size, np.asarray(problem.prox_step)
-    outcome = call(
-        fista.minimise,
-        device,
-        moved,
-        diagonal,
-        nonsmooth,
-        biases,
-        theta,
-        *steps,
-        run.tol,
-        run.max_iter,
-    )
+    limits = np.asarray(problem.prox_step), run.tol, run.max_iter
+    arguments = moved, diagonal, nonsmooth, biases, theta, size, *limits
+    outcome = call(fista.minimise, device, *arguments)
     run.state.set(key, np.maximum(jax.device_get(outcome.size), 0.1 * np.asarray(size)))
     return outcome
 

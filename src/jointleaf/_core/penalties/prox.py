@@ -179,16 +179,10 @@ def _solve_power(V: Any, c: Any, e: float) -> Any:
 
 
 def fill_level(lengths: Any, kappa: Any, r: Any) -> Any:
-    """The level z of every row with sum_t min(length_t / z, kappa_t)^2 = r^2.
+    """The level z of every row of lengths (rows, T) with sum_t min(length_t / z, kappa_t)^2 = r^2.
 
     Zero where the sum stays at most r^2 for every z. Found from the sorted points at which the
     tasks reach their caps.
-
-    Parameters
-    ----------
-    lengths : array (rows, T), not negative
-    kappa : array (T,), positive
-    r : float
     """
     xp = array_namespace(lengths)
     kappa = xp.asarray(kappa)

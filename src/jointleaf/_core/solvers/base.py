@@ -11,12 +11,14 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._core.arrays import check_device, place
+from jointleaf._core.arrays import array_namespace, check_device, place, while_loop
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.problem import Problem
 
 T = TypeVar("T")
+
+_HALVINGS = 39  # of a step
 
 Status = Literal["converged", "max_iter", "stalled"]
 
@@ -139,13 +141,8 @@ class Solution:
             from jointleaf._core.jax.problem import predict
 
             return predict(rows, np.asarray(codes), theta, self.layout, device)
-        design = LeafDesign(
-            rows,
-            codes,
-            self.layout.cells_per_partition,
-            cells=self.layout.kinds,
-        )
-        return design.matvec(theta)
+        counts, kinds = self.layout.cells_per_partition, self.layout.kinds
+        return LeafDesign(rows, codes, counts, cells=kinds).matvec(theta)
 
     def __repr__(self) -> str:
         n_tasks = len(self.layout.tasks)
@@ -292,6 +289,27 @@ class Solver(ABC):
 def effective_tol(tol: float, dtype: np.dtype) -> float:
     """Raise a tolerance to what the precision can show: 100 machine epsilons."""
     return max(tol, 100 * float(np.finfo(dtype).eps))
+
+
+def line_search(objective_at: Any, start: Any, slope: Any, noise: float) -> tuple[Any, Any]:
+    """Halve the step until the objective falls enough; (0, start) if it never does."""
+    xp = array_namespace(start)
+
+    def is_enough(length: Any, value: Any) -> Any:
+        return value <= start + 1e-4 * length * slope + noise * abs(start)
+
+    def go_on(state: Any) -> Any:
+        length, value, k = state
+        return (k < _HALVINGS) & ~is_enough(length, value)
+
+    def halve(state: Any) -> Any:
+        length = 0.5 * state[0]
+        return length, objective_at(length), state[2] + 1
+
+    one = xp.ones(())
+    length, value, _ = while_loop(xp, go_on, halve, (one, objective_at(one), 0))
+    is_found = is_enough(length, value)
+    return xp.where(is_found, length, 0.0), xp.where(is_found, value, start)
 
 
 _ADVICE = {

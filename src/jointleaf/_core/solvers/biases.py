@@ -24,19 +24,10 @@ JOINT_WORTH = {"penalised": 250, "free": 2500}
 class BiasSolver:
     """Inverts Z^T (diag(h) + A) Z + D_b: jointly where that is worth it, else cell by cell.
 
-    Tasks have no cell in common, so that each has an inverse of its own.
-
-    Parameters
-    ----------
-    design : Design
-    h : array (n,)
-        Curvature of the loss at every row.
-    curvature : array (C,)
-        D_b, of the penalty on biases; zero for free ones.
-    mass : array (C,)
-        Diagonal of the matrix, with 1 in place of zeros.
-    smoother : array, sparse array or BlockSmoother (n, n), optional
-        A, of a penalty on predictions; only the joint inverse knows it.
+    Tasks have no cell in common, so that each has an inverse of its own. h (n,) is the curvature of
+    the loss at every row, `curvature` (C,) that of the penalty on biases, D_b, zero for free ones;
+    `mass` (C,) is the diagonal of the matrix, with 1 in place of zeros. A is the smoother (n, n) of
+    a penalty on predictions, which only the joint inverse knows.
     """
 
     def __init__(
@@ -60,11 +51,12 @@ class BiasSolver:
         return all(inverse.is_joint for _, inverse in self._parts)
 
     def solve(self, r: NDArray) -> NDArray:
-        """Apply to residuals (C, K)."""
-        out = np.empty_like(r)
+        """Apply to residuals (C,) or (C, K)."""
+        R = r.reshape(len(r), -1)
+        out = np.empty_like(R)
         for cells, inverse in self._parts:
-            out[cells] = inverse.solve(r[cells])
-        return out
+            out[cells] = inverse.solve(R[cells])
+        return out.reshape(r.shape)
 
 
 class _BlockInverse:
@@ -123,17 +115,6 @@ def is_joint_worth(design: LeafDesign, curvature: NDArray) -> bool:
     return n_cells <= MAX_JOINT_BIASES and n_cells**3 / 3 <= worth * pass_cost
 
 
-def cell_mass(design: Design, h: NDArray) -> NDArray[np.float64]:
-    """Sum of h over the rows of every cell, (C,)."""
-    masses = []
-    for rows, _, part in design.blocks():
-        mass = np.zeros(part.layout.n_cells + 1)
-        for column in part.cells().T:
-            mass += np.bincount(column, h[rows], minlength=len(mass))
-        masses.append(mass[:-1])
-    return np.concatenate(masses)
-
-
 def bias_gram(design: LeafDesign, h: NDArray) -> NDArray[np.float64]:
     """Z^T diag(h) Z; equal weights are counted as integers, which is faster."""
     if np.ptp(h) > 1e-12 * np.abs(h).max():
@@ -152,8 +133,3 @@ def smoothed_gram(design: LeafDesign, smoother: Any) -> NDArray[np.float64]:
     product = Z.T @ (smoother @ Z)
     dense = product.toarray() if sparse.issparse(product) else np.asarray(product)
     return dense[:C, :C]
-
-
-def dot(a: NDArray, b: NDArray) -> float:
-    """Inner product of two arrays, added up in float64."""
-    return float(np.einsum("i,i->", a.ravel(), b.ravel(), dtype=np.float64))

@@ -15,23 +15,31 @@ Dense, for small n.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
+from scipy.linalg import LinAlgError, eigh
 
+from jointleaf._core.arrays import (
+    array_namespace,
+    cholesky_solver,
+    shaped,
+    updated,
+    while_loop,
+)
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Frobenius
-from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.base import Recorder, Run, Solver
+from jointleaf._core.problem import DataTerm, Problem
+from jointleaf._core.solvers.base import Recorder, Run, Solver, line_search
 
 _BLOCK_ROWS = 512
 _MAX_COLUMNS = 4096  # one-hot columns of a product: bounds its memory
 _MAX_INNER = 250
-_MAX_STALLED = 20  # Newton steps without progress: rounding is all that is left
+MAX_STALLED = 20  # Newton steps without progress: rounding is all that is left
 
 
 class Dual(Solver):
@@ -67,13 +75,13 @@ class Dual(Solver):
         A, target = _system(problem)
         if problem.penalty.bias_strength > 0:
             try:
-                factor = cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
+                solve = cholesky_solver(A)
             except LinAlgError as cause:
                 raise ValueError(
                     "solver='dual': the kernel matrix is not positive definite in floating point, "
                     "the penalty is too weak for rows of this size: use solver='pcg'"
                 ) from cause
-            return _weights(problem, cho_solve(factor, target, check_finite=False))
+            return _weights(problem, solve(target))
         alpha, biases = _with_free_biases(problem, A, target)
         theta = _weights(problem, alpha)
         problem.layout.split(theta)[1][:] = biases
@@ -94,9 +102,9 @@ def _system(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.float64]]
     W = smoother.toarray() if sparse.issparse(smoother) else np.array(smoother, float)
     W[np.diag_indices_from(W)] += problem.s / problem.s.sum()
     slope = problem.slope(problem.zero_predictions()).astype(float)
-    factor = cho_factor(W, lower=True, overwrite_a=True, check_finite=False)
-    A += cho_solve(factor, np.eye(len(W)), overwrite_b=True, check_finite=False)
-    return A, -cho_solve(factor, slope, check_finite=False)
+    solve = cholesky_solver(W)
+    A += solve(np.eye(len(W)))
+    return A, -solve(slope)
 
 
 def kernel_matrix(problem: Problem) -> NDArray[np.float64]:
@@ -122,8 +130,7 @@ def _with_free_biases(problem: Problem, A: NDArray, target: NDArray) -> tuple[ND
     N, Q, values = _bias_spaces(problem)
     alpha = np.zeros_like(target)
     if N.shape[1]:
-        factor = cho_factor(N.T @ (A @ N), lower=True, overwrite_a=True, check_finite=False)
-        alpha = N @ cho_solve(factor, N.T @ target, check_finite=False)
+        alpha = N @ cholesky_solver(N.T @ (A @ N))(N.T @ target)
     inner = Q.T @ (target - A @ alpha)
     onto = Q @ (inner / (values if target.ndim == 1 else values[:, None]))
     return alpha, problem.design.bias_rmatvec(onto)
@@ -159,8 +166,13 @@ def newton_dual(
     """
     alpha = np.zeros(problem.y.shape) if alpha is None else alpha
     f = K @ alpha
-    objective = problem.data_value(f) + 0.5 * float(np.vdot(alpha, f))
     best, best_at = np.inf, 0
+
+    def along(alpha: NDArray, f: NDArray, move: NDArray, f_move: NDArray, length: Any) -> float:
+        alpha, f = alpha + length * move, f + length * f_move
+        return problem.data_value(f) + 0.5 * float(np.vdot(alpha, f))
+
+    objective = along(alpha, f, alpha, f, 0.0)
 
     def kernel_norm(e: NDArray) -> float:
         return float(np.sqrt(max(0.0, np.vdot(e, K @ e))))
@@ -178,71 +190,61 @@ def newton_dual(
             recorder.add(n_iter, objective, optimality)
         if optimality < 0.9 * best:
             best, best_at = optimality, n_iter
-        if optimality <= 0.1 * tol or n_iter - best_at > _MAX_STALLED:
+        if optimality <= 0.1 * tol or n_iter - best_at > MAX_STALLED:
             return alpha, n_iter
         accuracy = min(1e-2, 0.1 * optimality)
-        goal = _newton_goal(problem, K, f, slope, accuracy)
+        goal = newton_goal(problem, K, f, slope, accuracy)
         move, f_move = goal - alpha, K @ goal - f
-        length = 1.0
-        for _ in range(40):
-            new_alpha, new_f = alpha + length * move, f + length * f_move
-            value = problem.data_value(new_f) + 0.5 * float(np.vdot(new_alpha, new_f))
-            if value <= objective + 1e-14 * abs(objective):
-                break
-            length *= 0.5
-        else:
+        length, objective = line_search(partial(along, alpha, f, move, f_move), objective, 0, 1e-14)
+        if length == 0.0:
             return alpha, n_iter
-        alpha, f, objective = new_alpha, new_f, value
+        alpha, f = alpha + length * move, f + length * f_move
     return alpha, max_iter
 
 
-def _newton_goal(problem: Problem, K: NDArray, f: NDArray, slope: NDArray, goal: float) -> NDArray:
+def newton_goal(problem: DataTerm, K: Any, f: Any, slope: Any, accuracy: Any) -> Any:
     """The alpha at which the quadratic model of J around f is smallest: (I + W K) alpha = b.
 
     W is the Hessian of the loss and b = W f - slope. For one output W is diagonal and a Cholesky
     factorisation of I + W^(1/2) K W^(1/2), whose eigenvalues are at least 1, solves it. For
     several it couples the outputs, and the same factor with their mean curvature preconditions
     conjugate gradients in the inner product of K, in which I + W K is self-adjoint; they end
-    when the residual has fallen to `goal`.
+    when the residual has fallen to `accuracy`. Written for NumPy and JAX alike.
     """
-    loss, raw = problem.loss, f + problem.offset
-    b = loss.hessian_product(problem.y, raw, problem.s, f) - slope
+    xp = array_namespace(K)
+    b = problem.hessian_product(f, f) - slope
     h = problem.loss_curvature(f)
-    root = np.sqrt(np.maximum(h if h.ndim == 1 else h.mean(axis=1), 1e-300))
-    root = root if h.ndim == 1 else root[:, None]
-    factor = _shifted_factor(K, root.ravel())
+    root = xp.sqrt(xp.maximum(h if h.ndim == 1 else h.mean(axis=1), 1e-300))
+    shifted, places = root[:, None] * K * root, np.arange(len(K))
+    solve = cholesky_solver(updated(shifted, (places, places), xp.diagonal(shifted) + 1.0))
+    root = shaped(root, h)
 
-    def precondition(r: NDArray, Kr: NDArray) -> NDArray:
-        return r - root * cho_solve(factor, root * Kr, check_finite=False)
+    def precondition(r: Any, Kr: Any) -> Any:
+        return r - root * solve(root * Kr)
 
     Kb = K @ b
-    if not problem.outputs:
+    if b.ndim == 1:
         return precondition(b, Kb)
-    alpha, residual, K_residual = np.zeros_like(b), b, Kb
-    direction = K_direction = np.zeros_like(b)
-    product, size = 1.0, float(np.vdot(b, Kb))
-    for _ in range(_MAX_INNER):
+    limit = accuracy**2 * xp.vdot(b, Kb)
+
+    def go_on(state: Any) -> Any:
+        _, residual, K_residual, _, product, k = state
+        return (k < _MAX_INNER) & (product > 0) & (xp.vdot(residual, K_residual) > limit)
+
+    def advance(state: Any) -> Any:
+        alpha, residual, K_residual, direction, previous, k = state
         z = precondition(residual, K_residual)
-        previous, product = product, float(np.vdot(K_residual, z))
-        if not product > 0:
-            break
+        product = xp.vdot(K_residual, z)
         direction = z + (product / previous) * direction
         K_direction = K @ direction
-        curved = direction + loss.hessian_product(problem.y, raw, problem.s, K_direction)
-        length = product / float(np.vdot(K_direction, curved))
-        alpha = alpha + length * direction
+        curved = direction + problem.hessian_product(f, K_direction)
+        bend = xp.vdot(K_direction, curved)
+        length = xp.where(product > 0, product / bend, 0.0)
         residual = residual - length * curved
-        K_residual = K @ residual
-        if float(np.vdot(residual, K_residual)) <= goal**2 * size:
-            break
-    return alpha
+        return alpha + length * direction, residual, K @ residual, direction, product, k + 1
 
-
-def _shifted_factor(K: NDArray, root: NDArray) -> tuple[NDArray, bool]:
-    """Cholesky factor of I + diag(root) K diag(root)."""
-    B = root[:, None] * K * root
-    B[np.diag_indices_from(B)] += 1.0
-    return cho_factor(B, lower=True, overwrite_a=True, check_finite=False)
+    zero = xp.zeros_like(b)
+    return while_loop(xp, go_on, advance, (zero, b, Kb, zero, xp.ones(()), 0))[0]
 
 
 # -- the kernel ----------------------------------------------------------------------------------

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import dot
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Run, Solver
-from jointleaf._core.solvers.biases import dot
 from jointleaf._core.solvers.steps import PlainSteps, make_steps
 
 _LONGER = 1.05
@@ -105,29 +105,15 @@ def accelerate(
 class ActiveFeatures:
     """A growing set of features; all others have zero slopes.
 
-    Passes cost as much as there are columns, so that the problem on the active features alone is
-    cheap. A proximal gradient step on all features then says which others should move: where
-    there are none, the answer is that of the whole problem.
-
-    Parameters
-    ----------
-    problem : Problem
-        On all features.
-    theta : array (N[, K])
-        Weights to start from.
-
-    Attributes
-    ----------
-    problem : Problem
-        On the active features.
-    has_grown : bool
-        Whether the last `update` let features in.
+    Passes cost as much as there are columns, so that the problem on the active features alone
+    (`problem`) is cheap. A proximal gradient step on all features then says which others should
+    move: where there are none, the answer is that of the whole problem. `has_grown` tells whether
+    the last `update` let features in.
     """
 
     def __init__(self, problem: Problem, theta: NDArray) -> None:
         self._whole = problem
-        d = problem.layout.n_slopes
-        self._mask = np.zeros(d, bool)
+        self._mask = np.zeros(problem.layout.n_slopes, bool)
         self._mask[live_features(problem.layout, theta)] = True
         self.has_grown = False
         self.problem = problem

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.design import Design
+from jointleaf._core.arrays import array_namespace, dot, shaped, updated
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.base import Run, Solver
-from jointleaf._core.solvers.biases import BiasSolver, cell_mass, dot
+from jointleaf._core.solvers.base import Run, Solver, line_search
+from jointleaf._core.solvers.biases import BiasSolver
 
 MAX_BLOCK_ENTRIES = 2**27  # C d^2 floats of slope blocks (1 GB); beyond, their diagonals
 # In float32 the running residual drifts from the true one: start again from it now and then.
@@ -61,7 +61,7 @@ class PCG(Solver):
         )
 
         def operator(p: NDArray) -> tuple[NDArray, NDArray]:
-            image = precondition.complete(p, design.matvec(p))
+            p, image = precondition.complete(p, design.matvec(p))
             return design.rmatvec(problem.hessian_product(f, image)) + diagonal * p, image
 
         iteration, stalled = 0, False
@@ -78,7 +78,7 @@ class PCG(Solver):
             best, best_objective = optimality, objective
             residual = -(gradient + diagonal * theta)
             if precondition.eliminates:
-                f = precondition.settle(theta, f, problem.layout.split(residual)[1])
+                theta, f = precondition.settle(theta, f, problem.layout.split(residual)[1])
                 residual = -(problem.data_gradient(f) + diagonal * theta)
                 iteration += 1
                 if iteration >= max_iter:
@@ -115,6 +115,11 @@ class Newton(Solver):
         design = problem.design.merge_partitions()
         f = design.matvec(theta)
         objective = problem.objective(theta, f)
+
+        def along(theta: Any, f: Any, direction: Any, image: Any, length: Any) -> float:
+            t = length.astype(theta.dtype)
+            return problem.objective(theta + t * direction, f + t * image)
+
         n_iter = 0
         noise = 16 * float(np.finfo(design.dtype).eps)
         while True:
@@ -125,11 +130,11 @@ class Newton(Solver):
                 return theta, n_iter, False
             residual = -(gradient + problem.quadratic()[1] * theta)
             direction, image = self._direction(problem, f, residual)
-            at = partial(_objective_along, problem, theta, f, direction, image)
-            length, objective = _line_search(at, objective, -dot(residual, direction), noise)
+            at = partial(along, theta, f, direction, image)
+            length, objective = line_search(at, objective, -dot(residual, direction), noise)
             if length == 0.0:
                 return theta, n_iter, True
-            theta += theta.dtype.type(length) * direction
+            theta += length.astype(theta.dtype) * direction
             f = design.matvec(theta)
             n_iter += 1
 
@@ -158,14 +163,15 @@ class Newton(Solver):
             return curved + flat * image if is_flat else curved
 
         def operator(p: NDArray) -> tuple[NDArray, NDArray]:
-            image = precondition.complete(p, design.matvec(p))
+            p, image = precondition.complete(p, design.matvec(p))
             return design.rmatvec(bend(image)) + diagonal * p, image
 
         relative = float(np.abs(residual).max()) / problem.start_slope
         goal = min(0.1, np.sqrt(relative)) * float(np.linalg.norm(residual))
         direction, image = np.zeros_like(residual), np.zeros_like(f)
         if precondition.eliminates:
-            image = precondition.settle(direction, image, problem.layout.split(residual)[1])
+            bias_residual = problem.layout.split(residual)[1]
+            direction, image = precondition.settle(direction, image, bias_residual)
             residual = residual - design.rmatvec(bend(image)) - diagonal * direction
         for k, step in enumerate(cg_steps(operator, precondition, residual)):
             direction += step.length * step.direction
@@ -173,25 +179,6 @@ class Newton(Solver):
             if float(np.linalg.norm(step.residual)) <= goal or k + 1 >= _MAX_INNER:
                 break
         return direction, image
-
-
-def _objective_along(
-    problem: Problem, theta: NDArray, f: NDArray, direction: NDArray, image: NDArray, t: float
-) -> float:
-    return problem.objective(theta + t * direction, f + t * image)
-
-
-def _line_search(
-    objective_at: Callable[[float], float], start: float, slope: float, noise: float
-) -> tuple[float, float]:
-    """Halve the step until the objective falls enough; (0, start) if it never does."""
-    length = 1.0
-    for _ in range(40):
-        value = objective_at(length)
-        if value <= start + 1e-4 * length * slope + noise * abs(start):
-            return length, value
-        length *= 0.5
-    return 0.0, start
 
 
 # -- conjugate gradients -------------------------------------------------------------------------
@@ -235,13 +222,17 @@ def cg_steps(
 class BlockPreconditioner:
     """Approximate inverse of H = Phi^T diag(h) Phi + D, with biases eliminated where possible.
 
+    Written for NumPy and JAX alike.
+
     Parameters
     ----------
-    design : Design
+    design : Design or DeviceDesign
     h : array (n,)
         Curvature of the loss at every row.
     curvature : array (N,)
         D, the curvature of the penalty; zero for free weights.
+    biases : BiasSolver or BiasInverse, optional
+        The inverse of the matrix of the biases; by default made for NumPy, none for JAX.
     eliminate : bool
         Whether biases may be eliminated, which needs h to be the exact curvature.
 
@@ -252,75 +243,78 @@ class BlockPreconditioner:
     """
 
     def __init__(
-        self, design: Design, h: NDArray, curvature: NDArray, *, eliminate: bool = True
+        self, design: Any, h: Any, curvature: Any, biases: Any = None, *, eliminate: bool = True
     ) -> None:
-        self._layout = layout = design.layout
-        self._design, self._dtype = design, design.dtype
-        self._h = h.astype(self._dtype)
+        xp, layout, dtype = array_namespace(curvature), design.layout, design.dtype
+        self._design, self._h = design, h.astype(dtype)
         on_slopes, on_biases = layout.split(curvature)
-        self._bias_curvature = on_biases.astype(self._dtype)
-        self._blocks: NDArray | None = None
-        mass = cell_mass(design, h) + on_biases
-        mass[mass <= 0] = 1.0  # a cell without rows and without penalty stays at zero
+        self._bias_curvature = on_biases.astype(dtype)
+        self._blocks: Any = None
+        mass = design.cell_mass(h) + on_biases
+        mass = xp.where(mass > 0, mass, 1.0)  # a cell without rows and penalty stays at zero
+        self._inverse_mass = (1.0 / mass).astype(dtype)
         if on_slopes.size:
             d = layout.n_features
             if layout.n_linear_cells * d * d <= MAX_BLOCK_ENTRIES:
                 grams = design.cell_grams(h)
                 weight = mass[layout.linear_cells]
-                self._centre = (grams[:, :d, d] / weight[:, None]).astype(self._dtype)
+                self._centre = (grams[:, :d, d] / weight[:, None]).astype(dtype)
                 blocks = _inverse_blocks(grams[:, :d, :d], grams[:, :d, d], weight, on_slopes)
-                self._blocks = blocks.astype(self._dtype)
+                self._blocks = blocks.astype(dtype)
             else:
                 diagonal = layout.split(design.cell_diagonals(h))[0] + on_slopes
-                self._scale = (1.0 / np.where(diagonal > 0, diagonal, 1.0)).astype(self._dtype)
-        self._biases = BiasSolver(design, h, on_biases, mass)
-        self.eliminates = eliminate and self._biases.is_joint
+                self._scale = (1.0 / xp.where(diagonal > 0, diagonal, 1.0)).astype(dtype)
+        self._biases = BiasSolver(design, h, on_biases, mass) if xp is np else biases
+        self.eliminates = eliminate and self._biases is not None and self._biases.is_joint
 
-    def __call__(self, residual: NDArray) -> NDArray:
+    def __call__(self, residual: Any) -> Any:
         """Apply to a residual (N,) or (N, K)."""
-        R = residual if residual.ndim == 2 else residual[:, None]
-        out = np.zeros_like(R)
-        (slopes, biases), (on_slopes, on_biases) = self._layout.split(out), self._layout.split(R)
-        if not self.eliminates:
-            biases[:] = self._biases.solve(on_biases)
+        xp, layout = array_namespace(residual), self._design.layout
+        slopes, on_biases = layout.split(residual.reshape(residual.shape[0], -1))
+        biases = xp.zeros_like(on_biases) if self.eliminates else self._solve_biases(on_biases)
         if slopes.size and self._blocks is not None:
             if self.eliminates:
-                slopes[:] = self._blocks @ on_slopes
+                slopes = self._blocks @ slopes
             else:  # centring on the cell decouples its slopes from its bias; undone afterwards
-                linear = self._layout.linear_cells
-                pull = self._centre[:, :, None] * on_biases[linear][:, None, :]
-                slopes[:] = self._blocks @ (on_slopes - pull)
-                biases[linear] -= np.einsum("cd,cdk->ck", self._centre, slopes)
+                linear = layout.linear_cells
+                slopes = self._blocks @ (
+                    slopes - self._centre[:, :, None] * on_biases[linear][:, None, :]
+                )
+                shift = xp.einsum("cd,cdk->ck", self._centre, slopes)
+                biases = updated(biases, linear, biases[linear] - shift)
         elif slopes.size:
-            slopes[:] = self._scale[:, :, None] * on_slopes
-        return out if residual.ndim == 2 else out[:, 0]
+            slopes = self._scale[:, :, None] * slopes
+        return layout.join(slopes, biases).reshape(residual.shape)
 
-    def complete(self, direction: NDArray, image: NDArray) -> NDArray:
-        """Set the biases of a direction to the best for its slopes, in place; return its image."""
+    def complete(self, direction: Any, image: Any) -> tuple[Any, Any]:
+        """Return a direction with the biases that are best for its slopes, and its image."""
         if not self.eliminates:
-            return image
-        h = self._h if image.ndim == 1 else self._h[:, None]
-        curvature = self._bias_curvature if image.ndim == 1 else self._bias_curvature[:, None]
-        biases = self._layout.split(direction)[1]
-        slope = self._design.bias_rmatvec(h * image) + curvature * biases
+            return direction, image
+        biases = self._design.layout.split(direction)[1]
+        slope = self._design.bias_rmatvec(shaped(self._h, image) * image)
+        slope = slope + shaped(self._bias_curvature, biases) * biases
         return self.settle(direction, image, -slope)
 
-    def settle(self, theta: NDArray, image: NDArray, residual: NDArray) -> NDArray:
-        """Move biases, in place, until their residual (C[, K]) is zero; return the image."""
-        step = self._biases.solve(residual if residual.ndim == 2 else residual[:, None])
-        step = step if residual.ndim == 2 else step[:, 0]
-        self._layout.split(theta)[1][:] += step
-        return image + self._design.bias_matvec(step)
+    def settle(self, theta: Any, image: Any, residual: Any) -> tuple[Any, Any]:
+        """Move biases until their residual (C[, K]) is zero; return weights and their image."""
+        step = self._solve_biases(residual)
+        biases = self._design.layout.split(theta)[1]
+        theta = self._design.layout.with_biases(theta, biases + step)
+        return theta, image + self._design.bias_matvec(step)
+
+    def _solve_biases(self, r: Any) -> Any:
+        if self._biases is None:
+            return shaped(self._inverse_mass, r) * r
+        return self._biases.solve(r)
 
 
-def _inverse_blocks(
-    grams: NDArray, cross: NDArray, mass: NDArray, curvature: NDArray
-) -> NDArray[np.float64]:
+def _inverse_blocks(grams: Any, cross: Any, mass: Any, curvature: Any) -> Any:
     """Inverses of all slope blocks after centring: gram + D - cross cross^T / mass, (L, d, d)."""
+    xp, d = array_namespace(grams), grams.shape[1]
     blocks = grams - cross[:, :, None] * (cross / mass[:, None])[:, None, :]
-    diagonal = np.einsum("cii->ci", blocks)
-    diagonal += curvature
+    diagonal = xp.einsum("cii->ci", blocks) + curvature
     # Rounding must not make a block indefinite where the penalty is tiny against the data.
-    diagonal += 1e-12 * np.einsum("cii->c", grams)[:, None] / grams.shape[1]
-    diagonal[diagonal <= 0] = 1.0
-    return np.linalg.inv(blocks)
+    diagonal = diagonal + 1e-12 * xp.einsum("cii->c", grams)[:, None] / d
+    diagonal = xp.where(diagonal > 0, diagonal, 1.0)
+    places = np.arange(d)
+    return xp.linalg.inv(updated(blocks, (slice(None), places, places), diagonal))

@@ -29,11 +29,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from jointleaf._core.arrays import dot, shaped
 from jointleaf._core.design import largest_eigenvalue
 from jointleaf._core.penalties.norms import RotationInvariant
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import SolverState
-from jointleaf._core.solvers.biases import BiasSolver, bias_gram, cell_mass, dot
+from jointleaf._core.solvers.biases import BiasSolver, bias_gram
 
 _SHORTER = 0.7
 _POWER_ITERATIONS = 12
@@ -64,7 +65,7 @@ def make_steps(problem: Problem, state: SolverState | None = None) -> Steps:
 
     def make() -> BiasSolver:
         h = problem.loss.max_curvature * problem.s / problem.s.sum()
-        mass = cell_mass(problem.design, h) + beta
+        mass = problem.design.cell_mass(h) + beta
         mass[mass <= 0] = 1.0
         return BiasSolver(problem.design, h, beta, mass, problem.smoother)
 
@@ -87,13 +88,8 @@ class Steps(ABC):
     def __init__(self, problem: Problem, *, trust: bool = True) -> None:
         self.problem, self.design = problem, problem.design
         self._dtype: Any = problem.design.dtype.type
-        shares = problem.s / problem.s.sum()
-        bound = problem.loss.max_curvature
-        self.knows_curvature = trust and bool(np.isfinite(bound))
-        if not self.knows_curvature:  # start from the curvature at zero
-            h = problem.loss_curvature(problem.zero_predictions())
-            bound = float(np.max(h.reshape(len(shares), -1).max(axis=1) / shares))
-        self._h = (bound * shares).astype(self._dtype)
+        self.knows_curvature = trust and bool(np.isfinite(problem.loss.max_curvature))
+        self._h = problem.curvature_bound(trust=trust).astype(self._dtype)
         self.metric: Metric = PlainMetric(problem)
         diagonal = problem.smooth_curvature
         self._diagonal = None if diagonal is None else diagonal.astype(self._dtype)
@@ -120,13 +116,11 @@ class Steps(ABC):
 
     def _weigh(self, image: NDArray) -> NDArray:
         """H times predictions."""
-        weighed = (self._h if image.ndim == 1 else self._h[:, None]) * image
-        smoother = self.problem.smoother
-        return weighed if smoother is None else weighed + smoother @ image
+        return self.problem.weigh(self._h, image)
 
     def _times_diagonal(self, theta: NDArray) -> NDArray:
         assert self._diagonal is not None
-        return (self._diagonal if theta.ndim == 1 else self._diagonal[:, None]) * theta
+        return shaped(self._diagonal, theta) * theta
 
 
 class PlainSteps(Steps):
@@ -176,14 +170,7 @@ class PlainSteps(Steps):
 class EliminatingSteps(Steps):
     """Slopes move along the gradient, biases to what is best for the slopes.
 
-    Parameters
-    ----------
-    problem : Problem
-    biases : BiasSolver
-        The joint inverse of Z^T H Z + diag(beta).
-    beta : array (C,)
-        Curvature of the penalty on biases.
-    state : SolverState
+    `biases` is the joint inverse of Z^T H Z + diag(beta), beta (C,) the curvature of the penalty.
     """
 
     eliminates = True
@@ -203,7 +190,7 @@ class EliminatingSteps(Steps):
     def settle(self, theta: NDArray, f: NDArray) -> tuple[NDArray, NDArray]:
         """Move the biases to the least of the bound; for the squared error to their best."""
         slope = self._bias_slope(theta, self.problem.slope(f))
-        move = self._solve(-slope)
+        move = self._biases.solve(-slope)
         theta = theta.copy()
         self._biases_of(theta)[:] += move
         return theta, f + self.design.bias_matvec(move)
@@ -218,7 +205,7 @@ class EliminatingSteps(Steps):
             bias_slope = self._biases_of(gradient) + self._times_beta(self._biases_of(theta))
             settling, settled = None, None
         else:
-            settling = self._solve(-self._bias_slope(theta, r))
+            settling = self._biases.solve(-self._bias_slope(theta, r))
             settled = design.bias_matvec(settling)
             gradient = design.rmatvec(r + self._weigh(settled))
             bias_slope = None
@@ -232,7 +219,7 @@ class EliminatingSteps(Steps):
             f_new = design.matvec(new)
             image = f_new - f
             weighed = design.bias_rmatvec(self._weigh(image))
-            answer = self._solve(-(weighed if bias_slope is None else weighed + bias_slope))
+            answer = self._biases.solve(-(weighed if bias_slope is None else weighed + bias_slope))
             change = design.bias_matvec(answer)
             image = image + change
             bend = dot(image, self._weigh(image)) + dot(answer, self._times_beta(answer))
@@ -254,7 +241,7 @@ class EliminatingSteps(Steps):
         move = move.copy()
         self._biases_of(move)[:] = 0.0
         image = self.design.matvec(move)
-        answer = self._solve(-self.design.bias_rmatvec(self._weigh(image)))
+        answer = self._biases.solve(-self.design.bias_rmatvec(self._weigh(image)))
         image = image + self.design.bias_matvec(answer)
         product = self.design.rmatvec(self._weigh(image))
         if self._diagonal is not None:
@@ -269,10 +256,7 @@ class EliminatingSteps(Steps):
         return self.design.bias_rmatvec(r) + self._times_beta(self._biases_of(theta))
 
     def _times_beta(self, biases: NDArray) -> NDArray:
-        return (self._beta if biases.ndim == 1 else self._beta[:, None]) * biases
-
-    def _solve(self, r: NDArray) -> NDArray:
-        return self._biases.solve(r) if r.ndim == 2 else self._biases.solve(r[:, None])[:, 0]
+        return shaped(self._beta, biases) * biases
 
 
 # -- metrics -------------------------------------------------------------------------------------
@@ -320,12 +304,7 @@ class PlainMetric(Metric):
 class SharedCellsMetric(Metric):
     """Q + floor on the slopes of every feature, for norms that rotations of cells do not change.
 
-    Parameters
-    ----------
-    problem : Problem
-    h : array (n,)
-        Bound of the loss's curvature at every row.
-    state : SolverState
+    h (n,) bounds the loss's curvature at every row.
     """
 
     def __init__(self, problem: Problem, h: NDArray, state: SolverState) -> None:
