@@ -161,7 +161,7 @@ def strength_path(
         grid = _check_strengths(strengths)
     held_out = None if validation is None else _check_validation(problem, validation)
     progress = Progress(len(grid), "path", enabled=verbose)
-    rows: list[tuple[float, float]] = []
+    errors: list[tuple[float, float]] = []
     solutions: list[Solution] = []
     for solution in follow_path(
         problem, penalty, grid, solver, tol=tol, max_iter=max_iter, device=device, state=state
@@ -171,10 +171,10 @@ def strength_path(
         if held_out is not None:
             raw = problem.offset + solution.predict(held_out[0], held_out[1])
             fresh = problem.loss.value(held_out[2], raw, np.ones(len(raw)))
-        rows.append((problem.loss.value(problem.y, f, problem.s), fresh))
+        errors.append((problem.loss.value(problem.y, f, problem.s), fresh))
         solutions.append(solution)
         progress.step(f"{len(live_features(problem.layout, solution.theta))} features")
-    error, validation_error = np.array(rows).T
+    error, validation_error = np.array(errors).T
     return StrengthPath(
         strengths=grid,
         objective=np.array([s.objective for s in solutions]),

@@ -14,13 +14,7 @@ from jointleaf._core.arrays import array_namespace, dot, shaped
 from jointleaf._core.design import Design, LeafDesign
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import Loss
-from jointleaf._core.penalties.base import (
-    Penalty,
-    Quadratic,
-    Term,
-    on_predictions,
-    on_weights,
-)
+from jointleaf._core.penalties.base import Penalty, Quadratic, Term, on_predictions, on_weights
 from jointleaf._core.penalties.per_task import times
 
 

@@ -6,13 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.layout import CellLayout
-from jointleaf._core.penalties.base import (
-    Penalty,
-    Quadratic,
-    check_number,
-    check_strength,
-    shown,
-)
+from jointleaf._core.penalties.base import Penalty, Quadratic, check_number, check_strength, shown
 
 
 class Frobenius(Quadratic):

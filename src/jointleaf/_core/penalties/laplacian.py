@@ -109,9 +109,7 @@ class Laplacian(PredictionPenalty):
         rows = np.asarray(X, float)
         sigma = median_distance(rows) if self.bandwidth == "median" else float(self.bandwidth)
         K = self._kernel(rows, sigma)
-        weight = s[:, None] * K * s if isinstance(K, np.ndarray) else K.multiply(s[:, None] * 1.0)
-        if not isinstance(K, np.ndarray):
-            weight = sparse.csr_array(weight.multiply(s[None, :]))
+        weight = _scaled_both(K, s)
         degree = np.asarray(weight.sum(axis=1)).ravel() / s  # of one copy of every row
         total = float(s.sum())
         if self.kind == "symmetric":

@@ -24,12 +24,7 @@ from jointleaf._core.penalties.base import (
     is_auto,
     shown,
 )
-from jointleaf._core.penalties.prox import (
-    shrink_l1,
-    shrink_l2_weighted,
-    shrink_lp,
-    shrink_sorted,
-)
+from jointleaf._core.penalties.prox import shrink_l1, shrink_l2_weighted, shrink_lp, shrink_sorted
 
 #: the parameters of all norms, for their docstrings
 _SHARED_DOC = {

@@ -31,12 +31,7 @@ class BiasSolver:
     """
 
     def __init__(
-        self,
-        design: Design,
-        h: NDArray,
-        curvature: NDArray,
-        mass: NDArray,
-        smoother: Any = None,
+        self, design: Design, h: NDArray, curvature: NDArray, mass: NDArray, smoother: Any = None
     ) -> None:
         blocks = design.blocks()
         smoothers = getattr(smoother, "parts", [smoother] * len(blocks))
@@ -63,12 +58,7 @@ class _BlockInverse:
     """The inverse of one task; arguments as for `BiasSolver`."""
 
     def __init__(
-        self,
-        design: LeafDesign,
-        h: NDArray,
-        curvature: NDArray,
-        mass: NDArray,
-        smoother: Any,
+        self, design: LeafDesign, h: NDArray, curvature: NDArray, mass: NDArray, smoother: Any
     ) -> None:
         self._dtype = design.dtype
         self._diagonal = (1.0 / mass).astype(self._dtype)

@@ -23,13 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import LinAlgError, eigh
 
-from jointleaf._core.arrays import (
-    array_namespace,
-    cholesky_solver,
-    shaped,
-    updated,
-    while_loop,
-)
+from jointleaf._core.arrays import array_namespace, cholesky_solver, shaped, updated, while_loop
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Frobenius

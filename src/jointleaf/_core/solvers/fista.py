@@ -9,7 +9,7 @@ from jointleaf._core.arrays import dot
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Run, Solver
-from jointleaf._core.solvers.steps import PlainSteps, make_steps
+from jointleaf._core.solvers.steps import Steps, make_steps
 
 _LONGER = 1.05
 _MIN_FEATURES = 8  # below, passes over all columns cost little more than over some
@@ -83,7 +83,7 @@ def accelerate(
         is_higher = new_objective > objective + noise * abs(objective)
         if is_higher and momentum == 1.0 and steps.knows_curvature:
             # Without momentum a step cannot lead uphill, unless the loss understates its curvature.
-            steps = PlainSteps(problem, trust=False)
+            steps = Steps(problem, trust=False)
             size = steps.size()
             continue
         if dot(move, new - theta) < 0 or is_higher:  # momentum points uphill

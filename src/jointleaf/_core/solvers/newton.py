@@ -54,10 +54,7 @@ class PCG(Solver):
         h = problem.loss_curvature(f)
         curvature, diagonal = problem.quadratic()
         precondition = BlockPreconditioner(
-            design,
-            h if h.ndim == 1 else h[:, 0],
-            curvature,
-            eliminate=problem.smoother is None,
+            design, h if h.ndim == 1 else h[:, 0], curvature, eliminate=problem.smoother is None
         )
 
         def operator(p: NDArray) -> tuple[NDArray, NDArray]:

@@ -22,7 +22,6 @@ does not change when the cells of a task are rotated, such as the Dirty LASSO, s
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,7 +60,7 @@ def make_steps(problem: Problem, state: SolverState | None = None) -> Steps:
     state = SolverState() if state is None else state
     beta = problem.penalty.bias_curvature()
     if beta is None or not np.isfinite(problem.loss.max_curvature):
-        return PlainSteps(problem)
+        return Steps(problem)
 
     def make() -> BiasSolver:
         h = problem.loss.max_curvature * problem.s / problem.s.sum()
@@ -71,11 +70,11 @@ def make_steps(problem: Problem, state: SolverState | None = None) -> Steps:
 
     biases = state.get(("biases", beta.tobytes()), make)
     if not biases.is_joint:
-        return PlainSteps(problem)
+        return Steps(problem)
     return EliminatingSteps(problem, biases, beta, state)
 
 
-class Steps(ABC):
+class Steps:
     """Proximal gradient steps of a problem.
 
     With ``trust=False`` the loss's bound on its curvature is not used, and the objective itself
@@ -90,17 +89,9 @@ class Steps(ABC):
         self._dtype: Any = problem.design.dtype.type
         self.knows_curvature = trust and bool(np.isfinite(problem.loss.max_curvature))
         self._h = problem.curvature_bound(trust=trust).astype(self._dtype)
-        self.metric: Metric = PlainMetric(problem)
+        self.metric = Metric(problem)
         diagonal = problem.smooth_curvature
         self._diagonal = None if diagonal is None else diagonal.astype(self._dtype)
-
-    @abstractmethod
-    def advance(self, theta: NDArray, f: NDArray, size: float) -> Step:
-        """Take a step from weights theta with predictions f, at most of a size."""
-
-    @abstractmethod
-    def curved(self, move: NDArray) -> NDArray:
-        """The quadratic's matrix times a move of the weights."""
 
     def settle(self, theta: NDArray, f: NDArray) -> tuple[NDArray, NDArray]:
         """Prepare the first weights and their predictions."""
@@ -122,12 +113,15 @@ class Steps(ABC):
         assert self._diagonal is not None
         return shaped(self._diagonal, theta) * theta
 
-
-class PlainSteps(Steps):
-    """Slopes and biases alike move along the negative gradient."""
+    def _ridge(self, theta: NDArray) -> float:
+        """Return theta^T D theta."""
+        return 0.0 if self._diagonal is None else dot(theta, self._times_diagonal(theta))
 
     def advance(self, theta: NDArray, f: NDArray, size: float) -> Step:
-        """Shorten the step until its bound holds."""
+        """Take a step from weights theta with predictions f, at most of a size.
+
+        It is shortened until its bound holds.
+        """
         problem = self.problem
         gradient = problem.smooth_gradient(theta, problem.data_gradient(f))
         while True:
@@ -150,19 +144,14 @@ class PlainSteps(Steps):
         room = dot(move, move) / size
         if self.knows_curvature:
             image = f_new - f
-            bend = dot(image, self._weigh(image))
-            if self._diagonal is not None:
-                bend += dot(move, self._times_diagonal(move))
-            return bend <= room * (1 + 1e-6)
-        value, new_value = self.problem.data_value(f), self.problem.data_value(f_new)
-        if self._diagonal is not None:
-            value += 0.5 * dot(theta, self._times_diagonal(theta))
-            new_value += 0.5 * dot(theta + move, self._times_diagonal(theta + move))
+            return dot(image, self._weigh(image)) + self._ridge(move) <= room * (1 + 1e-6)
+        value = self.problem.data_value(f) + 0.5 * self._ridge(theta)
+        new_value = self.problem.data_value(f_new) + 0.5 * self._ridge(theta + move)
         bound = value + dot(gradient, move) + 0.5 * room
         return new_value <= bound + 16 * float(np.finfo(self._dtype).eps) * abs(bound)
 
     def curved(self, move: NDArray) -> NDArray:
-        """(Phi^T H Phi + D) move."""
+        """The quadratic's matrix times a move of the weights: (Phi^T H Phi + D) move."""
         product = self.design.rmatvec(self._weigh(self.design.matvec(move)))
         return product if self._diagonal is None else product + self._times_diagonal(move)
 
@@ -196,7 +185,6 @@ class EliminatingSteps(Steps):
         return theta, f + self.design.bias_matvec(move)
 
     def advance(self, theta: NDArray, f: NDArray, size: float) -> Step:
-        """Shorten the step until its bound holds."""
         problem, design = self.problem, self.design
         r = problem.slope(f)
         if problem.loss.is_quadratic:
@@ -223,9 +211,7 @@ class EliminatingSteps(Steps):
             change = design.bias_matvec(answer)
             image = image + change
             bend = dot(image, self._weigh(image)) + dot(answer, self._times_beta(answer))
-            if self._diagonal is not None:
-                move = new - theta
-                bend += dot(move, self._times_diagonal(move))
+            bend += self._ridge(new - theta)
             if size < 1e-30 or bend <= (1 + 1e-6) * dot(turned, weighed_move) / size:
                 break
             size *= _SHORTER
@@ -262,42 +248,26 @@ class EliminatingSteps(Steps):
 # -- metrics -------------------------------------------------------------------------------------
 
 
-class Metric(ABC):
-    """M, of moves (N[, K]) whose biases are zero or count like slopes."""
-
-    #: largest eigenvalue of M
-    largest: float = 1.0
-
-    @abstractmethod
-    def prox(self, theta: NDArray, gradient: NDArray, size: float) -> tuple[NDArray, NDArray]:
-        """Minimise <gradient, z - theta> + |z - theta|_M^2 / (2 size) + R(z).
-
-        Returns z and z - theta in the coordinates in which M is diagonal.
-        """
-
-    @abstractmethod
-    def weigh(self, turned: NDArray) -> NDArray:
-        """M times a move, both in the coordinates in which M is diagonal."""
-
-    @abstractmethod
-    def divide(self, gradient: NDArray) -> NDArray:
-        """M^-1 gradient."""
-
-
-class PlainMetric(Metric):
-    """The identity; for every penalty."""
+class Metric:
+    """M, of moves (N[, K]) whose biases are zero or count like slopes: here the identity."""
 
     def __init__(self, problem: Problem) -> None:
         self._nonsmooth = problem.nonsmooth
 
     def prox(self, theta: NDArray, gradient: NDArray, size: float) -> tuple[NDArray, NDArray]:
+        """Minimise <gradient, z - theta> + |z - theta|_M^2 / (2 size) + R(z).
+
+        Returns z and z - theta in the coordinates in which M is diagonal.
+        """
         new = self._nonsmooth.prox(theta - gradient.dtype.type(size) * gradient, size)
         return new, new - theta
 
     def weigh(self, turned: NDArray) -> NDArray:
+        """M times a move, both in the coordinates in which M is diagonal."""
         return turned
 
     def divide(self, gradient: NDArray) -> NDArray:
+        """M^-1 gradient."""
         return gradient
 
 
