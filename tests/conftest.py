@@ -57,6 +57,16 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Give every worker whole files as far as possible: their fixtures are then made once."""
+    if config.option.dist != "load":  # the user's own choice
+        return None
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
+
+
 @dataclass(frozen=True)
 class Case:
     """Rows, codes, targets and sample weights of one generated problem."""
