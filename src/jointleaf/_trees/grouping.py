@@ -22,6 +22,7 @@ for all groups together:
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,27 +30,21 @@ from numpy.typing import NDArray
 
 from jointleaf._trees.routing import Condition, Router
 
-__all__ = ["Digit", "Group", "GroupIndex", "Grouping", "group_trees", "group_weights"]
+__all__ = ["GroupIndex", "Grouping", "group_trees", "group_weights"]
 
 BYTE = 256  # states of the digits that one byte holds
 _MOST_STATES = 1 << 16
 _WINDOW = 128  # trees among which the next member of a group is looked for
 
 
-@dataclass(frozen=True)
-class Digit:
-    """Conditions on one column of which every one implies those before it.
+#: Numbers in `Grouping.conditions` of k conditions on one column, of which every one implies those
+#: before it. The digit of a row is the number of them that hold, 0..k.
+Digit = tuple[int, ...]
 
-    The digit of a row is the number of its conditions that hold, 0..k; `conditions` are numbers
-    in `Grouping.conditions`.
-    """
 
-    conditions: tuple[int, ...]
-
-    @property
-    def n_states(self) -> int:
-        """Values of the digit: k + 1."""
-        return len(self.conditions) + 1
+def _n_states(digits: Iterable[Collection[int]]) -> int:
+    """Return the combinations of answers that there are: the product of k + 1 over digits."""
+    return math.prod(len(digit) + 1 for digit in digits)
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ class Group:
     @property
     def n_states(self) -> int:
         """Entries of the table."""
-        return math.prod(digit.n_states for digit in self.digits)
+        return _n_states(self.digits)
 
 
 @dataclass(frozen=True)
@@ -92,11 +87,10 @@ class _Conditions:
         self._router = router
         self._numbers: dict[tuple, int] = {}
         self.conditions: list[Condition] = []
-        self.family: list[tuple] = []  # conditions of the same family are nested
         self.of_node = np.full(len(router.trees.feature), -1, np.intp)
 
     def of_tree(self, p: int) -> dict[tuple, set[int]]:
-        """Return the different conditions of a tree by family."""
+        """Return the different conditions of a tree by family: those of one family are nested."""
         by_family: dict[tuple, set[int]] = {}
         starts = self._router.trees.starts
         for node in range(int(starts[p]), int(starts[p + 1])):
@@ -104,21 +98,17 @@ class _Conditions:
             number = self._numbers.setdefault(key, len(self.conditions))
             if number == len(self.conditions):
                 self.conditions.append(condition)
-                is_nested = condition.categories is None and not math.isnan(condition.threshold)
-                self.family.append(
-                    (condition.column, condition.missing_right) if is_nested else key
-                )
             self.of_node[node] = number
-            by_family.setdefault(self.family[number], set()).add(number)
+            is_nested = condition.categories is None and not math.isnan(condition.threshold)
+            family = (condition.column, condition.missing_right) if is_nested else key
+            by_family.setdefault(family, set()).add(number)
         return by_family
 
     def digit(self, numbers: set[int]) -> Digit:
         """Order nested conditions so that every one implies those before it."""
-        conditions = self.conditions
-        falling = conditions[next(iter(numbers))].missing_right  # x <= t: the largest t is first
-        return Digit(
-            tuple(sorted(numbers, key=lambda k: conditions[k].threshold, reverse=bool(falling)))
-        )
+        falling = self.conditions[min(numbers)].missing_right  # x <= t: the largest t is first
+        thresholds = {k: self.conditions[k].threshold for k in numbers}
+        return tuple(sorted(numbers, key=thresholds.__getitem__, reverse=falling))
 
 
 def group_trees(router: Router, most_states: int, room: int) -> Grouping:
@@ -162,26 +152,22 @@ def _next_group(left: list[_TreeSet], most_states: int) -> _TreeSet:
     return group
 
 
+@dataclass
 class _TreeSet:
     """Trees and their different conditions, by family."""
 
-    def __init__(self, trees: list[int], families: dict[tuple, set[int]]) -> None:
-        self.trees = trees
-        self.families = families
+    trees: list[int]
+    families: dict[tuple, set[int]]
 
     @property
     def n_states(self) -> int:
-        """Combinations of answers that there are: the product of k + 1 over families."""
-        return math.prod(len(numbers) + 1 for numbers in self.families.values())
+        return _n_states(self.families.values())
 
     def growth(self, other: _TreeSet) -> float:
         """How many times more states there are with the other's conditions."""
         factor = 1.0
         for family, numbers in other.families.items():
-            mine = self.families.get(family)
-            if mine is None:
-                factor *= len(numbers) + 1
-                continue
+            mine = self.families.get(family, set())
             together = len(mine | numbers) + 1
             if together > BYTE:
                 return math.inf
@@ -198,9 +184,9 @@ class _TreeSet:
 def _packed(digits: list[Digit]) -> tuple[tuple[Digit, ...], ...]:
     """Deal digits out to bytes, each one to the first that has room, the largest first."""
     packed: list[list[Digit]] = []
-    for digit in sorted(digits, key=lambda digit: -digit.n_states):
+    for digit in sorted(digits, key=len, reverse=True):
         for byte in packed:
-            if math.prod(d.n_states for d in byte) * digit.n_states <= BYTE:
+            if _n_states([*byte, digit]) <= BYTE:
                 byte.append(digit)
                 break
         else:
@@ -218,13 +204,13 @@ def group_weights(grouping: Grouping, group: Group, weights: NDArray) -> NDArray
     """
     trees = grouping.router.trees
     digits = group.digits[::-1]  # the first axis of an array counts most
-    shape = tuple(digit.n_states for digit in digits)
+    shape = tuple(len(digit) + 1 for digit in digits)
     table = np.zeros((*shape, weights.shape[1]), weights.dtype)
     leaf_cells, first_leaf = trees.leaf_cells, trees.leaf_starts
     for p in group.trees:
         nodes = slice(int(trees.starts[p]), int(trees.starts[p + 1]))
         numbers = set(grouping.condition_of_node[nodes].tolist())
-        axes = [i for i, digit in enumerate(digits) if not numbers.isdisjoint(digit.conditions)]
+        axes = [i for i, digit in enumerate(digits) if not numbers.isdisjoint(digit)]
         leaves = _leaves_of_states(grouping, p, [digits[i] for i in axes])
         cells = leaf_cells[first_leaf[p] + leaves]
         entries = weights[np.minimum(cells, len(weights) - 1)]
@@ -236,12 +222,12 @@ def group_weights(grouping: Grouping, group: Group, weights: NDArray) -> NDArray
 def _leaves_of_states(grouping: Grouping, p: int, digits: list[Digit]) -> NDArray[np.intp]:
     """Return the leaf of tree p for every combination of these digits, in C order."""
     trees = grouping.router.trees
-    shape = tuple(digit.n_states for digit in digits)
+    shape = tuple(len(digit) + 1 for digit in digits)
     values = np.indices(shape).reshape(len(shape), math.prod(shape))
     answers = {
         condition: values[i] > rank
         for i, digit in enumerate(digits)
-        for rank, condition in enumerate(digit.conditions)
+        for rank, condition in enumerate(digit)
     }
     leaves = np.zeros(math.prod(shape), np.intp)
     first = int(trees.starts[p])
@@ -260,16 +246,6 @@ def _leaves_of_states(grouping: Grouping, p: int, digits: list[Digit]) -> NDArra
 
 
 # -- entries of rows ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Comparison:
-    """Conditions ``x > t`` (or ``x <= t``) of one column for several thresholds (k,)."""
-
-    column: int
-    thresholds: NDArray
-    at_most: bool
-    answers: NDArray[np.bool_]  # (k, B)
 
 
 class _LayeredSum:
@@ -336,11 +312,12 @@ class GroupIndex:
             if condition.categories is None:
                 by_column.setdefault((condition.column, condition.missing_right), []).append(number)
         order: list[int] = []
-        self._comparisons: list[_Comparison] = []
+        self._comparisons = []  # x > t (or x <= t) of one column for several thresholds
         for (column, at_most), numbers in sorted(by_column.items()):
             thresholds = np.array([[grouping.conditions[k].threshold] for k in numbers], dtype)
             answers = self._answers[len(order) : len(order) + len(numbers)].view(bool)
-            self._comparisons.append(_Comparison(column, thresholds, at_most, answers))
+            compare = np.less_equal if at_most else np.greater
+            self._comparisons.append((compare, column, thresholds, answers))
             order += numbers
         for number, condition in enumerate(grouping.conditions):
             if condition.categories is not None:
@@ -364,9 +341,8 @@ class GroupIndex:
         self._bytes = _LayeredSum([terms[key] for key in keys], *words)
         parts: list[list[tuple[int, int]]] = []
         for g, group in enumerate(grouping.groups):
-            sizes = [math.prod(digit.n_states for digit in digits) for digits in group.packed]
-            strides = [math.prod(sizes[:k]) for k in range(len(sizes))]
-            parts.append([(row[g, k], stride) for k, stride in enumerate(strides)])
+            sizes = [_n_states(digits) for digits in group.packed]
+            parts.append([(row[g, k], math.prod(sizes[:k])) for k in range(len(sizes))])
         self._whole = _LayeredSum(parts, byte_sums, self._entries)
 
     # -- a block -------------------------------------------------------------------------------
@@ -374,9 +350,8 @@ class GroupIndex:
     def __call__(self, X: NDArray) -> None:
         """Write the entries of rows X (b, d) to the first b rows of `out`."""
         columns, n_rows = self._router.columns(X), len(X)
-        for part in self._comparisons:
-            compare = np.less_equal if part.at_most else np.greater
-            compare(columns[part.column], part.thresholds, out=part.answers[:, :n_rows])
+        for compare, column, thresholds, comparisons in self._comparisons:
+            compare(columns[column], thresholds, out=comparisons[:, :n_rows])
         for condition, answers in self._categories:
             assert condition.categories is not None
             np.take(condition.categories, columns[condition.column], 0, answers[:n_rows], "clip")
@@ -390,6 +365,6 @@ def _terms(digits: tuple[Digit, ...]) -> list[tuple[int, int]]:
     """Return the conditions of the digits of a byte, and what each of them adds where it holds."""
     terms, stride = [], 1
     for digit in digits:
-        terms += [(condition, stride) for condition in digit.conditions]
-        stride *= digit.n_states
+        terms += [(condition, stride) for condition in digit]
+        stride *= len(digit) + 1
     return terms

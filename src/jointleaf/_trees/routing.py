@@ -30,8 +30,6 @@ _MOST_LEAVES = 64  # of a tree whose sets of leaves are the bits of one word
 _CHUNK_SIZE = 8  # answers in a byte
 ZERO = float(np.float32(1e-35))  # LightGBM takes smaller numbers for zero
 _HASH = np.uint64(0x4906BA494954CB65)
-#: 64-bit de Bruijn sequence: its product with a power of two has the exponent's mark on top.
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,7 @@ class Router:
             table = _possible_leaves(part, everything).astype(word)
             chunks.append(_Chunk(conditions[begin : begin + _CHUNK_SIZE], table))
         if len(chunks) == 1:
-            leaf = _lowest_bit(chunks[0].table.astype(np.uint64))
+            leaf = _leaf_of(chunks[0].table.astype(np.uint64))
             chunks = [_Chunk(conditions, cells[np.minimum(leaf, len(cells) - 1)])]
         return _SmallTree(chunks, cells)
 
@@ -221,7 +219,7 @@ class Router:
         possible = tree.chunks[0].table[work.answers(tree.chunks[0], columns)]
         for chunk in tree.chunks[1:]:
             possible &= chunk.table[work.answers(chunk, columns)]
-        np.take(tree.cells, _lowest_bit(possible), 0, out, "clip")
+        np.take(tree.cells, _leaf_of(possible), 0, out, "clip")
 
     # -- large trees, and few rows -------------------------------------------------------------
 
@@ -324,18 +322,12 @@ def _possible_leaves(sets: list[tuple[int, int]], everything: int) -> NDArray[np
     return table
 
 
-_EXPONENT = np.zeros(64, dtype=np.intp)
-_EXPONENT[
-    (np.left_shift(np.uint64(1), np.arange(64, dtype=np.uint64)) * _DE_BRUIJN) >> np.uint64(58)
-] = np.arange(64)
-_BYTE_EXPONENT = np.zeros(1 << 16, dtype=np.intp)
-_BYTE_EXPONENT[1 << np.arange(16)] = np.arange(16)
+_EXPONENT = np.zeros(1 << 16, dtype=np.intp)
+_EXPONENT[1 << np.arange(16)] = np.arange(16)
 
 
-def _lowest_bit(sets: NDArray) -> NDArray[np.intp]:
-    """Return the number of the lowest leaf in every set."""
+def _leaf_of(sets: NDArray) -> NDArray[np.intp]:
+    """Return the number of the leaf in every set of one; in others, of no row, any number."""
     if sets.dtype.itemsize <= 2:
-        return _BYTE_EXPONENT[sets]
-    wide = sets.astype(np.uint64)
-    lowest = wide & (~wide + np.uint64(1))
-    return _EXPONENT[(lowest * _DE_BRUIJN) >> np.uint64(58)]
+        return _EXPONENT[sets]
+    return np.frexp(sets.astype(np.float64))[1] - 1

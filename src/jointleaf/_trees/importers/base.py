@@ -86,14 +86,8 @@ class EnsembleAdapter(ABC):
         """Return the trees in portable form, in the order of the library's leaf numbers.
 
         Trees of one boosting round lie side by side, and a model that stopped early is used up
-        to its best round, as its own ``predict`` does.
-
-        Parameters
-        ----------
-        model : fitted model
-        columns : Columns
-            What the columns of the rows hold: `FlatTrees` speaks of codes, so that splits on
-            categories are translated from the model's numbering to ``columns[j].categories``.
+        to its best round, as its own ``predict`` does. `FlatTrees` speaks of codes: splits on
+        categories are translated from the model's numbering to ``columns[j].categories``.
         """
 
     @abstractmethod

@@ -63,7 +63,7 @@ def _json(model: Any, pool: Any = None) -> dict[str, Any]:
 
 
 def _text_hashes(texts: list[str]) -> dict[str, int]:
-    """Return CatBoost's hashes of categories as text.
+    """Return CatBoost's hashes of categories as text, in 64 bits.
 
     CatBoost gives them only along with a model, and only for rows with that model's columns. A
     model with a single column keeps these small.
@@ -77,27 +77,26 @@ def _text_hashes(texts: list[str]) -> dict[str, int]:
     model = catboost.CatBoost({**params, "logging_level": "Silent"})
     model.fit(pool(["a", "b"], [0, 1]))
     entries = _json(model, pool(texts))["features_info"]["cat_features_hash"]
-    return {entry["value"]: int(entry["hash"]) for entry in entries}
+    return {entry["value"]: _extended(int(entry["hash"])) for entry in entries}
 
 
 def _category_hashes(columns: Columns, categorical: list[int]) -> dict[int, NDArray[np.uint64]]:
     """Return hashes (L + 2,) of the categories of every column, of unseen and of missing ones."""
     missing = str(MISSING_CODE)
-    texts = {missing}
+    texts: dict[int, list[str]] = {}
     for j in categorical:
         if columns[j].categories is None:
             raise ValueError(
                 f"column {columns[j].label!r} holds categories for the CatBoost model but numbers "
                 "here: name it in categorical_features"
             )
-        texts.update(map(str, columns[j].categories.tolist()))
-    hash_of = _text_hashes(sorted(texts)) if categorical else {}
-    hashes = {}
-    for j in categorical:
-        column = [_extended(hash_of[str(category)]) for category in columns[j].categories.tolist()]
-        column += [int(_UNSEEN_HASH), _extended(hash_of[missing])]
-        hashes[j] = np.array(column, dtype=np.uint64)
-    return hashes
+        texts[j] = [str(category) for category in columns[j].categories.tolist()]
+    hash_of = _text_hashes(sorted({missing}.union(*texts.values()))) if texts else {}
+    unseen = int(_UNSEEN_HASH)
+    return {
+        j: np.array([*map(hash_of.__getitem__, column), unseen, hash_of[missing]], dtype=np.uint64)
+        for j, column in texts.items()
+    }
 
 
 def _extended(hash32: int) -> int:
@@ -106,27 +105,11 @@ def _extended(hash32: int) -> int:
     return low | 0xFFFFFFFF00000000 if low >> 31 else low
 
 
-@dataclass(frozen=True)
-class _Condition:
-    """The condition of a split on a column, x > threshold; rows for which it holds go right.
-
-    On columns with categories `holds` (L + 2,) has the answers for categories, unseen categories
-    and missing values.
-    """
-
-    column: int
-    threshold: float = 0.0
-    missing_holds: bool = False
-    holds: NDArray[np.bool_] | None = None
-
-    def as_key_part(self) -> KeyPart:
-        if self.holds is not None:
-            return KeyPart(self.column, self.holds.astype(np.uint64))
-        return KeyPart(self.column, None, self.threshold, self.missing_holds)
-
-
 class _Reader:
-    """Reads the splits of a model."""
+    """Reads the splits of a model: rows for which a condition holds go right.
+
+    A condition is a `KeyPart` that is 1 where it holds, 0 elsewhere.
+    """
 
     def __init__(self, info: Mapping[str, Any], columns: Columns) -> None:
         self.columns = columns
@@ -142,7 +125,7 @@ class _Reader:
             enumerate(np.repeat(np.arange(len(borders)), borders).tolist(), first)
         )
 
-    def condition(self, split: Mapping[str, Any]) -> _Condition:
+    def condition(self, split: Mapping[str, Any]) -> KeyPart:
         """Read one split of a tree."""
         kind = split["split_type"]
         if kind == "FloatFeature":
@@ -150,16 +133,16 @@ class _Reader:
         if kind == "OneHotFeature":
             return self.equal(split["cat_feature_index"], split["value"])
         lookup = self._lookup_of_split[split["split_index"]]
-        return _Condition(len(self.columns) + lookup, float(split["border"]))
+        return KeyPart(len(self.columns) + lookup, None, float(split["border"]))
 
-    def above(self, feature: int, border: float) -> _Condition:
+    def above(self, feature: int, border: float) -> KeyPart:
         """Return the condition that a number is above a border; missing ones as in the model."""
         info = self.floats[feature]
         j = int(info["flat_feature_index"])
         missing_holds = info["nan_value_treatment"] == "AsTrue"
         categories = self.columns[j].categories
         if categories is None:
-            return _Condition(j, float(border), missing_holds)
+            return KeyPart(j, None, float(border), missing_holds)
         if categories.dtype.kind not in "iu":
             raise ValueError(
                 f"column {self.columns[j].label!r} holds text, but the CatBoost model was trained "
@@ -167,12 +150,13 @@ class _Reader:
             )
         # Categories here, numbers for the model.
         holds = categories.astype(np.float32) > np.float32(border)
-        return _Condition(j, holds=np.append(holds, [missing_holds, missing_holds]))
+        return KeyPart(j, np.append(holds, [missing_holds] * 2).astype(np.uint64))
 
-    def equal(self, feature: int, value: int) -> _Condition:
+    def equal(self, feature: int, value: int) -> KeyPart:
         """Return the condition that a category has the hash `value`."""
         j = self.cats[feature]
-        return _Condition(j, holds=self.hashes[j] == np.uint64(_extended(int(value))))
+        holds = self.hashes[j] == np.uint64(_extended(int(value)))
+        return KeyPart(j, holds.astype(np.uint64))
 
     def symmetric(self, splits: list[Mapping[str, Any]], values: list[float]) -> NodeTable:
         """Read a tree that has the same split everywhere on a level.
@@ -189,7 +173,7 @@ class _Reader:
     def nested(self, tree: Mapping[str, Any]) -> NodeTable:
         """Read a tree of nodes within nodes."""
         # Splits are numbered as they are met; leaves follow behind all of them.
-        conditions: list[_Condition] = []
+        conditions: list[KeyPart] = []
         children: list[list[int]] = []
         values: Any = []
         stack: list[tuple[Mapping[str, Any], int, int]] = [(tree, -1, 0)]
@@ -212,7 +196,7 @@ class _Reader:
 
 
 def _node_table(
-    conditions: list[_Condition], left: NDArray, right: NDArray, values: NDArray
+    conditions: list[KeyPart], left: NDArray, right: NDArray, values: NDArray
 ) -> NodeTable:
     """Return a table of splits, then leaves with their values (n_leaves, K)."""
     n_leaves = len(values)
@@ -224,9 +208,11 @@ def _node_table(
         left=np.concatenate([left, leaves]),
         right=np.concatenate([right, leaves]),
         missing_left=np.array(
-            [not (c.missing_holds if c.holds is None else c.holds[-1]) for c in conditions] + none
+            [not (c.missing_above if c.hashes is None else c.hashes[-1]) for c in conditions] + none
         ),
-        categories_left={k: ~c.holds[:-1] for k, c in enumerate(conditions) if c.holds is not None},
+        categories_left={
+            k: c.hashes[:-1] == 0 for k, c in enumerate(conditions) if c.hashes is not None
+        },
         value=np.concatenate([np.zeros((len(conditions), values.shape[1])), values]),
     )
 
@@ -243,12 +229,12 @@ def _lookups(text: Mapping[str, Any], reader: _Reader) -> tuple[Lookup, ...]:
     lookups = []
     for info in statistics:
         name = info["identifier"]
+        if name not in data:
+            raise ValueError(
+                "The CatBoost model has no statistics of its categories, so that it cannot be "
+                "used: train it with final_ctr_computation_mode='Default'"
+            )
         if name not in tables:
-            if name not in data:
-                raise ValueError(
-                    "The CatBoost model has no statistics of its categories, so that it cannot be "
-                    "used: train it with final_ctr_computation_mode='Default'"
-                )
             tables[name] = _Counts.read(data[name])
             parts[name] = tuple(_key_part(element, reader) for element in info["elements"])
         values, default = tables[name].statistic(info)
@@ -262,25 +248,20 @@ def _key_part(element: Mapping[str, Any], reader: _Reader) -> KeyPart:
         j = reader.cats[element["cat_feature_index"]]
         return KeyPart(j, reader.hashes[j])
     if kind == "cat_feature_exact_value":
-        return reader.equal(element["cat_feature_index"], element["value"]).as_key_part()
-    return reader.above(element["float_feature_index"], element["border"]).as_key_part()
+        return reader.equal(element["cat_feature_index"], element["value"])
+    return reader.above(element["float_feature_index"], element["border"])
 
 
 @dataclass(frozen=True)
 class _Counts:
     """What CatBoost counted for every combination of categories.
 
-    Attributes
-    ----------
-    keys : uint64 array (m,), rising
-    counts : float array (m, k)
-        Rows of every class of the (binned) target; the sum and the number of targets; or rows.
-    total : int
-        What counts of rows are divided by.
+    Counts are the rows of every class of the (binned) target; the sum and the number of targets; or
+    rows, to be divided by `total`.
     """
 
-    keys: NDArray[np.uint64]
-    counts: NDArray[np.float64]
+    keys: NDArray[np.uint64]  # (m,), rising
+    counts: NDArray[np.float64]  # (m, k)
     total: int
 
     @classmethod

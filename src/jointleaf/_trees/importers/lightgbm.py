@@ -28,7 +28,7 @@ from jointleaf._trees.importers.base import (
 )
 from jointleaf._trees.routing import ZERO
 
-__all__ = ["LIGHTGBM_PARAMS", "LightGBMAdapter", "ModelText", "leaf_models", "read_trees"]
+__all__ = ["LIGHTGBM_PARAMS", "LightGBMAdapter", "ModelText", "leaf_models", "read_trees", "train"]
 
 #: Names of the parameters that jointleaf sets or takes away.
 LIGHTGBM_PARAMS = ParamAliases(
@@ -57,6 +57,7 @@ LIGHTGBM_PARAMS = ParamAliases(
 )
 #: Kinds of missing values of a split: zeros and NaN, or NaN alone.
 _ZERO_MISSING, _NAN_MISSING = 1, 2
+_CATEGORIES = "cat_threshold"  # the line of a tree's splits on categories
 _BELOW_ZERO = float(np.nextafter(-ZERO, -np.inf))
 
 
@@ -158,9 +159,21 @@ def _booster_params(booster: Any) -> dict[str, Any]:
         return lightgbm.Booster(model_file=path).params
 
 
-def _retrain_booster(booster: Any, rounds: int, rows: TrainingRows, n_jobs: int | None) -> Any:
+def train(params: dict[str, Any], rows: TrainingRows, n_rounds: int) -> Any:
+    """Train a Booster on rows."""
     import lightgbm
 
+    data = lightgbm.Dataset(
+        rows.X,
+        label=rows.y,
+        weight=rows.weight,
+        categorical_feature=rows.columns.categorical.tolist(),
+        params=params,
+    )
+    return lightgbm.train(params, data, num_boost_round=n_rounds)
+
+
+def _retrain_booster(booster: Any, rounds: int, rows: TrainingRows, n_jobs: int | None) -> Any:
     if _booster_objective(booster) in ("", "custom", "none"):
         raise ValueError(
             "This LightGBM Booster was trained with a custom objective, which it does not hold, so "
@@ -176,14 +189,7 @@ def _retrain_booster(booster: Any, rounds: int, rows: TrainingRows, n_jobs: int 
     params = LIGHTGBM_PARAMS.merge(booster_params, params)
     for name in ("num_iterations", "early_stopping_round", "categorical_feature"):
         params.pop(name, None)
-    data = lightgbm.Dataset(
-        rows.X,
-        label=rows.y,
-        weight=rows.weight,
-        categorical_feature=rows.columns.categorical.tolist(),
-        params=params,
-    )
-    return lightgbm.train(params, data, num_boost_round=rounds)
+    return train(params, rows, rounds)
 
 
 class ModelText:
@@ -237,35 +243,28 @@ class ModelText:
         n_leaves = self.column("num_leaves", int)
         n_splits, sizes = n_leaves - 1, 2 * n_leaves - 1
         roots = np.cumsum(sizes) - sizes
+        number = np.arange(sizes.sum()) - np.repeat(roots, sizes)  # of a node in its tree
         tree = np.repeat(np.arange(len(sizes)), n_splits)
-        split = np.arange(len(tree)) + np.repeat(np.cumsum(n_leaves) - n_leaves, n_splits)
-        first, first_leaf = roots[tree], (roots + n_splits)[tree]
         left, right = (
-            np.where(child < 0, first_leaf + ~child, first + child)
+            roots[tree] + np.where(child < 0, n_splits[tree] + ~child, child)
             for child in (self.column(name, int) for name in ("left_child", "right_child"))
         )
-        is_leaf = np.ones(int(sizes.sum()), bool)
-        is_leaf[split] = False
-        return TreeNodes(roots, split, np.flatnonzero(is_leaf), tree, left, right)
+        return TreeNodes(roots, tree, left, right, is_leaf=number >= np.repeat(n_splits, sizes))
 
 
 class TreeNodes(NamedTuple):
-    """The nodes of all trees: of every tree its splits, then its leaves, as LightGBM numbers them.
-
-    There are T trees, N splits and L leaves.
-    """
+    """The nodes of all T trees: of every tree its splits, then its leaves, as LightGBM has them."""
 
     roots: NDArray[np.intp]  # (T,) where the nodes of every tree begin
-    splits: NDArray[np.intp]  # (N,) nodes that are splits, in rising order
-    leaves: NDArray[np.intp]  # (L,) nodes that are leaves, in rising order
     tree: NDArray[np.intp]  # (N,) of every split
     left: NDArray[np.intp]  # (N,) the nodes below every split
     right: NDArray[np.intp]
+    is_leaf: NDArray[np.bool_]  # (m,) of all nodes
 
     def spread(self, values: NDArray, leaf_value: float) -> NDArray:
         """Return values (N,) of splits as values of all nodes, with `leaf_value` in leaves."""
-        spread = np.full(len(self.splits) + len(self.leaves), leaf_value, values.dtype)
-        spread[self.splits] = values
+        spread = np.full(len(self.is_leaf), leaf_value, values.dtype)
+        spread[~self.is_leaf] = values
         return spread
 
 
@@ -282,13 +281,14 @@ def read_trees(text: ModelText, columns: Columns) -> FlatTrees:
             "that zeros mean two things: train all its trees in one way"
         )
     tables = _category_tables(text, splits, _category_numbers(text, columns))
+    split_nodes = np.flatnonzero(~nodes.is_leaf)
     table = NodeTable(
         feature=nodes.spread(splits.feature, -1),
         threshold=nodes.spread(splits.threshold, 0.0),
         left=nodes.spread(nodes.left, -1),
         right=nodes.spread(nodes.right, -1),
         missing_left=nodes.spread(splits.missing_left, False),
-        categories_left={int(nodes.splits[k]): left for k, left in tables.items()},
+        categories_left={int(split_nodes[k]): left for k, left in tables.items()},
         value=_leaf_values(text),
         roots=nodes.roots,
     )
@@ -380,7 +380,7 @@ def _category_tables(
     without a number go the way of missing values, which pandas makes of them.
     """
     tables = {}
-    bits_of: dict[int, list[NDArray]] = {}  # of trees
+    bits_of = {k: _category_bits(tree) for k, tree in enumerate(text.trees) if _CATEGORIES in tree}
     for k in np.flatnonzero(splits.is_category | np.isin(splits.feature, list(numbers))).tolist():
         number = numbers.get(int(splits.feature[k]))
         if number is None:
@@ -389,10 +389,7 @@ def _category_tables(
                 "numbers here: name it in categorical_features"
             )
         if splits.is_category[k]:
-            tree = int(text.nodes.tree[k])
-            if tree not in bits_of:
-                bits_of[tree] = _category_bits(text.trees[tree])
-            bits = bits_of[tree][int(splits.threshold[k])]
+            bits = bits_of[int(text.nodes.tree[k])][int(splits.threshold[k])]
             inside = (number >= 0) & (number < len(bits))
             tables[k] = inside & bits[np.where(inside, number, 0).astype(np.intp)]
         else:
@@ -404,7 +401,7 @@ def _category_tables(
 
 def _category_bits(tree: Mapping[str, str]) -> list[NDArray[np.bool_]]:
     """Return which numbers go left, for every split of a tree on categories in LightGBM's order."""
-    words = np.array(tree["cat_threshold"].split(), dtype=np.uint32)
+    words = np.array(tree[_CATEGORIES].split(), dtype=np.uint32)
     bounds = np.array(tree["cat_boundaries"].split(), dtype=int)
     return [set_bits(part) for part in np.split(words, bounds[1:-1])]
 
@@ -413,10 +410,10 @@ def _leaf_values(text: ModelText) -> NDArray | None:
     """Return values (m, K) of all nodes, zeros for splits; None where leaves hold linear models."""
     if any(tree.get("is_linear", "0") != "0" for tree in text.trees):
         return None
-    nodes, n_trees, n_outputs = text.nodes, len(text.trees), text.n_outputs
+    is_leaf, n_trees, n_outputs = text.nodes.is_leaf, len(text.trees), text.n_outputs
     tree = np.repeat(np.arange(n_trees), text.column("num_leaves", int))
-    values = np.zeros((len(nodes.splits) + len(nodes.leaves), n_outputs))
-    values[nodes.leaves, tree % n_outputs] = text.column("leaf_value", float)
+    values = np.zeros((len(is_leaf), n_outputs))
+    values[is_leaf, tree % n_outputs] = text.column("leaf_value", float)
     # A forest grown by LightGBM averages its trees, boosting adds them.
     return values * (n_outputs / n_trees) if text.is_averaged else values
 
@@ -449,8 +446,7 @@ def leaf_models(text: ModelText, n_features: int) -> LeafModels:
         leaf = np.repeat(np.flatnonzero(is_linear), text.column("num_features", int))
         slopes[leaf, text.column("leaf_features", int)] = text.column("leaf_coeff", float)
     nodes = text.nodes
-    is_leaf = nodes.spread(np.zeros(len(nodes.splits), bool), True)
     left, right = (nodes.spread(child, -1) for child in (nodes.left, nodes.right))
-    numbering = number_nodes(is_leaf, left, right, nodes.roots)
-    order = np.searchsorted(nodes.leaves, numbering.leaves)
+    numbering = number_nodes(nodes.is_leaf, left, right, nodes.roots)
+    order = np.searchsorted(np.flatnonzero(nodes.is_leaf), numbering.leaves)
     return LeafModels(constants[order], slopes[order], (tree % text.n_outputs)[order], order)

@@ -23,7 +23,7 @@ from jointleaf._trees.importers.base import (
     threads,
 )
 
-__all__ = ["XGBOOST_PARAMS", "XGBoostAdapter", "feature_types"]
+__all__ = ["XGBOOST_PARAMS", "XGBoostAdapter", "train"]
 
 #: Names of the parameters that jointleaf sets.
 XGBOOST_PARAMS = ParamAliases(
@@ -39,14 +39,29 @@ XGBOOST_PARAMS = ParamAliases(
 )
 
 
-def feature_types(columns: Columns) -> list[str]:
-    """Return XGBoost's types of the columns: "q" for numbers, "c" for categories."""
-    return np.where(columns.n_categories > 0, "c", "q").tolist()
-
-
 #: Objectives whose raw predictions start from the base score itself, and from its log-odds.
 _PLAIN = ("reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror")
 _LOGISTIC = ("binary:logistic", "reg:logistic", "binary:logitraw")
+
+
+def train(params: Mapping[str, Any], rows: TrainingRows, n_rounds: int) -> Any:
+    """Train a Booster on rows."""
+    import xgboost
+
+    data = xgboost.DMatrix(
+        rows.X,
+        rows.y,
+        weight=rows.weight,
+        feature_types=_feature_types(rows.columns),
+        enable_categorical=True,
+        nthread=int(params.get("nthread", 0)),
+    )
+    return xgboost.train(params, data, num_boost_round=n_rounds)
+
+
+def _feature_types(columns: Columns) -> list[str]:
+    """Return XGBoost's types of the columns: "q" for numbers, "c" for categories."""
+    return np.where(columns.n_categories > 0, "c", "q").tolist()
 
 
 class XGBoostAdapter(EnsembleAdapter):
@@ -132,7 +147,7 @@ class XGBoostAdapter(EnsembleAdapter):
             return _retrain_booster(model, rows, n_jobs)
         model_params = model.get_params()
         params: dict[str, Any] = {
-            "feature_types": feature_types(rows.columns),
+            "feature_types": _feature_types(rows.columns),
             "enable_categorical": True,
             # Nothing is left to stop early on: the rounds are those the model stopped at.
             "early_stopping_rounds": None,
@@ -334,20 +349,12 @@ def _node_table(
 
 
 def _retrain_booster(booster: Any, rows: TrainingRows, n_jobs: int | None) -> Any:
-    xgboost = sys.modules["xgboost"]
     params = _booster_params(booster)
     if n_jobs is not None:
         params["nthread"] = threads(n_jobs)
     if int(params.get("num_class", 0)) > 0:
         params["num_class"] = max(int(params["num_class"]), int(rows.y.max()) + 1)
-    data = xgboost.DMatrix(
-        rows.X,
-        rows.y,
-        weight=rows.weight,
-        feature_types=feature_types(rows.columns),
-        enable_categorical=True,
-    )
-    return xgboost.train(params, data, num_boost_round=_n_rounds(booster))
+    return train(params, rows, _n_rounds(booster))
 
 
 def _booster_params(booster: Any) -> dict[str, Any]:

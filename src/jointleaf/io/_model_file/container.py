@@ -77,9 +77,7 @@ def pack(header: dict[str, Any], arrays: list[NDArray]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[int, dict[str, Any], list[NDArray]]:
-    """Return the format, the header and the arrays of a file.
-
-    Raise `ModelFileError` where it is damaged.
+    """Return the format, the header and the arrays of a file; an error where it is damaged.
 
     Lengths are compared with the data before anything is allocated: arrays together are never
     larger than `data`.
@@ -88,11 +86,9 @@ def unpack(data: bytes) -> tuple[int, dict[str, Any], list[NDArray]]:
     header = _parse(data[_START.size : _START.size + n_header])
     arrays = []
     place = _START.size + n_header
-    if not isinstance(header["arrays"], list):
-        raise ModelFileError("arrays is no list")
     for k, entry in enumerate(header["arrays"]):
         place += -place % _ALIGNED
-        array, place = _array(data, place, *_described(k, entry))
+        array, place = _array(data, place, k, entry)
         arrays.append(array)
     if place != len(data):
         raise ModelFileError(f"{len(data) - place} bytes follow the last array")
@@ -103,9 +99,7 @@ def _check_start(data: bytes) -> tuple[int, int]:
     """Check the first 32 bytes and the checksum; return the format and the header's length."""
     if not len(data):
         raise ModelFileError("the file is empty")
-    if not data.startswith(MAGIC):
-        if MAGIC.startswith(data[: len(MAGIC)]):
-            raise ModelFileError(f"the file is truncated: it holds {len(data)} bytes only")
+    if not data.startswith(MAGIC[: len(data)]):
         raise ModelFileError("this is no model file of jointleaf: make one with jointleaf.save")
     if len(data) < _START.size:
         raise ModelFileError(f"the file is truncated: it holds {len(data)} bytes only")
@@ -142,13 +136,15 @@ def _parse(text: bytes) -> dict[str, Any]:
         raise ModelFileError("the header lacks its parts jointleaf, model and arrays")
     if not isinstance(header["jointleaf"], str):
         raise ModelFileError("the header does not say which jointleaf wrote the file")
+    if not isinstance(header["arrays"], list):
+        raise ModelFileError("arrays is no list")
     if not isinstance(header.get("metadata", {}), dict):
         raise ModelFileError("the metadata is no JSON object")
     return header
 
 
-def _described(k: int, entry: Any) -> tuple[str, tuple[int, ...], str]:
-    """Return the type, shape and order of array k, checked."""
+def _array(data: bytes, place: int, k: int, entry: Any) -> tuple[NDArray, int]:
+    """Return array k, described by its entry in the header, and the place after it."""
     if not isinstance(entry, list) or len(entry) != 3:
         raise ModelFileError(f"array {k} is not described by type, shape and order")
     kind, shape, order = entry
@@ -157,19 +153,11 @@ def _described(k: int, entry: Any) -> tuple[str, tuple[int, ...], str]:
     is_shape = isinstance(shape, list) and len(shape) <= _MOST_AXES
     if not is_shape or not all(type(n) is int and 0 <= n <= _MOST_LENGTH for n in shape):
         raise ModelFileError(f"array {k} has the shape {str(shape)[:80]}")
-    return kind, tuple(shape), order
-
-
-def _array(
-    data: bytes, place: int, kind: str, shape: tuple[int, ...], order: str
-) -> tuple[NDArray, int]:
-    """Return an array, and the place after it."""
     dtype, size = np.dtype(kind), math.prod(shape)
     end = place + size * dtype.itemsize
     if end > len(data):
-        raise ModelFileError(f"an array of shape {shape} does not fit into the file")
+        raise ModelFileError(f"an array of shape {tuple(shape)} does not fit into the file")
     if dtype.kind == "b" and size and np.frombuffer(data, np.uint8, size, place).max() > 1:
         raise ModelFileError("an array of truth values holds other numbers")
     flat = np.frombuffer(data, dtype, size, place) if size else np.zeros(0, dtype)
-    array = flat.reshape(shape, order="F" if order == "F" else "C")
-    return array.astype(dtype.newbyteorder("="), order="K", copy=True), end
+    return flat.reshape(shape, order=order).astype(dtype.newbyteorder("="), order="K"), end

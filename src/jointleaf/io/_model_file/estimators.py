@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from jointleaf import estimators, multitask
 from jointleaf._core.layout import CellKind, CellLayout, TaskLayout
 from jointleaf._core.penalties import Term
 from jointleaf._core.solvers import Solution
@@ -19,22 +20,9 @@ from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import CellRanges, TrainingMeans
 from jointleaf._trees.encoding import Encoding
 from jointleaf._trees.flat import FlatTrees
-from jointleaf.estimators import (
-    JOPLEnClassifier,
-    JOPLEnRegressor,
-    LinearForestClassifier,
-    LinearForestRegressor,
-)
 from jointleaf.estimators._portable_forest import PortableForest
 from jointleaf.estimators._pruning import Pruning
-from jointleaf.io._model_file.objects import (
-    COLUMNS,
-    FEATURES,
-    PARTITIONER,
-    PENALTY,
-    TREES,
-    fitted,
-)
+from jointleaf.io._model_file.objects import COLUMNS, FEATURES, PARTITIONER, PENALTY, TREES, fitted
 from jointleaf.io._model_file.schema import (
     Array,
     Arrays,
@@ -54,12 +42,6 @@ from jointleaf.io._model_file.schema import (
     record,
 )
 from jointleaf.io._model_file.values import Labels, Plain
-from jointleaf.multitask import (
-    BoUTSClassifier,
-    BoUTSRegressor,
-    MultiTaskJOPLEnClassifier,
-    MultiTaskJOPLEnRegressor,
-)
 from jointleaf.partitions._base import LeftOut
 from jointleaf.partitions._union import LinearPart
 
@@ -308,8 +290,7 @@ def _has_leaf_values(trees: FlatTrees, n_outputs: int) -> bool:
     values = trees.leaf_values
     if values is None or values.shape[1] != n_outputs:
         return False
-    leaves = np.arange(len(values)) - np.repeat(trees.leaf_starts[:-1], trees.n_leaves)
-    return bool((trees.cell_of_leaf == leaves).all())
+    return bool((trees.cell_of_leaf == trees.leaf_numbers).all())
 
 
 def _are_forest_trees(s: Scope) -> bool:
@@ -409,10 +390,6 @@ def _fill_tasks(model: Any, s: Scope) -> None:
     model.describe_fit(s.solution)
 
 
-def _have_leaf_values(s: Scope) -> bool:
-    return all(map(_has_leaf_values, s.trees.values(), s.numbers_of_outputs))
-
-
 def _fit_leaves(s: Scope) -> bool:
     pairs = zip(s.leaf_weights.values(), s.trees.values(), strict=True)
     return all(len(weights) == len(trees.cell_of_leaf) for weights, trees in pairs)
@@ -421,7 +398,10 @@ def _fit_leaves(s: Scope) -> bool:
 _BOUTS: _Steps = {
     "universal_features": indices("d", rising=True),
     "n_universal_trees": Integer(),
-    "trees": ByTask(TREES).must(_have_leaf_values, "must have leaf values of every output"),
+    "trees": ByTask(TREES).must(
+        lambda s: all(map(_has_leaf_values, s.trees.values(), s.numbers_of_outputs)),
+        "must have leaf values of every output",
+    ),
     "leaf_weights": ByTask(Array("f8", finite=True, low=0)).must(
         _fit_leaves, "does not fit the leaves"
     ),
@@ -448,12 +428,12 @@ def _fill_bouts(model: Any, s: Scope) -> None:
 
 ESTIMATOR = Variants({})
 ESTIMATOR.add(
-    fitted(JOPLEnRegressor, **_COLUMNS, **_NUMBERS, **_JOPLEN),
-    fitted(JOPLEnClassifier, **_COLUMNS, **_CLASSES, **_JOPLEN),
-    fitted(LinearForestRegressor, _fill_forest, **_COLUMNS, **_NUMBERS, **_FOREST),
-    fitted(LinearForestClassifier, _fill_forest, **_COLUMNS, **_CLASSES, **_FOREST),
-    fitted(MultiTaskJOPLEnRegressor, _fill_tasks, **_TASKS, **_JOPLEN_TASKS),
-    fitted(MultiTaskJOPLEnClassifier, _fill_tasks, **_TASKS, **_PAIRS, **_JOPLEN_TASKS),
-    fitted(BoUTSRegressor, _fill_bouts, **_TASKS, **_BOUTS_NUMBERS, **_BOUTS),
-    fitted(BoUTSClassifier, _fill_bouts, **_TASKS, **_BOUTS_CLASSES, **_BOUTS),
+    fitted(estimators.JOPLEnRegressor, **_COLUMNS, **_NUMBERS, **_JOPLEN),
+    fitted(estimators.JOPLEnClassifier, **_COLUMNS, **_CLASSES, **_JOPLEN),
+    fitted(estimators.LinearForestRegressor, _fill_forest, **_COLUMNS, **_NUMBERS, **_FOREST),
+    fitted(estimators.LinearForestClassifier, _fill_forest, **_COLUMNS, **_CLASSES, **_FOREST),
+    fitted(multitask.MultiTaskJOPLEnRegressor, _fill_tasks, **_TASKS, **_JOPLEN_TASKS),
+    fitted(multitask.MultiTaskJOPLEnClassifier, _fill_tasks, **_TASKS, **_PAIRS, **_JOPLEN_TASKS),
+    fitted(multitask.BoUTSRegressor, _fill_bouts, **_TASKS, **_BOUTS_NUMBERS, **_BOUTS),
+    fitted(multitask.BoUTSClassifier, _fill_bouts, **_TASKS, **_BOUTS_CLASSES, **_BOUTS),
 )

@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +104,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     ModelFileError
         Where the file is no valid model file: damaged, truncated, of a newer version, too large.
     """
-    try:
-        return _from_bytes(_read_whole(path, max_bytes))
-    except ModelFileError as error:
-        raise ModelFileError(f"{os.fspath(path)}: {error}") from None
+    return _read_file(path, max_bytes, _from_bytes)
 
 
 def load_metadata(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
@@ -119,11 +116,7 @@ def load_metadata(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -
     max_bytes : int
         As for `load`.
     """
-    try:
-        _, header, _ = unpack(_read_whole(path, max_bytes))
-    except ModelFileError as error:
-        raise ModelFileError(f"{os.fspath(path)}: {error}") from None
-    return dict(header.get("metadata", {}))
+    return _read_file(path, max_bytes, lambda data: unpack(data)[1].get("metadata", {}))
 
 
 # -- models and bytes ----------------------------------------------------------------------------
@@ -164,17 +157,22 @@ def _from_bytes(data: bytes) -> Any:
 # -- files ---------------------------------------------------------------------------------------
 
 
-def _read_whole(path: str | os.PathLike[str], max_bytes: int) -> bytes:
-    with open(path, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ModelFileError("this is no regular file")
-        if status.st_size > max_bytes:
-            raise ModelFileError(
-                f"the file has {status.st_size} bytes, more than max_bytes={max_bytes}: raise "
-                "max_bytes if you expect so large a model"
-            )
-        return file.read(max_bytes)
+def _read_file(path: str | os.PathLike[str], max_bytes: int, parse: Callable[[bytes], Any]) -> Any:
+    """Return what a file of at most `max_bytes` holds; errors name the file."""
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise ModelFileError("this is no regular file")
+            if status.st_size > max_bytes:
+                raise ModelFileError(
+                    f"the file has {status.st_size} bytes, more than max_bytes={max_bytes}: raise "
+                    "max_bytes if you expect so large a model"
+                )
+            data = file.read(max_bytes)
+        return parse(data)
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)}: {error}") from None
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -105,11 +105,10 @@ def _has_tables(trees: FlatTrees) -> bool:
 
 def _has_cells(trees: FlatTrees) -> bool:
     """Whether the cells of every tree are numbered 0, 1, ... without holes."""
-    cells, n_cells = trees.cell_of_leaf, trees.n_cells
-    if (cells >= np.repeat(trees.n_leaves, trees.n_leaves)).any() or (n_cells < 1).any():
+    n_cells = trees.n_cells
+    if (n_cells > trees.n_leaves).any() or (n_cells < 1).any():
         return False
-    start = np.repeat(np.cumsum(n_cells) - n_cells, trees.n_leaves)
-    return bool(np.bincount((start + cells)[cells >= 0], minlength=int(n_cells.sum())).all())
+    return bool(np.bincount(trees.leaf_cells, minlength=int(n_cells.sum()))[: n_cells.sum()].all())
 
 
 _NO_TREE = "names a split that does not follow its parent in the tree, or a leaf that it lacks"
@@ -194,52 +193,29 @@ FEATURES = record(LinearFeatures, plan=_PLAN, m=Let(lambda s: len(s.plan.names))
 PENALTY = Variants({})
 
 
-def _penalty(
-    name: str, made_with: str, fill: Callable[[Any, Scope], None] | None = None, **extra: Field
-) -> Record:
-    """Return the schema of a penalty that is made with these values, which its class checks."""
-    cls, names = getattr(penalties, name), made_with.split()
+def _penalty(cls: Any, **fitted: Field) -> Record:
+    """Return the schema of a penalty that is made with its parameters, which its class checks."""
+    names = [name for name in inspect.signature(cls).parameters if name != "layout"]
 
     def make(s: Scope) -> Term:
         values = {name: getattr(s, name) for name in names}
         if cls is Frobenius and s.bias_follows:
             values["bias_strength"] = None
         term = cls(**values)
-        term.share = s.share
-        if fill is not None:
-            fill(term, s)
+        for name in ("share", *fitted):
+            setattr(term, name, getattr(s, name))
         return term
 
-    plain: dict[str, Field] = {name: Plain() for name in names}
-    return Record(cls, {**plain, "share": Number(0.0), **extra}, make)
+    return Record(cls, {**dict.fromkeys(names, Plain()), "share": Number(0.0), **fitted}, make)
 
 
-def _fill_task_norm(term: Any, s: Scope) -> None:
-    term.ratio, term.support = s.ratio, s.support
-
-
+_DIRTY: dict[str, Any] = {"ratio": Maybe(Number()), "support": Maybe(Array("b1", "? ?"))}
+_NORMS = "L1", "L21", "LInf1", "Nuclear", "Lp1", "SchattenP", "KyFan", "GrOWL", "Laplacian", "Free"
 PENALTY.add(
-    *(_penalty(name, "strength bias_strength") for name in ("L1", "L21", "LInf1", "Nuclear")),
-    *(_penalty(name, "strength p bias_strength") for name in ("Lp1", "SchattenP")),
-    _penalty("KyFan", "strength k bias_strength"),
-    _penalty("GrOWL", "strength weights bias_strength"),
-    _penalty("Laplacian", "strength bandwidth kind graph n_neighbors"),
-    _penalty("Free", ""),
-    _penalty(
-        "Frobenius",
-        "strength bias_strength feature_weights partition_weights",
-        bias_follows=Flag(),
-    ),
-    *(
-        _penalty(
-            name,
-            "common task bias_strength relax",
-            _fill_task_norm,
-            ratio=Maybe(Number()),
-            support=Maybe(Array("b1", "? ?")),
-        )
-        for name in ("DirtyLasso", "DirtyLInf")
-    ),
+    *(_penalty(getattr(penalties, name)) for name in _NORMS),
+    _penalty(Frobenius, bias_follows=Flag()),
+    _penalty(penalties.DirtyLasso, **_DIRTY),
+    _penalty(penalties.DirtyLInf, **_DIRTY),
     record(PerTask, penalty=PENALTY),
     record(Scaled, factor=Number(0.0), penalty=PENALTY),
     record(Sum, terms=Each(PENALTY, least=1), make=lambda s: Sum(*s.terms)),
@@ -262,7 +238,7 @@ _RANDOM_STATE = record(
     gauss=Number().of(lambda state: state.get_state()[4]),
     make=_random_state,
 )
-_PARAMETER_KINDS: dict[str, Variants] = {
+_PARAMETER_KINDS = {
     "penalty": PENALTY,
     "random_state": Variants({"RandomState": _RANDOM_STATE}),
 }
@@ -296,10 +272,9 @@ class Parameters(Field):
         parameters = {k: plain.read(value, place.at(k), scope) for k, value in data.items()}
         Text(DEVICES).read(parameters.get("device", "cpu"), place.at("device"), scope)
         n_jobs = parameters.get("n_jobs")
-        if n_jobs is not None:
-            is_whole = isinstance(n_jobs, int | np.integer) and not isinstance(n_jobs, bool)
-            if not is_whole or n_jobs == 0 or abs(int(n_jobs)) > _MOST_JOBS:
-                place.at("n_jobs").fail("must be null or a number of threads")
+        is_whole = isinstance(n_jobs, int | np.integer) and not isinstance(n_jobs, bool)
+        if n_jobs is not None and not (is_whole and 0 < abs(int(n_jobs)) <= _MOST_JOBS):
+            place.at("n_jobs").fail("must be null or a number of threads")
         return parameters
 
 
@@ -349,18 +324,21 @@ def _unfitted(cls: Any) -> Record:
     return record(cls, parameters=_parameters(cls), make=lambda s: cls(**s.parameters))
 
 
-def _fill_trees(cells: Any, s: Scope) -> None:
-    cells.set_trees(s.trees)
+def _fill_cells(partitioner: Any, s: Scope) -> None:
+    """Set the cells of partitions that are not made by splits; a root cell has one."""
+    n_partitions, n_cells = s.centres.shape[:2] if hasattr(s, "centres") else (1, 1)
+    partitioner.n_cells_ = np.full(n_partitions, n_cells, dtype=np.intp)
+    partitioner.split_gains_ = np.ones(s.d)
 
 
-def _fill_root(root: Any, s: Scope) -> None:
-    root.n_cells_, root.split_gains_ = np.ones(1, dtype=np.intp), np.ones(s.d)
+_GAINS = Array("f8", "d", finite=True, low=0)
 
 
-def _fill_voronoi(voronoi: Any, s: Scope) -> None:
-    n_partitions, n_cells, _ = s.centres.shape
-    voronoi.n_cells_ = np.full(n_partitions, n_cells, dtype=np.intp)
-    voronoi.split_gains_ = np.ones(s.d)
+def _of_trees(cls: Any, **steps: Field | Let) -> Record:
+    """Return the schema of a partitioner whose cells are leaves."""
+    return fitted(
+        cls, lambda cells, s: cells.set_trees(s.trees), split_gains=_GAINS, trees=TREES, **steps
+    )
 
 
 def _fill_rotated(rotated: Any, s: Scope) -> None:
@@ -377,36 +355,30 @@ def _are_trees_of_numbers(s: Scope) -> bool:
     )
 
 
-_OF_TREES = (
+_TREE_PARTITIONERS = (
     *("CatBoostPartitioner", "CategoryPartitioner", "ExtraTreesPartitioner", "FittedEnsemble"),
     *("GradientBoostingPartitioner", "HistGradientBoostingPartitioner", "LightGBMPartitioner"),
     *("LinearForestPartitioner", "RandomForestPartitioner", "RandomTreesPartitioner"),
     *("StepPartitioner", "XGBoostPartitioner"),
 )
-_TREE_FIELDS: dict[str, Any] = {
-    "split_gains": Array("f8", "d", finite=True, low=0),
-    "trees": TREES,
-}
 PARTITIONER = Variants(
     {},
     "{name} is no partitioner of jointleaf, and model files hold these alone: use pickle for files "
     "that only you read",
 )
 PARTITIONER.add(
-    *(fitted(getattr(partitions, name), _fill_trees, **_TREE_FIELDS) for name in _OF_TREES),
-    fitted(RegrownEnsemble, _fill_trees, **_TREE_FIELDS),
-    fitted(
+    *(_of_trees(getattr(partitions, name)) for name in _TREE_PARTITIONERS),
+    _of_trees(RegrownEnsemble),
+    _of_trees(
         BoUTSPartitioner,
-        _fill_trees,
-        **_TREE_FIELDS,
         n_universal_trees=Integer(0, lambda s: s.trees.n_trees),
         universal_features=indices("d", rising=True),
         task_features=indices("d", rising=True),
     ),
-    fitted(partitions.RootCell, _fill_root),
+    fitted(partitions.RootCell, _fill_cells),
     fitted(
         partitions.VoronoiPartitioner,
-        _fill_voronoi,
+        _fill_cells,
         features=FEATURES,
         m=Let(lambda s: len(s.features.plan.names)),
         # Without features an array of any number of partitions takes no bytes.
@@ -416,7 +388,7 @@ PARTITIONER.add(
         RotatedPartitioner,
         _fill_rotated,
         features=FEATURES,
-        split_gains=_TREE_FIELDS["split_gains"],
+        split_gains=_GAINS,
         m=Let(lambda s: len(s.features.plan.names)),
         rotations=Array("f8", "? m ?", finite=True).must(
             lambda s: 1 <= s.rotations.shape[2] <= max(s.m, 1), "has no possible directions"

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,7 @@ def _resolve(size: Size, scope: Scope) -> Any:
 class Field:
     """How one value is written to JSON, and read with every check."""
 
+    json_type: ClassVar[type[Any]]  # of fields that are a single value
     attribute: str | Callable[[Any], Any] | None = None
     optional: bool = False
     checks: tuple[tuple[Callable[[Scope], Any], str], ...] = ()
@@ -129,7 +130,7 @@ class Field:
 
     def write(self, value: Any, arrays: Arrays) -> Any:
         """Return the JSON of a value, adding its arrays."""
-        raise NotImplementedError
+        return self.json_type(value)
 
     def read(self, data: Any, place: Place, scope: Scope) -> Any:
         """Return the value that JSON holds."""
@@ -140,8 +141,7 @@ class Field:
 class Flag(Field):
     """A truth value."""
 
-    def write(self, value: Any, arrays: Arrays) -> bool:
-        return bool(value)
+    json_type = bool
 
     def read(self, data: Any, place: Place, scope: Scope) -> bool:
         if not isinstance(data, bool):
@@ -153,11 +153,9 @@ class Flag(Field):
 class Integer(Field):
     """A whole number from low to high."""
 
+    json_type = int
     low: Size = 0
     high: Size = _MOST_INT
-
-    def write(self, value: Any, arrays: Arrays) -> int:
-        return int(value)
 
     def read(self, data: Any, place: Place, scope: Scope) -> int:
         low, high = _resolve(self.low, scope), _resolve(self.high, scope)
@@ -190,10 +188,8 @@ class Number(Field):
 class Text(Field):
     """A text, one of `choices` if there are some."""
 
+    json_type = str
     choices: Sequence[str] = ()
-
-    def write(self, value: Any, arrays: Arrays) -> str:
-        return str(value)
 
     def read(self, data: Any, place: Place, scope: Scope) -> str:
         if not isinstance(data, str):
@@ -207,29 +203,17 @@ class Text(Field):
 class Array(Field):
     """An array of numbers or truth values.
 
-    Parameters
-    ----------
-    types : str
-        Allowed types, as NumPy writes them, for example "f4 f8".
-    shape : str or None
-        Lengths, as numbers or names in the scope, ``#name`` for the length of what has that name,
-        ``*name`` for a tuple of lengths, and ``?`` where they are free; None for any shape.
-    finite : bool
-        Whether infinities and NaN are errors.
-    low, stop : bounds of the numbers, `stop` excluded
-    rising : bool
-        Whether the numbers must rise strictly.
-    dtype : type, optional
-        In which it is written, and given to the object that is made.
+    Its shape is that of lengths, as numbers or names in the scope, ``#name`` for the length of what
+    has that name, ``*name`` for a tuple of lengths, and ``?`` where they are free.
     """
 
-    types: str = "f8"
-    shape: str | None = "?"
-    finite: bool = False
-    low: Size = None
+    types: str = "f8"  # allowed, as NumPy writes them, for example "f4 f8"
+    shape: str | None = "?"  # None for any
+    finite: bool = False  # whether infinities and NaN are errors
+    low: Size = None  # bounds of the numbers
     stop: Size = None
-    rising: bool = False
-    dtype: Any = None
+    rising: bool = False  # strictly
+    dtype: Any = None  # in which it is written, and given to the object that is made
 
     def write(self, value: Any, arrays: Arrays) -> dict[str, int]:
         return arrays.add(np.asarray(value, self.dtype))
@@ -259,17 +243,17 @@ class Array(Field):
         return array if self.dtype is None else array.astype(self.dtype, copy=False)
 
     def _lengths(self, scope: Scope) -> tuple[int | None, ...]:
-        names = (self.shape or "").split()
-        tuples = (getattr(scope, n[1:]) if n[0] == "*" else (_length(n, scope),) for n in names)
-        return tuple(length for lengths in tuples for length in lengths)
-
-
-def _length(name: str, scope: Scope) -> int | None:
-    if name == "?":
-        return None
-    if name[0] == "#":
-        return len(getattr(scope, name[1:]))
-    return int(name) if name.isdigit() else getattr(scope, name)
+        lengths: list[int | None] = []
+        for name in (self.shape or "").split():
+            if name[0] == "*":
+                lengths += getattr(scope, name[1:])
+            elif name[0] == "#":
+                lengths.append(len(getattr(scope, name[1:])))
+            elif name == "?":
+                lengths.append(None)
+            else:
+                lengths.append(int(name) if name.isdigit() else getattr(scope, name))
+        return tuple(lengths)
 
 
 def indices(stop: Size = 2**31, shape: str = "?", low: Size = 0, *, rising: bool = False) -> Array:
@@ -358,13 +342,8 @@ class Let:
 class Record(Field):
     """An object; see the module's description.
 
-    Parameters
-    ----------
-    cls : type
-    steps : dict of Field or Let
-    make : function of the scope, or None
-        Makes the object; by default `cls` is called with all fields by their attributes.
-    rules : tuples (name of a field, condition of the object, problem)
+    `make` makes it of the scope; by default `cls` is called with all fields by their attributes.
+    Rules are the name of a field, a condition of the object, and the problem where it fails.
     """
 
     cls: type

@@ -48,15 +48,9 @@ _MOST_SETTINGS = 10**6  # rows of such a table, each of which becomes a dict
 
 
 def upgrade(model: Any, arrays: list[NDArray], version: int) -> Any:
-    """Return the JSON of a model of format `version` as the newest format has it.
+    """Return the JSON of a model of format `version`, changed in place, in the newest format.
 
-    Parameters
-    ----------
-    model : Any
-        JSON, which is changed in place.
-    arrays : list of arrays
-        Of the file; upgrades add some that together are not larger.
-    version : int
+    To the arrays of the file some are added, which together are not larger.
     """
     if version < 2:
         try:
@@ -154,27 +148,26 @@ class _Upgrade:
         n_cells = self._array(solution["n_cells"])
         n_trees = self._n_partitions(model["cells"]["partitioner"]) - len(n_cells)
         n_rounds = n_trees // self._array(offset).size
-        model["report"] = self._report(
-            _components(shares, mix, n_cells, n_rounds),
-            model.pop("cv_results"),
-            {
-                "solution": solution,
-                "penalty": _penalty(penalty),
-                "offset": offset,
-                "setting": self._plain({k: v for k, v in (setting or {}).items() if k != "share"}),
-            },
-            is_classes="classes" in model,
-            constant=0.0 if mix is None else self._array(mix["constant"]),
-            n_rounds=n_rounds,
-        )
+        components = _components(shares, mix, n_cells, n_rounds)
+        joint = self._joint(solution, penalty, offset, setting or {})
+        constant = 0.0 if mix is None else self._array(mix["constant"])
+        table = model.pop("cv_results")
+        model["report"] = self._report(model, components, table, joint, constant, n_rounds)
+
+    def _joint(self, solution: Any, penalty: Any, offset: Any, setting: Any) -> dict[str, Any]:
+        return {
+            "solution": solution,
+            "penalty": penalty if "left_out" in penalty else {"penalty": penalty},
+            "offset": offset,
+            "setting": self._plain({k: v for k, v in setting.items() if k != "share"}),
+        }
 
     def _report(
         self,
+        model: dict[str, Any],
         components: dict[str, tuple[float, str]],
         table: Any,
         joint: dict[str, Any],
-        *,
-        is_classes: bool,
         constant: Any = 0.0,
         n_rounds: int = 0,
     ) -> dict[str, Any]:
@@ -183,7 +176,7 @@ class _Upgrade:
         is_boosting, is_blend = "staged_boosting" in weights, "boosted" in weights
         return {
             "recipe": "boosting" if is_boosting else "blend" if is_blend else "joint",
-            "target_type": "classification" if is_classes else "regression",
+            "target_type": "classification" if "classes" in model else "regression",
             "components": [
                 {"name": name, "weight": weights[name], "description": components[name][1]}
                 for name in active
@@ -194,7 +187,7 @@ class _Upgrade:
             "n_rounds": n_rounds if is_boosting or is_blend else 0,
         }
 
-    def _cv_results(self, table: Any, n_rounds: int | None = None) -> Any:
+    def _cv_results(self, table: Any, n_rounds: int | None) -> Any:
         """Return a table of losses with scikit-learn's names and sign."""
         columns = Plain().read(table, Place("cv_results", self._arrays.stored), Scope())
         if columns is None:
@@ -249,10 +242,8 @@ class _Upgrade:
             text = _joint_text(self._array(solution["n_cells"]))
             if cells["theta"] != solution["theta"]:  # format 1 has no weights of the blend
                 text += ", blended with simpler models"
-            joint = {"solution": solution, "penalty": _penalty(penalty), "offset": cells["offset"]}
-            joint["setting"] = self._plain({})
-            parts, is_classes = {"joint": (1.0, text)}, "classes" in model
-            model["report"].append(self._report(parts, table, joint, is_classes=is_classes))
+            joint = self._joint(solution, penalty, cells["offset"], {})
+            model["report"].append(self._report(model, {"joint": (1.0, text)}, table, joint))
         if "classes" in model:
             model["task_classes"] = [part["labels"] for part in model.pop("classes")]
 
@@ -264,11 +255,9 @@ class _Upgrade:
         model["columns"] = [{"label": label, "levels": None} for label in labels]
         model["form"] = "single" if model.pop("is_single") else "pairs"
         model["task_column"] = None
-        for task in tasks:
-            _rename(task, {"features": "task_features", "importances": "task_importances"})
-            _rename(task, {"classes": "task_classes"})
         for name in tasks[0]:
-            model[name] = [task[name] for task in tasks]
+            is_renamed = name in ("features", "importances", "classes")
+            model[f"task_{name}" if is_renamed else name] = [task[name] for task in tasks]
 
 
 def _components(
@@ -285,11 +274,14 @@ def _components(
         return {"staged_boosting": (1.0, f"boosted trees, {n_rounds} rounds")}
     linear = f"a global linear model with strength {shares['strength']:.3g}"
     parts = {"joint": (shares["joint"], joint), "linear": (shares["linear"], linear)}
-    names = "boosted", "randomized_boosted"
-    texts = "boosted trees", "boosted trees with random thresholds"
+    boosted = {
+        "boosted": "boosted trees",
+        "randomized_boosted": "boosted trees with random thresholds",
+    }
     if shares["boosted"]:
-        boosted = zip(names, zip(shares["boosted"], texts, strict=False), strict=False)
-        return {**parts, **dict(boosted)}
+        for (name, text), weight in zip(boosted.items(), shares["boosted"], strict=False):
+            parts[name] = weight, text
+        return parts
     parts["leaf_values"] = shares["own"], leaf_values
     if "levels" in shares:
         strength = f"strength {shares['levels_strength']:.3g}"
@@ -300,7 +292,3 @@ def _components(
 
 def _joint_text(n_cells: NDArray) -> str:
     return f"joint fit of {len(n_cells):,} partitions with {int(n_cells.sum()):,} cells"
-
-
-def _penalty(penalty: dict[str, Any]) -> dict[str, Any]:
-    return penalty if "left_out" in penalty else {"penalty": penalty}

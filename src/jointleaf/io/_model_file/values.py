@@ -23,39 +23,28 @@ from jointleaf.partitions._base import LeftOut
 
 __all__ = ["Labels", "Plain"]
 
-_SCALARS = {
-    t.__name__: t
-    for t in (
-        *(np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32),
-        *(np.uint64, np.float16, np.float32, np.float64),
-    )
-}
+_SCALARS = {t.__name__: t for t in (np.dtype(name).type for name in TYPES)}
 _MOST_INT = 2**128
 _ANY_ARRAY = Array(" ".join(name[1:] for name in TYPES), None)
 
 
 @dataclass(frozen=True)
 class Plain(Field):
-    """A plain value.
+    """A plain value, or an object of one of the allowed kinds.
 
-    Parameters
-    ----------
-    objects : mapping of str to Field
-        Kinds of objects that are allowed besides, by their key; fields that have ``knows``.
-    leaves_out : bool
-        Whether of what cannot be saved the name of its class is written, and no error raised.
+    With `leaves_out`, of what cannot be saved the name of its class is written without an error.
     """
 
-    objects: Mapping[str, Any] = field(default_factory=dict)
+    objects: Mapping[str, Any] = field(default_factory=dict)  # of Variants, by their key
     leaves_out: bool = False
 
     def write(self, value: Any, arrays: Arrays) -> Any:
-        if not self.leaves_out:
-            return self._write(value, arrays)
         n_arrays = len(arrays.stored)
         try:
             return self._write(value, arrays)
         except (ModelFileError, RecursionError):
+            if not self.leaves_out:
+                raise
             arrays.forget(n_arrays)
             return {"left_out": type(value).__name__}
 
@@ -81,9 +70,6 @@ class Plain(Field):
             return {"objects": [self._write(item, arrays) for item in value.tolist()]}
         if kind is np.ndarray:
             return arrays.add(value)
-        return self._write_object(value, arrays)
-
-    def _write_object(self, value: Any, arrays: Arrays) -> dict[str, Any]:
         if isinstance(value, LeftOut):
             return {"left_out": value.name}
         for name, known in self.objects.items():
@@ -148,20 +134,10 @@ class Plain(Field):
 
 @dataclass(frozen=True)
 class Labels(Field):
-    """An array (n,) of labels, no two alike: numbers, text, or objects of these kinds.
+    """An array (n,) of labels, no two alike: numbers, text, or objects of these kinds."""
 
-    Parameters
-    ----------
-    least : int
-        Of the labels.
-    types : str
-        Kinds of the array, as NumPy names them; any by default.
-    rising : bool
-        Whether the labels must rise.
-    """
-
-    least: int = 1
-    types: str = ""
+    least: int = 1  # of the labels
+    types: str = ""  # kinds of the array, as NumPy names them; any by default
     rising: bool = False
 
     def write(self, value: Any, arrays: Arrays) -> dict[str, Any]:
@@ -174,9 +150,8 @@ class Labels(Field):
         if len(labels) < self.least:
             place.fail(f"has less than {self.least} labels")
         kind, items = labels.dtype.kind, labels.tolist()
-        if self.types and kind not in self.types:
-            place.fail("holds labels of a kind that is not allowed here")
-        if kind == "O" and not all(isinstance(v, str | int | float | np.generic) for v in items):
+        is_plain = all(isinstance(v, str | int | float | np.generic) for v in items)
+        if (self.types and kind not in self.types) or not is_plain:
             place.fail("holds labels of a kind that is not allowed here")
         if kind == "f" and not np.isfinite(labels).all():
             place.fail("holds infinity or NaN")

@@ -6,7 +6,7 @@ from typing import Any
 
 from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.importers.base import threads
-from jointleaf._trees.importers.lightgbm import LIGHTGBM_PARAMS
+from jointleaf._trees.importers.lightgbm import LIGHTGBM_PARAMS, train
 from jointleaf.partitions._base import as_seed
 from jointleaf.partitions._growers.base import (
     LEARNING_RATE,
@@ -40,7 +40,7 @@ class LightGBMPartitioner(TreePartitioner):
     splits_missing = True
 
     def _grow(self, rows: TrainingRows) -> Any:
-        lightgbm = import_library(
+        import_library(
             self,
             "LightGBM",
             "install the package lightgbm and an OpenMP runtime (libgomp, or libomp on macOS), or "
@@ -49,14 +49,7 @@ class LightGBMPartitioner(TreePartitioner):
         params = LIGHTGBM_PARAMS.merge(self._params(rows), self.options or {})
         rounds = params.pop("num_iterations")
         label = training_label(rows, is_squared_error=params["objective"] == "regression")
-        data = lightgbm.Dataset(
-            rows.X,
-            label=label,
-            weight=rows.weight,
-            categorical_feature=rows.columns.categorical.tolist(),
-            params=params,
-        )
-        return lightgbm.train(params, data, num_boost_round=rounds)
+        return train(params, rows._replace(y=label), rounds)
 
     def _params(self, rows: TrainingRows) -> dict[str, Any]:
         n = rows.X.shape[0]

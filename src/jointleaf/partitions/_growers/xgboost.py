@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.importers.base import threads
-from jointleaf._trees.importers.xgboost import XGBOOST_PARAMS, feature_types
+from jointleaf._trees.importers.xgboost import XGBOOST_PARAMS, train
 from jointleaf.partitions._base import as_seed
 from jointleaf.partitions._growers.base import (
     LEARNING_RATE,
@@ -46,19 +46,11 @@ class XGBoostPartitioner(TreePartitioner):
 
     def _grow(self, rows: TrainingRows) -> Any:
         remedy = "install it with pip install 'jointleaf[xgboost]'"
-        xgboost = import_library(self, "XGBoost", remedy)
+        import_library(self, "XGBoost", remedy)
         params = XGBOOST_PARAMS.merge(self._params(rows), self.options or {})
         rounds = params.pop("num_boost_round")
         label = training_label(rows, is_squared_error=params["objective"] == "reg:squarederror")
-        data = xgboost.DMatrix(
-            _within_float32(rows.X),
-            label,
-            weight=rows.weight,
-            feature_types=feature_types(rows.columns),
-            enable_categorical=True,
-            nthread=params["nthread"],
-        )
-        return xgboost.train(params, data, num_boost_round=rounds)
+        return train(params, rows._replace(X=_within_float32(rows.X), y=label), rounds)
 
     def _params(self, rows: TrainingRows) -> dict[str, Any]:
         n = rows.X.shape[0]
