@@ -108,28 +108,19 @@ class Explanation:
                 raise IndexError(f"row {rows} is not there: the explanation has {len(self)} rows")
             rows = [rows]
         per_row = np.ndim(self.baseline) == 1 and self.linear.ndim == 2
-        return replace(
-            self,
-            linear=self.linear[rows],
-            cells=self.cells[rows],
-            cells_rest=self.cells_rest[rows],
-            baseline=self.baseline[rows] if per_row else self.baseline,
-            data=self.data[rows],
-        )
+        baseline = self.baseline[rows] if per_row else self.baseline
+        return self._taken(rows, baseline=baseline, data=self.data[rows])
 
     def output(self, name: Any) -> Explanation:
         """Return the explanation of one of several outputs: a class, or a task."""
         if self.output_names is None:
             raise ValueError(f"output({name!r}): the explanation has one output")
         k = output_number(self.output_names, name)
-        return replace(
-            self,
-            linear=self.linear[..., k],
-            cells=self.cells[..., k],
-            cells_rest=self.cells_rest[..., k],
-            baseline=float(self.baseline[k]),
-            output_names=None,
-        )
+        return self._taken((..., k), baseline=float(self.baseline[k]), output_names=None)
+
+    def _taken(self, index: Any, **changes: Any) -> Explanation:
+        parts = {name: getattr(self, name)[index] for name in ("linear", "cells", "cells_rest")}
+        return replace(self, **parts, **changes)
 
     def __repr__(self) -> str:
         n, d = self.linear.shape[:2]
@@ -280,14 +271,12 @@ def _explain_one(raw: RawModel, rows: NDArray) -> Explanation:
 
 def _explanation(parts: Parts, raw: RawModel, rows: NDArray, outputs: tuple | None) -> Explanation:
     """Drop the axis of outputs where there is one only."""
-    base: Any = parts.baseline
-    linear, cells, cells_rest = parts.linear, parts.cells, parts.cells_rest
     if outputs is None:
-        base = float(base[0])
-        linear, cells, cells_rest = linear[..., 0], cells[..., 0], cells_rest[..., 0]
-    return Explanation(
-        linear, cells, cells_rest, base, raw.names, decode_categories(rows, raw.columns), outputs
-    )
+        parts = Parts(*(part[..., 0] for part in parts))
+    linear, cells, cells_rest, baseline = parts
+    base = float(baseline) if outputs is None else baseline
+    data = decode_categories(rows, raw.columns)
+    return Explanation(linear, cells, cells_rest, base, raw.names, data, outputs)
 
 
 def _explain_all_tasks(models: list[RawModel], names: list, rows: NDArray) -> Explanation:
@@ -298,13 +287,8 @@ def _explain_all_tasks(models: list[RawModel], names: list, rows: NDArray) -> Ex
             f"task {several[0]!r} has several classes, each with an explanation of its own: give "
             "the name of a task as task"
         )
-    by_task = [raw.parts(rows) for raw in models]
-    parts = Parts(
-        np.concatenate([parts.linear for parts in by_task], axis=2),
-        np.concatenate([parts.cells for parts in by_task], axis=2),
-        np.concatenate([parts.cells_rest for parts in by_task], axis=1),
-        np.concatenate([parts.baseline for parts in by_task]),
-    )
+    by_task = zip(*(raw.parts(rows) for raw in models), strict=True)
+    parts = Parts(*(np.concatenate(arrays, axis=-1) for arrays in by_task))
     return _explanation(parts, models[0], rows, tuple(names))
 
 

@@ -16,7 +16,6 @@ a row costs what predicting it costs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -158,8 +157,7 @@ def _spread_lookups(
 # -- parts of predictions --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(NamedTuple):
     """Parts of raw predictions with K outputs."""
 
     linear: NDArray[np.float64]  # (n, d, K)

@@ -192,25 +192,20 @@ class TaskPredictor(ExplainableTasks):
             X, task = self._without_column(X, task)
             task = self._labels(np.full(np.shape(X)[0], t))
         table = TaskTable.read(X, y, sample_weight, task, self.task_names_)
-        assert table.numbers is not None
-        predicted = np.asarray(self.predict(table.X, task=self._labels(table.numbers)))
+        labels = None if table.numbers is None else self._labels(table.numbers)
+        predicted = np.asarray(self.predict(table.X, task=labels))
         weights = np.ones(len(table.y)) if table.s is None else table.s
         scores = []
-        for t in np.unique(table.numbers):
-            in_task = table.numbers == t
-            truth, answers = as_one_type(table.y[in_task]), as_one_type(predicted[in_task])
-            scores.append(metric(truth, answers, sample_weight=weights[in_task]))
+        for t, (rows, y_rows) in enumerate(table.rows_by_task()):
+            if len(rows):
+                answers = as_one_type(predicted[rows] if predicted.ndim == 1 else predicted[:, t])
+                scores.append(metric(as_one_type(y_rows), answers, sample_weight=weights[rows]))
         return float(np.mean(scores))
 
     def _labels(self, numbers: NDArray) -> NDArray:
         labels = np.empty(len(numbers), dtype=object)
         labels[:] = [self.task_names_[t] for t in numbers]
         return labels
-
-    def _is_by_task(self, y: Any, task: Any) -> bool:
-        """Whether rows to score come with their tasks."""
-        check_is_fitted(self)
-        return y is None or task is not None or self.task_column_ is not None
 
 
 class TaskRegressor(RegressorMixin):
@@ -223,9 +218,7 @@ class TaskRegressor(RegressorMixin):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, task: Any = None) -> float:
         """Return R^2, the mean over tasks."""
-        if self._is_by_task(y, task):
-            return self._mean_score(X, y, sample_weight, task, r2_score)
-        return float(super().score(X, y, sample_weight))
+        return self._mean_score(X, y, sample_weight, task, r2_score)
 
 
 class TaskClassifier(ClassifierMixin):
@@ -267,12 +260,7 @@ class TaskClassifier(ClassifierMixin):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, task: Any = None) -> float:
         """Return the accuracy, the mean over tasks."""
-        if self._is_by_task(y, task):
-            return self._mean_score(X, y, sample_weight, task, accuracy_score)
-        if np.ndim(y) == 2:
-            is_right = np.asarray(y) == self.predict(X)
-            return float(np.average(is_right.mean(axis=1), weights=sample_weight))
-        return float(super().score(X, y, sample_weight))
+        return self._mean_score(X, y, sample_weight, task, accuracy_score)
 
 
 def encode_numbers(targets: Sequence[NDArray], names: list, parameter: str = "y") -> list[NDArray]:

@@ -93,9 +93,8 @@ class SelectionDisplay(base.Display):
 
     def _height(self) -> float:
         counts = _checked_counts(self.counts)
-        self._tasks = check_tasks(
-            "counts", {name: by_task for name, (_, by_task) in counts.items()}
-        )
+        by_method = {name: by_task for name, (_, by_task) in counts.items()}
+        self._tasks = check_tasks("counts", by_method)
         return 3.5
 
     def _draw(self, ax: Axes) -> None:
