@@ -152,35 +152,30 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
             return None
         if X_val is None or y_val is None:
             raise ValueError("X_val and y_val belong together: give both or none")
-        numeric = self._target_type == "regression"
-        X, y = check_X_y(
-            read_rows(self, X_val), y_val, ensure_all_finite="allow-nan", y_numeric=numeric
+        X, y = self._read_known(X_val, y_val)
+        return Rows(
+            X, self.encode_known_target(y), np.ones(len(y)), np.zeros((len(y), 0), np.int64)
         )
-        target = self.encode_known_target(y)
-        return Rows(X, target, np.ones(len(y)), np.zeros((len(y), 0), np.int64))
+
+    def _read_known(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray, NDArray]:
+        """Return rows with the columns of the fit, and their targets."""
+        numeric = self._target_type == "regression"
+        return check_X_y(read_rows(self, X), y, ensure_all_finite="allow-nan", y_numeric=numeric)
 
     def _store(self, fit: Fit) -> None:
         """Put the results on the estimator."""
         self.__dict__.pop("pruning_", None)  # of a pruned model that is fitted once more
         self.report_ = fit.report
-        self.take_model(fit.model, fit.importances)
+        self.cell_model_, self.feature_importances_ = fit.model, fit.importances
         is_empty = not self.selected_features_.size and self.cells == "linear"
         if isinstance(self.penalty, Term) and self.penalty.is_auto and is_empty:
             warn_of_no_features(self.penalty)
-
-    def take_model(self, model: CellModel, importances: NDArray) -> None:
-        """Predict with this model from now on, whose importances of columns are given."""
-        self.cell_model_ = model
-        self.feature_importances_ = importances
 
     # -- fits of fewer cells, which `prune` makes ----------------------------------------------
 
     def read_fitted_rows(self, X: ArrayLike, y: ArrayLike, sample_weight: Any = None) -> Rows:
         """Return rows as the fit saw them."""
-        numeric = self._target_type == "regression"
-        matrix, targets = check_X_y(
-            read_rows(self, X), y, ensure_all_finite="allow-nan", y_numeric=numeric
-        )
+        matrix, targets = self._read_known(X, y)
         weights = check_weights(sample_weight, len(targets))
         is_used = weights > 0
         target = self.encode_known_target(targets[is_used])
@@ -204,7 +199,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         copy, parameters = clone(self), self.get_params(deep=False)
         copy.__dict__.update({k: v for k, v in self.__dict__.items() if k not in parameters})
         copy.report_ = report
-        copy.take_model(*model.described(rows.X, rows.s))
+        copy.cell_model_, copy.feature_importances_ = model.described(rows.X, rows.s)
         return copy
 
     # -- what was fitted -----------------------------------------------------------------------

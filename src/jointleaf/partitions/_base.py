@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
-from typing import Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -21,6 +21,9 @@ from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers import is_ensemble
 from jointleaf._trees.routing import Router
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "NO_CELL",
@@ -47,7 +50,7 @@ NO_CELL = -1
 class Partitioner(BaseEstimator, ABC):
     """Makes an ensemble of P partitions, each a division of feature space into cells.
 
-    A subclass implements `fit` and `apply` and sets, in `fit`,
+    A subclass implements `apply`, and `fit` or, on checked rows, `_fit_rows`, which set
 
     - ``n_features_in_``: the number of features d,
     - ``n_cells_``: integer array (P,), the number of cells of each partition,
@@ -62,8 +65,8 @@ class Partitioner(BaseEstimator, ABC):
     n_features_in_: int
     n_cells_: NDArray[np.intp]
     split_gains_: NDArray[np.float64]
+    _needs_target = False
 
-    @abstractmethod
     def fit(
         self,
         X: ArrayLike,
@@ -72,7 +75,7 @@ class Partitioner(BaseEstimator, ABC):
         *,
         target_type: TargetType = "regression",
         columns: Columns | None = None,
-    ) -> Partitioner:
+    ) -> Self:
         """Make the partitions from rows `X` (n, d), targets `y` (n,) and weights (n,).
 
         `X` is a matrix of numbers with NaN for missing values. For
@@ -82,6 +85,15 @@ class Partitioner(BaseEstimator, ABC):
         `columns` has the columns of `X` that hold categories, as codes 0..L-1; None means that
         all hold numbers. Estimators pass it only where some column holds categories.
         """
+        if self._needs_target and y is None:
+            raise ValueError(f"{type(self).__name__} needs targets: pass y")
+        target = y if self._needs_target else None
+        self._fit_rows(check_fit_rows(X, target, sample_weight, target_type, columns))
+        return self
+
+    def _fit_rows(self, rows: TrainingRows) -> None:
+        """Make the partitions from rows of positive weight."""
+        raise NotImplementedError
 
     @abstractmethod
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
@@ -212,19 +224,7 @@ def check_fit_rows(
 ) -> TrainingRows:
     """Check the arguments of `Partitioner.fit` and return the rows of positive weight.
 
-    Parameters
-    ----------
-    X : array-like (n, d)
-    y : array-like (n,) or None
-        None is allowed where the partitioner does not look at targets: zeros then.
-    sample_weight : array-like (n,) or None
-    target_type : {"regression", "classification"}
-    columns : Columns or None
-        None where all columns hold numbers.
-
-    Returns
-    -------
-    TrainingRows
+    Targets are zeros where y is None: the partitioner does not look at them.
     """
     if target_type not in ("regression", "classification"):
         raise ValueError(
@@ -301,12 +301,10 @@ class TreeCells(Partitioner):
         router = Router(trees)
         trees = trees.numbered(router(X, self._threads()))
         # Set together at the end: an interrupted fit leaves nothing half-fitted.
-        self.set_trees(trees)
+        self.set_all_leaves(trees, gains)
         self.__dict__["_router"] = router.renumbered(trees)
-        self.n_features_in_ = X.shape[1]
-        self.split_gains_ = np.maximum(np.nan_to_num(np.asarray(gains, dtype=np.float64)), 0.0)
 
-    def set_all_leaves(self, trees: FlatTrees, gains: NDArray) -> None:
+    def set_all_leaves(self, trees: FlatTrees, gains: ArrayLike) -> None:
         """Make a cell of every leaf: training rows reach all leaves of trees grown on them."""
         self.set_trees(trees)
         self.n_features_in_ = trees.n_features
@@ -414,18 +412,8 @@ def without_models(spec: Any) -> Any:
 def seeded(partitioner: Partitioner, random_state: int, n_jobs: int | None = None) -> Partitioner:
     """Return an unfitted clone in which every seed and number of threads is set.
 
-    Parameters
-    ----------
-    partitioner : Partitioner
-        Left as it is.
-    random_state : int
-        From it come different seeds for all members whose ``random_state`` is None.
-    n_jobs : int or None
-        Takes the place of every ``n_jobs`` that is None.
-
-    Returns
-    -------
-    Partitioner
+    Members whose ``random_state`` is None get different seeds from `random_state`, and `n_jobs`
+    takes the place of every ``n_jobs`` that is None.
     """
     partitioner, seeds = clone(partitioner), _seeds(random_state)
     for member in partitioner.nested():

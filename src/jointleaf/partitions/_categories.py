@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.flat import NodeTable, flatten
-from jointleaf.partitions._base import TargetType, TreeCells, check_count, check_fit_rows
+from jointleaf.partitions._base import TreeCells, check_count
 
 __all__ = ["MAX_CELLS", "CategoryPartitioner"]
 
@@ -48,18 +47,8 @@ class CategoryPartitioner(TreeCells):
         self.n_cells = n_cells
         self.n_jobs = n_jobs
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        target_type: TargetType = "regression",
-        columns: Columns | None = None,
-    ) -> CategoryPartitioner:
-        """Find the values in rows `X` (n, d) of positive weight; `y` is not used."""
+    def _fit_rows(self, rows: TrainingRows) -> None:
         most = check_count(self, "n_cells", self.n_cells, 1)
-        rows = check_fit_rows(X, None, sample_weight, target_type, columns)
         chosen = _few_values(rows, most)
         trees = flatten(
             [_chain(j, values, float(np.nanmedian(rows.X[:, j]))) for j, values in chosen.items()],
@@ -69,7 +58,6 @@ class CategoryPartitioner(TreeCells):
         gains = np.zeros(rows.X.shape[1])
         gains[list(chosen)] = 1.0
         self.number_cells(trees, gains, rows.X)
-        return self
 
 
 def _few_values(rows: TrainingRows, most: int) -> dict[int, NDArray[np.float64]]:

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._data.columns import Columns
 from jointleaf._data.features import LinearFeatures, plan_features
 from jointleaf._trees.encoding import TrainingRows
 from jointleaf.partitions._base import (
@@ -20,7 +19,6 @@ from jointleaf.partitions._base import (
     as_seed,
     check_apply_rows,
     check_count,
-    check_fit_rows,
 )
 from jointleaf.partitions._growers import LightGBMPartitioner
 from jointleaf.partitions._union import UnionPartitioner
@@ -81,6 +79,7 @@ class RotatedPartitioner(Partitioner):
         Number of features d.
     """
 
+    _needs_target = True
     members_: list[TreeCells]
     rotations_: NDArray[np.float64]
     features_: LinearFeatures
@@ -99,20 +98,9 @@ class RotatedPartitioner(Partitioner):
         self.n_directions = n_directions
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        target_type: TargetType = "regression",
-        columns: Columns | None = None,
-    ) -> RotatedPartitioner:
-        """Weight the features of rows `X` (n, d), rotate them, and grow trees on the results."""
+    def _fit_rows(self, rows: TrainingRows) -> None:
+        """Weight the features of rows, rotate them, and grow trees on the results."""
         sizes = self._check_parameters()
-        if y is None:
-            raise ValueError("RotatedPartitioner grows trees on targets: pass y")
-        rows = check_fit_rows(X, y, sample_weight, target_type, columns)
         rng = np.random.default_rng(as_seed(self.random_state))
         features = plan_features(rows.X, rows.weights, rows.columns).fit(
             rows.X, rows.weights, clip=False
@@ -126,13 +114,12 @@ class RotatedPartitioner(Partitioner):
             member = clone(self.partitioner).set_params(n_partitions=size)
             if "random_state" in member.get_params(deep=False):
                 member.set_params(random_state=_draw_seed(rng))
-            member.fit(places @ rotation, rows.y, rows.weight, target_type=target_type)
+            member.fit(places @ rotation, rows.y, rows.weight, target_type=_target_type(rows))
             members.append(member)
         self.features_ = features
         self.split_gains_ = gains
         self.n_features_in_ = rows.X.shape[1]
         self.set_members(members, rotations)
-        return self
 
     def set_members(self, members: list[TreeCells], rotations: NDArray[np.float64]) -> None:
         """Use these fitted partitioners, one per rotation (R, m, q)."""
@@ -215,9 +202,13 @@ class RotatedPartitioner(Partitioner):
         """Return the split gains (d,) of a small booster."""
         n_jobs = self.partitioner.get_params(deep=False).get("n_jobs")
         booster = LightGBMPartitioner(_BOOSTER_TREES, _BOOSTER_CELLS, seed, n_jobs)
-        target_type: TargetType = "classification" if rows.n_classes else "regression"
-        booster.fit(rows.X, rows.y, rows.weight, target_type=target_type, columns=rows.columns)
+        kind = _target_type(rows)
+        booster.fit(rows.X, rows.y, rows.weight, target_type=kind, columns=rows.columns)
         return booster.split_gains_
+
+
+def _target_type(rows: TrainingRows) -> TargetType:
+    return "classification" if rows.n_classes else "regression"
 
 
 def _draw_seed(rng: np.random.Generator) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from jointleaf._data.columns import Columns, as_codes
+from jointleaf._data.columns import as_codes
 from jointleaf._data.features import mean_and_scale
 from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.flat import NodeTable, flatten
-from jointleaf.partitions._base import TargetType, TreeCells, check_count, check_fit_rows
+from jointleaf.partitions._base import TreeCells, check_count
 
 __all__ = ["StepPartitioner"]
 
@@ -51,18 +51,8 @@ class StepPartitioner(TreeCells):
         self.n_partitions = n_partitions
         self.n_jobs = n_jobs
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        target_type: TargetType = "regression",
-        columns: Columns | None = None,
-    ) -> StepPartitioner:
-        """Place the steps in the range of rows `X` (n, d) of positive weight; `y` is not used."""
+    def _fit_rows(self, rows: TrainingRows) -> None:
         n_partitions = check_count(self, "n_partitions", self.n_partitions, 1)
-        rows = check_fit_rows(X, None, sample_weight, target_type, columns)
         varies = _varying(rows)
         n_steps = max(1, n_partitions // max(1, int(varies.sum())))
         steps = [
@@ -74,7 +64,6 @@ class StepPartitioner(TreeCells):
         ]
         trees = flatten(steps, rows.X.shape[1], rows.columns.n_categories)
         self.number_cells(trees, varies, rows.X)
-        return self
 
 
 def _varying(rows: TrainingRows) -> NDArray[np.bool_]:

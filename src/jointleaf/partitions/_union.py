@@ -19,7 +19,6 @@ from jointleaf.partitions._base import (
     Partitioner,
     TargetType,
     check_apply_rows,
-    check_fit_rows,
     without_models,
 )
 
@@ -61,20 +60,10 @@ class RootCell(Partitioner):
         """None: nothing is split."""
         return np.zeros(0, np.intp)
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        target_type: TargetType = "regression",
-        columns: Columns | None = None,
-    ) -> RootCell:
-        """Note the number of columns of `X` (n, d); nothing else is used."""
-        self.n_features_in_ = check_fit_rows(X, None, sample_weight, target_type).X.shape[1]
+    def _fit_rows(self, rows: TrainingRows) -> None:
+        self.n_features_in_ = rows.X.shape[1]
         self.n_cells_ = np.ones(1, dtype=np.intp)
         self.split_gains_ = np.ones(self.n_features_in_)
-        return self
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the codes (n, 1): zeros."""
@@ -264,34 +253,24 @@ class ResidualPartitioner(Partitioner):
     """
 
     partitioner_: Partitioner
+    _needs_target = True
 
     def __init__(self, partitioner: Partitioner) -> None:
         self.partitioner = partitioner
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        target_type: TargetType = "regression",
-        columns: Columns | None = None,
-    ) -> ResidualPartitioner:
-        """Fit the linear model to rows `X` (n, d), then partitions to its residuals."""
+    def _fit_rows(self, rows: TrainingRows) -> None:
+        """Fit the linear model, then partitions to its residuals."""
         if not isinstance(self.partitioner, Partitioner):
             raise TypeError(
                 f"ResidualPartitioner: partitioner={self.partitioner!r} is no Partitioner: call "
                 "make_partitioner on names first"
             )
-        if y is None:
-            raise ValueError("ResidualPartitioner needs targets: pass y")
-        rows = check_fit_rows(X, y, sample_weight, target_type, columns)
         _, residuals = fit_linear_part(rows)
         if residuals.ndim == 2:
             residuals = residuals @ np.linalg.svd(residuals, full_matrices=False)[2][0]
+        columns = rows.columns if rows.columns.categorical.size else None
         partitioner = clone(self.partitioner)
         self.set_fitted(partitioner.fit(rows.X, residuals, rows.weight, **_columns_option(columns)))
-        return self
 
     def set_fitted(self, fitted: Partitioner) -> None:
         """Use the partitions of this fitted partitioner."""

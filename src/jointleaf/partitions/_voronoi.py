@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._data.columns import Columns
 from jointleaf._data.features import plan_features
+from jointleaf._trees.encoding import TrainingRows
 from jointleaf.partitions._base import (
     Partitioner,
-    TargetType,
     as_seed,
     check_apply_rows,
     check_count,
-    check_fit_rows,
 )
 
 __all__ = ["TIE", "VoronoiPartitioner"]
@@ -70,19 +68,9 @@ class VoronoiPartitioner(Partitioner):
         """False: all features count alike."""
         return False
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        target_type: TargetType = "regression",
-        columns: Columns | None = None,
-    ) -> VoronoiPartitioner:
-        """Draw the centres from rows `X` (n, d) of positive weight; `y` is not used."""
+    def _fit_rows(self, rows: TrainingRows) -> None:
         n_partitions = check_count(self, "n_partitions", self.n_partitions, 1)
         n_cells = check_count(self, "n_cells", self.n_cells, 1)
-        rows = check_fit_rows(X, None, sample_weight, target_type, columns)
         plan = plan_features(rows.X, rows.weights, rows.columns)
         features = plan.fit(rows.X, rows.weights, clip=False)
         places = features.transform(rows.X.astype(np.float64, copy=False))
@@ -93,7 +81,6 @@ class VoronoiPartitioner(Partitioner):
         self.n_features_in_ = rows.X.shape[1]
         self.n_cells_ = np.full(n_partitions, centres.shape[1], dtype=np.intp)
         self.split_gains_ = np.ones(self.n_features_in_)
-        return self
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the codes (n, P): the number of the nearest centre in each partition."""

@@ -8,14 +8,13 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from jointleaf._data.columns import Columns
 from jointleaf._data.features import mean_and_scale
 from jointleaf._trees.encoding import Encoding, TrainingRows
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers import find_adapter
-from jointleaf.partitions._base import TargetType, TreeCells, check_count, check_fit_rows
+from jointleaf.partitions._base import TreeCells, check_count
 
 __all__ = [
     "LEARNING_RATE",
@@ -69,6 +68,7 @@ class TreePartitioner(TreeCells):
         Number of features d.
     """
 
+    _needs_target = True
     splits_categories: bool = False
     splits_missing: bool = False
 
@@ -86,43 +86,15 @@ class TreePartitioner(TreeCells):
         self.n_jobs = n_jobs
         self.options = options
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        target_type: TargetType = "regression",
-        columns: Columns | None = None,
-    ) -> TreePartitioner:
-        """Grow the trees.
-
-        Parameters
-        ----------
-        X : array-like (n, d)
-            Numbers, NaN where missing; codes of categories in columns with categories.
-        y : array-like (n,)
-            Numbers, or class numbers for ``target_type="classification"``.
-        sample_weight : array-like (n,), optional
-        target_type : {"regression", "classification"}
-        columns : Columns, optional
-            Which columns hold categories; None is none of them.
-
-        Returns
-        -------
-        self
-        """
+    def _fit_rows(self, rows: TrainingRows) -> None:
+        """Grow the trees."""
         check_count(self, "n_partitions", self.n_partitions, 1)
         check_count(self, "n_cells", self.n_cells, 2)
-        if y is None:
-            raise ValueError(f"{type(self).__name__} grows trees on targets: pass y")
-        rows = check_fit_rows(X, y, sample_weight, target_type, columns)
         trees, gains = self._grow_trees(rows)
         if rows.n_classes == 0:  # the library saw the standardised target
             mean, scale = mean_and_scale(rows.y[:, None], np.ones(len(rows.y)))
             trees = trees.scaled(float(scale[0]), float(mean[0]))
         self.number_cells(trees, gains, rows.X)
-        return self
 
     def _grow_trees(self, rows: TrainingRows) -> tuple[FlatTrees, NDArray]:
         """Grow trees on what the library takes; return them in portable form with their gains."""
