@@ -9,7 +9,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_expit, log_softmax
-from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -42,9 +42,9 @@ from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
-__all__ = ["BaseJOPLEn", "JOPLEnClassifier", "JOPLEnRegressor"]
+__all__ = ["BaseJOPLEn", "JOPLEnClassifier", "JOPLEnRegressor", "read_validation_rows"]
 
 
 class BaseJOPLEn(Explainable, JOPLEnParameters):
@@ -68,7 +68,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         """The loss of the fit."""
 
     @abstractmethod
-    def encode_known_target(self, y: NDArray) -> NDArray:
+    def _encode_known(self, y: NDArray) -> NDArray:
         """Return targets of validation rows, encoded as the training targets were."""
 
     # -- fitting -------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         with restored_on_error(self):
             has_validation = X_val is not None or y_val is not None
             context = self._read(X, y, sample_weight, has_validation)
-            valid = self.read_validation_rows(X_val, y_val)
+            valid = read_validation_rows(self, X_val, y_val)
             self._store(self._fit_context(context, valid))
         return self
 
@@ -146,40 +146,19 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         self.columns_ = columns
         return self._context(rows, columns, plan, loss, self._seed())
 
-    def read_validation_rows(self, X_val: ArrayLike | None, y_val: ArrayLike | None) -> Rows | None:
-        """Return the rows that are held out to choose on; None where there are none."""
-        if X_val is None and y_val is None:
-            return None
-        if X_val is None or y_val is None:
-            raise ValueError("X_val and y_val belong together: give both or none")
-        X, y = self._read_known(X_val, y_val)
-        return Rows(
-            X, self.encode_known_target(y), np.ones(len(y)), np.zeros((len(y), 0), np.int64)
+    def read_known_rows(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> tuple[NDArray, NDArray, NDArray[np.float64]]:
+        """Return rows of positive weight as the fit saw them, their targets, and their weights."""
+        matrix, targets = check_X_y(
+            read_rows(self, X),
+            y,
+            ensure_all_finite="allow-nan",
+            y_numeric=self._target_type == "regression",
         )
-
-    def _read_known(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray, NDArray]:
-        """Return rows with the columns of the fit, and their targets."""
-        numeric = self._target_type == "regression"
-        return check_X_y(read_rows(self, X), y, ensure_all_finite="allow-nan", y_numeric=numeric)
-
-    def _store(self, fit: Fit) -> None:
-        """Put the results on the estimator."""
-        self.__dict__.pop("pruning_", None)  # of a pruned model that is fitted once more
-        self.report_ = fit.report
-        self.cell_model_, self.feature_importances_ = fit.model, fit.importances
-        is_empty = not self.selected_features_.size and self.cells == "linear"
-        if isinstance(self.penalty, Term) and self.penalty.is_auto and is_empty:
-            warn_of_no_features(self.penalty)
-
-    # -- fits of fewer cells, which `prune` makes ----------------------------------------------
-
-    def read_fitted_rows(self, X: ArrayLike, y: ArrayLike, sample_weight: Any = None) -> Rows:
-        """Return rows as the fit saw them."""
-        matrix, targets = self._read_known(X, y)
         weights = check_weights(sample_weight, len(targets))
         is_used = weights > 0
-        target = self.encode_known_target(targets[is_used])
-        return canonical_rows(matrix[is_used], target, weights[is_used])
+        return matrix[is_used], self._encode_known(targets[is_used]), weights[is_used]
 
     def fitted_frame(self) -> Frame:
         """Return how rows and targets became standard numbers in the joint fit."""
@@ -194,13 +173,14 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         plan = self.cell_model_.features.plan
         return self._context(rows, self.columns_, plan, self._loss, self._seed(keep=True))
 
-    def with_model(self, model: CellModel, report: FitReport, rows: Rows) -> Self:
-        """Return a fitted copy that predicts with another model of training rows."""
-        copy, parameters = clone(self), self.get_params(deep=False)
-        copy.__dict__.update({k: v for k, v in self.__dict__.items() if k not in parameters})
-        copy.report_ = report
-        copy.cell_model_, copy.feature_importances_ = model.described(rows.X, rows.s)
-        return copy
+    def _store(self, fit: Fit) -> None:
+        """Put the results on the estimator."""
+        self.__dict__.pop("pruning_", None)  # of a pruned model that is fitted once more
+        self.report_ = fit.report
+        self.cell_model_, self.feature_importances_ = fit.model, fit.importances
+        is_empty = not self.selected_features_.size and self.cells == "linear"
+        if isinstance(self.penalty, Term) and self.penalty.is_auto and is_empty:
+            warn_of_no_features(self.penalty)
 
     # -- what was fitted -----------------------------------------------------------------------
 
@@ -302,6 +282,18 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         return self._cells.partitioner.apply(read_rows(self, X))
 
 
+def read_validation_rows(
+    estimator: BaseJOPLEn, X_val: ArrayLike | None, y_val: ArrayLike | None
+) -> Rows | None:
+    """Return the rows that are held out to choose on; None where there are none."""
+    if X_val is None and y_val is None:
+        return None
+    if X_val is None or y_val is None:
+        raise ValueError("X_val and y_val belong together: give both or none")
+    X, y, s = estimator.read_known_rows(X_val, y_val)
+    return Rows(X, y, s, np.zeros((len(y), 0), np.int64))
+
+
 @describe_parameters
 class JOPLEnRegressor(RegressorMixin, BaseJOPLEn):
     """Piecewise linear ensemble for regression, all cells fitted jointly.
@@ -328,13 +320,13 @@ class JOPLEnRegressor(RegressorMixin, BaseJOPLEn):
     _target_type = "regression"
 
     def _encode_target(self, y: NDArray) -> tuple[NDArray, Loss]:
-        return self.encode_known_target(y), self._loss
+        return self._encode_known(y), self._loss
 
     @property
     def _loss(self) -> Loss:
         return SquaredError()
 
-    def encode_known_target(self, y: NDArray) -> NDArray:
+    def _encode_known(self, y: NDArray) -> NDArray:
         return np.asarray(y, float)
 
     def predict(self, X: ArrayLike) -> NDArray:
@@ -385,7 +377,7 @@ class JOPLEnClassifier(ClassifierMixin, BaseJOPLEn):
         n_classes = len(self.classes_)
         return Logistic() if n_classes == 2 else Multinomial(n_classes)
 
-    def encode_known_target(self, y: NDArray) -> NDArray:
+    def _encode_known(self, y: NDArray) -> NDArray:
         unknown = np.setdiff1d(y, self.classes_)
         if unknown.size:
             raise ValueError(f"y_val holds class {unknown[0]}, which y does not have")

@@ -8,13 +8,11 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_regressor
-from sklearn.utils import check_X_y
 
 from jointleaf._core.losses import Logistic, Multinomial
 from jointleaf._core.path import N_STRENGTHS, StrengthPath, strength_path
 from jointleaf._core.penalties import Penalty
 from jointleaf._core.penalties.base import on_weights
-from jointleaf._data.rows import read_rows
 from jointleaf._fit.component import JointSolve
 
 if TYPE_CHECKING:
@@ -82,13 +80,9 @@ def _unfitted_penalty(estimator: Estimator) -> Penalty:
     return penalty
 
 
-def _prepared(
-    estimator: Estimator, X: ArrayLike, y: ArrayLike | None
-) -> tuple[NDArray, NDArray, NDArray]:
+def _prepared(estimator: Estimator, X: ArrayLike, y: Any) -> tuple[NDArray, NDArray, NDArray]:
     """Return rows, codes and targets as the fit of the estimator saw them."""
-    rows, targets = check_X_y(
-        read_rows(estimator, X), y, ensure_all_finite="allow-nan", y_numeric=is_regressor(estimator)
-    )
+    rows, targets, _ = estimator.read_known_rows(X, y)
     model = estimator.cell_model_
-    target = (estimator.encode_known_target(targets) - model.centre) / model.unit
+    target = (targets - model.centre) / model.unit
     return model.features.transform(rows), model.partitioner.apply(rows), target

@@ -13,19 +13,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Term
 from jointleaf._core.penalties.base import check_number
-from jointleaf._data.rows import Rows
+from jointleaf._data.rows import Rows, canonical_rows
 from jointleaf._fit.folds import grow, make_splits
 from jointleaf._fit.joint import Joint, fit_cells_of
 from jointleaf._fit.pruning import Candidate, Descent, Path, Walk, prune_to_size
 from jointleaf._fit.report import FitReport
 from jointleaf._fit.search import DEFAULT_SETTING, Setting, auto_penalty
 from jointleaf._model.cell_model import Frame
-from jointleaf.estimators._joplen import BaseJOPLEn
+from jointleaf.estimators._joplen import BaseJOPLEn, read_validation_rows
 from jointleaf.estimators._params import is_whole
 from jointleaf.partitions import Partitioner, UnionPartitioner
 
@@ -163,8 +164,8 @@ def prune(
         raise ValueError(
             f"n_cells={n_cells} says how far to prune, and X_val and y_val choose it: give one"
         )
-    rows = estimator.read_fitted_rows(X, y, sample_weight)
-    valid = estimator.read_validation_rows(X_val, y_val)
+    rows = canonical_rows(*estimator.read_known_rows(X, y, sample_weight))
+    valid = read_validation_rows(estimator, X_val, y_val)
     start = joint_candidate(estimator)
     walk = make_walk(estimator, start, estimator.fitted_frame(), rows, step_fraction)
     if valid is not None:
@@ -313,6 +314,9 @@ def _refit(estimator: E, rows: Rows, candidate: Candidate, path: Path) -> E:
     report, before = estimator.report_, estimator.cell_model_.layout.n_cells
     solve = replace(solve, setting=report.joint_or_raise("pruning").setting)
     report = FitReport.of_joint(report.target_type, solve, report.cv_results)
-    pruned = estimator.with_model(model, report, rows)
+    pruned, parameters = clone(estimator), estimator.get_params(deep=False)
+    fitted = {k: v for k, v in estimator.__dict__.items() if k not in parameters}
+    pruned.__dict__.update(fitted, report_=report)
+    pruned.cell_model_, pruned.feature_importances_ = model.described(rows.X, rows.s)
     pruned.pruning_ = Pruning(*path, n_cells_before=before, n_cells_after=candidate.n_cells)
     return pruned
