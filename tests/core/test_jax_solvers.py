@@ -1,4 +1,7 @@
-"""Solvers, losses and penalties give the same objective through SciPy and through JAX."""
+"""Fits on a device: loops of single penalties give the answers of SciPy.
+
+`test_jax_cross` has every loss with every penalty with every solver, in loops that penalties share.
+"""
 
 import numpy as np
 import pytest
@@ -10,14 +13,9 @@ from jointleaf import (
     DirtyLasso,
     DirtyLInf,
     Frobenius,
-    GrOWL,
-    KyFan,
     Laplacian,
-    LInf1,
-    Lp1,
     Nuclear,
     PerTask,
-    SchattenP,
     fit_cells,
     fit_tasks,
 )
@@ -25,42 +23,19 @@ from jointleaf import (
 pytest.importorskip("jax")
 
 RIDGE, FREE = Frobenius(0.02), Frobenius(0.02, bias_strength=0.0)
-EVEN_PARTITIONS = Frobenius(
-    0.02, 0.1, feature_weights=[1, 2, 3, 1, 1], partition_weights=[1, 2, 1, 0.5]
-)
 SQUARED = [
-    ("dual", RIDGE),
-    ("dual", FREE),
-    ("dual", EVEN_PARTITIONS),
     ("dual", RIDGE + Laplacian(0.05)),
-    ("pcg", RIDGE),
     ("pcg", FREE),
-    ("fista", L1(0.01)),
     ("fista", L21(0.05)),
-    ("fista", LInf1(0.05)),
-    ("fista", Lp1(0.05, p=1.5)),
-    ("fista", GrOWL(0.05)),
     ("fista", Nuclear(0.05)),
-    ("fista", KyFan(0.05, k=2)),
-    ("fista", SchattenP(0.05, p=3)),
     ("fista", L1(0.01) + L21(0.03, bias_strength=0.1) + RIDGE),
-    ("fista", L21(0.02) + Nuclear(0.02)),
     ("fista", L21(0.02) + Laplacian(0.05)),
 ]
-OTHER_LOSSES = [
-    ("logistic", "dual", RIDGE),
-    ("logistic", "newton", FREE),
-    ("logistic", "fista", L21(0.02)),
-    ("multinomial", "dual", RIDGE),
-    ("multinomial", "newton", FREE),
-    ("multinomial", "fista", Nuclear(0.02)),
-]
+OTHER_LOSSES = [("logistic", "fista", L21(0.02)), ("multinomial", "fista", Nuclear(0.02))]
 TASKS = [
-    DirtyLasso(0.1, 0.06),
     DirtyLasso(None, 0.06, relax=0.5),
     DirtyLInf(0.1, 0.06),
     PerTask(L21(0.05)) + RIDGE,
-    RIDGE + Laplacian(0.02, graph="neighbors"),
 ]
 
 
@@ -95,18 +70,10 @@ def test_other_losses(loss, solver, penalty):
     check(ours, theirs, 1e-10)
 
 
-@pytest.mark.parametrize(
-    ("loss", "solver", "penalty"),
-    [
-        ("squared_error", "pcg", FREE),
-        ("logistic", "newton", RIDGE),
-        ("squared_error", "fista", Nuclear(0.05)),
-    ],
-    ids=str,
-)
-def test_single_precision(loss, solver, penalty):
-    ours, theirs = both(np.float32, 1e-4, loss, solver=solver, penalty=penalty)
-    exact = both(solver=solver, penalty=penalty, loss=loss)[0]
+def test_single_precision():
+    options = {"solver": "fista", "penalty": Nuclear(0.05)}
+    ours, theirs = both(np.float32, 1e-4, **options)
+    exact = both(**options)[0]
     assert theirs.coef.dtype == np.float32
     check(ours, theirs, 1e-4)
     assert np.isclose(theirs.objective, exact.objective, rtol=1e-4, atol=0)
@@ -133,6 +100,8 @@ def test_constant_cells_and_cells_without_rows():
 def test_the_start_does_not_change_the_answer():
     options = {"penalty": DirtyLasso(0.1, 0.06, bias_strength=0.1), "tol": 1e-9, "max_iter": 5000}
     first = fit_tasks(tasks(), device="jax:cpu", **options)
+    host = fit_tasks(tasks(), **options)
+    assert np.isclose(first.objective, host.objective, rtol=1e-10, atol=0)
     start = first.theta + 1.0
     again = fit_tasks(tasks(), device="jax:cpu", init=start, **options)
     assert again.n_iter > 1
