@@ -107,7 +107,7 @@ def by_loop(model, rows=ROWS):
 @settings(max_examples=60, deadline=None)
 @given(
     n_outputs=st.sampled_from([1, 3]),
-    indices=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    indices=st.tuples(st.integers(0, 4), st.integers(0, 4)),
     clipped=st.tuples(st.booleans(), st.booleans()),
     factors=st.tuples(st.floats(-3, 3), st.floats(-3, 3)),
     seed=st.integers(0, 1000),
