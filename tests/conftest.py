@@ -1,5 +1,10 @@
 """Generated data and small tools that several test files share."""
 
+import os
+
+# Threads that wait must not spin beside other workers; it counts when libraries are loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 from dataclasses import dataclass
 from pathlib import Path
 
