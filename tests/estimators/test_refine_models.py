@@ -85,6 +85,7 @@ def catboost_plain(task):
 
 
 TREES = {"n_estimators": 4, "max_leaf_nodes": 4, "random_state": 0}
+FOUR = {"n_estimators": 4, "n_jobs": 1}
 CATBOOST = {
     "iterations": 4,
     "depth": 2,
@@ -102,17 +103,10 @@ MODELS = {
         HistGradientBoostingRegressor, HistGradientBoostingClassifier, max_iter=4, max_leaf_nodes=4
     ),
     "lightgbm": estimator(
-        lightgbm.LGBMRegressor,
-        lightgbm.LGBMClassifier,
-        n_estimators=4,
-        num_leaves=4,
-        n_jobs=1,
-        verbose=-1,
+        lightgbm.LGBMRegressor, lightgbm.LGBMClassifier, num_leaves=4, verbose=-1, **FOUR
     ),
     "lightgbm.Booster": lightgbm_booster,
-    "xgboost": estimator(
-        xgboost.XGBRegressor, xgboost.XGBClassifier, n_estimators=4, max_depth=2, n_jobs=1
-    ),
+    "xgboost": estimator(xgboost.XGBRegressor, xgboost.XGBClassifier, max_depth=2, **FOUR),
     "xgboost.Booster": xgboost_booster,
     "catboost": estimator(catboost.CatBoostRegressor, catboost.CatBoostClassifier, **CATBOOST),
     "catboost.CatBoost": catboost_plain,

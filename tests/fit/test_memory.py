@@ -126,7 +126,7 @@ def test_a_fit_that_cannot_fit_is_rejected_with_the_numbers(monkeypatch):
 
 def test_available_memory(monkeypatch, tmp_path):
     found = memory.available_memory()
-    assert found is None or found > 0
+    assert found > 0 if sys.platform == "linux" else found is None or found > 0
     for name, text in (("max", "9000"), ("current", "5000"), ("stat", "anon 1\nfile 3000\n")):
         (tmp_path / f"memory.{name}").write_text(text)
     monkeypatch.setattr(

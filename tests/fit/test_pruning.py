@@ -1,7 +1,5 @@
 """Global pruning: siblings are merged where it costs least, and all cells fitted jointly again."""
 
-import doctest
-import importlib
 import pickle
 from dataclasses import replace
 
@@ -483,14 +481,6 @@ def test_the_picture_without_validation_and_of_other_models(model):
         PruningDisplay.from_estimator(model)
     with pytest.raises(NotFittedError):
         PruningDisplay.from_estimator(JOPLEnRegressor())
-
-
-@pytest.mark.parametrize("name", ["estimators._pruning", "plot._strengths"])
-def test_docstring_examples(name):
-    result = doctest.testmod(importlib.import_module(f"jointleaf.{name}"))
-    assert result.attempted > 0
-    assert result.failed == 0
-    plt.close("all")
 
 
 def test_candidates_with_linear_and_constant_partitions_keep_their_kinds():

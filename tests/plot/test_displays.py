@@ -1,8 +1,5 @@
 """Displays: what is drawn are the numbers of the path or the table, and every line has a name."""
 
-import doctest
-import importlib
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -321,13 +318,6 @@ def test_a_constant_target_can_be_drawn():
 
 
 # -- both ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["strengths"])
-def test_docstring_examples(name):
-    result = doctest.testmod(importlib.import_module(f"jointleaf.plot._{name}"))
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 def test_without_matplotlib_it_is_asked_for(ask_for_matplotlib, path, sparse):

@@ -1,7 +1,5 @@
 """The display of losses along strengths of several tasks."""
 
-import doctest
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from jointleaf import (
 )
 from jointleaf._fit.report import loss_table
 from jointleaf._fit.strengths import ratio_grid
-from jointleaf.plot import _task_fits
 from task_displays import FEW, assert_drawn_inside, fit, legend
 
 
@@ -130,12 +127,6 @@ def test_estimators_without_a_path_are_rejected():
         TaskPathDisplay.from_estimator(JOPLEnRegressor())
     with pytest.raises(ValueError, match=r"same number of features.*makes features vanish"):
         TaskPathDisplay.from_estimator(fit(Frobenius("auto", bias_strength=1.0), cv=2, tasks=FEW))
-
-
-def test_docstring_examples():
-    result = doctest.testmod(_task_fits)
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 def test_nothing_is_drawn_outside_the_figure(tuned):

@@ -1,7 +1,5 @@
 """Displays of several tasks: what is drawn are the slopes, counts, errors and losses of the fit."""
 
-import doctest
-import importlib
 from dataclasses import replace
 
 import matplotlib.pyplot as plt
@@ -362,13 +360,6 @@ def test_wrong_errors_are_rejected(model):
 
 
 # -- all -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["task_fits", "tasks"])
-def test_docstring_examples(name):
-    result = doctest.testmod(importlib.import_module(f"jointleaf.plot._{name}"))
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 def test_nothing_is_drawn_outside_the_figure(model):

@@ -1,7 +1,5 @@
 """Displays of explanations: what is drawn are the numbers of the explanation."""
 
-import doctest
-import importlib
 import subprocess
 import sys
 
@@ -194,20 +192,6 @@ def test_given_axes_are_used(model):
     ):
         ax = next(given)
         assert make(ax).ax_ is ax
-
-
-@pytest.mark.parametrize("name", ["explanation", "effect"])
-def test_examples_of_displays(name):
-    result = doctest.testmod(importlib.import_module(f"jointleaf.plot._{name}"))
-    assert result.attempted > 0
-    assert result.failed == 0
-
-
-@pytest.mark.parametrize("name", ["explanation", "local"])
-def test_examples_of_explanations(name):
-    result = doctest.testmod(importlib.import_module(f"jointleaf.inspection._{name}"))
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 # -- shap -----------------------------------------------------------------------------------------

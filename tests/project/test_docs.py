@@ -5,16 +5,16 @@ import importlib
 import re
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WITH_EXAMPLES = (
-    "jointleaf._core.fitting",
-    "jointleaf._core.path",
-    "jointleaf.estimators._joplen",
-    "jointleaf.estimators._refining",
-    "jointleaf.multitask._estimators",
-    "jointleaf._core.tasks",
+SOURCE = ROOT / "src"
+#: All modules whose docstrings have examples.
+WITH_EXAMPLES = sorted(
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+    for path in SOURCE.rglob("*.py")
+    if ">>> " in path.read_text()
 )
 
 
@@ -56,7 +56,6 @@ def test_the_page_on_tasks_runs_as_written(capsys):
 
 
 def test_the_page_on_explanations_runs_as_written(capsys):
-    plt = pytest.importorskip("matplotlib.pyplot")
     pytest.importorskip("shap")
     plt.switch_backend("Agg")
     text = (ROOT / "docs" / "explaining.md").read_text()
@@ -87,7 +86,10 @@ def test_the_example_of_onnx_runs_as_written(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
-def test_docstring_examples(name):
+def test_docstring_examples(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plt.switch_backend("Agg")
     result = doctest.testmod(importlib.import_module(name))
+    plt.close("all")
     assert result.attempted > 0
     assert result.failed == 0
