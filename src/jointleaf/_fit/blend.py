@@ -21,8 +21,6 @@ from jointleaf.partitions import FittedEnsemble
 if TYPE_CHECKING:
     from jointleaf._fit.joint import Joint
 
-__all__ = ["Interpolation", "Stacking", "least_squares_weights", "logistic_weights"]
-
 _STACKING_ROWS = 100.0  # as if so many more rows agreed with the weights that stacking starts from
 _CALIBRATION_ROWS = 10.0
 _JOINT_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # ties go to the first

@@ -27,18 +27,6 @@ from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TargetType
 
-__all__ = [
-    "Blend",
-    "Component",
-    "FitContext",
-    "FitOptions",
-    "JointSolve",
-    "Split",
-    "Table",
-    "in_units_of",
-    "target_scale",
-]
-
 #: Training and validation rows.
 Split = tuple[Rows, Rows]
 #: Columns of equal length by name.

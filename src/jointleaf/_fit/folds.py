@@ -25,20 +25,6 @@ from jointleaf._fit.component import FitContext, Split, Table, target_scale
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TargetType
 
-__all__ = [
-    "MIN_GROUPS",
-    "Fold",
-    "IndexPairs",
-    "best_row",
-    "grow",
-    "join_tables",
-    "loss_columns",
-    "make_splits",
-    "split_labels",
-    "user_splits",
-    "with_progress",
-]
-
 IndexPairs = list[tuple[NDArray, NDArray]]
 
 MIN_GROUPS = 10  # of validation rows over all folds, from which standard errors are estimated

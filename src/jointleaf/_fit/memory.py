@@ -39,15 +39,6 @@ from jointleaf.partitions import (
     UnionPartitioner,
 )
 
-__all__ = [
-    "FitShape",
-    "MemoryEstimate",
-    "available_memory",
-    "joint_memory",
-    "readable_bytes",
-    "trees_memory",
-]
-
 #: Bytes that may be used, where the system's own word is not to be taken.
 VARIABLE = "JOINTLEAF_MAX_MEMORY"
 

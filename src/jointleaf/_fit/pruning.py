@@ -24,8 +24,6 @@ from jointleaf._data.rows import Rows
 from jointleaf._model.cell_model import Frame
 from jointleaf.partitions import Partitioner
 
-__all__ = ["Candidate", "Descent", "Path", "Walk", "merge", "merging_costs", "prune_to_size"]
-
 _CLEAR_RISE = 1.1  # loss relative to the smallest at which a path may end
 _PATIENCE = 3  # steps in a row with so large a loss that end it
 _TRIAL = 0.8  # strengths are tried anew when this fraction of the cells is left

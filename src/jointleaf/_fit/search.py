@@ -37,20 +37,6 @@ from jointleaf._core.solvers.dual import newton_dual, shared_cells, times_column
 from jointleaf._fit.component import Table
 from jointleaf._fit.folds import Fold, best_row, join_tables, loss_columns, with_progress
 
-__all__ = [
-    "DEFAULT_SETTING",
-    "GIVEN_PLAN",
-    "JointFold",
-    "SearchPlan",
-    "SearchResult",
-    "Setting",
-    "auto_penalty",
-    "default_plan",
-    "feature_weights",
-    "search_setting",
-    "setting_cells",
-]
-
 SLOPE_SCALES = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 FEATURE_POWERS = (0.0, 1.0, 2.0)
 STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))  # from strong to weak: a warm path

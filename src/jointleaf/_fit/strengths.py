@@ -32,8 +32,6 @@ from jointleaf._core.tasks import relax_of, relaxed, split_slopes, support_of, t
 from jointleaf._fit.component import Table
 from jointleaf._fit.folds import Fold, best_row, join_tables, loss_columns, with_progress
 
-__all__ = ["StrengthChoice", "choose_strengths", "path_has_ended", "ratio_grid"]
-
 N_RATIOS = 4
 # Strengths on a path, and the last relative to the first: paths end earlier, when the validation
 # loss rises. Paths of several tasks are coarser, because there is one for every ratio.

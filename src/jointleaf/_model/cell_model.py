@@ -29,8 +29,6 @@ from jointleaf.partitions import Partitioner, RootCell, UnionPartitioner
 if TYPE_CHECKING:
     from jointleaf._core.solvers import Solution
 
-__all__ = ["CellModel", "Frame"]
-
 _DESCRIBED_ROWS = 4000  # most rows of which means and importances are
 
 

@@ -23,19 +23,6 @@ from scipy import sparse
 from jointleaf._core.layout import CellLayout
 from jointleaf.partitions import Partitioner
 
-__all__ = [
-    "CellRanges",
-    "LinearContributions",
-    "TrainingMeans",
-    "by_column",
-    "cell_ranges",
-    "column_importances",
-    "padded",
-    "sum_of_entries",
-    "training_means",
-    "warn_of_no_features",
-]
-
 _BLOCK_ROWS = 4096
 _CLIP_ROWS = 1024  # the gathered rows of one partition stay in the cache
 

@@ -18,8 +18,6 @@ from jointleaf._data.columns import Columns, as_codes
 from jointleaf._data.features import mean_and_scale
 from jointleaf._trees.flat import FlatTrees
 
-__all__ = ["Encoding", "TrainingRows", "tables_from_scores"]
-
 #: Rows' worth of the overall mean that every category's mean is pulled by.
 _PRIOR_ROWS = 10.0
 

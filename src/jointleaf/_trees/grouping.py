@@ -30,8 +30,6 @@ from numpy.typing import NDArray
 
 from jointleaf._trees.routing import Condition, Router
 
-__all__ = ["GroupIndex", "Grouping", "group_trees", "group_weights"]
-
 BYTE = 256  # states of the digits that one byte holds
 _MOST_STATES = 1 << 16
 _WINDOW = 128  # trees among which the next member of a group is looked for

@@ -12,11 +12,6 @@ from typing import Any
 
 from jointleaf.cli._output import number
 
-__all__ = [
-    "Axis", "Chart", "calibration_chart", "classes_chart", "histogram_chart", "pairs_chart",
-    "search_chart", "trace_chart",
-]  # fmt: skip
-
 Record = dict[str, Any]
 Numbers = Sequence[float]
 

@@ -27,8 +27,6 @@ from jointleaf.cli._values import (
     present,
 )
 
-__all__ = ["ColumnKind", "Target", "detect_kind", "detect_target"]
-
 _MOST_DIFFERENT = 0.5  # share of different texts above which a text column is no category
 _MANY_CATEGORIES = 50
 _ROW_NAMES = ("id", "index", "row", "row number", "rownumber", "no", "nr", "column 1")

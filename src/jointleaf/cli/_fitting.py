@@ -39,9 +39,6 @@ from jointleaf.cli._validation import (
 from jointleaf.estimators import recipe_for
 from jointleaf.estimators._path import follow_strengths
 
-__all__ = ["bench", "fit", "select"]
-
-
 # -- fit -----------------------------------------------------------------------------------------
 
 

@@ -16,8 +16,6 @@ from typing import Any
 import jointleaf
 from jointleaf.cli._output import CliError
 
-__all__ = ["main"]
-
 # Exit codes; the last two are 128 plus the number of the signal, as shells have it.
 _OK, _DATA_ERROR, _USAGE_ERROR, _INTERRUPTED, _PIPE_CLOSED = 0, 1, 2, 130, 141
 

@@ -11,11 +11,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "CliError", "as_json", "bar", "check_writable", "finite", "number", "plural", "print_remark",
-    "print_result", "reading", "seconds", "show", "text_table", "write_file", "writing",
-]  # fmt: skip
-
 _CHUNK = 8192
 
 

@@ -26,8 +26,6 @@ from jointleaf.cli._tables import (
 )
 from jointleaf.cli._values import date_parts, parse_boolean, parse_dates, without_percent
 
-__all__ = ["Preparation", "TrainingData", "read_training_data"]
-
 _FEWEST_ROWS = 10
 
 

@@ -22,8 +22,6 @@ from jointleaf.cli._preparation import Preparation, TrainingData
 from jointleaf.cli._scores import histogram, spread_over
 from jointleaf.cli._tables import RawColumn
 
-__all__ = ["RECORD_FORMAT", "make_record", "model_summary", "without_charts"]
-
 #: The format of records that is written and read.
 RECORD_FORMAT = 1
 _MOST_TRACE = 200

@@ -10,8 +10,6 @@ from jointleaf.cli import _charts as charts
 from jointleaf.cli._output import number, plural, seconds
 from jointleaf.cli._scores import JOINTLEAF, MEASURES, error_rows, format_measure
 
-__all__ = ["render_report"]
-
 Record = dict[str, Any]
 
 _MOST_FEATURES = 30

@@ -9,11 +9,6 @@ from numpy.typing import NDArray
 
 from jointleaf.cli._output import number, seconds, text_table
 
-__all__ = [
-    "JOINTLEAF", "MEASURES", "error_rows", "error_table", "format_measure", "histogram",
-    "measures", "prediction_summary", "spread_over",
-]  # fmt: skip
-
 #: The name of jointleaf among the models that are compared.
 JOINTLEAF = "jointleaf"
 #: Names of the measures for people.

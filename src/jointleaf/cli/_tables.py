@@ -18,11 +18,6 @@ from numpy.typing import NDArray
 from jointleaf.cli._output import CliError, reading
 from jointleaf.cli._values import are_floats, parse_numbers
 
-__all__ = [
-    "RawColumn", "RawTable", "closest_name", "listed", "object_array", "read_table",
-    "similar_texts",
-]  # fmt: skip
-
 _MOST_LISTED = 8
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}

@@ -37,8 +37,6 @@ from jointleaf.cli._scores import error_table, measures, prediction_summary
 from jointleaf.cli._tables import RawTable, read_table
 from jointleaf.inspection import Explanation
 
-__all__ = ["LoadedModel", "explain", "info", "load_model", "predict", "report"]
-
 _MOST_SHOWN = 3
 
 

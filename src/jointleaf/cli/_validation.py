@@ -26,15 +26,6 @@ from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._core.progress import Progress
 from jointleaf.cli._scores import JOINTLEAF, measures, prediction_summary
 
-__all__ = [
-    "BENCH_MODELS",
-    "FIT_MODELS",
-    "Options",
-    "jointleaf_estimator",
-    "make_splits",
-    "validate",
-]
-
 #: Up to so many rows all are held out once, in five folds; of more, one fifth is held out.
 _SMALL = 1000
 _FOLDS = 5

@@ -17,12 +17,6 @@ from datetime import datetime, timezone
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "DATE_PARTS", "are_floats", "date_parts", "detect_format", "detect_notation",
-    "look_like_numbers", "notation_remarks", "parse_boolean", "parse_booleans", "parse_dates",
-    "parse_numbers", "present", "without_percent",
-]  # fmt: skip
-
 
 def present(values: NDArray) -> list[str]:
     """Return the texts of an array (n,) that are not None."""

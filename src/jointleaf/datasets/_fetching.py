@@ -10,8 +10,6 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-__all__ = ["Folder", "data_folder", "download", "find_file", "locate"]
-
 #: A folder as users name it.
 Folder = str | os.PathLike[str]
 

@@ -18,8 +18,6 @@ from sklearn.utils import Bunch
 
 from jointleaf.datasets._fetching import Folder, find_file, locate
 
-__all__ = ["MULAN_TARGETS", "load_chem_tasks", "load_mulan", "load_pmlb", "load_sarcos"]
-
 _PMLB = "https://github.com/EpistasisLab/pmlb/raw/master/datasets/{name}/{name}.tsv.gz"
 _MULAN = "https://github.com/tsoumakas/mulan/raw/master/data/multi-target/{name}.arff"
 _SARCOS = "http://www.gaussianprocess.org/gpml/data/{file}"

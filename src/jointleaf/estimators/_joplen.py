@@ -44,8 +44,6 @@ from jointleaf.partitions._factory import known_categories
 if TYPE_CHECKING:
     pass
 
-__all__ = ["BaseJOPLEn", "JOPLEnClassifier", "JOPLEnRegressor", "read_validation_rows"]
-
 
 class BaseJOPLEn(Explainable, JOPLEnParameters):
     """Joint optimisation of piecewise linear ensembles: the part common to all estimators.

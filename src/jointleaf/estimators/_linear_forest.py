@@ -24,8 +24,6 @@ from jointleaf.partitions._base import TargetType, as_seed, check_count, check_f
 from jointleaf.partitions._growers.linear_forest import grow_linear_forest
 from jointleaf.partitions._union import LinearPart
 
-__all__ = ["LinearForestClassifier", "LinearForestRegressor"]
-
 
 class _BaseLinearForest(BaseEstimator):
     """What the two linear forests share."""

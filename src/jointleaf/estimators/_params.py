@@ -46,18 +46,6 @@ from jointleaf._trees.importers import is_ensemble
 from jointleaf.partitions import Partitioner, make_partitioner
 from jointleaf.partitions._base import LeftOut, TargetType, without_models
 
-__all__ = [
-    "JOPLEnParameters",
-    "check_memory",
-    "check_missing_values",
-    "check_parameters",
-    "check_penalty",
-    "check_single_task",
-    "estimate_memory",
-    "is_whole",
-    "restored_on_error",
-]
-
 
 @dataclass(eq=False, repr=False)
 class JOPLEnParameters(BaseEstimator):

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     Estimator = JOPLEnRegressor | JOPLEnClassifier
 
-__all__ = ["fitted_strength", "follow_strengths"]
-
 
 def follow_strengths(
     estimator: Estimator,

@@ -13,8 +13,6 @@ from jointleaf._trees.flat import FlatTrees, flatten
 from jointleaf._trees.importers.sklearn import node_table
 from jointleaf._trees.routing import Router
 
-__all__ = ["PortableForest"]
-
 
 @dataclass(frozen=True)
 class PortableForest:

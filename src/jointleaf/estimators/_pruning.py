@@ -30,8 +30,6 @@ from jointleaf.estimators._joplen import BaseJOPLEn, read_validation_rows
 from jointleaf.estimators._params import is_whole
 from jointleaf.partitions import Partitioner, UnionPartitioner
 
-__all__ = ["Pruning", "prune"]
-
 E = TypeVar("E", bound=BaseJOPLEn)
 
 _PATH_TOL = 1e-4  # of solves along a path: only the last one need be exact

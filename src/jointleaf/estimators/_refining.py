@@ -15,8 +15,6 @@ from jointleaf._trees.importers import check_fitted_model, find_adapter
 from jointleaf._trees.importers.xgboost import XGBoostAdapter
 from jointleaf.estimators._joplen import JOPLEnClassifier, JOPLEnRegressor
 
-__all__ = ["refine"]
-
 
 def refine(
     model: Any,

@@ -17,8 +17,6 @@ from jointleaf.inspection._raw import (
     raw_model,
 )
 
-__all__ = ["Effect", "EffectKind", "Interactions", "effect", "interactions"]
-
 EffectKind = Literal["ale", "partial_dependence"]
 _BLOCK_ROWS = 50_000
 _MOST_COLUMNS = 10  # whose interactions are measured where none are named

@@ -18,8 +18,6 @@ from jointleaf.inspection._raw import (
     task_names,
 )
 
-__all__ = ["Explanation", "explain"]
-
 _REST = "cells"  # name of what no single column is credited with
 
 

@@ -17,8 +17,6 @@ from jointleaf.partitions import RootCell, RotatedPartitioner, VoronoiPartitione
 from jointleaf.partitions._base import TreeCells
 from jointleaf.partitions._rotated import FARTHEST, GRID
 
-__all__ = ["LocalModel", "local_model"]
-
 
 @dataclass(frozen=True, repr=False)
 class LocalModel:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from jointleaf.inspection._explanation import Explanation
     from jointleaf.inspection._local import LocalModel
 
-__all__ = ["Explainable", "ExplainableTasks", "Summarized", "summary_lines"]
-
 
 class Summarized:
     """A fitted estimator with a summary, which notebooks show under scikit-learn's diagram."""

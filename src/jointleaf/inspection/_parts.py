@@ -30,16 +30,6 @@ from jointleaf._trees.routing import Router, leaves_as_cells
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TreeCells
 
-__all__ = [
-    "CellExplainer",
-    "Parts",
-    "TreeCredits",
-    "TreeExplainer",
-    "explainer_of",
-    "parents",
-    "tree_credits",
-]
-
 _BLOCK_ROWS = 4096
 _DENSE_WIDTH = 64  # columns of credits up to which products with a dense table are faster
 _DENSE_SIZE = 2**23  # numbers in it

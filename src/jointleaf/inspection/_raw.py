@@ -19,16 +19,6 @@ from jointleaf._model.cell_model import CellModel
 from jointleaf.inspection._methods import Explainable, ExplainableTasks
 from jointleaf.inspection._parts import Parts, TreeExplainer, explainer_of
 
-__all__ = [
-    "RawModel",
-    "decode_categories",
-    "last_step",
-    "named_column",
-    "output_number",
-    "raw_model",
-    "task_names",
-]
-
 
 @dataclass(frozen=True)
 class RawModel:

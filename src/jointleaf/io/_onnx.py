@@ -39,8 +39,6 @@ from jointleaf.partitions._base import TreeCells
 from jointleaf.partitions._rotated import FARTHEST, GRID
 from jointleaf.partitions._voronoi import TIE
 
-__all__ = ["to_onnx"]
-
 _ROWS = "X"
 _ML_DOMAIN = "ai.onnx.ml"
 # Old enough for runtimes of 2022 on, new enough for reductions over axes that are inputs.

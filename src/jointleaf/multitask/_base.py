@@ -22,8 +22,6 @@ from jointleaf._data.tasks import Form, TaskTable, as_one_type, drop_column, joi
 from jointleaf.inspection._methods import ExplainableTasks
 from jointleaf.partitions._base import TargetType
 
-__all__ = ["TaskClassifier", "TaskPredictor", "TaskRegressor", "encode_numbers", "number_classes"]
-
 _ANY_TASK = object()  # asks for rows without their tasks
 
 

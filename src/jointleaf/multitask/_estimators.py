@@ -42,8 +42,6 @@ from jointleaf.multitask._fitting import TaskJob, fit_jointly, read_task_weights
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories
 
-__all__ = ["BaseMultiTaskJOPLEn", "MultiTaskJOPLEnClassifier", "MultiTaskJOPLEnRegressor"]
-
 _PARAMETERS = """Tasks have the same features and each its own target, partitions and
     standardisation; they can have rows of their own. They are given as pairs (X_t, y_t), as one X
     with a 2-D y, or as one long table with the task of every row (see `fit`).

@@ -31,8 +31,6 @@ from jointleaf.partitions import (
 )
 from jointleaf.partitions._base import seeded
 
-__all__ = ["TaskJob", "fit_jointly", "read_task_weights"]
-
 
 @dataclass(frozen=True)
 class TaskJob:

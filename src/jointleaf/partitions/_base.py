@@ -25,22 +25,6 @@ from jointleaf._trees.routing import Router
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = [
-    "NO_CELL",
-    "LeftOut",
-    "Partitioner",
-    "TargetType",
-    "TreeCells",
-    "as_seed",
-    "check_apply_rows",
-    "check_count",
-    "check_fit_rows",
-    "check_rows",
-    "check_weight",
-    "seeded",
-    "without_models",
-]
-
 TargetType = Literal["regression", "classification"]
 
 #: The code of a row that lies in no cell of a partition: it gets a zero contribution there.

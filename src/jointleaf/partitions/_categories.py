@@ -9,8 +9,6 @@ from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.flat import NodeTable, flatten
 from jointleaf.partitions._base import TreeCells, check_count
 
-__all__ = ["MAX_CELLS", "CategoryPartitioner"]
-
 #: Of all partitions.
 MAX_CELLS = 200
 

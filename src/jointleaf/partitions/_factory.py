@@ -41,14 +41,6 @@ from jointleaf.partitions._steps import StepPartitioner
 from jointleaf.partitions._union import UnionPartitioner
 from jointleaf.partitions._voronoi import VoronoiPartitioner
 
-__all__ = [
-    "PARTITIONERS",
-    "FittedEnsemble",
-    "RegrownEnsemble",
-    "known_categories",
-    "make_partitioner",
-]
-
 #: The partitioners that can be asked for by name.
 PARTITIONERS: dict[str, Callable[[], Partitioner]] = {
     "lightgbm": LightGBMPartitioner,

@@ -23,8 +23,6 @@ from jointleaf.partitions._base import (
 from jointleaf.partitions._growers import LightGBMPartitioner
 from jointleaf.partitions._union import UnionPartitioner
 
-__all__ = ["FARTHEST", "GRID", "RotatedPartitioner"]
-
 #: Standardised features are clipped here, so that outliers do not dominate a direction.
 FARTHEST = 5.0
 #: And rounded to multiples of 1 / GRID.

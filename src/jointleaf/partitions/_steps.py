@@ -13,8 +13,6 @@ from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.flat import NodeTable, flatten
 from jointleaf.partitions._base import TreeCells, check_count
 
-__all__ = ["StepPartitioner"]
-
 
 class StepPartitioner(TreeCells):
     """One partition of two cells for every feature and every one of m equally spaced thresholds.

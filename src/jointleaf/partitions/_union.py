@@ -22,14 +22,6 @@ from jointleaf.partitions._base import (
     without_models,
 )
 
-__all__ = [
-    "LinearPart",
-    "ResidualPartitioner",
-    "RootCell",
-    "UnionPartitioner",
-    "fit_linear_part",
-]
-
 #: Ridge strengths to choose from, per row.
 _STRENGTHS = np.logspace(-6, 1, 15)
 _MAX_ITER = 1000

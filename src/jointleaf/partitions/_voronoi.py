@@ -16,8 +16,6 @@ from jointleaf.partitions._base import (
     check_count,
 )
 
-__all__ = ["TIE", "VoronoiPartitioner"]
-
 #: Scores held at a time, so that memory does not grow with the number of rows. Much smaller
 #: blocks make threads of the BLAS library wait for each other.
 _BLOCK_ELEMENTS = 1 << 20

@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from typing_extensions import Self
 
-__all__ = [
-    *("BLUE", "COLORS", "DARK", "FONT", "GREY", "RED", "Display", "Table", "check_fitted"),
-    *("column_axis", "count_axis", "feature_labels", "height_in_points", "height_of"),
-    *("label_ends", "label_room", "label_values", "legend_beside", "log_axis", "loss_label"),
-    *("need_matplotlib", "shortened", "strength_axis", "style_axes", "title_panel", "two_panels"),
-    *("width_in_points", "write_names"),
-]
-
 COLORS = (
     "#c1432e", "#4f86b8", "#6a994e", "#e09f3e", "#7a5195",
     "#2a9d8f", "#d1779b", "#8c6d4f", "#3d4450", "#5b6cc9",

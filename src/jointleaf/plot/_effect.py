@@ -13,8 +13,6 @@ from jointleaf.plot import _base as base
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EffectDisplay", "InteractionDisplay"]
-
 _LABELS = {
     "ale": "change of the {}\n(accumulated local effect)",
     "partial_dependence": "mean {}\n(partial dependence)",

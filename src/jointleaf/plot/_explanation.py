@@ -17,8 +17,6 @@ from jointleaf.plot import _base as base
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ExplanationDisplay", "ImportanceDisplay", "LocalModelDisplay"]
-
 _BAR: dict[str, Any] = {"height": 0.62, "zorder": 3}
 _HALF = 0.38  # of the height of a line, which dots are spread over
 _MAX_DOTS = 2000

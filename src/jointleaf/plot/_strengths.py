@@ -19,8 +19,6 @@ from jointleaf.plot import _base as base
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["CVDisplay", "PathDisplay", "PruningDisplay"]
-
 Estimator = JOPLEnRegressor | JOPLEnClassifier
 
 _ENTERED = 0.01

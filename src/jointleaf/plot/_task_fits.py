@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
     from matplotlib.lines import Line2D
 
-__all__ = ["TaskPathDisplay", "TaskWeightsDisplay"]
-
 Shown = Literal["selected", "all"]
 
 _MARKERS = ("o", "s", "^", "D", "v")

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.container import BarContainer
     from matplotlib.lines import Line2D
 
-__all__ = ["SelectionDisplay", "TaskErrorDisplay"]
-
 Counts = Mapping[str, tuple[int, Mapping[Hashable, int]]]
 Errors = Mapping[str, Mapping[Hashable, float]]
 

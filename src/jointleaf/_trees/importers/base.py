@@ -18,11 +18,6 @@ from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.flat import FlatTrees
 
-__all__ = [
-    *("EnsembleAdapter", "ParamAliases", "column_codes", "fit_clone", "native_codes", "set_bits"),
-    *("threads", "with_labels"),
-]
-
 
 class EnsembleAdapter(ABC):
     """What has to be known about the models of one tree library.

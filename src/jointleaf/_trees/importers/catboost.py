@@ -15,8 +15,6 @@ from jointleaf._trees.flat import FlatTrees, flatten
 from jointleaf._trees.importers.base import EnsembleAdapter, ParamAliases, threads
 from jointleaf._trees.importers.catboost_trees import MISSING_CODE, read_trees
 
-__all__ = ["CATBOOST_PARAMS", "CatBoostAdapter", "NoTrees", "code_pool", "fit_quietly"]
-
 #: Ways to set how much CatBoost prints, of which it takes one at a time.
 _PRINTING = {"logging_level", "verbose", "verbose_eval", "silent", "metric_period"}
 #: Names of CatBoost's parameters.

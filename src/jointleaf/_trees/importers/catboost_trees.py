@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from jointleaf._data.columns import Columns
 from jointleaf._trees.flat import FlatTrees, KeyPart, Lookup, NodeTable, flatten
 
-__all__ = ["MISSING_CODE", "read_trees"]
-
 #: Stands for a missing category in models grown on codes; no category of a user should equal it.
 MISSING_CODE = -(2**31)
 #: A number that no hash of a category is: these are 32-bit integers with their sign extended.

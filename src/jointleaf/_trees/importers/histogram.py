@@ -22,8 +22,6 @@ from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
 from jointleaf._trees.importers.base import column_codes, fit_clone, set_bits, threads
 from jointleaf._trees.importers.sklearn import ScikitLearnAdapter
 
-__all__ = ["HistogramAdapter", "limited_threads", "without_empty_columns"]
-
 #: What is read from every node.
 _FIELDS = {
     *("feature_idx", "num_threshold", "missing_go_to_left", "left", "right"),

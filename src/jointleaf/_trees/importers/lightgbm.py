@@ -28,8 +28,6 @@ from jointleaf._trees.importers.base import (
 )
 from jointleaf._trees.routing import ZERO
 
-__all__ = ["LIGHTGBM_PARAMS", "LightGBMAdapter", "ModelText", "leaf_models", "read_trees", "train"]
-
 #: Names of the parameters that jointleaf sets or takes away.
 LIGHTGBM_PARAMS = ParamAliases(
     {

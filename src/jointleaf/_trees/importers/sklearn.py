@@ -14,8 +14,6 @@ from jointleaf._trees.encoding import tables_from_scores
 from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
 from jointleaf._trees.importers.base import EnsembleAdapter
 
-__all__ = ["ScikitLearnAdapter", "node_table"]
-
 
 class ScikitLearnAdapter(EnsembleAdapter):
     """Gradient boosting, random forests and extra trees of scikit-learn.

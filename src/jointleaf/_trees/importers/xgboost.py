@@ -23,8 +23,6 @@ from jointleaf._trees.importers.base import (
     threads,
 )
 
-__all__ = ["XGBOOST_PARAMS", "XGBoostAdapter", "train"]
-
 #: Names of the parameters that jointleaf sets.
 XGBOOST_PARAMS = ParamAliases(
     {

@@ -30,8 +30,6 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FORMAT", "TYPES", "ModelFileError", "pack", "unpack"]
-
 #: The format that is written, and the newest that is read.
 FORMAT = 2
 MAGIC = b"\x89JLEAF\r\n"

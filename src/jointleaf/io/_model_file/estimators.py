@@ -45,8 +45,6 @@ from jointleaf.io._model_file.values import Labels, Plain
 from jointleaf.partitions._base import LeftOut
 from jointleaf.partitions._union import LinearPart
 
-__all__ = ["ESTIMATOR"]
-
 _FLOATS = "f4 f8"
 _Steps = dict[str, Field | Let]
 _LIST = "must hold columns of one length"

@@ -20,8 +20,6 @@ from jointleaf.io._model_file.estimators import ESTIMATOR
 from jointleaf.io._model_file.schema import Arrays, Place, Scope
 from jointleaf.io._model_file.upgrades import upgrade
 
-__all__ = ["MAX_BYTES", "load", "load_metadata", "save", "write_whole"]
-
 #: The largest file that is loaded by default.
 MAX_BYTES = 2**31
 

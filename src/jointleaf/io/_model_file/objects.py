@@ -47,8 +47,6 @@ from jointleaf.partitions import (
 from jointleaf.partitions._base import LeftOut, TreeCells
 from jointleaf.partitions._factory import RegrownEnsemble
 
-__all__ = ["COLUMNS", "FEATURES", "PARTITIONER", "PENALTY", "TREES", "fitted"]
-
 _MOST_JOBS = 2**16
 _TEXTS = Each(Text())
 

@@ -23,11 +23,6 @@ from numpy.typing import NDArray
 
 from jointleaf.io._model_file.container import TYPES, ModelFileError
 
-__all__ = [
-    *("Array", "Arrays", "ByTask", "Each", "Field", "Flag", "Integer", "Let", "Made", "Maybe"),
-    *("Number", "Place", "Record", "Scope", "Size", "Text", "Variants", "indices", "record"),
-]
-
 F = TypeVar("F", bound="Field")
 #: What was read so far, by name.
 Scope = SimpleNamespace

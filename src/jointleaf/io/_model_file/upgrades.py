@@ -17,8 +17,6 @@ from jointleaf.io._model_file.container import ModelFileError
 from jointleaf.io._model_file.schema import Arrays, Place, Scope
 from jointleaf.io._model_file.values import Plain
 
-__all__ = ["upgrade"]
-
 #: Fields that were renamed in format 2, in any object.
 _FIELDS = {
     "missing_indicator": "add_indicator",

@@ -21,8 +21,6 @@ from jointleaf.io._model_file.container import TYPES, ModelFileError
 from jointleaf.io._model_file.schema import Array, Arrays, Field, Place, Scope
 from jointleaf.partitions._base import LeftOut
 
-__all__ = ["Labels", "Plain"]
-
 _SCALARS = {t.__name__: t for t in (np.dtype(name).type for name in TYPES)}
 _MOST_INT = 2**128
 _ANY_ARRAY = Array(" ".join(name[1:] for name in TYPES), None)

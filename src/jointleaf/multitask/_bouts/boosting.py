@@ -28,8 +28,6 @@ from jointleaf.multitask._bouts.trees import (
 )
 from jointleaf.partitions._base import as_seed, check_count
 
-__all__ = ["BoUTSParameters", "BoostedTask", "boost"]
-
 #: Least curvature of a row, per unit of weight. Confident predictions of classes have a curvature
 #: next to nothing, and steps of Newton's method would be as long as one likes.
 _LEAST_CURVATURE = 1e-3

@@ -33,8 +33,6 @@ from jointleaf.multitask._bouts.boosting import BoUTSParameters, boost
 from jointleaf.multitask._bouts.trees import TreeShape
 from jointleaf.partitions._base import TargetType, TreeCells, check_count, check_fit_rows
 
-__all__ = ["BaseBoUTS", "BoUTSClassifier", "BoUTSPartitioner", "BoUTSRegressor"]
-
 _PARAMETERS = """Parameters
     ----------
     n_universal : int

@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 
 from jointleaf._trees.flat import NodeTable
 
-__all__ = ["Bins", "GrownTree", "Slopes", "TaskSlopes", "TreeShape", "bin_columns", "grow_tree"]
-
 #: Values worked on at a time, so that what is made in between stays in the cache.
 _BLOCK_VALUES = 1 << 18
 _SCAN_VALUES = 1 << 14

@@ -23,8 +23,6 @@ from jointleaf.partitions._growers.base import (
     training_label,
 )
 
-__all__ = ["CatBoostPartitioner"]
-
 _MOST_DEPTH = 16  # that CatBoost grows
 #: Fewest columns that are drawn from: CatBoost tosses a coin for every column, and with few
 #: columns would often be left without any to split on.

@@ -18,8 +18,6 @@ from jointleaf.partitions._growers.base import (
     training_label,
 )
 
-__all__ = ["LightGBMPartitioner"]
-
 #: Below this many rows LightGBM may put single rows in a bin of its histograms.
 _SMALL_ROWS = 1000
 

@@ -16,8 +16,6 @@ from jointleaf.partitions._base import as_seed
 from jointleaf.partitions._growers.base import ForestPartitioner
 from jointleaf.partitions._union import LinearPart, fit_linear_part
 
-__all__ = ["LinearForest", "LinearForestPartitioner", "grow_linear_forest"]
-
 
 class LinearForestPartitioner(ForestPartitioner):
     """The leaves of a random forest grown on the residuals of a global linear model.

@@ -13,8 +13,6 @@ from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
 from jointleaf.partitions._base import as_seed
 from jointleaf.partitions._growers.base import TreePartitioner, standard_target
 
-__all__ = ["RandomTreesPartitioner"]
-
 _LEAST_LEAF_ROWS = 2
 _LEAST_FRACTION = 1e-5  # of a node's weight: less, as a difference of sums, may be all rounding
 _ROWS_PER_CELL = 256  # rows a tree is grown on, times its cells: more would not move its splits

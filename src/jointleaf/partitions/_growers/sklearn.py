@@ -25,13 +25,6 @@ from jointleaf.partitions._growers.base import (
     standard_target,
 )
 
-__all__ = [
-    "ExtraTreesPartitioner",
-    "GradientBoostingPartitioner",
-    "HistGradientBoostingPartitioner",
-    "RandomForestPartitioner",
-]
-
 _MOST_CATEGORIES = 255  # of a column whose categories histogram gradient boosting takes
 
 

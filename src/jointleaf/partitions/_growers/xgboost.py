@@ -21,8 +21,6 @@ from jointleaf.partitions._growers.base import (
     training_label,
 )
 
-__all__ = ["XGBoostPartitioner"]
-
 #: XGBoost counts a leaf's rows by their Hessian, which log-loss bounds by this.
 _LARGEST_HESSIAN = 0.25
 #: XGBoost does not take what float32 cannot hold; cut points reach up to twice the largest value.
