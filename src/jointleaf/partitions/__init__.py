@@ -3,17 +3,19 @@
 from jointleaf.partitions._base import NO_CELL, Partitioner
 from jointleaf.partitions._categories import CategoryPartitioner
 from jointleaf.partitions._factory import PARTITIONERS, FittedEnsemble, make_partitioner
-from jointleaf.partitions._growers import (
+from jointleaf.partitions._growers.base import TreePartitioner
+from jointleaf.partitions._growers.boosting import (
     CatBoostPartitioner,
+    LightGBMPartitioner,
+    XGBoostPartitioner,
+)
+from jointleaf.partitions._growers.linear_forest import LinearForestPartitioner
+from jointleaf.partitions._growers.random_trees import RandomTreesPartitioner
+from jointleaf.partitions._growers.sklearn import (
     ExtraTreesPartitioner,
     GradientBoostingPartitioner,
     HistGradientBoostingPartitioner,
-    LightGBMPartitioner,
-    LinearForestPartitioner,
     RandomForestPartitioner,
-    RandomTreesPartitioner,
-    TreePartitioner,
-    XGBoostPartitioner,
 )
 from jointleaf.partitions._rotated import RotatedPartitioner
 from jointleaf.partitions._steps import StepPartitioner

@@ -25,16 +25,18 @@ from jointleaf.partitions._base import (
     check_rows,
     check_weight,
 )
-from jointleaf.partitions._growers import (
+from jointleaf.partitions._growers.boosting import (
     CatBoostPartitioner,
+    LightGBMPartitioner,
+    XGBoostPartitioner,
+)
+from jointleaf.partitions._growers.linear_forest import LinearForestPartitioner
+from jointleaf.partitions._growers.random_trees import RandomTreesPartitioner
+from jointleaf.partitions._growers.sklearn import (
     ExtraTreesPartitioner,
     GradientBoostingPartitioner,
     HistGradientBoostingPartitioner,
-    LightGBMPartitioner,
-    LinearForestPartitioner,
     RandomForestPartitioner,
-    RandomTreesPartitioner,
-    XGBoostPartitioner,
 )
 from jointleaf.partitions._rotated import RotatedPartitioner
 from jointleaf.partitions._steps import StepPartitioner

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,8 +21,11 @@ from jointleaf.partitions._base import (
     check_apply_rows,
     check_count,
 )
-from jointleaf.partitions._growers import LightGBMPartitioner
-from jointleaf.partitions._union import UnionPartitioner
+from jointleaf.partitions._growers.boosting import LightGBMPartitioner
+from jointleaf.partitions._union import Nest
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: Standardised features are clipped here, so that outliers do not dominate a direction.
 FARTHEST = 5.0
@@ -32,7 +36,7 @@ _BLOCK_ELEMENTS = 1 << 21
 _BOOSTER_TREES, _BOOSTER_CELLS = 20, 16
 
 
-class RotatedPartitioner(Partitioner):
+class RotatedPartitioner(Nest):
     """Partitions of trees grown in rotated spaces of features weighted by importance.
 
     The splits of such trees are oblique in the space of the columns, which suits smooth targets.
@@ -149,31 +153,21 @@ class RotatedPartitioner(Partitioner):
         is_used = self.rotations_.any(axis=(0, 2))
         return np.unique(self.features_.plan.sources[is_used])
 
-    def siblings(self) -> NDArray[np.intp]:
-        """Pairs of cells that one split divides, (m, 3): partition, cell, cell."""
-        return self._union().siblings()
+    @property
+    def members(self) -> Sequence[Partitioner]:
+        """The fitted partitioners of the rotations; before `fit`, the one to clone."""
+        return getattr(self, "members_", [self.partitioner])
 
-    def with_merged(self, chosen: NDArray[np.bool_]) -> RotatedPartitioner:
-        """Return the partitions with these pairs (m,) merged."""
-        return self._with(self._union().with_merged(chosen), self.rotations_)
-
-    def with_partitions(self, chosen: NDArray[np.bool_]) -> RotatedPartitioner:
-        """Return some partitions (P,), without rotations that have none of them."""
-        rotation = np.repeat(
-            np.arange(len(self.members_)), [len(m.n_cells_) for m in self.members_]
-        )
-        is_left = np.unique(rotation[chosen])
-        return self._with(self._union().with_partitions(chosen), self.rotations_[is_left])
-
-    def _union(self) -> UnionPartitioner:
+    def walk(self, first: int = 0) -> Iterator[tuple[Partitioner, int]]:
+        """Yield this partitioner: its members see rotated rows and are of no use without it."""
         check_is_fitted(self)
-        return UnionPartitioner.of_fitted(list(self.members_))
+        yield self, first
 
-    def _with(self, union: UnionPartitioner, rotations: NDArray) -> RotatedPartitioner:
-        copy = RotatedPartitioner(**self.get_params(deep=False))
+    def _with_members(self, members: list[Partitioner], is_left: NDArray[np.bool_]) -> Self:
+        copy = type(self)(**self.get_params(deep=False))
         copy.features_, copy.split_gains_ = self.features_, self.split_gains_
         copy.n_features_in_ = self.n_features_in_
-        copy.set_members(list(union.partitioners_), rotations)
+        copy.set_members(cast("list[TreeCells]", members), self.rotations_[is_left])
         return copy
 
     def _check_parameters(self) -> list[int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +22,9 @@ from jointleaf.partitions._base import (
     check_apply_rows,
     without_models,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: Ridge strengths to choose from, per row.
 _STRENGTHS = np.logspace(-6, 1, 15)
@@ -62,7 +66,68 @@ class RootCell(Partitioner):
         return np.zeros((check_apply_rows(self, X).shape[0], 1), dtype=np.int32)
 
 
-class UnionPartitioner(Partitioner):
+class Nest(Partitioner):
+    """Base of the partitioners whose partitions are those of fitted members, in their order."""
+
+    @property
+    @abstractmethod
+    def members(self) -> Sequence[Partitioner]:
+        """The members, which are fitted where this partitioner is."""
+
+    @abstractmethod
+    def _with_members(self, members: list[Partitioner], is_left: NDArray[np.bool_]) -> Self:
+        """Return a copy with changed members in the place of those that are left."""
+
+    def walk(self, first: int = 0) -> Iterator[tuple[Partitioner, int]]:
+        """Yield the innermost fitted partitioners of all members, one member after the other."""
+        check_is_fitted(self)
+        for member in self.members:
+            yield from member.walk(first)
+            first += len(member.n_cells_)
+
+    @property
+    def splits_on_features(self) -> bool:
+        """Whether any member splits on features."""
+        return any(member.splits_on_features for member in self.members)
+
+    @property
+    def split_features_(self) -> NDArray[np.intp]:
+        """Features on which the cells of some member depend, in rising order."""
+        check_is_fitted(self)
+        return np.unique(np.concatenate([m.split_features_ for m in self.members]))
+
+    def siblings(self) -> NDArray[np.intp]:
+        """Pairs of all members, (m, 3): partition of this partitioner, cell, cell."""
+        check_is_fitted(self)
+        pairs, start = [], 0
+        for member in self.members:
+            pairs.append(member.siblings() + np.array([start, 0, 0]))
+            start += len(member.n_cells_)
+        return np.concatenate(pairs)
+
+    def with_merged(self, chosen: NDArray[np.bool_]) -> Self:
+        """Return the members with these pairs (m,) merged."""
+        parts = _parts(chosen, [len(m.siblings()) for m in self.members])
+        merged = [m.with_merged(part) for m, part in zip(self.members, parts, strict=True)]
+        return self._with_members(merged, np.ones(len(merged), bool))
+
+    def with_partitions(self, chosen: NDArray[np.bool_]) -> Self:
+        """Return some partitions (P,), without members that have none of them."""
+        parts = _parts(chosen, [len(m.n_cells_) for m in self.members])
+        pairs = zip(self.members, parts, strict=True)
+        members = [m.with_partitions(part) for m, part in pairs if part.any()]
+        return self._with_members(members, np.array([part.any() for part in parts]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The fitted members do without trained models, and so must those they were cloned from.
+        state = dict(super().__getstate__())
+        if hasattr(self, "n_cells_"):
+            params = self.get_params(deep=False)
+            state |= {name: without_models(value) for name, value in params.items()}
+        return state
+
+
+class UnionPartitioner(Nest):
     """The partitions of several partitioners, one after the other.
 
     Parameters
@@ -90,16 +155,9 @@ class UnionPartitioner(Partitioner):
         self.partitioners = partitioners
 
     @property
-    def splits_on_features(self) -> bool:
-        """Whether any member splits on features."""
-        members = getattr(self, "partitioners_", self.partitioners)
-        return any(member.splits_on_features for member in members)
-
-    @property
-    def split_features_(self) -> NDArray[np.intp]:
-        """Features on which the cells of some member depend, in rising order."""
-        check_is_fitted(self)
-        return np.unique(np.concatenate([m.split_features_ for m in self.partitioners_]))
+    def members(self) -> Sequence[Partitioner]:
+        """The fitted members; before `fit`, those to clone."""
+        return getattr(self, "partitioners_", self.partitioners)
 
     def fit(
         self,
@@ -132,13 +190,6 @@ class UnionPartitioner(Partitioner):
         self.n_cells_ = np.concatenate([member.n_cells_ for member in members])
         self.split_gains_ = _joint_gains(members)
 
-    def walk(self, first: int = 0) -> Iterator[tuple[Partitioner, int]]:
-        """Yield the innermost fitted partitioners of all members, one member after the other."""
-        check_is_fitted(self)
-        for member in self.partitioners_:
-            yield from member.walk(first)
-            first += len(member.n_cells_)
-
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the codes (n, P) of all members side by side."""
         check_is_fitted(self)
@@ -165,33 +216,8 @@ class UnionPartitioner(Partitioner):
         ]
         return np.concatenate(leaf_values) / len(widths)
 
-    def siblings(self) -> NDArray[np.intp]:
-        """Pairs of all members, (m, 3): partition in the union, cell, cell."""
-        check_is_fitted(self)
-        pairs, start = [], 0
-        for member in self.partitioners_:
-            pairs.append(member.siblings() + np.array([start, 0, 0]))
-            start += len(member.n_cells_)
-        return np.concatenate(pairs)
-
-    def with_merged(self, chosen: NDArray[np.bool_]) -> UnionPartitioner:
-        """Return the union of the members with these pairs (m,) merged."""
-        parts = self._parts(chosen, [len(m.siblings()) for m in self.partitioners_])
-        return self._with_members(
-            [m.with_merged(part) for m, part in zip(self.partitioners_, parts, strict=True)]
-        )
-
-    def with_partitions(self, chosen: NDArray[np.bool_]) -> UnionPartitioner:
-        """Return the union of some partitions (P,), without members that have none of them."""
-        parts = self._parts(chosen, [len(m.n_cells_) for m in self.partitioners_])
-        pairs = zip(self.partitioners_, parts, strict=True)
-        return self._with_members([m.with_partitions(part) for m, part in pairs if part.any()])
-
-    def _parts(self, values: NDArray, sizes: list[int]) -> list[NDArray]:
-        return np.split(values, np.cumsum(sizes)[:-1])
-
-    def _with_members(self, members: list[Partitioner]) -> UnionPartitioner:
-        union = UnionPartitioner(self.partitioners)
+    def _with_members(self, members: list[Partitioner], is_left: NDArray[np.bool_]) -> Self:
+        union = type(self)(self.partitioners)
         union.set_members(members)
         return union
 
@@ -199,13 +225,6 @@ class UnionPartitioner(Partitioner):
         """Return a union of partitioners that make partitions in the same way."""
         self._check_members()
         return UnionPartitioner([member.fresh() for member in self.partitioners])
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The fitted members do without trained models, and so must those they were cloned from.
-        state = dict(super().__getstate__())
-        if "partitioners_" in state:
-            state["partitioners"] = without_models(list(self.partitioners))
-        return state
 
     def _check_members(self) -> None:
         members = self.partitioners
@@ -222,7 +241,7 @@ class UnionPartitioner(Partitioner):
                 )
 
 
-class ResidualPartitioner(Partitioner):
+class ResidualPartitioner(Nest):
     """The partitions of another partitioner, grown on the residuals of a linear model.
 
     A joint fit has linear models itself, above all that of the root cell. Trees grown on the target
@@ -271,55 +290,28 @@ class ResidualPartitioner(Partitioner):
         self.n_cells_ = fitted.n_cells_
         self.split_gains_ = fitted.split_gains_
 
-    def walk(self, first: int = 0) -> Iterator[tuple[Partitioner, int]]:
-        """Yield the innermost fitted partitioners of the one that was grown on residuals."""
-        check_is_fitted(self)
-        yield from self.partitioner_.walk(first)
-
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the codes (n, P)."""
         check_is_fitted(self)
         return self.partitioner_.apply(X)
 
     @property
-    def splits_on_features(self) -> bool:
-        """Whether the partitioner splits on features."""
-        member = self.__dict__.get("partitioner_", self.partitioner)
-        return bool(member.splits_on_features)
+    def members(self) -> Sequence[Partitioner]:
+        """The fitted partitioner alone; before `fit`, the one to clone."""
+        return [self.__dict__.get("partitioner_", self.partitioner)]
 
-    @property
-    def split_features_(self) -> NDArray[np.intp]:
-        """Features on which the cells depend, in rising order."""
-        check_is_fitted(self)
-        return self.partitioner_.split_features_
-
-    def siblings(self) -> NDArray[np.intp]:
-        """Pairs of cells that one split divides, (m, 3)."""
-        check_is_fitted(self)
-        return self.partitioner_.siblings()
-
-    def with_merged(self, chosen: NDArray[np.bool_]) -> ResidualPartitioner:
-        """Return the partitions with these pairs (m,) merged."""
-        return self._with(self.partitioner_.with_merged(chosen))
-
-    def with_partitions(self, chosen: NDArray[np.bool_]) -> ResidualPartitioner:
-        """Return only some (P,) of the partitions."""
-        return self._with(self.partitioner_.with_partitions(chosen))
-
-    def _with(self, fitted: Partitioner) -> ResidualPartitioner:
-        partitioner = ResidualPartitioner(self.partitioner)
-        partitioner.set_fitted(fitted)
-        return partitioner
+    def _with_members(self, members: list[Partitioner], is_left: NDArray[np.bool_]) -> Self:
+        copy = type(self)(self.partitioner)
+        copy.set_fitted(members[0])
+        return copy
 
     def fresh(self) -> ResidualPartitioner:
         """Return a partitioner that makes partitions in the same way."""
         return ResidualPartitioner(self.partitioner.fresh())
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        if "partitioner_" in state:
-            state["partitioner"] = without_models(self.partitioner)
-        return state
+
+def _parts(values: NDArray, sizes: list[int]) -> list[NDArray]:
+    return np.split(values, np.cumsum(sizes)[:-1])
 
 
 def _joint_gains(members: Sequence[Partitioner]) -> NDArray[np.float64]:
