@@ -23,19 +23,11 @@ class CellLayout:
     linear (d slopes and a bias) and the others constant (a bias alone). All weights are one flat
     array ``theta`` of shape (N,) or, with K outputs, (N, K): the slopes of the linear cells, cell
     after cell, then the biases of all cells, so that N = L d + C.
-
-    Parameters
-    ----------
-    cells_per_partition : tuple of int, length P
-    n_features : int
-        d, the number of features of a linear cell.
-    kinds : {"linear", "constant"} or tuple of these, length P
-        The kind of the cells of every partition; a single word stands for all of them.
     """
 
-    cells_per_partition: tuple[int, ...]
-    n_features: int
-    kinds: tuple[CellKind, ...]
+    cells_per_partition: tuple[int, ...]  # length P
+    n_features: int  # d, of a linear cell
+    kinds: tuple[CellKind, ...]  # of every partition's cells; one word in __init__ stands for all
 
     def __init__(
         self,

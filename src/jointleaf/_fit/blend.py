@@ -32,10 +32,7 @@ _TRUST = 0.5  # part of the way back to a trained classifier: the joint fit's se
 class Stacking:
     """Weights fitted to held-out predictions, as if 100 more rows agreed with the prior weights.
 
-    Attributes
-    ----------
-    prior : mapping of str to float
-        By component; components that it does not name have a weight of 1. Scaled to a sum of 1.
+    These are scaled to a sum of 1; components that `prior` does not name have a weight of 1.
     """
 
     prior: Mapping[str, float] = field(default_factory=dict)
@@ -179,30 +176,12 @@ def logistic_weights(
     *,
     has_constant: bool = False,
 ) -> tuple[list[float], NDArray]:
-    """Return weights w_k >= 0 of raw predictions f_k, and what is added to their sum.
+    """Return weights w_k >= 0 of raw predictions f_k, and the constant c added to the sum.
 
     The minimisers of the mean logistic loss, or softmax cross-entropy, of sum_k w_k f_k + c on
-    held-out rows, as if `prior_rows` further rows agreed with the weights `prior`: without them
-    classes that can be told apart perfectly would have infinite weights.
-
-    Parameters
-    ----------
-    predictions : arrays (n,) or (n, K)
-        Raw predictions of rows that no model has seen.
-    target : array of the same shape
-        -1 and 1, or ones and zeros for K classes.
-    s : array (n,)
-        Weights of the rows.
-    prior : array
-        One weight for every component.
-    prior_rows : float
-    has_constant : bool
-        Whether c is fitted too; 0 otherwise.
-
-    Returns
-    -------
-    weights : list of float
-    constant : array () or (K,)
+    held-out rows of weights s (n,), as if `prior_rows` further rows agreed with the weights
+    `prior`: without them classes that can be told apart perfectly would have infinite weights.
+    Targets are -1 and 1, or ones and zeros for K classes; without `has_constant` c is 0.
     """
     is_binary, n_components = target.ndim == 1, len(predictions)
     stack = np.stack(predictions)

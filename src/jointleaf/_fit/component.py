@@ -50,31 +50,15 @@ class FitOptions:
 
 @dataclass(frozen=True)
 class FitContext:
-    """What a fit works on: rows, what is known of their columns, and how to fit.
-
-    Attributes
-    ----------
-    rows : Rows
-    columns : Columns
-    plan : FeaturePlan
-        Which linear features there are.
-    loss : Loss
-    target_type : {"regression", "classification"}
-    partitioner : Partitioner or None
-        Unfitted; None where the recipe chooses the partitions.
-    penalty : Term or None
-        None where it is chosen by cross-validation as a whole.
-    seed, n_jobs : int
-    options : FitOptions
-    """
+    """What a fit works on: rows, what is known of their columns, and how to fit."""
 
     rows: Rows
     columns: Columns
-    plan: FeaturePlan
+    plan: FeaturePlan  # which linear features there are
     loss: Loss
     target_type: TargetType
-    partitioner: Partitioner | None
-    penalty: Term | None
+    partitioner: Partitioner | None  # unfitted; None: the recipe chooses
+    penalty: Term | None  # None: chosen by cross-validation as a whole
     seed: int
     n_jobs: int
     options: FitOptions = field(default_factory=FitOptions)
@@ -101,34 +85,16 @@ class FitContext:
 
 @dataclass(frozen=True)
 class JointSolve:
-    """The joint problem that a component solved, and what was chosen for it.
-
-    Attributes
-    ----------
-    solution : Solution
-    penalty : Term
-        With every strength a number, in standard units.
-    offset : array () or (K,)
-        What the cells add to, in standard units.
-    setting : dict
-        The numbers of the default penalty, by name; empty for a given penalty.
-    """
+    """The joint problem that a component solved, and what was chosen for it."""
 
     solution: Solution
-    penalty: Term
-    offset: NDArray
-    setting: dict[str, float] = field(default_factory=dict)
+    penalty: Term  # every strength a number, in standard units
+    offset: NDArray  # () or (K,): what the cells add to, in standard units
+    setting: dict[str, float] = field(default_factory=dict)  # of the default penalty
 
 
 class Component(ABC):
-    """One additive part of a model.
-
-    Parameters
-    ----------
-    context : FitContext
-    components : mapping of str to Component
-        The components before it in the recipe, by name.
-    """
+    """One additive part of a model; `components` are those before it in the recipe, by name."""
 
     name: ClassVar[str]
     #: the joint problem that `fit` solved, if it solved one
@@ -145,11 +111,8 @@ class Component(ABC):
     def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
         """Choose what is left to choose, and predict the validation rows of every split.
 
-        Returns
-        -------
-        list of arrays (n,) or (n, K), or None
-            Raw predictions in standard units of the split's training rows, by models that have not
-            seen the validation rows; None where the component takes no part.
+        Returns raw predictions (n,) or (n, K) in standard units of the split's training rows, by
+        models that have not seen the validation rows; None where the component takes no part.
         """
 
     @abstractmethod

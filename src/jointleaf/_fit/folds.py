@@ -72,16 +72,9 @@ def make_splits(
 ) -> list[Split]:
     """Return training and validation rows of every split; none where there are too few rows.
 
-    Parameters
-    ----------
-    rows : Rows
-        All training rows; their labels say where they are in splits that the user made.
-    cv : None, int or what the user's splits were made from
-    valid : Rows or None
-        Validation rows of the user's, which come before everything else.
-    target_type : {"regression", "classification"}
-    n_folds, n_splits : int
-        Parts that rows are dealt out to without `cv`, and how many of them are held out in turn.
+    Validation rows `valid` of the user's come before everything else, then the user's splits `cv`,
+    which are in the labels of `rows`. Without these, rows are dealt out to `n_folds` parts (or `cv`
+    of them), of which `n_splits` are held out in turn.
     """
     splits = []
     for train, held_out in _all_splits(rows, cv, valid, target_type, n_folds, n_splits):
@@ -145,24 +138,11 @@ def _first_of_equal(X: NDArray) -> NDArray[np.intp]:
 
 
 class Fold:
-    """One split with partitions grown on its training part.
+    """One split with partitions grown on its training part, unless they are fitted already.
 
     Losses of a regression are in the unit of the target over all rows, the same for all folds. They
-    are means over groups of validation rows, because one number says nothing about its precision.
-
-    Parameters
-    ----------
-    context : FitContext
-    train, valid : Rows
-    partitioner : Partitioner
-        Fitted here, unless it is already.
-    max_rows : int, optional
-        Most training and validation rows that are used.
-    n_folds : int
-        Of how many this is one.
-    n_groups : int, optional
-        Groups of validation rows; by default at least ten over all folds.
-    n_jobs : int
+    are means over groups of validation rows (by default at least ten over all `n_folds` folds),
+    because one number says nothing about its precision. Of both parts at most `max_rows` are used.
     """
 
     def __init__(

@@ -57,21 +57,14 @@ _LIMITS = (
 
 @dataclass(frozen=True, repr=False)
 class MemoryEstimate:
-    """Bytes that a fit needs besides the rows that it is given, by part.
+    """Bytes that a fit needs besides the rows that it is given, by part."""
 
-    Attributes
-    ----------
-    rows, codes, design, solver, model, other : int
-        Copies of the rows; codes; the design; what the solver works with; the fitted model;
-        buffers.
-    """
-
-    rows: int = 0
+    rows: int = 0  # copies of them
     codes: int = 0
     design: int = 0
-    solver: int = 0
-    model: int = 0
-    other: int = 0
+    solver: int = 0  # what it works with
+    model: int = 0  # as fitted
+    other: int = 0  # buffers
 
     @property
     def total(self) -> int:
@@ -97,34 +90,19 @@ def readable_bytes(n_bytes: float) -> str:
 
 @dataclass(frozen=True)
 class FitShape:
-    """The numbers that the memory of a fit depends on.
-
-    Attributes
-    ----------
-    n_rows, n_features : int
-        n, and d: the linear features, 0 for constant cells.
-    n_outputs, n_tasks, itemsize : int
-        K, T, and b.
-    is_regression, root_cell : bool
-    solver : str
-    partitioner : Partitioner or None
-        Unfitted; None where the recipe chooses the partitions.
-    penalty : Term or None
-    n_splits : int
-        Whose training parts are held at the same time; 0 where nothing is chosen.
-    """
+    """The numbers that the memory of a fit depends on."""
 
     n_rows: int
-    n_features: int
-    n_outputs: int
-    n_tasks: int
-    itemsize: int
+    n_features: int  # d, 0 for constant cells
+    n_outputs: int  # K
+    n_tasks: int  # T
+    itemsize: int  # b
     is_regression: bool
     root_cell: bool
     solver: str
-    partitioner: Partitioner | None
+    partitioner: Partitioner | None  # unfitted; None: the recipe chooses
     penalty: Term | None
-    n_splits: int
+    n_splits: int  # whose training parts are held at the same time; 0 where nothing is chosen
 
 
 def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> MemoryEstimate:

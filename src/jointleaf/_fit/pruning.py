@@ -36,23 +36,12 @@ _MOST_TRIALS = 4  # at a time: a loss may fall for ever as the strength goes to 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Partitions on the way to a smaller model, their penalty, and where the next fit starts.
+    """Partitions on the way to a smaller model, their penalty, and where the next fit starts."""
 
-    Attributes
-    ----------
-    partitioner : Partitioner
-        Fitted.
-    penalty : Term
-    kinds : tuple of {"linear", "constant"}, length P
-        Of the cells of every partition.
-    weights : array (C, q[, K]) or None
-        Slopes and bias of every cell, as `CellLayout.by_cell` has them; None for a cold start.
-    """
-
-    partitioner: Partitioner
+    partitioner: Partitioner  # fitted
     penalty: Term
-    kinds: tuple[CellKind, ...]
-    weights: NDArray | None
+    kinds: tuple[CellKind, ...]  # of the cells of every partition
+    weights: NDArray | None  # (C, q[, K]), as of `CellLayout.by_cell`; None: a cold start
 
     @property
     def n_cells(self) -> int:
@@ -188,30 +177,15 @@ class Path(NamedTuple):
 
 @dataclass(frozen=True)
 class Walk:
-    """How models are fitted to rows and merged.
-
-    Attributes
-    ----------
-    start : Candidate
-    frame : Frame
-    rows : Rows
-        To fit to.
-    step_fraction : float
-        Fraction of the pairs that a step merges.
-    solver : str
-    limits : tuple of float and int
-        Tolerance of the solves and most iterations.
-    scale : float
-        By which losses are multiplied.
-    """
+    """How models are fitted to rows and merged."""
 
     start: Candidate
     frame: Frame
     rows: Rows
-    step_fraction: float
+    step_fraction: float  # of the pairs that a step merges
     solver: str
-    limits: tuple[float, int]
-    scale: float = 1.0
+    limits: tuple[float, int]  # tolerance of the solves, most iterations
+    scale: float = 1.0  # by which losses are multiplied
 
     def fit(self, model: Candidate, factor: float = 1.0) -> Fitted:
         """Fit all cells jointly, with the strengths of the penalty multiplied by a factor."""
@@ -315,15 +289,9 @@ def prune_to_size(
 
 
 class Descent:
-    """Walks side by side, scored by the mean of their validation losses.
+    """Walks side by side, scored by the mean of their losses on the validation rows of each.
 
-    Parameters
-    ----------
-    walks : sequence of Walk
-    valids : sequence of Rows
-        Validation rows of every walk.
-    tol : float
-        Fraction of the smallest loss by which that of the chosen step may be larger.
+    The loss of the chosen step may be larger than the smallest one by a fraction `tol` of it.
     """
 
     def __init__(self, walks: Sequence[Walk], valids: Sequence[Rows], tol: float) -> None:

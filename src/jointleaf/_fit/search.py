@@ -71,19 +71,10 @@ def auto_penalty(
     has_root: bool,
     sources: NDArray[np.intp] | None = None,
 ) -> Frobenius:
-    """Return the Frobenius penalty of a setting.
+    """Return the Frobenius penalty of a setting for P partitions, the last of them maybe the root.
 
-    Parameters
-    ----------
-    setting : Setting
-    split_gains : array (d,)
-        Of the partitions; they become feature weights v.
-    n_partitions : int
-        P, with the root cell where there is one.
-    has_root : bool
-        Whether the last partition is the root cell.
-    sources : integers (m,), optional
-        Column that each linear feature comes from, whose weight it has; by default its own.
+    Split gains (d,) become the feature weights v. `sources` (m,) are the columns that the linear
+    features come from, whose weights they have; by default each is its own.
     """
     grown = n_partitions - has_root
     weights = np.full(n_partitions, 1.0 / max(grown, 1))
@@ -255,24 +246,12 @@ class JointFold(Fold):
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """Where a search begins.
+    """Where a search begins."""
 
-    Attributes
-    ----------
-    scales : tuple of float
-        Slope scales that are compared first, the others only next to the best of these.
-    power : float
-        Feature power with which slope scales are compared.
-    strengths : tuple of float
-        From strong to weak.
-    is_fine : bool
-        Whether no strengths in between are left to try.
-    """
-
-    scales: tuple[float, ...]
-    power: float
-    strengths: tuple[float, ...]
-    is_fine: bool
+    scales: tuple[float, ...]  # compared first; others only next to the best of these
+    power: float  # with which slope scales are compared
+    strengths: tuple[float, ...]  # from strong to weak
+    is_fine: bool  # whether no strengths in between are left to try
 
 
 #: For partitions that are given the finer steps are worth their time: there the joint fit competes
@@ -287,18 +266,12 @@ def default_plan(is_regression: bool) -> SearchPlan:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found.
+    """What a search found, with folds of all rows.
 
-    Attributes
-    ----------
-    best : Setting
-    folds : list of JointFold
-        With all rows.
-    table : dict of arrays
-        One entry per setting tried: strength, slope_scale, feature_power, is_exact (False where the
-        squared error stood in for the loss), mean_loss (weighted mean validation loss over all
-        folds, in units of the target's variance for regression), std_loss (over groups of
-        validation rows), se_loss (standard error of the mean) and converged (all solves behind it).
+    The table has one entry per setting tried: strength, slope_scale, feature_power, is_exact (False
+    where the squared error stood in for the loss), mean_loss (weighted mean validation loss over
+    all folds, in units of the target's variance for regression), std_loss (over groups of
+    validation rows), se_loss (standard error of the mean) and converged (all solves behind it).
     """
 
     best: Setting

@@ -52,21 +52,16 @@ _TOL, _MAX_ITER = 3e-3, 1000
 
 @dataclass(frozen=True)
 class StrengthChoice:
-    """The result of a cross-validation.
+    """The penalty with the chosen strengths, and a table of all that were tried.
 
-    Attributes
-    ----------
-    best : Term
-        The penalty with its strengths.
-    table : dict of arrays
-        One entry per setting tried, on every path from strong to weak: the strengths (`strength`,
-        or `common`, `task` and `relax` of several tasks; NaN where bias strengths were compared),
-        `bias_strength`, `on_path` (False: bias strengths were compared), `mean_loss` (weighted
-        mean validation loss over all splits, in units of the targets' variances for regression;
-        infinite where a setting was not worth trying), `std_loss` over groups of validation rows,
-        `se_loss` (standard error of the mean), `mean_selected` (features with slopes, mean over
-        splits; of several tasks `mean_common` and `mean_specific`, the mean number of further
-        features of a task, besides) and `converged`.
+    It has one entry per setting, on every path from strong to weak: the strengths (`strength`, or
+    `common`, `task` and `relax` of several tasks; NaN where bias strengths were compared),
+    `bias_strength`, `on_path` (False: bias strengths were compared), `mean_loss` (weighted mean
+    validation loss over all splits, in units of the targets' variances for regression; infinite
+    where a setting was not worth trying), `std_loss` over groups of validation rows, `se_loss`
+    (standard error of the mean), `mean_selected` (features with slopes, mean over splits; of
+    several tasks also `mean_common` and `mean_specific`, the mean number of further features of a
+    task) and `converged`.
     """
 
     best: Term
@@ -85,17 +80,10 @@ class _Score(NamedTuple):
 class _PathFold:
     """One split of the rows of all tasks, on which strengths are scored.
 
-    Parameters
-    ----------
-    folds : sequence of Fold
-        One per task, with equal numbers of groups of validation rows.
-    penalty : Term
-        Its terms on predictions stay as they are.
-    task_weights : array (T,) or None
-        gamma_t: the loss is the data term on the validation rows over sum_t gamma_t. None for the
-        only task of a `JOPLEnRegressor` or `JOPLEnClassifier`.
-    cells : {"linear", "constant"}
-    device : str
+    There is one fold per task, with equal numbers of groups of validation rows. The loss is the
+    data term on these over sum_t gamma_t, of `task_weights` (T,), which are None for the only task
+    of a `JOPLEnRegressor` or `JOPLEnClassifier`. Terms of the penalty on predictions stay as they
+    are.
     """
 
     def __init__(
@@ -261,16 +249,8 @@ def choose_strengths(
     A bias strength that is "auto" is chosen before, with the middle ratio, from 10, 1, 0.1, 0.01,
     0.001 and 0 (free), each with slopes of 1/2, 1/5 and 1/10 of the largest strength.
 
-    Parameters
-    ----------
-    make_folds : sequence of callables
-        One per split; each returns a `Fold`, with `task_weights` one for every task.
-    penalty : Term
-        With strengths that are "auto".
-    task_weights : array (T,), optional
-        gamma_t; none for the only task of an estimator of a single task.
-    cells, one_se, n_jobs, device, verbose
-        As for `JOPLEnRegressor`.
+    Every callable of `make_folds` returns the `Fold` of a split, or with `task_weights` gamma_t
+    (T,) one for every task.
     """
     ratios: Sequence[float | None] = [None]
     if any(isinstance(term, TaskNorm) and term.is_ratio_auto for term in penalty.terms):

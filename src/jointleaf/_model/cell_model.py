@@ -125,18 +125,7 @@ class CellModel:
         values: ArrayLike,
         offset: ArrayLike = 0.0,
     ) -> CellModel:
-        """Return a model of constants.
-
-        Parameters
-        ----------
-        frame : Frame
-        partitioner : Partitioner
-            Fitted.
-        values : array (C,) or (C, K)
-            Of all cells, in standard units; (C, 1) is (C,).
-        offset : float or array (K,)
-            In standard units.
-        """
+        """Return a model of constants (C,), (C, 1) or (C, K) of all cells, in standard units."""
         biases = np.asarray(values, float)
         biases = biases[:, 0] if biases.ndim == 2 and biases.shape[1] == 1 else biases
         m, outputs = len(frame.features.plan.names), biases.shape[1:]

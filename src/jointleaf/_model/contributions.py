@@ -32,13 +32,10 @@ _CLIP_ROWS = 1024  # the gathered rows of one partition stay in the cache
 
 @dataclass(frozen=True)
 class CellRanges:
-    """Smallest and largest value of every linear feature in every linear cell.
+    """Smallest and largest value of every linear feature in every linear cell, (L + 1, m).
 
-    Attributes
-    ----------
-    low, high : arrays (L + 1, m)
-        Standardised, in the order of the slopes; infinite where a cell has no limit. The last row,
-        of zeros, stands for cells without slopes.
+    They are standardised, in the order of the slopes; infinite where a cell has no limit. The last
+    row, of zeros, stands for cells without slopes.
     """
 
     low: NDArray
@@ -47,21 +44,9 @@ class CellRanges:
     def predict(
         self, X: NDArray, codes: NDArray, layout: CellLayout, slopes: NDArray, biases: NDArray
     ) -> NDArray:
-        """Return the sums over partitions of <w_c, clip(x, low_c, high_c)> + b_c.
+        """Return the sums (n[, K]) over partitions of <w_c, clip(x, low_c, high_c)> + b_c.
 
-        Parameters
-        ----------
-        X : array (n, m)
-            Standardised linear features.
-        codes : integers (n, P)
-            -1 for no cell.
-        layout : CellLayout
-        slopes : array (L, m) or (L, m, K)
-        biases : array (C,) or (C, K)
-
-        Returns
-        -------
-        array (n,) or (n, K)
+        X (n, m) are standardised linear features, codes (n, P) are -1 for no cell.
         """
         constants = padded(biases.reshape(len(biases), -1)).astype(X.dtype)  # (C + 1, K)
         slopes = slopes.reshape(*slopes.shape[:2], constants.shape[1])
@@ -108,13 +93,7 @@ def cell_ranges(X: NDArray, codes: NDArray, layout: CellLayout) -> CellRanges:
 class LinearContributions:
     """Computes z_j times the summed slopes of feature j, for every row, feature and output.
 
-    Parameters
-    ----------
-    layout : CellLayout
-    slopes : array (L, m) or (L, m, K)
-        Of the linear cells, in standard units.
-    ranges : CellRanges, optional
-        To which the linear models are limited.
+    Slopes (L, m[, K]) of the linear cells are in standard units.
     """
 
     def __init__(
@@ -203,37 +182,17 @@ def sum_of_entries(index: NDArray, table: NDArray | sparse.csr_array) -> NDArray
 
 @dataclass(frozen=True)
 class TrainingMeans:
-    """Means over the training rows, from which explanations measure.
+    """Means over the training rows, from which explanations measure."""
 
-    Attributes
-    ----------
-    cell_weights : array (C,)
-        Fraction of the weight of all training rows that lies in every cell.
-    linear : array (m, K)
-        Weighted mean of the linear contributions, in standard units of the target.
-    n_rows : int
-        Number of different training rows.
-    """
-
-    cell_weights: NDArray[np.float64]
-    linear: NDArray[np.float64]
-    n_rows: int
+    cell_weights: NDArray[np.float64]  # (C,): fraction of all rows' weight
+    linear: NDArray[np.float64]  # (m, K): mean contributions, in standard units
+    n_rows: int  # different ones
 
 
 def training_means(
     layout: CellLayout, contributions: NDArray, codes: NDArray, s: NDArray
 ) -> TrainingMeans:
-    """Compute means over training rows.
-
-    Parameters
-    ----------
-    layout : CellLayout
-    contributions : array (n, m, K)
-        What the linear features add to predictions.
-    codes : integers (n, P)
-    s : array (n,)
-        Weights.
-    """
+    """Return means of contributions (n, m, K) over training rows of codes (n, P), weights (n,)."""
     weights, total = np.zeros(layout.n_cells), s.sum()
     for p, first in enumerate(layout.offsets[:-1]):
         inside, count = codes[:, p] >= 0, layout.cells_per_partition[p]
@@ -255,17 +214,9 @@ def column_importances(
 ) -> NDArray[np.float64]:
     """Return importances (d,): half of split gains, half of the spread of linear contributions.
 
-    Both are scaled to a sum of one.
-
-    Parameters
-    ----------
-    contributions : array (n, m, K)
-        What the linear features add to some rows; the spread of a feature is their weighted root
-        mean square over rows, summed over outputs.
-    partitioner : Partitioner
-    s : array (n,)
-    sources : integers (m,)
-        Columns that the linear features come from.
+    Both are scaled to a sum of one. The spread of a linear feature, which comes from the column
+    `sources[j]`, is the weighted root mean square of its contributions (n, m, K), summed over
+    outputs.
     """
     gains = np.asarray(partitioner.split_gains_, float)
     has_gains = partitioner.splits_on_features and gains.sum() > 0

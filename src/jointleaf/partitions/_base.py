@@ -270,14 +270,9 @@ class TreeCells(Partitioner):
     """Base of the partitioners whose cells are the leaves of trees.
 
     A subclass's `fit` makes the trees and passes them to `number_cells`.
-
-    Attributes
-    ----------
-    trees_ : FlatTrees
-        The trees in portable form; the library that grew them is not needed any more.
     """
 
-    trees_: FlatTrees
+    trees_: FlatTrees  # in portable form: the library that grew them is not needed any more
     n_jobs: int | None
 
     def number_cells(self, trees: FlatTrees, gains: ArrayLike, X: NDArray) -> None:

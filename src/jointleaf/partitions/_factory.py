@@ -141,27 +141,12 @@ class FittedEnsemble(_OfModel):
 
 
 class RegrownEnsemble(_OfModel):
-    """The leaves of a new ensemble, trained the way another one was.
+    """The leaves of a new ensemble, trained the way another one was, which is never changed.
 
     A clone of a scikit-learn style model is fitted; a Booster is trained with the same parameters.
     Boosting takes as many rounds as the model uses, so that nothing is left to stop early on, and
-    prints nothing.
-
-    Parameters
-    ----------
-    model : fitted ensemble
-        As for `FittedEnsemble`; never changed.
-    random_state : int, RandomState or None
-        Seed where the model has none (LightGBM always has one).
-    n_jobs : int or None
-        Threads where the model has no setting.
-
-    Attributes
-    ----------
-    trees_ : FlatTrees
-        Its trees in portable form.
-    n_cells_, split_gains_, n_features_in_
-        As for `FittedEnsemble`.
+    prints nothing. `random_state` and `n_jobs` are used where the model has no setting (LightGBM
+    always has a seed). Attributes are those of `FittedEnsemble`.
     """
 
     def fit(
@@ -236,15 +221,7 @@ def make_partitioner(spec: Any) -> Partitioner:
 def known_categories(spec: Any) -> dict[int, NDArray | None]:
     """Return the columns that trained models among partitioners treat as categories.
 
-    Parameters
-    ----------
-    spec : what `make_partitioner` takes
-
-    Returns
-    -------
-    dict
-        From column numbers to the categories of the column; None where the model does not hold
-        them.
+    Numbers of columns point to their categories; to None where the model does not hold them.
     """
     categories: dict[int, NDArray | None] = {}
     for member in make_partitioner(spec).nested():

@@ -334,34 +334,20 @@ def _columns_option(columns: Columns | None) -> dict[str, Columns]:
 
 @dataclass(frozen=True)
 class LinearPart:
-    """A fitted global linear model.
-
-    Attributes
-    ----------
-    features : LinearFeatures
-        How rows become standardised numbers z (m,).
-    coef, intercept : arrays (m,) and (), or (m, K) and (K,) for K > 2 classes
-    n_classes : int
-        K, 0 in regression.
-    mean, scale : float
-        Of the target in regression.
-    """
+    """A fitted global linear model of standardised linear features."""
 
     features: LinearFeatures
-    coef: NDArray[np.float64]
-    intercept: NDArray[np.float64]
-    n_classes: int
-    mean: float = 0.0
-    scale: float = 1.0
+    coef: NDArray[np.float64]  # (m,), or (m, K) for K > 2 classes
+    intercept: NDArray[np.float64]  # () or (K,)
+    n_classes: int  # K, 0 in regression
+    mean: float = 0.0  # of the target in regression
+    scale: float = 1.0  # likewise
 
     def predict(self, X: NDArray) -> NDArray[np.float64]:
-        """Predict for rows X (n, d).
+        """Return standardised targets (n,) of rows X (n, d), or probabilities.
 
-        Returns
-        -------
-        array (n,) or (n, K)
-            Standardised targets (y - mean) / scale; for two classes the probability of the
-            second one; for K > 2 classes the probabilities of all.
+        In classification with two classes it is that of the second (n,), with more those of all (n,
+        K).
         """
         raw = self.features.transform(X.astype(np.float64, copy=False)) @ self.coef + self.intercept
         if self.n_classes == 0:
@@ -370,23 +356,14 @@ class LinearPart:
 
 
 def fit_linear_part(rows: TrainingRows) -> tuple[LinearPart, NDArray[np.float64]]:
-    """Fit the global linear model and return the residuals.
+    """Fit the global linear model; return it and the residuals, (n,), or (n, K) for K > 2 classes.
 
     The linear features are those of `_data.features`: standardised numbers with the mean for
     missing values, and indicators of categories. In regression it is ridge regression on the
     standardised target, with the strength, 10^-6 to 10 times the number of rows, that has the
-    smallest leave-one-out error. In classification it is (multinomial) logistic regression
-    with scikit-learn's default strength, and residuals are indicators of the classes minus
+    smallest leave-one-out error. In classification it is (multinomial) logistic regression with
+    scikit-learn's default strength, and residuals are indicators of the classes minus
     probabilities, 1[y = k] - p_k.
-
-    Parameters
-    ----------
-    rows : TrainingRows
-
-    Returns
-    -------
-    part : LinearPart
-    residuals : array (n,), or (n, K) for K > 2 classes
     """
     s = rows.weights
     X = rows.X.astype(np.float64, copy=False)

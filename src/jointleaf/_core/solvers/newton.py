@@ -219,24 +219,9 @@ def cg_steps(
 class BlockPreconditioner:
     """Approximate inverse of H = Phi^T diag(h) Phi + D, with biases eliminated where possible.
 
-    Written for NumPy and JAX alike.
-
-    Parameters
-    ----------
-    design : Design or DeviceDesign
-    h : array (n,)
-        Curvature of the loss at every row.
-    curvature : array (N,)
-        D, the curvature of the penalty; zero for free weights.
-    biases : BiasSolver or BiasInverse, optional
-        The inverse of the matrix of the biases; by default made for NumPy, none for JAX.
-    eliminate : bool
-        Whether biases may be eliminated, which needs h to be the exact curvature.
-
-    Attributes
-    ----------
-    eliminates : bool
-        Biases are eliminated: `complete` must be called on every direction.
+    Written for NumPy and JAX alike. `biases` inverts the matrix of the biases; by default it is
+    made for NumPy, and there is none for JAX. To `eliminate` needs h (n,) to be the exact
+    curvature; where `eliminates` is True, `complete` must be called on every direction.
     """
 
     def __init__(

@@ -72,19 +72,9 @@ def _targets(rows: TrainingRows) -> NDArray[np.float32]:
 
 
 class _Grower:
-    """Grows trees in batches; all arrays are (trees of the batch, nodes).
+    """Grows trees in batches, on rows without missing values and targets (n, K).
 
-    Parameters
-    ----------
-    rows : TrainingRows
-        Numbers without missing values.
-    targets : array (n, K)
-    n_trees, n_leaves : int
-
-    Attributes
-    ----------
-    gains : array (d,)
-        Of all splits, by column.
+    All arrays are (trees of the batch, nodes); `gains` (d,) are those of all splits, by column.
     """
 
     def __init__(
@@ -183,14 +173,10 @@ class _Grower:
 
 
 class _Nodes:
-    """The nodes of some trees: where their rows lie, and how they may be split.
+    """The nodes of some trees: where their rows lie, and how they may be split; all (trees, nodes).
 
-    Attributes
-    ----------
-    begin, end : integers (trees, nodes)
-        The rows of a node are those from `begin` to `end` in the order of its tree.
-    gain, column, threshold : arrays (trees, nodes)
-        Of the candidate split of a leaf, or of the split of another node (whose gain is -1).
+    The rows of a node are those from `begin` to `end` in the order of its tree. Gain, column and
+    threshold are of the candidate split of a leaf, or the split of another node (whose gain is -1).
     """
 
     def __init__(self, n_trees: int, n_nodes: int, order: NDArray[np.intp]) -> None:
