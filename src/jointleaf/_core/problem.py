@@ -85,48 +85,19 @@ class Problem(DataTerm):
     The first two terms, functions of the predictions, are the data term; A is zero unless the
     penalty has terms on predictions. A problem never changes: what solvers keep from one solve to
     the next is in a `SolverState`.
-
-    Parameters
-    ----------
-    design : Design
-        Phi; the rows and cells of several tasks are its blocks.
-    y : array (n,)
-        Targets in the form of the loss.
-    loss : Loss
-    penalty : Penalty, PredictionPenalty or a sum of these
-        R, and A.
-    sample_weight : array (n,), optional
-        s, not negative, not all zero; by default all one.
-    offset : number or array (K,) or (n,)
-        o, a fixed raw prediction that the cells add to.
-    mass : float
-        m, what the stated objective is divided by.
-    smoother : matrix (n, n), optional
-        A; by default that of the terms on predictions for the rows of the only task.
-
-    Attributes
-    ----------
-    penalty : Penalty
-        R / m, bound to the layout.
-    smooth_curvature : array (N,) or None
-        Curvature of the quadratic part of the penalty; None for zero.
-    nonsmooth : Penalty
-        The penalty without its quadratic part.
-    start_slope : float
-        Largest gradient at zero weights, to which optimality is relative.
     """
 
-    design: Design
-    y: NDArray
+    design: Design  # Phi; the rows and cells of several tasks are its blocks
+    y: NDArray  # (n,) in the form of the loss
     loss: Loss
-    penalty: Penalty
-    s: NDArray[np.float64]
-    offset: NDArray
-    smoother: Any
-    mass: float
-    smooth_curvature: NDArray | None
-    nonsmooth: Penalty
-    start_slope: float
+    penalty: Penalty  # R / m, bound to the layout
+    s: NDArray[np.float64]  # (n,) not negative, not all zero
+    offset: NDArray  # o: a fixed raw prediction (), (K,) or (n,) that the cells add to
+    smoother: Any  # A (n, n) or None; by default of terms on predictions of the only task's rows
+    mass: float  # m, what the stated objective is divided by
+    smooth_curvature: NDArray | None  # (N,) of the quadratic part of the penalty; None for zero
+    nonsmooth: Penalty  # the penalty without its quadratic part
+    start_slope: float  # largest gradient at zero weights, to which optimality is relative
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_expit, log_softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_X_y
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.losses import Logistic, Loss, Multinomial, SquaredError
@@ -35,14 +34,12 @@ from jointleaf.estimators._params import (
     check_parameters,
     check_penalty,
     check_single_task,
+    number_classes,
     restored_on_error,
 )
 from jointleaf.inspection._methods import Explainable
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories
-
-if TYPE_CHECKING:
-    pass
 
 
 class BaseJOPLEn(Explainable, JOPLEnParameters):
@@ -360,15 +357,8 @@ class JOPLEnClassifier(ClassifierMixin, BaseJOPLEn):
     _target_type = "classification"
 
     def _encode_target(self, y: NDArray) -> tuple[NDArray, Loss]:
-        check_classification_targets(y)
-        self.classes_, numbers = np.unique(y, return_inverse=True)
-        n_classes = len(self.classes_)
-        if n_classes < 2:
-            raise ValueError(
-                f"y holds one class only ({self.classes_[0]}, in rows of positive weight): "
-                "at least two classes are needed"
-            )
-        return 2.0 * numbers - 1.0 if n_classes == 2 else numbers.astype(float), self._loss
+        self.classes_, numbers = number_classes(y)
+        return 2.0 * numbers - 1.0 if len(self.classes_) == 2 else numbers, self._loss
 
     @property
     def _loss(self) -> Loss:

@@ -8,51 +8,37 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.problem import check_weights
 from jointleaf._data.rows import canonical_rows, read_rows, read_training_rows
-from jointleaf.estimators._params import check_missing_values
-from jointleaf.partitions._base import TargetType, as_seed, check_count, check_fit_rows
+from jointleaf._trees.flat import FlatTrees, flatten
+from jointleaf._trees.importers.sklearn import node_table
+from jointleaf._trees.routing import Router
+from jointleaf.estimators._params import TabularEstimator, check_missing_values, number_classes
+from jointleaf.partitions._base import as_seed, check_count, check_fit_rows
 from jointleaf.partitions._growers.linear_forest import grow_linear_forest
 from jointleaf.partitions._union import LinearPart
 
 
-class _BaseLinearForest(BaseEstimator):
+@dataclass(eq=False, repr=False)
+class _BaseLinearForest(TabularEstimator):
     """What the two linear forests share."""
 
-    _target_type: TargetType
-
-    def __init__(
-        self,
-        n_estimators: int = 100,
-        *,
-        max_leaf_nodes: int | None = None,
-        categorical_features: Any = "from_dtype",
-        options: Mapping[str, Any] | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_estimators = n_estimators
-        self.max_leaf_nodes = max_leaf_nodes
-        self.categorical_features = categorical_features
-        self.options = options
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        return tags
+    n_estimators: int = 100
+    _: KW_ONLY
+    max_leaf_nodes: int | None = None
+    categorical_features: Any = "from_dtype"
+    options: Mapping[str, Any] | None = None
+    n_jobs: int | None = None
+    random_state: Any = None
 
     @abstractmethod
     def _encode_target(self, y: NDArray) -> NDArray:
@@ -157,7 +143,7 @@ class LinearForestRegressor(RegressorMixin, _BaseLinearForest):
     True
     """
 
-    _target_type: TargetType = "regression"
+    _target_type = "regression"
 
     def _encode_target(self, y: NDArray) -> NDArray:
         return np.asarray(y, float)
@@ -196,17 +182,11 @@ class LinearForestClassifier(ClassifierMixin, _BaseLinearForest):
     True
     """
 
-    _target_type: TargetType = "classification"
+    _target_type = "classification"
 
     def _encode_target(self, y: NDArray) -> NDArray:
-        check_classification_targets(y)
-        self.classes_, numbers = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y holds one class only ({self.classes_[0]}, in rows of positive weight): "
-                "at least two classes are needed"
-            )
-        return numbers.astype(float)
+        self.classes_, numbers = number_classes(y)
+        return numbers
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities (n, K), in the order of ``classes_``."""
@@ -221,3 +201,28 @@ class LinearForestClassifier(ClassifierMixin, _BaseLinearForest):
         """Predict the class labels (n,) of rows X (n, d)."""
         check_is_fitted(self)
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+@dataclass(frozen=True)
+class PortableForest:
+    """Predicts what scikit-learn's RandomForestRegressor did, number for number, without it."""
+
+    trees: FlatTrees  # with the values of all leaves, whose mean over trees is the prediction
+
+    @classmethod
+    def of(cls, forest: Any) -> PortableForest:
+        """Take the trees out of a fitted RandomForestRegressor of one or of K outputs."""
+        if isinstance(forest, cls):
+            return forest
+        trees = [estimator.tree_ for estimator in forest.estimators_]
+        tables = [node_table(tree, tree.value[:, :, 0]) for tree in trees]
+        return cls(flatten(tables, int(forest.n_features_in_), single_precision=True))
+
+    @cached_property
+    def _router(self) -> Router:
+        return Router(self.trees)
+
+    def predict(self, X: NDArray) -> NDArray[np.float64]:
+        """Predict for rows X (n, d): (n,), or (n, K) for several outputs."""
+        means = self.trees.leaf_sums(self._router(X)) / self.trees.n_trees
+        return means[:, 0] if means.shape[1] == 1 else means

@@ -14,6 +14,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
 
 from jointleaf._core.arrays import check_device
 from jointleaf._core.layout import CellKind, CellLayout
@@ -47,11 +48,22 @@ from jointleaf.partitions import Partitioner, make_partitioner
 from jointleaf.partitions._base import LeftOut, TargetType, without_models
 
 
-@dataclass(eq=False, repr=False)
-class JOPLEnParameters(BaseEstimator):
-    """Parameters of a joint fit, with cloning, pickling and tags; see `JOPLEnRegressor`."""
+class TabularEstimator(BaseEstimator):
+    """Base of the estimators that take tables with numbers, categories and missing values."""
 
     _target_type: ClassVar[TargetType]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+
+@dataclass(eq=False, repr=False)
+class JOPLEnParameters(TabularEstimator):
+    """Parameters of a joint fit, with cloning and pickling; see `JOPLEnRegressor`."""
 
     partitioner: Any = "auto"
     _: KW_ONLY
@@ -91,13 +103,6 @@ class JOPLEnParameters(BaseEstimator):
         if "cell_model_" in state or "cell_models_" in state:
             state["partitioner"] = without_models(self.partitioner)
         return state
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        return tags
 
     def _seed(self, *, keep: bool = False) -> int:
         """Draw a seed, with `keep` from a copy, so that a generator stays as it is."""
@@ -406,6 +411,18 @@ def check_missing_values(X: NDArray, columns: Columns) -> None:
             f"column {columns[empty[0]].label!r} has no values at all in rows of positive weight: "
             "leave it out"
         )
+
+
+def number_classes(y: NDArray) -> tuple[NDArray, NDArray[np.float64]]:
+    """Return the classes of targets (n,), at least two, and the class number of every row."""
+    check_classification_targets(y)
+    classes, numbers = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"y holds one class only ({classes[0]}, in rows of positive weight): at least two "
+            "classes are needed"
+        )
+    return classes, numbers.astype(float)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import CellRanges, TrainingMeans
 from jointleaf._trees.encoding import Encoding
 from jointleaf._trees.flat import FlatTrees
-from jointleaf.estimators._portable_forest import PortableForest
+from jointleaf.estimators._linear_forest import PortableForest
 from jointleaf.estimators._pruning import Pruning
 from jointleaf.io._model_file.objects import COLUMNS, FEATURES, PARTITIONER, PENALTY, TREES, fitted
 from jointleaf.io._model_file.schema import (
