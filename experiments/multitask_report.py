@@ -293,13 +293,13 @@ def draw(
         for method, point in shown.items()
     }
     displays = {
-        "weights": TaskWeightsDisplay.from_solution(
+        "weights": TaskWeightsDisplay(
             models[key or DL].solution_, task_names=names, feature_names=data.feature_names
-        ),
-        "errors": TaskErrorDisplay.from_errors(
+        ).plot(),
+        "errors": TaskErrorDisplay(
             errors, error_name="test MSE, target variance = 1 (lower is better)"
-        ),
-        "counts": SelectionDisplay.from_counts(counts),
+        ).plot(),
+        "counts": SelectionDisplay(counts).plot(),
     }
     for kind, display in displays.items():
         display.figure_.savefig(files[kind], dpi=120, bbox_inches="tight")

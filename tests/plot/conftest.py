@@ -30,6 +30,6 @@ def ask_for_matplotlib(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(builtins, "__import__", without)
             with pytest.raises(ImportError, match=hint):
-                getattr(display, draw)(*args)
+                display(*args).plot() if draw == "plot" else getattr(display, draw)(*args)
 
     return check

@@ -71,7 +71,7 @@ def boxes_overlap(texts):
 
 
 def test_a_path_is_drawn_as_it_is(path):
-    display = PathDisplay.from_path(path)
+    display = PathDisplay(path).plot()
     assert len(display.lines_) == X.shape[1]
     for j, line in enumerate(display.lines_):
         np.testing.assert_array_equal(line.get_xdata(), path.strengths)
@@ -90,7 +90,7 @@ def test_a_path_is_drawn_as_it_is(path):
 
 def test_the_features_that_enter_first_are_named_and_all_others_grey(path):
     names = [f"feature {j}" for j in range(X.shape[1])]
-    display = PathDisplay.from_path(path, feature_names=names)
+    display = PathDisplay(path, feature_names=names).plot()
     shown = labels(display.ax_)
     assert 3 < len(shown) <= 10
     is_out = path.feature_norms <= 0.01 * path.feature_norms.max()
@@ -105,7 +105,7 @@ def test_the_features_that_enter_first_are_named_and_all_others_grey(path):
 
 
 def test_names_do_not_overlap_and_stay_in_the_figure(path):
-    display = PathDisplay.from_path(path)
+    display = PathDisplay(path).plot()
     display.figure_.draw_without_rendering()
     assert not boxes_overlap(display.ax_.texts)
     whole = display.figure_.bbox
@@ -115,7 +115,7 @@ def test_names_do_not_overlap_and_stay_in_the_figure(path):
 
 
 def test_the_number_of_features_is_on_the_upper_edge(path):
-    display = PathDisplay.from_path(path)
+    display = PathDisplay(path).plot()
     top = top_axis(display.ax_)
     np.testing.assert_allclose(top.get_xticks(), path.strengths)
     assert [t.get_text() for t in top.get_xticklabels()] == [str(n) for n in path.n_selected]
@@ -123,7 +123,7 @@ def test_the_number_of_features_is_on_the_upper_edge(path):
 
 def test_a_path_takes_the_place_of_given_axes(path):
     figure, (left, right) = plt.subplots(1, 2, layout="constrained")
-    display = PathDisplay.from_path(path, ax=left)
+    display = PathDisplay(path).plot(ax=left)
     figure.draw_without_rendering()
     assert display.figure_ is figure
     assert display.ax_ in left.child_axes
@@ -136,7 +136,7 @@ def test_a_path_takes_the_place_of_given_axes(path):
 def test_without_validation_rows_there_is_the_training_loss_alone():
     codes = (X[:, :1] > 0.5).astype(int)
     plain = strength_path(X, codes, Y, penalty=L21(1.0), strengths=[0.5])
-    display = PathDisplay.from_path(plain, chosen=0.5)
+    display = PathDisplay(plain, chosen=0.5).plot()
     display.figure_.draw_without_rendering()
     assert len(display.loss_lines_) == 1
     legend = [text.get_text() for text in display.loss_ax_.get_legend().get_texts()]
@@ -145,7 +145,7 @@ def test_without_validation_rows_there_is_the_training_loss_alone():
 
 def test_a_wrong_number_of_names_is_rejected(path):
     with pytest.raises(ValueError, match="feature_names has 2 names for 12 features"):
-        PathDisplay.from_path(path, feature_names=["a", "b"])
+        PathDisplay(path, feature_names=["a", "b"]).plot()
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_a_constant_target_can_be_drawn():
 
 
 def test_without_matplotlib_it_is_asked_for(ask_for_matplotlib, path, sparse):
-    ask_for_matplotlib(PathDisplay, "from_path", path)
+    ask_for_matplotlib(PathDisplay, "plot", path)
     ask_for_matplotlib(PathDisplay, "from_estimator", sparse, X, Y)
     ask_for_matplotlib(CVDisplay, "from_estimator", sparse)
 

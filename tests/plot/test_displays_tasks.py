@@ -123,9 +123,9 @@ def test_parts_are_drawn_in_two_panels(model):
 def test_a_solution_is_drawn_with_given_names_and_axes(model):
     figure, (left, right) = plt.subplots(1, 2, layout="constrained", figsize=(12, 4))
     names = [f"feature {j}" for j in range(7)]
-    display = TaskWeightsDisplay.from_solution(
-        model.solution_, ["a very long name of a task", "second", "third"], names, ax=left
-    )
+    display = TaskWeightsDisplay(
+        model.solution_, ["a very long name of a task", "second", "third"], names
+    ).plot(ax=left)
     figure.draw_without_rendering()
     assert display.ax_ is left
     assert display.figure_ is figure
@@ -134,7 +134,7 @@ def test_a_solution_is_drawn_with_given_names_and_axes(model):
     bar = display.colorbar_.ax.get_tightbbox()
     assert bar.x1 < right.get_window_extent().x0
     assert not any(text.get_window_extent().overlaps(bar) for text in left.texts)
-    plain = TaskWeightsDisplay.from_solution(model.solution_)
+    plain = TaskWeightsDisplay(model.solution_).plot()
     assert words(plain.ax_.get_xticklabels()) == ["0", "1", "2"]
     assert words(plain.ax_.get_yticklabels()) == ["x0", "x5", "x3", "x1"]
 
@@ -163,9 +163,9 @@ def test_estimators_without_common_slopes_are_rejected(model, automatic):
     with pytest.raises(TypeError, match="must be a MultiTaskJOPLEnRegressor"):
         TaskWeightsDisplay.from_estimator(LinearRegression())
     with pytest.raises(TypeError, match="must be a Solution"):
-        TaskWeightsDisplay.from_solution(automatic.solution_)
+        TaskWeightsDisplay(automatic.solution_).plot()
     with pytest.raises(ValueError, match="constant cells have no slopes"):
-        TaskWeightsDisplay.from_solution(without_slopes(model.solution_))
+        TaskWeightsDisplay(without_slopes(model.solution_)).plot()
     empty = fit(DirtyLasso(50.0, 40.0))
     with pytest.raises(ValueError, match=r"no feature has a slope.*features='all'"):
         TaskWeightsDisplay.from_estimator(empty)
@@ -185,14 +185,14 @@ def test_estimators_without_common_slopes_are_rejected(model, automatic):
 )
 def test_wrong_options_of_the_slopes_are_rejected(model, options, message):
     with pytest.raises(ValueError, match=message):
-        TaskWeightsDisplay.from_solution(model.solution_, **options)
+        TaskWeightsDisplay(model.solution_, **options).plot()
 
 
 # -- SelectionDisplay ------------------------------------------------------------------------------
 
 
 def test_bars_are_stacked_to_the_number_of_all_features():
-    display = SelectionDisplay.from_counts(COUNTS)
+    display = SelectionDisplay(COUNTS).plot()
     for name, (n_common, own) in COUNTS.items():
         common, specific = display.common_bars_[name], display.specific_bars_[name]
         assert [bar.get_y() for bar in common] == [0, 0, 0]
@@ -209,7 +209,7 @@ def test_bars_are_stacked_to_the_number_of_all_features():
 
 
 def test_bars_of_methods_stand_side_by_side_around_their_task():
-    display = SelectionDisplay.from_counts(COUNTS)
+    display = SelectionDisplay(COUNTS).plot()
     spans = [
         [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars]
         for bars in display.common_bars_.values()
@@ -221,7 +221,7 @@ def test_bars_of_methods_stand_side_by_side_around_their_task():
 
 
 def test_tasks_of_another_order_belong_to_their_names():
-    display = SelectionDisplay.from_counts({"A": (1, {"a": 2, "b": 5}), "B": (1, {"b": 7, "a": 3})})
+    display = SelectionDisplay({"A": (1, {"a": 2, "b": 5}), "B": (1, {"b": 7, "a": 3})}).plot()
     assert [bar.get_height() for bar in display.specific_bars_["B"]] == [3, 7]
 
 
@@ -241,31 +241,33 @@ def test_the_counts_of_estimators(model, bouts):
 
 def test_totals_are_left_out_where_they_would_overlap():
     many = {f"task {t}": 1000 + t for t in range(40)}
-    display = SelectionDisplay.from_counts({"A": (1, many), "B": (2, many)})
+    display = SelectionDisplay({"A": (1, many), "B": (2, many)}).plot()
     assert not display.ax_.texts
     assert all(label.get_rotation() > 0 for label in display.ax_.get_xticklabels())
 
 
 def test_wrong_counts_are_rejected(automatic):
     with pytest.raises(ValueError, match=r"counts={} has no method to draw"):
-        SelectionDisplay.from_counts({})
+        SelectionDisplay({}).plot()
     with pytest.raises(ValueError, match=r"estimators={} has no method to draw"):
         SelectionDisplay.from_estimators({})
     with pytest.raises(TypeError, match="must be a dict with the methods' names"):
         SelectionDisplay.from_estimators([automatic])
     with pytest.raises(ValueError, match=r"counts\['A'\] has no task to draw"):
-        SelectionDisplay.from_counts({"A": (1, {})})
+        SelectionDisplay({"A": (1, {})}).plot()
     with pytest.raises(ValueError, match=r"counts\['B'\] has no task 'a', but counts\['A'\] has"):
-        SelectionDisplay.from_counts({"A": (1, {"a": 1}), "B": (1, {})})
+        SelectionDisplay({"A": (1, {"a": 1}), "B": (1, {})}).plot()
     with pytest.raises(ValueError, match=r"counts\['A'\] has no task 'z', but counts\['B'\] has"):
-        SelectionDisplay.from_counts({"A": (1, {"a": 1}), "B": (1, {"a": 1, "z": 1})})
+        SelectionDisplay({"A": (1, {"a": 1}), "B": (1, {"a": 1, "z": 1})}).plot()
     with pytest.raises(TypeError, match=r"counts\['A'\]=3 must be a pair"):
-        SelectionDisplay.from_counts({"A": 3})
+        SelectionDisplay({"A": 3}).plot()
     with pytest.raises(ValueError, match=r"counts\['A'\] holds -1: use numbers of features"):
-        SelectionDisplay.from_counts({"A": (1, {"a": -1})})
+        SelectionDisplay({"A": (1, {"a": -1})}).plot()
     with pytest.raises(NotFittedError):
         SelectionDisplay.from_estimators({"A": BoUTSRegressor()})
-    with pytest.raises(TypeError, match=r"does not name what it selected.*from_counts"):
+    with pytest.raises(
+        TypeError, match=r"does not name what it selected.*SelectionDisplay\(counts\)"
+    ):
         SelectionDisplay.from_estimators({"A": LinearRegression().fit([[0.0], [1.0]], [0, 1])})
 
 
@@ -273,7 +275,7 @@ def test_wrong_counts_are_rejected(automatic):
 
 
 def test_errors_are_drawn_in_the_row_of_their_task():
-    display = TaskErrorDisplay.from_errors(ERRORS, reference=1.0)
+    display = TaskErrorDisplay(ERRORS, reference=1.0).plot()
     assert display.dots_["A"].get_xdata().tolist() == [0.2, 0.9]
     assert display.dots_["B"].get_xdata().tolist() == [0.3, 0.5]
     for dots in display.dots_.values():
@@ -292,7 +294,7 @@ def test_errors_are_drawn_in_the_row_of_their_task():
 
 
 def test_a_reference_far_away_is_left_out():
-    display = TaskErrorDisplay.from_errors({"A": {"a": 0.1, "b": 0.2}}, reference=1.0)
+    display = TaskErrorDisplay({"A": {"a": 0.1, "b": 0.2}}, reference=1.0).plot()
     assert legend(display.ax_) == ["A (mean 0.15)"]
     assert display.ax_.get_xlim()[1] < 0.3
 
@@ -333,11 +335,11 @@ def test_errors_of_classifiers_are_shares_of_wrong_classes(model):
 
 def test_wrong_errors_are_rejected(model):
     with pytest.raises(ValueError, match=r"errors={} has no method"):
-        TaskErrorDisplay.from_errors({})
+        TaskErrorDisplay({}).plot()
     with pytest.raises(TypeError, match=r"errors\['A'\]=0.3 must be a dict"):
-        TaskErrorDisplay.from_errors({"A": 0.3})
+        TaskErrorDisplay({"A": 0.3}).plot()
     with pytest.raises(ValueError, match=r"errors\['A'\]\['a'\]=nan must be a finite number"):
-        TaskErrorDisplay.from_errors({"A": {"a": np.nan}})
+        TaskErrorDisplay({"A": {"a": np.nan}}).plot()
     with pytest.raises(ValueError, match=r"estimators={} has no method"):
         TaskErrorDisplay.from_estimators({}, TEST)
     with pytest.raises(ValueError, match="tasks has no test rows"):
@@ -353,7 +355,9 @@ def test_wrong_errors_are_rejected(model):
     with pytest.raises(NotFittedError):
         TaskErrorDisplay.from_estimators({"A": MultiTaskJOPLEnRegressor()}, TEST)
     X, y = TEST["a"]
-    with pytest.raises(ValueError, match=r"task 'a': all test targets are 1\.0.*from_errors"):
+    with pytest.raises(
+        ValueError, match=r"task 'a': all test targets are 1\.0.*TaskErrorDisplay\(errors\)"
+    ):
         TaskErrorDisplay.from_estimators({"A": model}, {"a": (X, np.ones(len(X)))})
     with pytest.raises(ValueError, match=r"task 'a': predictions have shape \(90,\), test targets"):
         TaskErrorDisplay.from_estimators({"A": model}, {"a": (X, y[:5])})
@@ -366,8 +370,8 @@ def test_nothing_is_drawn_outside_the_figure(model):
     displays = [
         TaskWeightsDisplay.from_estimator(model),
         TaskWeightsDisplay.from_estimator(model, split=True),
-        SelectionDisplay.from_counts(COUNTS),
-        TaskErrorDisplay.from_errors(ERRORS),
+        SelectionDisplay(COUNTS).plot(),
+        TaskErrorDisplay(ERRORS).plot(),
     ]
     for display in displays:
         assert_drawn_inside(display.figure_)
@@ -375,6 +379,6 @@ def test_nothing_is_drawn_outside_the_figure(model):
 
 def test_without_matplotlib_it_is_asked_for(ask_for_matplotlib, model):
     ask_for_matplotlib(TaskWeightsDisplay, "from_estimator", model)
-    ask_for_matplotlib(SelectionDisplay, "from_counts", COUNTS)
-    ask_for_matplotlib(TaskErrorDisplay, "from_errors", ERRORS)
+    ask_for_matplotlib(SelectionDisplay, "plot", COUNTS)
+    ask_for_matplotlib(TaskErrorDisplay, "plot", ERRORS)
     ask_for_matplotlib(TaskErrorDisplay, "from_estimators", {"A": model}, TEST)

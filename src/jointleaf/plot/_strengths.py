@@ -33,12 +33,13 @@ class PathDisplay(base.Display):
 
     The upper panel shows the norm of every feature's slopes; the features that enter first, and
     stay, are colored and named (at most ten), all others grey. The number of features with
-    slopes is on the upper edge, training and validation loss are in the lower panel. Made by
-    `from_path` or `from_estimator`.
+    slopes is on the upper edge, training and validation loss are in the lower panel.
+    `from_estimator` follows the path of a fitted estimator.
 
     Parameters
     ----------
     path : StrengthPath
+        From `jointleaf.strength_path`.
     feature_names : sequence of d strings, optional
         By default x0, x1, ...
     chosen : float, optional
@@ -65,7 +66,7 @@ class PathDisplay(base.Display):
     >>> X = np.random.default_rng(0).standard_normal((200, 5))
     >>> codes = (X[:, :1] > 0).astype(int)
     >>> path = strength_path(X, codes, np.abs(X[:, 0]), penalty=L21("auto"))
-    >>> display = PathDisplay.from_path(path)
+    >>> display = PathDisplay(path).plot()
     >>> len(display.lines_)
     5
     """
@@ -75,13 +76,6 @@ class PathDisplay(base.Display):
     _: KW_ONLY
     chosen: float | None = None
     loss_name: str = "mean loss"
-
-    @classmethod
-    def from_path(
-        cls, path: StrengthPath, *, ax: Axes | None = None, **options: Any
-    ) -> PathDisplay:
-        """Draw a path of `jointleaf.strength_path`; options as of the class."""
-        return cls(path, **options).plot(ax=ax)
 
     @classmethod
     def from_estimator(

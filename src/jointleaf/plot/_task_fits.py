@@ -247,13 +247,14 @@ class TaskWeightsDisplay(base.Display):
     that all tasks share come first, then those of single tasks, by the task in which their slopes
     are largest: what is specific to a task is seen as blocks along the diagonal. Slopes are those
     of standardized features and targets, W_t = C_t + T_t in the notation of `DirtyLasso`. The last
-    cell of a task is its root cell, where there is one. Made by `from_estimator` or
-    `from_solution`.
+    cell of a task is its root cell, where there is one. `from_estimator`
+    takes those of a fitted estimator.
 
     Parameters
     ----------
     solution : Solution
-        Slopes (L, d) of all tasks, and their split into common and task-specific ones.
+        From `jointleaf.fit_tasks`: slopes (L, d) of all tasks, split into common and
+        task-specific ones.
     task_names : sequence of T names, optional
         By default 0, 1, ...
     feature_names : sequence of d names, optional
@@ -303,13 +304,6 @@ class TaskWeightsDisplay(base.Display):
     max_features: int | None = 40
     split: bool = False
     limit: float | None = None
-
-    @classmethod
-    def from_solution(
-        cls, solution: Solution, *names: Any, ax: Axes | None = None, **options: Any
-    ) -> TaskWeightsDisplay:
-        """Draw what `jointleaf.fit_tasks` returned; names and options as of the class."""
-        return cls(solution, *names, **options).plot(ax=ax)
 
     @classmethod
     def from_estimator(

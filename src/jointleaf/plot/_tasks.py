@@ -38,8 +38,8 @@ _CLASSES = ("fraction of wrong classes (lower is better)", None)
 class SelectionDisplay(base.Display):
     """Numbers of selected features: a bar per task and method, common ones below, others above.
 
-    The height of a bar is the number of all features of the task, common + task-specific. Made by
-    `from_counts` or `from_estimators`.
+    The height of a bar is the number of all features of the task, common + task-specific.
+    `from_estimators` counts the features of fitted estimators.
 
     Parameters
     ----------
@@ -58,17 +58,12 @@ class SelectionDisplay(base.Display):
     --------
     >>> from jointleaf import SelectionDisplay
     >>> counts = {"JOPLEn": (2, {"a": 1, "b": 0}), "BoUTS": (3, {"a": 1, "b": 4})}
-    >>> display = SelectionDisplay.from_counts(counts)
+    >>> display = SelectionDisplay(counts).plot()
     >>> [int(bar.get_y() + bar.get_height()) for bar in display.specific_bars_["BoUTS"]]
     [4, 7]
     """
 
     counts: Counts
-
-    @classmethod
-    def from_counts(cls, counts: Counts, *, ax: Axes | None = None) -> SelectionDisplay:
-        """Draw numbers of features; parameters as of the class and of `plot`."""
-        return cls(counts).plot(ax=ax)
 
     @classmethod
     def from_estimators(
@@ -162,7 +157,8 @@ def _count(name: str, model: Any) -> tuple[int, dict[Hashable, int]]:
             return len(getattr(model, attribute)), counts
     raise TypeError(
         f"estimators[{name!r}]={model!r} does not name what it selected: it must have "
-        "task_features_ and common_features_ or universal_features_, use from_counts for others"
+        "task_features_ and common_features_ or universal_features_: draw SelectionDisplay(counts) "
+        "for others"
     )
 
 
@@ -186,8 +182,8 @@ def _checked_counts(counts: Counts) -> Counts:
 class TaskErrorDisplay(base.Display):
     """Errors of several methods, a row per task, so that methods are compared task by task.
 
-    Lower is better; the mean over tasks is in the legend. Made by `from_errors` or
-    `from_estimators`.
+    Lower is better; the mean over tasks is in the legend. `from_estimators`
+    computes them.
 
     Parameters
     ----------
@@ -208,7 +204,7 @@ class TaskErrorDisplay(base.Display):
     --------
     >>> from jointleaf import TaskErrorDisplay
     >>> errors = {"JOPLEn": {"a": 0.2, "b": 0.3}, "BoUTS": {"a": 0.25, "b": 0.31}}
-    >>> display = TaskErrorDisplay.from_errors(errors)
+    >>> display = TaskErrorDisplay(errors).plot()
     >>> display.dots_["JOPLEn"].get_xdata().tolist()
     [0.2, 0.3]
     """
@@ -217,13 +213,6 @@ class TaskErrorDisplay(base.Display):
     _: KW_ONLY
     error_name: str = "normalized error (lower is better)"
     reference: float | None = None
-
-    @classmethod
-    def from_errors(
-        cls, errors: Errors, *, ax: Axes | None = None, **options: Any
-    ) -> TaskErrorDisplay:
-        """Draw errors; options as of the class."""
-        return cls(errors, **options).plot(ax=ax)
 
     @classmethod
     def from_estimators(
@@ -354,7 +343,7 @@ def _error(task: Hashable, y: NDArray, predicted: Any, is_class: bool) -> float:
     if total == 0:
         raise ValueError(
             f"task {task!r}: all test targets are {y[0]}, errors have no scale: use more rows, or "
-            "compute errors yourself and use from_errors"
+            "compute errors yourself and draw TaskErrorDisplay(errors)"
         )
     return float(np.sum((y - predictions) ** 2)) / total
 
