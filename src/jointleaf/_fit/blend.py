@@ -150,11 +150,7 @@ def _have_all_classes(context: FitContext, splits: Sequence[Split]) -> bool:
 
 
 def least_squares_weights(
-    predictions: Sequence[NDArray],
-    target: NDArray,
-    s: NDArray,
-    prior: NDArray,
-    prior_rows: float,
+    predictions: Sequence[NDArray], target: NDArray, s: NDArray, prior: NDArray, prior_rows: float
 ) -> list[float]:
     """Return weights >= 0 of predictions (n,) with which they predict held-out numbers.
 

@@ -62,13 +62,7 @@ def split_labels(splits: IndexPairs | None, n: int) -> NDArray[np.int64]:
 
 
 def make_splits(
-    rows: Rows,
-    cv: Any,
-    valid: Rows | None,
-    target_type: TargetType,
-    *,
-    n_folds: int,
-    n_splits: int,
+    rows: Rows, cv: Any, valid: Rows | None, target_type: TargetType, *, n_folds: int, n_splits: int
 ) -> list[Split]:
     """Return training and validation rows of every split; none where there are too few rows.
 
@@ -90,12 +84,7 @@ def make_splits(
 
 
 def _all_splits(
-    rows: Rows,
-    cv: Any,
-    valid: Rows | None,
-    target_type: TargetType,
-    n_folds: int,
-    n_splits: int,
+    rows: Rows, cv: Any, valid: Rows | None, target_type: TargetType, n_folds: int, n_splits: int
 ) -> Iterator[Split]:
     if valid is not None:
         yield rows, valid

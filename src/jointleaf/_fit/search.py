@@ -83,10 +83,7 @@ def auto_penalty(
     v = feature_weights(split_gains, setting.feature_power)
     scale = setting.slope_scale if setting.slope_scale > 0 else 1.0  # 0: no slopes to penalise
     return Frobenius(
-        setting.strength / scale**2,
-        setting.strength,
-        v if sources is None else v[sources],
-        weights,
+        setting.strength / scale**2, setting.strength, v if sources is None else v[sources], weights
     )
 
 

@@ -130,10 +130,7 @@ class _PathFold:
         return self._problem.mass * _largest_curvature(self._problem)
 
     def path(
-        self,
-        penalty: Term,
-        strengths: Sequence[float] | NDArray,
-        factors: Sequence[float] = (1.0,),
+        self, penalty: Term, strengths: Sequence[float] | NDArray, factors: Sequence[float] = (1.0,)
     ) -> Iterator[list[_Score]]:
         """Score one strength after the other, each as it is and relaxed by factors."""
         start = self._with(penalty.at(1.0))

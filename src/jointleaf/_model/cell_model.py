@@ -119,11 +119,7 @@ class CellModel:
 
     @classmethod
     def of_constants(
-        cls,
-        frame: Frame,
-        partitioner: Partitioner,
-        values: ArrayLike,
-        offset: ArrayLike = 0.0,
+        cls, frame: Frame, partitioner: Partitioner, values: ArrayLike, offset: ArrayLike = 0.0
     ) -> CellModel:
         """Return a model of constants (C,), (C, 1) or (C, K) of all cells, in standard units."""
         biases = np.asarray(values, float)
@@ -154,10 +150,7 @@ class CellModel:
         )  # fmt: skip
 
     def described(
-        self,
-        X: NDArray,
-        s: NDArray,
-        codes_of: Callable[[NDArray], NDArray | None] | None = None,
+        self, X: NDArray, s: NDArray, codes_of: Callable[[NDArray], NDArray | None] | None = None
     ) -> tuple[CellModel, NDArray[np.float64]]:
         """Return the model with the means of training rows, and the importances of columns (d,).
 

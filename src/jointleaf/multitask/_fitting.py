@@ -23,12 +23,7 @@ from jointleaf._fit.report import FitReport, cv_results
 from jointleaf._fit.strengths import StrengthChoice, choose_strengths
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import cell_ranges
-from jointleaf.partitions import (
-    Partitioner,
-    RootCell,
-    UnionPartitioner,
-    make_partitioner,
-)
+from jointleaf.partitions import Partitioner, RootCell, UnionPartitioner, make_partitioner
 from jointleaf.partitions._base import seeded
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._data.columns import Columns
+from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.importers import (
     ADAPTERS,
     EnsembleAdapter,
@@ -21,7 +22,6 @@ from jointleaf.partitions._base import (
     TargetType,
     TreeCells,
     as_seed,
-    check_fit_rows,
     check_rows,
     check_weight,
 )
@@ -149,31 +149,20 @@ class RegrownEnsemble(_OfModel):
     always has a seed). Attributes are those of `FittedEnsemble`.
     """
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        target_type: TargetType = "regression",
-        columns: Columns | None = None,
-    ) -> RegrownEnsemble:
-        """Train a new model on rows `X` (n, d), targets `y` (n,) and weights (n,)."""
-        adapter = self._check_model(X)
-        name = type(self.model).__name__
-        if y is None:
-            raise ValueError(f"Training a {name} again needs targets: pass y")
-        if target_type == "regression" and adapter.is_classifier(self.model):
+    _needs_target = True
+
+    def _fit_rows(self, rows: TrainingRows) -> None:
+        """Train a new model."""
+        adapter = self._check_model(rows.X)
+        if rows.n_classes == 0 and adapter.is_classifier(self.model):
             raise ValueError(
-                f"A {name} for classification cannot be trained again for "
+                f"A {type(self.model).__name__} for classification cannot be trained again for "
                 "target_type='regression': use a model fitted for regression"
             )
-        rows = check_fit_rows(X, y, sample_weight, target_type, columns)
         seed = None if self.random_state is None else as_seed(self.random_state)
         model = adapter.regrow(self.model, rows, random_state=seed, n_jobs=self.n_jobs)
         adapter = find_adapter(model)
         self.number_cells(adapter.trees(model, rows.columns), adapter.split_gains(model), rows.X)
-        return self
 
 
 def make_partitioner(spec: Any) -> Partitioner:

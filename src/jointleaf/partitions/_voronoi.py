@@ -9,12 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._data.features import plan_features
 from jointleaf._trees.encoding import TrainingRows
-from jointleaf.partitions._base import (
-    Partitioner,
-    as_seed,
-    check_apply_rows,
-    check_count,
-)
+from jointleaf.partitions._base import Partitioner, as_seed, check_apply_rows, check_count
 
 #: Scores held at a time, so that memory does not grow with the number of rows. Much smaller
 #: blocks make threads of the BLAS library wait for each other.

@@ -16,6 +16,7 @@ from jax import lax
 from jointleaf._core.arrays import dot, shaped
 from jointleaf._core.jax.newton import BiasInverse, Outcome
 from jointleaf._core.jax.problem import DevicePenalty, DeviceProblem
+from jointleaf._core.solvers.steps import Quadratic
 
 _LONGER, _SHORTER = 1.05, 0.7
 _LEAST = 1e-30  # of a step size
@@ -33,54 +34,9 @@ class _State(NamedTuple):
     n_iter: Any
 
 
-class _Quadratic(NamedTuple):
-    """The bound of the data term: curvatures h (n,) and, of the penalty, D (N,)."""
-
-    problem: DeviceProblem
-    h: Any
-    diagonal: Any
-    biases: BiasInverse | None
-
-    def pinned(self, theta: Any) -> Any:
-        """Return weights without the biases, where these are eliminated."""
-        if self.biases is None:
-            return theta
-        design = self.problem.design
-        return design.layout.with_biases(theta, jnp.zeros_like(design.layout.split(theta)[1]))
-
-    def shrunk(self, theta: Any) -> Any:
-        """D times weights, without the part of biases that are eliminated: that is in beta."""
-        return shaped(self.pinned(self.diagonal), theta) * theta
-
-    def bend(self, image: Any, move: Any) -> Any:
-        """The quadratic at a move of the weights whose predictions are `image`."""
-        return dot(image, self.problem.weigh(self.h, image)) + dot(move, self.shrunk(move))
-
-    def beta(self, biases: Any) -> Any:
-        """D_b times biases."""
-        assert self.biases is not None
-        return shaped(self.biases.beta, biases) * biases
-
-    def answer(self, image: Any) -> tuple[Any, Any]:
-        """The best move of the biases after an image of the slopes, and its predictions."""
-        assert self.biases is not None
-        design = self.problem.design
-        move = self.biases.solve(-design.bias_rmatvec(self.problem.weigh(self.h, image)))
-        return move, design.bias_matvec(move)
-
-    def times(self, move: Any) -> Any:
-        """The matrix times a move; the Schur complement where biases are eliminated."""
-        design, move = self.problem.design, self.pinned(move)
-        image = design.matvec(move)
-        if self.biases is not None:
-            image = image + self.answer(image)[1]
-        product = design.rmatvec(self.problem.weigh(self.h, image))
-        return self.pinned(product + self.shrunk(move))
-
-
-def _quadratic(problem: DeviceProblem, diagonal: Any, biases: Any) -> _Quadratic:
-    h = problem.curvature_bound().astype(problem.y.dtype)
-    return _Quadratic(problem, h, diagonal, biases)
+def _quadratic(problem: DeviceProblem, diagonal: Any, biases: BiasInverse | None) -> Quadratic:
+    beta = None if biases is None else biases.beta
+    return Quadratic.of(problem, diagonal, biases, beta, trust=True)
 
 
 @jax.jit
@@ -138,7 +94,7 @@ def minimise(
         free = distance / problem.start_slope
         measured = lax.cond(
             free <= tol,
-            lambda: optimality(quadratic, nonsmooth, new, f_new, prox_step),
+            lambda: _optimality(problem, diagonal, nonsmooth, new, f_new, prox_step),
             lambda: free,
         )
         return _State(new, f_new, ahead, f_ahead, following, size, measured, state.n_iter + 1)
@@ -147,11 +103,13 @@ def minimise(
     return Outcome(end.theta, end.n_iter, end.size, jnp.zeros((), bool))
 
 
-def optimality(quadratic: _Quadratic, nonsmooth: Any, theta: Any, f: Any, size: Any) -> Any:
+def _optimality(
+    problem: DeviceProblem, diagonal: Any, nonsmooth: Any, theta: Any, f: Any, size: Any
+) -> Any:
     """Largest entry of the proximal gradient with a step, as `Problem.optimality` has it."""
-    gradient = quadratic.problem.data_gradient(f) + shaped(quadratic.diagonal, theta) * theta
+    gradient = problem.data_gradient(f) + shaped(diagonal, theta) * theta
     t = size.astype(theta.dtype)
-    return quadratic.problem.optimality((theta - nonsmooth.prox(theta - t * gradient, size)) / t)
+    return problem.optimality((theta - nonsmooth.prox(theta - t * gradient, size)) / t)
 
 
 def _shorten(trial: Any, size: Any, first: Any) -> Any:
@@ -171,40 +129,30 @@ def _shorten(trial: Any, size: Any, first: Any) -> Any:
     return size, led_to
 
 
-def _plain_step(quadratic: _Quadratic, nonsmooth: Any, theta: Any, f: Any, size: Any) -> Any:
+def _plain_step(quadratic: Quadratic, nonsmooth: Any, theta: Any, f: Any, size: Any) -> Any:
     """Slopes and biases alike move along the negative gradient."""
     problem = quadratic.problem
     gradient = problem.data_gradient(f) + quadratic.shrunk(theta)
-
-    def value(weights: Any, f: Any) -> Any:
-        return problem.data_value(f) + 0.5 * dot(weights, quadratic.shrunk(weights))
+    trust = bool(np.isfinite(problem.loss.max_curvature))
 
     def trial(size: Any) -> Any:
-        new = nonsmooth.prox(theta - size.astype(theta.dtype) * gradient, size)
-        f_new = problem.design.matvec(new)
-        move = new - theta
-        room = dot(move, move) / size
-        if np.isfinite(problem.loss.max_curvature):
-            is_bound = quadratic.bend(f_new - f, move) <= room * (1 + 1e-6)
-        else:  # the objective itself tells
-            bound = value(theta, f) + dot(gradient, move) + 0.5 * room
-            noise = 16 * float(jnp.finfo(theta.dtype).eps) * jnp.abs(bound)
-            is_bound = value(new, f_new) <= bound + noise
-        return is_bound, (new, f_new, jnp.abs(move).max().astype(jnp.float64))
+        is_bound, new, f_new, largest = quadratic.trial(
+            nonsmooth, theta, f, gradient, size, trust=trust
+        )
+        return is_bound, (new, f_new, largest.astype(jnp.float64))
 
     size, (new, f_new, largest) = _shorten(trial, size, (theta, f, jnp.zeros(())))
     return new, f_new, size, largest / size
 
 
-def _eliminating_step(quadratic: _Quadratic, nonsmooth: Any, theta: Any, f: Any, size: Any) -> Any:
+def _eliminating_step(quadratic: Quadratic, nonsmooth: Any, theta: Any, f: Any, size: Any) -> Any:
     """Slopes move along the gradient, biases to what is best for the slopes."""
     problem, design = quadratic.problem, quadratic.problem.design
     slope, biases = problem.slope(f), design.layout.split(theta)[1]
     # For the squared error biases are at their best already, but for rounding: then this is tiny.
-    assert quadratic.biases is not None
-    settling = quadratic.biases.solve(-design.bias_rmatvec(slope) - quadratic.beta(biases))
+    settling = quadratic.biases.solve(-design.bias_rmatvec(slope) - quadratic.times_beta(biases))
     shift = design.bias_matvec(settling)
-    gradient = design.rmatvec(slope + problem.weigh(quadratic.h, shift)) + quadratic.shrunk(theta)
+    gradient = design.rmatvec(slope + quadratic.weigh(shift)) + quadratic.shrunk(theta)
 
     def trial(size: Any) -> Any:
         new = nonsmooth.prox(theta - size.astype(theta.dtype) * gradient, size)
@@ -213,7 +161,7 @@ def _eliminating_step(quadratic: _Quadratic, nonsmooth: Any, theta: Any, f: Any,
         image = design.matvec(new) - f
         answer, change = quadratic.answer(image)
         image = image + change
-        bend = quadratic.bend(image, move) + dot(answer, quadratic.beta(answer))
+        bend = quadratic.bend(image, move) + dot(answer, quadratic.times_beta(answer))
         is_bound = bend <= (1 + 1e-6) * dot(move, move) / size
         new = design.layout.with_biases(new, biases + settling + answer)
         largest = jnp.abs(move).max().astype(jnp.float64)

@@ -16,27 +16,3 @@ from jointleaf._core.penalties.norms import (
     SlopeNorm,
 )
 from jointleaf._core.penalties.per_task import PerTask, Scaled
-
-__all__ = [
-    "L1",
-    "L21",
-    "DirtyLInf",
-    "DirtyLasso",
-    "Free",
-    "Frobenius",
-    "GrOWL",
-    "KyFan",
-    "LInf1",
-    "Laplacian",
-    "Lp1",
-    "Nuclear",
-    "Penalty",
-    "PerTask",
-    "PredictionPenalty",
-    "Scaled",
-    "SchattenP",
-    "SlopeNorm",
-    "Sum",
-    "TaskNorm",
-    "Term",
-]

@@ -12,26 +12,10 @@ from jointleaf._core.arrays import find_device, place
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.penalties.base import check_count
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.base import Listener, Solution, Solver, SolverState, TracePoint
+from jointleaf._core.solvers.base import Listener, Solution, Solver, SolverState
 from jointleaf._core.solvers.dual import Dual
 from jointleaf._core.solvers.fista import FISTA
 from jointleaf._core.solvers.newton import PCG, Newton
-
-__all__ = [
-    "FISTA",
-    "PCG",
-    "SOLVERS",
-    "Dual",
-    "Newton",
-    "Solution",
-    "Solver",
-    "SolverState",
-    "TracePoint",
-    "check_limits",
-    "check_solver_name",
-    "choose_solver",
-    "solve",
-]
 
 SOLVERS: dict[str, type[Solver]] = {c.name: c for c in (Dual, PCG, Newton, FISTA)}
 

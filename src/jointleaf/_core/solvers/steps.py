@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from jointleaf._core.arrays import dot, shaped
+from jointleaf._core.arrays import array_namespace, dot, shaped
 from jointleaf._core.design import largest_eigenvalue
 from jointleaf._core.penalties.norms import RotationInvariant
 from jointleaf._core.problem import Problem
@@ -74,24 +74,106 @@ def make_steps(problem: Problem, state: SolverState | None = None) -> Steps:
     return EliminatingSteps(problem, biases, beta, state)
 
 
+class Quadratic(NamedTuple):
+    """The bound of the data term at moves of the weights, for NumPy and JAX alike.
+
+    h (n,) bounds the loss's curvature at every row, D (N,) is the curvature of the quadratic part
+    of the penalty. Biases are eliminated where `biases` inverts Z^T H Z + diag(beta): beta (C,) is
+    their part of D, which must be zero there.
+    """
+
+    problem: Any
+    h: Any
+    diagonal: Any
+    biases: Any = None
+    beta: Any = None
+
+    @classmethod
+    def of(cls, problem: Any, diagonal: Any, biases: Any, beta: Any, *, trust: bool) -> Quadratic:
+        """Return the bound; without `trust` not the one that the loss states."""
+        h = problem.curvature_bound(trust=trust).astype(problem.design.dtype)
+        quadratic = cls(problem, h, diagonal, biases, beta)
+        return quadratic._replace(diagonal=quadratic.pinned(diagonal))
+
+    def pinned(self, theta: Any) -> Any:
+        """Return weights without the biases, where these are eliminated."""
+        if self.biases is None:
+            return theta
+        layout, xp = self.problem.design.layout, array_namespace(theta)
+        return layout.with_biases(theta.copy(), xp.zeros_like(layout.split(theta)[1]))
+
+    def weigh(self, image: Any) -> Any:
+        """H times predictions."""
+        return self.problem.weigh(self.h, image)
+
+    def shrunk(self, theta: Any) -> Any:
+        """D times weights."""
+        return shaped(self.diagonal, theta) * theta
+
+    def times_beta(self, biases: Any) -> Any:
+        """The biases' part of D times biases that are eliminated."""
+        return shaped(self.beta, biases) * biases
+
+    def bend(self, image: Any, move: Any) -> Any:
+        """The quadratic at a move of the weights whose predictions are `image`."""
+        return dot(image, self.weigh(image)) + dot(move, self.shrunk(move))
+
+    def value(self, theta: Any, f: Any) -> Any:
+        """The data term and the quadratic part of the penalty at weights with predictions f."""
+        return self.problem.data_value(f) + 0.5 * dot(theta, self.shrunk(theta))
+
+    def answer(self, image: Any, slope: Any = 0.0) -> tuple[Any, Any]:
+        """The best move of biases of some slope after an image of the slopes, and its image."""
+        design = self.problem.design
+        move = self.biases.solve(-(design.bias_rmatvec(self.weigh(image)) + slope))
+        return move, design.bias_matvec(move)
+
+    def times(self, move: Any) -> Any:
+        """Phi^T H Phi + D times a move; the Schur complement where biases are eliminated."""
+        design, move = self.problem.design, self.pinned(move)
+        image = design.matvec(move)
+        if self.biases is not None:
+            image = image + self.answer(image)[1]
+        return self.pinned(design.rmatvec(self.weigh(image)) + self.shrunk(move))
+
+    def trial(
+        self, nonsmooth: Any, theta: Any, f: Any, gradient: Any, size: Any, *, trust: bool
+    ) -> tuple[Any, Any, Any, Any]:
+        """Return whether the bound of a plain step holds, its weights, predictions and length.
+
+        Without `trust` the objective itself tells.
+        """
+        xp = array_namespace(theta)
+        new = nonsmooth.prox(theta - xp.asarray(size, dtype=theta.dtype) * gradient, size)
+        f_new, move = self.problem.design.matvec(new), new - theta
+        room = dot(move, move) / size
+        if trust:
+            is_bound = self.bend(f_new - f, move) <= room * (1 + 1e-6)
+        else:
+            bound = self.value(theta, f) + dot(gradient, move) + 0.5 * room
+            noise = 16 * float(xp.finfo(theta.dtype).eps) * abs(bound)
+            is_bound = self.value(new, f_new) <= bound + noise
+        return is_bound, new, f_new, xp.abs(move).max()
+
+
 class Steps:
     """Proximal gradient steps of a problem.
 
     With ``trust=False`` the loss's bound on its curvature is not used, and the objective itself
-    tells whether a step was too long.
+    tells whether a step was too long. `biases` is the joint inverse where they are eliminated,
+    beta (C,) the curvature of the penalty on them.
     """
 
-    #: whether biases follow the slopes, so that the slopes alone tell how far a step went
-    eliminates = False
-
-    def __init__(self, problem: Problem, *, trust: bool = True) -> None:
+    def __init__(
+        self, problem: Problem, biases: Any = None, beta: Any = None, *, trust: bool = True
+    ) -> None:
         self.problem, self.design = problem, problem.design
-        self._dtype: Any = problem.design.dtype.type
         self.knows_curvature = trust and bool(np.isfinite(problem.loss.max_curvature))
-        self._h = problem.curvature_bound(trust=trust).astype(self._dtype)
+        dtype, diagonal = problem.design.dtype, problem.smooth_curvature
+        diagonal = np.zeros(problem.layout.n_weights) if diagonal is None else diagonal
+        beta = None if beta is None else beta.astype(dtype)
+        self._bound = Quadratic.of(problem, diagonal.astype(dtype), biases, beta, trust=trust)
         self.metric = Metric(problem)
-        diagonal = problem.smooth_curvature
-        self._diagonal = None if diagonal is None else diagonal.astype(self._dtype)
 
     def settle(self, theta: NDArray, f: NDArray) -> tuple[NDArray, NDArray]:
         """Prepare the first weights and their predictions."""
@@ -99,82 +181,38 @@ class Steps:
 
     def size(self) -> float:
         """1 / (largest eigenvalue of the quadratic against the metric), by power iteration."""
-        start = self.problem.layout.random_weights().astype(self._dtype)
+        start = self.problem.layout.random_weights().astype(self.design.dtype)
         value = largest_eigenvalue(
-            lambda v: self.metric.divide(self.curved(v)), start, _POWER_ITERATIONS
+            lambda v: self.metric.divide(self._bound.times(v)), start, _POWER_ITERATIONS
         )
         return 1.0 / (1.02 * value) if value > 0 else 1.0
-
-    def _weigh(self, image: NDArray) -> NDArray:
-        """H times predictions."""
-        return self.problem.weigh(self._h, image)
-
-    def _times_diagonal(self, theta: NDArray) -> NDArray:
-        assert self._diagonal is not None
-        return shaped(self._diagonal, theta) * theta
-
-    def _ridge(self, theta: NDArray) -> float:
-        """Return theta^T D theta."""
-        return 0.0 if self._diagonal is None else dot(theta, self._times_diagonal(theta))
 
     def advance(self, theta: NDArray, f: NDArray, size: float) -> Step:
         """Take a step from weights theta with predictions f, at most of a size.
 
         It is shortened until its bound holds.
         """
-        problem = self.problem
+        problem, trust = self.problem, self.knows_curvature
         gradient = problem.smooth_gradient(theta, problem.data_gradient(f))
         while True:
-            new = problem.nonsmooth.prox(theta - self._dtype(size) * gradient, size)
-            f_new = self.design.matvec(new)
-            move = new - theta
-            if size < 1e-30 or self._is_bound(theta, f, move, f_new, gradient, size):
-                return Step(new, f_new, size, float(np.abs(move).max()) / size)
+            is_bound, new, f_new, largest = self._bound.trial(
+                problem.nonsmooth, theta, f, gradient, size, trust=trust
+            )
+            if size < 1e-30 or is_bound:
+                return Step(new, f_new, size, float(largest) / size)
             size *= _SHORTER
-
-    def _is_bound(
-        self,
-        theta: NDArray,
-        f: NDArray,
-        move: NDArray,
-        f_new: NDArray,
-        gradient: NDArray,
-        size: float,
-    ) -> bool:
-        room = dot(move, move) / size
-        if self.knows_curvature:
-            image = f_new - f
-            return dot(image, self._weigh(image)) + self._ridge(move) <= room * (1 + 1e-6)
-        value = self.problem.data_value(f) + 0.5 * self._ridge(theta)
-        new_value = self.problem.data_value(f_new) + 0.5 * self._ridge(theta + move)
-        bound = value + dot(gradient, move) + 0.5 * room
-        return new_value <= bound + 16 * float(np.finfo(self._dtype).eps) * abs(bound)
-
-    def curved(self, move: NDArray) -> NDArray:
-        """The quadratic's matrix times a move of the weights: (Phi^T H Phi + D) move."""
-        product = self.design.rmatvec(self._weigh(self.design.matvec(move)))
-        return product if self._diagonal is None else product + self._times_diagonal(move)
 
 
 class EliminatingSteps(Steps):
-    """Slopes move along the gradient, biases to what is best for the slopes.
-
-    `biases` is the joint inverse of Z^T H Z + diag(beta), beta (C,) the curvature of the penalty.
-    """
-
-    eliminates = True
+    """Slopes move along the gradient, biases to what is best for the slopes."""
 
     def __init__(
         self, problem: Problem, biases: BiasSolver, beta: NDArray, state: SolverState
     ) -> None:
-        super().__init__(problem)
+        super().__init__(problem, biases, beta)
         self._biases = biases
-        self._beta = beta.astype(self._dtype)
-        if self._diagonal is not None:
-            self._diagonal = self._diagonal.copy()
-            self._biases_of(self._diagonal)[:] = 0.0  # the biases' part is in beta
         if SharedCellsMetric.fits(problem, state):
-            self.metric = SharedCellsMetric(problem, self._h, state)
+            self.metric = SharedCellsMetric(problem, self._bound.h, state)
 
     def settle(self, theta: NDArray, f: NDArray) -> tuple[NDArray, NDArray]:
         """Move the biases to the least of the bound; for the squared error to their best."""
@@ -185,33 +223,27 @@ class EliminatingSteps(Steps):
         return theta, f + self.design.bias_matvec(move)
 
     def advance(self, theta: NDArray, f: NDArray, size: float) -> Step:
-        problem, design = self.problem, self.design
+        problem, design, bound = self.problem, self.design, self._bound
         r = problem.slope(f)
+        settling, settled, bias_slope = None, None, 0.0
         if problem.loss.is_quadratic:
             # Biases are at their best already, but for rounding, which is mended on the way.
             gradient = design.rmatvec(r)
-            bias_slope = self._biases_of(gradient) + self._times_beta(self._biases_of(theta))
-            settling, settled = None, None
+            bias_slope = self._biases_of(gradient) + bound.times_beta(self._biases_of(theta))
         else:
             settling = self._biases.solve(-self._bias_slope(theta, r))
             settled = design.bias_matvec(settling)
-            gradient = design.rmatvec(r + self._weigh(settled))
-            bias_slope = None
-        if self._diagonal is not None:
-            gradient += self._times_diagonal(theta)
+            gradient = design.rmatvec(r + bound.weigh(settled))
+        gradient += bound.shrunk(theta)
         while True:
             new, turned = self.metric.prox(theta, gradient, size)
             self._biases_of(new)[:] = self._biases_of(theta)
             self._biases_of(turned)[:] = 0.0
             weighed_move = self.metric.weigh(turned)
             f_new = design.matvec(new)
-            image = f_new - f
-            weighed = design.bias_rmatvec(self._weigh(image))
-            answer = self._biases.solve(-(weighed if bias_slope is None else weighed + bias_slope))
-            change = design.bias_matvec(answer)
-            image = image + change
-            bend = dot(image, self._weigh(image)) + dot(answer, self._times_beta(answer))
-            bend += self._ridge(new - theta)
+            answer, change = bound.answer(f_new - f, bias_slope)
+            bend = bound.bend(f_new - f + change, new - theta)
+            bend += dot(answer, bound.times_beta(answer))
             if size < 1e-30 or bend <= (1 + 1e-6) * dot(turned, weighed_move) / size:
                 break
             size *= _SHORTER
@@ -222,27 +254,11 @@ class EliminatingSteps(Steps):
             f_new = f_new + settled
         return Step(new, f_new, size, float(np.abs(weighed_move).max(initial=0.0)) / size)
 
-    def curved(self, move: NDArray) -> NDArray:
-        """The Schur complement times the slopes of a move."""
-        move = move.copy()
-        self._biases_of(move)[:] = 0.0
-        image = self.design.matvec(move)
-        answer = self._biases.solve(-self.design.bias_rmatvec(self._weigh(image)))
-        image = image + self.design.bias_matvec(answer)
-        product = self.design.rmatvec(self._weigh(image))
-        if self._diagonal is not None:
-            product += self._times_diagonal(move)
-        self._biases_of(product)[:] = 0.0
-        return product
-
     def _biases_of(self, theta: NDArray) -> NDArray:
         return self.problem.layout.split(theta)[1]
 
     def _bias_slope(self, theta: NDArray, r: NDArray) -> NDArray:
-        return self.design.bias_rmatvec(r) + self._times_beta(self._biases_of(theta))
-
-    def _times_beta(self, biases: NDArray) -> NDArray:
-        return shaped(self._beta, biases) * biases
+        return self.design.bias_rmatvec(r) + self._bound.times_beta(self._biases_of(theta))
 
 
 # -- metrics -------------------------------------------------------------------------------------

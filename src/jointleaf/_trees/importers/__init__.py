@@ -18,8 +18,6 @@ from jointleaf._trees.importers.lightgbm import LightGBMAdapter
 from jointleaf._trees.importers.sklearn import ScikitLearnAdapter
 from jointleaf._trees.importers.xgboost import XGBoostAdapter
 
-__all__ = ["ADAPTERS", "EnsembleAdapter", "check_fitted_model", "find_adapter", "is_ensemble"]
-
 #: One adapter per library; the first that matches is used.
 ADAPTERS: list[EnsembleAdapter] = [
     ScikitLearnAdapter(),

@@ -378,11 +378,7 @@ class _Grower:
     """
 
     def __init__(
-        self,
-        tasks: Sequence[TaskSlopes],
-        price: float,
-        owned: NDArray[np.bool_],
-        shape: TreeShape,
+        self, tasks: Sequence[TaskSlopes], price: float, owned: NDArray[np.bool_], shape: TreeShape
     ) -> None:
         self._tasks = tasks
         self._order = sorted(range(len(tasks)), key=lambda t: -tasks[t].bins.n_rows)
