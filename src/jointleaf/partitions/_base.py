@@ -69,11 +69,15 @@ class Partitioner(BaseEstimator, ABC):
         `columns` has the columns of `X` that hold categories, as codes 0..L-1; None means that
         all hold numbers. Estimators pass it only where some column holds categories.
         """
+        self._check_table(X)
         if self._needs_target and y is None:
             raise ValueError(f"{type(self).__name__} needs targets: pass y")
         target = y if self._needs_target else None
         self._fit_rows(check_fit_rows(X, target, sample_weight, target_type, columns))
         return self
+
+    def _check_table(self, X: Any) -> None:
+        """Raise for rows, with the names of their columns, that do not fit the parameters."""
 
     def _fit_rows(self, rows: TrainingRows) -> None:
         """Make the partitions from rows of positive weight."""

@@ -151,9 +151,12 @@ class RegrownEnsemble(_OfModel):
 
     _needs_target = True
 
+    def _check_table(self, X: Any) -> None:
+        self._check_model(X)
+
     def _fit_rows(self, rows: TrainingRows) -> None:
         """Train a new model."""
-        adapter = self._check_model(rows.X)
+        adapter = find_adapter(self.model)
         if rows.n_classes == 0 and adapter.is_classifier(self.model):
             raise ValueError(
                 f"A {type(self.model).__name__} for classification cannot be trained again for "
