@@ -1,15 +1,17 @@
-"""Which leaf of every tree a row reaches: `FlatTrees` applied to rows, with NumPy alone.
+"""Which leaf of every tree a row reaches: `FlatTrees` applied to rows.
 
 Small trees are not walked. All conditions of a tree are evaluated for a block of rows at once,
 column by column, which is a handful of vector instructions each; eight answers make one byte, a
 table of 256 entries turns the byte into the set of leaves that remain possible, and the sets of all
 bytes have exactly one leaf in common (the idea of QuickScorer, Lucchese et al. 2015). A condition
 that occurs several times in a tree, as in CatBoost's symmetric trees, is evaluated once. Trees of
-more than 64 leaves are walked level by level.
+more than 64 leaves are walked level by level or, where there is much to do, left to LightGBM's C++
+code (`_trees.native`): the cells are the same.
 """
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 
 from jointleaf._data.columns import as_codes
 from jointleaf._trees.flat import FlatTrees, Lookup
+from jointleaf._trees.native import ZERO, NativeTrees
 
 __all__ = ["ZERO", "Condition", "Router", "leaves_as_cells"]
 
@@ -28,7 +31,8 @@ _TURNED_ROWS = 256
 _FEW_ROWS = 640  # up to which preparing trees costs more than it saves
 _MOST_LEAVES = 64  # of a tree whose sets of leaves are the bits of one word
 _CHUNK_SIZE = 8  # answers in a byte
-ZERO = float(np.float32(1e-35))  # LightGBM takes smaller numbers for zero
+#: Seconds that LightGBM saves for a row and a large tree, takes to load one leaf, and to import.
+_SAVED, _LEAF_LOADED, _IMPORTED = 2.5e-7, 1.4e-6, 1.5
 _HASH = np.uint64(0x4906BA494954CB65)
 
 
@@ -82,13 +86,15 @@ class Router:
         used = {j for j in used if j < trees.n_features}
         self._numbers = sorted(j for j in used if trees.n_categories[j] == 0)
         self._categories = sorted(j for j in used if trees.n_categories[j] > 0)
+        self._is_large = trees.n_leaves > _MOST_LEAVES
+        self._native: NativeTrees | None = None
+        self._walked = 0  # rows that were walked down large trees
 
     @cached_property
     def _parts(self) -> list[_SmallTree | None]:
         """Trees that are not walked; None in place of those that are."""
-        n_leaves, cells = self.trees.n_leaves, _cells_of_trees(self.trees)
-        is_small = n_leaves <= _MOST_LEAVES
-        return [self._prepare(p, cells[p]) if is_small[p] else None for p in range(len(n_leaves))]
+        cells = enumerate(_cells_of_trees(self.trees))
+        return [None if self._is_large[p] else self._prepare(p, part) for p, part in cells]
 
     def renumbered(self, trees: FlatTrees) -> Router:
         """Return the router of the same trees with other cells, where these here are the leaves."""
@@ -96,19 +102,35 @@ class Router:
         if "_parts" in self.__dict__:
             parts = zip(self._parts, _cells_of_trees(trees), strict=True)
             router.__dict__["_parts"] = [part and part.with_cells(cells) for part, cells in parts]
+        if self._native is not None:
+            is_cell = np.repeat(self._is_large, trees.n_leaves)
+            router._native = self._native.renumbered(trees.cell_of_leaf[is_cell])
         return router
 
     def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
         """Return the cells (n, P) of rows X (n, d); -1 in leaves that no training row reached."""
+        self._make_native(len(X))
+        if self._native is not None and self._is_large.all():
+            return self._native_cells(self._native, X, n_jobs)
         codes = np.empty((len(X), self.trees.n_trees), dtype=np.int32)
+        routed = np.flatnonzero(~self._is_large | (self._native is None))
         if len(X) <= _FEW_ROWS:
-            columns = _as_matrix(self.columns(X), len(X))
-            self._walk(np.arange(self.trees.n_trees), columns, codes.T)
-            return codes
+            if len(routed):
+                self._walk(routed, _as_matrix(self.columns(X), len(X)), codes.T)
+        elif len(routed):
+            self._route_blocks(X, routed, codes, n_jobs)
+        if self._native is not None:
+            codes[:, self._is_large] = self._native_cells(self._native, X, n_jobs)
+        return codes
+
+    def _route_blocks(
+        self, X: NDArray, trees: NDArray[np.intp], codes: NDArray[np.int32], n_jobs: int
+    ) -> None:
+        """Fill in the codes of some trees, block by block."""
         blocks = [slice(b, b + _BLOCK_ROWS) for b in range(0, len(X), _BLOCK_ROWS)]
 
         def fill(rows: slice) -> None:
-            self._route(X[rows], codes[rows])
+            self._route(X[rows], trees, codes[rows])
 
         if n_jobs == 1 or len(blocks) < 2:
             for block in blocks:
@@ -116,21 +138,53 @@ class Router:
         else:
             with ThreadPoolExecutor(n_jobs) as pool:
                 list(pool.map(fill, blocks))
-        return codes
 
-    def _route(self, X: NDArray, codes: NDArray[np.int32]) -> None:
+    def _route(self, X: NDArray, trees: NDArray[np.intp], codes: NDArray[np.int32]) -> None:
         columns = self.columns(X)
         cells = np.empty((self.trees.n_trees, len(X)), dtype=np.int32)
         work = _Work(len(X))
-        for p, part in enumerate(self._parts):
+        large = trees[self._is_large[trees]]
+        for p in trees.tolist():
+            part = self._parts[p]
             if part is not None:
                 self._score(part, columns, work, cells[p])
-        if None in self._parts:
-            matrix = _as_matrix(columns, len(X))
-            for large in np.flatnonzero(self.trees.n_leaves > _MOST_LEAVES):  # work stays small
-                self._walk(np.array([large]), matrix, cells)
+        if len(large):
+            self._walk_each(large, _as_matrix(columns, len(X)), cells)
         for start in range(0, len(X), _TURNED_ROWS):  # turned in pieces that stay in the cache
             codes[start : start + _TURNED_ROWS] = cells[:, start : start + _TURNED_ROWS].T
+
+    # -- large trees of many rows --------------------------------------------------------------
+
+    def _make_native(self, n_rows: int) -> None:
+        """Load large trees into LightGBM once that takes less time than it would have saved."""
+        if self._native is not None or not self._is_large.any():
+            return
+        self._walked += n_rows
+        seconds = _LEAF_LOADED * self.trees.n_leaves[self._is_large].sum()
+        seconds += 0.0 if "lightgbm" in sys.modules else _IMPORTED
+        if self._walked * np.count_nonzero(self._is_large) * _SAVED < seconds:
+            return
+        try:
+            self._native = NativeTrees(self.trees.only(self._is_large))
+        except (ImportError, OSError):  # trees are portable: they are walked as before
+            self._walked = -sys.maxsize
+
+    def _native_cells(self, native: NativeTrees, X: NDArray, n_jobs: int) -> NDArray[np.int32]:
+        if self._categories or self.trees.lookups:
+            rows = _as_matrix(self.columns(X), len(X)).T
+        elif self.trees.single_precision:
+            with np.errstate(over="ignore"):
+                rows = X.astype(np.float32, copy=False)
+        else:
+            rows = X
+        cells = native(rows, n_jobs)
+        inexact = native.inexact_rows(rows)
+        if len(inexact):
+            columns = _as_matrix(self.columns(X[inexact]), len(inexact))
+            walked = np.empty((self.trees.n_trees, len(inexact)), np.int32)
+            self._walk_each(np.flatnonzero(self._is_large), columns, walked)
+            cells[inexact] = walked[self._is_large].T
+        return cells
 
     def columns(self, X: NDArray) -> list[NDArray]:
         """Return the columns as they are compared: numbers, or codes as indices."""
@@ -238,6 +292,11 @@ class Router:
             done = node < 0
             out[tree[done], row[done]] = cells[first[tree[done]] + ~node[done]]
             row, tree, node = row[~done], tree[~done], node[~done]
+
+    def _walk_each(self, trees: NDArray[np.intp], columns: NDArray, out: NDArray) -> None:
+        """Send all rows down one tree after the other, so that work stays small."""
+        for p in trees:
+            self._walk(np.array([p]), columns, out)
 
     def _goes_left(self, node: NDArray, x: NDArray) -> NDArray[np.bool_]:
         """Whether rows with these numbers or codes go left at splits on any columns."""
