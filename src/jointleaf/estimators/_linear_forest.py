@@ -24,7 +24,7 @@ from jointleaf._trees.importers.sklearn import node_table
 from jointleaf._trees.routing import Router
 from jointleaf.estimators._params import TabularEstimator, check_missing_values, number_classes
 from jointleaf.partitions._base import as_seed, check_count, check_fit_rows
-from jointleaf.partitions._growers.linear_forest import grow_linear_forest
+from jointleaf.partitions._growers.sklearn import grow_linear_forest
 from jointleaf.partitions._union import LinearPart
 
 

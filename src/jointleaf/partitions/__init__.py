@@ -9,12 +9,12 @@ from jointleaf.partitions._growers.boosting import (
     LightGBMPartitioner,
     XGBoostPartitioner,
 )
-from jointleaf.partitions._growers.linear_forest import LinearForestPartitioner
 from jointleaf.partitions._growers.random_trees import RandomTreesPartitioner
 from jointleaf.partitions._growers.sklearn import (
     ExtraTreesPartitioner,
     GradientBoostingPartitioner,
     HistGradientBoostingPartitioner,
+    LinearForestPartitioner,
     RandomForestPartitioner,
 )
 from jointleaf.partitions._rotated import RotatedPartitioner

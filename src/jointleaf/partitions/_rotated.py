@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any, cast
 
@@ -36,6 +37,7 @@ _BLOCK_ELEMENTS = 1 << 21
 _BOOSTER_TREES, _BOOSTER_CELLS = 20, 16
 
 
+@dataclass(eq=False, repr=False)
 class RotatedPartitioner(Nest):
     """Partitions of trees grown in rotated spaces of features weighted by importance.
 
@@ -82,23 +84,14 @@ class RotatedPartitioner(Nest):
     """
 
     _needs_target = True
-    members_: list[TreeCells]
-    rotations_: NDArray[np.float64]
-    features_: LinearFeatures
-
-    def __init__(
-        self,
-        partitioner: Partitioner,
-        n_rotations: int = 10,
-        power: float = 0.25,
-        n_directions: int = 20,
-        random_state: Any = None,
-    ) -> None:
-        self.partitioner = partitioner
-        self.n_rotations = n_rotations
-        self.power = power
-        self.n_directions = n_directions
-        self.random_state = random_state
+    members_: list[TreeCells] = field(init=False)
+    rotations_: NDArray[np.float64] = field(init=False)
+    features_: LinearFeatures = field(init=False)
+    partitioner: Partitioner
+    n_rotations: int = 10
+    power: float = 0.25
+    n_directions: int = 20
+    random_state: Any = None
 
     def _fit_rows(self, rows: TrainingRows) -> None:
         """Weight the features of rows, rotate them, and grow trees on the results."""

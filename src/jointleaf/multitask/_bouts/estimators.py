@@ -5,11 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -280,6 +279,7 @@ class BoUTSPartitioner(BoUTSParameters, TreeCells):
         Number of features d.
     """
 
+    _needs_target = True
     n_cells: int = 8
     n_jobs: int | None = None
     n_universal_trees_: int = field(init=False)
@@ -307,8 +307,6 @@ class BoUTSPartitioner(BoUTSParameters, TreeCells):
         list of BoUTSPartitioner
             Fitted copies, one per task; this partitioner itself is left as it is.
         """
-        n_cells = check_count(self, "n_cells", self.n_cells, 2)
-        self.check_boosting()
         if len(tasks) == 0:
             raise ValueError("there is no task: give at least one")
         rows = [check_fit_rows(task.X, task.y, task.s, target_type, columns) for task in tasks]
@@ -318,6 +316,11 @@ class BoUTSPartitioner(BoUTSParameters, TreeCells):
                     f"task {t} has {task_rows.X.shape[1]} features, but task 0 has "
                     f"{rows[0].X.shape[1]}: tasks must have the same features"
                 )
+        return self._grow_tasks(rows)
+
+    def _grow_tasks(self, rows: Sequence[TrainingRows]) -> list[BoUTSPartitioner]:
+        n_cells = check_count(self, "n_cells", self.n_cells, 2)
+        self.check_boosting()
         encodings = [Encoding(task_rows, categories=True, missing=False) for task_rows in rows]
         encoded = []
         for encoding, task_rows in zip(encodings, rows, strict=True):
@@ -336,24 +339,11 @@ class BoUTSPartitioner(BoUTSParameters, TreeCells):
             fitted.append(partitioner)
         return fitted
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        target_type: TargetType = "regression",
-        columns: Columns | None = None,
-    ) -> BoUTSPartitioner:
-        """Grow the trees of one task from rows `X` (n, d), targets `y` (n,) and weights (n,)."""
-        if y is None:
-            raise ValueError(f"{type(self).__name__} grows trees on targets: pass y")
-        (fitted,) = self.fit_tasks(
-            [SimpleNamespace(X=X, y=y, s=sample_weight)], target_type, columns=columns
-        )
+    def _fit_rows(self, rows: TrainingRows) -> None:
+        """Grow the trees of one task."""
+        (fitted,) = self._grow_tasks([rows])
         self.__dict__.pop("_router", None)
         self.__dict__.update(fitted.__dict__)
-        return self
 
     def with_partitions(self, chosen: NDArray[np.bool_]) -> BoUTSPartitioner:
         """Return the partitioner with some (P,) of the trees."""

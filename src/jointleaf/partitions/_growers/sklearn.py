@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import Encoding, TrainingRows
 from jointleaf._trees.flat import FlatTrees
+from jointleaf._trees.importers import find_adapter
 from jointleaf._trees.importers.base import threads
 from jointleaf._trees.importers.histogram import limited_threads, without_empty_columns
 from jointleaf.partitions._base import as_seed
@@ -24,6 +25,7 @@ from jointleaf.partitions._growers.base import (
     row_fraction,
     standard_target,
 )
+from jointleaf.partitions._union import LinearPart, fit_linear_part
 
 _MOST_CATEGORIES = 255  # of a column whose categories histogram gradient boosting takes
 
@@ -176,3 +178,60 @@ def _with_categories(columns: Columns, chosen: NDArray[np.bool_]) -> Columns:
             for column, is_chosen in zip(columns, chosen, strict=True)
         )
     )
+
+
+# -- forests on the residuals of a linear model ---------------------------------------------------
+
+
+class LinearForestPartitioner(ForestPartitioner):
+    """The leaves of a random forest grown on the residuals of a global linear model.
+
+    This is the linear forest, also called regression-enhanced random forest (Zhang, Nettleton and
+    Zhu 2019): a linear model takes what is linear in all of space, and the trees split where
+    something is left over. The linear model is that of `fit_linear_part`; the forest has
+    scikit-learn's default settings and, for K > 2 classes, K outputs.
+
+    See `TreePartitioner` for parameters and attributes; `options` goes to
+    `sklearn.ensemble.RandomForestRegressor`.
+    """
+
+    def _grow(self, rows: TrainingRows) -> LinearForest:
+        params = {
+            "n_estimators": self.n_partitions,
+            "max_leaf_nodes": self.n_cells,
+            "n_jobs": self._threads(),
+            "random_state": as_seed(self.random_state),
+        }
+        return grow_linear_forest(rows, {**params, **(self.options or {})})
+
+    def _grow_trees(self, rows: TrainingRows) -> tuple[FlatTrees, NDArray]:
+        # Unlike other growers: the linear model sees categories, the trees numbers in their place.
+        fitted = self._grow(rows)
+        adapter = find_adapter(fitted.forest)
+        trees = adapter.trees(fitted.forest, Columns.numbers(len(rows.columns)))
+        # The leaf values are those of residuals, and no predictions of the target.
+        trees = replace(fitted.encoding.translate(trees), leaf_values=None)
+        return trees, adapter.split_gains(fitted.forest)
+
+
+class LinearForest(NamedTuple):
+    """A linear model, and a forest on its residuals that sees numbers in place of categories."""
+
+    linear: LinearPart
+    encoding: Encoding
+    forest: Any
+
+
+def grow_linear_forest(rows: TrainingRows, params: Mapping[str, Any]) -> LinearForest:
+    """Fit the linear model, then scikit-learn's RandomForestRegressor on its residuals.
+
+    Categories are ordered by their mean target, as for other trees: their mean residual is next to
+    nothing, because the linear model has an indicator for each.
+    """
+    from sklearn import ensemble
+
+    linear, residuals = fit_linear_part(rows)
+    encoding = Encoding(rows, categories=True, missing=False)
+    X = encoding.numbers(rows.X)
+    forest = ensemble.RandomForestRegressor(**params).fit(X, residuals, sample_weight=rows.weight)
+    return LinearForest(linear, encoding, forest)
