@@ -10,7 +10,7 @@ from jointleaf._core.losses import Logistic, SquaredError
 from jointleaf._core.path import follow_path, largest_strength
 from jointleaf._core.penalties import L1, L21, Frobenius, Nuclear, Penalty
 from jointleaf._core.solvers import SolverState, steps
-from jointleaf._core.solvers.biases import BiasSolver
+from jointleaf._core.solvers.newton import BiasSolver
 from jointleaf._core.solvers.steps import Metric, SharedCellsMetric
 from jointleaf._core.tasks import BlockSmoother, task_problem
 from jointleaf._fit.strengths import ratio_grid
@@ -209,7 +209,7 @@ def test_every_kind_of_step_leads_to_the_same_answer(kind, monkeypatch):
         monkeypatch.setattr(SharedCellsMetric, "fits", staticmethod(lambda problem, state: False))
         assert type(steps.make_steps(problem).metric) is Metric
     else:
-        monkeypatch.setattr("jointleaf._core.solvers.biases.MAX_JOINT_BIASES", 0)
+        monkeypatch.setattr("jointleaf._core.solvers.newton.MAX_JOINT_BIASES", 0)
         problem = make_problem(TASKS, DIRTY)
         assert type(steps.make_steps(problem)) is steps.Steps
     assert_same(fit_tasks(TASKS, penalty=DIRTY, task_weights=GAMMA, **TIGHT), found, 1e-6)

@@ -28,8 +28,7 @@ import numpy as np
 
 from jointleaf._core.penalties import Frobenius, Term
 from jointleaf._core.solvers import MAX_DUAL_ROWS, MAX_DUAL_ROWS_NEWTON, WIDE
-from jointleaf._core.solvers.biases import MAX_JOINT_BIASES
-from jointleaf._core.solvers.newton import MAX_BLOCK_ENTRIES
+from jointleaf._core.solvers.newton import MAX_BLOCK_ENTRIES, MAX_JOINT_BIASES
 from jointleaf.partitions import (
     Partitioner,
     ResidualPartitioner,

@@ -335,11 +335,7 @@ class Descent:
         return self._path(counts, train, valid, np.array(self._factors)), chosen
 
     def mean_path(self, n_cells: int) -> Path:
-        """Return mean losses at common fractions of the cells, for a model with so many of them.
-
-        Between the steps of a walk losses are interpolated, linearly in the logarithm of the
-        fraction.
-        """
+        """Return mean losses at common fractions of the cells, scaled to a model with `n_cells`."""
         counts = np.array(self._counts, dtype=float)
         fractions = counts / counts[0]
         grid = np.geomspace(n_cells, max(1.0, n_cells * fractions[-1].max()), len(fractions))

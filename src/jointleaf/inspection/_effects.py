@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.inspection._raw import (
+from jointleaf.inspection._parts import (
     RawModel,
     decode_categories,
     last_step,

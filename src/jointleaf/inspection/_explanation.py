@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.inspection._parts import Parts
-from jointleaf.inspection._raw import (
+from jointleaf.inspection._parts import (
+    Parts,
     RawModel,
     decode_categories,
     last_step,

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from jointleaf._model.cell_model import CellModel
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import ZERO, Router, leaves_as_cells
-from jointleaf.inspection._parts import explainer_of, parents
-from jointleaf.inspection._raw import last_step, output_number, raw_model
+from jointleaf.inspection._parts import explainer_of, last_step, output_number, parents, raw_model
 from jointleaf.partitions import RootCell, RotatedPartitioner, VoronoiPartitioner
 from jointleaf.partitions._base import TreeCells
 from jointleaf.partitions._rotated import FARTHEST, GRID

@@ -11,7 +11,7 @@ from sklearn.inspection import permutation_importance
 
 from jointleaf.inspection import Explanation, explain
 from jointleaf.inspection._local import LocalModel, local_model
-from jointleaf.inspection._raw import raw_model
+from jointleaf.inspection._parts import raw_model
 from jointleaf.plot import _base as base
 
 if TYPE_CHECKING:

@@ -30,8 +30,12 @@ from jointleaf._core.arrays import dot, shaped
 from jointleaf._core.jax.problem import DeviceProblem, pytree
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import SolverState, line_search
-from jointleaf._core.solvers.biases import bias_gram, is_joint_worth, smoothed_gram
-from jointleaf._core.solvers.newton import BlockPreconditioner
+from jointleaf._core.solvers.newton import (
+    BlockPreconditioner,
+    bias_gram,
+    is_joint_worth,
+    smoothed_gram,
+)
 
 _JITTER = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}
 # Relative to the largest diagonal entry: what is added for the search for combinations, and the

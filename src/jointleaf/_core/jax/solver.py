@@ -191,11 +191,7 @@ def _system(problem: DeviceProblem, K: Any) -> tuple[Any, Any]:
 def squared(
     problem: DeviceProblem, diagonal: Any, column_strengths: Any, partition_weights: Any
 ) -> Outcome:
-    """Squared error, penalised biases: one Cholesky factorisation.
-
-    `diagonal` (N,) is the curvature of the penalty, which `column_strengths` (d + 1,) and
-    `partition_weights` (P,) make.
-    """
+    """Squared error, penalised biases (curvature `diagonal` (N,)): one Cholesky factorisation."""
     A, target = _system(problem, _kernel(problem.design, column_strengths, partition_weights))
     alpha = cholesky_solver(A)(target)
     one = jnp.ones((), int)

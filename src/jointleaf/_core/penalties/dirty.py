@@ -159,11 +159,7 @@ class TaskNorm(SlopeNorm):
         return self.with_features(len(features)).replaced(support=support)
 
     def _supported(self, W: Any) -> Any:
-        """W with zeros where a task has no slopes.
-
-        The least of R over such W has the proximal map of R, applied to this: blocks of zeros
-        stay zero.
-        """
+        """W with zeros where a task has no slopes; the proximal map of R leaves them zero."""
         return W if self.support is None else W * self._spread(self.support, W)
 
     def _spread(self, values: Any, W: Any) -> Any:

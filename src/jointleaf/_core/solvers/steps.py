@@ -33,7 +33,7 @@ from jointleaf._core.design import largest_eigenvalue
 from jointleaf._core.penalties.norms import RotationInvariant
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import SolverState
-from jointleaf._core.solvers.biases import BiasSolver, bias_gram
+from jointleaf._core.solvers.newton import BiasSolver, bias_gram
 
 _SHORTER = 0.7
 _POWER_ITERATIONS = 12
