@@ -22,7 +22,7 @@ from jointleaf._core.solvers import (
     solve,
 )
 from jointleaf._core.solvers.base import effective_tol
-from jointleaf._core.solvers.newton import cg_steps
+from jointleaf._core.solvers.newton import conjugate_gradients
 
 LOSSES = ["squared_error", "logistic", "multinomial"]
 PENALTIES = {
@@ -336,10 +336,16 @@ def test_conjugate_gradients_need_one_step_for_every_eigenvalue():
     Q = np.linalg.qr(rng.standard_normal((20, 20)))[0]
     H = (Q * np.repeat([1.0, 3.0, 50.0, 400.0], 5)) @ Q.T
     b = rng.standard_normal(20)
-    x = np.zeros(20)
-    for _, step in zip(range(4), cg_steps(lambda p: (H @ p, p), lambda r: r, b), strict=False):
-        x = x + step.length * step.direction
-        np.testing.assert_allclose(step.residual, b - H @ x, atol=1e-10)
+
+    def note(x, image, residual, step):
+        np.testing.assert_allclose(image, x)
+        np.testing.assert_allclose(residual, b - H @ x, atol=1e-10)
+
+    zero = np.zeros(20)
+    x, _, n_steps = conjugate_gradients(
+        lambda p: (p, H @ p, p), lambda r: r, zero, zero, b, lambda r: False, 4, note
+    )
+    assert n_steps == 4
     np.testing.assert_allclose(H @ x, b, atol=1e-9)
 
 

@@ -31,9 +31,12 @@ from jointleaf._core.jax.problem import DeviceProblem, pytree
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import SolverState, line_search
 from jointleaf._core.solvers.newton import (
+    CYCLE,
     BlockPreconditioner,
     bias_gram,
+    conjugate_gradients,
     is_joint_worth,
+    newton_direction,
     smoothed_gram,
 )
 
@@ -41,8 +44,6 @@ _JITTER = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}
 # Relative to the largest diagonal entry: what is added for the search for combinations, and the
 # pivot below which a bias is one. With m biases in it its pivot is about m times the first.
 _SEARCH_JITTER, _LEAST_PIVOT = 1e-12, 1e-9
-_CYCLE = {"float32": 100, "float64": 10**9}  # steps until the true residual is taken again
-_MAX_INNER = 250
 
 
 class Outcome(NamedTuple):
@@ -151,39 +152,6 @@ def bias_inverse(
 # -- the solvers ---------------------------------------------------------------------------------
 
 
-def conjugate_gradients(
-    operator: Any, precondition: Any, x: Any, image: Any, residual: Any, is_done: Any, most: Any
-) -> tuple[Any, Any, Any]:
-    """Minimise x^T H x / 2 - x^T residual from x; return x, its image and the steps.
-
-    `operator(p)` returns a completed direction, H p and Phi p; `is_done(residual)` ends it, as
-    do `most` steps and the end of the precision.
-    """
-    first = precondition(residual)
-
-    def go_on(state: Any) -> Any:
-        _, _, residual, _, product, k = state
-        return (k < most) & (product > 0) & ~is_done(residual)
-
-    def turn(state: Any) -> Any:
-        x, image, residual, direction, product, k = state
-        direction, curved, step_image = operator(direction)
-        bend = dot(direction, curved)
-        is_good = bend > 0
-        length = jnp.where(is_good, product / jnp.where(is_good, bend, 1.0), 0.0)
-        length = length.astype(x.dtype)
-        x, image = x + length * direction, image + length * step_image
-        residual = residual - length * curved
-        z = precondition(residual)
-        new = dot(residual, z)
-        direction = z + (new / product).astype(x.dtype) * direction
-        return x, image, residual, direction, jnp.where(is_good, new, 0.0), k + 1
-
-    start = x, image, residual, first, dot(residual, first), 0
-    x, image, _, _, _, k = lax.while_loop(go_on, turn, start)
-    return x, image, k
-
-
 def _objective(problem: DeviceProblem, D: Any, theta: Any, f: Any) -> Any:
     return problem.data_value(f) + 0.5 * dot(theta, D * theta)
 
@@ -241,7 +209,7 @@ def pcg(
         if precondition.eliminates:
             theta, f = precondition.settle(theta, f, design.layout.split(residual)[1])
             residual, n_iter = -measure(theta, f)[0], n_iter + 1
-        most = jnp.minimum(max_iter - n_iter, _CYCLE[theta.dtype.name])
+        most = jnp.minimum(max_iter - n_iter, CYCLE[theta.dtype])
 
         def is_done(residual: Any) -> Any:
             return jnp.abs(residual).max() <= 0.5 * tol * problem.start_slope
@@ -283,7 +251,9 @@ def newton(
 
     def turn(state: _State) -> _State:
         theta, f, residual = state.theta, state.f, -state.gradient
-        direction, image = _direction(problem, diagonal, biases, f, residual)
+        direction, image = newton_direction(
+            problem, diagonal.astype(float), D, f, residual, biases, eliminate=False
+        )
 
         def at(length: Any) -> Any:
             t = length.astype(theta.dtype)
@@ -300,29 +270,3 @@ def newton(
     start = _State(theta, f, *_measure(problem, D, theta, f), *start_at)
     end = lax.while_loop(go_on, turn, start)
     return Outcome(end.theta, end.n_iter, jnp.ones(()), end.stalled)
-
-
-def _direction(
-    problem: DeviceProblem, diagonal: Any, biases: BiasInverse | None, f: Any, residual: Any
-) -> tuple[Any, Any]:
-    """Newton direction and its predictions, to the accuracy that the residual deserves."""
-    design, D = problem.design, shaped(diagonal, residual)
-    h = problem.loss_curvature(f)
-    # Rows without curvature would leave directions free in which the loss is not flat at all.
-    flat = jnp.where(h > 1e-8 * h.max(), 0.0, 1e-3 * h.max()).astype(h.dtype)
-    mean = h + flat if h.ndim == 1 else (h + flat).mean(axis=1)
-    precondition = BlockPreconditioner(
-        design, mean, diagonal.astype(float), biases, eliminate=False
-    )
-
-    def operator(p: Any) -> tuple[Any, Any, Any]:
-        image = design.matvec(p)
-        curved = problem.hessian_product(f, image) + flat * image
-        return p, design.rmatvec(curved) + D * p, image
-
-    relative = jnp.abs(residual).max() / problem.start_slope
-    goal = jnp.minimum(0.1, jnp.sqrt(relative)) ** 2 * dot(residual, residual)
-    zero = jnp.zeros_like(residual), jnp.zeros_like(f)
-    return conjugate_gradients(
-        operator, precondition, *zero, residual, lambda r: dot(r, r) <= goal, _MAX_INNER
-    )[:2]

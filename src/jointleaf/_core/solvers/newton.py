@@ -9,23 +9,22 @@ being completed by the biases that are best for it, and need several times fewer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack
 
-from jointleaf._core.arrays import array_namespace, dot, shaped, updated
+from jointleaf._core.arrays import array_namespace, dot, shaped, updated, while_loop
 from jointleaf._core.design import Design, LeafDesign
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Run, Solver, line_search
 
 MAX_BLOCK_ENTRIES = 2**27  # C d^2 floats of slope blocks (1 GB); beyond, their diagonals
 # In float32 the running residual drifts from the true one: start again from it now and then.
-_CYCLE = {np.dtype(np.float32): 100, np.dtype(np.float64): 10**9}
+CYCLE = {np.dtype(np.float32): 100, np.dtype(np.float64): 10**9}
 _MAX_INNER = 250
 MAX_JOINT_BIASES = 8192  # C^2 floats: half a gigabyte
 # Flops of the factorisation that are worth one flop of a pass, for the passes that it saves;
@@ -59,9 +58,16 @@ class PCG(Solver):
             design, h if h.ndim == 1 else h[:, 0], curvature, eliminate=problem.smoother is None
         )
 
-        def operator(p: NDArray) -> tuple[NDArray, NDArray]:
+        def operator(p: NDArray) -> tuple[NDArray, NDArray, NDArray]:
             p, image = precondition.complete(p, design.matvec(p))
-            return design.rmatvec(problem.hessian_product(f, image)) + diagonal * p, image
+            return p, design.rmatvec(problem.hessian_product(f, image)) + diagonal * p, image
+
+        def is_done(residual: NDArray) -> Any:
+            return np.abs(residual).max() <= 0.5 * tol * problem.start_slope
+
+        def note(before: int, theta: NDArray, f: NDArray, residual: NDArray, step: int) -> None:
+            optimality = float(np.abs(residual).max()) / problem.start_slope
+            recorder.add(before + step, problem.objective(theta, f), optimality)
 
         iteration, stalled = 0, False
         best = best_objective = np.inf
@@ -82,15 +88,11 @@ class PCG(Solver):
                 iteration += 1
                 if iteration >= max_iter:
                     continue
-            last = min(max_iter, iteration + _CYCLE[design.dtype])
-            for step in cg_steps(operator, precondition, residual):
-                theta += step.length * step.direction
-                f += step.length * step.image
-                iteration += 1
-                optimality = float(np.abs(step.residual).max()) / problem.start_slope
-                recorder.add(iteration, problem.objective(theta, f), optimality)
-                if optimality <= 0.5 * tol or iteration >= last:
-                    break
+            most = min(max_iter - iteration, CYCLE[design.dtype])
+            theta, f, steps = conjugate_gradients(
+                operator, precondition, theta, f, residual, is_done, most, partial(note, iteration)
+            )
+            iteration += int(steps)
             f = design.matvec(theta)
         return theta, iteration, stalled and iteration < max_iter
 
@@ -127,8 +129,12 @@ class Newton(Solver):
             recorder.add(n_iter, objective, optimality)
             if optimality <= tol or n_iter >= max_iter:
                 return theta, n_iter, False
-            residual = -(gradient + problem.quadratic()[1] * theta)
-            direction, image = self._direction(problem, f, residual)
+            curvature, diagonal = problem.quadratic()
+            residual = -(gradient + diagonal * theta)
+            eliminate = problem.smoother is None
+            direction, image = newton_direction(
+                problem, curvature, diagonal, f, residual, eliminate=eliminate
+            )
             at = partial(along, theta, f, direction, image)
             length, objective = line_search(at, objective, -dot(residual, direction), noise)
             if length == 0.0:
@@ -137,85 +143,96 @@ class Newton(Solver):
             f = design.matvec(theta)
             n_iter += 1
 
-    def _direction(
-        self, problem: Problem, f: NDArray, residual: NDArray
-    ) -> tuple[NDArray, NDArray]:
-        """Newton direction and its predictions, to the accuracy that the residual deserves."""
-        design = problem.design
-        h = problem.loss_curvature(f)
-        # Rows without curvature (a linear piece of the loss) would leave directions free in which
-        # the loss is not flat at all.
-        flat = np.where(h > 1e-8 * h.max(), 0.0, 1e-3 * h.max()).astype(h.dtype)
-        is_flat = bool(flat.any())
-        h = h + flat if is_flat else h
-        curvature, diagonal = problem.quadratic()
-        several = h.ndim == 2  # outputs couple: one preconditioner with their mean curvature
-        precondition = BlockPreconditioner(
-            design,
-            h.mean(axis=1) if several else h,
-            curvature,
-            eliminate=not several and problem.smoother is None,
-        )
 
-        def bend(image: NDArray) -> NDArray:
-            curved = problem.hessian_product(f, image)
-            return curved + flat * image if is_flat else curved
+def newton_direction(
+    problem: Any,
+    curvature: Any,
+    diagonal: Any,
+    f: Any,
+    residual: Any,
+    biases: Any = None,
+    *,
+    eliminate: bool,
+) -> tuple[Any, Any]:
+    """Newton direction and its predictions, to the accuracy that the residual deserves.
 
-        def operator(p: NDArray) -> tuple[NDArray, NDArray]:
-            p, image = precondition.complete(p, design.matvec(p))
-            return design.rmatvec(bend(image)) + diagonal * p, image
+    The curvature (N,) of the penalty is also given as shaped to multiply weights (`diagonal`).
+    Written for NumPy and JAX alike.
+    """
+    xp, design, h = array_namespace(f), problem.design, problem.loss_curvature(f)
+    # Rows without curvature (a linear piece of the loss) would leave directions free in which
+    # the loss is not flat at all.
+    flat = xp.where(h > 1e-8 * h.max(), 0.0, 1e-3 * h.max()).astype(h.dtype)
+    # Outputs couple: one preconditioner with their mean curvature.
+    mean = h + flat if h.ndim == 1 else (h + flat).mean(axis=1)
+    eliminate = eliminate and h.ndim == 1
+    precondition = BlockPreconditioner(design, mean, curvature, biases, eliminate=eliminate)
 
-        relative = float(np.abs(residual).max()) / problem.start_slope
-        goal = min(0.1, np.sqrt(relative)) * float(np.linalg.norm(residual))
-        direction, image = np.zeros_like(residual), np.zeros_like(f)
-        if precondition.eliminates:
-            bias_residual = problem.layout.split(residual)[1]
-            direction, image = precondition.settle(direction, image, bias_residual)
-            residual = residual - design.rmatvec(bend(image)) - diagonal * direction
-        for k, step in enumerate(cg_steps(operator, precondition, residual)):
-            direction += step.length * step.direction
-            image += step.length * step.image
-            if float(np.linalg.norm(step.residual)) <= goal or k + 1 >= _MAX_INNER:
-                break
-        return direction, image
+    def back(image: Any) -> Any:
+        return design.rmatvec(problem.hessian_product(f, image) + flat * image)
+
+    def operator(p: Any) -> tuple[Any, Any, Any]:
+        p, image = precondition.complete(p, design.matvec(p))
+        return p, back(image) + diagonal * p, image
+
+    relative = xp.abs(residual).max() / problem.start_slope
+    goal = xp.minimum(0.1, xp.sqrt(relative)) ** 2 * dot(residual, residual)
+    direction, image = xp.zeros_like(residual), xp.zeros_like(f)
+    if precondition.eliminates:
+        bias_residual = design.layout.split(residual)[1]
+        direction, image = precondition.settle(direction, image, bias_residual)
+        residual = residual - back(image) - diagonal * direction
+    return conjugate_gradients(
+        operator, precondition, direction, image, residual, lambda r: dot(r, r) <= goal, _MAX_INNER
+    )[:2]
 
 
 # -- conjugate gradients -------------------------------------------------------------------------
 
 
-class CGStep(NamedTuple):
-    """One step: weights move by `length * direction`, predictions by `length * image`."""
+def conjugate_gradients(
+    operator: Any,
+    precondition: Any,
+    x: Any,
+    image: Any,
+    residual: Any,
+    is_done: Any,
+    most: Any,
+    note: Any = None,
+) -> tuple[Any, Any, Any]:
+    """Minimise x^T H x / 2 - x^T residual from x; return x, its image and the steps.
 
-    length: float
-    direction: NDArray
-    image: NDArray
-    residual: NDArray
-
-
-def cg_steps(
-    operator: Callable[[NDArray], tuple[NDArray, NDArray]],
-    precondition: Callable[[NDArray], NDArray],
-    residual: NDArray,
-) -> Iterator[CGStep]:
-    """Yield the steps that minimise x^T H x / 2 - x^T residual, from x = 0.
-
-    `operator` returns (H p, Phi p). Ends when the precision is exhausted; the caller ends it
-    earlier.
+    `operator(p)` returns a completed direction, H p and Phi p; `is_done(residual)` ends it, as
+    do `most` steps and the end of the precision. `note` sees x, image, residual and number of every
+    step. Written for NumPy and JAX alike.
     """
-    dtype = residual.dtype.type
-    direction = precondition(residual)
-    product = dot(residual, direction)
-    while product > 0:
-        curved, image = operator(direction)
+    xp, dtype = array_namespace(x), x.dtype
+
+    def go_on(state: Any) -> Any:
+        _, _, residual, _, product, k = state
+        return (k < most) & (product > 0) & xp.logical_not(is_done(residual))
+
+    def advance(state: Any) -> Any:
+        x, image, residual, direction, product, k = state
+        direction, curved, step_image = operator(direction)
         bend = dot(direction, curved)
-        if not bend > 0:
-            return
-        length = product / bend
-        residual = residual - dtype(length) * curved
-        yield CGStep(dtype(length), direction, image, residual)
+        is_good = bend > 0
+        if xp is np and not is_good:  # what is not finite must not come in
+            return x, image, residual, direction, 0.0, k
+        length = xp.where(is_good, product / xp.where(is_good, bend, 1.0), 0.0).astype(dtype)
+        x, image = x + length * direction, image + length * step_image
+        residual = residual - length * curved
+        if note is not None:
+            note(x, image, residual, k + 1)
         z = precondition(residual)
-        previous, product = product, dot(residual, z)
-        direction = z + dtype(product / previous) * direction
+        new = dot(residual, z)
+        direction = z + xp.asarray(new / product, dtype=dtype) * direction
+        return x, image, residual, direction, xp.where(is_good, new, 0.0), k + 1
+
+    first = precondition(residual)
+    start = x, image, residual, first, dot(residual, first), 0
+    x, image, _, _, _, k = while_loop(xp, go_on, advance, start)
+    return x, image, k
 
 
 class BlockPreconditioner:
