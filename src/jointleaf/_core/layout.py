@@ -247,11 +247,7 @@ def check_kinds(kinds: Sequence[CellKind] | CellKind, n_partitions: int) -> tupl
 def check_codes(
     codes: ArrayLike, n_rows: int, n_cells: ArrayLike | None = None, *, allow_no_cell: bool = False
 ) -> tuple[NDArray, tuple[int, ...]]:
-    """Check codes (n, P) of n_rows rows; return them with the number of cells of every partition.
-
-    That is `n_cells` (P,), by default the largest code plus one; -1 (in no cell) is a code only
-    with `allow_no_cell`.
-    """
+    """Return checked codes (n, P), and every partition's cells: by default the largest code + 1."""
     codes = np.asarray(codes)
     if codes.ndim != 2:
         raise ValueError(f"codes must be an (n, P) matrix, got an array of shape {codes.shape}")
