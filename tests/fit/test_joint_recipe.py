@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_friedman1
 
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
-from jointleaf._data.rows import Rows
+from jointleaf._data.rows import Rows, deal_rows
 from jointleaf._fit import folds, joint, linear, recipes
 from jointleaf._fit.blend import Stacking, least_squares_weights, logistic_weights
 from jointleaf._fit.boosting import add_values
@@ -271,7 +271,7 @@ def test_rows_with_the_same_x_are_never_on_both_sides(kind):
     values = rng.choice([0.0, -0.0, 1.0, np.nan, 2.0], size=(300, 2))
     y = rng.integers(0, 3, 300).astype(float)
     rows = Rows(values, y, np.ones(300), np.zeros((300, 0), np.int64))
-    number = folds._deal(rows, 4, kind)
+    number = deal_rows(rows, 4, by_class=kind == "classification")
     assert set(number) == {0, 1, 2, 3}
     seen = {}
     for x, k in zip(np.where(np.isnan(values), 9.0, values + 0.0), number, strict=True):
@@ -282,7 +282,7 @@ def test_rows_with_the_same_x_are_never_on_both_sides(kind):
 def test_different_rows_are_dealt_out_evenly_class_by_class():
     y = np.repeat([0.0, 1.0], [70, 30])
     rows = Rows(np.arange(100.0)[:, None], y, np.ones(100), np.zeros((100, 0), np.int64))
-    number = folds._deal(rows, 5, "classification")
+    number = deal_rows(rows, 5, by_class=True)
     assert list(np.bincount(number)) == [20] * 5
     assert list(np.bincount(number[y == 1])) == [6] * 5
 

@@ -14,12 +14,15 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Complex, Number, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
 from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from jointleaf._data.statistics import CategoryStatistics
 
 __all__ = [
     "Column",
@@ -82,9 +85,12 @@ class Columns(Sequence[Column]):
     Attributes
     ----------
     columns : tuple of Column, length d
+    statistics : CategoryStatistics or None
+        Numbers in place of the codes of columns with many categories, where a model has some.
     """
 
     columns: tuple[Column, ...]
+    statistics: CategoryStatistics | None = None
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -153,6 +159,33 @@ class Columns(Sequence[Column]):
             for j in sorted(set(range(len(self))) - set(together)):
                 matrix[:, j] = self[j].encode(_read_column(X if frame is None else frame, j))
         return matrix
+
+    def matrix(self, coded: NDArray) -> NDArray:
+        """Return what a model sees of rows (n, d) with codes: statistics instead of some."""
+        return coded if self.statistics is None else self.statistics.matrix(coded)
+
+    def of_matrix(self) -> Columns:
+        """Return the columns of what a model sees; statistics are columns of numbers."""
+        if self.statistics is None:
+            return self
+        names = self.statistics.names
+        kept = [Column(names[j]) if j in names else c for j, c in enumerate(self.columns)]
+        return Columns((*kept, *(Column(name) for j, name in names.items() if j >= len(self))))
+
+    def credited(self, values: NDArray, axis: int = 0) -> NDArray:
+        """Sum values of the columns of what a model sees by given columns, (d,) along an axis.
+
+        Those of a pair of columns are credited to both in equal parts.
+        """
+        if self.statistics is None:
+            return values
+        moved = np.moveaxis(values, axis, 0)
+        credits = moved[: len(self)].copy()
+        behind = self.statistics.sources[len(self) :]
+        for value, sources in zip(moved[len(self) :], behind, strict=True):
+            for j in sources:
+                credits[j] += value / len(sources)
+        return np.moveaxis(credits, 0, axis)
 
     def coded(self) -> Columns:
         """Return the columns of the float matrix itself: the categories are the codes."""

@@ -12,7 +12,7 @@ Copies of a row never stand on both sides of a split.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,14 @@ from sklearn.utils.validation import validate_data
 
 from jointleaf._data.columns import Columns, as_frame, column_names, declared_columns
 
-__all__ = ["Rows", "canonical_rows", "read_rows", "read_training_rows"]
+__all__ = [
+    "Rows",
+    "canonical_rows",
+    "deal_rows",
+    "read_coded_rows",
+    "read_rows",
+    "read_training_rows",
+]
 
 _DTYPES = [np.float64, np.float32]
 
@@ -88,7 +95,13 @@ def read_training_rows(
 
 
 def read_rows(estimator: Any, X: Any) -> NDArray:
-    """Return the matrix (n, d) of rows with the same columns as in training."""
+    """Return what a model sees of rows with the same columns as in training."""
+    columns: Columns = estimator.columns_
+    return columns.matrix(read_coded_rows(estimator, X))
+
+
+def read_coded_rows(estimator: Any, X: Any) -> NDArray:
+    """Return the matrix (n, d), numbers and codes, of rows with the same columns as in training."""
     X, table, is_plain = _as_native(X)
     columns: Columns = estimator.columns_
     options: dict[str, Any] = {"dtype": _DTYPES, "ensure_all_finite": "allow-nan"}
@@ -136,19 +149,27 @@ def _encode(columns: Columns, X: Any) -> NDArray:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows X (n, d), targets y (n,), positive weights s (n,), and labels (n, m) of any kind."""
+    """Rows X (n, d), targets y (n,), positive weights s (n,), and labels (n, m) of any kind.
+
+    `codes` (n, h) are those of columns that have statistics in their place; by default none.
+    """
 
     X: NDArray
     y: NDArray
     s: NDArray[np.float64]
     labels: NDArray[np.int64]
+    codes: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def __post_init__(self) -> None:
+        if not self.codes.size:
+            object.__setattr__(self, "codes", np.zeros((len(self.y), 0)))
 
     def __len__(self) -> int:
         return len(self.y)
 
     def take(self, index: NDArray | slice) -> Rows:
         """Return the rows at an index, mask or slice."""
-        return Rows(self.X[index], self.y[index], self.s[index], self.labels[index])
+        return Rows(*(array[index] for array in vars(self).values()))
 
 
 def canonical_rows(
@@ -204,3 +225,27 @@ def _hash_rows(X: NDArray, y: NDArray, labels: NDArray) -> NDArray[np.uint64]:
         key *= np.uint64(0x94D049BB133111EB)
         key ^= key >> np.uint64(32)
     return key
+
+
+def deal_rows(rows: Rows, n_parts: int, *, by_class: bool) -> NDArray[np.intp]:
+    """Deal rows out to parts in turn, class by class if asked; return the part of every row.
+
+    The order of canonical rows is random already. Rows with the same x stay together. Their targets
+    differ (equal rows are one), so that those in one part would be wrong for every one in another.
+    """
+    order = np.argsort(rows.y, kind="stable") if by_class else np.arange(len(rows))
+    X = np.concatenate([rows.X, rows.codes], axis=1) if rows.codes.size else rows.X
+    first = _first_of_equal(X)
+    leads = order[first[order] == order]
+    number = np.empty(len(rows), np.intp)
+    number[leads] = np.arange(len(leads)) % max(n_parts, 1)
+    return number[first]
+
+
+def _first_of_equal(X: NDArray) -> NDArray[np.intp]:
+    """Return for every row the first one with the same x; NaN equals NaN, and -0.0 equals 0.0."""
+    X = np.ascontiguousarray(X) + 0.0
+    X[np.isnan(X)] = np.nan
+    as_bytes = X.view(np.dtype((np.void, X.dtype.itemsize * X.shape[1]))).ravel()
+    _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
+    return first[inverse.ravel()]

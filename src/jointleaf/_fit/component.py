@@ -22,6 +22,7 @@ from jointleaf._core.solvers import Solution
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan, mean_and_scale
 from jointleaf._data.rows import Rows
+from jointleaf._data.statistics import CategoryStatistics
 from jointleaf._fit.memory import FitShape, MemoryEstimate
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import Partitioner
@@ -62,6 +63,8 @@ class FitContext:
     seed: int
     n_jobs: int
     options: FitOptions = field(default_factory=FitOptions)
+    #: in place of columns with many categories; splits of the rows learn them anew
+    statistics: CategoryStatistics | None = None
 
     @property
     def is_regression(self) -> bool:

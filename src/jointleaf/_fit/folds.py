@@ -20,7 +20,8 @@ from jointleaf._core.penalties import Term
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._data.columns import Columns
-from jointleaf._data.rows import Rows
+from jointleaf._data.rows import Rows, deal_rows
+from jointleaf._data.statistics import CategoryStatistics
 from jointleaf._fit.component import FitContext, Split, Table, target_scale
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TargetType
@@ -62,19 +63,30 @@ def split_labels(splits: IndexPairs | None, n: int) -> NDArray[np.int64]:
 
 
 def make_splits(
-    rows: Rows, cv: Any, valid: Rows | None, target_type: TargetType, *, n_folds: int, n_splits: int
+    rows: Rows,
+    cv: Any,
+    valid: Rows | None,
+    target_type: TargetType,
+    *,
+    n_folds: int,
+    n_splits: int,
+    statistics: CategoryStatistics | None = None,
 ) -> list[Split]:
     """Return training and validation rows of every split; none where there are too few rows.
 
     Validation rows `valid` of the user's come before everything else, then the user's splits `cv`,
     which are in the labels of `rows`. Without these, rows are dealt out to `n_folds` parts (or `cv`
-    of them), of which `n_splits` are held out in turn.
+    of them), of which `n_splits` are held out in turn. Statistics of categories are learned anew
+    from the training rows of every split.
     """
     splits = []
     for train, held_out in _all_splits(rows, cv, valid, target_type, n_folds, n_splits):
         is_one_class = target_type == "classification" and len(np.unique(train.y)) < 2
-        if len(train) and len(held_out) and not is_one_class:
-            splits.append((train, held_out))
+        if not len(train) or not len(held_out) or is_one_class:
+            continue
+        if statistics is not None and valid is None:  # the user's rows have those of all rows
+            train, held_out = statistics.split(train, held_out)
+        splits.append((train, held_out))
     if rows.labels.shape[1] and valid is None and not splits:
         raise ValueError(
             f"cv={cv!r} gives no split with rows on both sides"
@@ -93,34 +105,10 @@ def _all_splits(
             yield rows.take((label & 1) > 0), rows.take((label & 2) > 0)
     else:
         n_folds = min(n_folds if cv is None else int(cv), len(rows) // 2)
-        number = _deal(rows, n_folds, target_type)
+        number = deal_rows(rows, n_folds, by_class=target_type == "classification")
         n_splits = min(n_splits, n_folds) if cv is None else n_folds
         for k in range(n_splits if n_folds >= 2 else 0):
             yield rows.take(number != k), rows.take(number == k)
-
-
-def _deal(rows: Rows, n_folds: int, target_type: TargetType) -> NDArray[np.intp]:
-    """Deal rows out to folds in turn, class by class; their order is random already.
-
-    Rows with the same x stay together. Their targets differ (equal rows are one), so that those in
-    training would be wrong for every one of those held out.
-    """
-    by_class = target_type == "classification"
-    order = np.argsort(rows.y, kind="stable") if by_class else np.arange(len(rows))
-    first = _first_of_equal(rows.X)
-    leads = order[first[order] == order]
-    number = np.empty(len(rows), np.intp)
-    number[leads] = np.arange(len(leads)) % max(n_folds, 1)
-    return number[first]
-
-
-def _first_of_equal(X: NDArray) -> NDArray[np.intp]:
-    """Return for every row the first one with the same x; NaN equals NaN, and -0.0 equals 0.0."""
-    X = np.ascontiguousarray(X) + 0.0
-    X[np.isnan(X)] = np.nan
-    as_bytes = X.view(np.dtype((np.void, X.dtype.itemsize * X.shape[1]))).ravel()
-    _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
-    return first[inverse.ravel()]
 
 
 # -- one split with its partitions ---------------------------------------------------------------

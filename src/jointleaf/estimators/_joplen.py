@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,16 @@ from jointleaf._core.losses import Logistic, Loss, Multinomial, SquaredError
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import check_weights
 from jointleaf._core.solvers import Solution
+from jointleaf._data.columns import Columns
 from jointleaf._data.features import chosen_columns, plan_features
-from jointleaf._data.rows import Rows, canonical_rows, read_rows, read_training_rows
+from jointleaf._data.rows import (
+    Rows,
+    canonical_rows,
+    read_coded_rows,
+    read_rows,
+    read_training_rows,
+)
+from jointleaf._data.statistics import learn_statistics
 from jointleaf._fit.component import Blend, FitContext
 from jointleaf._fit.folds import split_labels, user_splits
 from jointleaf._fit.recipes import Fit
@@ -98,7 +107,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
             has_validation = X_val is not None or y_val is not None
             context = self._read(X, y, sample_weight, has_validation)
             valid = read_validation_rows(self, X_val, y_val)
-            self._store(self._fit_context(context, valid))
+            self._store(self._fit_context(context, valid), context.rows)
         return self
 
     def _read(
@@ -133,34 +142,74 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         target, loss = self._encode_target(targets[is_used])
         labels = split_labels(splits, len(targets))
         rows = canonical_rows(matrix[is_used], target, weights[is_used], labels[is_used])
+        if self._has_default_partitions:
+            columns, rows = self._with_statistics(columns, rows, chosen)
+        if chosen is not None:  # statistics are of columns that the linear models see
+            chosen = np.append(chosen, np.arange(len(columns), rows.X.shape[1]))
         plan = plan_features(
-            rows.X, rows.s, columns, chosen, missing_indicators=bool(self.add_indicator)
+            rows.X, rows.s, columns.of_matrix(), chosen, missing_indicators=bool(self.add_indicator)
         )
         if isinstance(self.penalty, Term):
             check_penalty(self.penalty, len(matrix), len(plan.names), self.cells)
         self.columns_ = columns
         return self._context(rows, columns, plan, loss, self._seed())
 
+    def _with_statistics(
+        self, columns: Columns, rows: Rows, chosen: NDArray | None
+    ) -> tuple[Columns, Rows]:
+        """Return columns and rows with statistics of the columns that have many categories."""
+        learned = learn_statistics(rows, columns, self._target_type == "regression", chosen)
+        if learned is None:
+            return columns, rows
+        return replace(columns, statistics=learned[0]), learned[1]
+
     def read_known_rows(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> tuple[NDArray, NDArray, NDArray[np.float64]]:
-        """Return rows of positive weight as the fit saw them, their targets, and their weights."""
+    ) -> Rows:
+        """Return rows of positive weight as the fit sees new rows."""
+        rows = self._read_coded(X, y, sample_weight)
+        return replace(rows, X=self.columns_.matrix(rows.X))
+
+    def read_fit_rows(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        merge: bool = True,
+    ) -> Rows:
+        """Return training rows as the fit saw them: with cross-fitted statistics.
+
+        With `merge` they are in canonical order, else as they are given.
+        """
+        rows, statistics = self._read_coded(X, y, sample_weight), self.columns_.statistics
+        rows = canonical_rows(rows.X, rows.y, rows.s) if merge else rows
+        return rows if statistics is None else statistics.fit(rows)[1]
+
+    def _read_coded(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
         matrix, targets = check_X_y(
-            read_rows(self, X),
+            read_coded_rows(self, X),
             y,
             ensure_all_finite="allow-nan",
             y_numeric=self._target_type == "regression",
         )
         weights = check_weights(sample_weight, len(targets))
-        is_used = weights > 0
-        return matrix[is_used], self._encode_known(targets[is_used]), weights[is_used]
+        rows = Rows(matrix, targets, weights, np.zeros((len(targets), 0), np.int64))
+        rows = rows.take(weights > 0)
+        return replace(rows, y=self._encode_known(rows.y))
 
     def fitted_frame(self) -> Frame:
         """Return how rows and targets became standard numbers in the joint fit."""
         model, offset = self.cell_model_, self.report_.joint_or_raise("pruning").offset
         n_jobs = effective_n_jobs(self.n_jobs)
         return Frame(
-            self.columns_, model.features, self._loss, offset, model.centre, model.unit, n_jobs
+            self.columns_.of_matrix(),
+            model.features,
+            self._loss,
+            offset,
+            model.centre,
+            model.unit,
+            n_jobs,
         )
 
     def fitted_context(self, rows: Rows) -> FitContext:
@@ -168,14 +217,21 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         plan = self.cell_model_.features.plan
         return self._context(rows, self.columns_, plan, self._loss, self._seed(keep=True))
 
-    def _store(self, fit: Fit) -> None:
+    def _store(self, fit: Fit, rows: Rows) -> None:
         """Put the results on the estimator."""
         self.__dict__.pop("pruning_", None)  # of a pruned model that is fitted once more
         self.report_ = fit.report
-        self.cell_model_, self.feature_importances_ = fit.model, fit.importances
+        self.store_model(fit.model, fit.importances, rows)
         is_empty = not self.selected_features_.size and self.cells == "linear"
         if isinstance(self.penalty, Term) and self.penalty.is_auto and is_empty:
             warn_of_no_features(self.penalty)
+
+    def store_model(self, model: CellModel, importances: NDArray, rows: Rows) -> None:
+        """Put a model of training rows, and the importances of what it sees, on the estimator."""
+        statistics = self.columns_.statistics
+        if statistics is not None:  # explanations measure from rows as they are predicted
+            model, importances = model.described(statistics.matrix(statistics.coded(rows)), rows.s)
+        self.cell_model_, self.feature_importances_ = model, self.columns_.credited(importances)
 
     # -- what was fitted -----------------------------------------------------------------------
 
@@ -236,14 +292,18 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
 
     @property
     def linear_feature_columns_(self) -> NDArray[np.intp]:
-        """Column of X that each linear feature comes from, (m,)."""
-        return self._cells.features.plan.sources
+        """Column of X that each linear feature comes from, (m,); the first of a pair."""
+        sources, statistics = self._cells.features.plan.sources, self.columns_.statistics
+        if statistics is None:
+            return sources
+        return np.array([statistics.sources[j][0] for j in sources], np.intp)
 
     @property
     def slope_norms_(self) -> NDArray[np.float64]:
         """Euclidean norm of every column's standardised slopes over all cells, (d,)."""
-        sources = self.linear_feature_columns_
-        return by_column(self._cells.slope_norms(), sources, len(self.columns_))
+        sources, width = self._cells.features.plan.sources, len(self.columns_.of_matrix())
+        norms = by_column(self._cells.slope_norms(), sources, width)
+        return np.sqrt(self.columns_.credited(np.square(norms)))
 
     @property
     def selected_features_(self) -> NDArray[np.intp]:
@@ -253,7 +313,9 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
     @property
     def split_features_(self) -> NDArray[np.intp]:
         """Columns on which the cells depend."""
-        return self._cells.partitioner.split_features_
+        depends = np.zeros(len(self.columns_.of_matrix()))
+        depends[self._cells.partitioner.split_features_] = 1.0
+        return np.flatnonzero(self.columns_.credited(depends))
 
     @property
     def _report(self) -> FitReport:
@@ -285,8 +347,7 @@ def read_validation_rows(
         return None
     if X_val is None or y_val is None:
         raise ValueError("X_val and y_val belong together: give both or none")
-    X, y, s = estimator.read_known_rows(X_val, y_val)
-    return Rows(X, y, s, np.zeros((len(y), 0), np.int64))
+    return estimator.read_known_rows(X_val, y_val)
 
 
 @describe_parameters

@@ -154,7 +154,7 @@ class JOPLEnParameters(TabularEstimator):
         n_jobs = effective_n_jobs(self.n_jobs)
         return FitContext(
             rows,
-            columns,
+            columns.of_matrix(),
             plan,
             loss,
             self._target_type,
@@ -163,6 +163,7 @@ class JOPLEnParameters(TabularEstimator):
             seed,
             n_jobs,
             options,
+            columns.statistics,
         )
 
     def memory_of(
@@ -205,7 +206,13 @@ class JOPLEnParameters(TabularEstimator):
         if self._chooses:
             n_folds, n_splits = n_folds_and_splits(recipe, n_rows)
             splits = make_splits(
-                context.rows, self.cv, valid, self._target_type, n_folds=n_folds, n_splits=n_splits
+                context.rows,
+                self.cv,
+                valid,
+                self._target_type,
+                n_folds=n_folds,
+                n_splits=n_splits,
+                statistics=context.statistics,
             )
         return fit_recipe(context, recipe, splits)
 

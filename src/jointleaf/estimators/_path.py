@@ -13,6 +13,7 @@ from jointleaf._core.losses import Logistic, Multinomial
 from jointleaf._core.path import N_STRENGTHS, StrengthPath, strength_path
 from jointleaf._core.penalties import Penalty
 from jointleaf._core.penalties.base import on_weights
+from jointleaf._data.rows import Rows
 from jointleaf._fit.component import JointSolve
 
 if TYPE_CHECKING:
@@ -45,12 +46,15 @@ def follow_strengths(
     if not is_regressor(estimator):
         n_classes = len(estimator.classes_)
         settings["loss"] = Logistic() if n_classes == 2 else Multinomial(n_classes)
+    rows, valid = estimator.read_fit_rows(X, y, merge=False), None
+    if X_val is not None and y_val is not None:
+        valid = _prepared(estimator, estimator.read_known_rows(X_val, y_val))
     return strength_path(
-        *_prepared(estimator, X, y),
+        *_prepared(estimator, rows),
         penalty=penalty,
         cells=layout.kinds,
         n_cells=layout.cells_per_partition,
-        validation=None if X_val is None else _prepared(estimator, X_val, y_val),
+        validation=valid,
         offset=joint.offset,
         **settings,
     )
@@ -78,9 +82,8 @@ def _unfitted_penalty(estimator: Estimator) -> Penalty:
     return penalty
 
 
-def _prepared(estimator: Estimator, X: ArrayLike, y: Any) -> tuple[NDArray, NDArray, NDArray]:
-    """Return rows, codes and targets as the fit of the estimator saw them."""
-    rows, targets, _ = estimator.read_known_rows(X, y)
+def _prepared(estimator: Estimator, rows: Rows) -> tuple[NDArray, NDArray, NDArray]:
+    """Return linear features, codes and targets of rows in standard units."""
     model = estimator.cell_model_
-    target = (targets - model.centre) / model.unit
-    return model.features.transform(rows), model.partitioner.apply(rows), target
+    target = (rows.y - model.centre) / model.unit
+    return model.features.transform(rows.X), model.partitioner.apply(rows.X), target

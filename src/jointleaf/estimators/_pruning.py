@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Term
 from jointleaf._core.penalties.base import check_number
-from jointleaf._data.rows import Rows, canonical_rows
+from jointleaf._data.rows import Rows
 from jointleaf._fit.folds import grow, make_splits
 from jointleaf._fit.joint import Joint, fit_cells_of
 from jointleaf._fit.pruning import Candidate, Descent, Path, Walk, prune_to_size
@@ -162,7 +162,7 @@ def prune(
         raise ValueError(
             f"n_cells={n_cells} says how far to prune, and X_val and y_val choose it: give one"
         )
-    rows = canonical_rows(*estimator.read_known_rows(X, y, sample_weight))
+    rows = estimator.read_fit_rows(X, y, sample_weight)
     valid = read_validation_rows(estimator, X_val, y_val)
     start = joint_candidate(estimator)
     walk = make_walk(estimator, start, estimator.fitted_frame(), rows, step_fraction)
@@ -248,7 +248,15 @@ def _held_out_path(
             "give n_cells, or rows that it has not seen as X_val and y_val"
         )
     n_splits, target_type = 5 if len(rows) <= 2500 else 1, estimator.report_.target_type
-    splits = make_splits(rows, None, None, target_type, n_folds=5, n_splits=n_splits)
+    splits = make_splits(
+        rows,
+        None,
+        None,
+        target_type,
+        n_folds=5,
+        n_splits=n_splits,
+        statistics=estimator.columns_.statistics,
+    )
     if not splits:
         raise ValueError(
             f"{len(rows)} different rows are too few to hold some out: give n_cells, or X_val and "
@@ -315,6 +323,6 @@ def _refit(estimator: E, rows: Rows, candidate: Candidate, path: Path) -> E:
     pruned, parameters = clone(estimator), estimator.get_params(deep=False)
     fitted = {k: v for k, v in estimator.__dict__.items() if k not in parameters}
     pruned.__dict__.update(fitted, report_=report)
-    pruned.cell_model_, pruned.feature_importances_ = model.described(rows.X, rows.s)
+    pruned.store_model(*model.described(rows.X, rows.s), rows)
     pruned.pruning_ = Pruning(*path, n_cells_before=before, n_cells_after=candidate.n_cells)
     return pruned

@@ -112,6 +112,7 @@ def local_model(model: Any, X: Any, *, task: Any = None) -> LocalModel:
     cell_model = raw.cell_model
     if cell_model is None:
         raise TypeError(f"{type(model).__name__} has no linear models in its cells, only constants")
+    prediction, rows = raw.predict(rows), raw.columns.matrix(rows)
     features = cell_model.features
     u = features.plan.raw(rows.astype(np.float64))[0]
     z, codes = features.transform(rows), cell_model.partitioner.apply(rows)
@@ -121,7 +122,7 @@ def local_model(model: Any, X: Any, *, task: Any = None) -> LocalModel:
     if scaler.clip:
         moves &= (scaler.low <= u) & (u <= scaler.high) & (scaler.low < scaler.high)
     coef = np.where(moves[:, None], cell_model.unit * slopes / scaler.scale[:, None], 0.0)
-    value = np.reshape(raw.predict(rows), -1).astype(np.float64)
+    value = np.reshape(prediction, -1).astype(np.float64)
     intercept = value - np.nan_to_num(u) @ coef
     low, high = _intervals(cell_model, rows, codes, len(u))
     if raw.outputs is None:

@@ -30,7 +30,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.columns import Columns, as_codes
-from jointleaf._data.rows import read_rows
+from jointleaf._data.rows import read_coded_rows
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import sum_of_entries
 from jointleaf._trees.flat import FlatTrees
@@ -327,7 +327,7 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
     if isinstance(model, Explainable):
         if task is not None:
             raise ValueError(f"task={task!r}: the model has no tasks, leave it out")
-        return _of_cells(model, model.cell_model_, partial(read_rows, model))
+        return _of_cells(model, model.cell_model_, partial(read_coded_rows, model))
     if names is not None and task is None:
         raise ValueError(f"the model has several tasks: give one of {names} as task")
     t = 0 if task is None else model.task_number(task)
@@ -344,13 +344,19 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
 def _of_cells(model: Any, cell_model: CellModel, read: Callable[[Any], NDArray]) -> RawModel:
     if cell_model.means is None:
         raise ValueError("the model holds no means of its training rows: fit it again")
-    n_jobs = effective_n_jobs(model.n_jobs)
+    n_jobs, columns = effective_n_jobs(model.n_jobs), model.columns_
     outputs = tuple(model.classes_.tolist()) if cell_model.biases.ndim == 2 else None
+
+    def parts(rows: NDArray) -> Parts:
+        of_matrix = explainer_of(cell_model)(columns.matrix(rows))
+        linear, cells = (columns.credited(part, axis=1) for part in of_matrix[:2])
+        return of_matrix._replace(linear=linear, cells=cells)
+
     return RawModel(
-        model.columns_,
+        columns,
         read,
-        lambda rows: cell_model.predict(rows, n_jobs),
-        lambda rows: explainer_of(cell_model)(rows),
+        lambda rows: cell_model.predict(columns.matrix(rows), n_jobs),
+        parts,
         outputs,
         cell_model,
     )

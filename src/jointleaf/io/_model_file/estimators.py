@@ -186,13 +186,15 @@ _JOINT_SOLUTION = record(
 
 def _are_names(s: Scope) -> bool:
     names = s.feature_names
-    return names is None or (len(names) == s.d and all(isinstance(n, str) for n in names))
+    return names is None or (
+        len(names) == len(s.columns) and all(isinstance(n, str) for n in names)
+    )
 
 
 _COLUMNS: _Steps = {
     "columns": COLUMNS,
-    "d": Let(lambda s: len(s.columns)),
-    "n_categories": Let(lambda s: s.columns.n_categories),
+    "d": Let(lambda s: len(s.columns.of_matrix())),
+    "n_categories": Let(lambda s: s.columns.of_matrix().n_categories),
     "feature_names": Maybe(Labels(types="O"))
     .of("feature_names_in_", optional=True)
     .must(_are_names, "must be a text for every column"),
@@ -275,9 +277,13 @@ _PRUNING = record(
 _JOPLEN: _Steps = {
     "cell_model": _CELL_MODEL,
     "report": _REPORT,
-    "feature_importances": Array(_FLOATS, "d"),
+    "feature_importances": Array(_FLOATS, "#columns"),
     "pruning": Maybe(_PRUNING).of("pruning_", optional=True),
 }
+
+
+def _fill_joplen(model: Any, s: Scope) -> None:
+    model.n_features_in_ = len(s.columns)  # its partitions may see more
 
 
 # -- linear forests ------------------------------------------------------------------------------
@@ -426,8 +432,8 @@ def _fill_bouts(model: Any, s: Scope) -> None:
 
 ESTIMATOR = Variants({})
 ESTIMATOR.add(
-    fitted(estimators.JOPLEnRegressor, **_COLUMNS, **_NUMBERS, **_JOPLEN),
-    fitted(estimators.JOPLEnClassifier, **_COLUMNS, **_CLASSES, **_JOPLEN),
+    fitted(estimators.JOPLEnRegressor, _fill_joplen, **_COLUMNS, **_NUMBERS, **_JOPLEN),
+    fitted(estimators.JOPLEnClassifier, _fill_joplen, **_COLUMNS, **_CLASSES, **_JOPLEN),
     fitted(estimators.LinearForestRegressor, _fill_forest, **_COLUMNS, **_NUMBERS, **_FOREST),
     fitted(estimators.LinearForestClassifier, _fill_forest, **_COLUMNS, **_CLASSES, **_FOREST),
     fitted(multitask.MultiTaskJOPLEnRegressor, _fill_tasks, **_TASKS, **_JOPLEN_TASKS),

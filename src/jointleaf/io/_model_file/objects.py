@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from jointleaf._core.penalties import Frobenius, PerTask, Sum, Term
 from jointleaf._core.penalties.per_task import Scaled
 from jointleaf._data.columns import Column, Columns
 from jointleaf._data.features import FeaturePlan, Indicators, LinearFeatures, Standardizer
+from jointleaf._data.statistics import CategoryStatistics, CategoryTable
 from jointleaf._trees.flat import FlatTrees, KeyPart, Lookup
 from jointleaf.io._model_file.schema import (
     Array,
@@ -25,7 +27,6 @@ from jointleaf.io._model_file.schema import (
     Flag,
     Integer,
     Let,
-    Made,
     Maybe,
     Number,
     Place,
@@ -146,7 +147,44 @@ TREES = record(
 # -- columns and features ------------------------------------------------------------------------
 
 _COLUMN = record(Column, label=Text(), categories=Maybe(Labels(types="iU", rising=True)))
-COLUMNS = Made(Each(_COLUMN, least=1), Columns)
+
+
+def _are_placed(statistics: CategoryStatistics) -> bool:
+    """Whether single columns come first, in rising order."""
+    sizes, replaced = [len(table.columns) for table in statistics.tables], statistics.replaced
+    return sizes == sorted(sizes) and replaced == sorted(set(replaced))
+
+
+_TABLE = record(
+    CategoryTable,
+    columns=Each(Integer(0, lambda s: len(s.n_codes_of) - 1), least=1).must(
+        lambda s: (
+            list(s.columns) == sorted(set(s.columns))[:2]
+            and all(s.n_codes_of[j] for j in s.columns)
+        ),
+        "must be one or two columns with categories",
+    ),
+    n_codes=Let(lambda s: tuple(s.n_codes_of[j] for j in s.columns)),
+    names=Each(Text(), least=1),
+    keys=Array("i8", low=0, stop=lambda s: math.prod(s.n_codes), rising=True).must(
+        lambda s: len(s.keys), "is empty"
+    ),
+    values=Array("f8", "? #names", finite=True).must(
+        lambda s: len(s.values) == len(s.keys) + 1, "does not fit the keys"
+    ),
+    make=lambda s: CategoryTable(s.columns, s.n_codes, s.names, s.keys, s.values),
+)
+_STATISTICS = record(
+    CategoryStatistics,
+    n_codes_of=Let(
+        lambda s: [0 if c.categories is None else len(c.categories) + 2 for c in s.columns]
+    ),
+    classes=Each(Number()),
+    tables=Each(_TABLE, least=1),
+    make=lambda s: CategoryStatistics(len(s.n_codes_of), s.classes, s.tables),
+    rules=(("tables", _are_placed, "must have single columns in rising order before pairs"),),
+)
+COLUMNS = record(Columns, columns=Each(_COLUMN, least=1), statistics=Maybe(_STATISTICS))
 _INDICATORS = record(
     Indicators,
     column=Integer(0, lambda s: s.d - 1),

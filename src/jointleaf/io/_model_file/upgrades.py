@@ -55,6 +55,8 @@ def upgrade(model: Any, arrays: list[NDArray], version: int) -> Any:
             _Upgrade(arrays).estimator(model)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as cause:
             raise ModelFileError(f"the file holds no valid model of format 1: {cause!r}") from None
+    if isinstance(model, dict) and isinstance(model.get("columns"), list):
+        model["columns"] = {"columns": model["columns"], "statistics": None}
     return model
 
 
