@@ -38,7 +38,8 @@ PARAMETERS = """Parameters
         extrapolate: the range over all training rows, or over those of the cell itself.
     categorical_features : "from_dtype", list of names or numbers, or bool array (d,)
         Columns of text or of a category type always hold categories; a list or a mask names
-        columns of numbers that do as well.
+        columns of numbers that do as well. With the default partitions, more than 50 categories
+        become cross-fitted target statistics.
     linear_features : None, "numeric", list of names or numbers, or bool array (d,)
         Columns that the linear models of the cells see; all of them, or those of numbers, or
         the given ones. Partitions see all columns.
