@@ -14,7 +14,7 @@ from jointleaf._core.layout import CellLayout
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import plan_features
 from jointleaf._model import bulk_predict as sums_module
-from jointleaf._model.bulk_predict import LEAST_ROWS, GroupedSums
+from jointleaf._model.bulk_predict import LEAST_ROWS, GroupedSums, PlainSums
 from jointleaf._trees.grouping import group_trees
 from jointleaf.partitions import (
     FittedEnsemble,
@@ -67,8 +67,11 @@ def by_hand(Z, codes, layout, slopes, biases):
     return f
 
 
-def check(partitioner, X, rows, columns=None, *, kind="linear", outputs=(), dtype=float):
-    """The tables give what the product of codes and weights gives; give the tables."""
+def check(partitioner, X, rows, columns=None, *, kind="linear", outputs=(), dtype=float, one=()):
+    """The tables give what the product of codes and weights gives; give the tables.
+
+    Partitions `one` have weights for one output only, as boosted trees of several classes do.
+    """
     columns = Columns.numbers(X.shape[1]) if columns is None else columns
     ones = np.ones(len(X))
     features = plan_features(X, ones, columns).fit(X, ones)
@@ -78,6 +81,12 @@ def check(partitioner, X, rows, columns=None, *, kind="linear", outputs=(), dtyp
     rng = np.random.default_rng(2)
     slopes = rng.standard_normal((layout.n_linear_cells, layout.n_features, *outputs))
     biases = rng.standard_normal((layout.n_cells, *outputs))
+    for p in one:
+        is_other = np.arange(outputs[0]) != p % outputs[0]
+        cells = np.flatnonzero(layout.partition_of_cell == p)
+        biases[np.ix_(cells, is_other)] = 0.0
+        for row in layout.slope_rows[cells[np.isin(cells, layout.linear_cells)]]:
+            slopes[row, :, is_other] = 0.0
     expected = by_hand(Z, codes, layout, slopes, biases)
     tables = GroupedSums(partitioner, layout, slopes, biases, rows.dtype)
     found = tables(rows, features)
@@ -171,6 +180,36 @@ def test_some_large_trees_among_small_ones():
     partitioner = FittedEnsemble(model).fit(np.nan_to_num(X))
     tables = check(partitioner, X, np.nan_to_num(new_rows(X, partitioner.trees_)))
     assert tables.plain.layout.n_partitions == 3
+
+
+@pytest.mark.parametrize("dtype", [float, np.float32])
+@pytest.mark.parametrize("kind", ["linear", "constant", "mixed"])
+@pytest.mark.parametrize("one", [range(30), range(7, 30), [4], [0, 3, 6]])
+def test_trees_that_add_to_one_output_each(one, kind, dtype):
+    X, y = training_rows()
+    labels = np.digitize(y, [-1.0, 1.0])
+    model = lightgbm.LGBMClassifier(n_estimators=10, num_leaves=50, **QUIET).fit(X, labels)
+    partitioner = FittedEnsemble(model).fit(X[:300])
+    kinds = ["linear" if p % 4 else "constant" for p in range(30)] if kind == "mixed" else kind
+    rows = new_rows(X, partitioner.trees_)
+    assert (partitioner.apply(rows) < 0).any()
+    tables = check(partitioner, X, rows, kind=kinds, outputs=(3,), dtype=dtype, one=one)
+    assert tables.plain.layout.n_partitions > 25
+
+
+def test_partitions_without_weights_add_nothing():
+    X, y = training_rows()
+    partitioner = LightGBMPartitioner(4, 100, random_state=0).fit(X, y)
+    n_cells = tuple(partitioner.n_cells_.tolist())
+    layout = CellLayout(n_cells, X.shape[1], "constant")
+    features = plan_features(X, np.ones(len(X)), Columns.numbers(6)).fit(X, np.ones(len(X)))
+    layout = layout.with_features(len(features.plan.names))
+    slopes, biases = np.zeros((0, layout.n_features, 2)), np.zeros((layout.n_cells, 2))
+    sums = PlainSums([partitioner], layout, slopes, biases)
+    np.testing.assert_array_equal(sums(X, features), np.zeros((len(X), 2)))
+    biases[: n_cells[0], 1] = 1.0
+    sums = PlainSums([partitioner], layout, slopes, biases)
+    np.testing.assert_array_equal(sums(X, features), np.tile([0.0, 1.0], (len(X), 1)))
 
 
 def category_table(n, seed=0):

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import EllipsisType
 from typing import NamedTuple
 
 import numpy as np
@@ -68,11 +69,11 @@ class PlainSums:
     ) -> None:
         self.sources, self.layout, self.ranges = sources, layout, ranges
         self.slopes, self.biases = slopes, biases
-        is_linear = np.array([kind == "linear" for kind in layout.kinds])
-        first = layout.offsets[:-1]
-        self._starts = first.astype(np.int32)
-        self._slope_starts = layout.slope_rows[first[is_linear]].astype(np.int32)
-        self._linear = None if is_linear.all() else np.flatnonzero(is_linear)
+        self._parts: list[_OutputSums] = []
+        if ranges is None:
+            for output, partitions in _by_output(layout, slopes, biases):
+                if len(partitions):
+                    self._parts.append(_OutputSums(layout, slopes, biases, output, partitions))
 
     def codes(self, X: NDArray) -> NDArray[np.int32]:
         """Return the codes (n, P) of rows X (n, d)."""
@@ -95,10 +96,66 @@ class PlainSums:
         Z, codes = features.transform(X), self.codes(X)
         if self.ranges is not None:
             return self.ranges.predict(Z, codes, self.layout, self.slopes, self.biases)
-        sums = sum_of_entries(*_entries(codes, self._starts, self.biases, Z.dtype))
-        if self.slopes.size:
+        sums = np.zeros((len(Z), *self.biases.shape[1:]), Z.dtype)
+        for part in self._parts:
+            sums[:, part.output] += part(Z, codes)
+        return sums
+
+
+def _by_output(
+    layout: CellLayout, slopes: NDArray, biases: NDArray
+) -> Iterator[tuple[int | EllipsisType, NDArray[np.intp]]]:
+    """Yield outputs with the partitions that add to them alone, and `...` with all others.
+
+    A tree of a booster adds to one of K classes: the other K - 1 weights of its cells are zero.
+    Partitions without weights are left out.
+    """
+    everything = np.arange(layout.n_partitions)
+    if biases.ndim == 1:
+        yield ..., everything
+        return
+    adds = np.logical_or.reduceat(biases != 0, layout.offsets[:-1], axis=0)  # (P, K)
+    sloped = layout.partition_of_cell[layout.linear_cells]
+    np.logical_or.at(adds, sloped, (slopes != 0).any(axis=1))
+    n_outputs = adds.sum(axis=1)
+    for k in range(adds.shape[1]):
+        yield k, everything[(n_outputs == 1) & adds[:, k]]
+    yield ..., everything[n_outputs > 1]
+
+
+class _OutputSums:
+    """Sums of the weights of some partitions for one output, or for all."""
+
+    def __init__(
+        self,
+        layout: CellLayout,
+        slopes: NDArray,
+        biases: NDArray,
+        output: int | EllipsisType,
+        partitions: NDArray[np.intp],
+    ) -> None:
+        self.output = output
+        chosen = layout.only(partitions)
+        is_all = len(partitions) == layout.n_partitions
+        self._partitions = None if is_all else partitions
+        is_linear = np.array([kind == "linear" for kind in chosen.kinds], bool)
+        self._linear = None if is_linear.all() else np.flatnonzero(is_linear)
+        first = chosen.offsets[:-1]
+        self._starts = first.astype(np.int32)
+        self._slope_starts = chosen.slope_rows[first[is_linear]].astype(np.int32)
+        if not is_all:
+            is_chosen = np.isin(layout.partition_of_cell, partitions)
+            biases, slopes = biases[is_chosen], slopes[is_chosen[layout.linear_cells]]
+        self._biases = np.ascontiguousarray(biases[:, output])
+        self._slopes = np.ascontiguousarray(slopes[:, :, output])
+
+    def __call__(self, Z: NDArray, codes: NDArray[np.int32]) -> NDArray:
+        """Return sums (n[, K]) of rows with linear features Z (n, m) and codes (n, P)."""
+        codes = codes if self._partitions is None else codes[:, self._partitions]
+        sums = sum_of_entries(*_entries(codes, self._starts, self._biases, Z.dtype))
+        if self._slopes.size:
             codes = codes if self._linear is None else codes[:, self._linear]
-            index, slopes = _entries(codes, self._slope_starts, self.slopes, Z.dtype)
+            index, slopes = _entries(codes, self._slope_starts, self._slopes, Z.dtype)
             step = max(256, _BLOCK_BYTES // slopes[0].nbytes)
             for rows in (slice(start, start + step) for start in range(0, len(Z), step)):
                 slope_sums = sum_of_entries(index[rows], slopes)
