@@ -74,8 +74,19 @@ def rows(draw, flat):
         return np.array(some).astype(draw(st.sampled_from([np.float64, np.float32])))
 
 
+class Walker(Router):
+    """Finds cells without LightGBM."""
+
+    def _native_trees(self, n_rows):
+        return iter(())
+
+
 def walked(flat, X):
-    return Router(flat)(X)  # few rows and small trees: LightGBM takes no part
+    return Walker(flat)(X)
+
+
+def is_loaded(router):
+    return [lazy._native is not None for lazy in router._native]
 
 
 @settings(deadline=None, max_examples=150)
@@ -84,15 +95,14 @@ def test_random_trees_and_rows(data):
     flat = data.draw(trees())
     X = data.draw(rows(flat))
     router = Router(flat)
-    router._is_large[:] = True
-    router._native = NativeTrees(flat)
+    assert router._native[0].loaded(10**9) is not None
     np.testing.assert_array_equal(router(X), walked(flat, X))
     np.testing.assert_array_equal(router(X[:0]), walked(flat, X[:0]))
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_many_rows_of_large_trees_among_small_ones(dtype, order, monkeypatch):
+def test_many_rows_of_large_and_small_trees(dtype, order):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40_000, 5))
     X[rng.random(X.shape) < 0.1] = np.nan
@@ -102,10 +112,8 @@ def test_many_rows_of_large_trees_among_small_ones(dtype, order, monkeypatch):
     for part in made:
         router = Router(part.trees_)
         codes = router(rows)
-        assert (router._native is not None) == (part.trees_.n_leaves.max() > 64)
-        monkeypatch.setattr(routing, "_SAVED", 0.0)
-        np.testing.assert_array_equal(codes, Router(part.trees_)(rows))
-        monkeypatch.undo()
+        assert is_loaded(router) == [part.trees_.n_leaves.max() > 64]
+        np.testing.assert_array_equal(codes, walked(part.trees_, rows))
         np.testing.assert_array_equal(codes, router(rows, n_jobs=2))
 
 
@@ -133,9 +141,9 @@ def test_large_and_small_trees_of_one_ensemble():
     flat, X = mixed_trees(), np.random.default_rng(2).standard_normal((9000, 3))
     router = Router(flat)
     expected = np.concatenate([router(part) for part in np.array_split(X, 30)])
-    assert router._native is not None, "what was walked adds up"
+    assert is_loaded(router) == [True, True], "what was walked adds up"
     np.testing.assert_array_equal(router(X), expected)
-    np.testing.assert_array_equal(Router(flat)(X[:300]), expected[:300])
+    np.testing.assert_array_equal(expected, walked(flat, X))
     other = replace(flat, cell_of_leaf=flat.cell_of_leaf[::-1].copy())
     np.testing.assert_array_equal(router.renumbered(other)(X), walked(other, X))
 
@@ -150,10 +158,15 @@ def test_threads_share_trees():
 
 
 def test_few_rows_are_not_worth_loading_trees():
-    flat, X = mixed_trees(), np.random.default_rng(2).standard_normal((600, 3))
+    flat, X = mixed_trees(), np.random.default_rng(2).standard_normal((9000, 3))
     router = Router(flat)
+    router(X[:200])
+    assert is_loaded(router) == [False, False]
     router(X)
-    assert router._native is None
+    assert is_loaded(router) == [True, False], "small trees of many rows are faster without"
+    router = Router(LightGBMPartitioner(9, 31, random_state=0).fit(X, X[:, 0] ** 2).trees_)
+    router(X[:641])
+    assert is_loaded(router) == [True], "preparing trees would take longer"
 
 
 def test_lookups():
@@ -166,7 +179,7 @@ def test_lookups():
     X = np.random.default_rng(3).standard_normal((9000, 3))
     router = Router(flat)
     codes = router(X)
-    assert router._native is not None
+    assert is_loaded(router)[0]
     parts = [walked(flat, part) for part in np.array_split(X, 30)]
     np.testing.assert_array_equal(codes, np.concatenate(parts))
 
@@ -183,4 +196,4 @@ def test_without_lightgbm_trees_are_walked(monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     router = Router(flat)
     np.testing.assert_array_equal(router(X), expected)
-    assert router._native is None
+    assert is_loaded(router) == [False, False]

@@ -1,8 +1,8 @@
-"""Leaves of large trees found by LightGBM's C++ code, whatever library grew the trees.
+"""Leaves found by LightGBM's C++ code, whatever library grew the trees.
 
 `FlatTrees` are written as the text of a LightGBM model, which LightGBM loads and applies. It is
-three times faster than walking large trees with NumPy; small ones are faster without it
-(`_trees.routing`). The leaves are the same for every row:
+three to five times faster than walking trees with NumPy; for many rows of small trees
+`_trees.routing` is faster still. The leaves are the same for every row:
 
 - columns with categories are passed as codes, with a code for missing values too, and splits on
   them as sets of codes;
@@ -12,6 +12,7 @@ three times faster than walking large trees with NumPy; small ones are faster wi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from copy import copy
 from typing import Any
@@ -21,11 +22,14 @@ from numpy.typing import NDArray
 
 from jointleaf._trees.flat import FlatTrees
 
-__all__ = ["ZERO", "NativeTrees"]
+__all__ = ["ZERO", "LazyTrees", "NativeTrees"]
 
 ZERO = float(np.float32(1e-35))  # LightGBM takes smaller numbers for zero
 _LEAVES_AT_ONCE = 4000  # of trees that stay in the cache together
 _ROWS_AT_ONCE = 16384
+_THREADED_ROWS = 1024  # from which on threads are worth starting
+#: Seconds that LightGBM takes to load a tree and one of its leaves, and to be imported.
+_TREE_LOADED, _LEAF_LOADED, _IMPORTED = 2e-5, 1.4e-6, 1.5
 _SORTED_ROWS = 2048  # from which on rows that go the same way are worth being put side by side
 #: Bits of LightGBM's decision types, and its two kinds of missing values among them.
 _ON_CATEGORIES, _MISSING_LEFT, _ZERO_MISSING, _NAN_MISSING = 1, 2, 1 << 2, 2 << 2
@@ -74,6 +78,7 @@ class NativeTrees:
     def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
         """Return the cells (n, P) of rows X (n, D), floats with codes in columns of categories."""
         cells = np.empty((len(X), len(self._starts)), np.int32)
+        n_jobs = n_jobs if len(X) >= _THREADED_ROWS else 1
         for begin in range(0, len(X), _ROWS_AT_ONCE):
             rows = slice(begin, begin + _ROWS_AT_ONCE)
             self._fill(X[rows], cells[rows], n_jobs)
@@ -97,6 +102,54 @@ class NativeTrees:
         for trees, booster in later:
             ordered[:, trees] = _leaves(booster, X, n_jobs)
         leaves[order] = ordered
+
+
+class LazyTrees:
+    """Some trees, loaded once that takes less time than it would have saved so far.
+
+    Parameters
+    ----------
+    trees : FlatTrees
+    chosen : truth values (P,)
+        The trees.
+    saved : float
+        Seconds that LightGBM saves for one row and tree.
+    """
+
+    def __init__(self, trees: FlatTrees, chosen: NDArray[np.bool_], saved: float) -> None:
+        self.chosen, self._saved = chosen, saved
+        self._trees = trees
+        self._native: NativeTrees | None = None
+        self._n_rows = 0.0  # that others found the leaves of
+
+    def loaded(self, n_rows: int, *, now: bool = False) -> NativeTrees | None:
+        """Return the trees for some rows; None where loading is not worth it, or not possible.
+
+        With `now`, it is worth it if LightGBM is imported.
+        """
+        if self._native is not None:
+            return self._native
+        self._n_rows += n_rows
+        n_trees = np.count_nonzero(self.chosen)
+        n_leaves = int(self._trees.n_leaves[self.chosen].sum())
+        seconds = _TREE_LOADED * n_trees + _LEAF_LOADED * n_leaves
+        is_imported = "lightgbm" in sys.modules
+        seconds += 0.0 if is_imported else _IMPORTED
+        if (now and is_imported) or self._n_rows * n_trees * self._saved > seconds:
+            try:
+                self._native = NativeTrees(self._trees.only(self.chosen))
+            except (ImportError, OSError):  # trees are portable: others find their leaves
+                self._n_rows = -np.inf
+        return self._native
+
+    def renumbered(self, trees: FlatTrees) -> LazyTrees:
+        """Return the same trees with other cells."""
+        renumbered = LazyTrees(trees, self.chosen, self._saved)
+        renumbered._n_rows = self._n_rows
+        if self._native is not None:
+            is_chosen = np.repeat(self.chosen, trees.n_leaves)
+            renumbered._native = self._native.renumbered(trees.cell_of_leaf[is_chosen])
+        return renumbered
 
 
 def _leaves(booster: Any, X: NDArray, n_jobs: int) -> NDArray[np.int32]:

@@ -5,13 +5,15 @@ column by column, which is a handful of vector instructions each; eight answers 
 table of 256 entries turns the byte into the set of leaves that remain possible, and the sets of all
 bytes have exactly one leaf in common (the idea of QuickScorer, Lucchese et al. 2015). A condition
 that occurs several times in a tree, as in CatBoost's symmetric trees, is evaluated once. Trees of
-more than 64 leaves are walked level by level or, where there is much to do, left to LightGBM's C++
-code (`_trees.native`): the cells are the same.
+more than 64 leaves are walked level by level, and few rows down all trees at once.
+
+Where that pays, LightGBM's C++ code finds the leaves of large trees, and of small ones for up to a
+few thousand rows (`_trees.native`): the cells are the same.
 """
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,7 +23,7 @@ from numpy.typing import NDArray
 
 from jointleaf._data.columns import as_codes
 from jointleaf._trees.flat import FlatTrees, Lookup
-from jointleaf._trees.native import ZERO, NativeTrees
+from jointleaf._trees.native import ZERO, LazyTrees, NativeTrees
 
 __all__ = ["ZERO", "Condition", "Router", "leaves_as_cells"]
 
@@ -31,8 +33,9 @@ _TURNED_ROWS = 256
 _FEW_ROWS = 640  # up to which preparing trees costs more than it saves
 _MOST_LEAVES = 64  # of a tree whose sets of leaves are the bits of one word
 _CHUNK_SIZE = 8  # answers in a byte
-#: Seconds that LightGBM saves for a row and a large tree, takes to load one leaf, and to import.
-_SAVED, _LEAF_LOADED, _IMPORTED = 2.5e-7, 1.4e-6, 1.5
+#: Seconds that LightGBM saves for one row and a large or a small tree.
+_SAVED, _SAVED_SMALL = 2.5e-7, 7e-8
+_NATIVE_ROWS = 128  # times the leaves of small trees: fewer rows are faster with LightGBM
 _HASH = np.uint64(0x4906BA494954CB65)
 
 
@@ -87,8 +90,11 @@ class Router:
         self._numbers = sorted(j for j in used if trees.n_categories[j] == 0)
         self._categories = sorted(j for j in used if trees.n_categories[j] > 0)
         self._is_large = trees.n_leaves > _MOST_LEAVES
-        self._native: NativeTrees | None = None
-        self._walked = 0  # rows that were walked down large trees
+        self._native = [
+            LazyTrees(trees, chosen, saved)
+            for chosen, saved in ((self._is_large, _SAVED), (~self._is_large, _SAVED_SMALL))
+            if chosen.any()
+        ]
 
     @cached_property
     def _parts(self) -> list[_SmallTree | None]:
@@ -102,25 +108,23 @@ class Router:
         if "_parts" in self.__dict__:
             parts = zip(self._parts, _cells_of_trees(trees), strict=True)
             router.__dict__["_parts"] = [part and part.with_cells(cells) for part, cells in parts]
-        if self._native is not None:
-            is_cell = np.repeat(self._is_large, trees.n_leaves)
-            router._native = self._native.renumbered(trees.cell_of_leaf[is_cell])
+        router._native = [lazy.renumbered(trees) for lazy in self._native]
         return router
 
     def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
         """Return the cells (n, P) of rows X (n, d); -1 in leaves that no training row reached."""
-        self._make_native(len(X))
-        if self._native is not None and self._is_large.all():
-            return self._native_cells(self._native, X, n_jobs)
         codes = np.empty((len(X), self.trees.n_trees), dtype=np.int32)
-        routed = np.flatnonzero(~self._is_large | (self._native is None))
-        if len(X) <= _FEW_ROWS:
-            if len(routed):
-                self._walk(routed, _as_matrix(self.columns(X), len(X)), codes.T)
-        elif len(routed):
-            self._route_blocks(X, routed, codes, n_jobs)
-        if self._native is not None:
-            codes[:, self._is_large] = self._native_cells(self._native, X, n_jobs)
+        is_routed = np.ones(self.trees.n_trees, bool)
+        for chosen, native in self._native_trees(len(X)):
+            codes[:, slice(None) if chosen.all() else chosen] = self._native_cells(
+                native, chosen, X, n_jobs
+            )
+            is_routed &= ~chosen
+        if is_routed.any():
+            if len(X) <= _FEW_ROWS:
+                self._walk(np.flatnonzero(is_routed), _as_matrix(self.columns(X), len(X)), codes.T)
+            else:
+                self._route_blocks(X, np.flatnonzero(is_routed), codes, n_jobs)
         return codes
 
     def _route_blocks(
@@ -150,26 +154,31 @@ class Router:
                 self._score(part, columns, work, cells[p])
         if len(large):
             self._walk_each(large, _as_matrix(columns, len(X)), cells)
+        chosen = slice(None) if len(trees) == len(cells) else trees
         for start in range(0, len(X), _TURNED_ROWS):  # turned in pieces that stay in the cache
-            codes[start : start + _TURNED_ROWS] = cells[:, start : start + _TURNED_ROWS].T
+            rows = slice(start, start + _TURNED_ROWS)
+            codes[rows, chosen] = cells[chosen, rows].T
 
-    # -- large trees of many rows --------------------------------------------------------------
+    # -- LightGBM -------------------------------------------------------------------------------
 
-    def _make_native(self, n_rows: int) -> None:
-        """Load large trees into LightGBM once that takes less time than it would have saved."""
-        if self._native is not None or not self._is_large.any():
-            return
-        self._walked += n_rows
-        seconds = _LEAF_LOADED * self.trees.n_leaves[self._is_large].sum()
-        seconds += 0.0 if "lightgbm" in sys.modules else _IMPORTED
-        if self._walked * np.count_nonzero(self._is_large) * _SAVED < seconds:
-            return
-        try:
-            self._native = NativeTrees(self.trees.only(self._is_large))
-        except (ImportError, OSError):  # trees are portable: they are walked as before
-            self._walked = -sys.maxsize
+    def _native_trees(self, n_rows: int) -> Iterator[tuple[NDArray[np.bool_], NativeTrees]]:
+        """Yield trees (P,) whose leaves LightGBM finds sooner for some rows."""
+        for lazy in self._native:
+            now = False
+            if not self._is_large[lazy.chosen].any():
+                most_rows = _NATIVE_ROWS * self.trees.n_leaves[lazy.chosen].mean()
+                if n_rows > max(_FEW_ROWS, most_rows):
+                    continue
+                # Preparing small trees takes longer than loading them.
+                now = n_rows > _FEW_ROWS and "_parts" not in self.__dict__
+            native = lazy.loaded(n_rows, now=now)
+            if native is not None:
+                yield lazy.chosen, native
 
-    def _native_cells(self, native: NativeTrees, X: NDArray, n_jobs: int) -> NDArray[np.int32]:
+    def _native_cells(
+        self, native: NativeTrees, chosen: NDArray[np.bool_], X: NDArray, n_jobs: int
+    ) -> NDArray[np.int32]:
+        """Return the cells (n, P') of chosen trees (P,)."""
         if self._categories or self.trees.lookups:
             rows = _as_matrix(self.columns(X), len(X)).T
         elif self.trees.single_precision:
@@ -182,8 +191,8 @@ class Router:
         if len(inexact):
             columns = _as_matrix(self.columns(X[inexact]), len(inexact))
             walked = np.empty((self.trees.n_trees, len(inexact)), np.int32)
-            self._walk_each(np.flatnonzero(self._is_large), columns, walked)
-            cells[inexact] = walked[self._is_large].T
+            self._walk_each(np.flatnonzero(chosen), columns, walked)
+            cells[inexact] = walked[chosen].T
         return cells
 
     def columns(self, X: NDArray) -> list[NDArray]:
