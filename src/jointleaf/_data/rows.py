@@ -171,6 +171,11 @@ class Rows:
         """Return the rows at an index, mask or slice."""
         return Rows(*(array[index] for array in vars(self).values()))
 
+    def joined(self, other: Rows) -> Rows:
+        """Return these rows and those of another table."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Rows(*(np.concatenate(pair) for pair in pairs))
+
 
 def canonical_rows(
     X: NDArray, y: NDArray, s: NDArray, labels: NDArray[np.int64] | None = None

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from jointleaf._core.losses import Loss
-from jointleaf._data.features import mean_and_scale
-from jointleaf._data.rows import Rows
-from jointleaf._fit.component import Component, FitContext, Split, target_scale
-from jointleaf._fit.folds import grow
+from jointleaf._core.progress import Progress
+from jointleaf._fit.component import Component, FitContext, Split
 from jointleaf._fit.joint import Joint
 from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
+from jointleaf._fit.staged_boosting import Growth, Stage
 from jointleaf._model.cell_model import CellModel, Frame
-from jointleaf.partitions import LightGBMPartitioner, Partitioner, UnionPartitioner
-from jointleaf.partitions._base import seeded
+from jointleaf.partitions import Partitioner
+from jointleaf.partitions._base import TreeCells
 
-__all__ = ["Boosted", "LeafValues", "RandomizedBoosted"]
+__all__ = ["Boosted", "LeafValues"]
 
-_ROUNDS, _CELLS, _RATE, _LEAF_ROWS = 300, 31, 0.05, 5
-_EVERY = 10  # rounds after which boosting is validated
+_ROUNDS, _RATE = 1000, 0.08  # most rounds, and their learning rate
+_CELLS, _MORE_CELLS, _FEW_ROWS = 31, 63, 8000
+_EARLY_STOP = {"stopping_rounds": 30, "min_delta": 0.0}
+_JOINT_ROUNDS = 100  # whose cells a joint fit may take
 _SMOOTHING = 1.0  # rows of every class added to every cell (Laplace's rule of succession)
 
 
@@ -77,98 +77,51 @@ class LeafValues(Component):
 
 
 class Boosted(Component):
-    """Boosted trees of the usual size, with their own leaf values."""
+    """Boosted trees with constants, as many rounds as held-out rows ask for."""
 
     name = "boosted"
-    options: ClassVar[dict[str, object]] = {}
+    #: fitted to the training part of every split, after `held_out`
+    partitioners: Sequence[TreeCells] = ()
 
     def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
         super().__init__(context, components)
-        options = {"learning_rate": _RATE, "min_data_in_leaf": _LEAF_ROWS, **self.options}
-        booster = LightGBMPartitioner(_ROUNDS, _CELLS, options=options)
-        # Every booster of a recipe has its own seed.
-        number = sum(isinstance(component, Boosted) for component in components.values())
-        members = seeded(UnionPartitioner([booster] * (number + 1)), context.seed, context.n_jobs)
-        #: unfitted, with its seed
-        self.booster = members.partitioners[number]
+        n_cells = _CELLS if len(context.rows) <= _FEW_ROWS else _MORE_CELLS
+        self._stage = Stage(False, n_cells, _ROUNDS, _RATE)
 
     def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
         """Choose the number of rounds, and predict the validation rows after them."""
         if not splits:
             return None
-        curves = [self._raw_by_round(train, valid) for train, valid in splits]
-        rounds = [n_rounds for n_rounds, *_ in zip(*(curve for curve in curves), strict=False)]
-        losses = [
-            [self._loss(curve[n_rounds], *split) for n_rounds in rounds]
-            for curve, split in zip(curves, splits, strict=True)
-        ]
-        weights = [valid.s.sum() for _, valid in splits]
-        self.n_rounds = rounds[int(np.argmin(np.average(losses, axis=0, weights=weights)))]
-        return [curve[self.n_rounds] for curve in curves]
+        predictions, rounds, self.partitioners = [], [], []
+        for train, valid in splits:
+            growth = Growth(self.context, self.context.standardize(train), train)
+            booster = growth.train(self._stage, None, (valid, None), stop=_EARLY_STOP)
+            rounds.append(booster.best_iteration)
+            predictions.append(growth.raw(booster, self._stage, valid, None))
+            model, _ = growth.model(booster, self._stage)
+            n_trees = min(booster.best_iteration, _JOINT_ROUNDS) * self.context.n_outputs
+            is_first = np.arange(len(model.partitioner.n_cells_)) < n_trees
+            self.partitioners.append(model.partitioner.with_partitions(is_first))
+        self.n_rounds = max(1, round(float(np.mean(rounds))))
+        return predictions
 
     def fit(self, frame: Frame) -> CellModel:
         """Grow the trees on all rows."""
-        context = self.context
-        booster = clone(self.booster)
-        booster.set_params(n_partitions=self.n_rounds * context.n_outputs)
-        grow(booster, context.rows, context.target_type, context.columns)
-        values = booster.leaf_values_
-        assert values is not None
-        return CellModel.of_leaf_values(frame, booster, values)
+        context, stage = self.context, replace(self._stage, rounds=max(1, self.n_rounds))
+        growth = Growth(context, frame, context.rows)
+        progress = Progress(stage.rounds, "boosting", enabled=context.options.verbose)
+        model, _ = growth.model(growth.train(stage, None, progress=progress), stage)
+        progress.finish()
+        return model
 
     def describe(self) -> str:
         """Return the number of rounds."""
-        return f"boosted trees of {_CELLS} leaves, {self.n_rounds} rounds"
+        return f"boosted trees of {self._stage.n_cells} leaves, {self.n_rounds} rounds"
 
     @classmethod
     def memory(cls, shape: FitShape) -> MemoryEstimate:
         """Return what the trees take."""
         return trees_memory(_ROUNDS * _CELLS)
-
-    def _loss(self, raw: NDArray, train: Rows, valid: Rows) -> float:
-        centre, unit = target_scale(train.y, train.s, self.context.target_type)
-        loss = self.context.loss
-        return float(loss.value(loss.encode((valid.y - centre) / unit), raw, valid.s))
-
-    def _raw_by_round(self, train: Rows, valid: Rows) -> dict[int, NDArray]:
-        """Return raw predictions of the validation rows after every ten rounds and the last."""
-        context, booster = self.context, clone(self.booster)
-        grow(booster, train, context.target_type, context.columns)
-        centre, unit = target_scale(train.y, train.s, context.target_type)
-        mean, per_round = 0.0, context.n_outputs
-        if context.is_regression:  # the unweighted mean, which all trees have a part of
-            mean = float(mean_and_scale(train.y[:, None], np.ones(len(train)))[0][0])
-        raw = np.full((len(valid), per_round), (mean - centre) / unit)
-        by_round = {}
-        contributions = _tree_contributions(booster, valid, mean)
-        for t, contribution in enumerate(contributions, start=1):
-            raw = raw + contribution / unit
-            n_rounds, trees_of_next = divmod(t, per_round)
-            if trees_of_next == 0 and (n_rounds % _EVERY == 0 or t == len(contributions)):
-                by_round[n_rounds] = raw[:, 0] if per_round == 1 else raw
-        return by_round
-
-
-class RandomizedBoosted(Boosted):
-    """Boosted trees with thresholds drawn at random."""
-
-    name = "randomized_boosted"
-    options: ClassVar[dict[str, object]] = {"extra_trees": True}
-
-    def describe(self) -> str:
-        """Return the number of rounds."""
-        return f"{super().describe()}, with random thresholds"
-
-
-def _tree_contributions(booster: Partitioner, valid: Rows, mean: float) -> list[NDArray]:
-    """Return what each tree adds to raw predictions of validation rows, (n, K), less the mean."""
-    values = booster.leaf_values_
-    assert values is not None
-    codes, n_cells = booster.apply(valid.X), booster.n_cells_
-    starts = np.cumsum(n_cells) - n_cells
-    padded = np.concatenate([values - mean / len(n_cells), np.zeros_like(values[:1])])
-    cells = np.where(codes < 0, len(values), codes + starts)
-    return [padded[column] for column in cells.T]
 
 
 # -- values of cells -----------------------------------------------------------------------------

@@ -147,14 +147,18 @@ class Fold:
         self.y, self.y_valid = frame.target(train.y), frame.target(valid.y)
         unit = target_scale(context.rows.y, context.rows.s, context.target_type)[1]
         self._loss_scale = (frame.unit / unit) ** 2 if context.is_regression else 1.0
-        n_groups = min(n_groups or -(-MIN_GROUPS // n_folds), len(valid))
-        self._groups = np.array_split(np.arange(len(valid)), n_groups)
-        #: weight of the rows of every group
-        self.group_weights = np.array([valid.s[group].sum() for group in self._groups])
+        self.set_groups(n_groups or -(-MIN_GROUPS // n_folds))
         if not hasattr(partitioner, "n_cells_"):
             grow(partitioner, train, context.target_type, context.columns)
         self.codes, self.codes_valid = partitioner.apply(train.X), partitioner.apply(valid.X)
         self.n_cells, self.gains = partitioner.n_cells_, partitioner.split_gains_
+
+    def set_groups(self, n_groups: int) -> None:
+        """Divide the validation rows into groups."""
+        self.n_groups = min(n_groups, len(self.valid))
+        self._groups = np.array_split(np.arange(len(self.valid)), self.n_groups)
+        #: weight of the rows of every group
+        self.group_weights = np.array([self.valid.s[group].sum() for group in self._groups])
 
     def problem(self, penalty: Term, cells: CellKind, loss: Loss, y: NDArray) -> Problem:
         """Return the problem of the training rows, with targets y in the form of the loss."""

@@ -26,7 +26,7 @@ from jointleaf._fit.component import (
     in_units_of,
     target_scale,
 )
-from jointleaf._fit.folds import Fold, best_row, grow
+from jointleaf._fit.folds import Fold, grow
 from jointleaf._fit.memory import FitShape, MemoryEstimate, joint_memory
 from jointleaf._fit.search import (
     DEFAULT_SETTING,
@@ -35,7 +35,6 @@ from jointleaf._fit.search import (
     Setting,
     auto_penalty,
     default_plan,
-    line_table,
     search_setting,
     setting_cells,
 )
@@ -52,13 +51,9 @@ from jointleaf.partitions import (
 )
 from jointleaf.partitions._base import TargetType, seeded
 
-__all__ = ["Joint", "SampledJoint", "few_partitions", "fit_cells_of"]
+__all__ = ["Joint", "few_partitions", "fit_cells_of"]
 
 F = TypeVar("F", bound=Fold)
-
-_SAMPLE_ROWS = {"regression": 4000, "classification": 1500}
-_SAMPLE_STRENGTHS = (1e-1, 1e-2, 1e-3, 1e-4)
-_SAMPLE_SLOPE_SCALES = {"regression": 3.0, "classification": 1.0}
 
 
 class Joint(Component):
@@ -97,7 +92,7 @@ class Joint(Component):
 
     def fit(self, frame: Frame) -> CellModel:
         """Grow the partitions on all rows, and solve the joint problem."""
-        rows, partitioner = self._rows(self.context.rows), self.grown()
+        rows, partitioner = self.context.rows, self.grown()
         penalty, cells = self._final_penalty()
         target = frame.loss.encode(frame.target(rows.y))
         frame = replace(frame, offset=np.asarray(frame.loss.best_constant(target, rows.s), float))
@@ -111,7 +106,7 @@ class Joint(Component):
     def grown(self) -> Partitioner:
         """Return the partitions of all rows, grown when they are asked for first."""
         if not hasattr(self.partitioner, "n_cells_"):
-            rows = self._rows(self.context.rows)
+            rows = self.context.rows
             grow(self.partitioner, rows, self.context.target_type, self.context.columns)
         return self.partitioner
 
@@ -125,20 +120,12 @@ class Joint(Component):
         """Return what the largest of its joint problems takes."""
         target_type: TargetType = "regression" if shape.is_regression else "classification"
         partitioner = cls._partitions(shape.partitioner, target_type)
-        return joint_memory(shape, partitioner, cls._n_rows(shape.n_rows, target_type))
+        return joint_memory(shape, partitioner, shape.n_rows)
 
     @staticmethod
     def _partitions(partitioner: Partitioner | None, target_type: TargetType) -> Partitioner:
         """Return the unfitted partitions, without the root cell."""
         return many_partitions(target_type) if partitioner is None else partitioner
-
-    @staticmethod
-    def _n_rows(n_rows: int, target_type: TargetType) -> int:
-        """Return how many of all rows, or of those of a training part, take part."""
-        return n_rows
-
-    def _rows(self, rows: Rows) -> Rows:
-        return rows.take(slice(self._n_rows(len(rows), self.context.target_type)))
 
     def _search(self, splits: Sequence[Split]) -> None:
         """Choose a setting of the default penalty."""
@@ -201,44 +188,11 @@ class Joint(Component):
         def make(train: Rows, valid: Rows, max_rows: int | None = None) -> F:
             fresh, n_folds = partitioner.fresh(), len(splits)
             return kind(
-                self.context, self._rows(train), valid, fresh,
+                self.context, train, valid, fresh,
                 max_rows=max_rows, n_folds=n_folds, n_jobs=threads,
             )  # fmt: skip
 
         return [partial(make, train, valid) for train, valid in splits]
-
-
-class SampledJoint(Joint):
-    """A joint fit of few partitions to a sample of the rows, which takes what is smooth.
-
-    More than 4,000 rows in regression, or 1,500 in classification, would not change it much.
-    """
-
-    def describe(self) -> str:
-        """Return the numbers of partitions, cells and rows."""
-        n_all, text = len(self.context.rows), super().describe()
-        n = self._n_rows(n_all, self.context.target_type)
-        return text if n == n_all else f"{text}, on {n:,} of {n_all:,} rows"
-
-    @staticmethod
-    def _partitions(partitioner: Partitioner | None, target_type: TargetType) -> Partitioner:
-        return few_partitions()
-
-    @staticmethod
-    def _n_rows(n_rows: int, target_type: TargetType) -> int:
-        return min(n_rows, _SAMPLE_ROWS[target_type])
-
-    def _search(self, splits: Sequence[Split]) -> None:
-        """Choose the strength alone, along one line."""
-        target_type = self.context.target_type
-        self.folds = [make() for make in self._fold_makers(JointFold, splits)]
-        is_linear = self.context.options.cells == "linear"
-        scale, power = _SAMPLE_SLOPE_SCALES[target_type] if is_linear else 0.0, 1.0
-        results = [fold.losses(scale, power, _SAMPLE_STRENGTHS) for fold in self.folds]
-        losses, converged = zip(*results, strict=True)
-        self.table = line_table(self.folds, scale, power, _SAMPLE_STRENGTHS, losses, converged)
-        k = best_row(self.table, one_se=self.context.options.one_se)
-        self.setting = Setting(_SAMPLE_STRENGTHS[k], scale, power)
 
 
 def many_partitions(target_type: TargetType) -> UnionPartitioner:

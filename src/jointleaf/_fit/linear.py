@@ -22,7 +22,7 @@ from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import CategoryPartitioner
 from jointleaf.partitions._categories import MAX_CELLS
 
-__all__ = ["CategoryIndicators", "CategoryLinear", "Linear", "SampledLinear", "fit_logistic"]
+__all__ = ["CategoryIndicators", "CategoryLinear", "Linear", "fit_logistic"]
 
 STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))
 _MAX_WEIGHTS = 1000  # slopes and intercepts up to which second derivatives are cheap
@@ -34,8 +34,6 @@ class Linear(Component):
 
     name = "linear"
     strength = 0.0
-    #: most training rows of a split that are used
-    max_rows: int | None = None
 
     def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
         """Choose the strength; None where a training part lacks a class, or without a root cell."""
@@ -44,7 +42,7 @@ class Linear(Component):
             return None
         if any(len(np.unique(train.y)) < n_classes for train, _ in splits):
             return None
-        tables = [self._tables(train.take(slice(self.max_rows)), valid) for train, valid in splits]
+        tables = [self._tables(train, valid) for train, valid in splits]
         if any(table is None for table in tables):
             return None
         best_loss, predictions = np.inf, None
@@ -78,12 +76,6 @@ class Linear(Component):
     def _loss(self, raw: NDArray, valid: Rows) -> float:
         loss = self.context.loss
         return float(loss.value(loss.encode(valid.y), raw, valid.s))
-
-
-class SampledLinear(Linear):
-    """A global linear model whose strength is chosen on a sample of the training rows."""
-
-    max_rows = 1500
 
 
 class CategoryLinear(Linear):

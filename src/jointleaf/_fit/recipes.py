@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from jointleaf._core.penalties import Term
 from jointleaf._data.rows import Rows
 from jointleaf._fit.blend import Interpolation, Stacking
-from jointleaf._fit.boosting import Boosted, LeafValues, RandomizedBoosted
+from jointleaf._fit.boosting import Boosted, LeafValues
 from jointleaf._fit.component import Blend, Component, FitContext, Split
-from jointleaf._fit.joint import Joint, SampledJoint, few_partitions, many_partitions
-from jointleaf._fit.linear import CategoryLinear, Linear, SampledLinear
+from jointleaf._fit.grouped_joint import GroupedJoint
+from jointleaf._fit.joint import Joint, few_partitions, many_partitions
+from jointleaf._fit.linear import CategoryLinear, Linear
 from jointleaf._fit.report import FitReport
 from jointleaf._fit.staged_boosting import StagedBoosting
 from jointleaf._model.cell_model import CellModel
@@ -79,17 +80,17 @@ RECIPES: dict[str, Recipe] = {
             Stacking(),
             max_rows=2000,
         ),
-        # With thousands of rows small cells tell more than slopes, and joint fits of hundreds of
-        # linear partitions are slow: boosted trees beside a joint fit of few partitions.
+        # With thousands of rows large trees with constants tell more than slopes: a joint fit of
+        # these, of linear models in small trees and of boosted cells, beside boosted trees.
         Recipe(
             "blend",
             {
-                "regression": (SampledJoint, Boosted, RandomizedBoosted),
-                "classification": (SampledJoint, SampledLinear, Boosted, RandomizedBoosted),
+                "regression": (Boosted, GroupedJoint),
+                "classification": (Boosted, GroupedJoint),
             },
-            Stacking({"joint": 0.3, "linear": 0.1, "boosted": 0.3, "randomized_boosted": 0.3}),
-            max_rows=10_000,
+            Stacking(),
         ),
+        # Without a joint fit, for whoever asks for it.
         Recipe(
             "boosting",
             {"regression": (StagedBoosting,), "classification": (StagedBoosting,)},
@@ -205,6 +206,4 @@ def _with_all_classes(context: FitContext, train: Rows, valid: Rows) -> Split:
     is_missing, is_known = ~np.isin(rows.y, train.y), np.isin(valid.y, train.y)
     if not is_missing.any() or not is_known.any():
         return train, valid
-    moved = rows.take(is_missing)
-    parts = zip(vars(train).values(), vars(moved).values(), strict=True)
-    return Rows(*(np.concatenate(pair) for pair in parts)), valid.take(is_known)
+    return train.joined(rows.take(is_missing)), valid.take(is_known)

@@ -76,14 +76,14 @@ class FitReport:
     ) -> FitReport:
         """Put together what the components of a blend did."""
         active = [components[name] for name in blend.active]
-        first = next(iter(components.values()))
+        tables = [c.table for c in (*active, *components.values()) if c.table is not None]
         return cls(
             recipe,
             target_type,
             tuple(ComponentReport(c.name, blend.weights[c.name], c.describe()) for c in active),
             blend,
             next((c.solve for c in active if c.solve is not None), None),
-            None if first.table is None else cv_results(first.table),
+            cv_results(tables[0]) if tables else None,
             sum(component.n_rounds for component in active),
         )
 

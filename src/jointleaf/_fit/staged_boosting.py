@@ -11,7 +11,7 @@ model.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -33,13 +33,13 @@ from jointleaf._trees.importers.base import threads
 from jointleaf._trees.importers.lightgbm import ModelText, leaf_models, read_trees
 from jointleaf.partitions import LightGBMPartitioner, RootCell
 
-__all__ = ["StagedBoosting"]
+__all__ = ["Growth", "Stage", "StagedBoosting"]
 
 _STRENGTH = 1e-4  # of the global linear model, which has far more rows than weights
 _SAMPLE_ROWS, _SAMPLE_VALID_ROWS = 4000, 2000  # that choose the rounds
 _CLEARLY = 0.88, 1.1  # better, by the ratio of losses, or of what they are below a constant's
-_PATIENCE = 10  # rounds without a gain after which boosting stops
-_LEAST_GAIN = 1e-3  # chance finds less; the loss of a constant is about 1
+#: Rounds without a gain after which boosting stops; chance finds less, and a constant's loss is 1.
+_EARLY_STOP = {"stopping_rounds": 10, "min_delta": 1e-3}
 _SURE = 1e-15  # probabilities are at least that far from 0 and 1
 
 
@@ -118,7 +118,7 @@ class StagedBoosting(Component):
     def fit(self, frame: Frame) -> CellModel:
         """Grow all stages on all rows, each on the residuals of those before."""
         rows, plan = self.context.rows, self._plan
-        growth = _Growth(self.context, frame, rows)
+        growth = Growth(self.context, frame, rows)
         progress = Progress(self.n_rounds, "boosting", enabled=self.context.options.verbose)
         models, start, self._codes_of_stages = [], None, []
         linear = _linear_weights(frame, rows) if plan.starts_linear else None
@@ -233,7 +233,7 @@ class _Trial:
     def __init__(self, context: FitContext, train: Rows, valid: Rows) -> None:
         self.train, self.valid = train, valid
         self._frame = context.standardize(train)
-        self._growth = _Growth(context, self._frame, train)
+        self._growth = Growth(context, self._frame, train)
         self._start: NDArray | None = None
         self._valid_start: NDArray | None = None
 
@@ -316,7 +316,7 @@ def _table(n_rounds: int, loss: float) -> Table:
 # -- growing -------------------------------------------------------------------------------------
 
 
-class _Growth:
+class Growth:
     """Grows stages on some rows with LightGBM.
 
     Parameters
@@ -338,10 +338,12 @@ class _Growth:
         start: NDArray | None,
         validation: tuple[Rows, NDArray | None] | None = None,
         progress: Progress | None = None,
+        stop: Mapping[str, float] = _EARLY_STOP,
     ) -> Any:
         """Train a booster from raw predictions `start`; it stops early with validation rows.
 
-        `validation` are rows and the raw predictions that they start from.
+        `validation` are rows and the raw predictions that they start from, `stop` how many rounds
+        without which gain end the training.
         """
         import lightgbm
 
@@ -365,8 +367,10 @@ class _Growth:
                 self._table(rows.X, stage), weight=_relative(rows.s), reference=data,
                 params=params, **self._labels(rows, valid_start),
             )  # fmt: skip
-            stop = lightgbm.early_stopping(_PATIENCE, verbose=False, min_delta=_LEAST_GAIN)
-            options = {"valid_sets": [valid], "callbacks": [stop]}
+            options = {
+                "valid_sets": [valid],
+                "callbacks": [lightgbm.early_stopping(verbose=False, **stop)],
+            }
         # Else LightGBM writes all trees as text and reads them again.
         options["keep_training_booster"] = True
         return lightgbm.train(params, data, num_boost_round=stage.rounds, **options)

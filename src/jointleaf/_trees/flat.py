@@ -18,14 +18,23 @@ same time, one level at a time, so that the work grows with their depth and not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FlatTrees", "KeyPart", "Lookup", "NodeTable", "Numbering", "flatten", "number_nodes"]
+__all__ = [
+    "FlatTrees",
+    "KeyPart",
+    "Lookup",
+    "NodeTable",
+    "Numbering",
+    "concatenate",
+    "flatten",
+    "number_nodes",
+]
 
 
 @dataclass(frozen=True)
@@ -225,6 +234,36 @@ class FlatTrees:
             cell_of_leaf=cell_of_leaf[stays],
             leaf_values=None,  # of cells or trees that are no more
         )
+
+
+def concatenate(parts: Sequence[FlatTrees]) -> FlatTrees:
+    """Return the trees of several ensembles without leaf values, grown on the same columns."""
+    n_splits = np.cumsum([0, *(len(part.feature) for part in parts)])
+    n_entries = np.cumsum([0, *(len(part.categories_left) for part in parts)])
+
+    def joined(name: str, starts: NDArray | None = None) -> Any:
+        """Return a field of all parts; numbers that are not negative count from `starts`."""
+        fields = [getattr(part, name) for part in parts]
+        if starts is not None:
+            pairs = zip(fields, starts, strict=False)
+            fields = [np.where(f >= 0, f + start, f).astype(f.dtype) for f, start in pairs]
+        return np.concatenate(fields)
+
+    begins = [part.starts[:-1] + first for part, first in zip(parts, n_splits, strict=False)]
+    return replace(
+        parts[0],
+        feature=joined("feature"),
+        threshold=joined("threshold"),
+        missing_left=joined("missing_left"),
+        categories_left=joined("categories_left"),
+        n_leaves=joined("n_leaves"),
+        cell_of_leaf=joined("cell_of_leaf"),
+        left=joined("left", n_splits),
+        right=joined("right", n_splits),
+        table=joined("table", n_entries),
+        starts=np.concatenate([*begins, n_splits[-1:]]).astype(np.intp),
+        leaf_values=None,
+    )
 
 
 # -- from lists of nodes --------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from jointleaf.partitions._growers.boosting import (
     LightGBMPartitioner,
     XGBoostPartitioner,
 )
+from jointleaf.partitions._growers.large_trees import LargeTreesPartitioner
 from jointleaf.partitions._growers.random_trees import RandomTreesPartitioner
 from jointleaf.partitions._growers.sklearn import (
     ExtraTreesPartitioner,
@@ -31,6 +32,7 @@ __all__ = [
     "FittedEnsemble",
     "GradientBoostingPartitioner",
     "HistGradientBoostingPartitioner",
+    "LargeTreesPartitioner",
     "LightGBMPartitioner",
     "LinearForestPartitioner",
     "Partitioner",

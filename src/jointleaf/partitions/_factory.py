@@ -30,6 +30,7 @@ from jointleaf.partitions._growers.boosting import (
     LightGBMPartitioner,
     XGBoostPartitioner,
 )
+from jointleaf.partitions._growers.large_trees import LargeTreesPartitioner
 from jointleaf.partitions._growers.random_trees import RandomTreesPartitioner
 from jointleaf.partitions._growers.sklearn import (
     ExtraTreesPartitioner,
@@ -54,6 +55,7 @@ PARTITIONERS: dict[str, Callable[[], Partitioner]] = {
     "extra_trees": ExtraTreesPartitioner,
     "random_trees": RandomTreesPartitioner,
     "rotated_trees": lambda: RotatedPartitioner(RandomTreesPartitioner()),
+    "large_trees": LargeTreesPartitioner,
     "linear_forest": LinearForestPartitioner,
     "steps": StepPartitioner,
     "voronoi": VoronoiPartitioner,

@@ -40,7 +40,7 @@ def solve(
     solution = chosen.solve(
         problem, init, tol=tol, max_iter=max_iter, state=state, listener=listener
     )
-    if not solution.converged:
+    if solution.status in ("max_iter", "stalled"):
         warnings.warn(solution.message, ConvergenceWarning, stacklevel=3)
     return solution
 

@@ -20,7 +20,8 @@ T = TypeVar("T")
 
 _HALVINGS = 39  # of a step
 
-Status = Literal["converged", "max_iter", "stalled"]
+#: "stopped": after as many steps as were asked for, see `Krylov`
+Status = Literal["converged", "max_iter", "stalled", "stopped"]
 
 
 class TracePoint(NamedTuple):
@@ -42,7 +43,7 @@ class Solution:
         Slopes of the linear cells, partition after partition, and task after task.
     intercept : array (C,) or (C, K)
         Biases.
-    status : {"converged", "max_iter", "stalled"}
+    status : {"converged", "max_iter", "stalled", "stopped"}
     message : str
         The status in words and, where it is not "converged", what to try.
     solver : str

@@ -71,6 +71,8 @@ class TreePartitioner(TreeCells):
     _needs_target = True
     splits_categories: bool = False
     splits_missing: bool = False
+    #: whether the library never makes a leaf without training rows: then none are routed to know
+    rows_reach_all_leaves: bool = False
 
     def __init__(
         self,
@@ -94,7 +96,10 @@ class TreePartitioner(TreeCells):
         if rows.n_classes == 0:  # the library saw the standardised target
             mean, scale = mean_and_scale(rows.y[:, None], np.ones(len(rows.y)))
             trees = trees.scaled(float(scale[0]), float(mean[0]))
-        self.number_cells(trees, gains, rows.X)
+        if self.rows_reach_all_leaves:
+            self.set_all_leaves(trees, gains)
+        else:
+            self.number_cells(trees, gains, rows.X)
 
     def _grow_trees(self, rows: TrainingRows) -> tuple[FlatTrees, NDArray]:
         """Grow trees on what the library takes; return them in portable form with their gains."""

@@ -1,0 +1,191 @@
+"""The whole path of strengths of a squared-error fit from one Krylov run.
+
+With the curvature D of the penalty at strength one, sample weights s with sum S, and A the design
+whose rows are multiplied by sqrt(s), the weights of strength lambda are
+
+    theta = D^-1 A^T beta,      (K + S lambda I) beta = sqrt(s) y,      K = A D^-1 A^T.
+
+Lanczos steps make an orthonormal basis V of the Krylov space of K and sqrt(s) y in which K is
+tridiagonal, T = V^T K V. The basis does not depend on lambda: beta = V (T + S lambda I)^-1 V^T
+sqrt(s) y for every strength, at the price of one small eigendecomposition. A step costs one adjoint
+and one forward pass over the design and, where held-out rows are given, one over theirs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh_tridiagonal
+
+from jointleaf._core.design import LeafDesign
+from jointleaf._core.problem import Problem
+from jointleaf._core.solvers.base import Run, Solution, Solver
+
+_EVERY = 5  # steps after which a solve looks whether it has arrived
+
+
+class KrylovPath:
+    """Lanczos steps that all strengths share; every output has a Krylov space of its own.
+
+    Parameters
+    ----------
+    design : LeafDesign
+        Phi.
+    curvature : array (N,)
+        D, positive: the penalty of strength lambda is (lambda / 2) theta^T D theta.
+    target : array (n,) or (n, K)
+    s : array (n,)
+        Weights of the rows.
+    held_out : LeafDesign, optional
+        Of rows whose predictions are wanted along the way.
+    """
+
+    def __init__(
+        self,
+        design: LeafDesign,
+        curvature: NDArray,
+        target: NDArray,
+        s: NDArray,
+        held_out: LeafDesign | None = None,
+    ) -> None:
+        self._design, self._held_out = design, held_out
+        self._outputs = target.shape[1:]
+        dtype = design.dtype
+        self._root = np.sqrt(s).astype(dtype).reshape(-1, *(1 for _ in self._outputs))
+        self._inverse = (1.0 / curvature).astype(dtype).reshape(-1, *(1 for _ in self._outputs))
+        self._mass = float(s.sum())
+        right = self._root * target.astype(dtype)
+        self._norm = np.sqrt(np.square(right, dtype=float).sum(axis=0))
+        self._basis = [self._unit(right, self._norm)]
+        self._diagonal: list[NDArray] = []
+        self._off_diagonal: list[NDArray] = []
+        self._images: list[NDArray] = []
+
+    @property
+    def n_steps(self) -> int:
+        """Steps taken."""
+        return len(self._diagonal)
+
+    def extend(self, n_steps: int) -> bool:
+        """Take further steps; return whether there are more to take."""
+        for _ in range(n_steps):
+            if not np.any(self._off_diagonal[-1] if self._off_diagonal else self._norm):
+                return False
+            self._step()
+        return True
+
+    def _step(self) -> None:
+        vector = self._basis[-1]
+        weights = self._inverse * self._design.rmatvec(self._root * vector)
+        if self._held_out is not None:
+            self._images.append(self._held_out.matvec(weights))
+        product = self._root * self._design.matvec(weights)
+        self._diagonal.append((product * vector).sum(axis=0, dtype=float))
+        scale = np.linalg.norm(product, axis=0)
+        # Twice: in single precision one sweep leaves what the next steps would amplify.
+        for _ in range(2):
+            product = self._without_basis(product)
+        norm = np.linalg.norm(product.astype(float), axis=0)
+        norm = np.where(norm > 10 * np.finfo(product.dtype).eps * scale, norm, 0.0)
+        self._off_diagonal.append(norm)
+        self._basis.append(self._unit(product, norm))
+
+    def _without_basis(self, vector: NDArray) -> NDArray:
+        """Return a vector (n[, K]) less its projections on the basis."""
+        basis = np.stack(self._basis)
+        if not self._outputs:
+            return vector - (basis @ vector) @ basis
+        shares = np.einsum("jnk,nk->jk", basis, vector)
+        return vector - np.einsum("jnk,jk->nk", basis, shares)
+
+    @staticmethod
+    def _unit(vector: NDArray, norm: NDArray) -> NDArray:
+        scale = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)
+        return (vector * scale).astype(vector.dtype)
+
+    # -- solutions -----------------------------------------------------------------------------
+
+    def coefficients(self, strengths: NDArray) -> NDArray[np.float64]:
+        """Return the coordinates of beta in the basis, (steps, strengths) or (..., K)."""
+        diagonal = np.stack(self._diagonal).reshape(self.n_steps, -1)
+        off_diagonal = np.stack(self._off_diagonal).reshape(self.n_steps, -1)[:-1]
+        norms = np.ravel(self._norm)
+        columns = []
+        for k, norm in enumerate(norms):
+            values, vectors = eigh_tridiagonal(diagonal[:, k], off_diagonal[:, k])
+            shifted = np.maximum(values, 0.0)[:, None] + self._mass * np.asarray(strengths)
+            columns.append(vectors @ (norm * vectors[0][:, None] / shifted))
+        return np.stack(columns, axis=-1).reshape(self.n_steps, -1, *self._outputs)
+
+    def predictions(self, strengths: NDArray) -> NDArray:
+        """Return predictions of the held-out rows, (n, strengths) or (n, strengths, K)."""
+        images = np.stack(self._images)
+        coefficients = self.coefficients(strengths).astype(images.dtype)
+        if not self._outputs:
+            return images.T @ coefficients
+        return np.einsum("jnk,jsk->nsk", images, coefficients)
+
+    def residuals(self, strengths: NDArray) -> NDArray[np.float64]:
+        """Return |sqrt(s) y - (K + S lambda) beta| / |sqrt(s) y| of every strength, the largest."""
+        last = self.coefficients(strengths)[-1] * self._off_diagonal[-1]
+        ratio = np.abs(last) / np.where(self._norm > 0, self._norm, 1.0)
+        return ratio if not self._outputs else ratio.max(axis=1)
+
+    def weights(self, strength: float) -> NDArray:
+        """Return the weights theta (N,) or (N, K) of a strength."""
+        coefficients = self.coefficients(np.array([strength]))[:, 0]
+        basis = np.stack(self._basis[: self.n_steps])
+        beta = np.einsum("jn...,j...->n...", basis, coefficients.astype(basis.dtype))
+        return self._inverse * self._design.rmatvec(self._root * beta)
+
+
+class Krylov(Solver):
+    """Lanczos steps for squared error and a quadratic penalty, a given number of them.
+
+    Early stopping regularises as the penalty does, so that the number of steps is chosen on
+    held-out rows together with the strength: that the last digits of the optimum are not reached
+    is no failure.
+
+    Parameters
+    ----------
+    n_steps : int
+        Most steps; fewer where optimality reaches the tolerance before.
+    """
+
+    name = "krylov"
+
+    def __init__(self, n_steps: int = 100) -> None:
+        self.n_steps = n_steps
+
+    def unsupported_reason(self, problem: Problem) -> str | None:
+        """Return why the problem does not fit: another loss, or weights that are free."""
+        if not problem.loss.is_quadratic or problem.smoother is not None:
+            return "it needs squared error and no term on predictions: use 'newton' or 'fista'"
+        curvature = problem.penalty.curvature()
+        if curvature is None or not np.all(curvature > 0):
+            return "it needs a quadratic penalty on all slopes and biases: use 'pcg' or 'fista'"
+        return None
+
+    def _minimise(self, problem: Problem, theta: NDArray, run: Run) -> tuple[NDArray, int, bool]:
+        curvature, _ = problem.quadratic()
+        path = KrylovPath(problem.design, curvature, problem.y - problem.offset, problem.s)  # type: ignore[arg-type]
+        last = min(self.n_steps, run.max_iter)
+        while path.extend(min(_EVERY, last - path.n_steps)) and path.n_steps < last:
+            # The residual of the dual system bounds the gradient: looking costs no pass.
+            if path.residuals(np.ones(1))[0] <= 0.1 * run.tol:
+                break
+        return path.weights(1.0).astype(theta.dtype), path.n_steps, False
+
+    def _finish(
+        self, problem: Problem, run: Run, theta: NDArray, n_iter: int, stalled: bool
+    ) -> Solution:
+        solution = super()._finish(problem, run, theta, n_iter, stalled)
+        if solution.converged or n_iter < self.n_steps:
+            return solution
+        message = (
+            f"krylov took the {n_iter} steps that were chosen for it, to optimality "
+            f"{solution.optimality:.1e}"
+        )
+        return replace(solution, status="stopped", message=message)

@@ -1,0 +1,130 @@
+"""Large randomised trees grown by LightGBM's histograms, for constants that are fitted jointly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._trees.encoding import TrainingRows
+from jointleaf._trees.flat import FlatTrees, concatenate
+from jointleaf._trees.importers import find_adapter
+from jointleaf._trees.importers.base import threads
+from jointleaf._trees.importers.lightgbm import LIGHTGBM_PARAMS
+from jointleaf.partitions._base import as_seed
+from jointleaf.partitions._growers.base import TreePartitioner, import_library, standard_target
+
+_LEAF_ROWS = 5
+_BIN_ROWS = 10_000  # that the borders of bins are made from
+_CODES = 10  # codings of more than two classes, each for a part of the trees
+
+
+class LargeTreesPartitioner(TreePartitioner):
+    """The leaves of large randomised trees, grown as LightGBM's random forests are.
+
+    Each tree is grown on a random part of the rows, with at least 5 rows in a leaf. Thresholds are
+    either the best of a random half of the columns, on 40 % of the rows, or drawn at random, one
+    for every column, on 63 % (extremely randomised trees). With constants in their cells, fitted
+    jointly, such trees are a kernel machine whose kernel, the share of trees in which two rows
+    meet, is adapted to the target.
+
+    Trees for K > 2 classes are grown on random codings of the classes, numbers -1 and 1, ten
+    different ones: every tree separates one half of the classes from the other.
+
+    Parameters
+    ----------
+    n_partitions, n_cells, random_state, n_jobs, options
+        As for `TreePartitioner`; `options` takes any parameter of ``lightgbm.train``.
+    thresholds : {"best", "random"}
+    """
+
+    splits_categories = True
+    splits_missing = True
+    rows_reach_all_leaves = True
+
+    def __init__(
+        self,
+        n_partitions: int = 100,
+        n_cells: int = 64,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        thresholds: str = "best",
+    ) -> None:
+        super().__init__(n_partitions, n_cells, random_state, n_jobs, options)
+        self.thresholds = thresholds
+
+    def _grow(self, rows: TrainingRows) -> Any:
+        raise NotImplementedError  # several models may be needed: see `_grow_trees`
+
+    def _grow_trees(self, rows: TrainingRows) -> tuple[FlatTrees, NDArray]:
+        if self.thresholds not in ("best", "random"):
+            raise ValueError(
+                f"LargeTreesPartitioner: thresholds={self.thresholds!r} is not known: use 'best' "
+                "or 'random'"
+            )
+        lightgbm = import_library(
+            self, "LightGBM", "install the package lightgbm and an OpenMP runtime"
+        )
+        seed = as_seed(self.random_state)
+        params = LIGHTGBM_PARAMS.merge(self._params(seed), self.options or {})
+        params.pop("num_iterations", None)
+        targets = _codings(rows, np.random.default_rng(seed))
+        data = lightgbm.Dataset(
+            rows.X,
+            label=targets[0],
+            weight=rows.weight,
+            categorical_feature=rows.columns.categorical.tolist(),
+            params=params,
+            free_raw_data=False,
+        )
+        parts, gains = [], np.zeros(rows.X.shape[1])
+        counts = np.diff(np.linspace(0, self.n_partitions, len(targets) + 1).astype(int))
+        for k, (target, count) in enumerate(zip(targets, counts.tolist(), strict=True)):
+            if count == 0:
+                continue
+            data.set_label(target)
+            model = lightgbm.train({**params, "seed": seed + k}, data, num_boost_round=count)
+            adapter = find_adapter(model)
+            # Leaf values are means of bootstrap samples: no model that sums them is meant.
+            parts.append(replace(adapter.trees(model, rows.columns), leaf_values=None))
+            gains += adapter.split_gains(model)
+        return concatenate(parts), gains
+
+    def _params(self, seed: int) -> dict[str, Any]:
+        is_random = self.thresholds == "random"
+        return {
+            "objective": "regression",
+            "boosting": "rf",
+            "num_leaves": self.n_cells,
+            "extra_trees": is_random,
+            "bagging_fraction": 0.63 if is_random else 0.4,
+            "bagging_freq": 1,
+            "feature_fraction_bynode": 1.0 if is_random else 0.5,
+            "max_bin": 63 if is_random else 127,
+            "min_data_in_bin": 1,
+            "bin_construct_sample_cnt": _BIN_ROWS,
+            "min_data_in_leaf": _LEAF_ROWS,
+            "min_sum_hessian_in_leaf": 0.0,
+            "min_data_per_group": 20,
+            "lambda_l2": 0.0,
+            "seed": seed,
+            "num_threads": threads(self.n_jobs),
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+        }
+
+
+def _codings(rows: TrainingRows, rng: np.random.Generator) -> list[NDArray]:
+    """Return the targets that trees are grown on: one, or random codings of several classes."""
+    if rows.n_classes == 0:
+        return [standard_target(rows.y)]
+    classes, number = np.unique(rows.y, return_inverse=True)
+    if len(classes) <= 2:
+        return [2.0 * number - 1.0]
+    half = np.arange(len(classes)) < (len(classes) + 1) // 2
+    return [np.where(rng.permutation(half)[number], 1.0, -1.0) for _ in range(_CODES)]
