@@ -347,13 +347,13 @@ def check_effect(estimator: Any, recipe: Recipe) -> None:
     for name in recipe.ignores:
         check_default(
             name,
-            f"with recipe={recipe.name!r}, which solves no joint problem (the default above 10,000 "
-            "rows): leave it out, or use recipe='joint' or recipe='blend'",
+            f"with recipe={recipe.name!r}, which solves no joint problem: leave it out, or use "
+            "recipe='joint' or recipe='blend'",
         )
     if recipe.name == "boosting" and estimator.clip == "cell":
         raise ValueError(
-            "clip='cell' is not possible with recipe='boosting' (the default above 10,000 rows): "
-            "use clip=True, recipe='joint' or recipe='blend'"
+            "clip='cell' is not possible with recipe='boosting': use clip=True, recipe='joint' or "
+            "recipe='blend'"
         )
     if isinstance(estimator.penalty, Term) and not estimator.penalty.is_auto:
         # scikit-learn's checks set splits on every estimator that has a parameter cv.
@@ -375,8 +375,8 @@ def check_linear_features(estimator: Any, recipe: Recipe, context: FitContext) -
     if recipe.name == "boosting" and estimator.linear_features is not None and is_left_out:
         raise ValueError(
             f"linear_features={estimator.linear_features!r} leaves out columns of numbers, which "
-            "is not possible with recipe='boosting' (the default above 10,000 rows): leave it out, "
-            "or use recipe='joint' or recipe='blend'"
+            "is not possible with recipe='boosting': leave it out, or use recipe='joint' or "
+            "recipe='blend'"
         )
 
 
