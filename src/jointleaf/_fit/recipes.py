@@ -100,6 +100,8 @@ RECIPES: dict[str, Recipe] = {
     )
 }
 
+_MOST_RAW = 5000  # raw predictions, rows times classes, up to which the exact joint fit is made
+
 #: Of partitions that the user gives, whose own model may take part.
 _GIVEN_PARTITIONS = Recipe(
     "joint",
@@ -110,9 +112,14 @@ _GIVEN_PARTITIONS = Recipe(
 _GIVEN_PENALTY = Recipe("joint", {"regression": (Joint,), "classification": (Joint,)}, Stacking())
 
 
-def recipe_for(n_rows: int) -> str:
-    """Return the name of the recipe that ``recipe="auto"`` means for a number of rows."""
-    return next(recipe.name for recipe in RECIPES.values() if n_rows <= recipe.max_rows)
+def recipe_for(n_rows: int, n_outputs: int = 1) -> str:
+    """Return the name of the recipe that ``recipe="auto"`` means.
+
+    It depends on the number of different rows and, with K > 2 classes, on K raw predictions a row:
+    the time of exact fits grows with their product.
+    """
+    size = max(n_rows, n_rows * n_outputs * RECIPES["joint"].max_rows // _MOST_RAW)
+    return next(recipe.name for recipe in RECIPES.values() if size <= recipe.max_rows)
 
 
 def default_partitions(n_rows: int, target_type: TargetType) -> Partitioner:
@@ -123,14 +130,18 @@ def default_partitions(n_rows: int, target_type: TargetType) -> Partitioner:
 
 
 def choose_recipe(
-    name: str, n_rows: int, partitioner: Partitioner | None, penalty: Term | None
+    name: str,
+    n_rows: int,
+    partitioner: Partitioner | None,
+    penalty: Term | None,
+    n_outputs: int = 1,
 ) -> Recipe:
-    """Return the recipe of a fit; "auto" depends on the number of different rows."""
+    """Return the recipe of a fit; for "auto" see `recipe_for`."""
     if penalty is not None:
         return _GIVEN_PENALTY
     if partitioner is not None:
         return _GIVEN_PARTITIONS
-    return RECIPES[recipe_for(n_rows) if name == "auto" else name]
+    return RECIPES[recipe_for(n_rows, n_outputs) if name == "auto" else name]
 
 
 def n_folds_and_splits(recipe: Recipe, n_rows: int) -> tuple[int, int]:

@@ -96,7 +96,9 @@ def bench(args: argparse.Namespace) -> None:
     """Compare jointleaf and other models by cross-validation."""
     data = read_training_data(args)
     # The recipe of all rows, also where the fewer rows of a split would mean another one.
-    options = Options(data.target.task, args.seed, args.jobs, recipe_for(len(data.y)))
+    n_classes = len(set(data.y)) if data.target.task == "classification" else 0
+    recipe = recipe_for(len(data.y), n_classes if n_classes > 2 else 1)
+    options = Options(data.target.task, args.seed, args.jobs, recipe)
     validation = validate(data.X, data.encoded_y, BENCH_MODELS, options, n_folds=args.folds)
     names = {"method": "method", "measure": "measure", "models": "table"}
     contents = {name: validation[key] for name, key in names.items()}

@@ -172,9 +172,10 @@ class JOPLEnParameters(TabularEstimator):
         """Estimate the memory of a fit by the recipe that it would use; see `estimate_memory`."""
         penalty = self.penalty if isinstance(self.penalty, Term) else None
         partitioner = self._partitions_for(n_rows, penalty)
-        recipe = choose_recipe(self.recipe, n_rows, partitioner, penalty)
         is_classification = self._target_type == "classification"
         has_outputs = is_classification and n_tasks == 1 and n_classes > 2
+        n_outputs = n_classes if has_outputs else 1
+        recipe = choose_recipe(self.recipe, n_rows, partitioner, penalty, n_outputs)
         n_splits = 0
         if self._chooses:
             n_splits = n_folds_and_splits(recipe, n_rows)[1]
@@ -182,7 +183,7 @@ class JOPLEnParameters(TabularEstimator):
         shape = FitShape(
             n_rows,
             n_columns if self.cells == "linear" else 0,
-            n_classes if has_outputs else 1,
+            n_outputs,
             n_tasks,
             itemsize,
             not is_classification,
@@ -199,7 +200,9 @@ class JOPLEnParameters(TabularEstimator):
     def _fit_context(self, context: FitContext, valid: Rows | None) -> Fit:
         """Fit one task by its recipe; `valid` are validation rows of the user's."""
         n_rows = len(context.rows)
-        recipe = choose_recipe(self.recipe, n_rows, context.partitioner, context.penalty)
+        recipe = choose_recipe(
+            self.recipe, n_rows, context.partitioner, context.penalty, context.n_outputs
+        )
         check_effect(self, recipe)
         check_linear_features(self, recipe, context)
         splits = []
