@@ -295,6 +295,7 @@ def test_names():
         "random_forest",
         "extra_trees",
         "random_trees",
+        "large_trees",
         "rotated_trees",
         "linear_forest",
         "steps",

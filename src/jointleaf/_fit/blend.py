@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _STACKING_ROWS = 100.0  # as if so many more rows agreed with the weights that stacking starts from
 _CALIBRATION_ROWS = 10.0
+_ZERO = 1e-6  # predictions that are smaller, relative to the target, are rounding errors
 _JOINT_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # ties go to the first
 _TRUST = 0.5  # part of the way back to a trained classifier: the joint fit's setting was chosen
 # on the very rows that validate it, and between two models a convex loss is below its chord
@@ -155,12 +156,15 @@ def least_squares_weights(
     """Return weights >= 0 of predictions (n,) with which they predict held-out numbers.
 
     As if `prior_rows` further rows agreed with the weights `prior`. Rows have weights s (n,).
+    Predictions that are zero but for rounding keep the weight of the prior.
     """
     A = np.stack(predictions, axis=1) * np.sqrt(s)[:, None]
+    is_zero = np.linalg.norm(A, axis=0) <= _ZERO * np.linalg.norm(target * np.sqrt(s))
+    A[:, is_zero] = 0.0
     scale = np.sqrt(prior_rows / len(s))
     right = np.append(target * np.sqrt(s), scale * A @ prior)
     weights, _ = nnls(np.concatenate([A, scale * A]), right)
-    return [float(w) for w in weights]
+    return [float(w) for w in np.where(is_zero, prior, weights)]
 
 
 def logistic_weights(

@@ -41,6 +41,7 @@ from jointleaf._fit.folds import Fold, best_row, grow, join_tables, loss_columns
 from jointleaf._fit.memory import FitShape, MemoryEstimate, joint_memory
 from jointleaf._fit.search import feature_weights
 from jointleaf._model.cell_model import CellModel, Frame
+from jointleaf._model.contributions import cell_ranges
 from jointleaf.partitions import (
     LargeTreesPartitioner,
     LightGBMPartitioner,
@@ -163,13 +164,14 @@ class GroupedJoint(Component):
             )
             for (train, valid), trees in zip(splits, boosted, strict=True)
         ]  # fmt: skip
-        kinds, group_of = self._partition_kinds(self._folds[0].partitioner)
-        for fold in self._folds:
-            fold.prepare(kinds, group_of)
+        for fold in self._folds:  # boosting stops after different numbers of rounds
+            fold.prepare(*self._partition_kinds(fold.partitioner))
         scales = np.full(len(self._names), 1.0 / len(self._names))
         sample = [fold.sample(_SCALE_ROWS) for fold in self._folds]
-        scales = scales * self._follow(scales, sample).factors ** _SCALE_POWER
-        scales = np.where(scales < _LEAST_SCALE * scales.max(), 0.0, scales)
+        factors = self._follow(scales, sample).factors
+        if factors.any():
+            scales = scales * (factors / factors.max()) ** _SCALE_POWER
+            scales = np.where(scales < _LEAST_SCALE * scales.max(), 0.0, scales)
         best = self._follow(scales / scales.sum(), self._folds)
         self._setting, self.table = best.setting(), best.table
         predictions = [np.tensordot(best.factors, parts, 1) for parts in best.predictions]
@@ -253,7 +255,11 @@ class GroupedJoint(Component):
         scaled = _scaled_groups(solution, setting.factors[group_of])
         # What classes start from is part of the constant that makes log-odds of indicators.
         offset = np.asarray(centre) if context.is_regression else np.zeros_like(centre)
-        model = CellModel.of_solution(replace(frame, offset=offset), self.partitioner, scaled)
+        ranges = None
+        if context.options.clip == "cell" and solution.layout.n_linear_cells:
+            ranges = cell_ranges(design.rows, codes, solution.layout)
+        frame = replace(frame, offset=offset)
+        model = CellModel.of_solution(frame, self.partitioner, scaled, ranges)
         return (setting.log_odds * model).plus_constant(setting.constant)
 
     def _rows_and_codes(self) -> tuple[Rows, NDArray]:
@@ -268,7 +274,9 @@ class GroupedJoint(Component):
             return rows, self.partitioner.apply(rows.X)
         fold = self._folds[0]
         self.partitioner = fold.partitioner
-        if len(fold.train) + len(fold.valid) != len(rows):
+        # Splits of the user's may leave rows out, or hold some on both sides.
+        is_whole = len(fold.train) + len(fold.valid) == len(rows) and not rows.labels.shape[1]
+        if not is_whole:
             return rows, self.partitioner.apply(rows.X)
         return fold.train.joined(fold.valid), np.concatenate([fold.codes, fold.codes_valid])
 

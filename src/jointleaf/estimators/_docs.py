@@ -13,9 +13,9 @@ PARAMETERS = """Parameters
         Makes the partitions. "auto" is boosted and random trees, on the target and on the residuals
         of a linear model: 400 to 450 small trees up to 2,000 rows, 75 above. Names are "lightgbm",
         "catboost", "xgboost", "gradient_boosting", "hist_gradient_boosting", "random_forest",
-        "extra_trees", "random_trees", "rotated_trees", "linear_forest", "steps" and "voronoi"; a
-        fitted tree ensemble of scikit-learn, LightGBM, XGBoost or CatBoost is used as it is (see
-        `refine`); a list is their union.
+        "extra_trees", "random_trees", "large_trees", "rotated_trees", "linear_forest", "steps" and
+        "voronoi"; a fitted tree ensemble of scikit-learn, LightGBM, XGBoost or CatBoost is used as
+        it is (see `refine`); a list is their union.
     penalty : "auto", Penalty or a sum of penalties
         "auto" chooses strength, slope scale and feature weighting of a Frobenius penalty, and the
         weights of the components of a recipe, by honest cross-validation; a Penalty such as
@@ -24,10 +24,10 @@ PARAMETERS = """Parameters
         cross-validation.
     recipe : {"auto", "joint", "blend", "boosting"}
         What is fitted where partitions and penalty are "auto": "joint" is a joint fit of all
-        partitions (for classes blended with simpler models), "blend" a joint fit of few partitions
-        to a sample, blended with boosted trees, and "boosting" boosted trees with linear models and
-        constants, without a joint fit. "auto" is "joint" up to 2,000 different rows, "blend" up to
-        10,000, "boosting" above.
+        partitions (for classes blended with simpler models), "blend" a joint fit of large trees
+        with constants and small ones with linear models, blended with boosted trees, and "boosting"
+        boosted trees with linear models and constants, without a joint fit. "auto" is "joint" up to
+        2,000 different rows and "blend" above.
     cells : {"linear", "constant"}
         Models of the cells; constant cells are global refinement.
     root_cell : bool
@@ -48,7 +48,8 @@ PARAMETERS = """Parameters
         tells where it is missing. A missing value itself counts as the training mean.
     solver : {"auto", "dual", "pcg", "newton", "fista"}
         "auto" follows the rules of docs/how-it-works.md: "dual" for few rows, "pcg" or "newton" for
-        more, "fista" for penalties that are not quadratic.
+        more, "fista" for penalties that are not quadratic; with recipe="blend" as many Lanczos
+        steps as held-out rows ask for.
     tol : float
         Tolerance of the scale-free optimality measure.
     max_iter : int

@@ -53,6 +53,8 @@ class KrylovPath:
         self._design, self._held_out = design, held_out
         self._outputs = target.shape[1:]
         dtype = design.dtype
+        # With mean one, so that their unit does not change what single precision rounds.
+        s = s / s.mean()
         self._root = np.sqrt(s).astype(dtype).reshape(-1, *(1 for _ in self._outputs))
         self._inverse = (1.0 / curvature).astype(dtype).reshape(-1, *(1 for _ in self._outputs))
         self._mass = float(s.sum())
@@ -109,6 +111,8 @@ class KrylovPath:
 
     def coefficients(self, strengths: NDArray) -> NDArray[np.float64]:
         """Return the coordinates of beta in the basis, (steps, strengths) or (..., K)."""
+        if not self.n_steps:  # a target of zeros
+            return np.zeros((0, len(strengths), *self._outputs))
         diagonal = np.stack(self._diagonal).reshape(self.n_steps, -1)
         off_diagonal = np.stack(self._off_diagonal).reshape(self.n_steps, -1)[:-1]
         norms = np.ravel(self._norm)
@@ -121,7 +125,9 @@ class KrylovPath:
 
     def predictions(self, strengths: NDArray) -> NDArray:
         """Return predictions of the held-out rows, (n, strengths) or (n, strengths, K)."""
-        images = np.stack(self._images)
+        assert self._held_out is not None
+        n, dtype = self._held_out.n_rows, self._held_out.dtype
+        images = np.array(self._images, dtype).reshape(-1, n, *self._outputs)
         coefficients = self.coefficients(strengths).astype(images.dtype)
         if not self._outputs:
             return images.T @ coefficients
@@ -129,6 +135,8 @@ class KrylovPath:
 
     def residuals(self, strengths: NDArray) -> NDArray[np.float64]:
         """Return |sqrt(s) y - (K + S lambda) beta| / |sqrt(s) y| of every strength, the largest."""
+        if not self.n_steps:
+            return np.any(self._norm) * np.ones(len(strengths))
         last = self.coefficients(strengths)[-1] * self._off_diagonal[-1]
         ratio = np.abs(last) / np.where(self._norm > 0, self._norm, 1.0)
         return ratio if not self._outputs else ratio.max(axis=1)
@@ -136,7 +144,7 @@ class KrylovPath:
     def weights(self, strength: float) -> NDArray:
         """Return the weights theta (N,) or (N, K) of a strength."""
         coefficients = self.coefficients(np.array([strength]))[:, 0]
-        basis = np.stack(self._basis[: self.n_steps])
+        basis = np.stack(self._basis)[: self.n_steps]
         beta = np.einsum("jn...,j...->n...", basis, coefficients.astype(basis.dtype))
         return self._inverse * self._design.rmatvec(self._root * beta)
 
@@ -182,10 +190,10 @@ class Krylov(Solver):
         self, problem: Problem, run: Run, theta: NDArray, n_iter: int, stalled: bool
     ) -> Solution:
         solution = super()._finish(problem, run, theta, n_iter, stalled)
-        if solution.converged or n_iter < self.n_steps:
+        if solution.converged or n_iter == run.max_iter < self.n_steps:
             return solution
-        message = (
-            f"krylov took the {n_iter} steps that were chosen for it, to optimality "
-            f"{solution.optimality:.1e}"
-        )
+        message = f"krylov took the {n_iter} steps that were chosen for it"
+        if n_iter < self.n_steps:
+            message = f"krylov found nothing more after {n_iter} steps in {problem.design.dtype}"
+        message += f", to optimality {solution.optimality:.1e}"
         return replace(solution, status="stopped", message=message)

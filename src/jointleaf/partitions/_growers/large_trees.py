@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._trees.encoding import TrainingRows
-from jointleaf._trees.flat import FlatTrees, concatenate
+from jointleaf._trees.flat import FlatTrees, concatenate, flatten
 from jointleaf._trees.importers import find_adapter
 from jointleaf._trees.importers.base import threads
 from jointleaf._trees.importers.lightgbm import LIGHTGBM_PARAMS
@@ -18,6 +18,7 @@ from jointleaf.partitions._base import as_seed
 from jointleaf.partitions._growers.base import TreePartitioner, import_library, standard_target
 
 _LEAF_ROWS = 5
+_LEAF_WEIGHT = 1e-3  # where the mean weight of a row is one
 _BIN_ROWS = 10_000  # that the borders of bins are made from
 _CODES = 10  # codings of more than two classes, each for a part of the trees
 
@@ -25,7 +26,8 @@ _CODES = 10  # codings of more than two classes, each for a part of the trees
 class LargeTreesPartitioner(TreePartitioner):
     """The leaves of large randomised trees, grown as LightGBM's random forests are.
 
-    Each tree is grown on a random part of the rows, with at least 5 rows in a leaf. Thresholds are
+    Each tree is grown on a random part of the rows, with at least 5 rows in a leaf (rows with
+    weights count by these, in the mean as one). Thresholds are
     either the best of a random half of the columns, on 40 % of the rows, or drawn at random, one
     for every column, on 63 % (extremely randomised trees). With constants in their cells, fitted
     jointly, such trees are a kernel machine whose kernel, the share of trees in which two rows
@@ -72,6 +74,9 @@ class LargeTreesPartitioner(TreePartitioner):
         seed = as_seed(self.random_state)
         params = LIGHTGBM_PARAMS.merge(self._params(seed), self.options or {})
         params.pop("num_iterations", None)
+        if int(params["bagging_fraction"] * len(rows.y)) < 1:  # nothing to grow a tree on
+            d = rows.X.shape[1]
+            return flatten([], d, rows.columns.n_categories), np.zeros(d)
         targets = _codings(rows, np.random.default_rng(seed))
         data = lightgbm.Dataset(
             rows.X,
@@ -108,7 +113,8 @@ class LargeTreesPartitioner(TreePartitioner):
             "min_data_in_bin": 1,
             "bin_construct_sample_cnt": _BIN_ROWS,
             "min_data_in_leaf": _LEAF_ROWS,
-            "min_sum_hessian_in_leaf": 0.0,
+            # LightGBM guesses from weights how many rows a leaf has: this keeps empty ones out.
+            "min_sum_hessian_in_leaf": _LEAF_WEIGHT,
             "min_data_per_group": 20,
             "lambda_l2": 0.0,
             "seed": seed,
