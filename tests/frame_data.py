@@ -85,6 +85,7 @@ NAMES = [
     "random_forest",
     "extra_trees",
     "random_trees",
+    "large_trees",
     "rotated_trees",
     "linear_forest",
     "steps",

@@ -20,8 +20,8 @@ LABELS = np.digitize(Y, [12.0, 17.0])
 @pytest.fixture(scope="module", params=["regression", "classification"])
 def large(request):
     if request.param == "regression":
-        return JOPLEnRegressor(random_state=0).fit(X, Y)
-    return JOPLEnClassifier(random_state=0).fit(X, LABELS)
+        return JOPLEnRegressor(random_state=0, recipe="boosting").fit(X, Y)
+    return JOPLEnClassifier(random_state=0, recipe="boosting").fit(X, LABELS)
 
 
 def test_no_joint_problem_is_claimed_where_none_was_solved(large):

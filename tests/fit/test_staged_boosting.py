@@ -12,11 +12,15 @@ from jointleaf._data.columns import Columns
 from jointleaf._data.features import plan_features
 from jointleaf._data.rows import canonical_rows
 from jointleaf._fit.component import FitContext
-from jointleaf._fit.staged_boosting import Stage, _Growth
+from jointleaf._fit.staged_boosting import Growth, Stage
 from jointleaf._trees.importers.lightgbm import ModelText, leaf_models, read_trees
 from jointleaf.partitions import LightGBMPartitioner
 
 N = 10_500
+
+
+def boosted(estimator, **options):
+    return estimator(recipe="boosting", **options)
 
 
 def _train(X, y, **params):
@@ -53,7 +57,7 @@ def test_leaves_add_up_to_the_library_s_own_prediction(linear, n_classes):
 def test_smooth_regression_is_better_than_lightgbm_s_default():
     X, y = make_friedman1(N + 3000, n_features=8, noise=1.0, random_state=0)
     X = X * 10.0 ** np.arange(-4, 4) + 1000.0  # scales and offsets must not matter
-    model = JOPLEnRegressor(random_state=0).fit(X[:N], y[:N])
+    model = boosted(JOPLEnRegressor, random_state=0).fit(X[:N], y[:N])
     peer = lightgbm.LGBMRegressor(random_state=0, n_jobs=1, verbose=-1).fit(X[:N], y[:N])
     mine, theirs = (np.mean((m.predict(X[N:]) - y[N:]) ** 2) for m in (model, peer))
     assert mine < 0.9 * theirs
@@ -66,7 +70,7 @@ def test_linear_cells_predict_like_the_boosted_trees():
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, (N + 1000, 2))
     y = np.where(X[:, 0] > 0.2, 3 + 2 * X[:, 1], -X[:, 1])
-    model = JOPLEnRegressor(random_state=0).fit(X[:N], y[:N])
+    model = boosted(JOPLEnRegressor, random_state=0).fit(X[:N], y[:N])
     away = np.abs(X[N:, 0] - 0.2) > 0.02
     assert np.abs(model.predict(X[N:]) - y[N:])[away].mean() < 0.05
     explanation = model.explain(X[N:])
@@ -77,7 +81,7 @@ def test_linear_cells_predict_like_the_boosted_trees():
 def test_noise_is_not_fitted():
     rng = np.random.default_rng(2)
     X, y = rng.standard_normal((N + 2000, 5)), rng.standard_normal(N + 2000)
-    model = JOPLEnRegressor(random_state=0).fit(X[:N], y[:N])
+    model = boosted(JOPLEnRegressor, random_state=0).fit(X[:N], y[:N])
     assert np.var(y[N:] - model.predict(X[N:])) < 1.03 * np.var(y[N:])
 
 
@@ -92,7 +96,7 @@ def test_classes_with_missing_values_and_categories(n_classes):
     table["kind"] = pd.Series(np.where(X[:, 0] > 0, "up", "down")).astype("category")
     table.loc[table.index % 7 == 0, "x1"] = np.nan
     names = np.array(["ant", "bee", "cow"])[y]
-    model = JOPLEnClassifier(random_state=0).fit(table[:N], names[:N])
+    model = boosted(JOPLEnClassifier, random_state=0).fit(table[:N], names[:N])
     peer = lightgbm.LGBMClassifier(random_state=0, n_jobs=1, verbose=-1).fit(table[:N], names[:N])
     mine, theirs = (log_loss(names[N:], m.predict_proba(table[N:])) for m in (model, peer))
     assert mine < theirs
@@ -101,16 +105,16 @@ def test_classes_with_missing_values_and_categories(n_classes):
 def test_columns_cannot_be_left_out_of_the_linear_models():
     X, y = make_friedman1(N, n_features=5, random_state=4)
     with pytest.raises(ValueError, match=r"linear_features=\[3\] leaves out .*recipe='blend'"):
-        JOPLEnRegressor(random_state=0, linear_features=[3]).fit(X, y)
-    model = JOPLEnRegressor(random_state=0, linear_features="numeric").fit(X, y)
+        boosted(JOPLEnRegressor, random_state=0, linear_features=[3]).fit(X, y)
+    model = boosted(JOPLEnRegressor, random_state=0, linear_features="numeric").fit(X, y)
     assert model.coef_.any()
 
 
 def test_weights_are_counts():
     X, y = make_friedman1(N, n_features=5, random_state=5)
     twice = np.arange(N) < N // 2
-    weighted = JOPLEnRegressor(random_state=0).fit(X, y, sample_weight=1.0 + twice)
-    given = JOPLEnRegressor(random_state=0).fit(
+    weighted = boosted(JOPLEnRegressor, random_state=0).fit(X, y, sample_weight=1.0 + twice)
+    given = boosted(JOPLEnRegressor, random_state=0).fit(
         np.concatenate([X, X[twice]]), np.concatenate([y, y[twice]])
     )
     np.testing.assert_allclose(weighted.predict(X[:50]), given.predict(X[:50]), rtol=1e-6)
@@ -136,7 +140,7 @@ def test_the_second_stage_starts_from_what_the_first_predicts(n_classes):
     # `training_raw` reads what LightGBM holds of its training rows: the model itself must agree.
     context = _small_context(n_classes)
     rows, frame = context.rows, context.standardize(context.rows)
-    growth = _Growth(context, frame, rows)
+    growth = Growth(context, frame, rows)
     linear, constants = Stage(True, 8, 10, 0.3), Stage(False, 8, 5, 0.3)
     first = growth.train(linear, None)
     start = growth.training_raw(first, None)
@@ -154,7 +158,7 @@ def test_the_second_stage_starts_from_what_the_first_predicts(n_classes):
 
 def test_steps_and_slopes_are_found_by_different_stages():
     X, y = make_friedman1(N, n_features=5, random_state=6)
-    model = JOPLEnRegressor(random_state=0).fit(X, y + 5 * (np.floor(30 * X[:, 0]) % 2))
+    model = boosted(JOPLEnRegressor, random_state=0).fit(X, y + 5 * (np.floor(30 * X[:, 0]) % 2))
     lines, constants, root = model.partitioner_.partitioners_
     bounds = np.cumsum([0, lines.n_cells_.sum(), constants.n_cells_.sum()])
     assert np.abs(model.coef_[bounds[0] : bounds[1]]).max() > 0
@@ -168,7 +172,9 @@ def test_the_scale_of_weights_does_not_matter():
     X, y = make_friedman1(N, n_features=5, random_state=8)
     s = np.random.default_rng(0).exponential(size=N)
     expected, *others = (
-        JOPLEnRegressor(random_state=0).fit(X, y, sample_weight=factor * s).predict(X[:100])
+        boosted(JOPLEnRegressor, random_state=0)
+        .fit(X, y, sample_weight=factor * s)
+        .predict(X[:100])
         for factor in (1.0, 1 / N, 1000.0)
     )
     for predictions in others:
@@ -178,7 +184,7 @@ def test_the_scale_of_weights_does_not_matter():
 def test_missing_values_keep_the_linear_models_and_count_as_the_mean():
     X, y = make_friedman1(N, n_features=5, random_state=9)
     X[:40, 3] = np.nan
-    model = JOPLEnRegressor(random_state=0).fit(X, y)
+    model = boosted(JOPLEnRegressor, random_state=0).fit(X, y)
     lines, _, _ = model.partitioner_.partitioners_
     cells = int(lines.n_cells_.sum())
     assert np.abs(model.coef_[:cells]).max() > 0
@@ -191,7 +197,7 @@ def test_targets_with_steps_get_constants_alone():
     rng = np.random.default_rng(10)
     X = rng.standard_normal((N + 3000, 10))
     y = np.sign(X[:, 0]) * np.sign(X[:, 1]) + (X[:, 2] > 0.5) + 0.1 * rng.standard_normal(len(X))
-    model = JOPLEnRegressor(random_state=0).fit(X[:N], y[:N])
+    model = boosted(JOPLEnRegressor, random_state=0).fit(X[:N], y[:N])
     peer = lightgbm.LGBMRegressor(random_state=0, n_jobs=1, verbose=-1).fit(X[:N], y[:N])
     mine, theirs = (np.mean((m.predict(X[N:]) - y[N:]) ** 2) for m in (model, peer))
     assert mine < theirs
@@ -201,14 +207,14 @@ def test_targets_with_steps_get_constants_alone():
 
 def test_a_model_without_splits_predicts_many_rows():
     X = np.random.default_rng(11).standard_normal((N, 3))
-    model = JOPLEnRegressor(random_state=0).fit(X, np.full(N, 3.0))
+    model = boosted(JOPLEnRegressor, random_state=0).fit(X, np.full(N, 3.0))
     np.testing.assert_allclose(model.predict(X), 3.0)
 
 
 @pytest.mark.parametrize("options", [{"cells": "constant"}, {"root_cell": False}], ids=str)
 def test_other_cells_are_no_other_recipe(options):
     X, y = make_friedman1(N, n_features=5, random_state=12)
-    model = JOPLEnRegressor(random_state=0, **options).fit(X, y)
+    model = boosted(JOPLEnRegressor, random_state=0, **options).fit(X, y)
     assert model.report_.recipe == "boosting"
     assert "from a constant" in model.summary()
     assert model.coef_.any() == ("root_cell" in options)
@@ -218,7 +224,8 @@ def test_other_cells_are_no_other_recipe(options):
 def test_several_splits_choose_together():
     X, y = make_friedman1(N, n_features=5, noise=3.0, random_state=13)
     losses = [
-        JOPLEnRegressor(random_state=0, cv=cv).fit(X, y).report_.validation_loss for cv in (None, 3)
+        boosted(JOPLEnRegressor, random_state=0, cv=cv).fit(X, y).report_.validation_loss
+        for cv in (None, 3)
     ]
     assert losses[0] != losses[1]
     assert losses[1] == pytest.approx(losses[0], rel=0.1)

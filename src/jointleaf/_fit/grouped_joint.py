@@ -30,7 +30,7 @@ from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import SquaredError
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
-from jointleaf._core.progress import SolveProgress
+from jointleaf._core.progress import Progress, SolveProgress
 from jointleaf._core.solvers import Solution, solve
 from jointleaf._core.solvers.krylov import Krylov, KrylovPath
 from jointleaf._data.rows import Rows
@@ -166,13 +166,16 @@ class GroupedJoint(Component):
         ]  # fmt: skip
         for fold in self._folds:  # boosting stops after different numbers of rounds
             fold.prepare(*self._partition_kinds(fold.partitioner))
+        progress = Progress(2, "joint fit", enabled=context.options.verbose)
         scales = np.full(len(self._names), 1.0 / len(self._names))
         sample = [fold.sample(_SCALE_ROWS) for fold in self._folds]
         factors = self._follow(scales, sample).factors
+        progress.step("scales of groups")
         if factors.any():
             scales = scales * (factors / factors.max()) ** _SCALE_POWER
             scales = np.where(scales < _LEAST_SCALE * scales.max(), 0.0, scales)
         best = self._follow(scales / scales.sum(), self._folds)
+        progress.step("strength")
         self._setting, self.table = best.setting(), best.table
         predictions = [np.tensordot(best.factors, parts, 1) for parts in best.predictions]
         if not context.is_regression:
@@ -283,7 +286,7 @@ class GroupedJoint(Component):
     def _solve(self, problem: Problem) -> Solution:
         options = self.context.options
         by_rule = options.solver == "auto" and options.device in ("auto", "cpu")
-        return solve(
+        solution = solve(
             problem,
             Krylov(self._setting.n_steps) if by_rule else options.solver,
             tol=options.tol,
@@ -291,6 +294,9 @@ class GroupedJoint(Component):
             device="cpu" if by_rule else options.device,
             listener=SolveProgress() if options.verbose else None,
         )
+        if options.verbose:
+            print(f"{solution.message}, objective {solution.objective:.6g}")
+        return solution
 
     def _numbers(self) -> dict[str, float]:
         setting = self._setting

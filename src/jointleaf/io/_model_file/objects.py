@@ -394,8 +394,8 @@ def _are_trees_of_numbers(s: Scope) -> bool:
 _TREE_PARTITIONERS = (
     *("CatBoostPartitioner", "CategoryPartitioner", "ExtraTreesPartitioner", "FittedEnsemble"),
     *("GradientBoostingPartitioner", "HistGradientBoostingPartitioner", "LightGBMPartitioner"),
-    *("LinearForestPartitioner", "RandomForestPartitioner", "RandomTreesPartitioner"),
-    *("StepPartitioner", "XGBoostPartitioner"),
+    *("LargeTreesPartitioner", "LinearForestPartitioner", "RandomForestPartitioner"),
+    *("RandomTreesPartitioner", "StepPartitioner", "XGBoostPartitioner"),
 )
 PARTITIONER = Variants(
     {},
