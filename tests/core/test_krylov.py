@@ -8,7 +8,8 @@ from jointleaf import L21, Frobenius, Laplacian
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.losses import Logistic, SquaredError
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers import PCG, Krylov, KrylovPath, solve
+from jointleaf._core.solvers import PCG, solve
+from jointleaf._core.solvers.krylov import Krylov, KrylovPath
 from reference import ReferenceDesign
 
 KINDS = {

@@ -19,7 +19,7 @@ from sklearn.linear_model import LinearRegression
 from frame_data import make_frame
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._core.design import LeafDesign
-from jointleaf._core.solvers import KrylovPath
+from jointleaf._core.solvers.krylov import KrylovPath
 from jointleaf._data.rows import Rows
 from jointleaf._fit import boosting, grouped_joint, recipes
 from jointleaf._fit.blend import Stacking
