@@ -21,7 +21,7 @@ from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.solvers.krylov import KrylovPath
 from jointleaf._data.rows import Rows
-from jointleaf._fit import boosting, grouped_joint, recipes
+from jointleaf._fit import blend, boosting, grouped_joint, recipes
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.grouped_joint import Group
 from jointleaf._fit.staged_boosting import Growth
@@ -187,8 +187,11 @@ def test_the_strength_is_the_best_of_those_tried():
     best = table["param_strength"][np.argmax(table["mean_test_score"])]
     assert model.report_.joint.setting["strength"] == best
     assert model.penalty_.strength == model.penalty_.bias_strength == best
-    stronger = blended(JOPLEnRegressor, one_se=True).fit(X, Y).report_.joint.setting["strength"]
-    assert stronger > best
+    stronger = blended(JOPLEnRegressor, one_se=True).fit(X, Y)
+    table = stronger.cv_results_
+    k = np.argmax(table["mean_test_score"])
+    enough = table["mean_test_score"] >= table["mean_test_score"][k] - table["se_test_score"][k]
+    assert stronger.penalty_.strength == table["param_strength"][enough].max()
 
 
 def test_the_table_of_classes_tells_squared_errors_from_the_log_loss(pieces):
@@ -228,7 +231,8 @@ def test_partitions_of_a_split_never_see_its_validation_rows(task, monkeypatch):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_blend_is_no_worse_than_its_parts_on_held_out_rows(task, pieces):
+def test_the_blend_is_no_worse_than_its_parts_on_held_out_rows(task, pieces, monkeypatch):
+    monkeypatch.setattr(blend, "_STACKING_ROWS", 1e-6)  # which agree with equal weights
     estimator, y = TASKS[task]
     model = blended(estimator).fit(X, y)
     context, ((train, valid),) = pieces["context"], pieces["splits"]
@@ -236,8 +240,7 @@ def test_the_blend_is_no_worse_than_its_parts_on_held_out_rows(task, pieces):
     parts = {name: part for name, (part,) in pieces["held_out"].items()}
     losses = {name: context.loss.value(target, f, valid.s) for name, f in parts.items()}
     both = sum(model.blend_.weights[name] * f for name, f in parts.items())
-    # As many rows as there are agree with equal weights: a little may be lost to these.
-    assert context.loss.value(target, both, valid.s) < 1.03 * min(losses.values())
+    assert context.loss.value(target, both, valid.s) <= (1 + 1e-6) * min(losses.values())
 
 
 def test_splits_of_the_user_s_that_overlap(pieces):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize, nnls
+from scipy.optimize import lsq_linear, minimize, nnls
 from scipy.special import expit, logsumexp, softmax
 
 from jointleaf._fit.component import Blend, Component, FitContext, Split, Table, target_scale
@@ -151,9 +151,14 @@ def _have_all_classes(context: FitContext, splits: Sequence[Split]) -> bool:
 
 
 def least_squares_weights(
-    predictions: Sequence[NDArray], target: NDArray, s: NDArray, prior: NDArray, prior_rows: float
+    predictions: Sequence[NDArray],
+    target: NDArray,
+    s: NDArray,
+    prior: NDArray,
+    prior_rows: float,
+    most: float = np.inf,
 ) -> list[float]:
-    """Return weights >= 0 of predictions (n,) with which they predict held-out numbers.
+    """Return weights, from 0 to `most`, of predictions (n,) that predict held-out numbers.
 
     As if `prior_rows` further rows agreed with the weights `prior`. Rows have weights s (n,).
     Predictions that are zero but for rounding keep the weight of the prior.
@@ -163,7 +168,10 @@ def least_squares_weights(
     A[:, is_zero] = 0.0
     scale = np.sqrt(prior_rows / len(s))
     right = np.append(target * np.sqrt(s), scale * A @ prior)
-    weights, _ = nnls(np.concatenate([A, scale * A]), right)
+    both = np.concatenate([A, scale * A])
+    weights, _ = nnls(both, right)
+    if weights.max() > most:
+        weights = lsq_linear(both, right, (0.0, most), "bvls").x
     return [float(w) for w in np.where(is_zero, prior, weights)]
 
 

@@ -61,6 +61,7 @@ _LEAST_GAIN = 3e-3  # of the validation loss in ten steps: less is not worth ten
 _SCALE_POWER = 4.0  # with which scales follow the weights of their groups
 _LEAST_SCALE = 1e-3
 _PRIOR_ROWS = 100.0
+_MOST_WEIGHT = 5.0  # of a group: next to nothing, multiplied, would be noise
 _FEATURE_POWER = 1.0
 _SLOPE_SCALES = {"regression": 3.0, "classification": 1.0}
 _LOG_ODDS = {True: 4.0, False: 8.0}  # of an indicator's predictions, two classes or more
@@ -206,7 +207,10 @@ class GroupedJoint(Component):
             fold.group_predictions(path.weights(strength))
             for fold, path in zip(folds, paths, strict=True)
         ]
-        return _Choice.of(scales, strength, paths[0].n_steps, table, predictions, folds)
+        # A space that has ended holds the exact solution: that of all rows may need more steps, and
+        # short of it small strengths leave large weights.
+        n_steps = paths[0].n_steps if all(has_more) else _MOST_STEPS
+        return _Choice.of(scales, strength, n_steps, table, predictions, folds)
 
     def _calibrate(self, predictions: list[NDArray]) -> list[NDArray]:
         """Turn predictions of indicators into log-odds."""
@@ -357,7 +361,7 @@ class _Choice(NamedTuple):
         used, factors = scales > 0, np.zeros(len(scales))
         factors[used] = least_squares_weights(
             list(parts[used]), target, np.repeat(s, len(target) // len(s)),
-            np.ones(int(used.sum())), _PRIOR_ROWS,
+            np.ones(int(used.sum())), _PRIOR_ROWS, _MOST_WEIGHT,
         )  # fmt: skip
         return cls(scales, strength, n_steps, table, predictions, factors)
 

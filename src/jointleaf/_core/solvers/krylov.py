@@ -23,6 +23,7 @@ from jointleaf._core.design import LeafDesign
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Run, Solution, Solver
 
+_LEAST_SHIFT = 100.0  # of S lambda, in rounding errors of K: smaller strengths count as this
 _EVERY = 5  # steps after which a solve looks whether it has arrived
 
 
@@ -119,9 +120,15 @@ class KrylovPath:
         columns = []
         for k, norm in enumerate(norms):
             values, vectors = eigh_tridiagonal(diagonal[:, k], off_diagonal[:, k])
-            shifted = np.maximum(values, 0.0)[:, None] + self._mass * np.asarray(strengths)
+            # Rounding changes K by its norm times epsilon, which must stay far below the shift.
+            shift = np.maximum(self._mass * np.asarray(strengths), self._least(values))
+            shifted = np.maximum(values, 0.0)[:, None] + shift
             columns.append(vectors @ (norm * vectors[0][:, None] / shifted))
         return np.stack(columns, axis=-1).reshape(self.n_steps, -1, *self._outputs)
+
+    def _least(self, values: NDArray) -> float:
+        """Return the least S lambda that the precision can resolve beside eigenvalues of T."""
+        return _LEAST_SHIFT * float(np.finfo(self._design.dtype).eps * np.abs(values).max())
 
     def predictions(self, strengths: NDArray) -> NDArray:
         """Return predictions of the held-out rows, (n, strengths) or (n, strengths, K)."""
