@@ -47,7 +47,7 @@ def test_validation_fits_the_recipe_of_all_rows(capsys, monkeypatch, tmp_path):
 
 def test_a_recipe_without_a_joint_fit(capsys, monkeypatch, tmp_path):
     """No joint problem is solved: neither output nor report mention a solver or a strength."""
-    monkeypatch.setattr(recipes, "recipe_for", lambda n_rows: "boosting")
+    monkeypatch.setattr(recipes, "recipe_for", lambda *args: "boosting")
     fits, out = fit_rows(capsys, monkeypatch, tmp_path, 4000)
     assert fits == ["boosting", "boosting"]
     report = (tmp_path / "model.html").read_text()
