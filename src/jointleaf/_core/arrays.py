@@ -6,19 +6,23 @@ belong. JAX is imported only where a device other than "cpu" is asked for.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg, special
 
 DEVICES = ("cpu", "gpu", "tpu", "auto", "jax:cpu")
 
 #: multiplications of one pass, n P q K, from which "auto" uses an accelerator
 LEAST_WORK = 2**25
+_LEAST_BYTES = 2**12  # of arrays that are worth being stored without zeros
 
 _INSTALL = (
     "pip install 'jointleaf[jax]', and for NVIDIA GPUs also pip install 'jax[cuda12]', for TPUs "
@@ -139,3 +143,34 @@ def double_precision() -> AbstractContextManager:
     from jax.experimental import enable_x64
 
     return enable_x64(True)
+
+
+# -- zeros in files ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NonZeros:
+    """An array as a bit for every number, whether it is not zero, and the numbers that are not.
+
+    It takes at least a 64th of what the array takes.
+    """
+
+    shape: tuple[int, ...]
+    bits: NDArray[np.uint8]
+    values: NDArray
+
+    @classmethod
+    def of(cls, array: NDArray) -> NonZeros | None:
+        """Return the C-contiguous form of an array; None where that would hardly be smaller."""
+        flat = np.ascontiguousarray(array).reshape(-1)
+        is_stored = flat.view(f"u{flat.itemsize}") != 0  # -0.0 is none of the zeros
+        size = len(flat) // 8 + flat.itemsize * int(np.count_nonzero(is_stored))
+        if flat.nbytes < _LEAST_BYTES or size > flat.nbytes // 2:
+            return None
+        return cls(array.shape, np.packbits(is_stored), flat[is_stored])
+
+    def array(self) -> NDArray:
+        """Return the array."""
+        flat = np.zeros(math.prod(self.shape), self.values.dtype)
+        flat[np.unpackbits(self.bits, count=len(flat)).view(bool)] = self.values
+        return flat.reshape(self.shape)

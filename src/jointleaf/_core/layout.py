@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,6 +38,10 @@ class CellLayout:
         object.__setattr__(self, "cells_per_partition", cells_per_partition)
         object.__setattr__(self, "n_features", n_features)
         object.__setattr__(self, "kinds", check_kinds(kinds, len(cells_per_partition)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What follows from the fields would make pickles larger.
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def n_partitions(self) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._core.arrays import place
+from jointleaf._core.arrays import NonZeros, place
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.losses import Loss
@@ -288,7 +288,16 @@ class CellModel:
     def __getstate__(self) -> dict[str, Any]:
         # Tables are made anew from the weights: they would only make pickles larger.
         cached = ("_plain_sums", "_tables_by_dtype")
-        return {k: value for k, value in self.__dict__.items() if k not in cached}
+        state = {k: value for k, value in self.__dict__.items() if k not in cached}
+        for name in ("slopes", "biases"):  # a boosted tree adds to one of K classes
+            state[name] = NonZeros.of(state[name]) or state[name]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name in ("slopes", "biases"):
+            if isinstance(state[name], NonZeros):
+                state[name] = state[name].array()
+        self.__dict__.update(state)
 
 
 def _equal(first: LinearFeatures, second: LinearFeatures) -> bool:

@@ -16,7 +16,9 @@ All numbers are little-endian. The first 12 bytes mean the same in every version
 an object with the keys ``jointleaf`` (the version that wrote the file), ``model``, perhaps
 ``metadata`` (any JSON object that the caller of `save` gave) and ``arrays``, a list of
 ``[type, shape, order]`` in the order of the arrays; ``type`` is one of `TYPES`, ``order`` "C" or
-"F". Nothing is compressed, so that no array can be larger than the file.
+"F". Where most numbers of an array are zero, ``[type, shape, order, n]`` stands for a bit per
+number, whether it is not zero, first bits of a byte first, followed by the n numbers that are not.
+Nothing else is compressed, so that no array can be larger than 64 times the file.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
+
+from jointleaf._core.arrays import NonZeros
 
 #: The format that is written, and the newest that is read.
 FORMAT = 2
@@ -62,8 +66,14 @@ def pack(header: dict[str, Any], arrays: list[NDArray]) -> bytes:
         is_turned = array.flags.f_contiguous and not array.flags.c_contiguous
         order: Literal["C", "F"] = "F" if is_turned else "C"
         stored = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        listed.append([stored.dtype.str, list(array.shape), order])
-        parts.append(stored.tobytes(order))
+        entry: list[Any] = [stored.dtype.str, list(array.shape), order]
+        nonzeros = NonZeros.of(stored.T if is_turned else stored)
+        if nonzeros is None:
+            parts.append(stored.tobytes(order))
+        else:
+            entry.append(len(nonzeros.values))
+            parts.append(nonzeros.bits.tobytes() + nonzeros.values.tobytes())
+        listed.append(entry)
     text = json.dumps({**header, "arrays": listed}, allow_nan=False, separators=(",", ":"))
     body = bytearray(text.encode("ascii"))
     n_header = len(body)
@@ -74,11 +84,11 @@ def pack(header: dict[str, Any], arrays: list[NDArray]) -> bytes:
     return MAGIC + struct.pack("<II", FORMAT, zlib.crc32(checked)) + checked
 
 
-def unpack(data: bytes) -> tuple[int, dict[str, Any], list[NDArray]]:
+def unpack(data: bytes, max_bytes: float = math.inf) -> tuple[int, dict[str, Any], list[NDArray]]:
     """Return the format, the header and the arrays of a file; an error where it is damaged.
 
     Lengths are compared with the data before anything is allocated: arrays together are never
-    larger than `data`.
+    larger than `max_bytes` and 64 times the data.
     """
     version, n_header = _check_start(data)
     header = _parse(data[_START.size : _START.size + n_header])
@@ -86,8 +96,9 @@ def unpack(data: bytes) -> tuple[int, dict[str, Any], list[NDArray]]:
     place = _START.size + n_header
     for k, entry in enumerate(header["arrays"]):
         place += -place % _ALIGNED
-        array, place = _array(data, place, k, entry)
+        array, place = _array(data, place, k, entry, max_bytes)
         arrays.append(array)
+        max_bytes -= array.nbytes
     if place != len(data):
         raise ModelFileError(f"{len(data) - place} bytes follow the last array")
     return version, header, arrays
@@ -141,21 +152,36 @@ def _parse(text: bytes) -> dict[str, Any]:
     return header
 
 
-def _array(data: bytes, place: int, k: int, entry: Any) -> tuple[NDArray, int]:
+def _array(data: bytes, place: int, k: int, entry: Any, max_bytes: float) -> tuple[NDArray, int]:
     """Return array k, described by its entry in the header, and the place after it."""
-    if not isinstance(entry, list) or len(entry) != 3:
+    if not isinstance(entry, list) or len(entry) not in (3, 4):
         raise ModelFileError(f"array {k} is not described by type, shape and order")
-    kind, shape, order = entry
+    kind, shape, order, *count = entry
     if kind not in TYPES or order not in ("C", "F"):
         raise ModelFileError(f"array {k} has type {kind!r} and order {order!r}")
     is_shape = isinstance(shape, list) and len(shape) <= _MOST_AXES
     if not is_shape or not all(type(n) is int and 0 <= n <= _MOST_LENGTH for n in shape):
         raise ModelFileError(f"array {k} has the shape {str(shape)[:80]}")
     dtype, size = np.dtype(kind), math.prod(shape)
-    end = place + size * dtype.itemsize
+    n_bits = -(-size // 8) if count else 0
+    n_values = count[0] if count else size
+    if type(n_values) is not int or not 0 <= n_values <= size:
+        raise ModelFileError(f"array {k} has {str(n_values)[:20]} numbers that are not zero")
+    begin = place + n_bits
+    end = begin + n_values * dtype.itemsize
     if end > len(data):
         raise ModelFileError(f"an array of shape {tuple(shape)} does not fit into the file")
-    if dtype.kind == "b" and size and np.frombuffer(data, np.uint8, size, place).max() > 1:
+    if size * dtype.itemsize > max_bytes:
+        raise ModelFileError(
+            "the arrays take more than max_bytes: raise max_bytes if you expect so large a model"
+        )
+    flat = np.frombuffer(data, dtype, n_values, begin) if n_values else np.zeros(0, dtype)
+    if dtype.kind == "b" and n_values and flat.view(np.uint8).max() > 1:
         raise ModelFileError("an array of truth values holds other numbers")
-    flat = np.frombuffer(data, dtype, size, place) if size else np.zeros(0, dtype)
+    if count:
+        bits = np.frombuffer(data, np.uint8, n_bits, place) if n_bits else np.zeros(0, np.uint8)
+        n_set = np.count_nonzero(np.unpackbits(bits, count=size))
+        if n_set != n_values or n_set != np.count_nonzero(np.unpackbits(bits)):
+            raise ModelFileError(f"array {k} has other bits than numbers that are not zero")
+        flat = NonZeros((size,), bits, flat).array()
     return flat.reshape(shape, order=order).astype(dtype.newbyteorder("="), order="K"), end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import stat
 import tempfile
@@ -89,8 +90,8 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     ----------
     path : str or path
     max_bytes : int
-        Larger files are an error before they are read. Arrays are not compressed: a model needs
-        about as much memory as its file has bytes, and up to three times as much in all.
+        Larger files are an error before they are read, and so are arrays that take more: those
+        that are mostly zeros are stored without these. Loading takes up to three times as much.
 
     Returns
     -------
@@ -102,7 +103,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     ModelFileError
         Where the file is no valid model file: damaged, truncated, of a newer version, too large.
     """
-    return _read_file(path, max_bytes, _from_bytes)
+    return _read_file(path, max_bytes, lambda data: _from_bytes(data, max_bytes))
 
 
 def load_metadata(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
@@ -114,7 +115,7 @@ def load_metadata(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -
     max_bytes : int
         As for `load`.
     """
-    return _read_file(path, max_bytes, lambda data: unpack(data)[1].get("metadata", {}))
+    return _read_file(path, max_bytes, lambda data: unpack(data, max_bytes)[1].get("metadata", {}))
 
 
 # -- models and bytes ----------------------------------------------------------------------------
@@ -140,9 +141,9 @@ def _checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return loaded
 
 
-def _from_bytes(data: bytes) -> Any:
+def _from_bytes(data: bytes, max_bytes: float = math.inf) -> Any:
     try:
-        version, header, arrays = unpack(data)
+        version, header, arrays = unpack(data, max_bytes)
         model = upgrade(header["model"], arrays, version)
         return ESTIMATOR.read(model, Place("model", arrays), Scope())
     except ModelFileError:
