@@ -23,7 +23,7 @@ __all__ = ["Boosted", "LeafValues"]
 _ROUNDS, _RATE = 1000, 0.08  # most rounds, and their learning rate
 _CELLS, _MORE_CELLS, _FEW_ROWS = 31, 63, 8000
 _EARLY_STOP = {"stopping_rounds": 30, "min_delta": 0.0}
-_JOINT_ROUNDS = 100  # whose cells a joint fit may take
+JOINT_ROUNDS = 100  # whose cells a joint fit may take
 _SMOOTHING = 1.0  # rows of every class added to every cell (Laplace's rule of succession)
 
 
@@ -99,7 +99,7 @@ class Boosted(Component):
             rounds.append(booster.best_iteration)
             predictions.append(growth.raw(booster, self._stage, valid, None))
             model, _ = growth.model(booster, self._stage)
-            n_trees = min(booster.best_iteration, _JOINT_ROUNDS) * self.context.n_outputs
+            n_trees = min(booster.best_iteration, JOINT_ROUNDS) * self.context.n_outputs
             is_first = np.arange(len(model.partitioner.n_cells_)) < n_trees
             self.partitioners.append(model.partitioner.with_partitions(is_first))
         self.n_rounds = max(1, round(float(np.mean(rounds))))

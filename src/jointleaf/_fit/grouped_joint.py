@@ -35,10 +35,10 @@ from jointleaf._core.solvers import Solution, solve
 from jointleaf._core.solvers.krylov import Krylov, KrylovPath
 from jointleaf._data.rows import Rows
 from jointleaf._fit.blend import least_squares_weights, logistic_weights
-from jointleaf._fit.boosting import Boosted
+from jointleaf._fit.boosting import JOINT_ROUNDS, Boosted
 from jointleaf._fit.component import Component, FitContext, JointSolve, Split, Table
 from jointleaf._fit.folds import Fold, best_row, grow, join_tables, loss_columns
-from jointleaf._fit.memory import FitShape, MemoryEstimate, joint_memory
+from jointleaf._fit.memory import SPLIT_BYTES, FitShape, MemoryEstimate, partition_sizes
 from jointleaf._fit.search import feature_weights
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges
@@ -57,6 +57,7 @@ from jointleaf.partitions._base import seeded
 _SCALE_ROWS = 5000  # of the training part that tell the scales
 _STRENGTHS = 10.0 ** np.arange(-0.5, -8.01, -0.5)
 _STEPS, _MOST_STEPS = 10, 100  # of the Krylov run, at a time and in all
+_USUAL_STEPS = 60
 _LEAST_GAIN = 3e-3  # of the validation loss in ten steps: less is not worth ten passes
 _SCALE_POWER = 4.0  # with which scales follow the weights of their groups
 _LEAST_SCALE = 1e-3
@@ -317,12 +318,20 @@ class GroupedJoint(Component):
 
     @classmethod
     def memory(cls, shape: FitShape) -> MemoryEstimate:
-        """Return what the joint problem takes."""
-        groups = partition_groups(
-            shape.n_rows, shape.n_features, is_linear=shape.n_features > 0, root=shape.root_cell
+        """Return what the joint problem takes, in single precision, and the runs along its path."""
+        n, d, K = shape.n_rows, shape.n_features, shape.n_outputs
+        groups = partition_groups(n, d, is_linear=d > 0, root=shape.root_cell)
+        sizes = [(g.kind, *size) for g in groups for size in partition_sizes(g.partitioner)]
+        n_partitions = sum(p for _, p, _ in sizes) + (JOINT_ROUNDS if shape.is_regression else 0)
+        n_cells = sum(p * min(c, n) for _, p, c in sizes)
+        n_linear = sum(p * min(c, n) for kind, p, c in sizes if kind == "linear")
+        weights = 4 * (n_cells + n_linear * d) * K
+        return MemoryEstimate(
+            codes=8 * n * n_partitions,  # of both parts of a split, and of all rows
+            design=8 * n * n_partitions + 12 * n * (d + 1),
+            solver=2 * 4 * n * K * _USUAL_STEPS + 12 * weights,
+            model=2 * weights + SPLIT_BYTES * n_cells,
         )
-        union = UnionPartitioner([group.partitioner for group in groups])
-        return joint_memory(shape, union, shape.n_rows)
 
     # -- groups --------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ from jointleaf.partitions import (
 VARIABLE = "JOINTLEAF_MAX_MEMORY"
 
 FIXED = 30 * 2**20  # buffers of blocks of rows, whatever the shape
-_SPLIT_BYTES = 60  # of a split and a leaf
+SPLIT_BYTES = 60  # of a split and a leaf
 _DUAL, _FOLD_DUAL = 2.5, 2.8  # n x n matrices alive
 _MAX_FOLD_ROWS = 2500  # up to here penalties are chosen on several folds side by side
 _USUAL = (100, 31)  # trees and leaves of a trained model that does not say
@@ -106,7 +106,7 @@ class FitShape:
 
 def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> MemoryEstimate:
     """Return what a joint fit of unfitted partitions to n rows takes."""
-    sizes = [size for member in partitioner.nested() for size in _sizes(member)]
+    sizes = partition_sizes(partitioner)
     sizes += [(1, 1)] if shape.root_cell else []
     P, d, K, b = sum(p for p, _ in sizes), shape.n_features, shape.n_outputs, shape.itemsize
     C = shape.n_tasks * sum(p * min(k, n) for p, k in sizes)  # every task has its own
@@ -119,13 +119,18 @@ def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> MemoryEst
         codes=4 * n * P * copies,
         design=twice * (2 * n * max(d, 1) * b + 8 * n * P) * copies,
         solver=_solver_bytes(solver, n, d, C, shape.n_splits) + 12 * weights + 80 * n * K,
-        model=4 * weights + _SPLIT_BYTES * C,
+        model=4 * weights + SPLIT_BYTES * C,
     )
+
+
+def partition_sizes(partitioner: Partitioner) -> list[tuple[int, int]]:
+    """Return numbers of unfitted partitions, with how many cells each of them has at most."""
+    return [size for member in partitioner.nested() for size in _sizes(member)]
 
 
 def trees_memory(n_cells: int, n_slopes: int = 0) -> MemoryEstimate:
     """Return what trees with so many cells and slopes in all take."""
-    return MemoryEstimate(model=_SPLIT_BYTES * n_cells + 8 * n_slopes)
+    return MemoryEstimate(model=SPLIT_BYTES * n_cells + 8 * n_slopes)
 
 
 def _solver_name(shape: FitShape, n: int, n_weights: int) -> str:
