@@ -15,6 +15,7 @@ from jointleaf._data.columns import Columns
 from jointleaf._data.features import plan_features
 from jointleaf._model import bulk_predict as sums_module
 from jointleaf._model.bulk_predict import LEAST_ROWS, GroupedSums, PlainSums
+from jointleaf._trees import grouping as grouping_module
 from jointleaf._trees.grouping import group_trees
 from jointleaf.partitions import (
     FittedEnsemble,
@@ -262,6 +263,20 @@ def test_groups_keep_to_their_limits():
         in_groups = sorted(p for group in grouping.groups for p in group.trees)
         assert in_groups == np.flatnonzero(~grouping.ungrouped).tolist()
         assert grouping.ungrouped.any() == (room == 2500)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "histogram"])
+def test_states_are_counted_before_conditions_are_read(kind, monkeypatch):
+    X, y = training_rows()
+    router = FittedEnsemble(grown(kind).fit(X, y)).fit(X).router
+    least = grouping_module._least_states(router.trees)
+    conditions = grouping_module._Conditions(router)
+    families = [conditions.of_tree(p) for p in range(router.trees.n_trees)]
+    expected = [grouping_module._n_states(by_family.values()) for by_family in families]
+    np.testing.assert_allclose(least, np.maximum(expected, router.trees.n_leaves), rtol=1e-12)
+    without = group_trees(router, 500, 10**6)
+    monkeypatch.setattr(grouping_module, "_least_states", lambda trees: trees.n_leaves)
+    assert group_trees(router, 500, 10**6).groups == without.groups
 
 
 def test_partitions_grown_on_residuals_have_tables():

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import Condition, Router
 
 BYTE = 256  # states of the digits that one byte holds
@@ -120,8 +121,8 @@ def group_trees(router: Router, most_states: int, room: int) -> Grouping:
     conditions = _Conditions(router)
     n_trees = router.trees.n_trees
     left: list[_TreeSet] = []
-    for p in np.flatnonzero(router.trees.n_leaves <= most_states).tolist():
-        tree = _TreeSet([p], conditions.of_tree(p))  # it has at least as many states as leaves
+    for p in np.flatnonzero(_least_states(router.trees) <= most_states + 0.5).tolist():
+        tree = _TreeSet([p], conditions.of_tree(p))
         if tree.n_states <= most_states and all(len(t) < BYTE for t in tree.families.values()):
             left.append(tree)
     groups: list[Group] = []
@@ -136,6 +137,21 @@ def group_trees(router: Router, most_states: int, room: int) -> Grouping:
         ungrouped[members.trees] = False
     groups.sort(key=lambda group: -len(group.packed))
     return Grouping(router, conditions.conditions, conditions.of_node, groups, ungrouped)
+
+
+def _least_states(trees: FlatTrees) -> NDArray[np.float64]:
+    """Return how many states every tree has at least (P,): its splits on numbers, all at once."""
+    splits = np.flatnonzero(trees.table < 0)
+    tree = trees.tree_of_split[splits]
+    keys = [trees.threshold[splits], trees.missing_left[splits], trees.feature[splits], tree]
+    order = np.lexsort(keys)
+    is_new = [np.append(True, key[order][1:] != key[order][:-1])[: len(order)] for key in keys]
+    is_condition = np.logical_or.reduce(is_new)
+    is_family = np.logical_or.reduce(is_new[1:])
+    first = np.flatnonzero(is_family)
+    sizes = np.add.reduceat(is_condition, first, dtype=np.intp) if len(first) else first
+    logs = np.bincount(tree[order][first], np.log(sizes + 1), minlength=trees.n_trees)
+    return np.maximum(np.exp(np.minimum(logs, 700.0)), trees.n_leaves)
 
 
 def _next_group(left: list[_TreeSet], most_states: int) -> _TreeSet:
