@@ -1,23 +1,36 @@
 """Predicting with portable trees against the library that grew them, in one run.
 
     python benchmarks/speed_predict.py [--rows 100000] [--threads 1]
+    python benchmarks/speed_predict.py --default [--train 10100] [--columns 10 50] [--classes 0 2]
 
 100 trees of 16 cells, 20 columns, every library; float64 rows, best of several runs. "cells"
 finds the cells of all rows, "predict" is the whole prediction with a linear model in every cell,
 "constant" the same with constant cells, which is what the library itself computes.
+
+With `--default` the default model predicts 1 to 100,000 rows against LightGBM's defaults (100
+trees of 31 leaves a class), CPU milliseconds: the first call of a loaded model, and the best of
+later ones. Its file is compared with that of CatBoost's defaults.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from jointleaf import Frobenius, refine
+import jointleaf
+from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor, refine
 
 TREES, CELLS, COLUMNS, TRAIN_ROWS = 100, 16, 20, 10_000
+PREDICTED_ROWS = (1, 20, 1000, 20_000, 100_000)
 
 
 def models(threads: int) -> dict[str, object]:
@@ -60,12 +73,77 @@ def best_seconds(call: Callable[[], object], repeats: int = 7) -> float:
     return min(times)
 
 
+def cpu_times(call: Callable[[], object], repeats: int) -> tuple[float, float]:
+    """CPU seconds of the first call, and the least of the others."""
+    times = []
+    for _ in range(repeats + 1):
+        start = time.process_time()
+        call()
+        times.append(time.process_time() - start)
+    return times[0], min(times[1:])
+
+
+def compare_default(n_train: int, n_columns: int, n_classes: int) -> None:
+    """Print a line for every number of rows, and one for the files."""
+    import catboost
+    import lightgbm
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((max(n_train, PREDICTED_ROWS[-1]), n_columns))
+    y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + X[:, 3:8].sum(axis=1)
+    y += 0.3 * rng.standard_normal(len(y))
+    quiet = {"verbose": 0, "thread_count": 1, "allow_writing_files": False}
+    if n_classes:
+        y = np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes))
+        model = JOPLEnClassifier(random_state=0)
+        peers = [lightgbm.LGBMClassifier(n_jobs=1, verbose=-1)]
+        peers.append(catboost.CatBoostClassifier(**quiet))
+    else:
+        model = JOPLEnRegressor(random_state=0)
+        peers = [lightgbm.LGBMRegressor(n_jobs=1, verbose=-1)]
+        peers.append(catboost.CatBoostRegressor(**quiet))
+    for estimator in (model, *peers):
+        estimator.fit(X[:n_train], y[:n_train])
+    method = "predict_proba" if n_classes else "predict"
+    with tempfile.TemporaryDirectory() as place:
+        path, other = Path(place) / "model.jleaf", Path(place) / "model.cbm"
+        jointleaf.save(model, path)
+        peers[1].save_model(str(other))
+        sizes = path.stat().st_size / 1e6, other.stat().st_size / 1e6
+        for n in PREDICTED_ROWS:
+            loaded = jointleaf.load(path)
+            repeats = 200 if n <= 20 else 20 if n <= 1000 else 3
+            first, best = cpu_times(partial(getattr(loaded, method), X[:n]), repeats)
+            _, peer = cpu_times(partial(getattr(peers[0], method), X[:n]), repeats)
+            print(
+                f"| {n_classes or 'regression'} | {n_columns} | {n:,} | {1e3 * peer:.2f} "
+                f"| {1e3 * first:.1f} | {1e3 * best:.2f} | {best / peer:.1f}x "
+                f"| {sizes[0]:.1f} ({sizes[1]:.1f}) |",
+                flush=True,
+            )
+
+
+def compare_defaults(args: argparse.Namespace) -> None:
+    print("| classes | columns | rows | LightGBM, ms | first | jointleaf | ratio | MB (CatBoost) |")
+    print("|---|---|---|---|---|---|---|---|")
+    for n_classes in args.classes:
+        for n_columns in args.columns:
+            compare_default(args.train, n_columns, n_classes)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--models", nargs="*")
+    parser.add_argument("--default", action="store_true")
+    parser.add_argument("--train", type=int, default=10_100)
+    parser.add_argument("--columns", type=int, nargs="+", default=[10, 50])
+    parser.add_argument("--classes", type=int, nargs="+", default=[0, 2, 10])
     args = parser.parse_args()
+    if args.default:
+        compare_defaults(args)
+        return
     rng = np.random.default_rng(0)
     X = rng.standard_normal((args.rows, COLUMNS))
     rows = X[:TRAIN_ROWS]
