@@ -14,7 +14,7 @@ from jointleaf._trees.importers import find_adapter
 from jointleaf._trees.routing import Router
 from jointleaf.partitions import FittedEnsemble, LightGBMPartitioner
 
-SIZES = [2, 4, 16, 31, 64, 65, 300]  # up to 64 leaves are sets of bits, more are walked
+SIZES = [2, 4, 16, 31, 64, 65, 300]  # of sets of leaves
 QUIET = {"verbosity": -1, "num_threads": 1, "min_child_samples": 1, "min_child_weight": 0.0}
 ROWS = 10_000
 

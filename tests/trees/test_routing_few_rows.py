@@ -63,7 +63,7 @@ def both_ways(trees, rows, monkeypatch):
     monkeypatch.setattr(routing, "_FEW_ROWS", 10**9)
     router = Router(trees)
     walked = router(rows)
-    assert "_parts" not in vars(router), "nothing is prepared"
+    assert "_tables" not in vars(router), "nothing is prepared"
     assert walked.dtype == prepared.dtype == np.int32
     np.testing.assert_array_equal(walked, prepared)
     return walked
@@ -183,7 +183,7 @@ def test_row_counts_around_the_limit(n):
     router = Router(part.trees_)
     found = router(rows[:n])
     assert found.shape == (n, 12)
-    assert ("_parts" in vars(router)) == (n > 640)
+    assert ("_tables" in vars(router)) == (n > 640)
     np.testing.assert_array_equal(found, router(rows)[:n])
 
 
@@ -202,7 +202,7 @@ def test_renumbered(n_leaves, is_prepared):
     leaves = router(rows[:20])
     met = trees.numbered(leaves)  # few rows: many leaves are no cell
     other = router.renumbered(met)
-    assert ("_parts" in vars(other)) == is_prepared
+    assert ("_tables" in vars(other)) == is_prepared
     assert other.trees is met
     for some in (new, new[:300]):
         expected = Router(met)(some)

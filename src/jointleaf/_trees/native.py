@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from copy import copy
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,6 +116,9 @@ class LazyTrees:
         Seconds that LightGBM saves for one row and tree.
     """
 
+    #: Seconds that LightGBM would have saved before it was imported.
+    missed: ClassVar[float] = 0.0
+
     def __init__(self, trees: FlatTrees, chosen: NDArray[np.bool_], saved: float) -> None:
         self.chosen, self._saved = chosen, saved
         self._trees = trees
@@ -125,17 +128,19 @@ class LazyTrees:
     def loaded(self, n_rows: int, *, now: bool = False) -> NativeTrees | None:
         """Return the trees for some rows; None where loading is not worth it, or not possible.
 
-        With `now`, it is worth it if LightGBM is imported.
+        With `now` it is worth it.
         """
         if self._native is not None:
             return self._native
         self._n_rows += n_rows
-        n_trees = np.count_nonzero(self.chosen)
+        n_trees = int(np.count_nonzero(self.chosen))
+        is_imported = "lightgbm" in sys.modules
+        if not is_imported:
+            LazyTrees.missed += n_rows * n_trees * self._saved
         n_leaves = int(self._trees.n_leaves[self.chosen].sum())
         seconds = _TREE_LOADED * n_trees + _LEAF_LOADED * n_leaves
-        is_imported = "lightgbm" in sys.modules
-        seconds += 0.0 if is_imported else _IMPORTED
-        if (now and is_imported) or self._n_rows * n_trees * self._saved > seconds:
+        is_worth = now or self._n_rows * n_trees * self._saved > seconds
+        if is_worth and (is_imported or LazyTrees.missed > _IMPORTED):
             try:
                 self._native = NativeTrees(self._trees.only(self.chosen))
             except (ImportError, OSError):  # trees are portable: others find their leaves
