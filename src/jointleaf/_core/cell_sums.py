@@ -121,6 +121,8 @@ class CellSums:
         n_partitions = len(self.partitions)
         if n_partitions == 1 or self.n_rows == 0 or self.groups is not None:
             return
+        if self.n_cells**2 > self.n_rows * n_partitions**2:
+            return  # two partitions of so many cells have about as many intersections as rows
         groups: list[_Group] = []
         columns: list[NDArray[np.int32]] = []
         start = first = 0

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _STACKING_ROWS = 100.0  # as if so many more rows agreed with the weights that stacking starts from
 _CALIBRATION_ROWS = 10.0
+_NEGLIGIBLE = 0.05
 _ZERO = 1e-6  # predictions that are smaller, relative to the target, are rounding errors
 _JOINT_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # ties go to the first
 _TRUST = 0.5  # part of the way back to a trained classifier: the joint fit's setting was chosen
@@ -53,11 +54,28 @@ class Stacking:
         predictions = [np.concatenate(parts) for parts in held_out.values()]
         prior = np.array([self.prior.get(name, 1.0) for name in held_out])
         prior /= prior.sum()
+        names, weights = list(held_out), self._weights(context, predictions, target, s, prior)
+        used = _not_negligible(predictions, weights)
+        if 0 < len(used) < len(names):
+            some = [predictions[k] for k in used]
+            prior = prior[used] / prior[used].sum()
+            names, weights = (
+                [names[k] for k in used],
+                self._weights(context, some, target, s, prior),
+            )
+        return Blend(dict.fromkeys(held_out, 0.0) | dict(zip(names, weights, strict=True)))
+
+    @staticmethod
+    def _weights(
+        context: FitContext,
+        predictions: Sequence[NDArray],
+        target: NDArray,
+        s: NDArray,
+        prior: NDArray,
+    ) -> list[float]:
         if context.is_regression:
-            weights = least_squares_weights(predictions, target, s, prior, _STACKING_ROWS)
-        else:
-            weights, _ = logistic_weights(predictions, target, s, prior, _STACKING_ROWS)
-        return Blend(dict(zip(held_out, weights, strict=True)))
+            return least_squares_weights(predictions, target, s, prior, _STACKING_ROWS)
+        return logistic_weights(predictions, target, s, prior, _STACKING_ROWS)[0]
 
 
 class Interpolation:
@@ -133,6 +151,15 @@ class Interpolation:
         }
         alone = {**table, "joint_weight": np.ones(len(table["strength"]))}
         return join_tables([alone, {name: column[1:] for name, column in blends.items()}])
+
+
+def _not_negligible(predictions: Sequence[NDArray], weights: Sequence[float]) -> list[int]:
+    """Return which predictions make at least a twentieth of the blend, by their spread.
+
+    The others would cost a fit, memory, and time at every prediction.
+    """
+    sizes = np.array([w * float(np.std(f)) for w, f in zip(weights, predictions, strict=True)])
+    return np.flatnonzero(sizes >= _NEGLIGIBLE * sizes.sum()).tolist()
 
 
 def _target(context: FitContext, split: Split) -> NDArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +14,17 @@ from jointleaf._core.progress import Progress
 from jointleaf._fit.component import Component, FitContext, Split
 from jointleaf._fit.joint import Joint
 from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
-from jointleaf._fit.staged_boosting import Growth, Stage
+from jointleaf._fit.staged_boosting import Growth, Stage, all_numbers_are_linear
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TreeCells
 
-__all__ = ["Boosted", "LeafValues"]
+__all__ = ["Boosted", "BoostedLinear", "BoostedRandom", "LeafValues"]
 
 _ROUNDS, _RATE = 1000, 0.08  # most rounds, and their learning rate
 _CELLS, _MORE_CELLS, _FEW_ROWS = 31, 63, 8000
+_FEW_CLASSES = 5
+LINEAR_STAGE = Stage(True, 31, 400, 0.06)
 _EARLY_STOP = {"stopping_rounds": 30, "min_delta": 0.0}
 JOINT_ROUNDS = 100  # whose cells a joint fit may take
 _SMOOTHING = 1.0  # rows of every class added to every cell (Laplace's rule of succession)
@@ -80,17 +83,19 @@ class Boosted(Component):
     """Boosted trees with constants, as many rounds as held-out rows ask for."""
 
     name = "boosted"
-    #: fitted to the training part of every split, after `held_out`
+    #: the first trees of every split of a regression, which a joint fit may refit
     partitioners: Sequence[TreeCells] = ()
 
     def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
         super().__init__(context, components)
-        n_cells = _CELLS if len(context.rows) <= _FEW_ROWS else _MORE_CELLS
-        self._stage = Stage(False, n_cells, _ROUNDS, _RATE)
+        self._stage = self._make_stage(len(context.rows))
+
+    def _make_stage(self, n_rows: int) -> Stage:
+        return Stage(False, _CELLS if n_rows <= _FEW_ROWS else _MORE_CELLS, _ROUNDS, _RATE)
 
     def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
         """Choose the number of rounds, and predict the validation rows after them."""
-        if not splits:
+        if not splits or not self._takes_part:
             return None
         predictions, rounds, self.partitioners = [], [], []
         for train, valid in splits:
@@ -98,12 +103,21 @@ class Boosted(Component):
             booster = growth.train(self._stage, None, (valid, None), stop=_EARLY_STOP)
             rounds.append(booster.best_iteration)
             predictions.append(growth.raw(booster, self._stage, valid, None))
-            model, _ = growth.model(booster, self._stage)
-            n_trees = min(booster.best_iteration, JOINT_ROUNDS) * self.context.n_outputs
-            is_first = np.arange(len(model.partitioner.n_cells_)) < n_trees
-            self.partitioners.append(model.partitioner.with_partitions(is_first))
+            self._keep_trees(growth, booster)
         self.n_rounds = max(1, round(float(np.mean(rounds))))
         return predictions
+
+    @property
+    def _takes_part(self) -> bool:
+        # K trees a round take their time: of many classes those with random thresholds must do,
+        # which tell them apart more quickly, and better.
+        return self.context.n_outputs <= _FEW_CLASSES
+
+    def _keep_trees(self, growth: Growth, booster: Any) -> None:
+        if self.context.is_regression:
+            n_rounds = min(booster.best_iteration, JOINT_ROUNDS)
+            model, _ = growth.model(booster, self._stage, n_rounds)
+            self.partitioners = [*self.partitioners, model.partitioner]
 
     def fit(self, frame: Frame) -> CellModel:
         """Grow the trees on all rows."""
@@ -116,12 +130,47 @@ class Boosted(Component):
 
     def describe(self) -> str:
         """Return the number of rounds."""
-        return f"boosted trees of {self._stage.n_cells} leaves, {self.n_rounds} rounds"
+        stage = self._stage
+        thresholds = " with random thresholds" if stage.is_random else ""
+        cells = " and linear models in them" if stage.is_linear else ""
+        return f"boosted trees of {stage.n_cells} leaves{cells}{thresholds}, {self.n_rounds} rounds"
 
     @classmethod
     def memory(cls, shape: FitShape) -> MemoryEstimate:
         """Return what the trees take."""
         return trees_memory(_ROUNDS * _CELLS)
+
+
+class BoostedRandom(Boosted):
+    """Boosted trees whose thresholds are drawn at random, which average better."""
+
+    name = "boosted_random"
+    _takes_part = True
+
+    def _make_stage(self, n_rows: int) -> Stage:
+        return replace(super()._make_stage(n_rows), is_random=True)
+
+    def _keep_trees(self, growth: Growth, booster: Any) -> None:
+        pass
+
+
+class BoostedLinear(BoostedRandom):
+    """Boosted trees with a linear model in every leaf, for smooth targets."""
+
+    name = "boosted_linear"
+
+    def _make_stage(self, n_rows: int) -> Stage:
+        return LINEAR_STAGE
+
+    @property
+    def _takes_part(self) -> bool:  # type: ignore[override]
+        return self.context.options.cells == "linear" and all_numbers_are_linear(self.context)
+
+    @classmethod
+    def memory(cls, shape: FitShape) -> MemoryEstimate:
+        """Return what the trees and their slopes take."""
+        n_cells = LINEAR_STAGE.rounds * LINEAR_STAGE.n_cells
+        return trees_memory(n_cells, n_cells * shape.n_features)
 
 
 # -- values of cells -----------------------------------------------------------------------------

@@ -5,11 +5,14 @@ which two rows meet the fit is the kernel model
 
     K = sum_g a_g M_g o (1 + 1[g is linear] s^2 G),      strength lambda,
 
-in which G is the linear kernel of features weighted by split gains, and s a fixed scale of slopes.
-As a penalty this is `Frobenius(lambda / s^2, lambda, v, u)` with u_p = a_g / P_g. One Krylov run
-tells the validation losses of all strengths (`_core.solvers.krylov`). Held-out predictions of the
-groups tell how much each of them should count: the scales follow these weights, and what is left
-of them multiplies the groups.
+in which G is the linear kernel of features weighted by split gains, and s the scale of slopes. As a
+penalty this is `Frobenius(lambda / s^2, lambda, v, u)` with u_p = a_g / P_g. One Krylov run tells
+the validation losses of all strengths (`_core.solvers.krylov`). On a sample of the rows runs with
+equal scales choose s, and weights of the groups, fitted to their held-out predictions, tell how
+much each of them should count: the scales follow these weights.
+
+Where there are several splits, cells of constants are those of the trees of all splits: no tree has
+seen all rows, and together they are more than those of one split.
 
 Classes are fitted by squared error on their indicators, whose sums over cells the blend turns into
 log-odds; logistic losses cost several times as much, and their blends are no better.
@@ -39,22 +42,15 @@ from jointleaf._fit.boosting import JOINT_ROUNDS, Boosted
 from jointleaf._fit.component import Component, FitContext, JointSolve, Split, Table
 from jointleaf._fit.folds import Fold, best_row, grow, join_tables, loss_columns
 from jointleaf._fit.memory import SPLIT_BYTES, FitShape, MemoryEstimate, partition_sizes
+from jointleaf._fit.partition_groups import partition_groups
 from jointleaf._fit.search import feature_weights
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges
-from jointleaf.partitions import (
-    LargeTreesPartitioner,
-    LightGBMPartitioner,
-    Partitioner,
-    RandomTreesPartitioner,
-    ResidualPartitioner,
-    RootCell,
-    RotatedPartitioner,
-    UnionPartitioner,
-)
+from jointleaf.partitions import Partitioner, UnionPartitioner
 from jointleaf.partitions._base import seeded
 
-_SCALE_ROWS = 5000  # of the training part that tell the scales
+_SAMPLE_ROWS = 5000  # of a training part, that tell the scales; fewer with several outputs
+_SLOPE_ROWS = 2000  # that tell the scale of slopes
 _STRENGTHS = 10.0 ** np.arange(-0.5, -8.01, -0.5)
 _STEPS, _MOST_STEPS = 10, 100  # of the Krylov run, at a time and in all
 _USUAL_STEPS = 60
@@ -64,54 +60,18 @@ _LEAST_SCALE = 1e-3
 _PRIOR_ROWS = 100.0
 _MOST_WEIGHT = 5.0  # of a group: next to nothing, multiplied, would be noise
 _FEATURE_POWER = 1.0
-_SLOPE_SCALES = {"regression": 3.0, "classification": 1.0}
+_SLOPE_SCALES = (0.3, 1.0, 3.0, 10.0, 30.0)
+_FIRST_SLOPE_SCALE = 2  # which of them the search starts from
 _LOG_ODDS = {True: 4.0, False: 8.0}  # of an indicator's predictions, two classes or more
-
-
-class Group(NamedTuple):
-    """Partitions of one kind, unfitted, with cells of one kind and a scale of their own."""
-
-    name: str
-    partitioner: Partitioner
-    kind: CellKind
-
-
-def partition_groups(n_rows: int, n_features: int, *, is_linear: bool, root: bool) -> list[Group]:
-    """Return the groups for a number of training rows and of linear features.
-
-    Large trees have a cell for every 40 rows. There are 100 of each kind up to 5,000 rows and
-    fewer beyond (37 for 100,000), which keeps the time of a fit below that of its peers. Linear
-    cells, whose cost grows with rows and features, are in 50 to 10 small trees of each kind.
-    """
-    n_cells = int(np.clip(n_rows // 40, 8, 4000))
-    n_large = round(100 * min(1.0, 5_000 / n_rows) ** 0.33)
-    n_small = int(np.clip(1_500_000 // (n_rows * max(n_features, 1)), 10, 50))
-    large = LargeTreesPartitioner(n_large, n_cells)
-    randomized = LargeTreesPartitioner(n_large, n_cells, thresholds="random")
-    small = LargeTreesPartitioner(n_small, 16, thresholds="random")
-    groups = [
-        Group("large_trees", large, "constant"),
-        Group("random_trees", randomized, "constant"),
-    ]
-    if n_features:
-        groups.append(Group("rotated_trees", RotatedPartitioner(randomized), "constant"))
-    if n_features and is_linear:
-        boosted = LightGBMPartitioner(n_small, 8)
-        groups.append(Group("linear_boosted", boosted, "linear"))
-        groups.append(Group("linear_residual", ResidualPartitioner(boosted), "linear"))
-        groups.append(Group("linear_random", RandomTreesPartitioner(n_small, 16), "linear"))
-        groups.append(Group("rotated_linear_trees", RotatedPartitioner(small), "linear"))
-        if root:
-            groups.append(Group("root", RootCell(), "linear"))
-    return groups
+_BOOSTED = "boosted_trees"
 
 
 class _Setting(NamedTuple):
     """What is chosen on held-out rows."""
 
     strength: float
+    slope_scale: float
     scales: NDArray[np.float64]  # a_g of every group, with sum one
-    factors: NDArray[np.float64]  # that multiply the groups' predictions
     n_steps: int
     log_odds: float = 1.0  # what predictions of classes are multiplied by
     constant: NDArray | float = 0.0  # and what is added to them
@@ -124,29 +84,34 @@ class GroupedJoint(Component):
 
     def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
         super().__init__(context, components)
-        options = context.options
-        n_features = len(context.plan.names)
-        is_linear = options.cells == "linear"
-        self._groups = partition_groups(
-            len(context.rows), n_features, is_linear=is_linear, root=options.root_cell
-        )
         self._boosted = next((c for c in components.values() if isinstance(c, Boosted)), None)
-        self._slope_scale = _SLOPE_SCALES[context.target_type]
         self._folds: list[_GroupFold] = []
-        self._setting = _Setting(1e-3, np.ones(len(self._groups)), np.ones(len(self._groups)), 30)
-        #: names of the groups and the kinds of their cells
-        self._names = [group.name for group in self._groups]
-        self._kinds: list[CellKind] = [group.kind for group in self._groups]
+        #: names of the groups, the kinds of their cells, and the group of every member of the union
+        self._names: list[str] = []
+        self._kinds: list[CellKind] = []
+        self._group_of_member: NDArray[np.intp] = np.arange(0)
 
-    def _grow(self, rows: Rows, boosted: Partitioner | None = None) -> UnionPartitioner:
-        """Grow all groups; the trees of a booster that was grown on the same rows are the last."""
+    def _set_groups(self, n_splits: int) -> list[Partitioner]:
+        """Name the groups for a number of splits; return their partitioners, unfitted."""
+        context, options = self.context, self.context.options
+        groups = partition_groups(
+            len(context.rows),
+            len(context.plan.names),
+            is_linear=options.cells == "linear",
+            root=options.root_cell,
+            n_outputs=context.n_outputs,
+            n_splits=n_splits,
+        )
+        self._names = [group.name for group in groups]
+        self._kinds = [group.kind for group in groups]
+        self._group_of_member = np.arange(len(groups))
+        return [group.partitioner for group in groups]
+
+    def _grow(self, partitioners: list[Partitioner], rows: Rows) -> UnionPartitioner:
         context = self.context
-        union = UnionPartitioner([group.partitioner for group in self._groups])
-        union = seeded(union, context.seed, context.n_jobs)
+        union = seeded(UnionPartitioner(partitioners), context.seed, context.n_jobs)
         grow(union, rows, context.target_type, context.columns)
-        if boosted is None:
-            return union
-        return UnionPartitioner.of_fitted([*union.partitioners_, boosted])
+        return union
 
     # -- choosing ------------------------------------------------------------------------------
 
@@ -155,45 +120,75 @@ class GroupedJoint(Component):
         if not splits:
             return []
         context = self.context
-        boosted: Sequence[Partitioner | None] = [None] * len(splits)
-        if context.is_regression and self._boosted is not None and self._boosted.partitioners:
-            boosted = self._boosted.partitioners
-            self._names, self._kinds = [*self._names, "boosted_trees"], [*self._kinds, "constant"]
-        self._folds = [
-            _GroupFold(
-                context, train, valid, self._grow(train, trees),
-                n_folds=len(splits), n_jobs=context.n_jobs,
-            )
-            for (train, valid), trees in zip(splits, boosted, strict=True)
-        ]  # fmt: skip
-        for fold in self._folds:  # boosting stops after different numbers of rounds
-            fold.prepare(*self._partition_kinds(fold.partitioner))
+        self._folds = self._make_folds(splits)
         progress = Progress(2, "joint fit", enabled=context.options.verbose)
         scales = np.full(len(self._names), 1.0 / len(self._names))
-        sample = [fold.sample(_SCALE_ROWS) for fold in self._folds]
-        factors = self._follow(scales, sample).factors
+        slope_scale = self._choose_slope_scale(scales)
+        n_rows = int(_SAMPLE_ROWS / context.n_outputs**0.5)
+        first = self._follow(scales, slope_scale, [fold.sample(n_rows) for fold in self._folds])
         progress.step("scales of groups")
-        if factors.any():
-            scales = scales * (factors / factors.max()) ** _SCALE_POWER
-            scales = np.where(scales < _LEAST_SCALE * scales.max(), 0.0, scales)
-        best = self._follow(scales / scales.sum(), self._folds)
+        if first.group_weights.any():
+            scales = scales * (first.group_weights / first.group_weights.max()) ** _SCALE_POWER
+        is_used = scales >= _LEAST_SCALE * scales.max()
+        self._keep_groups(is_used)
+        scales = scales[is_used] / scales[is_used].sum()
+        best = self._follow(scales, slope_scale, self._folds)
         progress.step("strength")
-        self._setting, self.table = best.setting(), best.table
-        predictions = [np.tensordot(best.factors, parts, 1) for parts in best.predictions]
-        if not context.is_regression:
-            predictions = self._calibrate(predictions)
-        return predictions
+        self.table = best.table
+        self._setting = _Setting(best.strength, slope_scale, scales, best.n_steps)
+        predictions = [parts.sum(axis=0) for parts in best.predictions]
+        return predictions if context.is_regression else self._calibrate(predictions)
 
-    def _follow(self, scales: NDArray, folds: Sequence[_GroupFold]) -> _Choice:
+    def _make_folds(self, splits: Sequence[Split]) -> list[_GroupFold]:
+        """Grow the groups on the training part of every split, after the boosted trees."""
+        context, partitioners = self.context, self._set_groups(len(splits))
+        unions = [self._grow(partitioners, train) for train, _ in splits]
+        if context.is_regression and self._boosted is not None and self._boosted.partitioners:
+            self._names, self._kinds = [*self._names, _BOOSTED], [*self._kinds, "constant"]
+            self._group_of_member = np.arange(len(self._names))
+            pairs = zip(unions, self._boosted.partitioners, strict=True)
+            unions = [UnionPartitioner.of_fitted([*u.partitioners_, trees]) for u, trees in pairs]
+        return [
+            _GroupFold(context, *split, union, n_folds=len(splits), n_jobs=context.n_jobs).prepare(
+                *self._partition_kinds(union)
+            )
+            for split, union in zip(splits, unions, strict=True)
+        ]
+
+    def _keep_groups(self, is_used: NDArray[np.bool_]) -> None:
+        """Leave out the other groups, in names, kinds and folds."""
+        used = np.flatnonzero(is_used)
+        self._names = [self._names[g] for g in used]
+        self._kinds = [self._kinds[g] for g in used]
+        self._group_of_member = np.arange(len(used))
+        self._folds = [fold.with_groups(used) for fold in self._folds]
+        for fold in self._folds:
+            fold.prepare(*self._partition_kinds(fold.partitioner))
+
+    def _choose_slope_scale(self, scales: NDArray) -> float:
+        """Climb along the scales of slopes to the smallest loss, on a small part of the rows."""
+        at, losses = _FIRST_SLOPE_SCALE, {}
+        if "linear" not in self._kinds:
+            return _SLOPE_SCALES[at]
+        sample = [self._folds[0].sample(int(_SLOPE_ROWS / self.context.n_outputs**0.5))]
+        while True:
+            for k in range(max(at - 1, 0), min(at + 2, len(_SLOPE_SCALES))):
+                if k not in losses:
+                    losses[k] = self._follow(scales, _SLOPE_SCALES[k], sample).loss
+            best = min(losses, key=losses.__getitem__)
+            if best == at:
+                return _SLOPE_SCALES[at]
+            at = best
+
+    def _follow(self, scales: NDArray, slope_scale: float, folds: Sequence[_GroupFold]) -> _Choice:
         """Run along the strengths with these scales; stop when further steps gain little."""
-        strengths = _STRENGTHS
         v = feature_weights(folds[0].gains, _FEATURE_POWER)
-        paths = [fold.path(scales, v, self._slope_scale) for fold in folds]
+        paths = [fold.path(scales, v, slope_scale) for fold in folds]
         last = np.inf
         while True:
             has_more = [path.extend(_STEPS) for path in paths]
             losses = [
-                fold.strength_losses(path, strengths)
+                fold.strength_losses(path, _STRENGTHS)
                 for fold, path in zip(folds, paths, strict=True)
             ]
             table = loss_columns(folds, losses)
@@ -202,16 +197,16 @@ class GroupedJoint(Component):
             if is_last or last - loss < _LEAST_GAIN * last:
                 break
             last = loss
-        table = {"strength": strengths, **table}
-        strength = float(strengths[best_row(table, one_se=self.context.options.one_se)])
+        table = {"strength": _STRENGTHS, **table}
+        strength = float(_STRENGTHS[best_row(table, one_se=self.context.options.one_se)])
         predictions = [
-            fold.group_predictions(path.weights(strength))
+            fold.group_predictions(path.weights(strength), len(scales))
             for fold, path in zip(folds, paths, strict=True)
         ]
         # A space that has ended holds the exact solution: that of all rows may need more steps, and
         # short of it small strengths leave large weights.
         n_steps = paths[0].n_steps if all(has_more) else _MOST_STEPS
-        return _Choice.of(scales, strength, n_steps, table, predictions, folds)
+        return _Choice(strength, n_steps, loss, table, predictions, folds)
 
     def _calibrate(self, predictions: list[NDArray]) -> list[NDArray]:
         """Turn predictions of indicators into log-odds."""
@@ -241,12 +236,13 @@ class GroupedJoint(Component):
 
     def fit(self, frame: Frame) -> CellModel:
         """Fit the cells of all groups to all rows."""
-        context, setting = self.context, self._setting
+        context = self.context
         rows, codes = self._rows_and_codes()
+        setting = self._setting
         kinds, group_of = self._partition_kinds(self.partitioner)
         v = feature_weights(self.partitioner.split_gains_, _FEATURE_POWER)[context.plan.sources]
         penalty = Frobenius(
-            setting.strength / self._slope_scale**2,
+            setting.strength / setting.slope_scale**2,
             setting.strength,
             v,
             _partition_weights(setting.scales, group_of),
@@ -260,31 +256,39 @@ class GroupedJoint(Component):
         problem = Problem(design, target, SquaredError(), penalty, rows.s, centre)
         solution = self._solve(problem)
         self.solve = JointSolve(solution, penalty, np.asarray(centre), self._numbers())
-        scaled = _scaled_groups(solution, setting.factors[group_of])
         # What classes start from is part of the constant that makes log-odds of indicators.
         offset = np.asarray(centre) if context.is_regression else np.zeros_like(centre)
         ranges = None
         if context.options.clip == "cell" and solution.layout.n_linear_cells:
             ranges = cell_ranges(design.rows, codes, solution.layout)
         frame = replace(frame, offset=offset)
-        model = CellModel.of_solution(frame, self.partitioner, scaled, ranges)
+        model = CellModel.of_solution(frame, self.partitioner, solution, ranges)
         return (setting.log_odds * model).plus_constant(setting.constant)
 
     def _rows_and_codes(self) -> tuple[Rows, NDArray]:
-        """Return all rows, in any order, and their codes in the partitions of the first split.
+        """Return all rows, in any order, and their codes in the partitions of the splits.
 
         Trees of four fifths of the rows are as good as those of all: it is their cells that are
-        fitted to all.
+        fitted to all. Constants take the trees of all splits, linear cells, which cost more, those
+        of the first.
         """
         rows = self.context.rows
         if not self._folds:
-            self.partitioner = self._grow(rows)
+            self.partitioner = self._grow(self._set_groups(1), rows)
+            equal = np.full(len(self._names), 1.0 / len(self._names))
+            self._setting = _Setting(1e-3, _SLOPE_SCALES[_FIRST_SLOPE_SCALE], equal, 30)
             return rows, self.partitioner.apply(rows.X)
+        members = [
+            (g, fold.partitioner.partitioners_[g])
+            for g, (name, kind) in enumerate(zip(self._names, self._kinds, strict=True))
+            for fold in self._folds[: None if kind == "constant" and name != _BOOSTED else 1]
+        ]
+        self._group_of_member = np.array([g for g, _ in members])
+        self.partitioner = UnionPartitioner.of_fitted([member for _, member in members])
         fold = self._folds[0]
-        self.partitioner = fold.partitioner
         # Splits of the user's may leave rows out, or hold some on both sides.
         is_whole = len(fold.train) + len(fold.valid) == len(rows) and not rows.labels.shape[1]
-        if not is_whole:
+        if len(self._folds) > 1 or not is_whole:
             return rows, self.partitioner.apply(rows.X)
         return fold.train.joined(fold.valid), np.concatenate([fold.codes, fold.codes_valid])
 
@@ -305,10 +309,13 @@ class GroupedJoint(Component):
 
     def _numbers(self) -> dict[str, float]:
         setting = self._setting
-        numbers = {"strength": setting.strength, "n_steps": float(setting.n_steps)}
-        for name, scale, factor in zip(self._names, setting.scales, setting.factors, strict=True):
-            numbers |= {f"{name}_scale": float(scale), f"{name}_weight": float(factor)}
-        return numbers
+        numbers = {
+            "strength": setting.strength,
+            "slope_scale": setting.slope_scale,
+            "n_steps": float(setting.n_steps),
+        }
+        scales = zip(self._names, setting.scales.tolist(), strict=True)
+        return numbers | {f"{name}_scale": scale for name, scale in scales}
 
     def describe(self) -> str:
         """Return the groups with their numbers of partitions."""
@@ -320,8 +327,15 @@ class GroupedJoint(Component):
     def memory(cls, shape: FitShape) -> MemoryEstimate:
         """Return what the joint problem takes, in single precision, and the runs along its path."""
         n, d, K = shape.n_rows, shape.n_features, shape.n_outputs
-        groups = partition_groups(n, d, is_linear=d > 0, root=shape.root_cell)
-        sizes = [(g.kind, *size) for g in groups for size in partition_sizes(g.partitioner)]
+        # Three splits have the most trees together, where there are no more rows than for one.
+        groups = partition_groups(
+            n, d, is_linear=d > 0, root=shape.root_cell, n_outputs=K, n_splits=3
+        )
+        sizes = [
+            (group.kind, P * (3 if group.kind == "constant" else 1), C)
+            for group in groups
+            for P, C in partition_sizes(group.partitioner)
+        ]
         n_partitions = sum(p for _, p, _ in sizes) + (JOINT_ROUNDS if shape.is_regression else 0)
         n_cells = sum(p * min(c, n) for _, p, c in sizes)
         n_linear = sum(p * min(c, n) for kind, p, c in sizes if kind == "linear")
@@ -335,55 +349,44 @@ class GroupedJoint(Component):
 
     # -- groups --------------------------------------------------------------------------------
 
-    def _partition_kinds(self, fitted: Partitioner) -> tuple[list[CellKind], NDArray[np.intp]]:
+    def _partition_kinds(self, fitted: UnionPartitioner) -> tuple[list[CellKind], NDArray[np.intp]]:
         """Return the kind of cells and the group of every partition."""
-        assert isinstance(fitted, UnionPartitioner)
         sizes = [len(member.n_cells_) for member in fitted.partitioners_]
-        group_of = np.repeat(np.arange(len(sizes)), sizes)
+        group_of = np.repeat(self._group_of_member, sizes)
         return [self._kinds[g] for g in group_of], group_of
 
 
 class _Choice(NamedTuple):
     """A run along the strengths with some scales, and what the groups predict at the best."""
 
-    scales: NDArray
     strength: float
     n_steps: int
+    loss: float
     table: Table
     predictions: list[NDArray]  # of every fold, (groups, n[, K])
-    factors: NDArray
+    folds: Sequence[_GroupFold]
 
-    @classmethod
-    def of(
-        cls,
-        scales: NDArray,
-        strength: float,
-        n_steps: int,
-        table: Table,
-        predictions: list[NDArray],
-        folds: Sequence[_GroupFold],
-    ) -> _Choice:
-        """Fit weights of the groups to the held-out targets."""
-        parts = np.concatenate([part.reshape(len(part), -1) for part in predictions], axis=1)
+    @property
+    def group_weights(self) -> NDArray[np.float64]:
+        """Weights (groups,) of the predictions of the groups, fitted to the held-out targets."""
+        folds, first = self.folds, self.predictions[0]
+        parts = np.concatenate([part.reshape(len(part), -1) for part in self.predictions], axis=1)
         target = np.concatenate([fold.target_valid.ravel() for fold in folds])
         s = np.concatenate([fold.valid.s for fold in folds])
-        used, factors = scales > 0, np.zeros(len(scales))
-        factors[used] = least_squares_weights(
-            list(parts[used]), target, np.repeat(s, len(target) // len(s)),
-            np.ones(int(used.sum())), _PRIOR_ROWS, _MOST_WEIGHT,
+        weights = least_squares_weights(
+            list(parts), target, np.repeat(s, len(target) // len(s)),
+            np.ones(len(first)), _PRIOR_ROWS, _MOST_WEIGHT,
         )  # fmt: skip
-        return cls(scales, strength, n_steps, table, predictions, factors)
-
-    def setting(self) -> _Setting:
-        """Return the setting without a calibration."""
-        return _Setting(self.strength, self.scales, self.factors, self.n_steps)
+        return np.array(weights)
 
 
 class _GroupFold(Fold):
     """A fold with designs in single precision, whose kinds of cells differ between groups."""
 
-    def prepare(self, kinds: Sequence[CellKind], group_of: NDArray[np.intp]) -> None:
-        """Make the designs of both parts."""
+    partitioner: UnionPartitioner
+
+    def prepare(self, kinds: Sequence[CellKind], group_of: NDArray[np.intp]) -> _GroupFold:
+        """Make the designs of both parts; return the fold."""
         self._group_of, self._cell_kinds = group_of, kinds
         self._design, self._design_valid = (
             LeafDesign(X.astype(np.float32), codes, self.n_cells, cells=kinds, n_jobs=self.n_jobs)
@@ -396,6 +399,16 @@ class _GroupFold(Fold):
         self._centre = np.average(target, axis=0, weights=self.train.s)
         self._target = target - self._centre
         self.target_valid = self.context.loss.encode(self.y_valid) - self._centre
+        return self
+
+    def with_groups(self, groups: NDArray[np.intp]) -> _GroupFold:
+        """Return the fold with some of its groups alone."""
+        fold, is_used = copy.copy(self), np.isin(self._group_of, groups)
+        members = self.partitioner.partitioners_
+        fold.partitioner = UnionPartitioner.of_fitted([members[g] for g in groups])
+        fold.codes, fold.codes_valid = self.codes[:, is_used], self.codes_valid[:, is_used]
+        fold.n_cells, fold.gains = fold.partitioner.n_cells_, fold.partitioner.split_gains_
+        return fold
 
     def sample(self, n_rows: int) -> _GroupFold:
         """Return the fold with some of its rows, whose partitions are those of all."""
@@ -408,8 +421,7 @@ class _GroupFold(Fold):
         fold.X_valid, fold.y_valid = self.X_valid[some_valid], self.y_valid[some_valid]
         fold.codes_valid = self.codes_valid[some_valid]
         fold.set_groups(self.n_groups)
-        fold.prepare(self._cell_kinds, self._group_of)
-        return fold
+        return fold.prepare(self._cell_kinds, self._group_of)
 
     def path(self, scales: NDArray, v: NDArray, slope_scale: float) -> KrylovPath:
         """Start a run along the strengths."""
@@ -430,10 +442,10 @@ class _GroupFold(Fold):
         ]
         return np.stack(columns, axis=1)
 
-    def group_predictions(self, theta: NDArray) -> NDArray:
+    def group_predictions(self, theta: NDArray, n_groups: int) -> NDArray:
         """Return what every group of partitions predicts for the validation rows, (G, n[, K])."""
         parts = []
-        for g in range(int(self._group_of.max()) + 1):
+        for g in range(n_groups):
             chosen = self._group_of_weight == g
             mask = chosen.reshape(-1, *(1 for _ in theta.shape[1:]))
             parts.append(self._design_valid.matvec(np.where(mask, theta, 0)))
@@ -441,18 +453,5 @@ class _GroupFold(Fold):
 
 
 def _partition_weights(scales: NDArray, group_of: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return u_p = a_g / P_g; groups without a scale get next to nothing."""
-    scales = np.maximum(scales, 1e-12)
+    """Return u_p = a_g / P_g."""
     return (scales / np.bincount(group_of, minlength=len(scales)))[group_of]
-
-
-def _scaled_groups(solution: Solution, factors: NDArray) -> Solution:
-    """Return the solution with the weights of every partition (P,) multiplied."""
-    layout = solution.layout
-    outputs = (1,) * (solution.intercept.ndim - 1)
-    by_cell = factors[layout.partition_of_cell].astype(solution.intercept.dtype)
-    return replace(
-        solution,
-        coef=solution.coef * by_cell[layout.linear_cells].reshape(-1, 1, *outputs),
-        intercept=solution.intercept * by_cell.reshape(-1, *outputs),
-    )

@@ -1,4 +1,4 @@
-"""Linear models of classes as components.
+"""Global linear models as components.
 
 With few rows they are often nearly as good as any other model, and their mistakes are not those of
 the joint fit.
@@ -16,39 +16,42 @@ from sklearn.exceptions import ConvergenceWarning
 
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows
-from jointleaf._fit.component import Component, Split
+from jointleaf._fit.component import Component, Split, target_scale
 from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import CategoryPartitioner
 from jointleaf.partitions._categories import MAX_CELLS
 
-__all__ = ["CategoryIndicators", "CategoryLinear", "Linear", "fit_logistic"]
+__all__ = ["CategoryIndicators", "CategoryLinear", "Linear", "fit_logistic", "fit_ridge"]
 
 STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))
 _MAX_WEIGHTS = 1000  # slopes and intercepts up to which second derivatives are cheap
 _MAX_ITER = 200
+_MOST_ROWS = 20_000  # of a training part
 
 
 class Linear(Component):
-    """A global linear model of classes, its strength chosen on the held-out rows."""
+    """A global linear model, its strength chosen on the held-out rows."""
 
     name = "linear"
     strength = 0.0
 
     def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
         """Choose the strength; None where a training part lacks a class, or without a root cell."""
-        options, n_classes = self.context.options, max(2, self.context.n_outputs)
+        context, options = self.context, self.context.options
         if not (splits and options.root_cell and options.cells == "linear"):
             return None
+        n_classes = 0 if context.is_regression else max(2, context.n_outputs)
         if any(len(np.unique(train.y)) < n_classes for train, _ in splits):
             return None
-        tables = [self._tables(train, valid) for train, valid in splits]
+        # A model of few weights learns nothing from more rows: the first are a random sample.
+        tables = [self._tables(train.take(slice(_MOST_ROWS)), valid) for train, valid in splits]
         if any(table is None for table in tables):
             return None
         best_loss, predictions = np.inf, None
         for strength in STRENGTHS:
-            raws = [_raw(table, strength) for table in tables if table is not None]
-            losses = [self._loss(raw, valid) for raw, (_, valid) in zip(raws, splits, strict=True)]
+            raws = [self._raw(table, strength) for table in tables if table is not None]
+            losses = [self._loss(raw, split) for raw, split in zip(raws, splits, strict=True)]
             loss = float(np.average(losses, weights=[valid.s.sum() for _, valid in splits]))
             if loss < best_loss:
                 self.strength, best_loss, predictions = strength, loss, raws
@@ -60,12 +63,16 @@ class Linear(Component):
         """Fit all rows."""
         rows = self.context.rows
         X = frame.features.transform(rows.X)
-        weights = fit_logistic(X, frame.target(rows.y), rows.s, self.strength)
+        weights = self._fit_weights(X, frame.target(rows.y), rows.s, self.strength)
         return CellModel.linear(frame, weights[:-1], weights[-1])
 
     def describe(self) -> str:
         """Return the strength."""
         return f"a global linear model with strength {self.strength:.3g}"
+
+    def _fit_weights(self, X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray:
+        fit = fit_ridge if self.context.is_regression else fit_logistic
+        return fit(X, y, s, strength)
 
     def _tables(self, train: Rows, valid: Rows) -> _Tables | None:
         """Return the features of training and validation rows; None where it takes no part."""
@@ -73,9 +80,16 @@ class Linear(Component):
         X, X_valid = (frame.features.transform(rows.X) for rows in (train, valid))
         return _Tables(X, frame.target(train.y), train.s, X_valid)
 
-    def _loss(self, raw: NDArray, valid: Rows) -> float:
-        loss = self.context.loss
-        return float(loss.value(loss.encode(valid.y), raw, valid.s))
+    def _raw(self, tables: _Tables, strength: float) -> NDArray:
+        """Return raw predictions of the validation rows, (n,) or (n, K)."""
+        weights = self._fit_weights(tables.X, tables.y, tables.s, strength)
+        return tables.X_valid @ weights[:-1] + weights[-1]
+
+    def _loss(self, raw: NDArray, split: Split) -> float:
+        """Return the validation loss, in standard units of the training rows."""
+        (train, valid), loss = split, self.context.loss
+        centre, unit = target_scale(train.y, train.s, self.context.target_type)
+        return float(loss.value(loss.encode((valid.y - centre) / unit), raw, valid.s))
 
 
 class CategoryLinear(Linear):
@@ -133,12 +147,6 @@ class _Tables:
     X_valid: NDArray
 
 
-def _raw(tables: _Tables, strength: float) -> NDArray:
-    """Return raw predictions of the validation rows, (n,) or (n, K)."""
-    weights = fit_logistic(tables.X, tables.y, tables.s, strength)
-    return tables.X_valid @ weights[:-1] + weights[-1]
-
-
 # -- indicators of values ------------------------------------------------------------------------
 
 
@@ -174,6 +182,28 @@ def _indicators(partitioner: CategoryPartitioner, X: NDArray) -> NDArray[np.floa
 
 
 # -- weights of cells ----------------------------------------------------------------------------
+
+
+def fit_ridge(X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray[np.float64]:
+    """Return the weights (m + 1,) of a linear model of numbers y, the bias last.
+
+    They minimise (1/S) sum_n s_n (f_n - y_n)^2 / 2 + (strength / 2) ||w||^2; the bias is free.
+
+    Parameters
+    ----------
+    X : array (n, m)
+        Standardised.
+    y, s : arrays (n,)
+        Targets, and weights with sum S.
+    strength : float
+        Positive.
+    """
+    share = s / s.sum()
+    mean, centre = share @ X, float(share @ y)
+    centred = X - mean
+    gram = (centred.T * share) @ centred + strength * np.eye(X.shape[1])
+    slopes = np.linalg.solve(gram, centred.T @ (share * (y - centre)))
+    return np.append(slopes, centre - mean @ slopes)
 
 
 def fit_logistic(X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray[np.float64]:

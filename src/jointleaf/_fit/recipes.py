@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from jointleaf._core.penalties import Term
 from jointleaf._data.rows import Rows
 from jointleaf._fit.blend import Interpolation, Stacking
-from jointleaf._fit.boosting import Boosted, LeafValues
+from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom, LeafValues
 from jointleaf._fit.component import Blend, Component, FitContext, Split
 from jointleaf._fit.grouped_joint import GroupedJoint
 from jointleaf._fit.joint import Joint, few_partitions, many_partitions
@@ -81,12 +81,13 @@ RECIPES: dict[str, Recipe] = {
             max_rows=2000,
         ),
         # With thousands of rows large trees with constants tell more than slopes: a joint fit of
-        # these, of linear models in small trees and of boosted cells, beside boosted trees.
+        # these, of linear models in small trees and of boosted cells, beside boosted trees and a
+        # linear model.
         Recipe(
             "blend",
             {
-                "regression": (Boosted, GroupedJoint),
-                "classification": (Boosted, GroupedJoint),
+                "regression": (Boosted, BoostedRandom, BoostedLinear, GroupedJoint, Linear),
+                "classification": (Boosted, BoostedRandom, GroupedJoint, Linear),
             },
             Stacking(),
         ),
@@ -100,6 +101,7 @@ RECIPES: dict[str, Recipe] = {
     )
 }
 
+_SPLIT_ROWS = 18_000  # rows of all training parts together, about
 _MOST_RAW = 5000  # raw predictions, rows times classes, up to which the exact joint fit is made
 
 #: Of partitions that the user gives, whose own model may take part.
@@ -148,8 +150,11 @@ def n_folds_and_splits(recipe: Recipe, n_rows: int) -> tuple[int, int]:
     """Return the folds that rows are dealt out to without `cv`, and how many are held out in turn.
 
     Five folds up to 2,500 rows, above that one of them; the default joint fit has three folds with
-    400 to 2,000 rows, which say as much.
+    400 to 2,000 rows, which say as much. Blends have three splits up to 7,200 rows, then two, and
+    one with more than 12,000: held-out rows choose a lot, and many are needed.
     """
+    if recipe.name == "blend":
+        return 5, int(np.clip(round(_SPLIT_ROWS / n_rows), 1, 3))
     if recipe.has_one_split:
         return 5, 1
     if recipe is RECIPES["joint"] and 400 < n_rows <= recipe.max_rows:

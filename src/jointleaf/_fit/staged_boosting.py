@@ -33,7 +33,7 @@ from jointleaf._trees.importers.base import threads
 from jointleaf._trees.importers.lightgbm import ModelText, leaf_models, read_trees
 from jointleaf.partitions import LightGBMPartitioner, RootCell
 
-__all__ = ["Growth", "Stage", "StagedBoosting"]
+__all__ = ["Growth", "Stage", "StagedBoosting", "all_numbers_are_linear"]
 
 _STRENGTH = 1e-4  # of the global linear model, which has far more rows than weights
 _SAMPLE_ROWS, _SAMPLE_VALID_ROWS = 4000, 2000  # that choose the rounds
@@ -56,12 +56,16 @@ class Stage:
     rounds : int
     rate : float
         Learning rate.
+    is_random : bool
+        Whether thresholds of trees with constants are drawn at random; those of trees with linear
+        models always are.
     """
 
     is_linear: bool
     n_cells: int
     rounds: int
     rate: float
+    is_random: bool = False
 
     def shortened(self, part: float) -> Stage:
         """Return the stage with a part of its rounds, at least one."""
@@ -71,18 +75,17 @@ class Stage:
         """Return parameters of LightGBM for n rows.
 
         A linear model wants many rows more than a border in the best place: thresholds are drawn
-        at random, so that no two trees have the same. Constants want the best borders.
+        at random, so that no two trees have the same. Constants want the best borders, or trees
+        that differ.
         """
         params = {"learning_rate": self.rate, "num_leaves": self.n_cells, "max_bin": 127}
         if self.is_linear:
             params |= {"min_data_in_leaf": 40, "extra_trees": True, "path_smooth": 10.0}
             return params | {"lambda_l2": 5.0, "linear_tree": True, "linear_lambda": 0.1}
-        least = max(5, n // 5000)
-        return params | {
-            "min_data_in_leaf": least,
-            "feature_fraction_bynode": 0.7,
-            "lambda_l2": 1.0,
-        }
+        params |= {"min_data_in_leaf": max(5, n // 5000), "lambda_l2": 1.0}
+        if self.is_random:
+            return params | {"extra_trees": True}
+        return params | {"feature_fraction_bynode": 0.7}
 
 
 STAGES = Stage(True, 31, 120, 0.06), Stage(False, 63, 140, 0.05)
@@ -168,7 +171,7 @@ class StagedBoosting(Component):
         must be clearly better here: where the target has steps.
         """
         context = self.context
-        can_be_linear = context.options.cells == "linear" and _all_numbers_are_linear(context)
+        can_be_linear = context.options.cells == "linear" and all_numbers_are_linear(context)
         may_start_linear = can_be_linear and context.options.root_cell and context.is_regression
         first, *later = STAGES if can_be_linear else CONSTANT_STAGES
         growth = 3 * len(context.rows) / float(np.mean([len(trial.train) for trial in trials]))
@@ -283,7 +286,7 @@ def _is_clearly_less(loss: float, other: float, constant_loss: float) -> bool:
     return loss < ratio * other or gain > gain_ratio * other_gain + 1e-3
 
 
-def _all_numbers_are_linear(context: FitContext) -> bool:
+def all_numbers_are_linear(context: FitContext) -> bool:
     """Whether every column of numbers may have slopes: LightGBM gives one to each."""
     numbers = np.flatnonzero(context.columns.n_categories == 0)
     return np.array_equal(context.plan.numbers, numbers)
@@ -397,9 +400,14 @@ class Growth:
             return np.log(np.maximum(predictions.reshape(len(self._rows), -1), _SURE))
         return np.asarray(logit(np.clip(predictions, _SURE, 1 - _SURE)))
 
-    def model(self, booster: Any, stage: Stage) -> tuple[CellModel, Callable[[NDArray], NDArray]]:
-        """Return the trees as a model whose cells are their leaves, and LightGBM's way to codes."""
-        text, frame = ModelText(booster), self._frame
+    def model(
+        self, booster: Any, stage: Stage, n_rounds: int | None = None
+    ) -> tuple[CellModel, Callable[[NDArray], NDArray]]:
+        """Return the trees as a model whose cells are their leaves, and LightGBM's way to codes.
+
+        By default those of the rounds up to the best, else those of the first `n_rounds`.
+        """
+        text, frame = ModelText(booster, n_rounds), self._frame
         trees = self._in_input_units(read_trees(text, frame.columns.coded()), stage)
         partitioner = LightGBMPartitioner(trees.n_trees, stage.n_cells, n_jobs=self._context.n_jobs)
         partitioner.set_all_leaves(

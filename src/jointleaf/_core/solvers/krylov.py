@@ -51,7 +51,9 @@ class KrylovPath:
         s: NDArray,
         held_out: LeafDesign | None = None,
     ) -> None:
-        self._design, self._held_out = design, held_out
+        self._design, self._held_out = design.merge_partitions(), held_out
+        if held_out is not None:
+            held_out.merge_partitions()
         self._outputs = target.shape[1:]
         dtype = design.dtype
         # With mean one, so that their unit does not change what single precision rounds.

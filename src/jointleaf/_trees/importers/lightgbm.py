@@ -193,8 +193,8 @@ def _retrain_booster(booster: Any, rounds: int, rows: TrainingRows, n_jobs: int 
 class ModelText:
     """A Booster's model text: blocks of ``name=values`` lines, one block per tree."""
 
-    def __init__(self, booster: Any) -> None:
-        self._text = booster.model_to_string()  # up to the best round
+    def __init__(self, booster: Any, n_rounds: int | None = None) -> None:
+        self._text = booster.model_to_string(num_iteration=n_rounds)  # None: up to the best round
 
     def _entry(self, pattern: str) -> str:
         """Return the first group of the line with this pattern, "" where there is none."""

@@ -1,0 +1,76 @@
+"""Groups of partitions for the joint fit of many rows, sized by rows, features and outputs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from jointleaf._core.layout import CellKind
+from jointleaf.partitions import (
+    LargeTreesPartitioner,
+    LightGBMPartitioner,
+    Partitioner,
+    RandomTreesPartitioner,
+    ResidualPartitioner,
+    RootCell,
+    RotatedPartitioner,
+)
+
+__all__ = ["Group", "partition_groups"]
+
+_LINEAR_ENTRIES = 1e7  # rows times features times linear partitions of a group
+
+
+class Group(NamedTuple):
+    """Partitions of one kind, unfitted, with cells of one kind and a scale of their own."""
+
+    name: str
+    partitioner: Partitioner
+    kind: CellKind
+
+
+def partition_groups(
+    n_rows: int,
+    n_features: int,
+    *,
+    is_linear: bool,
+    root: bool,
+    n_outputs: int = 1,
+    n_splits: int = 1,
+) -> list[Group]:
+    """Return the groups for a number of training rows and of linear features.
+
+    Large trees have a cell for every 40 rows. There are 100 of each kind up to 5,000 rows and
+    fewer beyond (37 for 100,000), or for more than four outputs, which keeps the time of a fit
+    below that of its peers; of several splits each has its part of one and a half times as many.
+    Linear cells, whose cost grows with rows and features, are in 100 to 10 small trees of each
+    kind.
+    """
+    n_cells = int(np.clip(n_rows // 40, 8, 4000))
+    n_large = 100 * min(1.0, 5_000 / n_rows) ** 0.33 * min(1.0, 4 / n_outputs) ** 0.5
+    n_large = round(n_large if n_splits == 1 else 1.5 * n_large / n_splits)
+    n_small = int(np.clip(_LINEAR_ENTRIES // (n_rows * max(n_features, 1)), 10, 100))
+    large = LargeTreesPartitioner(n_large, n_cells)
+    randomized = LargeTreesPartitioner(n_large, n_cells, thresholds="random")
+    groups = [
+        Group("large_trees", large, "constant"),
+        Group("random_trees", randomized, "constant"),
+    ]
+    if n_features:
+        groups.append(Group("rotated_trees", RotatedPartitioner(randomized), "constant"))
+    if n_features and is_linear:
+        boosted = LightGBMPartitioner(max(n_small // 2, 10), 4)
+        random, smaller = (RandomTreesPartitioner(n_small, cells) for cells in (8, 4))
+        oblique = LargeTreesPartitioner(max(n_small // 2, 10), 16, thresholds="random")
+        groups += [
+            Group("linear_boosted", boosted, "linear"),
+            Group("linear_random", random, "linear"),
+            Group("residual_boosted", ResidualPartitioner(boosted), "linear"),
+            Group("residual_random", ResidualPartitioner(random), "linear"),
+            Group("residual_small", ResidualPartitioner(smaller), "linear"),
+            Group("linear_rotated", RotatedPartitioner(oblique), "linear"),
+        ]
+        if root:
+            groups.append(Group("root", RootCell(), "linear"))
+    return groups
