@@ -91,7 +91,10 @@ class Boosted(Component):
         self._stage = self._make_stage(len(context.rows))
 
     def _make_stage(self, n_rows: int) -> Stage:
-        return Stage(False, _CELLS if n_rows <= _FEW_ROWS else _MORE_CELLS, _ROUNDS, _RATE)
+        # K trees a round: many classes have fewer rounds, and larger steps.
+        few = min(1.0, _FEW_CLASSES / self.context.n_outputs)
+        n_cells = _CELLS if n_rows <= _FEW_ROWS else _MORE_CELLS
+        return Stage(False, n_cells, round(few * _ROUNDS), _RATE / few**0.5)
 
     def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
         """Choose the number of rounds, and predict the validation rows after them."""

@@ -19,7 +19,7 @@ from jointleaf.partitions import (
 
 __all__ = ["Group", "partition_groups"]
 
-_LINEAR_ENTRIES = 1e7  # rows times features times linear partitions of a group
+_LINEAR_ENTRIES = 1e7  # rows times features times outputs times linear partitions of a group
 
 
 class Group(NamedTuple):
@@ -50,7 +50,9 @@ def partition_groups(
     n_cells = int(np.clip(n_rows // 40, 8, 4000))
     n_large = 100 * min(1.0, 5_000 / n_rows) ** 0.33 * min(1.0, 4 / n_outputs) ** 0.5
     n_large = round(n_large if n_splits == 1 else 1.5 * n_large / n_splits)
-    n_small = int(np.clip(_LINEAR_ENTRIES // (n_rows * max(n_features, 1)), 10, 100))
+    n_small = _LINEAR_ENTRIES / (n_rows * max(n_features, 1) * n_outputs)
+    n_small = int(np.clip(n_small, 10, 100))
+    n_rotations = max(3, 10 // n_splits)
     large = LargeTreesPartitioner(n_large, n_cells)
     randomized = LargeTreesPartitioner(n_large, n_cells, thresholds="random")
     groups = [
@@ -58,7 +60,9 @@ def partition_groups(
         Group("random_trees", randomized, "constant"),
     ]
     if n_features:
-        groups.append(Group("rotated_trees", RotatedPartitioner(randomized), "constant"))
+        groups.append(
+            Group("rotated_trees", RotatedPartitioner(randomized, n_rotations), "constant")
+        )
     if n_features and is_linear:
         boosted = LightGBMPartitioner(max(n_small // 2, 10), 4)
         random, smaller = (RandomTreesPartitioner(n_small, cells) for cells in (8, 4))
@@ -69,7 +73,7 @@ def partition_groups(
             Group("residual_boosted", ResidualPartitioner(boosted), "linear"),
             Group("residual_random", ResidualPartitioner(random), "linear"),
             Group("residual_small", ResidualPartitioner(smaller), "linear"),
-            Group("linear_rotated", RotatedPartitioner(oblique), "linear"),
+            Group("linear_rotated", RotatedPartitioner(oblique, n_rotations), "linear"),
         ]
         if root:
             groups.append(Group("root", RootCell(), "linear"))

@@ -101,7 +101,7 @@ RECIPES: dict[str, Recipe] = {
     )
 }
 
-_SPLIT_ROWS = 18_000  # rows of all training parts together, about
+_SPLIT_ROWS = 30_000  # rows of all training parts together, about
 _MOST_RAW = 5000  # raw predictions, rows times classes, up to which the exact joint fit is made
 
 #: Of partitions that the user gives, whose own model may take part.
@@ -150,8 +150,8 @@ def n_folds_and_splits(recipe: Recipe, n_rows: int) -> tuple[int, int]:
     """Return the folds that rows are dealt out to without `cv`, and how many are held out in turn.
 
     Five folds up to 2,500 rows, above that one of them; the default joint fit has three folds with
-    400 to 2,000 rows, which say as much. Blends have three splits up to 7,200 rows, then two, and
-    one with more than 12,000: held-out rows choose a lot, and many are needed.
+    400 to 2,000 rows, which say as much. Blends have three splits up to 12,000 rows, then two, and
+    one with more than 20,000: held-out rows choose a lot, and many are needed.
     """
     if recipe.name == "blend":
         return 5, int(np.clip(round(_SPLIT_ROWS / n_rows), 1, 3))
