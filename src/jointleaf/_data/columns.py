@@ -24,16 +24,6 @@ from numpy.typing import ArrayLike, NDArray
 if TYPE_CHECKING:
     from jointleaf._data.statistics import CategoryStatistics
 
-__all__ = [
-    "Column",
-    "Columns",
-    "as_codes",
-    "as_frame",
-    "column_names",
-    "column_numbers",
-    "declared_columns",
-    "is_table",
-]
 
 _MOST_EXACT = 2.0**53  # up to here floats hold every whole number
 _MOST_WHOLE = int(np.iinfo(np.int64).max)

@@ -25,16 +25,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from jointleaf._data.columns import Columns, as_codes, column_names, column_numbers
 
-__all__ = [
-    "FeaturePlan",
-    "Indicators",
-    "LinearFeatures",
-    "Standardizer",
-    "chosen_columns",
-    "mean_and_scale",
-    "plan_features",
-]
-
 _RARE = 0.01  # fraction of the weight below which a category is pooled
 _MOST_CATEGORIES = 20
 _STRETCH = 4096  # numbers standardized at a time: they stay in the first-level cache

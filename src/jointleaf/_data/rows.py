@@ -22,15 +22,6 @@ from sklearn.utils.validation import validate_data
 
 from jointleaf._data.columns import Columns, as_frame, column_names, declared_columns
 
-__all__ = [
-    "Rows",
-    "canonical_rows",
-    "deal_rows",
-    "read_coded_rows",
-    "read_rows",
-    "read_training_rows",
-]
-
 _DTYPES = [np.float64, np.float32]
 
 

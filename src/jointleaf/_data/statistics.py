@@ -34,8 +34,6 @@ from scipy.special import logit
 from jointleaf._data.columns import Columns, as_codes
 from jointleaf._data.rows import Rows, deal_rows
 
-__all__ = ["CategoryStatistics", "CategoryTable", "learn_statistics"]
-
 _MANY_CATEGORIES = 50  # from which a column is replaced
 _MOST_CLASSES = 10  # that have a mean, the most frequent ones
 _PARTS = 5  # of the training rows, for cross-fitting

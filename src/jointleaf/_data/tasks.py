@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from jointleaf._data.columns import as_frame, column_names, is_table
 
-__all__ = ["Form", "TaskTable", "as_one_type", "drop_column", "join_values"]
-
 Form = Literal["pairs", "outputs", "single", "long"]
 
 

@@ -22,8 +22,6 @@ from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import CategoryPartitioner
 from jointleaf.partitions._categories import MAX_CELLS
 
-__all__ = ["CategoryIndicators", "CategoryLinear", "Linear", "fit_logistic", "fit_ridge"]
-
 STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))
 _MAX_WEIGHTS = 1000  # slopes and intercepts up to which second derivatives are cheap
 _MAX_ITER = 200

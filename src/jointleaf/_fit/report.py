@@ -13,15 +13,6 @@ from jointleaf._core.solvers import Solution
 from jointleaf._fit.component import Blend, Component, JointSolve, Table
 from jointleaf.partitions._base import TargetType
 
-__all__ = [
-    "ComponentReport",
-    "FitReport",
-    "cv_results",
-    "describe_solution",
-    "loss_table",
-    "validation_text",
-]
-
 _LOSS_UNITS = {
     "regression": "squared error / 2, target variance = 1",
     "classification": "log-loss",

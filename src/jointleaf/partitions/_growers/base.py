@@ -16,18 +16,6 @@ from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers import find_adapter
 from jointleaf.partitions._base import TreeCells, check_count
 
-__all__ = [
-    "LEARNING_RATE",
-    "SUBSAMPLE",
-    "ForestPartitioner",
-    "TreePartitioner",
-    "import_library",
-    "least_leaf_rows",
-    "row_fraction",
-    "standard_target",
-    "training_label",
-]
-
 #: Shared by all kinds of boosting, so that one can stand in for another.
 LEARNING_RATE = 0.1
 SUBSAMPLE = 0.7
