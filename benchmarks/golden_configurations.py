@@ -18,6 +18,10 @@ from sklearn import ensemble
 import jointleaf as jl
 from golden_data import Split, cells, classes, first_feature, frames, numbers, tasks, weights
 
+#: What iterative solvers stop at where a configuration is about their answer: another order of
+#: summation then changes predictions by less than 1e-9, and not by what the tolerance allows.
+TIGHT = {"tol": 1e-13, "max_iter": 100_000}
+
 Outputs = dict[str, NDArray[np.float64]]
 Configuration = Callable[[], Outputs]
 
@@ -168,7 +172,7 @@ def wide_targets() -> Outputs:
 def fit_cells(target: str = "numbers", **kwargs: Any) -> Outputs:
     """Fit the cells of given codes."""
     data = cells(target=target)
-    solution = jl.fit_cells(data.X, data.codes, data.y, **kwargs)
+    solution = jl.fit_cells(data.X, data.codes, data.y, **TIGHT | kwargs)
     return {"predict": solution.predict(data.X_test, data.codes_test)}
 
 
@@ -176,7 +180,7 @@ def strength_path(penalty: Any, **kwargs: Any) -> Outputs:
     """Follow a path of strengths; predictions at every strength."""
     data = cells()
     path = jl.strength_path(
-        data.X, data.codes, data.y, penalty=penalty, **{"n_strengths": 8, "tol": 1e-6} | kwargs
+        data.X, data.codes, data.y, penalty=penalty, **TIGHT | {"n_strengths": 8} | kwargs
     )
     found = [solution.predict(data.X_test, data.codes_test) for solution in path.solutions]
     return {"strengths": path.strengths, "predict": np.array(found)}
@@ -185,7 +189,7 @@ def strength_path(penalty: Any, **kwargs: Any) -> Outputs:
 def fit_tasks(penalty: Any, **kwargs: Any) -> Outputs:
     """Fit the cells of two tasks with given codes."""
     parts = [cells(200), cells(300)]
-    solution = jl.fit_tasks([part[:3] for part in parts], penalty=penalty, **kwargs)
+    solution = jl.fit_tasks([part[:3] for part in parts], penalty=penalty, **TIGHT | kwargs)
     found = [
         task.predict(part.X_test, part.codes_test)
         for task, part in zip(solution.tasks, parts, strict=True)
@@ -298,7 +302,9 @@ CONFIGURATIONS: dict[str, Configuration] = {
     "penalty l1 auto, classes": lambda: classification(
         classes(150, 2), voronoi(), penalty=jl.L1("auto", 0.1), cv=3
     ),
-    "penalty l21, 3 classes": lambda: fixed(voronoi(), "classes", penalty=jl.L21(0.01, 0.05)),
+    "penalty l21, 3 classes": lambda: fixed(
+        voronoi(), "classes", penalty=jl.L21(0.01, 0.05), **TIGHT
+    ),
     # Functions
     "fit_cells default": fit_cells,
     "fit_cells weights": lambda: fit_cells(sample_weight=weights(300)),
