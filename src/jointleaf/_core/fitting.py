@@ -96,17 +96,8 @@ def fit_cells(
     """
     check_limits(tol, max_iter)
     check_device(device)
-    problem = make_problem(
-        X,
-        codes,
-        y,
-        loss=loss,
-        penalty=Frobenius(0.01) if penalty is None else penalty,
-        cells=cells,
-        sample_weight=sample_weight,
-        n_cells=n_cells,
-        n_jobs=n_jobs,
-    )
+    penalty = Frobenius(0.01) if penalty is None else penalty
+    problem = make_problem(X, codes, y, loss, penalty, cells, sample_weight, n_cells, n_jobs)
     return solve(problem, solver, tol=tol, max_iter=max_iter, device=device)
 
 
@@ -114,7 +105,6 @@ def make_problem(
     X: ArrayLike,
     codes: ArrayLike,
     y: ArrayLike,
-    *,
     loss: str | Loss,
     penalty: Term,
     cells: CellKind | Sequence[CellKind],

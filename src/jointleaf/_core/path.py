@@ -141,22 +141,11 @@ def strength_path(
     check_device(device)
     if not isinstance(penalty, Term):
         raise TypeError(f"penalty={penalty!r} must be a Penalty such as L21(0.1)")
-    problem = make_problem(
-        X,
-        codes,
-        y,
-        loss=loss,
-        penalty=penalty.at(1.0),
-        cells=cells,
-        sample_weight=sample_weight,
-        n_cells=n_cells,
-        n_jobs=n_jobs,
-        offset=offset,
-    )
+    weighting = cells, sample_weight, n_cells, n_jobs, offset
+    problem = make_problem(X, codes, y, loss, penalty.at(1.0), *weighting)
     state = SolverState()
     if strengths is None:
-        largest = largest_strength(problem, penalty, state)
-        grid = strength_grid(largest, n_strengths, ratio)
+        grid = strength_grid(largest_strength(problem, penalty, state), n_strengths, ratio)
     else:
         grid = _check_strengths(strengths)
     held_out = None if validation is None else _check_validation(problem, validation)
@@ -223,10 +212,8 @@ def largest_strength(problem: Problem, penalty: Term, state: SolverState | None 
         raise ValueError(f"{penalty!r} with constant cells has no slopes to set to zero")
     theta = biases_alone(problem, state)
     gradient = problem.data_gradient(problem.design.matvec(theta))
-    if (
-        np.abs(problem.layout.split(gradient)[0]).max(initial=0.0)
-        <= 1000 * _BIAS_TOL * problem.start_slope
-    ):
+    steepest = np.abs(problem.layout.split(gradient)[0]).max(initial=0.0)
+    if steepest <= 1000 * _BIAS_TOL * problem.start_slope:
         return 0.0  # what the biases leave is rounding
     return family.strength_max(problem.mass * gradient)
 

@@ -182,9 +182,6 @@ def relaxed(penalty: Term, factor: float, support: NDArray[np.bool_]) -> Any:
     return penalty
 
 
-# -- the function --------------------------------------------------------------------------------
-
-
 def fit_tasks(
     tasks: Sequence[Task],
     *,
@@ -292,6 +289,6 @@ def _check_task(
     except (TypeError, ValueError):
         raise ValueError(f"task {number} must be three arrays: X, codes and y") from None
     try:
-        return make_problem(X, codes, y, loss=loss, penalty=Free(), cells=cells)
+        return make_problem(X, codes, y, loss, Free(), cells)
     except (TypeError, ValueError) as error:
         raise type(error)(f"task {number}: {error}") from None

@@ -31,18 +31,10 @@ _MOST_WHOLE = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True)
 class Column:
-    """One column.
+    """One column."""
 
-    Attributes
-    ----------
-    label : str
-        Its name, or "x3" for column 3 of a table without names.
-    categories : array (L,) of int or str, or None
-        The sorted categories; None for a column of numbers.
-    """
-
-    label: str
-    categories: NDArray | None = None
+    label: str  # its name, or "x3" for column 3 of a table without names
+    categories: NDArray | None = None  # (L,), int or str, sorted; None for a column of numbers
 
     def encode(self, values: _Values) -> NDArray:
         """Return numbers, or the codes of categories; NaN where missing."""
@@ -70,16 +62,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Columns(Sequence[Column]):
-    """The columns of a table.
-
-    Attributes
-    ----------
-    columns : tuple of Column, length d
-    statistics : CategoryStatistics or None
-        Numbers in place of the codes of columns with many categories, where a model has some.
-    """
+    """The columns of a table."""
 
     columns: tuple[Column, ...]
+    #: Numbers in place of the codes of columns with many categories, where a model has some.
     statistics: CategoryStatistics | None = None
 
     def __len__(self) -> int:
@@ -105,19 +91,13 @@ class Columns(Sequence[Column]):
         known: Mapping[int, ArrayLike | None] | None = None,
         counts: NDArray[np.bool_] | None = None,
     ) -> Columns:
-        """Learn what the columns of a table hold.
+        """Learn what the columns of a table, a data frame or array (n, d), hold.
 
-        Parameters
-        ----------
-        X : data frame or array (n, d)
-            Columns of text or of a category type hold categories, the others numbers.
-        categorical : "from_dtype", sequence of names or numbers, or bool array (d,)
-            Columns that hold categories besides; none for "from_dtype".
-        known : mapping from column number to categories, optional
-            Further columns with categories, and categories besides those in `X`: those of a model
-            that was fitted before.
-        counts : bool array (n,), optional
-            Rows whose categories are learned; all by default.
+        Columns of text or of a category type hold categories, the others numbers. `categorical` are
+        those that hold categories besides: names or numbers, a bool array (d,), or none for
+        "from_dtype". `known` are further ones by number, with categories besides those in `X`:
+        those of a model that was fitted before. `counts` (n,) are rows whose categories are
+        learned; all by default.
         """
         declared = set(known or {}) | declared_columns(categorical, X)
         names = column_names(X)
@@ -237,12 +217,7 @@ def _check_not_numbers(name: str, texts: set[str]) -> None:
 def as_frame(X: Any) -> nw.DataFrame | None:
     """Return a data frame of any library as narwhals sees it, None for anything else.
 
-    Raises
-    ------
-    TypeError
-        For a lazy frame, whose rows are not there yet.
-    ValueError
-        Where several columns have the same name.
+    Raises for a lazy frame, whose rows are not there yet, and for columns of the same name.
     """
     if isinstance(X, np.ndarray):
         return None

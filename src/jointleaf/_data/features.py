@@ -45,27 +45,13 @@ class Indicators:
 
 @dataclass(frozen=True)
 class FeaturePlan:
-    """Which linear features there are; made once from all training rows, without their targets.
+    """Which linear features there are; made once from all training rows, without their targets."""
 
-    Attributes
-    ----------
-    numbers : integers (k,)
-        Columns of numbers.
-    indicators : tuple of Indicators
-        Columns with categories.
-    missing_indicators : integers
-        Columns of numbers whose missing values have an indicator.
-    names : tuple of str, length m
-        Of all linear features, in the order above.
-    sources : integers (m,)
-        Column that each linear feature comes from.
-    """
-
-    numbers: NDArray[np.intp]
-    indicators: tuple[Indicators, ...]
-    missing_indicators: NDArray[np.intp]
-    names: tuple[str, ...]
-    sources: NDArray[np.intp]
+    numbers: NDArray[np.intp]  # columns of numbers
+    indicators: tuple[Indicators, ...]  # of columns with categories
+    missing_indicators: NDArray[np.intp]  # columns of numbers whose missing values have one
+    names: tuple[str, ...]  # of all m linear features, in the order above
+    sources: NDArray[np.intp]  # (m,), column that each linear feature comes from
 
     def fit(self, X: NDArray, s: NDArray, *, clip: bool = True) -> LinearFeatures:
         """Learn means, scales and ranges from rows X (n, d) with weights s (n,)."""
@@ -145,17 +131,10 @@ def plan_features(
     *,
     missing_indicators: bool = False,
 ) -> FeaturePlan:
-    """Decide which linear features there are.
+    """Decide which linear features there are, from all training rows X (n, d) and weights s (n,).
 
-    Parameters
-    ----------
-    X, s : arrays (n, d), (n,)
-        All training rows and their weights.
-    columns : Columns
-    chosen : integers, optional
-        Columns that take part; all by default.
-    missing_indicators : bool
-        Whether columns of numbers with missing values get an indicator of them.
+    `chosen` are columns that take part, all by default; `missing_indicators` says whether columns
+    of numbers with missing values get an indicator of them.
     """
     taking_part = np.arange(len(columns)) if chosen is None else np.sort(chosen)
     is_number = columns.n_categories[taking_part] == 0
@@ -203,11 +182,6 @@ class Standardizer:
     Linear cells extrapolate, and one value far outside the training range can ruin a prediction.
     With `clip`, features are therefore clipped to the range seen in training before the linear
     models use them (the partitions see them as they are).
-
-    Attributes
-    ----------
-    mean, scale, low, high : arrays (d,)
-    clip : bool
     """
 
     mean: NDArray[np.float64]
@@ -222,13 +196,8 @@ class Standardizer:
     ) -> Standardizer:
         """Learn from rows X (n, d) with weights s (n,).
 
-        Parameters
-        ----------
-        X, s : arrays (n, d), (n,)
-        clip : bool
-        group : integers (d,), optional
-            Columns with the same number share one scale, with which their variances add up to 1.
-            By default every column has its own.
+        Columns with the same number in `group` (d,) share one scale, with which their variances
+        add up to 1; by default every column has its own.
         """
         mean, scale = mean_and_scale(X, s)
         low, high = _extremes(X)

@@ -36,30 +36,12 @@ def read_training_rows(
     y_numeric: bool = False,
     multi_output: bool = False,
 ) -> tuple[Columns, NDArray, NDArray]:
-    """Check training rows and learn what their columns hold.
+    """Check what `fit` was called with, and learn what the columns hold.
 
-    Parameters
-    ----------
-    estimator : scikit-learn estimator
-        Gets ``n_features_in_`` and ``feature_names_in_``.
-    X, y : what `fit` was called with
-    categorical : "from_dtype", sequence of names or numbers, or bool array (d,)
-        Columns that hold categories besides those of text and of category types.
-    known : mapping from column number to categories, optional
-        Columns that a model fitted before treats as categories.
-    sample_weight : array-like (n,), optional
-        Categories are learned from rows of positive weight.
-    y_numeric : bool
-        Whether y must hold numbers.
-    multi_output : bool
-        Whether y may be (n, T).
-
-    Returns
-    -------
-    columns : Columns
-    matrix : float array (n, d)
-        Numbers and codes, NaN where missing.
-    targets : array (n,) or (n, T)
+    Returns the columns, a matrix (n, d) of numbers and codes, NaN where missing, and targets (n,)
+    or, if `multi_output` allows it, (n, T), which are numbers if `y_numeric`. The estimator gets
+    ``n_features_in_`` and ``feature_names_in_``. Columns with categories are as for `Columns.read`;
+    categories are learned from rows of positive weight.
     """
     X, table, is_plain = _as_native(X)
     options: dict[str, Any] = {
@@ -173,12 +155,7 @@ def canonical_rows(
 ) -> Rows:
     """Merge equal rows (same x, y and labels) and order them by a hash of their contents.
 
-    Parameters
-    ----------
-    X, y, s : arrays (n, d), (n,), (n,)
-        y must be numbers.
-    labels : integers (n, m), optional
-        What else must be equal for rows to be merged, for example the folds of a row.
+    y (n,) are numbers; labels (n, m) are what else must be equal, for example the folds of a row.
     """
     if labels is None:
         labels = np.zeros((len(y), 0), np.int64)

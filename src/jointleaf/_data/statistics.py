@@ -47,26 +47,13 @@ _CLEARLY = 8.0  # gain in log-likelihood from which a pair acts: chance finds 5 
 
 @dataclass(frozen=True)
 class CategoryTable:
-    """Numbers for the categories of a column, or for the pairs of categories of two.
-
-    Attributes
-    ----------
-    columns : tuple of int
-    n_codes : tuple of int
-        Codes of each column: its categories, unseen ones and missing values.
-    names : tuple of str, length r
-        Of the statistics.
-    keys : integers (k,)
-        Codes, or numbers of pairs of codes, of training rows; in rising order.
-    values : array (k + 1, r)
-        Of these, and of all others.
-    """
+    """Numbers for the categories of a column, or for the pairs of categories of two."""
 
     columns: tuple[int, ...]
-    n_codes: tuple[int, ...]
-    names: tuple[str, ...]
-    keys: NDArray[np.int64]
-    values: NDArray[np.float64]
+    n_codes: tuple[int, ...]  # of each column: its categories, unseen ones and missing values
+    names: tuple[str, ...]  # of the r statistics
+    keys: NDArray[np.int64]  # (k,), codes, or numbers of pairs of codes, of training rows, rising
+    values: NDArray[np.float64]  # (k + 1, r), of these, and of all others
 
     @property
     def replaces_codes(self) -> bool:
@@ -86,20 +73,11 @@ class CategoryStatistics:
 
     The matrix of rows has the first statistic of such a column in place of its codes; all further
     statistics are columns behind the d given ones.
-
-    Attributes
-    ----------
-    n_columns : int
-        d.
-    classes : tuple of float
-        Class numbers that have a mean; none for regression.
-    tables : tuple of CategoryTable
-        First those of single columns, in rising order.
     """
 
-    n_columns: int
-    classes: tuple[float, ...]
-    tables: tuple[CategoryTable, ...]
+    n_columns: int  # d
+    classes: tuple[float, ...]  # class numbers that have a mean; none for regression
+    tables: tuple[CategoryTable, ...]  # first those of single columns, in rising order
 
     @property
     def replaced(self) -> list[int]:
@@ -174,21 +152,8 @@ def learn_statistics(
 ) -> tuple[CategoryStatistics, Rows] | None:
     """Learn the statistics of training rows with codes; None where no column has many categories.
 
-    Which pairs have a table is decided once, on all rows.
-
-    Parameters
-    ----------
-    rows : Rows
-    columns : Columns
-    is_regression : bool
-    chosen : integers, optional
-        Columns that may be replaced; all by default.
-
-    Returns
-    -------
-    statistics : CategoryStatistics
-    rows : Rows
-        With cross-fitted statistics.
+    Which pairs have a table is decided once, on all rows; `chosen` are columns that may be
+    replaced, all by default. The rows that are returned have cross-fitted statistics.
     """
     many = np.flatnonzero(columns.n_categories > _MANY_CATEGORIES)
     if chosen is not None:

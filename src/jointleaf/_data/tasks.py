@@ -24,31 +24,15 @@ Form = Literal["pairs", "outputs", "single", "long"]
 
 @dataclass(frozen=True)
 class TaskTable:
-    """The rows of T >= 1 tasks.
+    """The rows of T >= 1 tasks."""
 
-    Attributes
-    ----------
-    X : data frame or array (n, d)
-        Rows of all tasks.
-    y : array (n,), or (n, T) where every task has all rows
-    s : array (n,) or None
-        Sample weights.
-    names : list, length T
-        Names of the tasks.
-    numbers : integers (n,) or None
-        Task of every row; None where every task has all rows.
-    form : {"pairs", "outputs", "single", "long"}
-    column : str, int or None
-        The column of X that held the task, which X no longer has.
-    """
-
-    X: Any
-    y: NDArray
-    s: NDArray | None
-    names: list
-    numbers: NDArray[np.intp] | None
+    X: Any  # data frame or array (n, d)
+    y: NDArray  # (n,), or (n, T) where every task has all rows
+    s: NDArray | None  # (n,), sample weights
+    names: list  # of the tasks
+    numbers: NDArray[np.intp] | None  # (n,), task of every row; None where every task has all rows
     form: Form
-    column: Any = None
+    column: Any = None  # the column of X that held the task, which X no longer has
 
     @classmethod
     def read(

@@ -207,17 +207,8 @@ def fit_ridge(X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray[np
 def fit_logistic(X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray[np.float64]:
     """Return the weights (m + 1,) or (m + 1, K) of a linear model of classes y, the bias last.
 
-    They minimise (1/S) sum_n s_n loss_n + (strength / 2) ||W||^2; the bias is free.
-
-    Parameters
-    ----------
-    X : array (n, m)
-        Standardised.
-    y : array (n,)
-        Class numbers, all of K.
-    s : array (n,)
-        Weights with sum S.
-    strength : float
+    They minimise (1/S) sum_n s_n loss_n + (strength / 2) ||W||^2; the bias is free. X (n, m) is
+    standardised, y (n,) are class numbers, all of K, and s (n,) weights with sum S.
     """
     from sklearn.linear_model import LogisticRegression
 

@@ -168,14 +168,11 @@ def describe_solution(solution: Solution) -> str:
 def cv_results(table: Table) -> dict[str, Any]:
     """Return a table of validation losses with scikit-learn's names and sign.
 
-    Returns
-    -------
-    dict
-        ``param_*`` for every number that was tried (strength, slope_scale, ...) and ``params``, the
-        same as a list of dicts; ``mean_test_score`` (minus the weighted mean validation loss over
-        all splits, in units of the target's variance for regression), ``std_test_score`` over
-        groups of validation rows, ``se_test_score``, the standard error of the mean, and
-        ``rank_test_score``; ``converged``, and what else is known of a setting.
+    It has ``param_*`` for every number that was tried (strength, slope_scale, ...) and ``params``,
+    the same as a list of dicts; ``mean_test_score`` (minus the weighted mean validation loss over
+    all splits, in units of the target's variance for regression), ``std_test_score`` over groups
+    of validation rows, ``se_test_score``, the standard error of the mean, and ``rank_test_score``;
+    ``converged``, and what else is known of a setting.
     """
     names = [name for name in table if name not in (*_LOSSES, *_FLAGS)]
     losses = np.asarray(table["mean_loss"], float)

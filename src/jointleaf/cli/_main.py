@@ -34,18 +34,10 @@ the standard input or output. Exit codes: 0 for success, 1 for an error of the d
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run one command, by default with the arguments of the process, and return the exit code.
 
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        By default those of the process.
-
-    Returns
-    -------
-    int
-        0 for success, 1 for an error of data or model, 2 for wrong arguments, 130 after Ctrl-C, 141
-        where the reader of the output closed the pipe.
+    It is 0 for success, 1 for an error of data or model, 2 for wrong arguments, 130 after Ctrl-C,
+    141 where the reader of the output closed the pipe.
     """
     if hasattr(sys.stdout, "reconfigure"):
         # Names that a terminal's encoding lacks are written as escapes.

@@ -26,20 +26,11 @@ _ANY_TASK = object()  # asks for rows without their tasks
 
 
 class TaskPredictor(ExplainableTasks):
-    """Predictions of the tasks of a fitted estimator.
-
-    Attributes
-    ----------
-    task_names_ : list (T,)
-    task_form_ : {"pairs", "outputs", "single", "long"}
-        How the tasks were given.
-    task_column_ : str, int or None
-        The column of X that held the task of every row.
-    """
+    """Predictions of the tasks of a fitted estimator."""
 
     task_names_: list
-    task_form_: Form
-    task_column_: Any
+    task_form_: Form  # how the tasks were given
+    task_column_: Any  # the column of X that held the task of every row, or None
     n_features_in_: int
     _target_type: TargetType
 
@@ -220,16 +211,10 @@ class TaskRegressor(RegressorMixin):
 
 
 class TaskClassifier(ClassifierMixin):
-    """Classes and scores of classification tasks; comes before a `TaskPredictor`.
-
-    Attributes
-    ----------
-    task_classes_ : list of arrays
-        The class labels of every task.
-    """
+    """Classes and scores of classification tasks; comes before a `TaskPredictor`."""
 
     _target_type: TargetType = "classification"
-    task_classes_: list[NDArray]
+    task_classes_: list[NDArray]  # the class labels of every task
 
     @property
     def classes_(self) -> NDArray | list[NDArray]:

@@ -162,6 +162,18 @@ def _measure(problem: DeviceProblem, D: Any, theta: Any, f: Any) -> tuple[Any, A
     return gradient, problem.optimality(gradient), _objective(problem, D, theta, f)
 
 
+class Smooth(NamedTuple):
+    """A smooth problem with a penalty of curvature `diagonal` (N,).
+
+    `biases` is the joint inverse for the curvature of the loss, without a smoother and at the
+    start: it preconditions, with slope blocks that follow the curvature from step to step.
+    """
+
+    problem: DeviceProblem
+    diagonal: Any
+    biases: BiasInverse | None
+
+
 class _State(NamedTuple):
     """What a loop of conjugate gradients or Newton steps carries on."""
 
@@ -174,19 +186,24 @@ class _State(NamedTuple):
     n_iter: Any
 
 
-@jax.jit
-def pcg(
-    problem: DeviceProblem,
-    diagonal: Any,
-    biases: BiasInverse | None,
-    theta: Any,
-    tol: Any,
-    max_iter: Any,
-) -> Outcome:
-    """Minimise the squared error with a penalty of curvature `diagonal` (N,) from theta.
+def _descend(smooth: Smooth, turn: Any, theta: Any, tol: Any, max_iter: Any) -> Outcome:
+    """Take turns from theta until the tolerance is met, or nothing is gained any more."""
 
-    `biases` is the joint inverse for the curvature of the loss without a smoother.
-    """
+    def go_on(state: _State) -> Any:
+        is_open = (state.optimality > tol) & ~state.stalled & jnp.isfinite(state.optimality)
+        return is_open & (state.n_iter < max_iter)
+
+    f, D = smooth.problem.design.matvec(theta), shaped(smooth.diagonal, theta)
+    counts = jnp.zeros((), bool), jnp.zeros((), int)
+    start = _State(theta, f, *_measure(smooth.problem, D, theta, f), *counts)
+    end = lax.while_loop(go_on, turn, start)
+    return Outcome(end.theta, end.n_iter, jnp.ones(()), end.stalled)
+
+
+@jax.jit
+def pcg(smooth: Smooth, theta: Any, tol: Any, max_iter: Any) -> Outcome:
+    """Minimise the squared error from theta."""
+    problem, diagonal, biases = smooth
     design, D = problem.design, shaped(diagonal, theta)
     measure = partial(_measure, problem, D)
     h = problem.s.astype(theta.dtype)
@@ -199,10 +216,6 @@ def pcg(
     def operator(p: Any) -> tuple[Any, Any, Any]:
         p, image = precondition.complete(p, design.matvec(p))
         return p, design.rmatvec(problem.hessian_product(zero, image)) + D * p, image
-
-    def go_on(state: _State) -> Any:
-        open_ = (state.optimality > tol) & ~state.stalled & jnp.isfinite(state.optimality)
-        return open_ & (state.n_iter < max_iter)
 
     def turn(state: _State) -> _State:
         theta, f, residual, n_iter = state.theta, state.f, -state.gradient, state.n_iter
@@ -223,31 +236,15 @@ def pcg(
         stalled = (optimality > 0.9 * state.optimality) & no_gain
         return _State(theta, f, gradient, optimality, objective, stalled, n_iter + steps)
 
-    f = design.matvec(theta)
-    start = _State(theta, f, *measure(theta, f), jnp.zeros((), bool), jnp.zeros((), int))
-    end = lax.while_loop(go_on, turn, start)
-    return Outcome(end.theta, end.n_iter, jnp.ones(()), end.stalled)
+    return _descend(smooth, turn, theta, tol, max_iter)
 
 
 @jax.jit
-def newton(
-    problem: DeviceProblem,
-    diagonal: Any,
-    biases: BiasInverse | None,
-    theta: Any,
-    tol: Any,
-    max_iter: Any,
-) -> Outcome:
-    """Minimise a smooth loss with a penalty of curvature `diagonal` (N,) from theta.
-
-    `biases` is the joint inverse for the curvature of the loss at the start: it preconditions, with
-    slope blocks that follow the curvature from step to step.
-    """
+def newton(smooth: Smooth, theta: Any, tol: Any, max_iter: Any) -> Outcome:
+    """Minimise a smooth loss from theta."""
+    problem, diagonal, biases = smooth
     design, D = problem.design, shaped(diagonal, theta)
     noise = 16 * float(jnp.finfo(theta.dtype).eps)
-
-    def go_on(state: _State) -> Any:
-        return (state.optimality > tol) & ~state.stalled & (state.n_iter < max_iter)
 
     def turn(state: _State) -> _State:
         theta, f, residual = state.theta, state.f, -state.gradient
@@ -266,7 +263,4 @@ def newton(
         stalled = length == 0.0
         return _State(theta, f, gradient, optimality, value, stalled, state.n_iter + 1)
 
-    f, start_at = design.matvec(theta), (jnp.zeros((), bool), jnp.zeros((), int))
-    start = _State(theta, f, *_measure(problem, D, theta, f), *start_at)
-    end = lax.while_loop(go_on, turn, start)
-    return Outcome(end.theta, end.n_iter, jnp.ones(()), end.stalled)
+    return _descend(smooth, turn, theta, tol, max_iter)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from jointleaf._core.arrays import cholesky_solver, dot, double_precision, find_device, shaped
 from jointleaf._core.jax import fista, newton
-from jointleaf._core.jax.newton import Outcome, bias_inverse
+from jointleaf._core.jax.newton import Outcome, Smooth, bias_inverse
 from jointleaf._core.jax.problem import (
     DeviceDesign,
     DevicePenalty,
@@ -96,8 +96,9 @@ def _conjugate_gradients(
     h = run.state.get("curvature at zero", at_zero) if is_newton else problem.s / problem.s.sum()
     beta = problem.layout.split(curvature)[1]
     biases = bias_inverse(problem, run.state, h, beta, device, independent=is_newton)
-    solve, diagonal = newton.newton if is_newton else newton.pcg, curvature.astype(theta.dtype)
-    return call(solve, device, moved, diagonal, biases, theta, run.tol, run.max_iter)
+    smooth = Smooth(moved, curvature.astype(theta.dtype), biases)
+    solve = newton.newton if is_newton else newton.pcg
+    return call(solve, device, smooth, theta, run.tol, run.max_iter)
 
 
 def _fista(
@@ -131,17 +132,53 @@ def _dual(problem: Problem, theta: NDArray, run: Run, moved: DeviceProblem, devi
     assert isinstance(penalty, Frobenius)
     weights = penalty.partition_weights
     weights = np.ones(layout.n_partitions) if weights is None else weights
-    arguments = moved, penalty.curvature(), penalty.column_strengths(layout), weights
+    ridge = _Ridge(moved, penalty.curvature(), penalty.column_strengths(layout), weights)
     if not problem.loss.is_quadratic:
-        return call(newton_dual, device, *arguments, run.tol, run.max_iter)
-    solve = squared if penalty.bias_strength > 0 else squared_free_biases
-    return call(solve, device, *arguments)
+        return call(newton_dual, device, ridge, run.tol, run.max_iter)
+    return call(squared if penalty.bias_strength > 0 else squared_free_biases, device, ridge)
 
 
 # -- the exact dual: for n up to a few thousand rows, in float64 -----------------------------------
 #
 # The mathematics is that of `_core.solvers.dual`. Shapes must not depend on the data: the null
 # space of Z^T, where free biases keep the dual weights, is a projector instead of a basis.
+
+
+class _Ridge(NamedTuple):
+    """A problem with a Frobenius penalty."""
+
+    problem: DeviceProblem
+    diagonal: Any  # its curvature (N,)
+    column_strengths: Any  # (q,)
+    partition_weights: Any  # (P,)
+
+    def kernel(self) -> Any:
+        """K = Phi D^-1 Phi^T over the penalised columns, (n, n)."""
+        design, strengths = self.problem.design, self.column_strengths
+        is_linear = np.array(design.layout.kinds) == "linear"
+        inverse = jnp.where(strengths > 0, 1 / jnp.where(strengths > 0, strengths, 1), 0)
+        shared = _shared_cells(design, self.partition_weights)
+        kernel = shared * inverse[-1]
+        if not is_linear.any():
+            return kernel
+        if not is_linear.all():
+            shared = _shared_cells(design, self.partition_weights * is_linear)
+        return kernel + shared * ((design.X * inverse[:-1]) @ design.X.T)
+
+    def system(self) -> tuple[Any, Any]:
+        """The matrix K + W^-1 and the target t of (K + W^-1) alpha = t."""
+        problem, K = self.problem, self.kernel()
+        if problem.smoother is None:
+            return K + jnp.diag(1.0 / problem.s), problem.y - problem.offset
+        W = problem.smoother.dense() + jnp.diag(problem.s)
+        solve = cholesky_solver(W)
+        return K + solve(jnp.eye(len(W))), -solve(problem.slope(jnp.zeros_like(problem.y)))
+
+    def weights(self, alpha: Any) -> Any:
+        """Theta = D^-1 Phi^T alpha; free columns are zero."""
+        back = self.problem.design.rmatvec(alpha)
+        D = shaped(self.diagonal, back)
+        return jnp.where(D > 0, back / jnp.where(D > 0, D, 1.0), 0.0)
 
 
 def _shared_cells(design: DeviceDesign, partition_weights: Any) -> Any:
@@ -156,56 +193,19 @@ def _shared_cells(design: DeviceDesign, partition_weights: Any) -> Any:
     return lax.fori_loop(0, design.cells.shape[0], add, jnp.zeros((n, n)))
 
 
-def _kernel(design: DeviceDesign, column_strengths: Any, partition_weights: Any) -> Any:
-    """K = Phi D^-1 Phi^T over the penalised columns, (n, n)."""
-    is_linear = np.array(design.layout.kinds) == "linear"
-    inverse = jnp.where(
-        column_strengths > 0, 1 / jnp.where(column_strengths > 0, column_strengths, 1), 0
-    )
-    shared = _shared_cells(design, partition_weights)
-    kernel = shared * inverse[-1]
-    if not is_linear.any():
-        return kernel
-    if not is_linear.all():
-        shared = _shared_cells(design, partition_weights * is_linear)
-    return kernel + shared * ((design.X * inverse[:-1]) @ design.X.T)
-
-
-def _weights(problem: DeviceProblem, diagonal: Any, alpha: Any) -> Any:
-    """Theta = D^-1 Phi^T alpha; free columns are zero."""
-    back = problem.design.rmatvec(alpha)
-    D = shaped(diagonal, back)
-    return jnp.where(D > 0, back / jnp.where(D > 0, D, 1.0), 0.0)
-
-
-def _system(problem: DeviceProblem, K: Any) -> tuple[Any, Any]:
-    """The matrix K + W^-1 and the target t of (K + W^-1) alpha = t."""
-    if problem.smoother is None:
-        return K + jnp.diag(1.0 / problem.s), problem.y - problem.offset
-    W = problem.smoother.dense() + jnp.diag(problem.s)
-    solve = cholesky_solver(W)
-    return K + solve(jnp.eye(len(W))), -solve(problem.slope(jnp.zeros_like(problem.y)))
+@jax.jit
+def squared(ridge: _Ridge) -> Outcome:
+    """Squared error, penalised biases: one Cholesky factorisation."""
+    A, target = ridge.system()
+    theta = ridge.weights(cholesky_solver(A)(target))
+    return Outcome(theta, jnp.ones((), int), jnp.ones(()), jnp.ones((), bool))
 
 
 @jax.jit
-def squared(
-    problem: DeviceProblem, diagonal: Any, column_strengths: Any, partition_weights: Any
-) -> Outcome:
-    """Squared error, penalised biases (curvature `diagonal` (N,)): one Cholesky factorisation."""
-    A, target = _system(problem, _kernel(problem.design, column_strengths, partition_weights))
-    alpha = cholesky_solver(A)(target)
-    one = jnp.ones((), int)
-    return Outcome(_weights(problem, diagonal, alpha), one, jnp.ones(()), jnp.ones((), bool))
-
-
-@jax.jit
-def squared_free_biases(
-    problem: DeviceProblem, diagonal: Any, column_strengths: Any, partition_weights: Any
-) -> Outcome:
+def squared_free_biases(ridge: _Ridge) -> Outcome:
     """Squared error, free biases: A alpha + Z b = t with Z^T alpha = 0; b is the shortest."""
-    design = problem.design
-    A, target = _system(problem, _kernel(design, column_strengths, partition_weights))
-    values, V = jnp.linalg.eigh(_shared_cells(design, jnp.ones_like(partition_weights)))
+    design, (A, target) = ridge.problem.design, ridge.system()
+    values, V = jnp.linalg.eigh(_shared_cells(design, jnp.ones_like(ridge.partition_weights)))
     tiny = 10 * float(jnp.finfo(float).eps) * len(values) * values[-1]
     is_null = values <= tiny
     N = V * is_null
@@ -215,7 +215,7 @@ def squared_free_biases(
     alpha = N @ (N.T @ cholesky_solver(within + elsewhere)(N @ (N.T @ target)))
     inner = V.T @ (target - A @ alpha)
     onto = V @ (shaped(jnp.where(is_null, 0.0, 1 / jnp.where(is_null, 1, values)), inner) * inner)
-    theta = design.layout.with_biases(_weights(problem, diagonal, alpha), design.bias_rmatvec(onto))
+    theta = design.layout.with_biases(ridge.weights(alpha), design.bias_rmatvec(onto))
     return Outcome(theta, jnp.ones((), int), jnp.ones(()), jnp.ones((), bool))
 
 
@@ -232,16 +232,9 @@ class _DualState(NamedTuple):
 
 
 @jax.jit
-def newton_dual(
-    problem: DeviceProblem,
-    diagonal: Any,
-    column_strengths: Any,
-    partition_weights: Any,
-    tol: Any,
-    max_iter: Any,
-) -> Outcome:
+def newton_dual(ridge: _Ridge, tol: Any, max_iter: Any) -> Outcome:
     """Newton's method on the predictions f = K alpha of a smooth loss, biases penalised."""
-    K = _kernel(problem.design, column_strengths, partition_weights)
+    problem, K = ridge.problem, ridge.kernel()
 
     def objective(alpha: Any, f: Any) -> Any:
         return problem.data_value(f) + 0.5 * dot(alpha, f)
@@ -273,12 +266,9 @@ def newton_dual(
         best_at = jnp.where(is_better, n_iter, state.best_at)
         return _DualState(alpha, f, value, slope, optimality, best, best_at, length == 0, n_iter)
 
-    zero, none = jnp.zeros_like(problem.y), jnp.zeros((), int)
-    slope, optimality = measure(zero, zero)
-    is_stuck = jnp.zeros((), bool)
-    start = _DualState(
-        zero, zero, objective(zero, zero), slope, optimality, optimality, none, is_stuck, none
-    )
+    zero, none, never = jnp.zeros_like(problem.y), jnp.zeros((), int), jnp.zeros((), bool)
+    slope, first = measure(zero, zero)
+    start = _DualState(zero, zero, objective(zero, zero), slope, first, first, none, never, none)
     end = lax.while_loop(go_on, turn, start)
     stalled = end.n_iter < max_iter
-    return Outcome(_weights(problem, diagonal, end.alpha), end.n_iter, jnp.ones(()), stalled)
+    return Outcome(ridge.weights(end.alpha), end.n_iter, jnp.ones(()), stalled)
