@@ -145,9 +145,6 @@ def double_precision() -> AbstractContextManager:
     return enable_x64(True)
 
 
-# -- zeros in files ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class NonZeros:
     """An array as a bit for every number, whether it is not zero, and the numbers that are not.

@@ -279,8 +279,6 @@ class Problem(DataTerm):
             raise ValueError(f"{type(self.penalty).__name__} is not a quadratic penalty")
         return plain, shaped
 
-    # -- values --------------------------------------------------------------------------------
-
     def objective(self, theta: NDArray, f: NDArray) -> float:
         """J at weights theta whose predictions are f."""
         return float(self.data_value(f) + self.penalty.value(theta))

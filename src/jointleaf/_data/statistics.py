@@ -292,9 +292,6 @@ class _Groups:
         return means, float(self.counts @ np.square(means) / self.n_rows)
 
 
-# -- pairs of columns ------------------------------------------------------------------------------
-
-
 def _find_pairs(
     rows: Rows, many: Sequence[int], columns: Columns, target: NDArray
 ) -> list[tuple[int, int]]:

@@ -276,9 +276,6 @@ def drop_column(X: Any, column: Any) -> tuple[Any, NDArray]:
     return np.delete(table, int(column), axis=1), table[:, int(column)]
 
 
-# -- targets of different types ------------------------------------------------------------------
-
-
 def join_values(parts: Sequence[NDArray], axis: int = 0) -> NDArray:
     """Join targets or labels of tasks; text next to numbers stays text next to numbers."""
     kinds = {"number" if part.dtype.kind in "iuf" else part.dtype.kind for part in parts}

@@ -111,9 +111,6 @@ def _all_splits(
             yield rows.take(number != k), rows.take(number == k)
 
 
-# -- one split with its partitions ---------------------------------------------------------------
-
-
 class Fold:
     """One split with partitions grown on its training part, unless they are fitted already.
 

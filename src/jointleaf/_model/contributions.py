@@ -27,9 +27,6 @@ _BLOCK_ROWS = 4096
 _CLIP_ROWS = 1024  # the gathered rows of one partition stay in the cache
 
 
-# -- ranges ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class CellRanges:
     """Smallest and largest value of every linear feature in every linear cell, (L + 1, m).
@@ -175,9 +172,6 @@ def sum_of_entries(index: NDArray, table: NDArray | sparse.csr_array) -> NDArray
         sums = ones @ flat
         out[start : start + len(block)] = sums.toarray() if sparse.issparse(sums) else sums
     return out.reshape(len(index), *table.shape[1:])
-
-
-# -- means over the training rows ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

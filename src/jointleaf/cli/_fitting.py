@@ -39,8 +39,6 @@ from jointleaf.cli._validation import (
 from jointleaf.estimators import recipe_for
 from jointleaf.estimators._path import follow_strengths
 
-# -- fit -----------------------------------------------------------------------------------------
-
 
 def fit(args: argparse.Namespace) -> None:
     """Fit a model to a table; write the model and a report."""
@@ -89,9 +87,6 @@ def _fit_and_validate(data: TrainingData, args: argparse.Namespace) -> tuple[Any
     return model, make_record(model, data, validation, spent)
 
 
-# -- bench ---------------------------------------------------------------------------------------
-
-
 def bench(args: argparse.Namespace) -> None:
     """Compare jointleaf and other models by cross-validation."""
     data = read_training_data(args)
@@ -103,9 +98,6 @@ def bench(args: argparse.Namespace) -> None:
     names = {"method": "method", "measure": "measure", "models": "table"}
     contents = {name: validation[key] for name, key in names.items()}
     print_result(contents, error_table(validation), is_json=args.json)
-
-
-# -- select --------------------------------------------------------------------------------------
 
 
 def select(args: argparse.Namespace) -> None:

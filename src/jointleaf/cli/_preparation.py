@@ -202,9 +202,6 @@ def _remarks(
     return remarks
 
 
-# -- training rows -------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class TrainingData:
     """Rows with a target."""

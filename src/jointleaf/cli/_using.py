@@ -265,9 +265,6 @@ def _draw(explanation: Explanation, output: str, args: argparse.Namespace) -> No
     write_file(args.plot, picture.getvalue())
 
 
-# -- report ------------------------------------------------------------------------------------
-
-
 def report(args: argparse.Namespace) -> None:
     """Write the report of a model file, with the errors on further data if there are any."""
     path = args.output or Path(args.model).with_suffix(".html")
@@ -307,9 +304,6 @@ def _score(loaded: LoadedModel, record: dict[str, Any], args: argparse.Namespace
         "errors": measures(truth, predicted),
         "summary": prediction_summary(truth, predicted),
     }
-
-
-# -- info --------------------------------------------------------------------------------------
 
 
 def info(args: argparse.Namespace) -> None:

@@ -300,9 +300,6 @@ def _penalty_for(estimator: BaseJOPLEn, partitioner: Partitioner) -> Term:
     return auto_penalty(setting, gains, n_partitions, estimator.root_cell, sources)
 
 
-# -- the pruned estimator ------------------------------------------------------------------------
-
-
 def _refit(estimator: E, rows: Rows, candidate: Candidate, path: Path) -> E:
     """Return a new estimator with the cells of a candidate, fitted to full precision."""
     n_cells = tuple(candidate.partitioner.n_cells_.tolist())

@@ -237,9 +237,6 @@ def _add_linear(
     return graph.add("Add", products, graph.add("Squeeze", row_biases, [1]))
 
 
-# -- classes -------------------------------------------------------------------------------------
-
-
 def _labels(classes: NDArray) -> NDArray:
     """Return classes in a type that ONNX has: truth values, whole numbers, doubles or text."""
     labels = np.array(classes.tolist()) if classes.dtype.kind == "O" else classes
@@ -394,9 +391,6 @@ def _add_voronoi(graph: _Graph, partitioner: VoronoiPartitioner, weights: NDArra
     flat = graph.add("Reshape", is_cell, [-1, len(centres)])
     by_cell = weights.reshape(n_partitions, n_cells, -1).swapaxes(0, 1).reshape(len(centres), -1)
     return graph.add("MatMul", flat, by_cell)
-
-
-# -- the graph ------------------------------------------------------------------------------------
 
 
 def _import_onnx() -> Any:

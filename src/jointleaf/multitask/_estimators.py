@@ -147,8 +147,6 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
         tags.target_tags.multi_output = True
         return tags
 
-    # -- fitting -------------------------------------------------------------------------------
-
     def fit(
         self,
         X: Any,
@@ -361,8 +359,6 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
         if solution is not None:  # the same for all tasks
             self.penalty_, self.cv_results_ = self.penalty_[0], self.cv_results_[0]
 
-    # -- what was selected ---------------------------------------------------------------------
-
     def selection_report(self) -> Any:
         """Which features matter for all tasks, for some, and for none, as a pandas data frame.
 
@@ -388,8 +384,6 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
         for t, name in enumerate(self.task_names_):
             report[name] = norms[:, t]
         return report
-
-    # -- predicting ----------------------------------------------------------------------------
 
     def raw_predictions(self, rows: NDArray, t: int) -> NDArray:
         """Return raw predictions (n,) of task number t for encoded rows (n, d)."""

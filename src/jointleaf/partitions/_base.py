@@ -267,9 +267,6 @@ def as_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-# -- trees -----------------------------------------------------------------------------------------
-
-
 class TreeCells(Partitioner):
     """Base of the partitioners whose cells are the leaves of trees.
 

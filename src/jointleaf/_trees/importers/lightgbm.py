@@ -416,9 +416,6 @@ def _leaf_values(text: ModelText) -> NDArray | None:
     return values * (n_outputs / n_trees) if text.is_averaged else values
 
 
-# -- linear models in leaves ----------------------------------------------------------------------
-
-
 class LeafModels(NamedTuple):
     """What the leaves of all trees add to raw predictions, tree after tree, from left to right.
 
