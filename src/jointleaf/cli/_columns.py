@@ -11,21 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf.cli import _values as texts
 from jointleaf.cli._output import CliError
 from jointleaf.cli._tables import RawColumn, listed, similar_texts
-from jointleaf.cli._values import (
-    DATE_PARTS,
-    are_floats,
-    date_parts,
-    detect_format,
-    detect_notation,
-    look_like_numbers,
-    notation_remarks,
-    parse_boolean,
-    parse_booleans,
-    parse_dates,
-    present,
-)
 
 _MOST_DIFFERENT = 0.5  # share of different texts above which a text column is no category
 _MANY_CATEGORIES = 50
@@ -72,15 +60,15 @@ def detect_kind(column: RawColumn, *, is_category: bool = False) -> ColumnKind:
         return _date(column, "time")
     if not column.is_text:
         return _number(column, "plain")
-    categories = sorted(set(present(column.values)))
+    categories = sorted(set(texts.present(column.values)))
     if len(categories) == 1 and not missing.any():
         return ColumnKind(name, "constant", note=f"always {column.values[0]!r}")
-    if parse_booleans(column.values) is not None:
+    if texts.parse_booleans(column.values) is not None:
         return ColumnKind(name, "boolean")
-    notation = detect_notation(column.values)
+    notation = texts.detect_notation(column.values)
     if notation is not None:
         return _number(column, notation)
-    form = detect_format(present(column.values))
+    form = texts.detect_format(texts.present(column.values))
     return _text(column, categories) if form is None else _date(column, form)
 
 
@@ -98,7 +86,7 @@ def _number(column: RawColumn, notation: str) -> ColumnKind:
     if _ID_NAME.fullmatch(column.name) and _all_differ(finite):
         note = "named an id, and whole numbers that all differ"
         return ColumnKind(column.name, "identifier", notation, note=note)
-    notes = notation_remarks(column.values, notation) if column.is_text else []
+    notes = texts.notation_remarks(column.values, notation) if column.is_text else []
     unread = np.flatnonzero(np.isnan(numbers) & ~column.missing)
     if unread.size:
         notes.append(
@@ -115,8 +103,8 @@ def _all_differ(numbers: NDArray) -> bool:
 
 
 def _date(column: RawColumn, form: str) -> ColumnKind:
-    parts = date_parts(parse_dates(column.values, form))
-    varying = tuple(p for p in DATE_PARTS if np.nanmin(parts[p]) < np.nanmax(parts[p]))
+    parts = texts.date_parts(texts.parse_dates(column.values, form))
+    varying = tuple(p for p in texts.DATE_PARTS if np.nanmin(parts[p]) < np.nanmax(parts[p]))
     if not varying:
         return ColumnKind(column.name, "constant", form, note=f"always {column.values[0]}")
     note = {"iso": "year-month-day", "time": ""}.get(form, _in_words(form))
@@ -132,8 +120,8 @@ def _text(column: RawColumn, categories: list[str]) -> ColumnKind:
     else:
         kind = "category"
         note = "; ".join([f"{different:,} categories", *similar_texts(categories)])
-    if look_like_numbers(column.values):
-        unread = next(v for v in present(column.values) if not are_floats([v]))
+    if texts.look_like_numbers(column.values):
+        unread = next(v for v in texts.present(column.values) if not texts.are_floats([v]))
         note += f"; looks like numbers, but {unread!r} cannot be read as one"
     return ColumnKind(column.name, kind, note=note)
 
@@ -186,7 +174,7 @@ class Target:
 
     def _label(self, text: str) -> str:
         """Return the name of a class of text."""
-        boolean = parse_boolean(text) if self.labels else None
+        boolean = texts.parse_boolean(text) if self.labels else None
         return text if boolean is None else self.labels[int(boolean)]
 
 
@@ -197,9 +185,9 @@ def detect_target(column: RawColumn, source: str, task: Task | None = None) -> T
         raise CliError(f"{source}: the target {name!r} has no values, so no rows are left")
     notation, is_date = "plain", column.values.dtype.kind == "M"
     if column.is_text:
-        is_boolean = parse_booleans(column.values) is not None
-        notation = "" if is_boolean else detect_notation(column.values) or ""
-        is_date = not notation and detect_format(present(column.values)) is not None
+        is_boolean = texts.parse_booleans(column.values) is not None
+        notation = "" if is_boolean else texts.detect_notation(column.values) or ""
+        is_date = not notation and texts.detect_format(texts.present(column.values)) is not None
     if is_date:
         raise CliError(f"{source}: the target {name!r} holds dates: use numbers or classes")
     if not notation:
@@ -214,7 +202,7 @@ def detect_target(column: RawColumn, source: str, task: Task | None = None) -> T
     if whole and len(different) <= _FEW and (~missing).sum() >= _FEWEST_ROWS * len(different):
         reason = f"whole numbers with {len(different)} different values"
         return Target(name, "classification", notation, reason)
-    remarks = notation_remarks(column.values, notation) if column.is_text else []
+    remarks = texts.notation_remarks(column.values, notation) if column.is_text else []
     reason = "; ".join([f"numbers with {len(different):,} different values", *remarks])
     return Target(name, "regression", notation, reason)
 
@@ -224,9 +212,9 @@ def _text_target(column: RawColumn, source: str, task: Task | None) -> Target:
     if task == "regression":
         raise CliError(
             f"{source}: --task regression needs numbers, but the target {name!r} holds "
-            f"{present(column.values)[0]!r}"
+            f"{texts.present(column.values)[0]!r}"
         )
-    classes = np.unique(present(column.values)).tolist()
+    classes = np.unique(texts.present(column.values)).tolist()
     labels = _boolean_labels(column)
     _check_varies(labels or classes, name, source)
     reason = f"text with {len(classes)} different values"
@@ -245,7 +233,7 @@ def _text_target(column: RawColumn, source: str, task: Task | None) -> Target:
 
 def _boolean_labels(column: RawColumn) -> tuple[str, ...]:
     """Return the most frequent words for false and true, where a column holds nothing else."""
-    numbers = parse_booleans(column.values)
+    numbers = texts.parse_booleans(column.values)
     if numbers is None:
         return ()
     counts = [Counter(column.values[numbers == value].tolist()) for value in (0.0, 1.0)]

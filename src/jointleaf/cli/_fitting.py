@@ -14,17 +14,7 @@ import numpy as np
 
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor, save
 from jointleaf._fit.report import loss_table
-from jointleaf.cli._output import (
-    check_writable,
-    finite,
-    number,
-    plural,
-    print_result,
-    seconds,
-    text_table,
-    write_file,
-    writing,
-)
+from jointleaf.cli import _output as out
 from jointleaf.cli._preparation import TrainingData, read_training_data
 from jointleaf.cli._record import make_record, without_charts
 from jointleaf.cli._report import render_report
@@ -46,21 +36,21 @@ def fit(args: argparse.Namespace) -> None:
     report_path = None if args.no_report else args.report or model_path.with_suffix(".html")
     paths = [path for path in (model_path, report_path) if path is not None]
     for path in paths:
-        check_writable(path)
+        out.check_writable(path)
     data = read_training_data(args)
     model, record = _fit_and_validate(data, args)
-    with writing(model_path):
-        save(model, model_path, metadata={"cli": finite(record)})
+    with out.writing(model_path):
+        save(model, model_path, metadata={"cli": out.finite(record)})
     if report_path is not None:
-        write_file(report_path, render_report(record))
+        out.write_file(report_path, render_report(record))
     files = {"model_file": str(model_path), "report": report_path and str(report_path)}
     lines = [
         error_table(record["validation"]),
-        f"fitted all rows in {seconds(record['seconds']['fit'])}:",
-        text_table([line for line in record["model"]["lines"] if line[0] != "penalty"]),
+        f"fitted all rows in {out.seconds(record['seconds']['fit'])}:",
+        out.text_table([line for line in record["model"]["lines"] if line[0] != "penalty"]),
         *(f"wrote {path}" for path in paths),
     ]
-    print_result({**without_charts(record), **files}, "\n".join(lines), is_json=args.json)
+    out.print_result({**without_charts(record), **files}, "\n".join(lines), is_json=args.json)
 
 
 def _stem(data: str) -> str:
@@ -97,7 +87,7 @@ def bench(args: argparse.Namespace) -> None:
     validation = validate(data.X, data.encoded_y, BENCH_MODELS, options, n_folds=args.folds)
     names = {"method": "method", "measure": "measure", "models": "table"}
     contents = {name: validation[key] for name, key in names.items()}
-    print_result(contents, error_table(validation), is_json=args.json)
+    out.print_result(contents, error_table(validation), is_json=args.json)
 
 
 def select(args: argparse.Namespace) -> None:
@@ -120,7 +110,7 @@ def select(args: argparse.Namespace) -> None:
         "path": _path(model, data),
         "n_features": len(data.preparation.outputs),
     }
-    print_result(contents, _path_text(contents), is_json=args.json)
+    out.print_result(contents, _path_text(contents), is_json=args.json)
 
 
 def _selected(model: Any, names: list[str]) -> list[dict[str, Any]]:
@@ -164,8 +154,8 @@ def _path_text(contents: dict[str, Any]) -> str:
             [
                 f"{point['strength']:.3g}",
                 str(len(point["features"])),
-                number(point["loss"]),
-                number(point["error"], 2),
+                out.number(point["loss"]),
+                out.number(point["error"], 2),
                 ", ".join(marks),
                 ", ".join(name for name in point["features"] if name not in entered),
             ]
@@ -175,8 +165,10 @@ def _path_text(contents: dict[str, Any]) -> str:
     selected = [[r["feature"], f"{r['importance']:.1%}"] for r in contents["selected"]]
     lines = [
         f"path (loss: {units[contents['task']]}):",
-        text_table(rows, right=(0, 1, 2, 3)),
-        f"selected {len(selected)} of {plural(contents['n_features'], 'feature')}:",
-        text_table([["feature", "importance"], *selected], right=(1,)) if selected else "  none",
+        out.text_table(rows, right=(0, 1, 2, 3)),
+        f"selected {len(selected)} of {out.plural(contents['n_features'], 'feature')}:",
+        out.text_table([["feature", "importance"], *selected], right=(1,))
+        if selected
+        else "  none",
     ]
     return "\n".join(lines)

@@ -14,22 +14,8 @@ from typing import Any
 import numpy as np
 
 import jointleaf
+from jointleaf.cli import _output as out
 from jointleaf.cli._columns import Target
-from jointleaf.cli._output import (
-    CliError,
-    as_json,
-    bar,
-    check_writable,
-    finite,
-    number,
-    plural,
-    print_remark,
-    print_result,
-    reading,
-    show,
-    text_table,
-    write_file,
-)
 from jointleaf.cli._preparation import Preparation
 from jointleaf.cli._record import RECORD_FORMAT, model_summary, without_charts
 from jointleaf.cli._report import render_report
@@ -51,10 +37,10 @@ class LoadedModel:
 
 def load_model(path: str) -> LoadedModel:
     """Read a model file."""
-    with reading(path, "model file"):
+    with out.reading(path, "model file"):
         model, metadata = jointleaf.load(path), jointleaf.load_metadata(path)
     if not isinstance(model, jointleaf.JOPLEnRegressor | jointleaf.JOPLEnClassifier):
-        raise CliError(
+        raise out.CliError(
             f"{path}: holds a {type(model).__name__}, which the command line does not know: "
             "use it from Python with jointleaf.load"
         )
@@ -62,11 +48,11 @@ def load_model(path: str) -> LoadedModel:
     if record is None:
         return LoadedModel(model, Preparation.of_model(model, path), None)
     if record.get("format", 0) > RECORD_FORMAT:
-        raise CliError(f"{path}: was written by a newer jointleaf: upgrade jointleaf")
+        raise out.CliError(f"{path}: was written by a newer jointleaf: upgrade jointleaf")
     try:
         preparation = Preparation.from_dict(record["preparation"])
     except (KeyError, TypeError) as cause:
-        raise CliError(f"{path}: the record of the fit is damaged ({cause})") from None
+        raise out.CliError(f"{path}: the record of the fit is damaged ({cause})") from None
     return LoadedModel(model, preparation, record)
 
 
@@ -89,7 +75,7 @@ def _read(
     X, remarks = loaded.preparation.apply(table)
     remarks += _unseen_categories(loaded.model, X)
     for remark in remarks:
-        print_remark(f"{table.source}: {remark}")
+        out.print_remark(f"{table.source}: {remark}")
     return table, X, remarks
 
 
@@ -106,7 +92,7 @@ def _unseen_categories(model: Any, X: Any) -> list[str]:
             shown = ", ".join(map(repr, different[:_MOST_SHOWN]))
             dots = ", ..." if len(different) > _MOST_SHOWN else ""
             remarks.append(
-                f"column {column.label!r}: {len(unseen):,} of {plural(len(values), 'value')} "
+                f"column {column.label!r}: {len(unseen):,} of {out.plural(len(values), 'value')} "
                 f"{'was' if len(unseen) == 1 else 'were'} not seen in training ({shown}{dots})"
             )
     return remarks
@@ -118,7 +104,7 @@ def _unseen_categories(model: Any, X: Any) -> list[str]:
 def predict(args: argparse.Namespace) -> None:
     """Write predictions for the rows of a table."""
     if args.output != "-":
-        check_writable(Path(args.output))
+        out.check_writable(Path(args.output))
     loaded = load_model(args.model)
     table, X, remarks = _read(loaded, args, args.id)
     columns = {name: table.column(name).values.tolist() for name in args.id}
@@ -127,15 +113,15 @@ def predict(args: argparse.Namespace) -> None:
     if args.json:
         rows = zip(*columns.values(), strict=True)
         records = [dict(zip(columns, row, strict=True)) for row in rows]
-        text = as_json({"predictions": records, "remarks": remarks}) + "\n"
+        text = out.as_json({"predictions": records, "remarks": remarks}) + "\n"
     else:
         text = _csv(columns)
     if args.output == "-":
-        show(text)
+        out.show(text)
         return
     data = text.encode()
-    write_file(Path(args.output), gzip.compress(data) if args.output.endswith(".gz") else data)
-    print_remark(f"wrote {args.output}: {plural(len(table), 'row')}")
+    out.write_file(Path(args.output), gzip.compress(data) if args.output.endswith(".gz") else data)
+    out.print_remark(f"wrote {args.output}: {out.plural(len(table), 'row')}")
 
 
 def _predictions(model: Any, X: Any) -> dict[str, list]:
@@ -148,12 +134,12 @@ def _predictions(model: Any, X: Any) -> dict[str, list]:
 
 
 def _csv(columns: dict[str, list]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(columns)
     for row in zip(*columns.values(), strict=True):
         writer.writerow([f"{v:.10g}" if isinstance(v, float) else v for v in row])
-    return out.getvalue()
+    return lines.getvalue()
 
 
 # -- explain -----------------------------------------------------------------------------------
@@ -162,12 +148,12 @@ def _csv(columns: dict[str, list]) -> str:
 def explain(args: argparse.Namespace) -> None:
     """Show what every column adds to the prediction of a row."""
     if args.plot is not None:
-        check_writable(args.plot)
+        out.check_writable(args.plot)
     loaded = load_model(args.model)
     table, X, remarks = _read(loaded, args)
     if args.row > len(table):
-        raise CliError(
-            f"--row {args.row}: {table.source} has {plural(len(table), 'row')} below the header"
+        raise out.CliError(
+            f"--row {args.row}: {table.source} has {out.plural(len(table), 'row')} below the header"
         )
     row = X.iloc[[args.row - 1]]
     explanation, output = _one_output(loaded.model, row, args.label)
@@ -188,8 +174,8 @@ def explain(args: argparse.Namespace) -> None:
         contents["probabilities"] = dict(zip(names, probabilities, strict=True))
     if args.plot is not None:
         _draw(explanation, output, args)
-        print_remark(f"wrote {args.plot}")
-    print_result(contents, _explanation_text(contents, args.top), is_json=args.json)
+        out.print_remark(f"wrote {args.plot}")
+    out.print_result(contents, _explanation_text(contents, args.top), is_json=args.json)
 
 
 def _one_output(model: Any, row: Any, label: str | None) -> tuple[Explanation, str]:
@@ -197,11 +183,11 @@ def _one_output(model: Any, row: Any, label: str | None) -> tuple[Explanation, s
     explanation = model.explain(row)
     if not hasattr(model, "classes_"):
         if label is not None:
-            raise CliError(f"--class {label!r}: the model predicts numbers, not classes")
+            raise out.CliError(f"--class {label!r}: the model predicts numbers, not classes")
         return explanation, "the prediction"
     names = [str(name) for name in model.classes_]
     if label is not None and label not in names:
-        raise CliError(f"--class {label!r} is not known: the classes are {', '.join(names)}")
+        raise out.CliError(f"--class {label!r} is not known: the classes are {', '.join(names)}")
     if explanation.output_names is not None:
         chosen = model.predict(row)[0] if label is None else model.classes_[names.index(label)]
         return explanation.output(chosen), f"the raw prediction of {chosen}"
@@ -217,7 +203,7 @@ def _contributions(explanation: Explanation) -> list[dict[str, Any]]:
     """Return one record for each column, the largest first."""
     names, data = explanation.feature_names, explanation.data[0]
     records = [
-        {"feature": name, "value": finite(value), "contribution": float(contribution)}
+        {"feature": name, "value": out.finite(value), "contribution": float(contribution)}
         for name, value, contribution in zip(names, data, explanation.values[0], strict=True)
     ]
     return sorted(records, key=lambda record: -abs(record["contribution"]))
@@ -227,28 +213,31 @@ def _explanation_text(contents: dict[str, Any], top: int) -> str:
     records = contents["contributions"]
     rest = contents.get("cells", 0.0)
     largest = max(abs(rest), *(abs(record["contribution"]) for record in records))
-    rows = [["feature", "value", "adds", ""], ["baseline", "", number(contents["baseline"]), ""]]
+    rows = [
+        ["feature", "value", "adds", ""],
+        ["baseline", "", out.number(contents["baseline"]), ""],
+    ]
     for record in records[:top]:
         value, added = record["value"], record["contribution"]
         text = "missing" if value is None else str(value)
         if isinstance(value, int | float):
             text = f"{value:.6g}"
         sign = "+" if added >= 0 else ""
-        rows.append([record["feature"], text, sign + number(added), bar(added, largest)])
+        rows.append([record["feature"], text, sign + out.number(added), out.bar(added, largest)])
     if len(records) > top:
         added = sum(record["contribution"] for record in records[top:])
-        rows.append([f"{len(records) - top} others", "", f"{added:+.4g}", bar(added, largest)])
+        rows.append([f"{len(records) - top} others", "", f"{added:+.4g}", out.bar(added, largest)])
     if rest:
-        rows.append(["cells", "", f"{rest:+.4g}", bar(rest, largest)])
-    rows.append(["sum", "", number(contents["raw_prediction"]), ""])
+        rows.append(["cells", "", f"{rest:+.4g}", out.bar(rest, largest)])
+    rows.append(["sum", "", out.number(contents["raw_prediction"]), ""])
     prediction = contents["prediction"]
     if "probabilities" in contents:
         probability = contents["probabilities"][str(prediction)]
         shown = f"{prediction}, probability {probability:.3f}"
     else:
-        shown = number(prediction)
+        shown = out.number(prediction)
     title = f"row {contents['row']}: {contents['explains']}, from the mean in training"
-    return f"{title}\n{text_table(rows, right=(1, 2))}\nprediction: {shown}"
+    return f"{title}\n{out.text_table(rows, right=(1, 2))}\nprediction: {shown}"
 
 
 def _draw(explanation: Explanation, output: str, args: argparse.Namespace) -> None:
@@ -262,24 +251,24 @@ def _draw(explanation: Explanation, output: str, args: argparse.Namespace) -> No
     figure: Any = display.figure_
     picture = io.BytesIO()
     figure.savefig(picture, format=args.plot.suffix.lstrip(".") or "png", dpi=120)
-    write_file(args.plot, picture.getvalue())
+    out.write_file(args.plot, picture.getvalue())
 
 
 def report(args: argparse.Namespace) -> None:
     """Write the report of a model file, with the errors on further data if there are any."""
     path = args.output or Path(args.model).with_suffix(".html")
-    check_writable(path)
+    out.check_writable(path)
     loaded = load_model(args.model)
     record = loaded.record
     if record is None:
-        raise CliError(
+        raise out.CliError(
             f"{args.model}: was saved from Python and holds no record of its fit: "
             "`jointleaf report` needs a model of `jointleaf fit`"
         )
     scores = None if args.data is None else _score(loaded, record, args)
-    write_file(path, render_report(record, scores))
+    out.write_file(path, render_report(record, scores))
     errors = {name: scores and scores[name] for name in ("rows", "errors")}
-    print_result({"report": str(path), **errors}, f"wrote {path}", is_json=args.json)
+    out.print_result({"report": str(path), **errors}, f"wrote {path}", is_json=args.json)
 
 
 def _score(loaded: LoadedModel, record: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
@@ -291,7 +280,7 @@ def _score(loaded: LoadedModel, record: dict[str, Any], args: argparse.Namespace
     if target.task == "classification":
         unknown = np.setdiff1d(truth, model.classes_)
         if unknown.size:
-            raise CliError(
+            raise out.CliError(
                 f"{table.source}: the target {target.name!r} holds {str(unknown[0])!r}, which is "
                 "none of the model's classes"
             )
@@ -315,7 +304,7 @@ def info(args: argparse.Namespace) -> None:
         contents = without_charts(loaded.record)
     contents["file"] = args.model
     contents["columns"] = asdict(loaded.preparation)["columns"]
-    print_result(contents, _info_text(contents, loaded.preparation.names), is_json=args.json)
+    out.print_result(contents, _info_text(contents, loaded.preparation.names), is_json=args.json)
 
 
 def _info_text(contents: dict[str, Any], columns: list[str]) -> str:
@@ -325,11 +314,11 @@ def _info_text(contents: dict[str, Any], columns: list[str]) -> str:
         target = contents["target"]
         facts += [
             ["version", f"jointleaf {contents['version']}, fitted {contents['created']}"],
-            ["data", f"{contents['source']}, {plural(contents['n_rows'], 'row')}"],
+            ["data", f"{contents['source']}, {out.plural(contents['n_rows'], 'row')}"],
             ["target", f"{target['name']} ({target['task']}: {target['reason']})"],
         ]
         if "classes" in target:
             facts.append(["classes", ", ".join(target["classes"])])
     facts += [["columns", ", ".join(columns)], *model["lines"]]
-    text = text_table(facts, indent=0)
+    text = out.text_table(facts, indent=0)
     return f"{text}\n{error_table(contents['validation'])}" if "validation" in contents else text

@@ -24,25 +24,9 @@ from jointleaf._core.solvers import check_limits, check_solver_name
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan
 from jointleaf._data.rows import Rows
+from jointleaf._fit import memory, recipes
 from jointleaf._fit.component import FitContext, FitOptions
 from jointleaf._fit.folds import make_splits
-from jointleaf._fit.memory import (
-    FIXED,
-    VARIABLE,
-    FitShape,
-    MemoryEstimate,
-    available_memory,
-    readable_bytes,
-)
-from jointleaf._fit.recipes import (
-    RECIPES,
-    Fit,
-    Recipe,
-    choose_recipe,
-    default_partitions,
-    fit_recipe,
-    n_folds_and_splits,
-)
 from jointleaf._trees.importers import is_ensemble
 from jointleaf.partitions import Partitioner, make_partitioner
 from jointleaf.partitions._base import LeftOut, TargetType, without_models
@@ -129,7 +113,7 @@ class JOPLEnParameters(TabularEstimator):
         """Return the unfitted partitions; None where the recipe chooses them."""
         if not self._has_default_partitions:
             return make_partitioner(self.partitioner)
-        return None if penalty is None else default_partitions(n_rows, self._target_type)
+        return None if penalty is None else recipes.default_partitions(n_rows, self._target_type)
 
     def fit_options(self) -> FitOptions:
         """Return the parameters that a fit acts on."""
@@ -168,19 +152,19 @@ class JOPLEnParameters(TabularEstimator):
 
     def memory_of(
         self, n_rows: int, n_columns: int, n_classes: int, n_tasks: int, itemsize: int
-    ) -> MemoryEstimate:
+    ) -> memory.MemoryEstimate:
         """Estimate the memory of a fit by the recipe that it would use; see `estimate_memory`."""
         penalty = self.penalty if isinstance(self.penalty, Term) else None
         partitioner = self._partitions_for(n_rows, penalty)
         is_classification = self._target_type == "classification"
         has_outputs = is_classification and n_tasks == 1 and n_classes > 2
         n_outputs = n_classes if has_outputs else 1
-        recipe = choose_recipe(self.recipe, n_rows, partitioner, penalty, n_outputs)
+        recipe = recipes.choose_recipe(self.recipe, n_rows, partitioner, penalty, n_outputs)
         n_splits = 0
         if self._chooses:
-            n_splits = n_folds_and_splits(recipe, n_rows)[1]
+            n_splits = recipes.n_folds_and_splits(recipe, n_rows)[1]
             n_splits = self.cv if is_whole(self.cv) else n_splits
-        shape = FitShape(
+        shape = memory.FitShape(
             n_rows,
             n_columns if self.cells == "linear" else 0,
             n_outputs,
@@ -193,21 +177,23 @@ class JOPLEnParameters(TabularEstimator):
             penalty,
             n_splits,
         )
-        rows = MemoryEstimate(rows=3 * n_rows * max(shape.n_features, 1) * itemsize, other=FIXED)
+        rows = memory.MemoryEstimate(
+            rows=3 * n_rows * max(shape.n_features, 1) * itemsize, other=memory.FIXED
+        )
         parts = [kind.memory(shape) for kind in recipe.components[self._target_type]]
         return sum(parts, rows)
 
-    def _fit_context(self, context: FitContext, valid: Rows | None) -> Fit:
+    def _fit_context(self, context: FitContext, valid: Rows | None) -> recipes.Fit:
         """Fit one task by its recipe; `valid` are validation rows of the user's."""
         n_rows = len(context.rows)
-        recipe = choose_recipe(
+        recipe = recipes.choose_recipe(
             self.recipe, n_rows, context.partitioner, context.penalty, context.n_outputs
         )
         check_effect(self, recipe)
         check_linear_features(self, recipe, context)
         splits = []
         if self._chooses:
-            n_folds, n_splits = n_folds_and_splits(recipe, n_rows)
+            n_folds, n_splits = recipes.n_folds_and_splits(recipe, n_rows)
             splits = make_splits(
                 context.rows,
                 self.cv,
@@ -217,7 +203,7 @@ class JOPLEnParameters(TabularEstimator):
                 n_splits=n_splits,
                 statistics=context.statistics,
             )
-        return fit_recipe(context, recipe, splits)
+        return recipes.fit_recipe(context, recipe, splits)
 
 
 def estimate_memory(
@@ -227,7 +213,7 @@ def estimate_memory(
     n_classes: int = 2,
     n_tasks: int = 1,
     itemsize: int | None = None,
-) -> MemoryEstimate:
+) -> memory.MemoryEstimate:
     """Estimate the memory that a fit takes at its peak, to a factor of two or so.
 
     Parameters
@@ -278,7 +264,7 @@ def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray) -> None:
 
     Systems that do not say what is available are not checked.
     """
-    available = available_memory()
+    available = memory.available_memory()
     if available is None:
         return
     n, d = X.shape
@@ -286,11 +272,11 @@ def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray) -> None:
     n_tasks = y.shape[1] if y.ndim == 2 else 1
     needed = estimator.memory_of(n, d, n_classes, n_tasks, X.dtype.itemsize)
     if needed.total > available:
+        total, free = memory.readable_bytes(needed.total), memory.readable_bytes(available)
         raise MemoryError(
-            f"fitting {n} rows with {d} columns needs about {readable_bytes(needed.total)} of "
-            f"memory and {readable_bytes(available)} are available; {needed}. Give fewer rows or "
-            f"float32, fewer or smaller partitions, or solver='fista'; {VARIABLE} (bytes) "
-            "overrules what the system says is available"
+            f"fitting {n} rows with {d} columns needs about {total} of memory and {free} are "
+            f"available; {needed}. Give fewer rows or float32, fewer or smaller partitions, or "
+            f"solver='fista'; {memory.VARIABLE} (bytes) overrules what the system says is available"
         )
 
 
@@ -308,8 +294,8 @@ def check_parameters(estimator: Any) -> None:
         raise TypeError(
             f"penalty={estimator.penalty!r} must be 'auto' or a Penalty such as Frobenius(0.1)"
         )
-    if estimator.recipe not in ("auto", *RECIPES):
-        names = ", ".join(map(repr, RECIPES))
+    if estimator.recipe not in ("auto", *recipes.RECIPES):
+        names = ", ".join(map(repr, recipes.RECIPES))
         raise ValueError(f"recipe={estimator.recipe!r} is not known: use 'auto', {names}")
     if estimator.cells not in ("linear", "constant"):
         raise ValueError(f"cells={estimator.cells!r} is not known: use 'linear' or 'constant'")
@@ -329,7 +315,7 @@ def check_parameters(estimator: Any) -> None:
     check_device(estimator.device)
 
 
-def check_effect(estimator: Any, recipe: Recipe) -> None:
+def check_effect(estimator: Any, recipe: recipes.Recipe) -> None:
     """Raise an error for a parameter that would have no effect, before any work is done."""
     is_default = estimator.penalty == "auto" and estimator.partitioner == "auto"
     if estimator.recipe not in ("auto", "joint") and not is_default:
@@ -371,7 +357,7 @@ def check_effect(estimator: Any, recipe: Recipe) -> None:
             check_default(name, "with cells='constant': leave it out, or use cells='linear'")
 
 
-def check_linear_features(estimator: Any, recipe: Recipe, context: FitContext) -> None:
+def check_linear_features(estimator: Any, recipe: recipes.Recipe, context: FitContext) -> None:
     """Raise an error where boosting would have to leave columns out of its linear models."""
     numbers = np.flatnonzero(context.columns.n_categories == 0)
     is_left_out = not np.array_equal(context.plan.numbers, numbers)

@@ -20,17 +20,8 @@ from jointleaf._data.tasks import TaskTable, as_one_type
 from jointleaf._fit.folds import IndexPairs, split_labels, user_splits
 from jointleaf._fit.recipes import Fit, choose_recipe, default_partitions
 from jointleaf._model.contributions import by_column, warn_of_no_features
+from jointleaf.estimators import _params as params
 from jointleaf.estimators._docs import described
-from jointleaf.estimators._params import (
-    JOPLEnParameters,
-    check_effect,
-    check_memory,
-    check_missing_values,
-    check_parameters,
-    check_penalty,
-    is_whole,
-    restored_on_error,
-)
 from jointleaf.multitask._base import (
     TaskClassifier,
     TaskPredictor,
@@ -134,7 +125,7 @@ _described = described(parameters=_PARAMETERS, attributes=_ATTRIBUTES)
 
 
 @dataclass(eq=False, repr=False)
-class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
+class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
     """What the estimators of several tasks share."""
 
     _: KW_ONLY
@@ -178,8 +169,8 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
         -------
         self
         """
-        with restored_on_error(self):
-            check_parameters(self)
+        with params.restored_on_error(self):
+            params.check_parameters(self)
             table = TaskTable.read(X, y, sample_weight, task)
             valid = self._read_validation(X_val, y_val, task_val, table)
             job = self._read(table, valid)
@@ -208,8 +199,8 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
         """Check rows, and return what the fit works on; `valid` are rows to choose strengths on."""
         known = {} if self._has_default_partitions else known_categories(self.partitioner)
         columns, matrix, s, table = self._read_training(table, self.categorical_features, known)
-        check_memory(self, matrix, table.y)
-        check_missing_values(matrix[s > 0], columns)
+        params.check_memory(self, matrix, table.y)
+        params.check_missing_values(matrix[s > 0], columns)
         chosen = chosen_columns(self.linear_features, columns, table.X)
         rows, loss = self._task_rows(table, matrix, s)
         plan = plan_features(
@@ -218,8 +209,8 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
         n_rows = max(len(task_rows) for task_rows in rows)
         partitioner = self.partitioner
         if isinstance(self.penalty, Term):
-            check_penalty(self.penalty, n_rows, len(plan.names), self.cells)
-            check_effect(self, choose_recipe(self.recipe, n_rows, None, self.penalty))
+            params.check_penalty(self.penalty, n_rows, len(plan.names), self.cells)
+            params.check_effect(self, choose_recipe(self.recipe, n_rows, None, self.penalty))
             if self._has_default_partitions:
                 partitioner = default_partitions(n_rows, self._target_type)
         self.columns_ = columns  # for the validation rows
@@ -263,7 +254,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, JOPLEnParameters):
 
     def _index_splits(self, table: TaskTable, matrix: NDArray) -> IndexPairs | None:
         """Return the pairs of indices into the rows of X that the user gave, if any."""
-        if self.cv is None or hasattr(self.cv, "split") or is_whole(self.cv):
+        if self.cv is None or hasattr(self.cv, "split") or params.is_whole(self.cv):
             return None
         if table.form == "pairs":
             raise ValueError(

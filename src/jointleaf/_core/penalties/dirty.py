@@ -25,16 +25,9 @@ from numpy.typing import NDArray
 
 from jointleaf._core.arrays import array_namespace
 from jointleaf._core.layout import CellLayout
+from jointleaf._core.penalties import prox
 from jointleaf._core.penalties.base import AUTO, check_number, is_auto, shown
 from jointleaf._core.penalties.norms import RotationInvariant, SlopeNorm
-from jointleaf._core.penalties.prox import (
-    cap_l1,
-    cap_l2,
-    cap_l2_weighted,
-    cut_level,
-    fill_level,
-    shrink_l2,
-)
 
 
 class TaskNorm(SlopeNorm):
@@ -213,7 +206,7 @@ class DirtyLasso(TaskNorm, RotationInvariant):
             return r * xp.sqrt((lengths**2).sum(axis=1)).sum()
         if r is None:
             return (kappa * lengths).sum()
-        level = fill_level(lengths, kappa, r)[:, None]
+        level = prox.fill_level(lengths, kappa, r)[:, None]
         pulls = xp.where(
             level > 0, xp.minimum(lengths / xp.where(level > 0, level, 1.0), kappa), kappa
         )
@@ -229,13 +222,13 @@ class DirtyLasso(TaskNorm, RotationInvariant):
         (r, kappa), xp = self._limits(), array_namespace(W)
         W = self._supported(W)
         if kappa is None:
-            return shrink_l2(W, t * r)
+            return prox.shrink_l2(W, t * r)
         lengths = self._lengths(W)
         if r is None:
             positive = xp.where(lengths > 0, lengths, 1.0)
             scale = xp.minimum(t * kappa / positive, 1.0)
         else:
-            scale = cap_l2(lengths, t * kappa, t * r)
+            scale = prox.cap_l2(lengths, t * kappa, t * r)
         return W * self._spread(1.0 - scale, W)
 
     def shrink_weighted(self, W: NDArray, t: float, weights: NDArray) -> NDArray:
@@ -244,13 +237,13 @@ class DirtyLasso(TaskNorm, RotationInvariant):
         W = self._supported(W)
         columns = self._columns(W)
         caps = np.full(len(columns), np.inf) if kappa is None else t * kappa
-        return cap_l2_weighted(W, columns, weights, caps, np.inf if r is None else t * r)
+        return prox.cap_l2_weighted(W, columns, weights, caps, np.inf if r is None else t * r)
 
     def _common_part(self, W: NDArray) -> NDArray:
         """Lengths of the common slopes are min(|w_t|, kappa_t level)."""
         r, kappa = self._limits()
         lengths = self._lengths(W)
-        caps = kappa * fill_level(lengths, kappa, r)[:, None]
+        caps = kappa * prox.fill_level(lengths, kappa, r)[:, None]
         scale = np.where(lengths > caps, caps / np.where(lengths > 0, lengths, 1.0), 1.0)
         return W * self._spread(scale, W)
 
@@ -297,12 +290,12 @@ class DirtyLInf(TaskNorm):
         W = self._supported(W)
         parts = [W[:, c] for c in self._columns(W)]
         caps, radius = None if kappa is None else t * kappa, None if r is None else t * r
-        return self._cut(W, cap_l1(parts, caps, radius))
+        return self._cut(W, prox.cap_l1(parts, caps, radius))
 
     def _common_part(self, W: NDArray) -> NDArray:
         """What is below the level at which the budget is used up."""
         r, kappa = self._limits()
-        level = cut_level(self._largest(W), kappa, r)
+        level = prox.cut_level(self._largest(W), kappa, r)
         return self._cut(W, np.repeat(level[:, None], len(kappa), axis=1))
 
     def _largest(self, W: Any) -> Any:

@@ -17,19 +17,11 @@ from sklearn.base import is_classifier
 from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.flat import FlatTrees, NodeTable, flatten, number_nodes
-from jointleaf._trees.importers.base import (
-    EnsembleAdapter,
-    ParamAliases,
-    fit_clone,
-    native_codes,
-    set_bits,
-    threads,
-    with_labels,
-)
+from jointleaf._trees.importers import base
 from jointleaf._trees.routing import ZERO
 
 #: Names of the parameters that jointleaf sets or takes away.
-LIGHTGBM_PARAMS = ParamAliases(
+LIGHTGBM_PARAMS = base.ParamAliases(
     {
         "bagging_fraction": ("sub_row", "subsample", "bagging"),
         "bagging_freq": ("subsample_freq",),
@@ -59,7 +51,7 @@ _CATEGORIES = "cat_threshold"  # the line of a tree's splits on categories
 _BELOW_ZERO = float(np.nextafter(-ZERO, -np.inf))
 
 
-class LightGBMAdapter(EnsembleAdapter):
+class LightGBMAdapter(base.EnsembleAdapter):
     """LightGBM models: the scikit-learn classes and the plain `Booster`.
 
     A model that stopped early is used up to its best round, as its own ``predict`` does.
@@ -122,13 +114,13 @@ class LightGBMAdapter(EnsembleAdapter):
         for name in model_params:
             if LIGHTGBM_PARAMS.name(name) == "early_stopping_round":
                 params[name] = None
-        rows = with_labels(model, rows)
+        rows = base.with_labels(model, rows)
         class_weight = model_params.get("class_weight")
         if isinstance(class_weight, Mapping):  # LightGBM does not take weights of absent classes
             present = set(rows.y.tolist())
             params["class_weight"] = {k: v for k, v in class_weight.items() if k in present}
         categorical = rows.columns.categorical.tolist()
-        return fit_clone(model, params, rows, categorical_feature=categorical)
+        return base.fit_clone(model, params, rows, categorical_feature=categorical)
 
 
 def _booster(model: Any) -> Any:
@@ -183,7 +175,7 @@ def _retrain_booster(booster: Any, rounds: int, rows: TrainingRows, n_jobs: int 
     if not booster_params.get("force_col_wise"):
         params["force_row_wise"] = True
     if n_jobs is not None:
-        params["num_threads"] = threads(n_jobs)
+        params["num_threads"] = base.threads(n_jobs)
     params = LIGHTGBM_PARAMS.merge(booster_params, params)
     for name in ("num_iterations", "early_stopping_round", "categorical_feature"):
         params.pop(name, None)
@@ -311,7 +303,7 @@ def _category_numbers(text: ModelText, columns: Columns) -> dict[int, NDArray[np
                 f"column {columns[j].label} holds text, on which the LightGBM model was not "
                 "trained: use the numbers that it was trained on"
             )
-        number = native_codes(columns[j].categories, native_categories).astype(np.float64)
+        number = base.native_codes(columns[j].categories, native_categories).astype(np.float64)
         number[-1:] = np.nan
         if native_categories is not None:
             number[number < 0] = np.nan
@@ -401,7 +393,7 @@ def _category_bits(tree: Mapping[str, str]) -> list[NDArray[np.bool_]]:
     """Return which numbers go left, for every split of a tree on categories in LightGBM's order."""
     words = np.array(tree[_CATEGORIES].split(), dtype=np.uint32)
     bounds = np.array(tree["cat_boundaries"].split(), dtype=int)
-    return [set_bits(part) for part in np.split(words, bounds[1:-1])]
+    return [base.set_bits(part) for part in np.split(words, bounds[1:-1])]
 
 
 def _leaf_values(text: ModelText) -> NDArray | None:

@@ -15,16 +15,10 @@ from sklearn.base import is_classifier
 from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
-from jointleaf._trees.importers.base import (
-    EnsembleAdapter,
-    ParamAliases,
-    column_codes,
-    fit_clone,
-    threads,
-)
+from jointleaf._trees.importers import base
 
 #: Names of the parameters that jointleaf sets.
-XGBOOST_PARAMS = ParamAliases(
+XGBOOST_PARAMS = base.ParamAliases(
     {
         "learning_rate": ("eta",),
         "min_split_loss": ("gamma",),
@@ -62,7 +56,7 @@ def _feature_types(columns: Columns) -> list[str]:
     return np.where(columns.n_categories > 0, "c", "q").tolist()
 
 
-class XGBoostAdapter(EnsembleAdapter):
+class XGBoostAdapter(base.EnsembleAdapter):
     """XGBoost models: the scikit-learn classes and the plain ``xgboost.Booster``.
 
     A scikit-learn style model that stopped early is used up to its best round; a Booster is used
@@ -112,7 +106,7 @@ class XGBoostAdapter(EnsembleAdapter):
         _check_missing(model)
         read = _ModelJson(model)
         codes = read.native_codes(columns)
-        outputs, base = read.outputs()
+        outputs, start = read.outputs()
         return flatten(
             [
                 _node_table(tree, codes, None if outputs is None else outputs[k])
@@ -121,7 +115,7 @@ class XGBoostAdapter(EnsembleAdapter):
             self.n_features(model),
             columns.n_categories,
             single_precision=True,
-            base=base,
+            base=start,
         )
 
     def split_gains(self, model: Any) -> NDArray:
@@ -158,13 +152,13 @@ class XGBoostAdapter(EnsembleAdapter):
         if model_params["verbosity"] is None:
             params["verbosity"] = 0
         if model_params["n_jobs"] is None and n_jobs is not None:
-            params["n_jobs"] = threads(n_jobs)
+            params["n_jobs"] = base.threads(n_jobs)
         if is_classifier(model):
             # XGBoost takes class numbers 0, 1, ... only, and `fit` has changed the objective.
             rows = rows._replace(y=rows.class_numbers)
             if rows.y.max() < 2 and str(model_params["objective"]).startswith("multi:"):
                 params["objective"] = "binary:logistic"
-        return fit_clone(model, params, rows, verbose=False)
+        return base.fit_clone(model, params, rows, verbose=False)
 
 
 def _is_booster(model: Any) -> bool:
@@ -277,7 +271,7 @@ class _ModelJson:
         for j, categories in model_categories.items():
             if categories is None and columns[j].categories is not None:
                 self._check_codes(columns[j].label, columns[j].categories)
-        return column_codes(self._name, columns, model_categories)
+        return base.column_codes(self._name, columns, model_categories)
 
     def _check_codes(self, label: str, categories: NDArray) -> None:
         """Raise an error if the codes of these categories cannot be told.
@@ -349,7 +343,7 @@ def _node_table(
 def _retrain_booster(booster: Any, rows: TrainingRows, n_jobs: int | None) -> Any:
     params = _booster_params(booster)
     if n_jobs is not None:
-        params["nthread"] = threads(n_jobs)
+        params["nthread"] = base.threads(n_jobs)
     if int(params.get("num_class", 0)) > 0:
         params["num_class"] = max(int(params["num_class"]), int(rows.y.max()) + 1)
     return train(params, rows, _n_rounds(booster))

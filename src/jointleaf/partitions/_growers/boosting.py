@@ -15,15 +15,7 @@ from jointleaf._trees.importers.lightgbm import train as train_lightgbm
 from jointleaf._trees.importers.xgboost import XGBOOST_PARAMS
 from jointleaf._trees.importers.xgboost import train as train_xgboost
 from jointleaf.partitions._base import as_seed
-from jointleaf.partitions._growers.base import (
-    LEARNING_RATE,
-    SUBSAMPLE,
-    TreePartitioner,
-    import_library,
-    least_leaf_rows,
-    row_fraction,
-    training_label,
-)
+from jointleaf.partitions._growers import base
 
 #: Below this many rows LightGBM may put single rows in a bin of its histograms.
 _SMALL_ROWS = 1000
@@ -39,7 +31,7 @@ _LEAST_COLUMNS = 8
 _SAMPLING = {"bootstrap_type", "bagging_temperature", "mvs_reg"}
 
 
-class _BoostingPartitioner(TreePartitioner):
+class _BoostingPartitioner(base.TreePartitioner):
     """Base of the partitioners whose library splits categories and missing values itself."""
 
     splits_categories = True
@@ -59,7 +51,7 @@ class LightGBMPartitioner(_BoostingPartitioner):
     """
 
     def _grow(self, rows: TrainingRows) -> Any:
-        import_library(
+        base.import_library(
             self,
             "LightGBM",
             "install the package lightgbm and an OpenMP runtime (libgomp, or libomp on macOS), or "
@@ -67,7 +59,7 @@ class LightGBMPartitioner(_BoostingPartitioner):
         )
         params = LIGHTGBM_PARAMS.merge(self._params(rows), self.options or {})
         rounds = params.pop("num_iterations")
-        label = training_label(rows, is_squared_error=params["objective"] == "regression")
+        label = base.training_label(rows, is_squared_error=params["objective"] == "regression")
         return train_lightgbm(params, rows._replace(y=label), rounds)
 
     def _params(self, rows: TrainingRows) -> dict[str, Any]:
@@ -76,13 +68,13 @@ class LightGBMPartitioner(_BoostingPartitioner):
             "objective": "regression" if rows.n_classes < 2 else "binary",
             "num_iterations": self._rounds(rows.n_classes),
             "num_leaves": self.n_cells,
-            "learning_rate": LEARNING_RATE,
-            "bagging_fraction": row_fraction(n),
+            "learning_rate": base.LEARNING_RATE,
+            "bagging_fraction": base.row_fraction(n),
             "bagging_freq": 1,
-            "feature_fraction": SUBSAMPLE,
-            "min_data_in_leaf": least_leaf_rows(n),
+            "feature_fraction": base.SUBSAMPLE,
+            "min_data_in_leaf": base.least_leaf_rows(n),
             # LightGBM's 100 rows of a category are for many rows: with few, none has as many.
-            "min_data_per_group": min(100, max(least_leaf_rows(n), n // 50)),
+            "min_data_per_group": min(100, max(base.least_leaf_rows(n), n // 50)),
             "lambda_l2": 0.0,
             "seed": as_seed(self.random_state),
             "num_threads": threads(self.n_jobs),
@@ -113,10 +105,12 @@ class XGBoostPartitioner(_BoostingPartitioner):
 
     def _grow(self, rows: TrainingRows) -> Any:
         remedy = "install it with pip install 'jointleaf[xgboost]'"
-        import_library(self, "XGBoost", remedy)
+        base.import_library(self, "XGBoost", remedy)
         params = XGBOOST_PARAMS.merge(self._params(rows), self.options or {})
         rounds = params.pop("num_boost_round")
-        label = training_label(rows, is_squared_error=params["objective"] == "reg:squarederror")
+        label = base.training_label(
+            rows, is_squared_error=params["objective"] == "reg:squarederror"
+        )
         return train_xgboost(params, rows._replace(X=_within_float32(rows.X), y=label), rounds)
 
     def _params(self, rows: TrainingRows) -> dict[str, Any]:
@@ -129,10 +123,10 @@ class XGBoostPartitioner(_BoostingPartitioner):
             "grow_policy": "lossguide",
             "max_leaves": self.n_cells,
             "max_depth": 0,
-            "learning_rate": LEARNING_RATE,
-            "subsample": row_fraction(n),
-            "colsample_bytree": SUBSAMPLE,
-            "min_child_weight": hessian * least_leaf_rows(n),
+            "learning_rate": base.LEARNING_RATE,
+            "subsample": base.row_fraction(n),
+            "colsample_bytree": base.SUBSAMPLE,
+            "min_child_weight": hessian * base.least_leaf_rows(n),
             "reg_lambda": 0.0,
             "seed": as_seed(self.random_state),
             "nthread": threads(self.n_jobs),
@@ -160,9 +154,9 @@ class CatBoostPartitioner(_BoostingPartitioner):
 
     def _grow(self, rows: TrainingRows) -> Any:
         remedy = "install it with pip install 'jointleaf[catboost]'"
-        catboost = import_library(self, "CatBoost", remedy)
+        catboost = base.import_library(self, "CatBoost", remedy)
         params = self._params(rows)
-        label = training_label(rows, is_squared_error=params["loss_function"] == "RMSE")
+        label = base.training_label(rows, is_squared_error=params["loss_function"] == "RMSE")
         if label.min() == label.max():  # on which CatBoost does not train
             return NoTrees(rows.X.shape[1])
         return fit_quietly(catboost.CatBoost(params), code_pool(rows._replace(y=label)))
@@ -179,19 +173,19 @@ class CatBoostPartitioner(_BoostingPartitioner):
             "loss_function": "RMSE" if rows.n_classes < 2 else "Logloss",
             "iterations": self._rounds(rows.n_classes),
             "depth": min(_MOST_DEPTH, int(self.n_cells).bit_length() - 1),
-            "learning_rate": LEARNING_RATE,
+            "learning_rate": base.LEARNING_RATE,
             "random_seed": as_seed(self.random_state),
             "thread_count": threads(self.n_jobs),
         }
         if rows.n_classes > 2:
             params["loss_function"] = "MultiClass"
         if not _SAMPLING & set(options):
-            params |= {"bootstrap_type": "Bernoulli", "subsample": row_fraction(n)}
+            params |= {"bootstrap_type": "Bernoulli", "subsample": base.row_fraction(n)}
         if rows.X.shape[1] >= _LEAST_COLUMNS and options.get("task_type") != "GPU":
-            params["rsm"] = SUBSAMPLE  # which CatBoost does not take on a GPU
+            params["rsm"] = base.SUBSAMPLE  # which CatBoost does not take on a GPU
         policy = options.get("grow_policy", "SymmetricTree")
         if policy != "SymmetricTree":
-            params["min_data_in_leaf"] = least_leaf_rows(n)
+            params["min_data_in_leaf"] = base.least_leaf_rows(n)
         if policy == "Lossguide":
             params |= {"max_leaves": self.n_cells, "depth": min(_MOST_DEPTH, self.n_cells - 1)}
         return CATBOOST_PARAMS.merge(params, options)

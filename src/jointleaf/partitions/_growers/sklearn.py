@@ -16,22 +16,14 @@ from jointleaf._trees.importers import find_adapter
 from jointleaf._trees.importers.base import threads
 from jointleaf._trees.importers.histogram import limited_threads, without_empty_columns
 from jointleaf.partitions._base import as_seed
-from jointleaf.partitions._growers.base import (
-    LEARNING_RATE,
-    SUBSAMPLE,
-    ForestPartitioner,
-    TreePartitioner,
-    least_leaf_rows,
-    row_fraction,
-    standard_target,
-)
+from jointleaf.partitions._growers import base
 from jointleaf.partitions._union import LinearPart, fit_linear_part
 
 _MOST_CATEGORIES = 255  # of a column whose categories histogram gradient boosting takes
 
 
 def _grow_sklearn(
-    partitioner: TreePartitioner, rows: TrainingRows, kind: str, params: dict[str, Any]
+    partitioner: base.TreePartitioner, rows: TrainingRows, kind: str, params: dict[str, Any]
 ) -> Any:
     """Train scikit-learn's ``<kind>Regressor`` or ``<kind>Classifier``."""
     from sklearn import ensemble
@@ -45,12 +37,12 @@ def _grow_sklearn(
         **params,
         **(partitioner.options or {}),
     }
-    y = rows.y if rows.n_classes > 0 else standard_target(rows.y)
+    y = rows.y if rows.n_classes > 0 else base.standard_target(rows.y)
     model = getattr(ensemble, kind + suffix)(**params)
     return model.fit(rows.X, y, sample_weight=rows.weight)
 
 
-class GradientBoostingPartitioner(TreePartitioner):
+class GradientBoostingPartitioner(base.TreePartitioner):
     """The leaves of gradient-boosted trees grown by scikit-learn.
 
     The settings are those of `LightGBMPartitioner`: learning rate 0.1, row and column
@@ -65,16 +57,16 @@ class GradientBoostingPartitioner(TreePartitioner):
     def _grow(self, rows: TrainingRows) -> Any:
         params = {
             "n_estimators": self._rounds(rows.n_classes),
-            "learning_rate": LEARNING_RATE,
-            "subsample": row_fraction(rows.X.shape[0]),
-            "max_features": SUBSAMPLE,
-            "min_samples_leaf": least_leaf_rows(rows.X.shape[0]),
+            "learning_rate": base.LEARNING_RATE,
+            "subsample": base.row_fraction(rows.X.shape[0]),
+            "max_features": base.SUBSAMPLE,
+            "min_samples_leaf": base.least_leaf_rows(rows.X.shape[0]),
             "max_depth": None,
         }
         return _grow_sklearn(self, rows, "GradientBoosting", params)
 
 
-class RandomForestPartitioner(ForestPartitioner):
+class RandomForestPartitioner(base.ForestPartitioner):
     """The leaves of a random forest grown by scikit-learn, with its default settings.
 
     See `TreePartitioner` for parameters and attributes; `options` goes to
@@ -88,7 +80,7 @@ class RandomForestPartitioner(ForestPartitioner):
         return _grow_sklearn(self, rows, "RandomForest", params)
 
 
-class ExtraTreesPartitioner(TreePartitioner):
+class ExtraTreesPartitioner(base.TreePartitioner):
     """The leaves of extremely randomised trees grown by scikit-learn, default settings.
 
     See `TreePartitioner` for parameters and attributes; `options` goes to
@@ -112,7 +104,7 @@ class ExtraTreesPartitioner(TreePartitioner):
         return _grow_sklearn(self, rows, "ExtraTrees", params)
 
 
-class HistGradientBoostingPartitioner(TreePartitioner):
+class HistGradientBoostingPartitioner(base.TreePartitioner):
     """The leaves of trees grown by scikit-learn's histogram gradient boosting.
 
     The settings are close to those of `LightGBMPartitioner`: trees grow leaf by leaf, learning rate
@@ -147,11 +139,11 @@ class HistGradientBoostingPartitioner(TreePartitioner):
         categorical = rows.columns.categorical
         params: dict[str, Any] = {
             "max_iter": self._rounds(rows.n_classes),
-            "learning_rate": LEARNING_RATE,
+            "learning_rate": base.LEARNING_RATE,
             "max_leaf_nodes": self.n_cells,
             "max_depth": None,
-            "min_samples_leaf": least_leaf_rows(rows.X.shape[0]),
-            "max_features": SUBSAMPLE,
+            "min_samples_leaf": base.least_leaf_rows(rows.X.shape[0]),
+            "max_features": base.SUBSAMPLE,
             "l2_regularization": 0.0,
             "categorical_features": categorical if categorical.size else None,
             "early_stopping": False,
@@ -163,7 +155,7 @@ class HistGradientBoostingPartitioner(TreePartitioner):
         model = getattr(ensemble, "HistGradientBoosting" + suffix)(**params)
         y = rows.y
         if rows.n_classes < 2 and params.get("loss", "squared_error") == "squared_error":
-            y = standard_target(y)
+            y = base.standard_target(y)
         with limited_threads(threads(self.n_jobs)):
             return model.fit(
                 without_empty_columns(rows.X, categorical), y, sample_weight=rows.weight
@@ -183,7 +175,7 @@ def _with_categories(columns: Columns, chosen: NDArray[np.bool_]) -> Columns:
 # -- forests on the residuals of a linear model ---------------------------------------------------
 
 
-class LinearForestPartitioner(ForestPartitioner):
+class LinearForestPartitioner(base.ForestPartitioner):
     """The leaves of a random forest grown on the residuals of a global linear model.
 
     This is the linear forest, also called regression-enhanced random forest (Zhang, Nettleton and
