@@ -147,9 +147,8 @@ class Problem(DataTerm):
 
     def _penalties(self, penalty: Penalty) -> dict[str, Any]:
         """Return the fields that follow from a penalty on weights."""
-        bound = (penalty if self.mass == 1.0 else times(1.0 / self.mass, penalty)).bind(self.layout)
-        smooth_curvature, nonsmooth = bound.split()
-        return {"penalty": bound, "smooth_curvature": smooth_curvature, "nonsmooth": nonsmooth}
+        scaled = penalty if self.mass == 1.0 else times(1.0 / self.mass, penalty)
+        return _parts(scaled.bind(self.layout))
 
     def _start_slope(self) -> float:
         """Return the largest gradient at zero weights.
@@ -215,13 +214,7 @@ class Problem(DataTerm):
         penalty = self.penalty.restricted(features)
         if penalty is None:
             raise ValueError(f"{self.penalty!r} cannot be restricted to some features")
-        curvature, nonsmooth = penalty.split()
-        return self._changed(
-            design=self.design.with_features(features),
-            penalty=penalty,
-            smooth_curvature=curvature,
-            nonsmooth=nonsmooth,
-        )
+        return self._changed(design=self.design.with_features(features), **_parts(penalty))
 
     def without_slopes(self) -> Problem:
         """Return the problem of the biases alone; weights are (C,) or (C, K)."""
@@ -230,11 +223,7 @@ class Problem(DataTerm):
             part = term.bias_curvature() if isinstance(term, Penalty) else None
             beta = beta if part is None else beta + part
         design = self.design.with_features(np.zeros(0, np.intp))
-        penalty = Quadratic(beta, design.layout)
-        curvature, nonsmooth = penalty.split()
-        return self._changed(
-            design=design, penalty=penalty, smooth_curvature=curvature, nonsmooth=nonsmooth
-        )
+        return self._changed(design=design, **_parts(Quadratic(beta, design.layout)))
 
     def in_double(self) -> Problem:
         """Return the same problem in float64."""
@@ -328,6 +317,11 @@ class Problem(DataTerm):
             return np.inf
         residual = (gradient + diagonal * theta).astype(float)
         return 0.5 * float(np.sum(residual**2 / diagonal))
+
+
+def _parts(bound: Penalty) -> dict[str, Any]:
+    curvature, nonsmooth = bound.split()
+    return {"penalty": bound, "smooth_curvature": curvature, "nonsmooth": nonsmooth}
 
 
 def as_numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:

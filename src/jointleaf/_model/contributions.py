@@ -110,10 +110,7 @@ class LinearContributions:
 
     def __call__(self, features: NDArray, codes: NDArray) -> NDArray[np.float64]:
         """Return contributions (n, m, K) of standardised features (n, m) with codes (n, P)."""
-        layout = self._layout
-        return self.of_cells(
-            features, np.where(codes < 0, layout.n_cells, codes + layout.offsets[:-1])
-        )
+        return self.of_cells(features, self._cells(codes))
 
     def of_cells(self, features: NDArray, cells: NDArray) -> NDArray[np.float64]:
         """Do the same for cells (n, P) that are numbered over all partitions; C is no cell."""
@@ -133,11 +130,10 @@ class LinearContributions:
 
         Zero for what lies outside the range of its cell, where cells have ranges.
         """
-        layout = self._layout
         sums = np.zeros((*features.shape, self.n_outputs))
         if not len(self._sloped):
             return sums
-        rows = self._rows(np.where(codes < 0, layout.n_cells, codes + layout.offsets[:-1]))
+        rows = self._rows(self._cells(codes))
         if self._ranges is None:
             return sum_of_entries(rows, self._slopes)
         for row in rows.T:
@@ -145,6 +141,9 @@ class LinearContributions:
             inside = (features >= low) & (features <= high) & (low < high)
             sums += inside[:, :, None] * self._slopes[row]
         return sums
+
+    def _cells(self, codes: NDArray) -> NDArray:
+        return np.where(codes < 0, self._layout.n_cells, codes + self._layout.offsets[:-1])
 
     def _rows(self, cells: NDArray) -> NDArray[np.intp]:
         """Rows (n, P') of the slopes, of all partitions that have some."""

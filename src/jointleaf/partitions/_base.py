@@ -50,6 +50,8 @@ class Partitioner(BaseEstimator, ABC):
     n_cells_: NDArray[np.intp]
     split_gains_: NDArray[np.float64]
     _needs_target = False
+    #: whether ``split_gains_`` depends on the features (False: all are equal by design)
+    splits_on_features: bool = True
 
     def fit(
         self,
@@ -153,11 +155,6 @@ class Partitioner(BaseEstimator, ABC):
         there is no such model, or its predictions are no such sums.
         """
         return None
-
-    @property
-    def splits_on_features(self) -> bool:
-        """Whether ``split_gains_`` depends on the features (False: all are equal by design)."""
-        return True
 
     @property
     def split_features_(self) -> NDArray[np.intp]:

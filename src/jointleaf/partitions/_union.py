@@ -41,10 +41,7 @@ class RootCell(Partitioner):
         Number of features d.
     """
 
-    @property
-    def splits_on_features(self) -> bool:
-        """False: nothing is split."""
-        return False
+    splits_on_features = False
 
     @property
     def split_features_(self) -> NDArray[np.intp]:
@@ -81,7 +78,7 @@ class Nest(Partitioner):
             first += len(member.n_cells_)
 
     @property
-    def splits_on_features(self) -> bool:
+    def splits_on_features(self) -> bool:  # type: ignore[override]
         """Whether any member splits on features."""
         return any(member.splits_on_features for member in self.members)
 
@@ -190,11 +187,9 @@ class UnionPartitioner(Nest):
         check_is_fitted(self)
         X = check_apply_rows(self, X)
         codes = np.empty((X.shape[0], len(self.n_cells_)), dtype=np.int32)
-        start = 0
-        for member in self.partitioners_:
-            stop = start + len(member.n_cells_)
-            codes[:, start:stop] = member.apply(X)
-            start = stop
+        parts = np.split(codes, np.cumsum([len(m.n_cells_) for m in self.partitioners_]), axis=1)
+        for part, member in zip(parts, self.partitioners_, strict=False):
+            part[:] = member.apply(X)
         return codes
 
     @property

@@ -56,10 +56,7 @@ class VoronoiPartitioner(Partitioner):
         self.n_cells = n_cells
         self.random_state = random_state
 
-    @property
-    def splits_on_features(self) -> bool:
-        """False: all features count alike."""
-        return False
+    splits_on_features = False
 
     def _fit_rows(self, rows: TrainingRows) -> None:
         n_partitions = check_count(self, "n_partitions", self.n_partitions, 1)

@@ -43,11 +43,9 @@ class Frobenius(Quadratic):
         self.strength = check_strength(strength)
         #: whether the biases have the strength of the slopes
         self.bias_follows = bias_strength is None
-        self.bias_strength = (
-            self.strength
-            if bias_strength is None
-            else check_number("bias_strength", bias_strength, positive=False)
-        )
+        self.bias_strength = self.strength
+        if bias_strength is not None:
+            self.bias_strength = check_number("bias_strength", bias_strength, positive=False)
         self.feature_weights = _weights("feature_weights", feature_weights)
         self.partition_weights = _weights("partition_weights", partition_weights)
 
@@ -75,10 +73,12 @@ class Frobenius(Quadratic):
 
     def bind(self, layout: CellLayout) -> Frobenius:
         """Lay the strengths out over all weights, after checks of the lengths."""
-        _check_length("feature_weights", self.feature_weights, layout.n_features, "features")
-        _check_length(
-            "partition_weights", self.partition_weights, layout.n_partitions, "partitions"
-        )
+        for what, expected in (("feature", layout.n_features), ("partition", layout.n_partitions)):
+            weights = getattr(self, f"{what}_weights")
+            if weights is not None and len(weights) != expected:
+                raise ValueError(
+                    f"{what}_weights has {len(weights)} entries, but there are {expected} {what}s"
+                )
         if self.is_auto:
             return self.replaced(_layout=layout)
         columns, cells = self.column_strengths(layout), self.cell_weights(layout)
@@ -110,8 +110,3 @@ def _weights(name: str, values: ArrayLike | None) -> NDArray[np.float64] | None:
     if weights.ndim != 1 or not np.isfinite(weights).all() or (weights <= 0).any():
         raise ValueError(f"{name} must be a list of positive numbers: raise zeros to a small value")
     return weights
-
-
-def _check_length(name: str, values: NDArray | None, expected: int, what: str) -> None:
-    if values is not None and len(values) != expected:
-        raise ValueError(f"{name} has {len(values)} entries, but there are {expected} {what}")

@@ -150,7 +150,20 @@ class L1(SlopeNorm):
         return float(np.abs(G).max(initial=0.0))
 
 
-class Lp1(SlopeNorm):
+class PowerNorm(SlopeNorm):
+    """A norm with a power p."""
+
+    compiled_in = ("p",)
+    options: tuple[str, ...] = ("p",)
+
+    def __init__(
+        self, strength: float | str, p: float, bias_strength: float | str | None = None
+    ) -> None:
+        super().__init__(strength, bias_strength)
+        self.p = check_power(p)
+
+
+class Lp1(PowerNorm):
     """R = strength * sum over features of the l_p norm of the feature's slopes in all cells.
 
     Whole features vanish.
@@ -164,14 +177,6 @@ class Lp1(SlopeNorm):
     """
 
     is_row_sparse = True
-    compiled_in = ("p",)
-    options: tuple[str, ...] = ("p",)
-
-    def __init__(
-        self, strength: float | str, p: float, bias_strength: float | str | None = None
-    ) -> None:
-        super().__init__(strength, bias_strength)
-        self.p = check_power(p)
 
     def norm(self, W: Any) -> Any:
         xp = array_namespace(W)
@@ -355,7 +360,7 @@ class KyFan(Spectral):
         return float(max(sigma.max(initial=0.0), sigma.sum() / self.k))
 
 
-class SchattenP(Spectral):
+class SchattenP(Spectral, PowerNorm):
     """R = strength * l_p norm of the singular values of W.
 
     Parameters
@@ -365,15 +370,6 @@ class SchattenP(Spectral):
         1 is the nuclear norm, 2 the Frobenius norm (not squared), numpy.inf the spectral norm.
     {bias_strength}
     """
-
-    compiled_in = ("p",)
-    options: tuple[str, ...] = ("p",)
-
-    def __init__(
-        self, strength: float | str, p: float, bias_strength: float | str | None = None
-    ) -> None:
-        super().__init__(strength, bias_strength)
-        self.p = check_power(p)
 
     def norm_of(self, sigma: Any) -> Any:
         return array_namespace(sigma).linalg.norm(sigma, self.p) if sigma.size else 0.0

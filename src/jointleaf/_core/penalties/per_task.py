@@ -100,28 +100,22 @@ class PerTask(Penalty):
         return self.layout.join_tasks(blocks)
 
     def curvature(self) -> NDArray | None:
-        return self._all_joined([penalty.curvature() for penalty in self._tasks])
+        return self._joined([p.curvature() for p in self._tasks], self.layout.join_tasks)
 
     def bias_curvature(self) -> NDArray | None:
-        parts = [penalty.bias_curvature() for penalty in self._tasks]
-        known = self._weighted(parts)
-        return None if known is None else np.concatenate(known)
+        return self._joined([p.bias_curvature() for p in self._tasks], np.concatenate)
 
-    def _all_joined(self, diagonals: list[NDArray | None]) -> NDArray | None:
+    def _joined(self, parts: list[NDArray | None], join: Callable) -> NDArray | None:
         """Return the curvatures of all tasks, times gamma_t; None where one is not known."""
-        known = self._weighted(diagonals)
-        return None if known is None else self.layout.join_tasks(known)
-
-    def _weighted(self, parts: list[NDArray | None]) -> list[NDArray] | None:
-        return all_known(
-            None if part is None else gamma * part
-            for gamma, part in zip(self._gammas, parts, strict=True)
-        )
+        known = all_known(parts)
+        if known is None:
+            return None
+        return join([gamma * part for gamma, part in zip(self._gammas, known, strict=True)])
 
     def split(self) -> tuple[NDArray | None, Penalty]:
         """The quadratic part of every task, and the other penalties."""
         pairs = [penalty.split() for penalty in self._tasks]
-        quadratic = self._all_joined([diagonal for diagonal, _ in pairs])
+        quadratic = self._joined([diagonal for diagonal, _ in pairs], self.layout.join_tasks)
         if quadratic is not None and all(isinstance(penalty, Free) for _, penalty in pairs):
             return quadratic, Free(self._layout)
         return quadratic, self.replaced(_tasks=tuple(penalty for _, penalty in pairs))

@@ -37,7 +37,9 @@ def _grow_sklearn(
         **params,
         **(partitioner.options or {}),
     }
-    y = rows.y if rows.n_classes > 0 else base.standard_target(rows.y)
+    # Targets of these losses must stay positive.
+    is_raw = rows.n_classes > 1 or params.get("loss") in ("poisson", "gamma")
+    y = rows.y if is_raw else base.standard_target(rows.y)
     model = getattr(ensemble, kind + suffix)(**params)
     return model.fit(rows.X, y, sample_weight=rows.weight)
 
@@ -124,42 +126,27 @@ class HistGradientBoostingPartitioner(base.TreePartitioner):
         many = rows.columns.n_categories > most
         if not many.any():
             return super()._grow_trees(rows)
-        encoding = Encoding(
-            rows._replace(columns=_with_categories(rows.columns, many)),
-            categories=True,
-            missing=False,
-        )
+        coded = rows._replace(columns=_with_categories(rows.columns, many))
+        encoding = Encoding(coded, categories=True, missing=False)
         encoded = encoding.transform(rows)._replace(columns=_with_categories(rows.columns, ~many))
         trees, gains = super()._grow_trees(encoded)
         return encoding.translate(trees), gains
 
     def _grow(self, rows: TrainingRows) -> Any:
-        from sklearn import ensemble
-
         categorical = rows.columns.categorical
         params: dict[str, Any] = {
             "max_iter": self._rounds(rows.n_classes),
             "learning_rate": base.LEARNING_RATE,
-            "max_leaf_nodes": self.n_cells,
             "max_depth": None,
             "min_samples_leaf": base.least_leaf_rows(rows.X.shape[0]),
             "max_features": base.SUBSAMPLE,
             "l2_regularization": 0.0,
             "categorical_features": categorical if categorical.size else None,
             "early_stopping": False,
-            "random_state": as_seed(self.random_state),
-            **(self.options or {}),
         }
-        # One class leaves nothing to split: the regressor then has single leaves.
-        suffix = "Classifier" if rows.n_classes > 1 else "Regressor"
-        model = getattr(ensemble, "HistGradientBoosting" + suffix)(**params)
-        y = rows.y
-        if rows.n_classes < 2 and params.get("loss", "squared_error") == "squared_error":
-            y = base.standard_target(y)
+        rows = rows._replace(X=without_empty_columns(rows.X, categorical))
         with limited_threads(threads(self.n_jobs)):
-            return model.fit(
-                without_empty_columns(rows.X, categorical), y, sample_weight=rows.weight
-            )
+            return _grow_sklearn(self, rows, "HistGradientBoosting", params)
 
 
 def _with_categories(columns: Columns, chosen: NDArray[np.bool_]) -> Columns:
