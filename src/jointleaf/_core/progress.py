@@ -41,6 +41,11 @@ class Progress:
             self._stream.write(line.rstrip() + "\n")
         self._stream.flush()
 
+    def step_to(self, done: int, note: str = "") -> None:
+        """Count steps until so many are done."""
+        while self._done < min(done, self.total):
+            self.step(note)
+
     def finish(self) -> None:
         """Count what is left as done."""
         if self._done < self.total:

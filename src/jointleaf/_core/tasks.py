@@ -16,7 +16,7 @@ from jointleaf._core.fitting import make_problem
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.losses import Loss, make_loss
 from jointleaf._core.penalties import Free, Penalty, SlopeNorm, TaskNorm, Term
-from jointleaf._core.penalties.base import Sum, check_count, on_predictions, on_weights
+from jointleaf._core.penalties.base import check_count, mapped, on_predictions, on_weights
 from jointleaf._core.problem import Problem, as_numbers
 from jointleaf._core.solvers import Solution, Solver, check_limits, solve
 from jointleaf._core.solvers.base import Listener, SolverState
@@ -175,11 +175,18 @@ def support_of(layout: CellLayout, theta: NDArray) -> NDArray[np.bool_]:
 
 def relaxed(penalty: Term, factor: float, support: NDArray[np.bool_]) -> Any:
     """Return the penalty with weaker strengths on the selected features alone."""
-    if isinstance(penalty, Sum):
-        return Sum(*(relaxed(term, factor, support) for term in penalty.terms))
-    if isinstance(penalty, TaskNorm):
-        return penalty.relaxed(factor, support)
-    return penalty
+    return mapped(penalty, lambda t: t.relaxed(factor, support) if isinstance(t, TaskNorm) else t)
+
+
+def task_strengths(penalty: Term) -> tuple[float, float]:
+    """Return the strengths `common` and `task` of a penalty; NaN for what is no number.
+
+    The strength of a penalty without tasks is that on what is common.
+    """
+    term: Any = next((t for t in penalty.terms if isinstance(t, TaskNorm)), penalty.terms[0])
+    pair = (term.common, term.task) if isinstance(term, TaskNorm) else (term.strength, None)
+    common, task = (float(v) if isinstance(v, int | float) else np.nan for v in pair)
+    return common, task
 
 
 def fit_tasks(

@@ -101,10 +101,8 @@ class CategoryLinear(Linear):
         X, y = frame.features.transform(rows.X), frame.target(rows.y)
         indicators = find_indicators(rows, self.context.columns)
         if indicators is None:  # a value that no split had made them too many
-            weights = fit_logistic(X, y, rows.s, self.strength)
-            return CellModel.linear(frame, weights[:-1], weights[-1])
-        design = indicators.design(X, rows.X)
-        weights = fit_logistic(design, y, rows.s, self.strength)
+            return super().fit(frame)
+        weights = fit_logistic(indicators.design(X, rows.X), y, rows.s, self.strength)
         m = X.shape[1]
         constants = (weights[m:-1].T * indicators.scales).T
         by_category = CellModel.of_constants(frame, indicators.partitioner, constants)
@@ -128,11 +126,8 @@ class CategoryLinear(Linear):
         n_features = tables.X.shape[1] + len(indicators.scales)
         if self.context.n_outputs * n_features > _MAX_WEIGHTS:
             return None
-        X, X_valid = (
-            indicators.design(tables.X, train.X),
-            indicators.design(tables.X_valid, valid.X),
-        )
-        return _Tables(X, tables.y, tables.s, X_valid)
+        X, X_valid = indicators.design(tables.X, train.X), tables.X_valid
+        return _Tables(X, tables.y, tables.s, indicators.design(X_valid, valid.X))
 
 
 @dataclass(frozen=True)

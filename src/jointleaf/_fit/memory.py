@@ -171,12 +171,8 @@ def _sizes(partitioner: Any) -> list[tuple[int, int]]:
         return [(sum(counts), _count(partitioner.n_cells, 8))]
     if hasattr(partitioner, "model"):
         return [_model_size(partitioner.model)]
-    return [_asked_size(partitioner)]
-
-
-def _asked_size(partitioner: Partitioner) -> tuple[int, int]:
     asked = partitioner.get_params(deep=False)
-    return _count(asked.get("n_partitions"), _USUAL[0]), _count(asked.get("n_cells"), _USUAL[1])
+    return [(_count(asked.get("n_partitions"), _USUAL[0]), _count(asked.get("n_cells"), _USUAL[1]))]
 
 
 def _count(value: Any, usual: int) -> int:
@@ -199,13 +195,10 @@ def _model_size(model: Any) -> tuple[int, int]:
     if hasattr(booster, "get_booster"):
         booster = booster.get_booster()
     if hasattr(booster, "num_boosted_rounds"):  # XGBoost
-        return int(booster.num_boosted_rounds()), 2 ** _depth(model)
+        depth = getattr(model, "max_depth", None)
+        depth = depth if isinstance(depth, int) and 0 < depth <= 16 else 6
+        return int(booster.num_boosted_rounds()), 2**depth
     return int(getattr(model, "n_iter_", _USUAL[0])), _USUAL[1]
-
-
-def _depth(model: Any) -> int:
-    depth = getattr(model, "max_depth", None)
-    return depth if isinstance(depth, int) and 0 < depth <= 16 else 6
 
 
 # -- what there is -------------------------------------------------------------------------------

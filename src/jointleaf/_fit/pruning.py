@@ -6,17 +6,16 @@ rows, go side by side and are scored by the mean of their validation losses.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.penalties import Frobenius, Term
-from jointleaf._core.penalties.base import Sum
+from jointleaf._core.penalties.base import mapped
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._core.solvers import choose_solver
@@ -148,14 +147,12 @@ def _mean_models(weights: NDArray, into: NDArray[np.intp], s: NDArray) -> NDArra
 
 def _with_partitions(penalty: Term, remaining: NDArray[np.bool_]) -> Term:
     """Return the penalty for some of the partitions: their weights stay as they are."""
-    terms = []
-    for term in penalty.terms:
+
+    def change(term: Any) -> Term:
         weights = getattr(term, "partition_weights", None)
-        if weights is not None:
-            term = copy.copy(term)
-            term.partition_weights = weights[remaining]  # type: ignore[attr-defined]
-        terms.append(term)
-    return terms[0] if len(terms) == 1 else Sum(*terms)
+        return term if weights is None else term.replaced(partition_weights=weights[remaining])
+
+    return mapped(penalty, change)
 
 
 # -- walks to smaller models -----------------------------------------------------------------------
@@ -248,28 +245,12 @@ class Fitted(NamedTuple):
     weights: NDArray
 
 
-class _Shrinking:
-    """Shows how many cells are gone."""
-
-    def __init__(self, n_cells: int, size: int, label: str, verbose: int) -> None:
-        self._left = n_cells
-        self._progress = Progress(n_cells - size, label, enabled=bool(verbose))
-
-    def show(self, n_cells: int, note: str = "") -> None:
-        for _ in range(self._left - n_cells):
-            self._progress.step(note)
-        self._left = n_cells
-
-    def finish(self) -> None:
-        self._progress.finish()
-
-
 def prune_to_size(
     walk: Walk, size: int, verbose: int = 0, like: Path | None = None
 ) -> tuple[Path, Candidate]:
     """Prune to at most `size` cells, with strengths `like` those of another path or of the fit."""
     model = walk.start
-    shown = _Shrinking(model.n_cells, size, "pruning", verbose)
+    gone = Progress(model.n_cells - size, "pruning", enabled=bool(verbose))
     counts, losses, factors = [], [], []
     previous = 1.0
     while True:
@@ -279,11 +260,11 @@ def prune_to_size(
         counts.append(model.n_cells)
         losses.append(walk.loss(fitted))
         factors.append(factor)
-        shown.show(model.n_cells)
+        gone.step_to(walk.start.n_cells - model.n_cells)
         if walk.is_done(fitted, size):
             break
         model = walk.shrink(fitted, size)
-    shown.finish()
+    gone.finish()
     path = Path(np.array(counts), np.array(losses), None, len(counts) - 1, np.array(factors))
     return path, fitted.model
 
@@ -309,11 +290,12 @@ class Descent:
         models = [walk.start for walk in self._walks]
         chosen = models[0]
         sizes = [model.least_cells for model in models]
-        shown = _Shrinking(models[0].n_cells, sizes[0], "choosing a size", verbose)
+        n_cells = models[0].n_cells
+        gone = Progress(n_cells - sizes[0], "choosing a size", enabled=bool(verbose))
         while True:
             fits, losses = self._fit(models)
             self._note(fits, losses)
-            shown.show(models[0].n_cells, f"loss {self._means[-1]:.4g}")
+            gone.step_to(n_cells - models[0].n_cells, f"loss {self._means[-1]:.4g}")
             # If a later loss is smaller still, then that step is a smaller model within `tol`.
             if self._means[-1] <= (1.0 + self._tol) * min(self._means):
                 chosen = fits[0].model
@@ -328,7 +310,7 @@ class Descent:
                 walk.shrink(fit, max(size, int(pace * walk.start.n_cells)))
                 for walk, fit, size in steps
             ]
-        shown.finish()
+        gone.finish()
         counts, train, valid = (
             np.array(values)[:, 0] for values in (self._counts, self._train, self._valid)
         )

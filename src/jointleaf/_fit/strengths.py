@@ -8,7 +8,6 @@ to be common. There is one path for every ratio.
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,15 +19,15 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
+from jointleaf._core import tasks
 from jointleaf._core.design import TaskDesign, lipschitz
 from jointleaf._core.layout import CellKind
 from jointleaf._core.path import biases_alone, follow_path, largest_strength, strength_grid
 from jointleaf._core.penalties import Free, Frobenius, Penalty, PerTask, TaskNorm, Term
-from jointleaf._core.penalties.base import AUTO, Sum, on_predictions, on_weights
+from jointleaf._core.penalties.base import AUTO, Sum, mapped, on_predictions, on_weights
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._core.solvers import Solution, SolverState, choose_solver
-from jointleaf._core.tasks import relax_of, relaxed, split_slopes, support_of, task_problem
 from jointleaf._fit.component import Table
 from jointleaf._fit.folds import Fold, best_row, join_tables, loss_columns, with_progress
 
@@ -107,7 +106,7 @@ class _PathFold:
         else:
             self._valid = TaskDesign(designs, task_weights.tolist())
             alone = [fold.problem(Free(), cells, self._loss, fold.y) for fold in folds]
-            self._problem = task_problem(
+            self._problem = tasks.task_problem(
                 [part.leaf_design for part in alone],
                 [fold.y for fold in folds],
                 self._loss,
@@ -150,7 +149,7 @@ class _PathFold:
             if tuple(factors) == (1.0,):
                 yield [_Score(self._losses(solution.theta), *counts, solution.converged)]
                 continue
-            support = support_of(start.layout, solution.theta)
+            support = tasks.support_of(start.layout, solution.theta)
             scores = []
             for factor in factors:
                 key = (support.tobytes(), round(float(np.log(strength * factor)), 6))
@@ -187,7 +186,7 @@ class _PathFold:
     def _counts(self, bound: Penalty, theta: NDArray) -> tuple[float, float]:
         """Return the number of common features, and the mean number of a task's further ones."""
         common, specific = (
-            _has_slope(slopes) for slopes in split_slopes(bound, self._problem.layout, theta)
+            _has_slope(slopes) for slopes in tasks.split_slopes(bound, self._problem.layout, theta)
         )
         is_common = common.any(axis=0)
         parts = np.split(specific, self._problem.layout.slope_starts[1:-1])
@@ -198,7 +197,7 @@ class _PathFold:
         self, penalty: Term, factor: float, support: NDArray[np.bool_], start: Solution
     ) -> tuple[NDArray, bool]:
         """Return losses of the selected features with a weaker penalty, and convergence."""
-        problem = self._with(relaxed(penalty, factor, support))
+        problem = self._with(tasks.relaxed(penalty, factor, support))
         solver, goal = choose_solver(problem, "fista", self._device), _TOL * factor
         solution = solver.solve(
             problem, start.theta, tol=goal, max_iter=_MAX_ITER, state=self._state
@@ -300,7 +299,7 @@ class _Search:
             n_strengths, ratio = _N_TASK_STRENGTHS, _TASK_SPARSE_RATIO
         ratio = ratio if is_sparse(penalty) else _QUADRATIC_RATIO
         strengths = strength_grid(largest, n_strengths, ratio)
-        relax = relax_of(penalty)
+        relax = tasks.relax_of(penalty)
         factors = RELAX if relax == AUTO else (relax,)
         paths = [fold.path(penalty, strengths, factors) for fold in self._folds]
         points: list[Term] = []
@@ -369,18 +368,14 @@ def _task_strengths(penalties: Sequence[Term], strengths: NDArray) -> Table:
     """Return the strengths of settings of several tasks; NaN where there is none on a path."""
     rows = []
     for penalty, strength in zip(penalties, strengths, strict=True):
-        term: Any = next((t for t in penalty.terms if isinstance(t, TaskNorm)), penalty.terms[0])
-        pair = (term.common, term.task) if isinstance(term, TaskNorm) else (term.strength, None)
-        relax = relax_of(penalty)
+        pair, relax = tasks.task_strengths(penalty), tasks.relax_of(penalty)
         if np.isnan(strength):
-            pair, relax = (None, None), 1.0
-        rows.append([_number(value) for value in (*pair, term.bias_strength, relax)])
+            pair, relax = (np.nan, np.nan), 1.0
+        term = next((t for t in penalty.terms if isinstance(t, TaskNorm)), penalty.terms[0])
+        numbers = [v if isinstance(v, int | float) else np.nan for v in (term.bias_strength, relax)]
+        rows.append([*pair, *numbers])
     names = ("common", "task", "bias_strength", "relax")
-    return dict(zip(names, np.array(rows).T, strict=True))
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else np.nan
+    return dict(zip(names, np.array(rows, float).T, strict=True))
 
 
 def _has_slope(slopes: NDArray) -> NDArray[np.bool_]:
@@ -418,24 +413,22 @@ def ratio_grid(task_weights: NDArray, n_ratios: int = N_RATIOS) -> NDArray[np.fl
 
 def with_ratio(penalty: Term, ratio: float | None) -> Any:
     """Return the penalty with this ratio of strengths, where it has one to choose."""
-    if ratio is None:
-        return penalty
-    if isinstance(penalty, Sum):
-        return Sum(*(with_ratio(term, ratio) for term in penalty.terms))
-    if isinstance(penalty, TaskNorm) and penalty.is_ratio_auto:
-        return penalty.with_ratio(ratio)
-    return penalty
+
+    def change(term: Any) -> Any:
+        has_ratio = isinstance(term, TaskNorm) and term.is_ratio_auto
+        return term.with_ratio(ratio) if has_ratio else term
+
+    return penalty if ratio is None else mapped(penalty, change)
 
 
 def with_relax(penalty: Term, factor: float) -> Any:
     """Return the penalty relaxed by this factor, where it can be."""
-    if isinstance(penalty, Sum):
-        return Sum(*(with_relax(term, factor) for term in penalty.terms))
-    if not isinstance(penalty, TaskNorm) or penalty.relax != AUTO:
-        return penalty
-    copied = copy.copy(penalty)
-    copied.relax = factor
-    return copied
+
+    def change(term: Any) -> Any:
+        is_auto = isinstance(term, TaskNorm) and term.relax == AUTO
+        return term.replaced(relax=factor) if is_auto else term
+
+    return mapped(penalty, change)
 
 
 def is_sparse(penalty: Term) -> bool:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -117,17 +117,8 @@ class JOPLEnParameters(TabularEstimator):
 
     def fit_options(self) -> FitOptions:
         """Return the parameters that a fit acts on."""
-        return FitOptions(
-            cells=self.cells,
-            root_cell=bool(self.root_cell),
-            clip=self.clip,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            one_se=self._takes_one_se(),
-            device=self.device,
-            verbose=bool(self.verbose),
-        )
+        options = {field.name: getattr(self, field.name) for field in fields(FitOptions)}
+        return FitOptions(**options | {"one_se": self._takes_one_se()})
 
     def _context(
         self, rows: Rows, columns: Columns, plan: FeaturePlan, loss: Loss, seed: int

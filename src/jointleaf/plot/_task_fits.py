@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.penalties import TaskNorm
 from jointleaf._core.solvers import Solution
+from jointleaf._core.tasks import task_strengths
 from jointleaf._fit.report import loss_table
 from jointleaf.multitask._estimators import BaseMultiTaskJOPLEn
 from jointleaf.plot import _base as base
@@ -97,7 +97,7 @@ class TaskPathDisplay(base.Display):
                 "fit with DirtyLasso() or another strength that is 'auto'"
             )
         name = base.loss_label("validation loss", estimator)
-        chosen = _strengths(estimator.penalty_)
+        chosen = task_strengths(estimator.penalty_)
         return cls(estimator.cv_results_, chosen, loss_name=name).plot(ax=ax)
 
     def _height(self) -> float:
@@ -189,14 +189,6 @@ class TaskPathDisplay(base.Display):
         has_ratios = np.isfinite(self.ratios_).all()
         title = "common / task\n(small: more is common)" if has_ratios else None
         base.legend_beside(ax, title=title, title_fontsize=base.FONT, alignment="left")
-
-
-def _strengths(penalty: Any) -> tuple[float, float]:
-    """Return the strengths of a fitted penalty as the table has them; NaN where there is none."""
-    term = next((t for t in penalty.terms if isinstance(t, TaskNorm)), penalty.terms[0])
-    pair = (term.common, term.task) if isinstance(term, TaskNorm) else (term.strength, None)
-    common, task = (np.nan if value is None else float(value) for value in pair)
-    return common, task
 
 
 def _lines(table: base.Table, *, relaxed: bool = True) -> list[base.Table]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -406,6 +406,12 @@ class Sum(Penalty):
     def __getstate__(self) -> dict[str, Any]:
         # Where the last proximal map ended is of no use elsewhere.
         return self.__dict__ | {"_duals": None}
+
+
+def mapped(penalty: Term, change: Callable[[Any], Any]) -> Any:
+    """Return a penalty with every term changed."""
+    terms = [change(term) for term in penalty.terms]
+    return terms[0] if len(terms) == 1 else Sum(*terms)
 
 
 def on_weights(penalty: Term) -> Penalty:
