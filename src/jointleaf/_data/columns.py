@@ -159,12 +159,8 @@ class Columns(Sequence[Column]):
 
     def coded(self) -> Columns:
         """Return the columns of the float matrix itself: the categories are the codes."""
-        return Columns(
-            tuple(
-                Column(c.label, None if c.categories is None else np.arange(len(c.categories)))
-                for c in self.columns
-            )
-        )
+        counts = zip(self.columns, self.n_categories.tolist(), strict=True)
+        return Columns(tuple(Column(c.label, np.arange(n) if n else None) for c, n in counts))
 
     @property
     def n_categories(self) -> NDArray[np.intp]:

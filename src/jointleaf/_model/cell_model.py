@@ -22,6 +22,7 @@ from jointleaf._model.contributions import (
     LinearContributions,
     TrainingMeans,
     column_importances,
+    padded,
     training_means,
 )
 from jointleaf.partitions import Partitioner, RootCell, UnionPartitioner
@@ -135,9 +136,8 @@ class CellModel:
     @classmethod
     def of_leaf_values(cls, frame: Frame, partitioner: Partitioner, values: NDArray) -> CellModel:
         """Return the model whose raw predictions are sums of leaf values (C, K)."""
-        return cls.of_constants(
-            frame, partitioner, values / frame.unit, offset=-frame.centre / frame.unit
-        )
+        offset = -frame.centre / frame.unit
+        return cls.of_constants(frame, partitioner, values / frame.unit, offset)
 
     @classmethod
     def linear(cls, frame: Frame, slopes: NDArray, bias: ArrayLike) -> CellModel:
@@ -200,10 +200,8 @@ class CellModel:
                 f"a model with outputs {self.biases.shape[1:]} and one with outputs "
                 f"{other.biases.shape[1:]} cannot be added: fit both to the same classes"
             )
-        if not _equal(self.features, other.features) or (self.centre, self.unit) != (
-            other.centre,
-            other.unit,
-        ):
+        units, others = (self.centre, self.unit), (other.centre, other.unit)
+        if not _equal(self.features, other.features) or units != others:
             raise ValueError(
                 "models in different units cannot be added: fit both in the same frame"
             )
@@ -227,9 +225,7 @@ class CellModel:
 
     def coef(self) -> NDArray:
         """Return the slopes of all cells in the units of the input, (C, m) or (C, m, K)."""
-        slopes = self.unit * self._raw_slopes()
-        rows = np.concatenate([slopes, np.zeros((1, *slopes.shape[1:]), slopes.dtype)])
-        return rows[self.layout.slope_rows]
+        return padded(self.unit * self._raw_slopes())[self.layout.slope_rows]
 
     def intercept(self) -> NDArray:
         """Return the biases of all cells in the units of the input, (C,) or (C, K)."""
@@ -280,9 +276,8 @@ class CellModel:
         """Return the tables, made when they are needed for the first time."""
         tables: dict[np.dtype, GroupedSums] = self.__dict__.setdefault("_tables_by_dtype", {})
         if dtype not in tables:
-            tables[dtype] = GroupedSums(
-                self.partitioner, self.layout, self.slopes, self.biases, dtype
-            )
+            parts = self.partitioner, self.layout, self.slopes, self.biases
+            tables[dtype] = GroupedSums(*parts, dtype)
         return tables[dtype]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -87,12 +87,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
         outputs: dict[str, Any] = {"variable": (np.float64, (1,))}
     else:
         outputs = _add_classes(graph, raw, _labels(model.classes_))
-    proto = graph.model(
-        model.n_features_in_,
-        outputs,
-        producer_version=jointleaf.__version__,
-        doc_string=f"jointleaf {type(model).__name__}",
-    )
+    proto = graph.model(model.n_features_in_, outputs, f"jointleaf {type(model).__name__}")
     names = [column.label for column in model.columns_]
     onnx.helper.set_model_props(proto, {"columns": json.dumps(names)})
     if path is not None:
@@ -416,18 +411,18 @@ class _Graph:
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
 
-    def add(self, operator: str, *inputs: Any, domain: str = "", **attributes: Any) -> str:
+    def add(self, operator: str, *inputs: Any, **attributes: Any) -> str:
         """Append an operator with one output; inputs that are no names are constants."""
-        return self._append(operator, inputs, [f"v{len(self._nodes)}"], domain, attributes)[0]
+        return self._append(operator, inputs, [f"v{len(self._nodes)}"], **attributes)[0]
 
     def split(self, value: str, sizes: list[int], axis: int) -> list[str]:
         """Split a value into parts of these sizes."""
         names = [f"v{len(self._nodes)}_{i}" for i in range(len(sizes))]
-        return self._append("Split", (value, sizes), names, "", {"axis": axis})
+        return self._append("Split", (value, sizes), names, axis=axis)
 
     def name(self, value: str, name: str) -> None:
         """Name a value as an output."""
-        self._append("Identity", (value,), [name], "", {})
+        self._append("Identity", (value,), [name])
 
     def cast(self, value: str, dtype: Any) -> str:
         """Cast a value to another type."""
@@ -440,7 +435,7 @@ class _Graph:
         return self._onnx.numpy_helper.from_array(array.astype(wide), name)
 
     def model(
-        self, n_features: int, outputs: dict[str, tuple[Any, tuple[int, ...]]], **about: Any
+        self, n_features: int, outputs: dict[str, tuple[Any, tuple[int, ...]]], about: str
     ) -> Any:
         """Return the checked model: input X (n, d) of doubles, outputs by name (type, shape).
 
@@ -458,22 +453,17 @@ class _Graph:
             opset_imports=[helper.make_opsetid(*version) for version in versions.items()],
             ir_version=_IR_VERSION,
             producer_name="jointleaf",
-            **about,
+            producer_version=jointleaf.__version__,
+            doc_string=about,
         )
         self._onnx.checker.check_model(model, full_check=True)
         return model
 
     def _append(
-        self,
-        operator: str,
-        inputs: Sequence[Any],
-        outputs: list[str],
-        domain: str,
-        attributes: dict[str, Any],
+        self, operator: str, inputs: Sequence[Any], outputs: list[str], **attributes: Any
     ) -> list[str]:
         names = [value if isinstance(value, str) else self._constant(value) for value in inputs]
-        node = self._onnx.helper.make_node(operator, names, outputs, domain=domain, **attributes)
-        self._nodes.append(node)
+        self._nodes.append(self._onnx.helper.make_node(operator, names, outputs, **attributes))
         return outputs
 
     def _constant(self, values: Any) -> str:

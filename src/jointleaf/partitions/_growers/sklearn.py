@@ -151,12 +151,8 @@ class HistGradientBoostingPartitioner(base.TreePartitioner):
 
 def _with_categories(columns: Columns, chosen: NDArray[np.bool_]) -> Columns:
     """Return columns of which only the chosen ones have categories; the others count as numbers."""
-    return Columns(
-        tuple(
-            column if is_chosen else replace(column, categories=None)
-            for column, is_chosen in zip(columns, chosen, strict=True)
-        )
-    )
+    pairs = zip(columns, chosen, strict=True)
+    return Columns(tuple(c if is_chosen else replace(c, categories=None) for c, is_chosen in pairs))
 
 
 # -- forests on the residuals of a linear model ---------------------------------------------------
