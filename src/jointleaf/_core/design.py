@@ -134,7 +134,6 @@ class LeafDesign:
         return self
 
     def _dense_matrix(self) -> NDArray:
-        """Return Phi, (n, N)."""
         layout, each = self.layout, np.arange(self.n_rows)
         slopes = np.zeros((self.n_rows, layout.n_linear_cells + 1, layout.n_features), self.dtype)
         biases = np.zeros((self.n_rows, layout.n_cells + 1), self.dtype)

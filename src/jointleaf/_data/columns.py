@@ -282,7 +282,6 @@ def column_numbers(
 
 
 def _column_number(entry: Any, names: list | None, d: int, parameter: str) -> int:
-    """Return the number of a column that is named or numbered."""
     if isinstance(entry, str):
         if names is None or entry not in names:
             remedy = "X has no column names" if names is None else f"the columns are {names}"

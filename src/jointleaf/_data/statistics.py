@@ -181,7 +181,6 @@ def _frequent_classes(rows: Rows) -> tuple[float, ...]:
 def _empty_table(
     pair: tuple[int, ...], columns: Columns, classes: tuple[float, ...]
 ) -> CategoryTable:
-    """Return a table that has learned nothing yet."""
     label = " & ".join(columns[j].label for j in pair)
     names = [f"{label}: target mean"]
     if len(classes) > 1:

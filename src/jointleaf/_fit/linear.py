@@ -58,14 +58,12 @@ class Linear(Component):
         return predictions
 
     def fit(self, frame: Frame) -> CellModel:
-        """Fit all rows."""
         rows = self.context.rows
         X = frame.features.transform(rows.X)
         weights = self._fit_weights(X, frame.target(rows.y), rows.s, self.strength)
         return CellModel.linear(frame, weights[:-1], weights[-1])
 
     def describe(self) -> str:
-        """Return the strength."""
         return f"a global linear model with strength {self.strength:.3g}"
 
     def _fit_weights(self, X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray:
@@ -96,7 +94,6 @@ class CategoryLinear(Linear):
     name = "categories"
 
     def fit(self, frame: Frame) -> CellModel:
-        """Fit all rows: slopes in a root cell, constants in the cells of values."""
         rows = self.context.rows
         X, y = frame.features.transform(rows.X), frame.target(rows.y)
         indicators = find_indicators(rows, self.context.columns)
@@ -109,7 +106,6 @@ class CategoryLinear(Linear):
         return CellModel.linear(frame, weights[:m], weights[-1]) + by_category
 
     def describe(self) -> str:
-        """Return the strength."""
         return f"a linear model with a constant for every category, strength {self.strength:.3g}"
 
     @classmethod

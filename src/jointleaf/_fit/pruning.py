@@ -219,7 +219,6 @@ class Walk:
         return (fitted.model.n_cells - self._count(fitted.model)) / self.start.n_cells
 
     def _count(self, model: Candidate) -> int:
-        """Return the number of pairs that a step merges."""
         return max(1, int(self.step_fraction * len(model.partitioner.siblings())))
 
     def shrink(self, fitted: Fitted, size: int) -> Candidate:

@@ -250,7 +250,6 @@ class CellModel:
         return self.centre + self.unit * (self._sums(X, n_jobs, device) + self.offset)
 
     def _sums(self, X: NDArray, n_jobs: int, device: str) -> NDArray:
-        """Return sums over partitions, (n,) or (n, K)."""
         chosen = place(device, len(X) * self.layout.entries_per_row * self.n_outputs)
         if self.ranges is None and chosen != "cpu":
             return self._on_device(X, chosen)
@@ -261,7 +260,6 @@ class CellModel:
         return self._plain_sums(X, self.features, n_jobs)
 
     def _on_device(self, X: NDArray, device: str) -> NDArray:
-        """Return sums over partitions, (n,) or (n, K), computed on a device."""
         from jointleaf._core.jax.problem import predict
 
         features, codes = self.features.transform(X), self.partitioner.apply(X)
@@ -296,7 +294,6 @@ class CellModel:
 
 
 def _equal(first: LinearFeatures, second: LinearFeatures) -> bool:
-    """Whether rows become the same linear features."""
     if first is second:
         return True
     a, b = first.scaler, second.scaler

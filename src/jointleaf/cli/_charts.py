@@ -178,7 +178,6 @@ def _points(places: list[tuple[float, float]]) -> str:
 
 
 def _tick(value: float) -> str:
-    """Return a number short enough for an axis."""
     if value != 0 and not 1e-3 <= abs(value) < 1e6:
         is_round = math.isclose(float(f"{value:.0e}"), value)
         head, power = f"{value:.{0 if is_round else 1}e}".split("e")

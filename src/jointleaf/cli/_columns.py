@@ -97,7 +97,6 @@ def _number(column: RawColumn, notation: str) -> ColumnKind:
 
 
 def _all_differ(numbers: NDArray) -> bool:
-    """Whether at least three whole numbers (n,) are all different."""
     whole = bool((numbers == np.floor(numbers)).all())
     return whole and len(numbers) > 2 and len(np.unique(numbers)) == len(numbers)
 
@@ -127,7 +126,6 @@ def _text(column: RawColumn, categories: list[str]) -> ColumnKind:
 
 
 def _in_words(form: str) -> str:
-    """Return a format of strptime in words."""
     words = {
         "Y": "year", "y": "year", "m": "month", "b": "month", "B": "month", "d": "day",
         "H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "am/pm",
@@ -173,7 +171,6 @@ class Target:
         return numbers[has_target].astype(kind), has_target
 
     def _label(self, text: str) -> str:
-        """Return the name of a class of text."""
         boolean = texts.parse_boolean(text) if self.labels else None
         return text if boolean is None else self.labels[int(boolean)]
 

@@ -114,7 +114,6 @@ def select(args: argparse.Namespace) -> None:
 
 
 def _selected(model: Any, names: list[str]) -> list[dict[str, Any]]:
-    """Return the selected features, most important first."""
     records = [
         {"feature": names[j], "importance": float(model.feature_importances_[j])}
         for j in model.selected_features_.tolist()

@@ -63,7 +63,6 @@ def without_charts(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _column_summary(column: RawColumn, kind: ColumnKind, frame: Any) -> dict[str, Any]:
-    """Return kind and values of a column of the file."""
     present = column.values[~column.missing]
     text = ""
     if kind.kind in ("number", "boolean"):
@@ -115,7 +114,6 @@ def model_summary(model: Any) -> dict[str, Any]:
 
 
 def _joint_summary(joint: Any) -> dict[str, Any]:
-    """Return how the joint problem was solved, and the way there."""
     solution = joint.solution
     trace = [(int(p[0]), float(p[3])) for p in getattr(solution, "trace", None) or [] if p[3] > 0]
     return {

@@ -110,7 +110,6 @@ def _quality(validation: Record, target: Record) -> str:
 
 
 def _quality_parts(summary: Record, target: Record) -> list[str]:
-    """Return charts and tables of predictions against the truth."""
     if "truth" in summary:
         drawn, n_all = len(summary["truth"]), summary["n_all"]
         text = f"<p>{drawn:,} of {n_all:,} rows are drawn.</p>" if drawn < n_all else ""
@@ -301,7 +300,6 @@ def _figures(*figures: tuple[str, str]) -> str:
 
 
 def _bar_cell(value: float, largest: float) -> str:
-    """Return a bar for a cell of a table."""
     share = 100 * max(value, 0.0) / largest if largest > 0 else 0.0
     return f'<div class="bar" style="width:{share:.1f}%"></div>'
 

@@ -200,7 +200,6 @@ def _one_output(model: Any, row: Any, label: str | None) -> tuple[Explanation, s
 
 
 def _contributions(explanation: Explanation) -> list[dict[str, Any]]:
-    """Return one record for each column, the largest first."""
     names, data = explanation.feature_names, explanation.data[0]
     records = [
         {"feature": name, "value": out.finite(value), "contribution": float(contribution)}
@@ -241,7 +240,6 @@ def _explanation_text(contents: dict[str, Any], top: int) -> str:
 
 
 def _draw(explanation: Explanation, output: str, args: argparse.Namespace) -> None:
-    """Draw the contributions with the display of the library."""
     from jointleaf.plot import ExplanationDisplay
     from jointleaf.plot._base import need_matplotlib
 

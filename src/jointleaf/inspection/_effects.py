@@ -284,7 +284,6 @@ def _largest(raw: RawModel, rows: NDArray, k: int) -> NDArray[np.intp]:
 def _strengths(
     predict: Any, rows: NDArray, others: NDArray, chosen: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """Return strengths (c, c) from pairs of rows (n, d)."""
     n, c = len(rows), len(chosen)
     pairs = list(combinations(range(c), 2))
     changed = [(), *((a,) for a in range(c)), *pairs]

@@ -278,7 +278,6 @@ def _explanation(parts: Parts, raw: RawModel, rows: NDArray, outputs: tuple | No
 
 
 def _explain_all_tasks(models: list[RawModel], names: list, rows: NDArray) -> Explanation:
-    """Explain every task as an output."""
     several = [name for raw, name in zip(models, names, strict=True) if raw.outputs is not None]
     if several:
         raise ValueError(
@@ -291,7 +290,6 @@ def _explain_all_tasks(models: list[RawModel], names: list, rows: NDArray) -> Ex
 
 
 def _explain_by_label(model: Any, rows: NDArray, labels: NDArray) -> Explanation:
-    """Explain every row by the model of its task (n,)."""
     numbers = model.task_numbers(labels, len(rows))
     n, d = rows.shape
     linear, cells = np.empty((n, d)), np.empty((n, d))

@@ -187,7 +187,6 @@ def _bouts_lines(model: Any) -> list[tuple[str, str]]:
 
 
 def _html_table(lines: list[tuple[str, str]]) -> str:
-    """Return a summary as a small table."""
     rows = "".join(
         f'<tr><th style="text-align:left;padding:1px 10px 1px 0;font-weight:600">{escape(name)}'
         f'</th><td style="text-align:left;padding:1px 0">{escape(text)}</td></tr>'

@@ -147,7 +147,6 @@ class _Part:
 
 
 def _add_raw_predictions(graph: _Graph, model: CellModel, n_columns: int) -> str:
-    """Add raw predictions (n, K)."""
     biases = model.biases.astype(np.float64).reshape(model.layout.n_cells, -1)
     slopes = model.slopes.astype(np.float64).reshape(*model.slopes.shape[:2], biases.shape[1])
     slopes = np.concatenate([slopes, np.zeros((1, *slopes.shape[1:]))])  # for constant cells

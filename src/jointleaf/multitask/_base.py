@@ -156,7 +156,6 @@ class TaskPredictor(ExplainableTasks):
         return self._side_by_side(answers) if isinstance(answers, list) else answers
 
     def _side_by_side(self, answers: list[NDArray]) -> NDArray:
-        """Return the predictions (n, T) of all tasks."""
         return join_values(answers, axis=1)
 
     @abstractmethod

@@ -157,7 +157,6 @@ class RegrownEnsemble(_OfModel):
         self._check_model(X)
 
     def _fit_rows(self, rows: TrainingRows) -> None:
-        """Train a new model."""
         adapter = find_adapter(self.model)
         if rows.n_classes == 0 and adapter.is_classifier(self.model):
             raise ValueError(

@@ -74,7 +74,6 @@ def _varying(rows: TrainingRows) -> NDArray[np.bool_]:
 
 
 def _thresholds(rows: TrainingRows, j: int, n_steps: int) -> Iterator[NodeTable]:
-    """Yield the steps of a column of numbers."""
     column = rows.X[:, [j]].astype(np.float64)
     mean, _ = mean_and_scale(column, rows.weights)  # raises an error if the range is not finite
     low, high = np.nanmin(column), np.nanmax(column)
@@ -86,7 +85,6 @@ def _thresholds(rows: TrainingRows, j: int, n_steps: int) -> Iterator[NodeTable]
 
 
 def _categories(rows: TrainingRows, j: int, n_steps: int) -> Iterator[NodeTable]:
-    """Yield the steps of a column with categories."""
     n_categories = int(rows.columns.n_categories[j])
     codes = as_codes(rows.X[:, j], n_categories)
     counts = np.bincount(codes, rows.weights, minlength=n_categories + 2)
@@ -102,7 +100,6 @@ def _categories(rows: TrainingRows, j: int, n_steps: int) -> Iterator[NodeTable]
 def _stump(
     j: int, threshold: float, *, missing_left: bool, left: NDArray[np.bool_] | None = None
 ) -> NodeTable:
-    """Return a tree of one split."""
     return NodeTable(
         feature=np.array([j, -1, -1]),
         threshold=np.array([threshold, 0.0, 0.0]),

@@ -260,7 +260,6 @@ class ResidualPartitioner(Nest):
         self.partitioner = partitioner
 
     def _fit_rows(self, rows: TrainingRows) -> None:
-        """Fit the linear model, then partitions to its residuals."""
         if not isinstance(self.partitioner, Partitioner):
             raise TypeError(
                 f"ResidualPartitioner: partitioner={self.partitioner!r} is no Partitioner: call "

@@ -89,7 +89,6 @@ class EffectDisplay(base.Display):
             base.legend_beside(ax)
 
     def _outputs(self) -> list[tuple[str, Any, str]]:
-        """Return label, values and color of every output."""
         names = self.effect.output_names
         if names is None:
             return [("", self.effect.values, base.RED)]

@@ -360,7 +360,6 @@ def _shades(column: NDArray) -> NDArray[np.float64]:
 
 
 def _some(n: int) -> NDArray[np.intp]:
-    """Return at most `_MAX_DOTS` rows, evenly picked."""
     return np.unique(np.linspace(0, n - 1, min(n, _MAX_DOTS)).astype(np.intp))
 
 

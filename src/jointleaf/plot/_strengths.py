@@ -317,7 +317,6 @@ def _is_same(line: base.Table, reference: Mapping[str, NDArray]) -> bool:
 
 
 def _loss_limits(lines: list[base.Table]) -> tuple[float, float]:
-    """Return the limits of a logarithmic axis of losses."""
     losses = np.concatenate([line["mean_loss"] for line in lines])
     errors = np.concatenate([line["se_loss"] for line in lines])
     k = int(np.argmin(losses))

@@ -343,7 +343,6 @@ class TaskWeightsDisplay(base.Display):
     # -- what is drawn -------------------------------------------------------------------------
 
     def _check(self) -> tuple[list[Hashable], list[str]]:
-        """Return the names of tasks and features."""
         if not isinstance(self.solution, Solution):
             raise TypeError(
                 f"solution={self.solution!r} must be a Solution: what fit_tasks returns, or "
@@ -366,7 +365,6 @@ class TaskWeightsDisplay(base.Display):
         return tasks, base.feature_labels(self.feature_names, d)
 
     def _choose_rows(self) -> NDArray[np.intp]:
-        """Return the features to draw, from top to bottom."""
         solution = self.solution
         is_common, is_specific = (
             norms.any(axis=1) for norms in (solution.common_norms, solution.specific_norms)

@@ -100,7 +100,6 @@ class SelectionDisplay(base.Display):
         self._write_totals(self._tasks)
 
     def _draw_bars(self, k: int, name: str, n_common: int, specific: NDArray) -> None:
-        """Draw the bars of the k-th method."""
         from matplotlib.colors import to_rgb
 
         width = _BARS / len(self.counts)
@@ -163,7 +162,6 @@ def _count(name: str, model: Any) -> tuple[int, dict[Hashable, int]]:
 
 
 def _checked_counts(counts: Counts) -> Counts:
-    """Return counts; raise for what are not counts."""
     for name, pair in check_methods("counts", counts).items():
         try:
             n_common, by_task = pair
@@ -294,7 +292,6 @@ class TaskErrorDisplay(base.Display):
 
 
 def _read_tasks(tasks: Any) -> dict[Hashable, tuple[Any, Any]]:
-    """Return test rows by task name."""
     named = dict(tasks) if isinstance(tasks, Mapping) else dict(enumerate(tasks))
     if not named:
         raise ValueError("tasks has no test rows: pass pairs (X, y), at least one")

@@ -139,7 +139,6 @@ class TaskNorm(SlopeNorm):
         return self.ratio if self.has_common else None, self._kappa if self.has_task else None
 
     def _columns(self, W: Any) -> list[slice]:
-        """Columns of every task in W (d, m)."""
         if self._layout is None:
             return [slice(0, W.shape[1])]
         starts = self._layout.slope_starts
@@ -305,7 +304,6 @@ class DirtyLInf(TaskNorm):
         return xp.stack(parts, axis=1).astype(float)
 
     def _cut(self, W: Any, levels: Any) -> Any:
-        """Cut W at levels (d, T)."""
         level = self._spread(levels, W)
         return array_namespace(W).clip(W, -level, level)
 

@@ -137,7 +137,6 @@ class Laplacian(PredictionPenalty):
 
 
 def _nearest(X: NDArray, k: int) -> NDArray[np.intp]:
-    """Return the k nearest other rows of every row, (n, k)."""
     n = len(X)
     if X.shape[1] <= _TREE_FEATURES:
         nearest = KDTree(X).query(X, k=k + 1)[1]
@@ -169,7 +168,6 @@ def _scaled_both(K: Any, root: NDArray) -> Any:
 
 
 def _diagonal_minus(diagonal: NDArray, K: Any) -> Any:
-    """diag(diagonal) - K."""
     if isinstance(K, np.ndarray):
         L = -K
         L[np.diag_indices_from(L)] += diagonal

@@ -86,7 +86,6 @@ class PerTask(Penalty):
         return super().bind(layout).replaced(_tasks=tasks, _gammas=layout.task_weights)
 
     def _by_task(self, theta: Any) -> list[Any]:
-        """Return the weights of every task."""
         return [self.layout.part_of(theta, t) for t in range(len(self._tasks))]
 
     def value(self, theta: Any) -> Any:

@@ -64,7 +64,6 @@ def shrink_sorted(v: Any, weights: Any) -> Any:
 
 
 def _stable_order(values: Any) -> Any:
-    """Return the order in which values rise along the last axis."""
     xp = array_namespace(values)
     return np.argsort(values, kind="stable") if xp is np else xp.argsort(values, stable=True)
 

@@ -73,7 +73,6 @@ def choose_solver(problem: Problem, solver: str | Solver = "auto", device: str =
 
 
 def _placed(problem: Problem, chosen: Solver, wanted: str) -> Solver:
-    """Return the solver on a device."""
     widest = max(part.entries_per_row for part in problem.layout.tasks)
     device = place(wanted, problem.y.size * widest)
     if device == "cpu":

@@ -188,7 +188,6 @@ class _Upgrade:
         }
 
     def _cv_results(self, table: Any, n_rounds: int | None) -> Any:
-        """Return a table of losses with scikit-learn's names and sign."""
         columns = Plain().read(table, Place("cv_results", self._arrays.stored), Scope())
         if columns is None:
             return None

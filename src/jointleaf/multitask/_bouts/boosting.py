@@ -197,7 +197,6 @@ def _target(rows: TrainingRows) -> tuple[Loss, NDArray[np.float64], float, float
 
 
 def _single_leaf(n_outputs: int) -> NodeTable:
-    """A tree of one leaf that adds nothing."""
     nothing = np.full(1, -1)
     return NodeTable(
         nothing, np.zeros(1), nothing, nothing, np.zeros(1, bool), value=np.zeros((1, n_outputs))

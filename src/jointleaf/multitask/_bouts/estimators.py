@@ -340,7 +340,6 @@ class BoUTSPartitioner(BoUTSParameters, TreeCells):
         return fitted
 
     def _fit_rows(self, rows: TrainingRows) -> None:
-        """Grow the trees of one task."""
         (fitted,) = self._grow_tasks([rows])
         self.__dict__.pop("_router", None)
         self.__dict__.update(fitted.__dict__)

@@ -77,7 +77,6 @@ class TreePartitioner(TreeCells):
         self.options = options
 
     def _fit_rows(self, rows: TrainingRows) -> None:
-        """Grow the trees."""
         check_count(self, "n_partitions", self.n_partitions, 1)
         check_count(self, "n_cells", self.n_cells, 2)
         trees, gains = self._grow_trees(rows)

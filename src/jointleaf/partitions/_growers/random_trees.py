@@ -117,7 +117,6 @@ class _Grower:
         return nodes.tables(self._low, self._half)
 
     def _sample(self, n_trees: int, rng: np.random.Generator) -> NDArray[np.intp]:
-        """Draw the rows (trees, m) that each tree is grown on."""
         n = len(self._X)
         if self._tree_rows == n:
             return np.tile(np.arange(n), (n_trees, 1))
