@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from jointleaf._core import solvers
 from jointleaf._core.arrays import check_device
 from jointleaf._core.fitting import make_problem
 from jointleaf._core.layout import CellKind
@@ -16,15 +17,6 @@ from jointleaf._core.penalties import Term
 from jointleaf._core.penalties.base import check_count, on_weights
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
-from jointleaf._core.solvers import (
-    PCG,
-    Newton,
-    Solution,
-    Solver,
-    SolverState,
-    check_limits,
-    choose_solver,
-)
 from jointleaf._core.solvers.fista import live_features
 
 N_STRENGTHS = 30
@@ -61,7 +53,7 @@ class StrengthPath:
     validation_error: NDArray[np.float64] | None
     feature_norms: NDArray[np.float64]
     n_iter: NDArray[np.intp]
-    solutions: tuple[Solution, ...] = field(repr=False)
+    solutions: tuple[solvers.Solution, ...] = field(repr=False)
 
     @property
     def selected(self) -> NDArray[np.bool_]:
@@ -85,7 +77,7 @@ def strength_path(
     ratio: float = RATIO,
     loss: str | Loss = "squared_error",
     cells: CellKind | Sequence[CellKind] = "linear",
-    solver: str | Solver = "auto",
+    solver: str | solvers.Solver = "auto",
     tol: float = 3e-3,
     max_iter: int = 1000,
     sample_weight: ArrayLike | None = None,
@@ -137,13 +129,13 @@ def strength_path(
     >>> print(path.n_selected[0], path.n_selected[5])
     0 1
     """
-    check_limits(tol, max_iter)
+    solvers.check_limits(tol, max_iter)
     check_device(device)
     if not isinstance(penalty, Term):
         raise TypeError(f"penalty={penalty!r} must be a Penalty such as L21(0.1)")
     weighting = cells, sample_weight, n_cells, n_jobs, offset
     problem = make_problem(X, codes, y, loss, penalty.at(1.0), *weighting)
-    state = SolverState()
+    state = solvers.SolverState()
     if strengths is None:
         grid = strength_grid(largest_strength(problem, penalty, state), n_strengths, ratio)
     else:
@@ -151,7 +143,7 @@ def strength_path(
     held_out = None if validation is None else _check_validation(problem, validation)
     progress = Progress(len(grid), "path", enabled=verbose)
     errors: list[tuple[float, float]] = []
-    solutions: list[Solution] = []
+    solutions: list[solvers.Solution] = []
     for solution in follow_path(
         problem, penalty, grid, solver, tol=tol, max_iter=max_iter, device=device, state=state
     ):
@@ -180,32 +172,34 @@ def follow_path(
     problem: Problem,
     penalty: Term,
     strengths: Sequence[float] | NDArray,
-    solver: str | Solver = "auto",
+    solver: str | solvers.Solver = "auto",
     *,
     tol: float,
     max_iter: int,
     device: str = "cpu",
-    state: SolverState | None = None,
-) -> Iterator[Solution]:
+    state: solvers.SolverState | None = None,
+) -> Iterator[solvers.Solution]:
     """Solve a problem at every strength of a penalty, each started from the answer before.
 
     The tolerance is `tol` at the largest strength and smaller in proportion elsewhere.
     """
     theta = None
-    state = SolverState() if state is None else state
+    state = solvers.SolverState() if state is None else state
     largest = float(np.max(strengths))
     for strength in strengths:
         point = problem.with_penalty(on_weights(penalty.at(float(strength))))
         if theta is None and point.curvature is None:  # slopes that are zero need not move at all
             theta = biases_alone(point, state)
         goal = tol * float(strength) / largest
-        chosen = choose_solver(point, solver, device)
+        chosen = solvers.choose_solver(point, solver, device)
         solution = chosen.solve(point, theta, tol=goal, max_iter=max_iter, state=state)
         theta = solution.theta
         yield solution
 
 
-def largest_strength(problem: Problem, penalty: Term, state: SolverState | None = None) -> float:
+def largest_strength(
+    problem: Problem, penalty: Term, state: solvers.SolverState | None = None
+) -> float:
     """Return the smallest strength of a penalty at which all slopes of a problem are zero."""
     family = on_weights(penalty).bind(problem.layout)
     if problem.layout.n_slopes == 0:
@@ -218,15 +212,15 @@ def largest_strength(problem: Problem, penalty: Term, state: SolverState | None 
     return family.strength_max(problem.mass * gradient)
 
 
-def biases_alone(problem: Problem, state: SolverState | None = None) -> NDArray:
+def biases_alone(problem: Problem, state: solvers.SolverState | None = None) -> NDArray:
     """Return the best weights (N[, K]) with all slopes at zero."""
     part = problem.without_slopes()
     curvature, _ = part.quadratic()
 
     def solve() -> NDArray:
         if part.loss.is_quadratic:
-            return PCG().solve(part, tol=_BIAS_TOL, max_iter=2000).intercept
-        return Newton().solve(part, tol=100 * _BIAS_TOL, max_iter=100).intercept
+            return solvers.PCG().solve(part, tol=_BIAS_TOL, max_iter=2000).intercept
+        return solvers.Newton().solve(part, tol=100 * _BIAS_TOL, max_iter=100).intercept
 
     theta = problem.zeros()
     key = "biases alone", curvature.tobytes()

@@ -14,16 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf.cli import _tables as tables
 from jointleaf.cli._columns import ColumnKind, Target, detect_kind, detect_target
 from jointleaf.cli._output import CliError, plural, text_table
-from jointleaf.cli._tables import (
-    RawColumn,
-    RawTable,
-    closest_name,
-    listed,
-    object_array,
-    read_table,
-)
 from jointleaf.cli._values import date_parts, parse_boolean, parse_dates, without_percent
 
 _FEWEST_ROWS = 10
@@ -37,7 +30,11 @@ class Preparation:
 
     @classmethod
     def learn(
-        cls, table: RawTable, target: str, categorical: Sequence[str] = (), drop: Sequence[str] = ()
+        cls,
+        table: tables.RawTable,
+        target: str,
+        categorical: Sequence[str] = (),
+        drop: Sequence[str] = (),
     ) -> Preparation:
         """Detect what the columns of a training table hold."""
         for name in [*categorical, *drop]:
@@ -76,7 +73,7 @@ class Preparation:
         """Columns that the model sees."""
         return [name for kind in self.columns for name in kind.outputs]
 
-    def check_columns(self, table: RawTable, known: Collection[str]) -> None:
+    def check_columns(self, table: tables.RawTable, known: Collection[str]) -> None:
         """Raise if a table lacks columns that the model needs, or has unknown ones.
 
         Columns that were left out in training, and those in `known`, may be there or not.
@@ -95,7 +92,7 @@ class Preparation:
                 f"{'it' if len(extra) == 1 else 'them'} out, or use --ignore-extra"
             )
 
-    def apply(self, table: RawTable) -> tuple[Any, list[str]]:
+    def apply(self, table: tables.RawTable) -> tuple[Any, list[str]]:
         """Return a data frame of floats and categories, and remarks on values read as missing."""
         try:
             import pandas
@@ -137,32 +134,34 @@ def _check_outputs(kinds: list[ColumnKind], source: str) -> None:
         )
 
 
-def _hint(absent: list[str], table: RawTable) -> str:
+def _hint(absent: list[str], table: tables.RawTable) -> str:
     """Return what may be wrong with a file that lacks columns."""
     if len(table.names) == 1:
         return f" and whose only column is {table.names[0]!r}: check the --delimiter"
-    similar = [name for name in (closest_name(a, table.names) for a in absent) if name]
-    return f": did you mean {listed(similar)}?" if similar else ""
+    similar = [name for name in (tables.closest_name(a, table.names) for a in absent) if name]
+    return f": did you mean {tables.listed(similar)}?" if similar else ""
 
 
 def _columns(names: list[str]) -> str:
-    return f"column{'s' * (len(names) > 1)} {listed(names)}"
+    return f"column{'s' * (len(names) > 1)} {tables.listed(names)}"
 
 
-def _categories(column: RawColumn, kind: ColumnKind) -> NDArray:
+def _categories(column: tables.RawColumn, kind: ColumnKind) -> NDArray:
     """Return text, or whole numbers for a model that was fitted on these."""
     values: Any = column.values
     if kind.notation == "plain":
-        return object_array([None if np.isnan(v) else int(v) for v in column.numbers("plain")])
+        return tables.object_array(
+            [None if np.isnan(v) else int(v) for v in column.numbers("plain")]
+        )
     if column.is_text:
         return values
     # Values of a Parquet file as they would be written in a CSV file.
     texts = (f"{v:.0f}" if isinstance(v, float) and v.is_integer() else str(v) for v in values)
     pairs = zip(texts, column.missing, strict=True)
-    return object_array([None if is_missing else text for text, is_missing in pairs])
+    return tables.object_array([None if is_missing else text for text, is_missing in pairs])
 
 
-def _numbers(column: RawColumn, kind: ColumnKind) -> NDArray[np.float64]:
+def _numbers(column: tables.RawColumn, kind: ColumnKind) -> NDArray[np.float64]:
     """Return the numbers (n,) of a column (seconds for dates), NaN where there are none."""
     values = column.values
     if values.dtype.kind == "M" or (column.is_text and kind.kind == "date"):
@@ -177,7 +176,7 @@ def _numbers(column: RawColumn, kind: ColumnKind) -> NDArray[np.float64]:
 
 
 def _remarks(
-    column: RawColumn, kind: ColumnKind, numbers: NDArray[np.float64], source: str
+    column: tables.RawColumn, kind: ColumnKind, numbers: NDArray[np.float64], source: str
 ) -> list[str]:
     """Return remarks on values that could not be read; raise if none could."""
     remarks = []
@@ -206,7 +205,7 @@ def _remarks(
 class TrainingData:
     """Rows with a target."""
 
-    table: RawTable  # as read, rows without a target left out
+    table: tables.RawTable  # as read, rows without a target left out
     preparation: Preparation
     target: Target
     X: Any  # a data frame (n, d) of floats and categories
@@ -244,7 +243,7 @@ class TrainingData:
 
 def read_training_data(args: argparse.Namespace) -> TrainingData:
     """Read a file, detect what its columns and its target hold, and print it."""
-    table = read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
+    table = tables.read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
     if args.target in args.drop:
         raise CliError(f"--drop {args.target!r} is the target: drop another column")
     target = detect_target(table.column(args.target, "the target"), table.source, args.task)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -19,7 +19,7 @@ from jointleaf._fit.component import JointSolve
 if TYPE_CHECKING:
     from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
 
-    Estimator = JOPLEnRegressor | JOPLEnClassifier
+    Estimator: TypeAlias = JOPLEnRegressor | JOPLEnClassifier
 
 
 def follow_strengths(

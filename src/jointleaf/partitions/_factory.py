@@ -16,15 +16,7 @@ from jointleaf._trees.importers import (
     find_adapter,
     is_ensemble,
 )
-from jointleaf.partitions._base import (
-    LeftOut,
-    Partitioner,
-    TargetType,
-    TreeCells,
-    as_seed,
-    check_rows,
-    check_weight,
-)
+from jointleaf.partitions import _base as base
 from jointleaf.partitions._growers.boosting import (
     CatBoostPartitioner,
     LightGBMPartitioner,
@@ -45,7 +37,7 @@ from jointleaf.partitions._union import UnionPartitioner
 from jointleaf.partitions._voronoi import VoronoiPartitioner
 
 #: The partitioners that can be asked for by name.
-PARTITIONERS: dict[str, Callable[[], Partitioner]] = {
+PARTITIONERS: dict[str, Callable[[], base.Partitioner]] = {
     "lightgbm": LightGBMPartitioner,
     "catboost": CatBoostPartitioner,
     "xgboost": XGBoostPartitioner,
@@ -62,7 +54,7 @@ PARTITIONERS: dict[str, Callable[[], Partitioner]] = {
 }
 
 
-class _OfModel(TreeCells):
+class _OfModel(base.TreeCells):
     """Shared by the partitioners that have a trained model as their parameter."""
 
     def __init__(self, model: Any, random_state: Any = None, n_jobs: int | None = None) -> None:
@@ -77,12 +69,12 @@ class _OfModel(TreeCells):
     def __getstate__(self) -> dict[str, Any]:
         # The cells do without the library that grew them, and so must their pickle.
         state = dict(super().__getstate__())
-        if "trees_" in state and not isinstance(self.model, LeftOut):
-            state["model"] = LeftOut(type(self.model).__name__)
+        if "trees_" in state and not isinstance(self.model, base.LeftOut):
+            state["model"] = base.LeftOut(type(self.model).__name__)
         return state
 
     def _check_model(self, X: Any) -> EnsembleAdapter:
-        if isinstance(self.model, LeftOut):
+        if isinstance(self.model, base.LeftOut):
             self.model.raise_error()
         return check_fitted_model(self.model, X)
 
@@ -123,13 +115,13 @@ class FittedEnsemble(_OfModel):
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
-        target_type: TargetType = "regression",
+        target_type: base.TargetType = "regression",
         columns: Columns | None = None,
     ) -> FittedEnsemble:
         """Number the leaves that rows `X` (n, d) of positive weight reach."""
         adapter = self._check_model(X)
-        rows = check_rows(X)
-        weight = check_weight(sample_weight, rows.shape[0])
+        rows = base.check_rows(X)
+        weight = base.check_weight(sample_weight, rows.shape[0])
         if weight is not None and weight.min() == 0:
             rows = rows[weight > 0]
         columns = Columns.numbers(rows.shape[1]) if columns is None else columns
@@ -163,13 +155,13 @@ class RegrownEnsemble(_OfModel):
                 f"A {type(self.model).__name__} for classification cannot be trained again for "
                 "target_type='regression': use a model fitted for regression"
             )
-        seed = None if self.random_state is None else as_seed(self.random_state)
+        seed = None if self.random_state is None else base.as_seed(self.random_state)
         model = adapter.regrow(self.model, rows, random_state=seed, n_jobs=self.n_jobs)
         adapter = find_adapter(model)
         self.number_cells(adapter.trees(model, rows.columns), adapter.split_gains(model), rows.X)
 
 
-def make_partitioner(spec: Any) -> Partitioner:
+def make_partitioner(spec: Any) -> base.Partitioner:
     """Return the partitioner that `spec` stands for.
 
     Parameters
@@ -183,7 +175,7 @@ def make_partitioner(spec: Any) -> Partitioner:
     -------
     Partitioner
     """
-    if isinstance(spec, Partitioner):
+    if isinstance(spec, base.Partitioner):
         return spec
     if isinstance(spec, str) or spec is None:
         if spec not in PARTITIONERS:
@@ -198,7 +190,7 @@ def make_partitioner(spec: Any) -> Partitioner:
                 f"partitioner={spec!r} is empty: use a list of at least one partitioner"
             )
         return UnionPartitioner([make_partitioner(member) for member in spec])
-    if isinstance(spec, LeftOut):
+    if isinstance(spec, base.LeftOut):
         spec.raise_error()
     if is_ensemble(spec):
         check_fitted_model(spec)

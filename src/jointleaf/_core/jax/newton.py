@@ -29,16 +29,8 @@ from numpy.typing import NDArray
 from jointleaf._core.arrays import dot, shaped
 from jointleaf._core.jax.problem import DeviceProblem, pytree
 from jointleaf._core.problem import Problem
+from jointleaf._core.solvers import newton as host
 from jointleaf._core.solvers.base import SolverState, line_search
-from jointleaf._core.solvers.newton import (
-    CYCLE,
-    BlockPreconditioner,
-    bias_gram,
-    conjugate_gradients,
-    is_joint_worth,
-    newton_direction,
-    smoothed_gram,
-)
 
 _JITTER = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}
 # Relative to the largest diagonal entry: what is added for the search for combinations, and the
@@ -116,7 +108,7 @@ def bias_inverse(
     combinations of others are left out. The last one made is kept for related problems.
     """
     blocks = problem.design.blocks()
-    if not all(is_joint_worth(block.design, beta[block.cells]) for block in blocks):
+    if not all(host.is_joint_worth(block.design, beta[block.cells]) for block in blocks):
         return None
     key = "bias inverse on device"
     stamp = (device, beta.tobytes(), smooth, independent, hash(h.tobytes()))
@@ -130,9 +122,9 @@ def bias_inverse(
         smoothers = getattr(problem.smoother, "parts", [problem.smoother] * len(blocks))
     factors, chosen = [], []
     for (rows, cells, part), smoother in zip(blocks, smoothers, strict=True):
-        gram = bias_gram(part, h[rows])
+        gram = host.bias_gram(part, h[rows])
         if smoother is not None:
-            gram += smoothed_gram(part, smoother)
+            gram += host.smoothed_gram(part, smoother)
         gram[np.diag_indices_from(gram)] += beta[cells]
         search = independent and not (beta[cells] > 0).all()
         # Its upper triangle is made; a factorisation reads the lower one.
@@ -207,7 +199,7 @@ def pcg(smooth: Smooth, theta: Any, tol: Any, max_iter: Any) -> Outcome:
     design, D = problem.design, shaped(diagonal, theta)
     measure = partial(_measure, problem, D)
     h = problem.s.astype(theta.dtype)
-    precondition = BlockPreconditioner(
+    precondition = host.BlockPreconditioner(
         design, h, diagonal.astype(float), biases, eliminate=problem.smoother is None
     )
     noise = 10 * float(jnp.finfo(theta.dtype).eps)
@@ -222,12 +214,12 @@ def pcg(smooth: Smooth, theta: Any, tol: Any, max_iter: Any) -> Outcome:
         if precondition.eliminates:
             theta, f = precondition.settle(theta, f, design.layout.split(residual)[1])
             residual, n_iter = -measure(theta, f)[0], n_iter + 1
-        most = jnp.minimum(max_iter - n_iter, CYCLE[theta.dtype])
+        most = jnp.minimum(max_iter - n_iter, host.CYCLE[theta.dtype])
 
         def is_done(residual: Any) -> Any:
             return jnp.abs(residual).max() <= 0.5 * tol * problem.start_slope
 
-        theta, f, steps = conjugate_gradients(
+        theta, f, steps = host.conjugate_gradients(
             operator, precondition, theta, f, residual, is_done, most
         )
         f = design.matvec(theta)
@@ -248,7 +240,7 @@ def newton(smooth: Smooth, theta: Any, tol: Any, max_iter: Any) -> Outcome:
 
     def turn(state: _State) -> _State:
         theta, f, residual = state.theta, state.f, -state.gradient
-        direction, image = newton_direction(
+        direction, image = host.newton_direction(
             problem, diagonal.astype(float), D, f, residual, biases, eliminate=False
         )
 

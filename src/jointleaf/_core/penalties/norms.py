@@ -14,16 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.arrays import array_namespace
 from jointleaf._core.layout import CellLayout
-from jointleaf._core.penalties.base import (
-    AUTO,
-    Penalty,
-    bias_divisor,
-    check_count,
-    check_number,
-    check_strength,
-    is_auto,
-    shown,
-)
+from jointleaf._core.penalties import base
 from jointleaf._core.penalties.prox import shrink_l1, shrink_l2_weighted, shrink_lp, shrink_sorted
 
 #: the parameters of all norms, for their docstrings
@@ -38,7 +29,7 @@ _SHARED_DOC = {
 _SHARED_DOC["parameters"] = "\n    ".join(["Parameters", "----------", *_SHARED_DOC.values()])
 
 
-class SlopeNorm(Penalty):
+class SlopeNorm(base.Penalty):
     r"""R(W, b) = strength * |W| + (bias_strength / 2) |b|^2, for a norm |W| of the slopes.
 
     A subclass gives the norm, its proximal map and its dual norm, on W (d, m). The parameters that
@@ -51,7 +42,7 @@ class SlopeNorm(Penalty):
     options: tuple[str, ...] = ()
 
     def __init__(self, strength: float | str, bias_strength: float | str | None = None) -> None:
-        self.strength = check_strength(strength)
+        self.strength = base.check_strength(strength)
         self.bias_strength = _check_bias(bias_strength, self.is_auto)
         #: gamma_t of every cell's task, (C,), known after `bind`
         self._factors: NDArray[np.float64] | None = None
@@ -63,7 +54,9 @@ class SlopeNorm(Penalty):
     def __repr__(self) -> str:
         parts = [repr(self.strength) if self.is_auto else f"{self.strength:.4g}"]
         values = {name: getattr(self, name) for name in self.options}
-        parts += [f"{name}={shown(value)}" for name, value in values.items() if value is not None]
+        parts += [
+            f"{name}={base.shown(value)}" for name, value in values.items() if value is not None
+        ]
         if self.bias_strength and not self.is_bias_auto:
             parts.append(f"bias_strength={self.bias_strength:.4g}")
         share = f"{self.share:g} * " if self.share != 1 else ""
@@ -98,7 +91,7 @@ class SlopeNorm(Penalty):
         if slopes.size:
             shrunk = self.shrink(feature_rows(slopes), step * self.strength)
             slopes = from_feature_rows(shrunk, slopes.shape)
-        biases = biases / bias_divisor(step, self.bias_curvature(), biases)
+        biases = biases / base.bias_divisor(step, self.bias_curvature(), biases)
         return self.layout.join(slopes, biases)
 
     def bias_curvature(self) -> Any:
@@ -339,7 +332,7 @@ class KyFan(Spectral):
         self, strength: float | str, k: int, bias_strength: float | str | None = None
     ) -> None:
         super().__init__(strength, bias_strength)
-        self.k = check_count("k", k)
+        self.k = base.check_count("k", k)
 
     def bind(self, layout: CellLayout) -> SlopeNorm:
         if self.k > layout.n_features:
@@ -426,12 +419,12 @@ def conjugate(p: float) -> float:
 
 def _check_bias(value: Any, with_auto: bool) -> float | str:
     if value is None:
-        return AUTO if with_auto else 0.0
-    if is_auto(value):
+        return base.AUTO if with_auto else 0.0
+    if base.is_auto(value):
         if with_auto:
-            return AUTO
+            return base.AUTO
         raise ValueError("bias_strength='auto' needs strength='auto': they are chosen together")
-    return check_number("bias_strength", value, positive=False)
+    return base.check_number("bias_strength", value, positive=False)
 
 
 def _check_falling(weights: ArrayLike) -> NDArray[np.float64]:
