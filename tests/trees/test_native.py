@@ -18,9 +18,10 @@ from jointleaf.partitions import LightGBMPartitioner
 
 
 @pytest.fixture(autouse=True, scope="module")
-def without_tables_of_large_trees():
-    """Trees of more than 64 leaves have no tables (test_column_tables.py is about those)."""
+def without_other_ways():
+    """No tables of more than 64 leaves (test_column_tables.py), nor sets (test_leaf_bits.py)."""
     with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(routing, "is_small", lambda trees: np.zeros(trees.n_trees, bool))
         monkeypatch.setattr(routing, "tabled", lambda trees: trees.n_leaves <= 64)
         yield
 

@@ -1,4 +1,4 @@
-"""Few rows are walked down all trees at once: the cells are those of the prepared trees."""
+"""Few rows are walked down trees, or compared at all splits: the cells are those of tables."""
 
 from dataclasses import replace
 
@@ -57,15 +57,20 @@ def trees_of(model, columns=None):
 
 
 def both_ways(trees, rows, monkeypatch):
-    """Cells of the rows, prepared and walked; they must be the same."""
-    monkeypatch.setattr(routing, "_FEW_ROWS", -1)
-    prepared = Router(trees)(rows)
+    """Cells of the rows, prepared, compared and walked; they must be the same."""
     monkeypatch.setattr(routing, "_FEW_ROWS", 10**9)
+    compared = Router(trees)(rows)
+    monkeypatch.setattr(routing, "is_small", lambda trees: np.zeros(trees.n_trees, bool))
     router = Router(trees)
     walked = router(rows)
     assert "_tables" not in vars(router), "nothing is prepared"
-    assert walked.dtype == prepared.dtype == np.int32
+    monkeypatch.setattr(routing, "_FEW_ROWS", -1)
+    prepared = Router(trees)(rows)
+    monkeypatch.undo()
+    monkeypatch.setattr(Router, "_native_trees", lambda router, n_rows: iter(()))
+    assert walked.dtype == prepared.dtype == compared.dtype == np.int32
     np.testing.assert_array_equal(walked, prepared)
+    np.testing.assert_array_equal(compared, prepared)
     return walked
 
 
@@ -178,7 +183,7 @@ def test_trees_without_a_split_among_others(monkeypatch):
 @pytest.mark.parametrize("n", [0, 1, 2, 639, 640, 641, 1300])
 def test_row_counts_around_the_limit(n):
     assert routing._FEW_ROWS == 640
-    part = LightGBMPartitioner(12, 6, random_state=0).fit(COLUMNS.encode(X), Y, columns=COLUMNS)
+    part = LightGBMPartitioner(12, 20, random_state=0).fit(COLUMNS.encode(X), Y, columns=COLUMNS)
     rows = COLUMNS.encode(NEW)
     router = Router(part.trees_)
     found = router(rows[:n])
@@ -192,7 +197,8 @@ def test_row_counts_around_the_limit(n):
 
 @pytest.mark.parametrize("n_leaves", [2, 9, 30, 100])
 @pytest.mark.parametrize("is_prepared", [False, True])
-def test_renumbered(n_leaves, is_prepared):
+def test_renumbered(n_leaves, is_prepared, monkeypatch):
+    monkeypatch.setattr(routing, "_MANY_ROWS", 1000)
     rows, new = X[NUMBERS].to_numpy(float), NEW[NUMBERS].to_numpy(float)
     model = lightgbm.LGBMRegressor(n_estimators=5, num_leaves=n_leaves, **QUIET).fit(rows, Y)
     trees = trees_of(model)

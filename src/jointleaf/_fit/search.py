@@ -114,11 +114,22 @@ class JointFold(Fold):
     """A fold that validates settings of the default penalty along paths of strengths."""
 
     _shared: tuple[NDArray, NDArray] | None = None
+    _line: tuple[tuple[float, float], NDArray, NDArray] | None = None
 
     @property
     def _predictions(self) -> dict[tuple[Setting, bool], tuple[NDArray, bool]]:
         """Raw predictions of the validation rows and convergence, by setting and loss."""
         return self.__dict__.setdefault("_known_predictions", {})
+
+    @property
+    def _terms(self) -> dict[bool, Problem]:
+        """Problems whose data terms are those of all lines, with the loss itself or not."""
+        return self.__dict__.setdefault("_known_terms", {})
+
+    @property
+    def is_small(self) -> bool:
+        """Whether paths cost next to nothing."""
+        return len(self.train) <= _FEW_ROWS
 
     @property
     def is_cheap(self) -> bool:
@@ -140,25 +151,30 @@ class JointFold(Fold):
         if not is_exact:
             y, y_valid = self.loss.encode(y), self.loss.encode(y_valid)
         line = Setting(1.0, scale, power)
-        problem = self._problem(line, loss, y)
-        path = self._dense_path if len(self.train) <= _MAX_DENSE_ROWS else self._iterative_path
+        if len(self.train) > _MAX_DENSE_ROWS:
+            path = self._iterative_path(self._problem(line, loss, y), line, strengths)
+        else:
+            if is_exact not in self._terms:
+                self._terms[is_exact] = self._problem(Setting(1.0, 0.0, 0.0), loss, y)
+            path = self._dense_path(self._terms[is_exact], line, strengths)
         target = loss.encode(y_valid)
         losses = np.full((len(self.group_weights), len(strengths)), np.inf)
         mean = np.full(len(strengths), np.inf)
         converged = np.ones(len(strengths), bool)
-        for k, (raw, converged[k]) in enumerate(path(problem, line, strengths)):
+        for k, (raw, converged[k]) in enumerate(path):
             setting = line._replace(strength=strengths[k])
             self._predictions[setting, is_exact] = raw, bool(converged[k])
             losses[:, k] = self.group_losses(loss, target, raw)
             mean[k] = self.group_weights @ losses[:, k]
             has_risen = k > 1 and mean[k - 1 : k + 1].min() > mean[: k - 1].min()
-            if has_risen and len(self.train) > _FEW_ROWS:
+            if has_risen and not self.is_small:
                 break
         return losses, converged
 
     def release(self) -> None:
         """Free the kernels, which no further setting needs."""
-        self._shared = None
+        self._shared = self._line = None
+        self._terms.clear()
 
     def has_raw(self, setting: Setting) -> bool:
         """Whether a setting was validated with the loss itself."""
@@ -176,8 +192,11 @@ class JointFold(Fold):
     def _dense_path(
         self, problem: Problem, setting: Setting, strengths: Sequence[float]
     ) -> Iterator[tuple[NDArray, bool]]:
-        """Follow a path in the kernel, K(lambda) = K / lambda; shared cells are counted once."""
-        K, K_valid = self._kernels(problem, setting)
+        """Follow a path in the kernel, K(lambda) = K / lambda; shared cells are counted once.
+
+        Of the problem only the data term counts.
+        """
+        K, K_valid = self._kernels(problem, setting.slope_scale, setting.feature_power)
         spread = problem.s.sum() / problem.s
         target = (problem.y - problem.offset).astype(float)
         alpha = np.zeros(problem.y.shape)
@@ -200,23 +219,29 @@ class JointFold(Fold):
             previous = strength
             yield K_valid @ alpha / strength + problem.offset, True
 
-    def _kernels(self, problem: Problem, setting: Setting) -> tuple[NDArray, NDArray]:
-        layout, penalty = problem.layout, problem.penalty
-        assert isinstance(penalty, Frobenius)
-        valid = self.valid_design(setting_cells(setting))
+    def _kernels(self, problem: Problem, scale: float, power: float) -> tuple[NDArray, NDArray]:
+        """Return K of the training rows, and of validation with training rows."""
         if self._shared is None:
-            weights = penalty.partition_weights
-            cells = problem.leaf_design.cells()
+            layout, penalty = problem.layout, problem.penalty
+            assert isinstance(penalty, Frobenius)
+            weights, cells = penalty.partition_weights, problem.leaf_design.cells()
+            valid = self.valid_design("constant").cells()
             self._shared = (
                 shared_cells(cells, cells, layout, weights),
-                shared_cells(valid.cells(), cells, layout, weights),
+                shared_cells(valid, cells, layout, weights),
             )
-        strengths = penalty.column_strengths(layout)
-        X = problem.leaf_design.X
-        return (
-            times_column_kernel(self._shared[0].copy(), X, X, strengths),
-            times_column_kernel(self._shared[1].copy(), valid.X, X, strengths),
-        )
+        if scale == 0:
+            return self._shared
+        if self._line is None or self._line[0] != (scale, power):
+            v = feature_weights(self.gains, power)[self.context.plan.sources]
+            strengths = np.append(1 / (scale**2 * v), 1.0)
+            X, X_valid = (np.c_[X, np.ones(len(X))] for X in (self.X, self.X_valid))
+            self._line = (
+                (scale, power),
+                times_column_kernel(self._shared[0].copy(), X, X, strengths),
+                times_column_kernel(self._shared[1].copy(), X_valid, X, strengths),
+            )
+        return self._line[1:]
 
     def _iterative_path(
         self, problem: Problem, setting: Setting, strengths: Sequence[float]
@@ -353,7 +378,7 @@ class _Search:
         plan = self._plan
         scales = plan.scales if cells == "linear" else (0.0,)
         for scale in scales:
-            self._line(scale, plan.power, plan.strengths)
+            self._compare(scale, plan.power)
         if cells != "linear":
             return
         tried = set(scales)
@@ -363,12 +388,12 @@ class _Search:
             if not near:
                 break
             for scale in near:
-                self._line(scale, plan.power, plan.strengths)
+                self._compare(scale, plan.power)
             tried |= set(near)
         best = self.best
         for power in FEATURE_POWERS if best.slope_scale > 0 else ():
             if power != best.feature_power:
-                self._line(best.slope_scale, power, plan.strengths)
+                self._compare(best.slope_scale, power)
 
     def finer(self) -> None:
         """Try the strengths in between on the best line, with the loss itself."""
@@ -377,18 +402,48 @@ class _Search:
             return
         if not was_exact:
             self._is_exact, self._start = True, len(self.tables)
-        strengths = self._plan.strengths
-        if not self._plan.is_fine:
-            strengths = _around(best.strength, _FINER[1:4:2] if was_exact else _FINER)
-        self._line(best.slope_scale, best.feature_power, strengths)
+        if was_exact:
+            self._line(best[1], best[2], _around(best.strength, _FINER[1:4:2]))
+        elif self._plan.is_fine:
+            self._line(best[1], best[2], self._plan.strengths)
+        else:
+            self._climb(best, _around(best.strength, _FINER))
 
     def with_all_rows(self, folds: Sequence[JointFold]) -> None:
         """Choose the strength of the best line anew, with folds of all rows."""
         best = self.best
         self._folds, self._is_exact, self._start = folds, True, len(self.tables)
-        self._line(best.slope_scale, best.feature_power, _around(best.strength, _ALL_ROWS))
+        self._climb(best, _around(best.strength, _ALL_ROWS))
 
-    def _line(self, scale: float, power: float, strengths: Sequence[float]) -> None:
+    def _compare(self, scale: float, power: float) -> None:
+        """Validate a line: all strengths, or with many rows those next to the last line's best."""
+        strengths = self._plan.strengths
+        if not self.tables or all(fold.is_small for fold in self._folds):
+            self._line(scale, power, strengths)
+        else:
+            table = self.tables[-1]
+            start = float(table["strength"][np.argmin(table["mean_loss"])])
+            self._climb(Setting(start, scale, power), strengths)
+
+    def _climb(self, start: Setting, strengths: Sequence[float]) -> None:
+        """Validate strengths of a line, the start's among them, until the loss rises both ways."""
+        _, scale, power = start
+        at = strengths.index(start.strength)
+        begin, end = max(0, at - 1), min(at + 2, len(strengths))
+        line = self._line(scale, power, strengths[begin:end])
+        while True:
+            best = line["strength"][np.argmin(line["mean_loss"])]
+            if best == strengths[begin] and begin > 0:
+                begin -= 1
+                line = self._line(scale, power, strengths[begin : begin + 1])
+            elif best == strengths[end - 1] and end < len(strengths):
+                end += 1
+                line = self._line(scale, power, strengths[end - 1 : end])
+            else:
+                return
+
+    def _line(self, scale: float, power: float, strengths: Sequence[float]) -> Table:
+        """Validate strengths; return all that were validated on the line in the same way."""
         results = self._run(
             delayed(with_progress)(
                 fold.losses, self._progress, scale, power, strengths, self._is_exact
@@ -403,8 +458,9 @@ class _Search:
                 both = join_tables([table, line])
                 order = np.argsort(-both["strength"], kind="stable")
                 self.tables[k] = {name: column[order] for name, column in both.items()}
-                return
+                return self.tables[k]
         self.tables.append(line)
+        return line
 
 
 def line_table(

@@ -124,10 +124,9 @@ class FlatTrees:
 
     def numbered(self, leaves: NDArray) -> FlatTrees:
         """Number as cells the leaves that rows reached; `leaves` (n, P) are the leaves of rows."""
-        met = np.zeros(len(self.cell_of_leaf), bool)
         starts = self.leaf_starts
-        for p in range(self.n_trees):
-            met[starts[p] + np.unique(leaves[:, p])] = True
+        met = np.zeros(len(self.cell_of_leaf), bool)
+        met[leaves + starts[:-1]] = True
         total = np.cumsum(met)
         before = np.concatenate([[0], total])[starts[:-1]]
         number = total - 1 - np.repeat(before, self.n_leaves)

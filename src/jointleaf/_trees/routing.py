@@ -1,9 +1,10 @@
 """Which leaf of every tree a row reaches: `FlatTrees` applied to rows.
 
-Many rows are looked up in tables of the trees' columns (`_trees.column_tables`), and few are walked
-down all trees at once, level by level. Trees whose tables would be large or slow are left to
-LightGBM's C++ code, and so are up to a few thousand rows of all trees, where loading them into
-LightGBM pays (`_trees.native`). The cells are the same.
+Many rows are looked up in tables of the trees' columns (`_trees.column_tables`). Few rows of small
+trees are compared at all splits (`_trees.leaf_bits`), of others they are walked down all trees at
+once, level by level. Trees whose tables would be large or slow are left to LightGBM's C++ code, and
+so are up to a few thousand rows of trees that are not small, where loading them into LightGBM pays
+(`_trees.native`). The cells are the same.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from jointleaf._data.columns import as_codes
 from jointleaf._trees.column_tables import ColumnTables, tabled
 from jointleaf._trees.flat import FlatTrees, Lookup
+from jointleaf._trees.leaf_bits import LeafBits, is_small
 from jointleaf._trees.native import ZERO, LazyTrees, NativeTrees
 
 __all__ = ["ZERO", "Condition", "Router", "leaves_as_cells"]
@@ -27,9 +29,10 @@ __all__ = ["ZERO", "Condition", "Router", "leaves_as_cells"]
 _BLOCK_ROWS = 8192
 _TURNED_ROWS = 256
 _FEW_ROWS = 640  # up to which preparing trees costs more than it saves
-#: Seconds that LightGBM saves for one row and a large or a small tree.
-_SAVED, _SAVED_SMALL = 2.5e-7, 7e-8
-_NATIVE_ROWS = 128  # times the leaves of small trees: fewer rows are faster with LightGBM
+_MANY_ROWS = 4096  # of all calls, from which on tables of small trees are worth making
+#: Seconds that LightGBM saves for one row and a tree without or with tables.
+_SAVED, _SAVED_TABLED = 2.5e-7, 7e-8
+_NATIVE_ROWS = 128  # times the leaves of trees with tables: fewer rows are faster with LightGBM
 _HASH = np.uint64(0x4906BA494954CB65)
 
 
@@ -63,16 +66,22 @@ class Router:
         used = {j for j in used if j < trees.n_features}
         self._numbers = sorted(j for j in used if trees.n_categories[j] == 0)
         self._categories = sorted(j for j in used if trees.n_categories[j] > 0)
-        self._is_tabled = tabled(trees)
+        self._is_tabled, self._is_small = tabled(trees), is_small(trees)
+        kinds = (~self._is_tabled, _SAVED), (self._is_tabled, _SAVED_TABLED)
         self._native = [
-            LazyTrees(trees, chosen, saved)
-            for chosen, saved in ((~self._is_tabled, _SAVED), (self._is_tabled, _SAVED_SMALL))
-            if chosen.any()
+            LazyTrees(trees, chosen & ~self._is_small, saved)
+            for chosen, saved in kinds
+            if (chosen & ~self._is_small).any()
         ]
+        self._n_compared = 0  # rows of small trees so far
 
     @cached_property
     def _tables(self) -> ColumnTables:
         return ColumnTables(self.trees, self._is_tabled)
+
+    @cached_property
+    def _bits(self) -> LeafBits:
+        return LeafBits(self.trees, self._is_small)
 
     @cached_property
     def _cells(self) -> list[NDArray[np.int32]] | None:
@@ -84,8 +93,9 @@ class Router:
     def renumbered(self, trees: FlatTrees) -> Router:
         """Return the router of the same trees with other cells."""
         router = Router(trees)
-        if "_tables" in self.__dict__:
-            router.__dict__["_tables"] = self._tables
+        for name in ("_tables", "_bits"):
+            if name in self.__dict__:
+                router.__dict__[name] = getattr(self, name)
         router._native = [lazy.renumbered(trees) for lazy in self._native]
         return router
 
@@ -93,6 +103,9 @@ class Router:
         """Return the cells (n, P) of rows X (n, d); -1 in leaves that no training row reached."""
         codes = np.empty((len(X), self.trees.n_trees), dtype=np.int32)
         is_routed = np.ones(self.trees.n_trees, bool)
+        if self._is_small.any() and self._compares(len(X)):
+            self._compare(X, codes)
+            is_routed &= ~self._is_small
         for chosen, native in self._native_trees(len(X)):
             codes[:, slice(None) if chosen.all() else chosen] = self._native_cells(
                 native, chosen, X, n_jobs
@@ -138,6 +151,23 @@ class Router:
         for start in range(0, len(X), _TURNED_ROWS):  # turned in pieces that stay in the cache
             rows = slice(start, start + _TURNED_ROWS)
             codes[rows, chosen] = cells[chosen, rows].T
+
+    # -- few rows of small trees ----------------------------------------------------------------
+
+    def _compares(self, n_rows: int) -> bool:
+        """Whether comparing rows at all splits is worth more than tables."""
+        self._n_compared += n_rows
+        has_tables = "_tables" in self.__dict__ or self._n_compared > _MANY_ROWS
+        return n_rows <= _FEW_ROWS or not has_tables
+
+    def _compare(self, X: NDArray, codes: NDArray[np.int32]) -> None:
+        """Fill in the codes of small trees."""
+        leaves = np.zeros((self.trees.n_trees, len(X)), np.int32)
+        self._bits(_as_matrix(self.columns(X), len(X)), leaves)
+        if self._cells is not None:
+            leaves = self.trees.cell_of_leaf[leaves + self.trees.leaf_starts[:-1, None]]
+        chosen = slice(None) if self._is_small.all() else self._is_small
+        codes[:, chosen] = leaves[chosen].T
 
     # -- LightGBM -------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ _LEAST_LEAF_ROWS = 2
 _LEAST_FRACTION = 1e-5  # of a node's weight: less, as a difference of sums, may be all rounding
 _ROWS_PER_CELL = 256  # rows a tree is grown on, times its cells: more would not move its splits
 _BATCH = 2**18  # numbers compared at a time: they stay in the cache
+_STRIDE = 8  # rows of a node that are added up side by side, before these sums are
 
 
 class RandomTreesPartitioner(TreePartitioner):
@@ -88,19 +89,25 @@ class _Grower:
         self._X = ((X / 2 - self._low / 2) / width).astype(np.float32)
         self._weight = None if rows.weight is None else rows.weight.astype(np.float32)
         self._y = targets - targets.mean(axis=0)
+        self._sums = [
+            self._summand(y if self._weight is None else y * self._weight) for y in self._y.T
+        ]
+        self._masses = None if self._weight is None else self._summand(self._weight)
         self._n_trees, self._n_leaves = n_trees, n_leaves
         self._tree_rows = min(len(X), _ROWS_PER_CELL * n_leaves)
         self.gains = np.zeros(X.shape[1])
 
+    def _summand(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the values of rows (n,) once for each column, and zeros in a last row."""
+        return np.repeat(np.append(values, np.float32(0))[:, None], self._X.shape[1], axis=1)
+
     def grow(self, rng: np.random.Generator) -> FlatTrees:
         """Grow all trees."""
         step = max(1, _BATCH // max(1, self._tree_rows * self._X.shape[1]))
-        tables: list[NodeTable] = []
-        for start in range(0, self._n_trees, step):
-            tables += self._batch(min(step, self._n_trees - start), rng)
-        return flatten(tables, self._X.shape[1])
+        sizes = [min(step, self._n_trees - start) for start in range(0, self._n_trees, step)]
+        return flatten([self._batch(size, rng) for size in sizes], self._X.shape[1])
 
-    def _batch(self, n_trees: int, rng: np.random.Generator) -> Iterator[NodeTable]:
+    def _batch(self, n_trees: int, rng: np.random.Generator) -> NodeTable:
         nodes = _Nodes(n_trees, 2 * self._n_leaves - 1, self._sample(n_trees, rng))
         everyone = np.arange(n_trees)
         self._propose(nodes, everyone, np.zeros(n_trees, np.intp), rng)
@@ -114,7 +121,7 @@ class _Grower:
             left = nodes.split(trees, chosen, self._X)
             both = np.concatenate([left, left + 1])
             self._propose(nodes, np.concatenate([trees, trees]), both, rng)
-        return nodes.tables(self._low, self._half)
+        return nodes.table(self._low, self._half)
 
     def _sample(self, n_trees: int, rng: np.random.Generator) -> NDArray[np.intp]:
         n = len(self._X)
@@ -131,12 +138,14 @@ class _Grower:
         trees, numbers, sizes = trees[enough], numbers[enough], sizes[enough]
         if not trees.size:
             return
-        rows, starts, owner = nodes.rows(trees, numbers)
-        X = self._X[rows]
-        low, high = np.minimum.reduceat(X, starts), np.maximum.reduceat(X, starts)
+        rows, starts, n_missing = nodes.rows(trees, numbers)
+        X = self._X.take(rows, axis=0)
+        low = np.minimum.reduceat(X.min(axis=0), starts)
+        high = np.maximum.reduceat(X.max(axis=0), starts)
         thresholds = low + rng.random(low.shape, np.float32) * (high - low)
-        is_right = thresholds[owner] < X
-        gain = self._gain(rows, starts, sizes, is_right)
+        n_strides = np.diff(starts, append=rows.shape[1])
+        is_right = np.repeat(thresholds, n_strides, axis=0) < X
+        gain = self._gain(rows, starts, sizes, n_missing, is_right)
         column = gain.argmax(axis=1)
         at = np.arange(len(trees)), column
         nodes.gain[trees, numbers] = gain[at]
@@ -144,27 +153,49 @@ class _Grower:
         nodes.threshold[trees, numbers] = thresholds[at]
 
     def _gain(
-        self, rows: NDArray, starts: NDArray, sizes: NDArray, is_right: NDArray[np.bool_]
+        self,
+        rows: NDArray,
+        starts: NDArray,
+        sizes: NDArray,
+        n_missing: NDArray,
+        is_right: NDArray[np.bool_],
     ) -> NDArray[np.float32]:
-        """Return how much splits (m, d) lower the sum of squares; -1 where they are not allowed."""
-        counts = np.add.reduceat(is_right.view(np.uint8), starts, dtype=np.int32)
-        if self._weight is None:
+        """Return how much splits (m, d) lower the sum of squares; -1 where they are not allowed.
+
+        `is_right` (8, strides, d) has rows in the order of `_Nodes.rows`.
+        """
+        last = np.append(starts[1:], rows.shape[1]) - 1
+        counts = np.add.reduceat(
+            is_right.view(np.uint8).sum(axis=0, dtype=np.uint8), starts, dtype=np.int32
+        )
+        counts -= n_missing[:, None] * is_right[-1, last]
+        summed = rows.copy()  # what stands in for rows that are missing adds nothing
+        for k in range(1, _STRIDE):
+            summed[-k, last[n_missing >= k]] = len(self._X)
+
+        def sum_right(values: NDArray[np.float32]) -> NDArray[np.float32]:
+            on_right = values.take(summed, axis=0)
+            on_right *= is_right
+            return np.add.reduceat(on_right.sum(axis=0), starts)
+
+        def total(values: NDArray[np.float32]) -> NDArray[np.float32]:
+            return np.add.reduceat(values[:, 0].take(summed).sum(axis=0), starts)[:, None]
+
+        if self._masses is None:
             mass, right = sizes[:, None].astype(np.float32), counts.astype(np.float32)
         else:
-            weight = self._weight[rows]
-            mass = np.add.reduceat(weight, starts)[:, None]
-            right = np.add.reduceat(is_right * weight[:, None], starts)
+            mass, right = total(self._masses), sum_right(self._masses)
         left = mass - right
         gain = np.zeros(counts.shape, np.float32)
         with np.errstate(divide="ignore", invalid="ignore"):
-            for target in self._y.T:
+            for target, values in zip(self._y.T, self._sums, strict=True):
                 y = target[rows]
-                varies = np.minimum.reduceat(y, starts) < np.maximum.reduceat(y, starts)
-                y = y if self._weight is None else y * weight
-                total = np.add.reduceat(y, starts)[:, None]
-                on_right = np.add.reduceat(is_right * y[:, None], starts)
-                on_left = total - on_right
-                lower = on_right**2 / right + on_left**2 / left - total**2 / mass
+                varies = np.minimum.reduceat(y.min(axis=0), starts) < np.maximum.reduceat(
+                    y.max(axis=0), starts
+                )
+                everything, on_right = total(values), sum_right(values)
+                on_left = everything - on_right
+                lower = on_right**2 / right + on_left**2 / left - everything**2 / mass
                 gain += np.where(varies[:, None], lower, 0)  # else it is nothing but rounding
         allowed = (counts >= _LEAST_LEAF_ROWS) & (sizes[:, None] - counts >= _LEAST_LEAF_ROWS)
         allowed &= np.minimum(left, right) > _LEAST_FRACTION * mass
@@ -190,9 +221,20 @@ class _Nodes:
         self._count = np.ones(n_trees, np.intp)
 
     def rows(self, trees: NDArray, numbers: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-        """Return rows of nodes one after the other, where each node begins, and each row's node."""
-        place, starts, owner = self._places(trees, numbers)
-        return self._order[trees[owner], place], starts, owner
+        """Return the rows of nodes in strides of eight, one after the other: (8, strides).
+
+        Also where the strides of each node begin, and how many rows its last one is short of: the
+        last row of the node stands in for them.
+        """
+        begin, end = self.begin[trees, numbers], self.end[trees, numbers]
+        n_strides = -((begin - end) // _STRIDE)
+        starts = np.cumsum(n_strides) - n_strides
+        first = np.arange(n_strides.sum()) * _STRIDE + np.repeat(
+            begin - starts * _STRIDE, n_strides
+        )
+        place = np.minimum(first + np.arange(_STRIDE)[:, None], np.repeat(end - 1, n_strides))
+        place += np.repeat(trees * self._order.shape[1], n_strides)
+        return self._order.take(place), starts, n_strides * _STRIDE - (end - begin)
 
     def _places(self, trees: NDArray, numbers: NDArray) -> tuple[NDArray, NDArray, NDArray]:
         begin = self.begin[trees, numbers]
@@ -218,15 +260,19 @@ class _Nodes:
         self.begin[trees, left + 1], self.end[trees, left + 1] = middle, self.end[trees, numbers]
         return left
 
-    def tables(self, low: NDArray, half: NDArray) -> Iterator[NodeTable]:
-        """Yield the trees, with thresholds in the units of the columns."""
-        for left, column, threshold in zip(self._left, self.column, self.threshold, strict=True):
-            # Numbers up to half a step above a threshold were rounded to it, and went left.
-            place = threshold / 2.0 + np.nextafter(threshold, np.float32(2)).astype(float) / 2
-            yield NodeTable(
-                feature=np.where(left >= 0, column, -1),
-                threshold=low[column] + place * half[column] + place * half[column],
-                left=left,
-                right=left + 1,
-                missing_left=np.zeros(len(left), bool),
-            )
+    def table(self, low: NDArray, half: NDArray) -> NodeTable:
+        """Return the trees, with thresholds in the units of the columns."""
+        n_trees, n_nodes = self.gain.shape
+        left, column, threshold = self._left.ravel(), self.column.ravel(), self.threshold.ravel()
+        # Numbers up to half a step above a threshold were rounded to it, and went left.
+        place = threshold / 2.0 + np.nextafter(threshold, np.float32(2)).astype(float) / 2
+        roots = np.arange(n_trees) * n_nodes
+        first = np.repeat(roots, n_nodes)
+        return NodeTable(
+            feature=np.where(left >= 0, column, -1),
+            threshold=low[column] + place * half[column] + place * half[column],
+            left=first + left,
+            right=first + left + 1,
+            missing_left=np.zeros(len(left), bool),
+            roots=roots,
+        )
