@@ -68,8 +68,12 @@ def updated(array: Any, index: Any, values: Any) -> Any:
 def cholesky_solver(A: Any) -> Callable[[Any], Any]:
     """Return the function that solves A x = b; an A of NumPy is overwritten."""
     if array_namespace(A) is np:
-        factor = linalg.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
-        return lambda b: linalg.cho_solve(factor, b, check_finite=False)
+        # Called directly: for small matrices what surrounds a call costs more than the call.
+        potrf, potrs = linalg.get_lapack_funcs(("potrf", "potrs"), (A,))
+        factor, info = potrf(A.T, lower=True, clean=False, overwrite_a=True)
+        if info != 0:
+            raise linalg.LinAlgError(f"the leading minor of order {info} is not positive definite")
+        return lambda b: potrs(factor, b, lower=True)[0]
     from jax.scipy.linalg import cho_solve
 
     root = array_namespace(A).linalg.cholesky(A)

@@ -201,19 +201,20 @@ def many_partitions(target_type: TargetType) -> UnionPartitioner:
     Boosted and extremely randomised trees, grown on the target and on the residuals of a linear
     model: which of them are better depends on the data, and together they are better than each.
     For classes the leaf values of the boosted trees also take part: there are 100 of them instead
-    of 50.
+    of 50. With few rows 63 bins of a column are enough for them, and take half the time.
     """
+    bins = {"max_bin": 63}
     n_boosted = 100 if target_type == "classification" else 50
     on_residuals = UnionPartitioner(
         [
-            LightGBMPartitioner(50, 4),
+            LightGBMPartitioner(50, 4, options=bins),
             RandomTreesPartitioner(100, 8),
             RandomTreesPartitioner(100, 4),
         ]
     )
     return UnionPartitioner(
         [
-            LightGBMPartitioner(n_boosted, 4),
+            LightGBMPartitioner(n_boosted, 4, options=bins),
             RandomTreesPartitioner(100, 8),
             ResidualPartitioner(on_residuals),
         ]

@@ -209,7 +209,8 @@ def newton_goal(problem: DataTerm, K: Any, f: Any, slope: Any, accuracy: Any) ->
     b = problem.hessian_product(f, f) - slope
     h = problem.loss_curvature(f)
     root = xp.sqrt(xp.maximum(h if h.ndim == 1 else h.mean(axis=1), 1e-300))
-    shifted, places = root[:, None] * K * root, np.arange(len(K))
+    shifted, places = K * root, np.arange(len(K))
+    shifted *= root[:, None]
     solve = cholesky_solver(updated(shifted, (places, places), xp.diagonal(shifted) + 1.0))
     root = shaped(root, h)
 
@@ -310,9 +311,9 @@ def _one_hot(cells: NDArray, partitions: NDArray, layout: CellLayout) -> NDArray
     """One-hot codes (n, cells of these partitions); a row in no cell is all zero there."""
     sizes = np.asarray(layout.cells_per_partition)[partitions]
     starts = np.cumsum(sizes) - sizes
-    columns = cells[:, partitions] - layout.offsets[partitions] + starts
-    hot = np.zeros((len(cells), int(sizes.sum())), np.float32)
-    is_in_cell = cells[:, partitions] < layout.n_cells
-    rows = np.broadcast_to(np.arange(len(cells))[:, None], columns.shape)
-    hot[rows[is_in_cell], columns[is_in_cell]] = 1.0
-    return hot
+    C = int(sizes.sum())
+    columns = cells[:, partitions] + (starts - layout.offsets[partitions])
+    columns[cells[:, partitions] == layout.n_cells] = C  # one more column, which is left out
+    hot = np.zeros((len(cells), C + 1), np.float32)
+    hot.ravel()[columns + (C + 1) * np.arange(len(cells))[:, None]] = 1.0
+    return hot[:, :C]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,14 +138,13 @@ class _Grower:
         trees, numbers, sizes = trees[enough], numbers[enough], sizes[enough]
         if not trees.size:
             return
-        rows, starts, n_missing = nodes.rows(trees, numbers)
-        X = self._X.take(rows, axis=0)
-        low = np.minimum.reduceat(X.min(axis=0), starts)
-        high = np.maximum.reduceat(X.max(axis=0), starts)
+        strides = nodes.strides(trees, numbers)
+        X = self._X.take(strides.rows, axis=0)
+        low = np.minimum.reduceat(X.min(axis=0), strides.starts)
+        high = np.maximum.reduceat(X.max(axis=0), strides.starts)
         thresholds = low + rng.random(low.shape, np.float32) * (high - low)
-        n_strides = np.diff(starts, append=rows.shape[1])
-        is_right = np.repeat(thresholds, n_strides, axis=0) < X
-        gain = self._gain(rows, starts, sizes, n_missing, is_right)
+        is_right = np.repeat(thresholds, strides.counts, axis=0) < X
+        gain = self._gain(strides, sizes, is_right)
         column = gain.argmax(axis=1)
         at = np.arange(len(trees)), column
         nodes.gain[trees, numbers] = gain[at]
@@ -153,33 +152,26 @@ class _Grower:
         nodes.threshold[trees, numbers] = thresholds[at]
 
     def _gain(
-        self,
-        rows: NDArray,
-        starts: NDArray,
-        sizes: NDArray,
-        n_missing: NDArray,
-        is_right: NDArray[np.bool_],
+        self, strides: _Strides, sizes: NDArray, is_right: NDArray[np.bool_]
     ) -> NDArray[np.float32]:
         """Return how much splits (m, d) lower the sum of squares; -1 where they are not allowed.
 
-        `is_right` (8, strides, d) has rows in the order of `_Nodes.rows`.
+        `is_right` (8, strides, d) is that of the strides' rows.
         """
-        last = np.append(starts[1:], rows.shape[1]) - 1
-        counts = np.add.reduceat(
-            is_right.view(np.uint8).sum(axis=0, dtype=np.uint8), starts, dtype=np.int32
-        )
-        counts -= n_missing[:, None] * is_right[-1, last]
-        summed = rows.copy()  # what stands in for rows that are missing adds nothing
-        for k in range(1, _STRIDE):
-            summed[-k, last[n_missing >= k]] = len(self._X)
+        starts = strides.starts
+        counts = is_right.view(np.uint8).sum(axis=0, dtype=np.uint8)
+        counts = np.add.reduceat(counts, starts, dtype=np.int32)
+        counts -= strides.n_missing[:, None] * is_right[-1, starts + strides.counts - 1]
+        # What stands in for rows that are missing adds nothing.
+        rows = np.where(strides.is_missing, len(self._X), strides.rows)
 
         def sum_right(values: NDArray[np.float32]) -> NDArray[np.float32]:
-            on_right = values.take(summed, axis=0)
+            on_right = values.take(rows, axis=0)
             on_right *= is_right
             return np.add.reduceat(on_right.sum(axis=0), starts)
 
         def total(values: NDArray[np.float32]) -> NDArray[np.float32]:
-            return np.add.reduceat(values[:, 0].take(summed).sum(axis=0), starts)[:, None]
+            return np.add.reduceat(values[:, 0].take(rows).sum(axis=0), starts)[:, None]
 
         if self._masses is None:
             mass, right = sizes[:, None].astype(np.float32), counts.astype(np.float32)
@@ -189,10 +181,9 @@ class _Grower:
         gain = np.zeros(counts.shape, np.float32)
         with np.errstate(divide="ignore", invalid="ignore"):
             for target, values in zip(self._y.T, self._sums, strict=True):
-                y = target[rows]
-                varies = np.minimum.reduceat(y.min(axis=0), starts) < np.maximum.reduceat(
-                    y.max(axis=0), starts
-                )
+                y = target.take(strides.rows)
+                lowest = np.minimum.reduceat(y.min(axis=0), starts)
+                varies = lowest < np.maximum.reduceat(y.max(axis=0), starts)
                 everything, on_right = total(values), sum_right(values)
                 on_left = everything - on_right
                 lower = on_right**2 / right + on_left**2 / left - everything**2 / mass
@@ -200,6 +191,19 @@ class _Grower:
         allowed = (counts >= _LEAST_LEAF_ROWS) & (sizes[:, None] - counts >= _LEAST_LEAF_ROWS)
         allowed &= np.minimum(left, right) > _LEAST_FRACTION * mass
         return np.where(allowed, gain, np.float32(-1))
+
+
+class _Strides(NamedTuple):
+    """The rows of nodes in strides of eight, whose sums are added up.
+
+    In the last stride of a node its last row stands in for those that are missing.
+    """
+
+    rows: NDArray[np.intp]  # (8, strides)
+    is_missing: NDArray[np.bool_]  # (8, strides)
+    starts: NDArray[np.intp]  # (m,) the first stride of every node
+    counts: NDArray[np.intp]  # (m,) strides of every node
+    n_missing: NDArray[np.intp]  # (m,) rows that its last stride is short of
 
 
 class _Nodes:
@@ -220,21 +224,25 @@ class _Nodes:
         self._left = np.full(shape, -1, np.intp)
         self._count = np.ones(n_trees, np.intp)
 
-    def rows(self, trees: NDArray, numbers: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-        """Return the rows of nodes in strides of eight, one after the other: (8, strides).
-
-        Also where the strides of each node begin, and how many rows its last one is short of: the
-        last row of the node stands in for them.
-        """
+    def strides(self, trees: NDArray, numbers: NDArray) -> _Strides:
+        """Return the rows of nodes, one after the other."""
         begin, end = self.begin[trees, numbers], self.end[trees, numbers]
-        n_strides = -((begin - end) // _STRIDE)
-        starts = np.cumsum(n_strides) - n_strides
-        first = np.arange(n_strides.sum()) * _STRIDE + np.repeat(
-            begin - starts * _STRIDE, n_strides
+        counts = (end - begin + _STRIDE - 1) // _STRIDE
+        starts = np.cumsum(counts) - counts
+        # Of strides: where their nodes begin and end in the order of all trees.
+        first, last, start = np.repeat(
+            np.stack([begin, end - 1, starts]) + [[1], [1], [0]] * trees * self._order.shape[1],
+            counts,
+            axis=1,
         )
-        place = np.minimum(first + np.arange(_STRIDE)[:, None], np.repeat(end - 1, n_strides))
-        place += np.repeat(trees * self._order.shape[1], n_strides)
-        return self._order.take(place), starts, n_strides * _STRIDE - (end - begin)
+        place = first + _STRIDE * (np.arange(len(start)) - start) + np.arange(_STRIDE)[:, None]
+        return _Strides(
+            self._order.take(np.minimum(place, last)),
+            place > last,
+            starts,
+            counts,
+            counts * _STRIDE - (end - begin),
+        )
 
     def _places(self, trees: NDArray, numbers: NDArray) -> tuple[NDArray, NDArray, NDArray]:
         begin = self.begin[trees, numbers]
