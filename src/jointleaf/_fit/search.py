@@ -313,10 +313,10 @@ def search_setting(
 
     A search along lines instead of the whole grid; every line is a path over strengths. With more
     than 200 rows paths after the first begin at the best strength of the one before, and end where
-    the loss rises both ways. First the slope scales of the plan, and the neighbours of the best of them as long as these are better;
-    then the other feature powers with the best slope scale. Ties go to the stronger penalty.
-    Constant cells have one line only. Strengths in between are tried on the best line, unless the
-    plan is fine.
+    the loss rises both ways. First the slope scales of the plan, and the neighbours of the best of
+    them as long as these are better; then the other feature powers with the best slope scale. Ties
+    go to the stronger penalty. Constant cells have one line only. Strengths in between are tried on
+    the best line, unless the plan is fine.
 
     With `one_se` the strongest setting of the best line is taken whose loss is within one standard
     error of the smallest.
