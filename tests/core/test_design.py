@@ -137,13 +137,27 @@ def test_cells_and_double_precision_are_kept_by_merging(case, kind):
 
 
 def test_partitions_with_many_cells_merge_by_sorting(make_case):
-    case = make_case(n=80, d=2, cells=(2, 2))
-    codes = case.codes * 50_000  # the product of the sizes is too large for a table of counts
+    case = make_case(n=6000, d=2, cells=(2,) * 7)
+    # 128 intersections times 601 cells are too many for a table of counts.
+    codes = np.column_stack([case.codes, 600 * case.codes[:, 0]])
     fast = LeafDesign(case.X, codes, cells="constant").merge_partitions()
     assert len(fast._parts[0].groups) == 1
     theta = _normal(fast.layout.n_weights)
-    expected = theta[codes[:, 0]] + theta[fast.layout.offsets[1] + codes[:, 1]]
+    expected = theta[codes + fast.layout.offsets[:-1]].sum(axis=1)
     np.testing.assert_allclose(fast.matvec(theta), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("n_cells", "is_merged"), [(10, True), (20, False)])
+def test_partitions_of_too_many_cells_stay_apart(n_cells, is_merged, make_case, monkeypatch):
+    """Two of them have as many intersections as there are rows: 10 * 10 < 200 < 20 * 20."""
+    monkeypatch.setattr(design_module, "_DENSE_ENTRIES", 0)
+    case = make_case(n=200, d=2, cells=(n_cells,) * 6)
+    fast = LeafDesign(case.X, case.codes, (n_cells,) * 6).merge_partitions()
+    assert (fast._parts[0].groups is not None) == is_merged
+    phi = ReferenceDesign(case.X, case.codes, (n_cells,) * 6).to_dense()
+    theta, r = _normal(fast.layout.n_weights), _normal(200)
+    np.testing.assert_allclose(fast.matvec(theta), phi @ theta, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(fast.rmatvec(r), r @ phi, rtol=1e-10, atol=1e-10)
 
 
 def test_lipschitz_is_the_largest_eigenvalue(case, kind):
