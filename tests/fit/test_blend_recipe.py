@@ -1,6 +1,5 @@
-"""recipe="blend": boosted trees and a joint fit of groups of partitions."""
+"""recipe="blend": boosted trees, a joint fit of groups of partitions, and a linear model."""
 
-import itertools
 import pickle
 import subprocess
 import sys
@@ -16,126 +15,30 @@ from sklearn.dummy import DummyRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
 
+from blend_fits import NEW, NEW_Y, TASKS, WEIGHTS, X, Y, blend_pieces, blended, raw, small_fits
 from frame_data import make_frame
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.solvers.krylov import KrylovPath
 from jointleaf._data.rows import Rows
 from jointleaf._fit import blend, boosting, grouped_joint, recipes
-from jointleaf._fit.blend import Stacking
-from jointleaf._fit.grouped_joint import Group
-from jointleaf._fit.staged_boosting import Growth
-from jointleaf.partitions import (
-    NO_CELL,
-    LargeTreesPartitioner,
-    RootCell,
-    RotatedPartitioner,
-)
-
-X, Y = make_friedman1(360, n_features=6, noise=0.5, random_state=0)
-NEW, NEW_Y = make_friedman1(400, n_features=6, noise=0.5, random_state=1)
-TASKS = {
-    "regression": (JOPLEnRegressor, 1000 + 50 * Y),
-    "binary": (JOPLEnClassifier, np.where(np.median(Y) < Y, "yes", "no")),
-    "three": (JOPLEnClassifier, np.digitize(Y, np.quantile(Y, [1 / 3, 2 / 3])) * 10),
-}
-WEIGHTS = np.random.default_rng(0).integers(0, 4, 360).astype(float)
-
-
-def few_groups(n_rows, n_features, *, is_linear, root):
-    """As `partition_groups`, with fewer partitions."""
-    best, random = (
-        LargeTreesPartitioner(10, 16, thresholds=thresholds) for thresholds in ("best", "random")
-    )
-    groups = [Group("large_trees", best, "constant"), Group("random_trees", random, "constant")]
-    if n_features and is_linear:
-        small = LargeTreesPartitioner(6, 6, thresholds="random")
-        groups.append(Group("rotated_linear_trees", RotatedPartitioner(small), "linear"))
-        groups += [Group("root", RootCell(), "linear")] if root else []
-    return groups
+from jointleaf.partitions import NO_CELL
 
 
 @pytest.fixture(autouse=True)
-def few_rounds(monkeypatch):
-    monkeypatch.setattr(boosting, "_ROUNDS", 30)
-    monkeypatch.setattr(boosting, "_CELLS", 8)
-    monkeypatch.setattr(grouped_joint, "partition_groups", few_groups)
-
-
-def blended(estimator, **options):
-    return estimator(recipe="blend", random_state=0, **options)
-
-
-def raw(model, rows):
-    return getattr(model, "decision_function", model.predict)(rows)
+def few_rounds():
+    with small_fits():
+        yield
 
 
 @pytest.fixture
-def pieces(monkeypatch):
-    """What the blend of fits from here on is fitted to."""
-    fitted = {}
-    fit = Stacking.fit
-
-    def keep(self, context, components, held_out, splits):
-        fitted.update(context=context, components=components, held_out=held_out, splits=splits)
-        return fit(self, context, components, held_out, splits)
-
-    monkeypatch.setattr(Stacking, "fit", keep)
-    return fitted
+def pieces():
+    """What the blend of the last fit was fitted to."""
+    with blend_pieces() as fitted:
+        yield fitted
 
 
-# -- the sum -----------------------------------------------------------------------------------
-
-
-def group_sums(model, component, rows):
-    """What every group of partitions of the joint fit adds, (G, n[, K]), in standard units."""
-    solution, context = model.solution_, component.context
-    codes = component.partitioner.apply(rows)
-    Z = context.standardize(context.rows).features.transform(rows)
-    sizes = [len(member.n_cells_) for member in component.partitioner.partitioners_]
-    starts = np.cumsum([0, *sizes])
-    sums = []
-    for start, end in itertools.pairwise(starts):
-        alone = np.full_like(codes, NO_CELL)
-        alone[:, start:end] = codes[:, start:end]
-        sums.append(solution.predict(Z, alone))
-    return np.stack(sums)
-
-
-def of_booster(component, frame, rows, n_rounds, new):
-    """Raw predictions of LightGBM with so many rounds, grown on some rows."""
-    growth = Growth(component.context, frame, rows)
-    booster = growth.train(replace(component._stage, rounds=n_rounds), None)
-    return booster.predict(new, raw_score=True)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("task", TASKS)
-def test_the_prediction_is_the_sum_of_its_components(task, weighted, pieces):
-    estimator, y = TASKS[task]
-    model = blended(estimator).fit(X, y, WEIGHTS if weighted else None)
-    weights, components, context = model.blend_.weights, pieces["components"], pieces["context"]
-    assert set(weights) == {"boosted", "joint"}
-    assert min(weights.values()) >= 0
-    frame, numbers = context.standardize(context.rows), model.report_.joint.setting
-    joint, setting = components["joint"], components["joint"]._setting
-    names = [name.removesuffix("_scale") for name in numbers if name.endswith("_scale")]
-    factors = np.array([numbers[f"{name}_weight"] for name in names])
-    scales = np.array([numbers[f"{name}_scale"] for name in names])
-    assert factors.min() >= 0
-    assert scales.min() >= 0
-    assert scales.sum() == pytest.approx(1)
-    assert ("boosted_trees" in names) == (task == "regression")
-    expected = np.tensordot(factors, group_sums(model, joint, NEW), 1)
-    if task == "regression":
-        expected = expected + model.report_.joint.offset
-    else:
-        expected = setting.log_odds * expected + setting.constant
-    boosted = components["boosted"]
-    raw_boosted = of_booster(boosted, frame, context.rows, boosted.n_rounds, NEW)
-    expected = weights["joint"] * expected + weights["boosted"] * raw_boosted
-    expected = frame.centre + frame.unit * expected
-    np.testing.assert_allclose(raw(model, NEW), expected, rtol=1e-4, atol=1e-4)
+# -- coefficients and validation ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -155,24 +58,6 @@ def test_coefficients_give_the_predictions(task):
         assert set(model.predict(X)) <= set(y)
 
 
-# -- validation --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("task", TASKS)
-def test_boosting_ends_at_the_best_round(task, weighted, pieces):
-    estimator, y = TASKS[task]
-    blended(estimator).fit(X, y, WEIGHTS if weighted else None)
-    context, ((train, valid),) = pieces["context"], pieces["splits"]
-    component, frame = pieces["components"]["boosted"], context.standardize(train)
-    target = context.loss.encode(frame.target(valid.y))
-    by_round = [of_booster(component, frame, train, n, valid.X) for n in range(1, 31)]
-    losses = [context.loss.value(target, f, valid.s) for f in by_round]
-    assert component.n_rounds == np.argmin(losses) + 1
-    (predictions,) = pieces["held_out"]["boosted"]
-    np.testing.assert_allclose(predictions, by_round[component.n_rounds - 1], atol=1e-6)
-
-
 def test_noise_ends_boosting_at_once(pieces, monkeypatch):
     monkeypatch.setattr(boosting, "_RATE", 0.9)
     noise = np.random.default_rng(0).normal(size=360)
@@ -187,7 +72,9 @@ def test_the_strength_is_the_best_of_those_tried():
     best = table["param_strength"][np.argmax(table["mean_test_score"])]
     assert model.report_.joint.setting["strength"] == best
     assert model.penalty_.bias_strength == best
-    assert model.penalty_.strength == pytest.approx(best / 9)  # slopes move three times as freely
+    slope_scale = model.report_.joint.setting["slope_scale"]
+    assert slope_scale in grouped_joint._SLOPE_SCALES
+    assert model.penalty_.strength == pytest.approx(best / slope_scale**2)
     stronger = blended(JOPLEnRegressor, one_se=True).fit(X, Y)
     table = stronger.cv_results_
     k = np.argmax(table["mean_test_score"])
@@ -200,10 +87,11 @@ def test_the_table_of_classes_tells_squared_errors_from_the_log_loss(pieces):
     model = blended(estimator).fit(X, y)
     table = model.cv_results_
     assert list(table["is_exact"]) == [False] * len(grouped_joint._STRENGTHS) + [True]
-    ((_, valid),) = pieces["splits"]
-    (held_out,) = pieces["held_out"]["joint"]
-    loss = pieces["context"].loss
-    exact = loss.value(loss.encode(valid.y), held_out, valid.s)
+    loss, valid = pieces["context"].loss, [valid for _, valid in pieces["splits"]]
+    assert len(valid) == 3
+    target, s = loss.encode(np.concatenate([v.y for v in valid])), [v.s for v in valid]
+    held_out = np.concatenate(pieces["held_out"]["joint"])
+    exact = loss.value(target, held_out, np.concatenate(s))
     assert -table["mean_test_score"][-1] == pytest.approx(exact)
     assert model.report_.validation_loss == pytest.approx(exact)
 
@@ -230,12 +118,15 @@ def test_the_blend_is_no_worse_than_its_parts_on_held_out_rows(task, pieces, mon
     monkeypatch.setattr(blend, "_STACKING_ROWS", 1e-6)  # which agree with equal weights
     estimator, y = TASKS[task]
     model = blended(estimator).fit(X, y)
-    context, ((train, valid),) = pieces["context"], pieces["splits"]
-    target = context.loss.encode(context.standardize(train).target(valid.y))
-    parts = {name: part for name, (part,) in pieces["held_out"].items()}
-    losses = {name: context.loss.value(target, f, valid.s) for name, f in parts.items()}
-    both = sum(model.blend_.weights[name] * f for name, f in parts.items())
-    assert context.loss.value(target, both, valid.s) <= (1 + 1e-6) * min(losses.values())
+    context, splits = pieces["context"], pieces["splits"]
+    target = np.concatenate([context.standardize(train).target(valid.y) for train, valid in splits])
+    target, s = context.loss.encode(target), np.concatenate([valid.s for _, valid in splits])
+    parts = {name: np.concatenate(part) for name, part in pieces["held_out"].items()}
+    losses = {name: context.loss.value(target, f, s) for name, f in parts.items()}
+    blended_raw = sum(model.blend_.weights[name] * f for name, f in parts.items())
+    assert context.loss.value(target, blended_raw, s) <= (1 + 1e-6) * min(losses.values())
+    shown = {part.name: part.weight for part in model.report_.components}
+    assert shown == {name: w for name, w in model.blend_.weights.items() if w > 0}
 
 
 def test_splits_of_the_user_s_that_overlap(pieces):
@@ -352,10 +243,18 @@ def test_rows_decide_by_default(pieces, monkeypatch):
 def test_other_cells_are_no_other_recipe(task):
     estimator, y = TASKS[task]
     usual, far = blended(estimator).fit(X, y), NEW + 3.0
-    for options in ({"cells": "constant"}, {"root_cell": False}, {"clip": "cell"}):
+    names, linear = set(usual.blend_.weights), {"boosted_linear", "linear"}
+    assert names == {"boosted", "boosted_random", "joint", "linear"} | (
+        linear if task == "regression" else set()
+    )
+    for options, without in (
+        ({"cells": "constant"}, linear),
+        ({"root_cell": False}, {"linear"}),
+        ({"clip": "cell"}, set()),
+    ):
         model = blended(estimator, **options).fit(X, y)
         assert model.report_.recipe == "blend"
-        assert set(model.blend_.weights) == {"boosted", "joint"}
+        assert set(model.blend_.weights) == names - without
         assert not np.allclose(raw(model, far), raw(usual, far)), options
         assert "cells" not in options or not model.coef_.any()
 

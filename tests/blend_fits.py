@@ -1,0 +1,78 @@
+"""Small fits of recipe="blend", and what their blends were fitted to."""
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_friedman1
+
+from jointleaf import JOPLEnClassifier, JOPLEnRegressor
+from jointleaf._fit import boosting, grouped_joint
+from jointleaf._fit.blend import Stacking
+from jointleaf._fit.grouped_joint import GroupedJoint
+from jointleaf._fit.partition_groups import Group
+from jointleaf._fit.staged_boosting import Stage
+from jointleaf.partitions import LargeTreesPartitioner, RootCell, RotatedPartitioner
+
+N_ROUNDS = 30
+X, Y = make_friedman1(360, n_features=6, noise=0.5, random_state=0)
+NEW, NEW_Y = make_friedman1(400, n_features=6, noise=0.5, random_state=1)
+TASKS = {
+    "regression": (JOPLEnRegressor, 1000 + 50 * Y),
+    "binary": (JOPLEnClassifier, np.where(np.median(Y) < Y, "yes", "no")),
+    "three": (JOPLEnClassifier, np.digitize(Y, np.quantile(Y, [1 / 3, 2 / 3])) * 10),
+}
+WEIGHTS = np.random.default_rng(0).integers(0, 4, 360).astype(float)
+
+
+def blended(estimator, **options):
+    return estimator(recipe="blend", random_state=0, **options)
+
+
+def raw(model, rows):
+    return getattr(model, "decision_function", model.predict)(rows)
+
+
+def few_groups(n_rows, n_features, *, is_linear, root, **sizes):
+    """As `partition_groups`, with fewer partitions."""
+    best, random = (
+        LargeTreesPartitioner(10, 16, thresholds=thresholds) for thresholds in ("best", "random")
+    )
+    groups = [Group("large_trees", best, "constant"), Group("random_trees", random, "constant")]
+    if n_features and is_linear:
+        small = LargeTreesPartitioner(6, 6, thresholds="random")
+        groups.append(Group("linear_rotated", RotatedPartitioner(small), "linear"))
+        groups += [Group("root", RootCell(), "linear")] if root else []
+    return groups
+
+
+@contextmanager
+def small_fits():
+    """Fits in here have few rounds and partitions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boosting, "_ROUNDS", N_ROUNDS)
+        patch.setattr(boosting, "_CELLS", 8)
+        patch.setattr(boosting, "LINEAR_STAGE", Stage(True, 4, N_ROUNDS, 0.2))
+        patch.setattr(grouped_joint, "partition_groups", few_groups)
+        yield
+
+
+@contextmanager
+def blend_pieces():
+    """What the last fit in here chose and fitted its blend to."""
+    pieces = {"choices": []}
+    fit, follow = Stacking.fit, GroupedJoint._follow
+
+    def keep(self, context, components, held_out, splits):
+        pieces.update(context=context, components=components, held_out=held_out, splits=splits)
+        return fit(self, context, components, held_out, splits)
+
+    def keep_choice(self, scales, slope_scale, folds):
+        choice = follow(self, scales, slope_scale, folds)
+        pieces["choices"].append((scales, slope_scale, choice))
+        return choice
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stacking, "fit", keep)
+        patch.setattr(GroupedJoint, "_follow", keep_choice)
+        yield pieces
