@@ -31,7 +31,9 @@ def test_the_recipe_for_many_rows(n_classes):
     else:
         X, y = make_friedman1(2300, n_features=8, noise=1.0, random_state=0)
         model = JOPLEnRegressor(random_state=0).fit(X, y)
-    assert "boosted" in model.blend_.active
+    boosted = {"boosted", "boosted_random", "boosted_linear"}
+    assert boosted.intersection(model.blend_.active)
+    assert "joint" in model.blend_.active
     assert model.cell_model_.layout.is_mixed
     explanation = model.explain(X)
     assert_sums(explanation, raw(model, X))

@@ -61,8 +61,8 @@ class Recipe:
     ignores: tuple[str, ...] = ()
 
     @property
-    def has_one_split(self) -> bool:
-        """Whether one validation split is enough, whose training part needs all classes."""
+    def needs_all_classes(self) -> bool:
+        """Whether training parts of splits need all classes, as boosting does."""
         return self.name in ("blend", "boosting")
 
 
@@ -150,12 +150,12 @@ def n_folds_and_splits(recipe: Recipe, n_rows: int) -> tuple[int, int]:
     """Return the folds that rows are dealt out to without `cv`, and how many are held out in turn.
 
     Five folds up to 2,500 rows, above that one of them; the default joint fit has three folds with
-    400 to 2,000 rows, which say as much. Blends have three splits up to 12,000 rows, then two, and
-    one with more than 20,000: held-out rows choose a lot, and many are needed.
+    400 to 2,000 rows, which say as much. Blends have three splits below 12,000 rows, two up to
+    20,000, and one above: held-out rows choose a lot, and many are needed.
     """
     if recipe.name == "blend":
         return 5, int(np.clip(round(_SPLIT_ROWS / n_rows), 1, 3))
-    if recipe.has_one_split:
+    if recipe.name == "boosting":
         return 5, 1
     if recipe is RECIPES["joint"] and 400 < n_rows <= recipe.max_rows:
         return 3, 3
@@ -173,7 +173,7 @@ class Fit:
 
 def fit_recipe(context: FitContext, recipe: Recipe, splits: Sequence[Split]) -> Fit:
     """Choose on the splits what is left to choose, fit all rows, and blend the components."""
-    if recipe.has_one_split:
+    if recipe.needs_all_classes:
         splits = [_with_all_classes(context, *split) for split in splits]
     components: dict[str, Component] = {}
     for kind in recipe.components[context.target_type]:

@@ -25,9 +25,9 @@ PARAMETERS = """Parameters
     recipe : {"auto", "joint", "blend", "boosting"}
         What is fitted where partitions and penalty are "auto": "joint" is a joint fit of all
         partitions (for classes blended with simpler models), "blend" a joint fit of large trees
-        with constants and small ones with linear models, blended with boosted trees, and "boosting"
-        boosted trees with linear models and constants, without a joint fit. "auto" is "joint" up to
-        2,000 different rows and "blend" above.
+        with constants and small ones with linear models, blended with boosted trees and a linear
+        model, and "boosting" boosted trees with linear models and constants, without a joint fit.
+        "auto" is "joint" up to 2,000 different rows and "blend" above.
     cells : {"linear", "constant"}
         Models of the cells; constant cells are global refinement.
     root_cell : bool
@@ -57,7 +57,8 @@ PARAMETERS = """Parameters
     cv : None, int, splitter or iterable of index pairs
         Splits for what is "auto". None is 5 folds up to 2,500 distinct rows (3 folds with 400 to
         2,000 rows where partitions and penalty are "auto"), above that one validation split of a
-        fifth.
+        fifth; with recipe="blend" three such splits below 12,000 rows, two up to 20,000, and one
+        above.
     one_se : bool or "auto"
         Take the strongest penalty whose validation loss is within one standard error of the
         smallest. "auto" does so where whole features vanish (L1, L21, ...): fewer features are
