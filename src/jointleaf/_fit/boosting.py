@@ -85,14 +85,18 @@ class Boosted(Component):
     name = "boosted"
     #: the first trees of every split of a regression, which a joint fit may refit
     partitioners: Sequence[TreeCells] = ()
+    # K trees a round take their time: of many classes those with random thresholds must do, which
+    # tell them apart more quickly, and better.
+    _max_outputs: float = _FEW_CLASSES
 
     def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
         super().__init__(context, components)
-        self._stage = self._make_stage(len(context.rows))
+        self._stage = self._make_stage(len(context.rows), context.n_outputs)
 
-    def _make_stage(self, n_rows: int) -> Stage:
+    @classmethod
+    def _make_stage(cls, n_rows: int, n_outputs: int) -> Stage:
         # K trees a round: many classes have fewer rounds, and larger steps.
-        few = min(1.0, _FEW_CLASSES / self.context.n_outputs)
+        few = min(1.0, _FEW_CLASSES / n_outputs)
         n_cells = _CELLS if n_rows <= _FEW_ROWS else _MORE_CELLS
         return Stage(False, n_cells, round(few * _ROUNDS), _RATE / few**0.5)
 
@@ -112,9 +116,7 @@ class Boosted(Component):
 
     @property
     def _takes_part(self) -> bool:
-        # K trees a round take their time: of many classes those with random thresholds must do,
-        # which tell them apart more quickly, and better.
-        return self.context.n_outputs <= _FEW_CLASSES
+        return self.context.n_outputs <= self._max_outputs
 
     def _keep_trees(self, growth: Growth, booster: Any) -> None:
         if self.context.is_regression:
@@ -140,18 +142,24 @@ class Boosted(Component):
 
     @classmethod
     def memory(cls, shape: FitShape) -> MemoryEstimate:
-        """Return what the trees take."""
-        return trees_memory(_ROUNDS * _CELLS)
+        """Return what the trees of all classes and the weights of their cells take."""
+        if shape.n_outputs > cls._max_outputs:
+            return MemoryEstimate()
+        stage = cls._make_stage(shape.n_rows, shape.n_outputs)
+        n_cells = shape.n_outputs * stage.rounds * stage.n_cells
+        n_weights = shape.n_outputs * (1 + shape.n_features * stage.is_linear)
+        return trees_memory(n_cells, n_cells * n_weights)
 
 
 class BoostedRandom(Boosted):
     """Boosted trees whose thresholds are drawn at random, which average better."""
 
     name = "boosted_random"
-    _takes_part = True
+    _max_outputs = np.inf
 
-    def _make_stage(self, n_rows: int) -> Stage:
-        return replace(super()._make_stage(n_rows), is_random=True)
+    @classmethod
+    def _make_stage(cls, n_rows: int, n_outputs: int) -> Stage:
+        return replace(super()._make_stage(n_rows, n_outputs), is_random=True)
 
     def _keep_trees(self, growth: Growth, booster: Any) -> None:
         pass
@@ -162,18 +170,13 @@ class BoostedLinear(BoostedRandom):
 
     name = "boosted_linear"
 
-    def _make_stage(self, n_rows: int) -> Stage:
+    @classmethod
+    def _make_stage(cls, n_rows: int, n_outputs: int) -> Stage:
         return LINEAR_STAGE
 
     @property
-    def _takes_part(self) -> bool:  # type: ignore[override]
+    def _takes_part(self) -> bool:
         return self.context.options.cells == "linear" and all_numbers_are_linear(self.context)
-
-    @classmethod
-    def memory(cls, shape: FitShape) -> MemoryEstimate:
-        """Return what the trees and their slopes take."""
-        n_cells = LINEAR_STAGE.rounds * LINEAR_STAGE.n_cells
-        return trees_memory(n_cells, n_cells * shape.n_features)
 
 
 # -- values of cells -----------------------------------------------------------------------------

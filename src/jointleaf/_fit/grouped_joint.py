@@ -326,24 +326,27 @@ class GroupedJoint(Component):
     @classmethod
     def memory(cls, shape: FitShape) -> MemoryEstimate:
         """Return what the joint problem takes, in single precision, and the runs along its path."""
-        n, d, K = shape.n_rows, shape.n_features, shape.n_outputs
-        # Three splits have the most trees together, where there are no more rows than for one.
+        n, d, K, n_splits = shape.n_rows, shape.n_features, shape.n_outputs, max(shape.n_splits, 1)
         groups = partition_groups(
-            n, d, is_linear=d > 0, root=shape.root_cell, n_outputs=K, n_splits=3
+            n, d, is_linear=d > 0, root=shape.root_cell, n_outputs=K, n_splits=n_splits
         )
+        # The final fit has the constants of all splits, and the linear cells of the first.
         sizes = [
-            (group.kind, P * (3 if group.kind == "constant" else 1), C)
+            (group.kind, p, p * (n_splits if group.kind == "constant" else 1), c)
             for group in groups
-            for P, C in partition_sizes(group.partitioner)
+            for p, c in partition_sizes(group.partitioner)
         ]
-        n_partitions = sum(p for _, p, _ in sizes) + (JOINT_ROUNDS if shape.is_regression else 0)
-        n_cells = sum(p * min(c, n) for _, p, c in sizes)
-        n_linear = sum(p * min(c, n) for kind, p, c in sizes if kind == "linear")
+        n_boosted = JOINT_ROUNDS if shape.is_regression else 0
+        n_cells = sum(p * min(c, n) for _, _, p, c in sizes)
+        n_linear = sum(p * min(c, n) for kind, _, p, c in sizes if kind == "linear")
         weights = 4 * (n_cells + n_linear * d) * K
+        # Splits keep codes and designs of their rows while those of all rows are made.
+        codes = 4 * n * sum(n_splits * p + p_all for _, p, p_all, _ in sizes)
+        codes += 4 * n * (n_splits + 1) * n_boosted
         return MemoryEstimate(
-            codes=8 * n * n_partitions,  # of both parts of a split, and of all rows
-            design=8 * n * n_partitions + 12 * n * (d + 1),
-            solver=2 * 4 * n * K * _USUAL_STEPS + 12 * weights,
+            codes=codes,
+            design=codes + 6 * n * (d + 1) * (n_splits + 1),
+            solver=2 * 4 * n * K * _USUAL_STEPS * n_splits + 12 * weights,
             model=2 * weights + SPLIT_BYTES * n_cells,
         )
 
