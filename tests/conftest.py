@@ -26,6 +26,7 @@ SLOW_FILES = {
     *("core/test_jax_loss.py", "core/test_jax_penalties.py", "core/test_jax_solvers.py"),
     *("core/test_relaxing.py", "core/test_tasks.py", "core/oracle/test_mixed_cells.py"),
     *("core/oracle/test_against_cvxpy.py", "core/oracle/test_penalties_against_cvxpy.py"),
+    "core/oracle/test_losses_against_cvxpy.py",
     *("core/oracle/test_tasks_against_cvxpy.py", "core/property/test_dirty_lasso.py"),
     *("estimators/test_estimator_checks.py", "estimators/test_parameters_act.py"),
     *("estimators/test_portable.py", "estimators/test_refine.py"),

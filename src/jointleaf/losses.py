@@ -1,6 +1,33 @@
-"""Convex losses on raw predictions, and the base class for losses of one's own."""
+"""Convex losses on raw predictions, and the base classes for losses of one's own."""
 
 from jointleaf._core.arrays import array_namespace
-from jointleaf._core.losses import JaxLoss, Logistic, Loss, Multinomial, SquaredError
+from jointleaf._core.losses import (
+    AbsoluteError,
+    Gamma,
+    Huber,
+    JaxLoss,
+    Kinked,
+    Logistic,
+    Loss,
+    Multinomial,
+    Poisson,
+    Quantile,
+    SquaredError,
+    Tweedie,
+)
 
-__all__ = ["JaxLoss", "Logistic", "Loss", "Multinomial", "SquaredError", "array_namespace"]
+__all__ = [
+    "AbsoluteError",
+    "Gamma",
+    "Huber",
+    "JaxLoss",
+    "Kinked",
+    "Logistic",
+    "Loss",
+    "Multinomial",
+    "Poisson",
+    "Quantile",
+    "SquaredError",
+    "Tweedie",
+    "array_namespace",
+]

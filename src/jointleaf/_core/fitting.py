@@ -16,6 +16,8 @@ from jointleaf._core.penalties.base import check_count
 from jointleaf._core.problem import Problem, as_numbers, check_weights
 from jointleaf._core.solvers import Solution, Solver, check_limits, solve
 
+_MOST_SCALES = 20  # solves, each with the scale of the residuals of the one before
+
 
 def fit_cells(
     X: ArrayLike,
@@ -29,6 +31,7 @@ def fit_cells(
     tol: float = 1e-6,
     max_iter: int = 1000,
     sample_weight: ArrayLike | None = None,
+    offset: ArrayLike = 0.0,
     n_cells: ArrayLike | None = None,
     n_jobs: int = 1,
     device: str = "cpu",
@@ -39,7 +42,7 @@ def fit_cells(
 
     .. math::
 
-        J(W, b) = \frac{1}{S} \sum_n s_n\, \ell(y_n, f(x_n)) + R(W, b), \qquad
+        J(W, b) = \frac{1}{S} \sum_n s_n\, \ell(y_n, o_n + f(x_n)) + R(W, b), \qquad
         f(x_n) = \sum_p \langle w_{p, c_p(n)}, x_n \rangle + b_{p, c_p(n)}
 
     with weights s that sum to S. X is used as given: nothing is standardised, and no
@@ -52,9 +55,13 @@ def fit_cells(
     codes : integer array (n, P)
         Cell of each partition in which each row falls, numbered from 0 in every partition.
     y : array (n,)
-        Targets: numbers for "squared_error", -1 and 1 for "logistic", class numbers
-        0..K-1 for "multinomial".
-    loss : {"squared_error", "logistic", "multinomial"} or Loss
+        Targets: numbers (for "poisson" and "tweedie" not negative, for "gamma" positive), -1 and 1
+        for "logistic", class numbers 0..K-1 for "multinomial".
+    loss : str or Loss
+        "squared_error", "absolute_error", "huber", "quantile" (the median), "poisson", "gamma",
+        "tweedie" (power 1.5), "logistic" or "multinomial", or an object of `jointleaf.losses`, such
+        as ``Quantile(0.9)``. For "poisson", "gamma" and "tweedie" predictions are logarithms of
+        means. The scale of "huber" is found from residuals and is in ``solution.loss.delta``.
     penalty : Penalty, PredictionPenalty or a sum of these, optional
         By default ``Frobenius(0.01)``.
     cells : {"linear", "constant"} or sequence of these, length P
@@ -68,6 +75,9 @@ def fit_cells(
         Most iterations; a solve that ends above `tol` warns with `ConvergenceWarning`.
     sample_weight : array (n,), optional
         Weights; zero equals leaving the row out.
+    offset : number or array (n,) or (K,)
+        o: raw predictions that the cells add to, such as logarithms of exposure. Predictions of the
+        `Solution` are without it.
     n_cells : integers (P,), optional
         Cells of every partition; by default the largest code plus one. Cells without rows
         get zero weights.
@@ -97,8 +107,25 @@ def fit_cells(
     check_limits(tol, max_iter)
     check_device(device)
     penalty = Frobenius(0.01) if penalty is None else penalty
-    problem = make_problem(X, codes, y, loss, penalty, cells, sample_weight, n_cells, n_jobs)
-    return solve(problem, solver, tol=tol, max_iter=max_iter, device=device)
+    problem = make_problem(
+        X, codes, y, loss, penalty, cells, sample_weight, n_cells, n_jobs, offset
+    )
+    solution = solve(problem, solver, tol=tol, max_iter=max_iter, device=device)
+    wanted = make_loss(loss)
+    for _ in range(_MOST_SCALES if wanted.needs_scale else 0):
+        before, start = problem.loss, solution.theta
+        residuals = problem.y - problem.offset - problem.design.matvec(start)
+        problem = problem.with_loss(wanted.with_scale(residuals, problem.s), problem.y)
+        if _is_near(before, problem.loss):
+            break
+        solution = solve(problem, solver, start, tol=tol, max_iter=max_iter, device=device)
+    return solution
+
+
+def _is_near(loss: Loss, other: Loss) -> bool:
+    """Whether losses with scales that were found differ by less than can matter."""
+    pairs = zip(vars(loss).values(), vars(other).values(), strict=True)
+    return all(np.isclose(a, b, rtol=1e-3) for a, b in pairs)
 
 
 def make_problem(
@@ -121,14 +148,16 @@ def make_problem(
     if targets.ndim != 1 or len(targets) != len(rows):
         raise ValueError(f"y has shape {targets.shape}, expected ({len(rows)},): one per row of X")
     _check_size("y", targets, rows.dtype)
+    offsets = as_numbers("offset", offset)
     check_count("n_jobs", n_jobs)
     if not isinstance(penalty, Term):
         raise TypeError(f"penalty={penalty!r} must be a Penalty such as Frobenius(0.01)")
     keep = weights > 0
     if not keep.all():
+        offsets = offsets[keep] if offsets.shape == keep.shape else offsets
         rows, checked, targets, weights = rows[keep], checked[keep], targets[keep], weights[keep]
     design = LeafDesign(rows, checked, counts, cells=cells, n_jobs=n_jobs)
-    return Problem(design, targets, make_loss(loss), penalty, weights, np.asarray(offset))
+    return Problem(design, targets, make_loss(loss), penalty, weights, offsets)
 
 
 def _check_rows(X: ArrayLike) -> NDArray:

@@ -12,16 +12,17 @@ from jointleaf._core import solvers
 from jointleaf._core.arrays import check_device
 from jointleaf._core.fitting import make_problem
 from jointleaf._core.layout import CellKind
-from jointleaf._core.losses import Loss
+from jointleaf._core.losses import Kinked, Loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.penalties.base import check_count, on_weights
-from jointleaf._core.problem import Problem
+from jointleaf._core.problem import Problem, check_offset
 from jointleaf._core.progress import Progress
 from jointleaf._core.solvers.fista import live_features
 
 N_STRENGTHS = 30
 RATIO = 1e-2
 _BIAS_TOL = 1e-9
+_WIDTH = 0.01  # of a smooth loss in place of one with kinks, in standard deviations of the target
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def strength_path(
     sample_weight: ArrayLike | None = None,
     n_cells: ArrayLike | None = None,
     offset: ArrayLike = 0.0,
-    validation: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+    validation: tuple[ArrayLike, ...] | None = None,
     n_jobs: int = 1,
     device: str = "cpu",
     verbose: bool = False,
@@ -104,13 +105,14 @@ def strength_path(
     ratio : float in (0, 1)
     loss, cells, solver, max_iter, sample_weight, n_cells, n_jobs, device
         As for `jointleaf.fit_cells`.
-    offset : number or array (K,)
-        A raw prediction that the cells add to.
+    offset : number or array (n,) or (K,)
+        Raw predictions that the cells add to.
     tol : float
         Tolerance of the optimality measure at the largest strength; elsewhere smaller in proportion
         to the strength, whose effect must be resolved.
-    validation : (X, codes, y), optional
-        Rows whose mean loss is reported at every point.
+    validation : (X, codes, y) or (X, codes, y, offset), optional
+        Rows whose mean loss is reported at every point, with the offset of all training rows or
+        their own.
     verbose : bool
         Show progress.
 
@@ -150,7 +152,7 @@ def strength_path(
         f = problem.offset + problem.design.matvec(solution.theta)
         fresh = np.nan
         if held_out is not None:
-            raw = problem.offset + solution.predict(held_out[0], held_out[1])
+            raw = held_out[3] + solution.predict(held_out[0], held_out[1])
             fresh = problem.loss.value(held_out[2], raw, np.ones(len(raw)))
         errors.append((problem.loss.value(problem.y, f, problem.s), fresh))
         solutions.append(solution)
@@ -204,6 +206,8 @@ def largest_strength(
     family = on_weights(penalty).bind(problem.layout)
     if problem.layout.n_slopes == 0:
         raise ValueError(f"{penalty!r} with constant cells has no slopes to set to zero")
+    if isinstance(problem.loss, Kinked):  # to a width that is small against the residuals
+        problem, state = problem.smoothed(_WIDTH * problem.residual_scale), None
     theta = biases_alone(problem, state)
     gradient = problem.data_gradient(problem.design.matvec(theta))
     steepest = np.abs(problem.layout.split(gradient)[0]).max(initial=0.0)
@@ -255,14 +259,20 @@ def _check_strengths(strengths: ArrayLike) -> NDArray[np.float64]:
 
 
 def _check_validation(
-    problem: Problem, validation: tuple[ArrayLike, ArrayLike, ArrayLike]
-) -> tuple[NDArray, NDArray, NDArray]:
+    problem: Problem, validation: tuple[ArrayLike, ...]
+) -> tuple[NDArray, NDArray, NDArray, NDArray]:
     try:
-        X, codes, y = (np.asarray(part) for part in validation)
+        X, codes, y, *offsets = (np.asarray(part) for part in validation)
     except (TypeError, ValueError):
         raise ValueError("validation must be three arrays: X, codes and y") from None
     if not len(X) == len(codes) == len(y):
         raise ValueError(
             f"validation has {len(X)} rows of X, {len(codes)} of codes and {len(y)} of y"
         )
-    return X, codes, problem.loss.encode(y)
+    targets = problem.loss.encode(y)
+    if not offsets and problem.offset.shape == problem.y.shape:
+        raise ValueError(
+            "offset has one number for each row: give validation as X, codes, y and offset"
+        )
+    offset = offsets[0] if offsets else problem.offset
+    return X, codes, targets, check_offset(offset, targets.shape)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from jointleaf._core.arrays import array_namespace, dot, shaped
 from jointleaf._core.design import Design, LeafDesign
 from jointleaf._core.layout import CellLayout
-from jointleaf._core.losses import Loss
+from jointleaf._core.losses import Kinked, Loss, robust_scale
 from jointleaf._core.penalties.base import Penalty, Quadratic, Term, on_predictions, on_weights
 from jointleaf._core.penalties.per_task import times
 
@@ -67,7 +67,8 @@ class DataTerm:
         """
         shares = self.s / (self.s.sum() if self.total is None else self.total)
         bound = self.loss.max_curvature
-        if not (trust and np.isfinite(bound)):
+        # One that JAX traces is finite: infinity is a constant.
+        if not (trust and (not isinstance(bound, float) or np.isfinite(bound))):
             h = self.loss_curvature(array_namespace(self.y).zeros_like(self.y)).astype(float)
             bound = (h.reshape(h.shape[0], -1).max(axis=1) / shares).max()
         return bound * shares
@@ -106,7 +107,7 @@ class Problem(DataTerm):
         loss: Loss,
         penalty: Term,
         sample_weight: ArrayLike | None = None,
-        offset: NDArray | float = 0.0,
+        offset: ArrayLike = 0.0,
         *,
         mass: float = 1.0,
         smoother: Any = None,
@@ -120,9 +121,12 @@ class Problem(DataTerm):
         targets = loss.encode(y).astype(dtype)
         if len(targets) != design.n_rows:
             raise ValueError(f"y has {len(targets)} rows but X has {design.n_rows}")
+        offset = check_offset(offset, targets.shape)
         weights = check_weights(sample_weight, design.n_rows)
         if not weights.all():
             raise ValueError("sample_weight holds zeros: leave these rows out of the problem")
+        if loss.needs_scale:
+            loss = loss.with_scale(targets - offset, weights)
         smoothers = [] if smoother is None else [smoother]
         if smoother is None and on_predictions(penalty):
             (block,) = design.blocks()
@@ -133,7 +137,7 @@ class Problem(DataTerm):
             y=targets,
             loss=loss,
             s=weights,
-            offset=np.asarray(offset, dtype),
+            offset=offset.astype(dtype),
             smoother=sum(smoothers[1:], smoothers[0]).astype(dtype) if smoothers else None,
             mass=float(mass),
         )
@@ -225,6 +229,26 @@ class Problem(DataTerm):
         design = self.design.with_features(np.zeros(0, np.intp))
         return self._changed(design=design, **_parts(Quadratic(beta, design.layout)))
 
+    def with_loss(self, loss: Loss, y: NDArray) -> Problem:
+        """Return the problem with another loss, and targets (n,) in its form."""
+        changed = self._changed(loss=loss, y=y.astype(self.design.dtype))
+        changed._set(start_slope=changed._start_slope())
+        return changed
+
+    @property
+    def residual_scale(self) -> float:
+        """A robust standard deviation of targets of numbers around the offset."""
+        return robust_scale(self.y - self.offset, self.s)
+
+    def smoothed(self, width: float, slope: NDArray | float = 0.0) -> Problem:
+        """Return the problem with a smooth loss in place of one with kinks.
+
+        The smooth loss is that of a width, around derivatives `slope` by f that are near those of
+        the solution: these shift its targets.
+        """
+        assert isinstance(self.loss, Kinked)
+        return self.with_loss(self.loss.smoothed(width), self.y - width * slope)
+
     def in_double(self) -> Problem:
         """Return the same problem in float64."""
         if self.design.dtype == np.float64:
@@ -287,8 +311,8 @@ class Problem(DataTerm):
         gradient (theta - prox(theta - t G, t)) / t with the step t = `prox_step`, where quadratic
         terms of the penalty count to G; both divided by max |dL/dtheta| at zero weights, so that
         the measure does not change with the scale of y or X. It depends on the problem and theta
-        alone. `gradient` is the data gradient at theta, `moved` the `proximal_step` where it is
-        known.
+        alone; for a loss with kinks see `Solver`. `gradient` is the data gradient at theta, `moved`
+        the `proximal_step` where it is known.
         """
         diagonal = self.curvature
         if diagonal is not None:
@@ -306,11 +330,23 @@ class Problem(DataTerm):
         diagonal = self.smooth_curvature.astype(theta.dtype)
         return gradient + (diagonal[:, None] if self.outputs else diagonal) * theta
 
+    def excess(self, f: NDArray, slope: NDArray) -> float:
+        """Return the mean of loss(y, f) + loss*(a) - a f over rows, with derivatives a (n,).
+
+        By so much a fails to be a subgradient of a loss with kinks at the predictions; 0 for
+        smooth losses.
+        """
+        if not isinstance(self.loss, Kinked):
+            return 0.0
+        rows = self.loss.row_excess(self.y, f + self.offset, slope)
+        return max(0.0, float(np.average(rows, weights=self.s)))
+
     def gap(self, theta: NDArray, gradient: NDArray) -> float:
         """Certified bound of J(theta) - min J; infinite where some weight is not penalised.
 
         With a quadratic penalty of curvature D > 0 the objective is strongly convex in the norm
-        of D, so that J(theta) - min J <= sum (dJ/dtheta)^2 / (2 D).
+        of D, so that J(theta) - min J <= sum (dJ/dtheta)^2 / (2 D). For a loss with kinks whose
+        gradient is made of derivatives a the `excess` of these is to be added.
         """
         diagonal = self.curvature
         if diagonal is None or (diagonal <= 0).any():
@@ -333,6 +369,20 @@ def as_numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
         return array.astype(float)
     except (TypeError, ValueError) as cause:
         raise ValueError(f"{name} must hold real numbers: {cause}") from None
+
+
+def check_offset(offset: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return finite offsets of targets of a shape: a number, (K,), or one for every row."""
+    offsets = as_numbers("offset", offset)
+    if offsets.shape not in ((), shape, shape[1:]):
+        expected = "one number for each class" if len(shape) > 1 else f"one for each of {shape[0]}"
+        raise ValueError(
+            f"offset has shape {offsets.shape}: give one number, or {expected}"
+            + ("" if len(shape) > 1 else " rows")
+        )
+    if not np.isfinite(offsets).all():
+        raise ValueError("offset holds NaN or infinity: give a number for every row")
+    return offsets
 
 
 def check_weights(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64]:

@@ -220,10 +220,13 @@ class _Smoother:
         return part.dense(self.bounds[-1]) if isinstance(part, _Sparse) else part
 
 
-@pytree("design y s offset smoother start_slope", "loss")
+@pytree("design y s offset smoother start_slope numbers", "frozen_loss")
 @dataclass(frozen=True)
 class DeviceProblem(DataTerm):
-    """The data term of a `Problem`, on a device; the weights s (n,) of rows sum to 1."""
+    """The data term of a `Problem`, on a device; the weights s (n,) of rows sum to 1.
+
+    The loss is compiled in, but for the attributes that it says will change (`Loss.traced`).
+    """
 
     design: DeviceDesign
     y: Any
@@ -231,9 +234,17 @@ class DeviceProblem(DataTerm):
     offset: Any
     smoother: Any
     start_slope: Any
-    loss: Loss
+    numbers: tuple[Any, ...]  # those attributes
+    frozen_loss: Loss  # without them
 
     total = 1.0
+
+    @property
+    def loss(self) -> Loss:  # type: ignore[override]
+        """The loss with all its attributes."""
+        loss = copy.copy(self.frozen_loss)
+        vars(loss).update(zip(loss.traced, self.numbers, strict=True))
+        return loss
 
     def optimality(self, gradient: Any) -> Any:
         """Return the largest entry of a gradient, relative to that at zero weights."""
@@ -243,6 +254,8 @@ class DeviceProblem(DataTerm):
 def move_problem(problem: Problem, device: Any) -> DeviceProblem:
     """Move the data of a problem to a device."""
     put = partial(jax.device_put, device=device)
+    loss = copy.copy(problem.loss)
+    numbers = tuple(np.asarray(vars(loss).pop(name), float) for name in loss.traced)
     return DeviceProblem(
         device_design(problem.design, device),
         put(problem.y),
@@ -250,7 +263,8 @@ def move_problem(problem: Problem, device: Any) -> DeviceProblem:
         put(problem.offset),
         put(_host_smoother(problem)),
         put(np.asarray(problem.start_slope, float)),
-        problem.loss,
+        put(numbers),
+        loss,
     )
 
 

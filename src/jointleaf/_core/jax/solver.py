@@ -250,8 +250,7 @@ def newton_dual(ridge: _Ridge, tol: Any, max_iter: Any) -> Outcome:
 
     def turn(state: _DualState) -> _DualState:
         alpha, f = state.alpha, state.f
-        accuracy = jnp.minimum(1e-2, 0.1 * state.optimality)
-        goal = newton_goal(problem, K, f, state.slope, accuracy)
+        goal = newton_goal(problem, K, f, state.slope, state.optimality)
         move, f_move = goal - alpha, K @ goal - f
 
         def at(length: Any) -> Any:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from jointleaf._core.arrays import find_device, place
+from jointleaf._core.losses import Kinked
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.penalties.base import check_count
 from jointleaf._core.problem import Problem
@@ -66,6 +67,8 @@ def choose_solver(problem: Problem, solver: str | Solver = "auto", device: str =
     else:
         check_solver_name(solver)
         chosen = _by_rule(problem) if solver == "auto" else SOLVERS[solver]()
+        if solver == "auto" and device != "cpu" and _starts_anew(problem, chosen):
+            chosen = Newton()
     reason = chosen.unsupported_reason(problem)
     if reason is not None:
         raise ValueError(f"solver={chosen.name!r} does not fit this problem: {reason}")
@@ -83,6 +86,8 @@ def _placed(problem: Problem, chosen: Solver, wanted: str) -> Solver:
     placed = OnDevice(chosen.name, device)
     if type(chosen) is not SOLVERS.get(chosen.name):
         reason = f"it is only written for the CPU: use one of {sorted(SOLVERS)}"
+    elif _starts_anew(problem, chosen):
+        reason = "with a loss that has kinks it is only written for the CPU: use 'newton'"
     else:
         reason = placed.unsupported_reason(problem) or ""
     if not reason:
@@ -90,6 +95,11 @@ def _placed(problem: Problem, chosen: Solver, wanted: str) -> Solver:
     if wanted == "auto":
         return chosen
     raise ValueError(f"solver={chosen.name!r} with device={device!r}: {reason}")
+
+
+def _starts_anew(problem: Problem, solver: Solver) -> bool:
+    """Whether a solver would, on a device, start anew for every smooth loss in place of a kink."""
+    return isinstance(solver, Dual) and isinstance(problem.loss, Kinked)
 
 
 def check_solver_name(solver: str | Solver) -> None:

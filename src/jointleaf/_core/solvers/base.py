@@ -14,11 +14,17 @@ from numpy.typing import ArrayLike, NDArray
 from jointleaf._core.arrays import array_namespace, check_device, place, while_loop
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellLayout
+from jointleaf._core.losses import Kinked, Loss
 from jointleaf._core.problem import Problem
 
 T = TypeVar("T")
 
 _HALVINGS = 39  # of a step
+# Of smooth losses in place of one with kinks: the first width in standard deviations of the
+# target, the factor from one to the next, and the most of them.
+_WIDTH, _NARROWER, _MOST_WIDTHS = 0.3, 0.2, 50
+_PATIENCE = 5  # widths without a gain: rounding is all that is left
+_LEAST_WIDTH = 1e-3  # of the first: around the right derivatives that is narrow enough
 
 #: "stopped": after as many steps as were asked for, see `Krylov`
 Status = Literal["converged", "max_iter", "stalled", "stopped"]
@@ -51,7 +57,9 @@ class Solution:
     objective : float
         J at the solution.
     optimality : float
-        Scale-free distance from the first-order conditions (`Problem.optimality`).
+        Scale-free distance from the first-order conditions (`Problem.optimality`). For a loss with
+        kinks the derivatives of a smooth loss stand in for a subgradient, and what these fail to
+        be one by (`Problem.excess`), relative to the loss at zero weights, counts where it is more.
     gap : float
         Certified bound of J minus its minimum; infinite where some weight is not penalised.
     trace : list of TracePoint
@@ -59,6 +67,8 @@ class Solution:
     layout : CellLayout
     common_coef : array (L, d) or None
         Part of `coef` that belongs to features that all tasks share; None where there is none.
+    loss : Loss or None
+        What was minimised, with the scale that was found for it; None for a model that was loaded.
     """
 
     coef: NDArray
@@ -73,6 +83,7 @@ class Solution:
     layout: CellLayout
     trace: list[TracePoint] = field(default_factory=list, repr=False)
     common_coef: NDArray | None = None
+    loss: Loss | None = field(default=None, repr=False, compare=False)
 
     @property
     def converged(self) -> bool:
@@ -166,6 +177,11 @@ class SolverState:
     under keys; what a state holds changes how fast a solve is, not what it finds.
     """
 
+    #: kernel matrix of the dual solver and its last dual weights, for problems that differ in their
+    #: targets and losses alone; kept only where that is said
+    kernel: tuple[NDArray, NDArray] | None = None
+    keeps_kernel: bool = False
+
     def __init__(self) -> None:
         self._values: dict[object, Any] = {}
 
@@ -214,7 +230,12 @@ class Run(NamedTuple):
 
 
 class Solver(ABC):
-    """Minimises the objective of a `Problem`."""
+    """Minimises the objective of a `Problem`.
+
+    Losses with kinks are minimised through smooth ones, narrower and narrower around the
+    derivatives that the one before found (the augmented Lagrangian method on the dual), until these
+    derivatives are a subgradient to the tolerance.
+    """
 
     name: str = ""
     in_double: bool = False  # problems are solved in double precision
@@ -241,7 +262,48 @@ class Solver(ABC):
         run = Run(effective_tol(tol, problem.design.dtype), max_iter, state, Recorder(listener))
         problem = problem.in_double() if self.in_double else problem
         theta = problem.zeros() if init is None else np.array(init, problem.design.dtype)
+        if isinstance(problem.loss, Kinked):
+            return self._solve_kinked(problem, theta, run)
         return self._finish(problem, run, *self._minimise(problem, theta, run))
+
+    def _solve_kinked(self, problem: Problem, theta: NDArray, run: Run) -> Solution:
+        """Minimise through smooth losses; every width is a problem with a state of its own."""
+        start_value = problem.data_value(problem.zero_predictions()) or 1.0
+        width = _WIDTH * problem.residual_scale
+        least = _LEAST_WIDTH * width
+        slope = np.zeros_like(problem.y)
+        n_iter, accuracy, measures = 0, 1e-2, [np.inf]
+        state = SolverState()
+        for _ in range(_MOST_WIDTHS):
+            smooth = problem.smoothed(width, slope)
+            state, kernel = SolverState(), state.kernel
+            state.keeps_kernel, state.kernel = True, kernel
+            inner = Run(max(0.3 * run.tol, accuracy), run.max_iter - n_iter, state, run.recorder)
+            theta, steps, _ = self._minimise(smooth, theta, inner)
+            n_iter += steps
+            f = problem.design.matvec(theta)
+            slope = smooth.loss.row_gradient(smooth.y, f + smooth.offset)
+            excess = problem.excess(f, slope)
+            optimality = smooth.optimality(theta, smooth.data_gradient(f))
+            measures.append(max(optimality, excess / start_value))
+            is_stuck = min(measures[-_PATIENCE:]) >= min(measures[:-_PATIENCE], default=np.inf)
+            if measures[-1] <= run.tol or n_iter >= run.max_iter or is_stuck:
+                break
+            width, accuracy = max(_NARROWER * width, least), 0.1 * accuracy
+        solution = self._finish(smooth, run._replace(tol=np.inf), theta, n_iter, False)
+        optimality = measures[-1]
+        status: Status = "converged"
+        if not optimality <= run.tol:
+            status = "max_iter" if n_iter >= run.max_iter else "stalled"
+        return replace(
+            solution,
+            status=status,
+            message=self._message(status, problem, n_iter, optimality),
+            objective=problem.objective(theta, f),
+            optimality=optimality,
+            gap=solution.gap + excess,
+            loss=problem.loss,
+        )
 
     @abstractmethod
     def _minimise(self, problem: Problem, theta: NDArray, run: Run) -> tuple[NDArray, int, bool]:
@@ -264,19 +326,12 @@ class Solver(ABC):
         status: Status = "converged"
         if not optimality <= run.tol:
             status = "stalled" if stalled else "max_iter"
-        message = _ADVICE[status].format(
-            solver=self.name,
-            n_iter=n_iter,
-            optimality=optimality,
-            dtype=problem.design.dtype,
-            float64="" if problem.design.dtype == np.float64 else " or float64 input",
-        )
         coef, intercept = problem.layout.split(theta)
         return Solution(
             coef=np.ascontiguousarray(coef),
             intercept=np.ascontiguousarray(intercept),
             status=status,
-            message=message,
+            message=self._message(status, problem, n_iter, optimality),
             solver=self.name,
             n_iter=n_iter,
             objective=objective,
@@ -284,12 +339,33 @@ class Solver(ABC):
             gap=problem.gap(theta, gradient),
             layout=problem.layout,
             trace=trace,
+            loss=problem.loss,
+        )
+
+    def _message(self, status: Status, problem: Problem, n_iter: int, optimality: float) -> str:
+        return _ADVICE[status].format(
+            solver=self.name,
+            n_iter=n_iter,
+            optimality=optimality,
+            dtype=problem.design.dtype,
+            float64="" if problem.design.dtype == np.float64 else " or float64 input",
         )
 
 
 def effective_tol(tol: float, dtype: np.dtype) -> float:
     """Raise a tolerance to what the precision can show: 100 machine epsilons."""
     return max(tol, 100 * float(np.finfo(dtype).eps))
+
+
+def flat_curvature(h: Any, optimality: Any) -> Any:
+    """Return what to add to the curvatures h of rows that have none, on a linear piece of the loss.
+
+    They would leave directions free in which the loss is not flat at all; near the optimum that
+    matters no more. Written for NumPy and JAX alike.
+    """
+    xp = array_namespace(h)
+    little = 1e-3 * xp.minimum(1.0, optimality) * h.max()
+    return xp.where(h > 1e-8 * h.max(), 0.0, little).astype(h.dtype)
 
 
 def line_search(objective_at: Any, start: Any, slope: Any, noise: float) -> tuple[Any, Any]:

@@ -28,7 +28,13 @@ from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import DataTerm, Problem
-from jointleaf._core.solvers.base import Recorder, Run, Solver, line_search
+from jointleaf._core.solvers.base import (
+    Recorder,
+    Run,
+    Solver,
+    flat_curvature,
+    line_search,
+)
 
 _BLOCK_ROWS = 512
 _MAX_COLUMNS = 4096  # one-hot columns of a product: bounds its memory
@@ -59,10 +65,12 @@ class Dual(Solver):
     def _minimise(self, problem: Problem, theta: NDArray, run: Run) -> tuple[NDArray, int, bool]:
         if problem.loss.is_quadratic:  # exact: no start is needed
             return self._squared(problem), 1, run.max_iter > 1
-        K = kernel_matrix(problem)
+        K, alpha = run.state.kernel or (kernel_matrix(problem), None)
         alpha, n_iter = newton_dual(
-            problem, K, tol=run.tol, max_iter=run.max_iter, recorder=run.recorder
+            problem, K, tol=run.tol, max_iter=run.max_iter, alpha=alpha, recorder=run.recorder
         )
+        if run.state.keeps_kernel:
+            run.state.kernel = K, alpha
         return _weights(problem, alpha), n_iter, n_iter < run.max_iter
 
     def _squared(self, problem: Problem) -> NDArray:
@@ -186,8 +194,7 @@ def newton_dual(
             best, best_at = optimality, n_iter
         if optimality <= 0.1 * tol or n_iter - best_at > MAX_STALLED:
             return alpha, n_iter
-        accuracy = min(1e-2, 0.1 * optimality)
-        goal = newton_goal(problem, K, f, slope, accuracy)
+        goal = newton_goal(problem, K, f, slope, optimality)
         move, f_move = goal - alpha, K @ goal - f
         length, objective = line_search(partial(along, alpha, f, move, f_move), objective, 0, 1e-14)
         if length == 0.0:
@@ -196,18 +203,23 @@ def newton_dual(
     return alpha, max_iter
 
 
-def newton_goal(problem: DataTerm, K: Any, f: Any, slope: Any, accuracy: Any) -> Any:
+def newton_goal(problem: DataTerm, K: Any, f: Any, slope: Any, optimality: Any) -> Any:
     """The alpha at which the quadratic model of J around f is smallest: (I + W K) alpha = b.
 
     W is the Hessian of the loss and b = W f - slope. For one output W is diagonal and a Cholesky
     factorisation of I + W^(1/2) K W^(1/2), whose eigenvalues are at least 1, solves it. For
     several it couples the outputs, and the same factor with their mean curvature preconditions
     conjugate gradients in the inner product of K, in which I + W K is self-adjoint; they end
-    when the residual has fallen to `accuracy`. Written for NumPy and JAX alike.
+    when the residual has fallen to a tenth of the `optimality` at f. Written for NumPy and JAX
+    alike.
     """
     xp = array_namespace(K)
     b = problem.hessian_product(f, f) - slope
     h = problem.loss_curvature(f)
+    if h.ndim == 1:
+        flat = flat_curvature(h, optimality)
+        h, b = h + flat, b + flat * f
+    accuracy = xp.minimum(1e-2, 0.1 * optimality)
     root = xp.sqrt(xp.maximum(h if h.ndim == 1 else h.mean(axis=1), 1e-300))
     shifted, places = K * root, np.arange(len(K))
     shifted *= root[:, None]

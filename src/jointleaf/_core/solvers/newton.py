@@ -20,7 +20,7 @@ from scipy.linalg import lapack
 from jointleaf._core.arrays import array_namespace, dot, shaped, updated, while_loop
 from jointleaf._core.design import Design, LeafDesign
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.base import Run, Solver, line_search
+from jointleaf._core.solvers.base import Run, Solver, flat_curvature, line_search
 
 MAX_BLOCK_ENTRIES = 2**27  # C d^2 floats of slope blocks (1 GB); beyond, their diagonals
 # In float32 the running residual drifts from the true one: start again from it now and then.
@@ -160,9 +160,8 @@ def newton_direction(
     Written for NumPy and JAX alike.
     """
     xp, design, h = array_namespace(f), problem.design, problem.loss_curvature(f)
-    # Rows without curvature (a linear piece of the loss) would leave directions free in which
-    # the loss is not flat at all.
-    flat = xp.where(h > 1e-8 * h.max(), 0.0, 1e-3 * h.max()).astype(h.dtype)
+    relative = xp.abs(residual).max() / problem.start_slope
+    flat = flat_curvature(h, relative)
     # Outputs couple: one preconditioner with their mean curvature.
     mean = h + flat if h.ndim == 1 else (h + flat).mean(axis=1)
     eliminate = eliminate and h.ndim == 1
@@ -175,7 +174,6 @@ def newton_direction(
         p, image = precondition.complete(p, design.matvec(p))
         return p, back(image) + diagonal * p, image
 
-    relative = xp.abs(residual).max() / problem.start_slope
     goal = xp.minimum(0.1, xp.sqrt(relative)) ** 2 * dot(residual, residual)
     direction, image = xp.zeros_like(residual), xp.zeros_like(f)
     if precondition.eliminates:

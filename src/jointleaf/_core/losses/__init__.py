@@ -1,0 +1,78 @@
+"""Convex losses on raw predictions, with sample weights."""
+
+from __future__ import annotations
+
+from jointleaf._core.losses.base import Kinked, Loss
+from jointleaf._core.losses.classes import Logistic, Multinomial
+from jointleaf._core.losses.log_link import Gamma, Poisson, Tweedie
+from jointleaf._core.losses.numbers import (
+    AbsoluteError,
+    Huber,
+    Quantile,
+    SquaredError,
+    robust_scale,
+    weighted_quantile,
+)
+from jointleaf._core.losses.traced import JaxLoss
+
+__all__ = [
+    "NUMBER_LOSSES",
+    "AbsoluteError",
+    "Gamma",
+    "Huber",
+    "JaxLoss",
+    "Kinked",
+    "Logistic",
+    "Loss",
+    "Multinomial",
+    "Poisson",
+    "Quantile",
+    "SquaredError",
+    "Tweedie",
+    "make_loss",
+    "make_number_loss",
+    "robust_scale",
+    "weighted_quantile",
+]
+
+_NUMBER_CLASSES = (SquaredError, AbsoluteError, Huber, Quantile, Poisson, Gamma, Tweedie)
+#: Names of the losses of numbers.
+NUMBER_LOSSES = tuple(c.name for c in _NUMBER_CLASSES)
+_LOSSES: dict[str, type[Loss]] = {c.name: c for c in (*_NUMBER_CLASSES, Logistic, Multinomial)}
+_LIMITS: dict[float, type[Loss]] = {0.0: SquaredError, 1.0: Poisson, 2.0: Gamma}
+
+
+def make_loss(loss: str | Loss) -> Loss:
+    """Return a loss object for a name, or the object itself."""
+    if isinstance(loss, Loss):
+        return loss
+    if not isinstance(loss, str) or loss not in _LOSSES:
+        raise ValueError(f"loss={loss!r} is not known: use one of {sorted(_LOSSES)} or a Loss")
+    return _LOSSES[loss]()
+
+
+def make_number_loss(
+    loss: str | Loss, quantile: float | None = None, power: float | None = None
+) -> Loss:
+    """Return the loss of numbers of a name and its parameters, or the object itself.
+
+    A Tweedie power of 0, 1 or 2 is the squared error, `Poisson` or `Gamma`.
+    """
+    name = loss if isinstance(loss, str) else None
+    if name is not None and name not in NUMBER_LOSSES:
+        raise ValueError(f"loss={loss!r} is not known: use one of {NUMBER_LOSSES} or a Loss")
+    if not isinstance(loss, str | Loss):
+        raise TypeError(f"loss={loss!r} must be one of {NUMBER_LOSSES} or a Loss")
+    if isinstance(loss, Logistic | Multinomial):
+        raise ValueError(f"loss={loss!r} is for classes: use a classifier, or a loss of numbers")
+    for argument, value, owner in (("quantile", quantile, "quantile"), ("power", power, "tweedie")):
+        if value is not None and name != owner:
+            raise ValueError(
+                f"{argument}={value!r} has no effect with loss={loss!r}: leave it out, or use "
+                f"loss={owner!r}"
+            )
+    if name == "quantile" and quantile is not None:
+        return Quantile(quantile)
+    if name == "tweedie" and power is not None:
+        return _LIMITS[float(power)]() if power in _LIMITS else Tweedie(power)
+    return make_loss(loss)
