@@ -12,7 +12,7 @@ Copies of a row never stand on both sides of a split.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -125,6 +125,7 @@ class Rows:
     """Rows X (n, d), targets y (n,), positive weights s (n,), and labels (n, m) of any kind.
 
     `codes` (n, h) are those of columns that have statistics in their place; by default none.
+    `offset` (n,) are raw predictions that a model adds to; by default zeros.
     """
 
     X: NDArray
@@ -132,10 +133,13 @@ class Rows:
     s: NDArray[np.float64]
     labels: NDArray[np.int64]
     codes: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    offset: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         if not self.codes.size:
             object.__setattr__(self, "codes", np.zeros((len(self.y), 0)))
+        if not self.offset.size:
+            object.__setattr__(self, "offset", np.zeros(len(self.y)))
 
     def __len__(self) -> int:
         return len(self.y)
@@ -144,6 +148,14 @@ class Rows:
         """Return the rows at an index, mask or slice."""
         return Rows(*(array[index] for array in vars(self).values()))
 
+    @property
+    def per_unit(self) -> Rows:
+        """The rows with targets per unit of exposure, exp(offset), by which weights grow."""
+        if not self.offset.any():
+            return self
+        exposure = np.exp(self.offset)
+        return replace(self, y=self.y / exposure, s=self.s * exposure, offset=np.zeros(len(self)))
+
     def joined(self, other: Rows) -> Rows:
         """Return these rows and those of another table."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
@@ -151,12 +163,25 @@ class Rows:
 
 
 def canonical_rows(
-    X: NDArray, y: NDArray, s: NDArray, labels: NDArray[np.int64] | None = None
+    X: NDArray,
+    y: NDArray,
+    s: NDArray,
+    labels: NDArray[np.int64] | None = None,
+    offset: NDArray[np.float64] | None = None,
 ) -> Rows:
-    """Merge equal rows (same x, y and labels) and order them by a hash of their contents.
+    """Merge equal rows (same x, y, offset and labels), ordered by a hash of their contents.
 
-    y (n,) are numbers; labels (n, m) are what else must be equal, for example the folds of a row.
+    y (n,) are numbers; labels (n, m) are what else must be equal, for example the folds of a row,
+    and offset (n,) raw predictions that a model adds to.
     """
+    if offset is not None and offset.any():
+        # Rows that differ in their offsets alone are different ones: told apart by a label.
+        rank = np.unique(offset, return_inverse=True)[1].reshape(-1, 1)
+        shape = (len(y), 0) if labels is None else labels.shape
+        both = np.concatenate([np.zeros(shape, np.int64) if labels is None else labels, rank], 1)
+        rows = canonical_rows(X, y, s, both)
+        values = np.unique(offset)[rows.labels[:, -1]]
+        return replace(rows, labels=rows.labels[:, :-1], offset=values)
     if labels is None:
         labels = np.zeros((len(y), 0), np.int64)
     keep = s > 0

@@ -124,7 +124,7 @@ class CategoryStatistics:
         parts = deal_rows(rows, _PARTS, by_class=bool(self.classes))
         tables, values = [], []
         for table in self.tables:
-            fitted, cross_fitted = _fit_table(table, self.classes, rows, parts)
+            fitted, cross_fitted = _fit_table(table, self.classes, rows.per_unit, parts)
             tables.append(fitted)
             values.append(cross_fitted)
         X = self._placed(rows.X, values)
@@ -163,7 +163,7 @@ def learn_statistics(
     classes = () if is_regression else _frequent_classes(rows)
     tables = [_empty_table((j,), columns, classes) for j in many.tolist()]
     if len(classes) < 2:
-        sample = rows.take(slice(_PAIR_ROWS))
+        sample = rows.take(slice(_PAIR_ROWS)).per_unit
         pairs = _find_pairs(sample, many.tolist(), columns, _targets(sample.y, classes)[:, 0])
         tables += [_empty_table(pair, columns, classes) for pair in pairs]
     return CategoryStatistics(len(columns), classes, tuple(tables)).fit(rows)

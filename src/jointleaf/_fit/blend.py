@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scipy.optimize import lsq_linear, minimize, nnls
 from scipy.special import expit, logsumexp, softmax
 
-from jointleaf._fit.component import Blend, Component, FitContext, Split, Table, target_scale
+from jointleaf._core.losses import Loss
+from jointleaf._fit.component import NARROW, Blend, Component, FitContext, Split, Table, smooth
 from jointleaf._fit.folds import join_tables, loss_columns
 from jointleaf.partitions import FittedEnsemble
 
@@ -54,16 +55,26 @@ class Stacking:
         predictions = [np.concatenate(parts) for parts in held_out.values()]
         prior = np.array([self.prior.get(name, 1.0) for name in held_out])
         prior /= prior.sum()
-        names, weights = list(held_out), self._weights(context, predictions, target, s, prior)
+        start = np.zeros(len(s))
+        if context.has_own_link:  # weights are of what differs from a constant
+            rows = [valid for _, valid in splits]
+            constants = [np.full(len(v), context.constant(t)) for t, v in splits]
+            predictions = [raw - np.concatenate(constants) for raw in predictions]
+            start = np.concatenate([c + v.offset for c, v in zip(constants, rows, strict=True)])
+        held = target, s, start
+        names, weights = list(held_out), self._weights(context, predictions, *held, prior)
         used = _not_negligible(predictions, weights)
         if 0 < len(used) < len(names):
             some = [predictions[k] for k in used]
             prior = prior[used] / prior[used].sum()
             names, weights = (
                 [names[k] for k in used],
-                self._weights(context, some, target, s, prior),
+                self._weights(context, some, *held, prior),
             )
-        return Blend(dict.fromkeys(held_out, 0.0) | dict(zip(names, weights, strict=True)))
+        return Blend(
+            dict.fromkeys(held_out, 0.0) | dict(zip(names, weights, strict=True)),
+            context.constant(context.rows) * (1 - sum(weights)) if context.has_own_link else 0.0,
+        )
 
     @staticmethod
     def _weights(
@@ -71,8 +82,11 @@ class Stacking:
         predictions: Sequence[NDArray],
         target: NDArray,
         s: NDArray,
+        start: NDArray,
         prior: NDArray,
     ) -> list[float]:
+        if context.has_own_link:
+            return loss_weights(context.loss, predictions, target, s, start, prior, _STACKING_ROWS)
         if context.is_regression:
             return least_squares_weights(predictions, target, s, prior, _STACKING_ROWS)
         return logistic_weights(predictions, target, s, prior, _STACKING_ROWS)[0]
@@ -101,11 +115,8 @@ class Interpolation:
         component: Joint = components[first]  # type: ignore[assignment]
         losses = []
         for fold, f, g in zip(component.folds, joint, leaf_values, strict=True):
-            target = fold.loss.encode(fold.y_valid)
             blends = [a * f + (1 - a) * g for a in _JOINT_WEIGHTS]
-            losses.append(
-                np.stack([fold.group_losses(fold.loss, target, raw) for raw in blends], axis=1)
-            )
+            losses.append(np.stack([fold.held_out_losses(raw) for raw in blends], axis=1))
         table = loss_columns(component.folds, losses)
         a = _JOINT_WEIGHTS[int(np.argmin(table["mean_loss"]))]
         component.table = self._extended(component, table)
@@ -165,8 +176,7 @@ def _not_negligible(predictions: Sequence[NDArray], weights: Sequence[float]) ->
 def _target(context: FitContext, split: Split) -> NDArray:
     """Return the encoded targets of the validation rows, in standard units of the training rows."""
     train, valid = split
-    centre, unit = target_scale(train.y, train.s, context.target_type)
-    return context.loss.encode((valid.y - centre) / unit)
+    return context.target(valid, train)
 
 
 def _have_all_classes(context: FitContext, splits: Sequence[Split]) -> bool:
@@ -175,6 +185,43 @@ def _have_all_classes(context: FitContext, splits: Sequence[Split]) -> bool:
         return True
     n_classes = max(2, context.n_outputs)
     return all(len(np.unique(train.y)) == n_classes for train, _ in splits)
+
+
+def loss_weights(
+    loss: Loss,
+    predictions: Sequence[NDArray],
+    target: NDArray,
+    s: NDArray,
+    start: NDArray,
+    prior: NDArray,
+    prior_rows: float,
+    most: float | None = None,
+) -> list[float]:
+    """Return weights, from 0 to `most`, of predictions (n,) that are added to `start`.
+
+    The minimisers of the mean loss of held-out rows with weights s (n,), as if `prior_rows` further
+    rows agreed with the weights `prior`: for these the loss is replaced by a parabola.
+    """
+    loss, stack = smooth(loss, NARROW), np.stack(predictions).astype(float)
+    row_weights = s / s.sum()
+    expected = start + prior @ stack
+    h = row_weights * loss.row_working_curvature(target, expected) * (prior_rows / len(s))
+
+    def objective(weights: NDArray) -> tuple[float, NDArray]:
+        raw = start + weights @ stack
+        away = raw - expected
+        value = row_weights @ loss.row_loss(target, raw) + 0.5 * h @ away**2
+        return float(value), stack @ (row_weights * loss.row_gradient(target, raw) + h * away)
+
+    found = minimize(
+        objective,
+        prior,
+        jac=True,
+        bounds=[(0, most)] * len(predictions),
+        method="L-BFGS-B",
+        options={"ftol": 1e-12, "gtol": 1e-8, "maxiter": 500},
+    )
+    return [float(w) for w in found.x]
 
 
 def least_squares_weights(

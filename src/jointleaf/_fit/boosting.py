@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.losses import Loss
+from jointleaf._core.losses import Logistic, Loss, Multinomial
 from jointleaf._core.progress import Progress
 from jointleaf._fit.component import Component, FitContext, Split
 from jointleaf._fit.joint import Joint
 from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
 from jointleaf._fit.staged_boosting import Growth, Stage, all_numbers_are_linear
 from jointleaf._model.cell_model import CellModel, Frame
-from jointleaf.partitions import Partitioner
+from jointleaf.partitions import FittedEnsemble, Partitioner
 from jointleaf.partitions._base import TreeCells
 
 __all__ = ["Boosted", "BoostedLinear", "BoostedRandom", "LeafValues"]
@@ -42,8 +42,13 @@ class LeafValues(Component):
         self._joint = joint
 
     def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
-        """Predict with the partitions of the joint fit's folds; None where some have no values."""
+        """Predict with the partitions of the joint fit's folds; None where some have no values.
+
+        Trees that were grown on a quadratic model of the loss have none in its units.
+        """
         joint, predictions = self._joint, []
+        if self.context.has_own_link and not isinstance(self.context.partitioner, FittedEnsemble):
+            return None
         for fold in joint.folds:
             target = fold.loss.encode(fold.y)
             values = leaf_values(fold.partitioner, fold.codes, fold.loss, target, fold.train.s)
@@ -69,7 +74,9 @@ class LeafValues(Component):
         if values is None:
             return None
         raw = (add_values(values, partitioner.n_cells_, codes) - frame.centre) / frame.unit
-        constant = np.broadcast_to(loss.best_constant(target, rows.s), raw.shape)
+        constant = np.broadcast_to(loss.best_shift(target, rows.s, rows.offset), raw.shape)
+        if rows.offset.any():
+            raw, constant = raw + rows.offset, constant + rows.offset
         if not loss.value(target, raw, rows.s) < loss.value(target, constant, rows.s):
             return None
         return CellModel.of_leaf_values(frame, partitioner, values)
@@ -176,7 +183,11 @@ class BoostedLinear(BoostedRandom):
 
     @property
     def _takes_part(self) -> bool:
-        return self.context.options.cells == "linear" and all_numbers_are_linear(self.context)
+        context = self.context
+        # LightGBM has linear leaves for few objectives, and exp of what they extrapolate explodes.
+        if context.has_own_link or context.options.cells != "linear":
+            return False
+        return all_numbers_are_linear(context)
 
 
 # -- values of cells -----------------------------------------------------------------------------
@@ -204,7 +215,7 @@ def leaf_values(
         Their weights.
     """
     values = partitioner.leaf_values_
-    if values is not None or loss.is_quadratic:
+    if values is not None or not isinstance(loss, Logistic | Multinomial):
         return values
     return _log_odds(partitioner.n_cells_, codes, target, s)
 

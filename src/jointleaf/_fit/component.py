@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.layout import CellKind
-from jointleaf._core.losses import Loss
+from jointleaf._core.losses import Kinked, Loss, robust_scale, weighted_quantile
 from jointleaf._core.penalties import Term
 from jointleaf._core.solvers import Solution
 from jointleaf._data.columns import Columns
@@ -25,7 +25,7 @@ from jointleaf._data.rows import Rows
 from jointleaf._data.statistics import CategoryStatistics
 from jointleaf._fit.memory import FitShape, MemoryEstimate
 from jointleaf._model.cell_model import CellModel, Frame
-from jointleaf.partitions import Partitioner
+from jointleaf.partitions import FittedEnsemble, Partitioner
 from jointleaf.partitions._base import TargetType
 
 #: Training and validation rows.
@@ -65,11 +65,18 @@ class FitContext:
     options: FitOptions = field(default_factory=FitOptions)
     #: in place of columns with many categories; splits of the rows learn them anew
     statistics: CategoryStatistics | None = None
+    #: centre and unit of targets, in which the loss is; None: those of the rows at hand
+    units: tuple[float, float] | None = None
 
     @property
     def is_regression(self) -> bool:
-        """Whether targets are numbers and the loss is the squared error."""
+        """Whether targets are numbers."""
         return self.target_type == "regression"
+
+    @property
+    def has_own_link(self) -> bool:
+        """Whether targets are numbers whose loss is not the squared error."""
+        return self.is_regression and not self.loss.is_quadratic
 
     @property
     def n_outputs(self) -> int:
@@ -80,10 +87,40 @@ class FitContext:
     def standardize(self, rows: Rows) -> Frame:
         """Return how linear features and targets become standard numbers, learned from rows."""
         features = self.plan.fit(rows.X, rows.s, clip=bool(self.options.clip))
-        centre, unit = target_scale(rows.y, rows.s, self.target_type)
-        target = self.loss.encode((rows.y - centre) / unit)
-        offset = np.asarray(self.loss.best_constant(target, rows.s), float)
-        return Frame(self.columns, features, self.loss, offset, centre, unit, self.n_jobs)
+        centre, unit = self.target_units(rows)
+        return Frame(
+            self.columns, features, self.loss, self.constant(rows), centre, unit, self.n_jobs
+        )
+
+    def target_units(self, rows: Rows) -> tuple[float, float]:
+        """Return centre and unit in which the targets of rows are standard numbers."""
+        if self.units is not None:
+            return self.units
+        return target_scale(rows.y, rows.s, self.target_type)
+
+    def target(self, rows: Rows, units_of: Rows | None = None) -> NDArray:
+        """Return encoded targets in the standard units of rows, by default their own."""
+        centre, unit = self.target_units(rows if units_of is None else units_of)
+        return self.loss.encode((rows.y - centre) / unit)
+
+    def constant(self, rows: Rows) -> NDArray:
+        """Return the best constant raw prediction, besides their offsets, of rows."""
+        return np.asarray(self.loss.best_shift(self.target(rows), rows.s, rows.offset), float)
+
+    def working(self, rows: Rows, constant: NDArray) -> Working:
+        """Return the quadratic model of the loss of rows around a constant."""
+        return working(self.loss, self.target(rows), rows.offset + constant, rows.s)
+
+    def growth_rows(self, rows: Rows) -> Rows:
+        """Return rows with what trees are grown on: targets, or those of a quadratic model.
+
+        Trained ensembles that are grown anew have an objective of their own.
+        """
+        given = () if self.partitioner is None else self.partitioner.nested()
+        if not self.has_own_link or any(isinstance(member, FittedEnsemble) for member in given):
+            return rows
+        response, weights, _ = self.working(rows, self.constant(rows))
+        return replace(rows, y=response, s=weights, offset=np.zeros(len(rows)))
 
 
 @dataclass(frozen=True)
@@ -178,6 +215,40 @@ class Blend:
     def __repr__(self) -> str:
         parts = ", ".join(f"{name} {weight:.3g}" for name, weight in self.weights.items())
         return f"Blend({parts})"
+
+
+class Working(NamedTuple):
+    """Least squares in place of a loss: (weights / 2) (response - move)^2 for a move of f."""
+
+    response: NDArray  # (n,)
+    weights: NDArray  # (n,)
+    curvature: float  # weighted mean of the second derivatives, by which weights have grown
+
+
+#: Width, in robust standard deviations of the target, of smooth losses in place of ones with kinks:
+#: around a constant, and where the last digits of the optimum do not matter.
+WIDE, NARROW = 1.0, 0.1
+
+
+def smooth(loss: Loss, width: float) -> Loss:
+    """Return the loss itself, or a smooth one in place of one with kinks."""
+    return loss.smoothed(width) if isinstance(loss, Kinked) else loss
+
+
+def working(loss: Loss, y: NDArray, f: NDArray, s: NDArray) -> Working:
+    """Return the quadratic model of a loss around raw predictions f (n,)."""
+    loss = smooth(loss, WIDE)
+    h = np.maximum(loss.row_working_curvature(y, f), 1e-12)
+    return Working(-loss.row_gradient(y, f) / h, s * h, float(np.average(h, weights=s)))
+
+
+def loss_units(loss: Loss, y: NDArray, s: NDArray) -> tuple[float, float] | None:
+    """Return centre and unit of targets for a loss; None where those of the rows at hand do."""
+    if loss.is_quadratic:
+        return None
+    if not loss.is_of_residuals:
+        return 0.0, 1.0
+    return weighted_quantile(y, s, 0.5), robust_scale(y, s)
 
 
 def target_scale(y: NDArray, s: NDArray, target_type: TargetType) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from jointleaf._core.progress import Progress
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows, deal_rows
 from jointleaf._data.statistics import CategoryStatistics
-from jointleaf._fit.component import FitContext, Split, Table, target_scale
+from jointleaf._fit.component import NARROW, FitContext, Split, Table, smooth
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TargetType
 
@@ -140,13 +140,15 @@ class Fold:
         frame = context.standardize(train)
         #: centre and unit of the training part's targets
         self.units = frame.centre, frame.unit
+        #: the best constant raw prediction of the training part, besides offsets
+        self.constant = frame.offset
         self.X, self.X_valid = frame.features.transform(train.X), frame.features.transform(valid.X)
         self.y, self.y_valid = frame.target(train.y), frame.target(valid.y)
-        unit = target_scale(context.rows.y, context.rows.s, context.target_type)[1]
-        self._loss_scale = (frame.unit / unit) ** 2 if context.is_regression else 1.0
+        unit = context.target_units(context.rows)[1]
+        self._loss_scale = (frame.unit / unit) ** 2 if context.loss.is_quadratic else 1.0
         self.set_groups(n_groups or -(-MIN_GROUPS // n_folds))
         if not hasattr(partitioner, "n_cells_"):
-            grow(partitioner, train, context.target_type, context.columns)
+            grow(partitioner, context.growth_rows(train), context.target_type, context.columns)
         self.codes, self.codes_valid = partitioner.apply(train.X), partitioner.apply(valid.X)
         self.n_cells, self.gains = partitioner.n_cells_, partitioner.split_gains_
 
@@ -157,20 +159,36 @@ class Fold:
         #: weight of the rows of every group
         self.group_weights = np.array([self.valid.s[group].sum() for group in self._groups])
 
-    def problem(self, penalty: Term, cells: CellKind, loss: Loss, y: NDArray) -> Problem:
-        """Return the problem of the training rows, with targets y in the form of the loss."""
+    def problem(self, penalty: Term, cells: CellKind) -> Problem:
+        """Return the problem of the training rows, with a smooth loss in place of one with kinks.
+
+        Its offsets are those of the rows plus `constant`.
+        """
         design = LeafDesign(self.X, self.codes, self.n_cells, cells=cells, n_jobs=self.n_jobs)
-        offset = loss.best_constant(loss.encode(y), self.train.s)
-        return Problem(design, y, loss, penalty, self.train.s, offset)
+        offset = self.constant + self.train.offset if self.train.offset.any() else self.constant
+        loss = smooth(self.loss, NARROW)
+        return Problem(design, self.y, loss, penalty, self.train.s, offset)
 
     def valid_design(self, cells: CellKind) -> LeafDesign:
         """Return the design of the validation rows."""
         return LeafDesign(self.X_valid, self.codes_valid, self.n_cells, cells=cells)
 
-    def group_losses(self, loss: Loss, target: NDArray, raw: NDArray) -> NDArray[np.float64]:
-        """Return the mean loss of raw predictions of every group of validation rows."""
-        values = [loss.value(target[g], raw[g], self.valid.s[g]) for g in self._groups]
+    def group_losses(
+        self, loss: Loss, target: NDArray, raw: NDArray, s: NDArray | None = None
+    ) -> NDArray[np.float64]:
+        """Return the mean loss of raw predictions of every group of validation rows.
+
+        Rows have their own weights, or those of a quadratic model of the loss.
+        """
+        s = self.valid.s if s is None else s
+        values = [loss.value(target[g], raw[g], s[g]) for g in self._groups]
         return self._loss_scale * np.array(values)
+
+    def held_out_losses(self, raw: NDArray) -> NDArray[np.float64]:
+        """Return the mean loss of every group, of raw predictions besides offsets."""
+        if self.valid.offset.any():
+            raw = raw + self.valid.offset
+        return self.group_losses(self.loss, self.loss.encode(self.y_valid), raw)
 
 
 def grow(

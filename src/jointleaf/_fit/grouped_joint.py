@@ -15,7 +15,9 @@ Where there are several splits, cells of constants are those of the trees of all
 seen all rows, and together they are more than those of one split.
 
 Classes are fitted by squared error on their indicators, whose sums over cells the blend turns into
-log-odds; logistic losses cost several times as much, and their blends are no better.
+log-odds; logistic losses cost several times as much, and their blends are no better. For other
+losses of numbers scales and strength are chosen on a quadratic model of the loss around a constant,
+and the cells are then fitted by a few rounds of reweighted least squares.
 """
 
 from __future__ import annotations
@@ -36,10 +38,19 @@ from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress, SolveProgress
 from jointleaf._core.solvers import Solution, solve
 from jointleaf._core.solvers.krylov import Krylov, KrylovPath
+from jointleaf._core.solvers.reweighted import Reweighted
 from jointleaf._data.rows import Rows
 from jointleaf._fit.blend import least_squares_weights, logistic_weights
 from jointleaf._fit.boosting import JOINT_ROUNDS, Boosted
-from jointleaf._fit.component import Component, FitContext, JointSolve, Split, Table
+from jointleaf._fit.component import (
+    NARROW,
+    Component,
+    FitContext,
+    JointSolve,
+    Split,
+    Table,
+    smooth,
+)
 from jointleaf._fit.folds import Fold, best_row, grow, join_tables, loss_columns
 from jointleaf._fit.memory import SPLIT_BYTES, FitShape, MemoryEstimate, partition_sizes
 from jointleaf._fit.partition_groups import partition_groups
@@ -57,6 +68,7 @@ _USUAL_STEPS = 60
 _LEAST_GAIN = 3e-3  # of the validation loss in ten steps: less is not worth ten passes
 _SCALE_POWER = 4.0  # with which scales follow the weights of their groups
 _LEAST_SCALE = 1e-3
+_ROUNDS, _ROUND_TOL = 5, 1e-3  # of reweighted least squares
 _PRIOR_ROWS = 100.0
 _MOST_WEIGHT = 5.0  # of a group: next to nothing, multiplied, would be noise
 _FEATURE_POWER = 1.0
@@ -110,7 +122,7 @@ class GroupedJoint(Component):
     def _grow(self, partitioners: list[Partitioner], rows: Rows) -> UnionPartitioner:
         context = self.context
         union = seeded(UnionPartitioner(partitioners), context.seed, context.n_jobs)
-        grow(union, rows, context.target_type, context.columns)
+        grow(union, context.growth_rows(rows), context.target_type, context.columns)
         return union
 
     # -- choosing ------------------------------------------------------------------------------
@@ -137,6 +149,8 @@ class GroupedJoint(Component):
         self.table = best.table
         self._setting = _Setting(best.strength, slope_scale, scales, best.n_steps)
         predictions = [parts.sum(axis=0) for parts in best.predictions]
+        if context.has_own_link:
+            return self._reweigh()
         return predictions if context.is_regression else self._calibrate(predictions)
 
     def _make_folds(self, splits: Sequence[Split]) -> list[_GroupFold]:
@@ -219,9 +233,38 @@ class GroupedJoint(Component):
         )
         self._setting = self._setting._replace(log_odds=scale, constant=constant)
         raw = [scale * part + constant for part in predictions]
+        self._add_exact(raw)
+        return raw
+
+    def _reweigh(self) -> list[NDArray]:
+        """Fit the training parts by the loss itself, and predict the validation rows."""
+        curvature, setting = self._folds[0].curvature, self._setting
+        assert self.table is not None
+        self.table = {**self.table, "strength": curvature * self.table["strength"]}
+        setting = setting._replace(strength=curvature * setting.strength)
+        self._setting, raw = setting, []
+        for fold in self._folds:
+            _, group_of = self._partition_kinds(fold.partitioner)
+            problem = fold.own_problem(self._penalty(fold.gains, group_of))
+            solution = Reweighted(_ROUNDS, setting.n_steps).solve(problem, tol=_ROUND_TOL)
+            raw.append(fold.constant + fold.predictions(solution.theta))
+        self._add_exact(raw)
+        return raw
+
+    def _penalty(self, gains: NDArray, group_of: NDArray[np.intp]) -> Frobenius:
+        """Return the penalty of the setting for partitions of some groups."""
+        setting, sources = self._setting, self.context.plan.sources
+        return Frobenius(
+            setting.strength / setting.slope_scale**2,
+            setting.strength,
+            feature_weights(gains, _FEATURE_POWER)[sources],
+            _partition_weights(setting.scales, group_of),
+        )
+
+    def _add_exact(self, raw: list[NDArray]) -> None:
+        """Add the losses of raw predictions to the table, which has squared errors alone."""
         losses = [
-            fold.group_losses(context.loss, context.loss.encode(fold.valid.y), part)[:, None]
-            for fold, part in zip(self._folds, raw, strict=True)
+            fold.held_out_losses(part)[:, None] for fold, part in zip(self._folds, raw, strict=True)
         ]
         assert self.table is not None
         exact = {
@@ -230,7 +273,6 @@ class GroupedJoint(Component):
         }
         n = len(self.table["strength"])
         self.table = {**join_tables([self.table, exact]), "is_exact": np.arange(n + 1) == n}
-        return raw
 
     # -- fitting -------------------------------------------------------------------------------
 
@@ -240,20 +282,18 @@ class GroupedJoint(Component):
         rows, codes = self._rows_and_codes()
         setting = self._setting
         kinds, group_of = self._partition_kinds(self.partitioner)
-        v = feature_weights(self.partitioner.split_gains_, _FEATURE_POWER)[context.plan.sources]
-        penalty = Frobenius(
-            setting.strength / setting.slope_scale**2,
-            setting.strength,
-            v,
-            _partition_weights(setting.scales, group_of),
-        )
+        penalty = self._penalty(self.partitioner.split_gains_, group_of)
         target = frame.loss.encode(frame.target(rows.y))
         centre = np.average(target, axis=0, weights=rows.s)
+        if context.has_own_link:
+            centre = frame.offset
         design = LeafDesign(
             frame.features.transform(rows.X).astype(np.float32), codes, self.partitioner.n_cells_,
             cells=kinds, n_jobs=frame.n_jobs,
         )  # fmt: skip
         problem = Problem(design, target, SquaredError(), penalty, rows.s, centre)
+        if context.has_own_link:
+            problem = replace(frame, loss=smooth(frame.loss, NARROW)).problem(design, rows, penalty)
         solution = self._solve(problem)
         self.solve = JointSolve(solution, penalty, np.asarray(centre), self._numbers())
         # What classes start from is part of the constant that makes log-odds of indicators.
@@ -295,9 +335,11 @@ class GroupedJoint(Component):
     def _solve(self, problem: Problem) -> Solution:
         options = self.context.options
         by_rule = options.solver == "auto" and options.device in ("auto", "cpu")
+        n_steps, is_squared = self._setting.n_steps, problem.loss.is_quadratic
+        chosen = Krylov(n_steps) if is_squared else Reweighted(_ROUNDS, n_steps)
         solution = solve(
             problem,
-            Krylov(self._setting.n_steps) if by_rule else options.solver,
+            chosen if by_rule else options.solver,
             tol=options.tol,
             max_iter=options.max_iter,
             device="cpu" if by_rule else options.device,
@@ -321,6 +363,7 @@ class GroupedJoint(Component):
         """Return the groups with their numbers of partitions."""
         n_cells = self.partitioner.n_cells_
         loss = "" if self.context.is_regression else " to class indicators"
+        loss = " by reweighted least squares" if self.context.has_own_link else loss
         return f"joint fit{loss} of {len(n_cells):,} partitions with {int(n_cells.sum()):,} cells"
 
     @classmethod
@@ -375,7 +418,7 @@ class _Choice(NamedTuple):
         folds, first = self.folds, self.predictions[0]
         parts = np.concatenate([part.reshape(len(part), -1) for part in self.predictions], axis=1)
         target = np.concatenate([fold.target_valid.ravel() for fold in folds])
-        s = np.concatenate([fold.valid.s for fold in folds])
+        s = np.concatenate([fold.s_valid for fold in folds])
         weights = least_squares_weights(
             list(parts), target, np.repeat(s, len(target) // len(s)),
             np.ones(len(first)), _PRIOR_ROWS, _MOST_WEIGHT,
@@ -398,11 +441,26 @@ class _GroupFold(Fold):
         layout = self._design.layout
         slopes = np.repeat(group_of[layout.partition_of_cell[layout.linear_cells]], layout.n_slopes)
         self._group_of_weight = np.append(slopes, group_of[layout.partition_of_cell])
+        self.s, self.s_valid, self.curvature = self.train.s, self.valid.s, 1.0
+        if self.context.has_own_link:
+            self._target, self.s, self.curvature = self.context.working(self.train, self.constant)
+            work = self.context.working(self.valid, self.constant)
+            self.target_valid, self.s_valid = work.response, work.weights
+            return self
         target = self.context.loss.encode(self.y)
         self._centre = np.average(target, axis=0, weights=self.train.s)
         self._target = target - self._centre
         self.target_valid = self.context.loss.encode(self.y_valid) - self._centre
         return self
+
+    def own_problem(self, penalty: Frobenius) -> Problem:
+        """Return the problem of the training rows with the loss, smooth where it has kinks."""
+        loss, offset = smooth(self.loss, NARROW), self.constant + self.train.offset
+        return Problem(self._design, self.y, loss, penalty, self.train.s, offset)
+
+    def predictions(self, theta: NDArray) -> NDArray:
+        """Return what all partitions predict for the validation rows, (n,)."""
+        return self._design_valid.matvec(theta)
 
     def with_groups(self, groups: NDArray[np.intp]) -> _GroupFold:
         """Return the fold with some of its groups alone."""
@@ -434,13 +492,13 @@ class _GroupFold(Fold):
         )
         curvature = penalty.curvature()
         assert curvature is not None
-        return KrylovPath(self._design, curvature, self._target, self.train.s, self._design_valid)
+        return KrylovPath(self._design, curvature, self._target, self.s, self._design_valid)
 
     def strength_losses(self, path: KrylovPath, strengths: NDArray) -> NDArray[np.float64]:
         """Return squared errors (groups of rows, strengths) of the validation rows."""
         raw = path.predictions(strengths)
         columns = [
-            self.group_losses(SquaredError(), self.target_valid, raw[:, k])
+            self.group_losses(SquaredError(), self.target_valid, raw[:, k], self.s_valid)
             for k in range(len(strengths))
         ]
         return np.stack(columns, axis=1)

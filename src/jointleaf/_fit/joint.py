@@ -7,13 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 from jointleaf._core.layout import CellKind
 from jointleaf._core.penalties import Term
-from jointleaf._core.problem import Problem
 from jointleaf._core.progress import SolveProgress
 from jointleaf._core.solvers import solve
 from jointleaf._data.rows import Rows
@@ -24,7 +22,6 @@ from jointleaf._fit.component import (
     JointSolve,
     Split,
     in_units_of,
-    target_scale,
 )
 from jointleaf._fit.folds import Fold, grow
 from jointleaf._fit.memory import FitShape, MemoryEstimate, joint_memory
@@ -85,7 +82,7 @@ class Joint(Component):
             in_units_of(
                 fold.raw(self.setting),
                 fold.units,
-                target_scale(train.y, train.s, context.target_type),
+                context.target_units(train),
             )
             for fold, (train, _) in zip(self.folds, splits, strict=True)
         ]
@@ -94,8 +91,6 @@ class Joint(Component):
         """Grow the partitions on all rows, and solve the joint problem."""
         rows, partitioner = self.context.rows, self.grown()
         penalty, cells = self._final_penalty()
-        target = frame.loss.encode(frame.target(rows.y))
-        frame = replace(frame, offset=np.asarray(frame.loss.best_constant(target, rows.s), float))
         model, self.solve = fit_cells_of(
             self.context.options, frame, rows, partitioner, penalty, cells
         )
@@ -106,7 +101,7 @@ class Joint(Component):
     def grown(self) -> Partitioner:
         """Return the partitions of all rows, grown when they are asked for first."""
         if not hasattr(self.partitioner, "n_cells_"):
-            rows = self.context.rows
+            rows = self.context.growth_rows(self.context.rows)
             grow(self.partitioner, rows, self.context.target_type, self.context.columns)
         return self.partitioner
 
@@ -240,7 +235,7 @@ def fit_cells_of(
 ) -> tuple[CellModel, JointSolve]:
     """Fit the cells of a fitted partitioner with a penalty, from weights `init` or zero."""
     design = frame.design(rows.X, partitioner, cells)
-    problem = Problem(design, frame.target(rows.y), frame.loss, penalty, rows.s, frame.offset)
+    problem = frame.problem(design, rows, penalty)
     solution = solve(
         problem,
         options.solver,

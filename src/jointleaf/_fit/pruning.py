@@ -20,6 +20,7 @@ from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._core.solvers import choose_solver
 from jointleaf._data.rows import Rows
+from jointleaf._fit.component import NARROW, smooth
 from jointleaf._model.cell_model import Frame
 from jointleaf.partitions import Partitioner
 
@@ -189,8 +190,9 @@ class Walk:
         frame, rows = self.frame, self.rows
         penalty = model.penalty if factor == 1.0 else factor * model.penalty
         design = frame.design(rows.X, model.partitioner, model.kinds)
-        y = frame.target(rows.y)
-        problem = Problem(design, y, frame.loss, penalty, rows.s, frame.offset)
+        # Pairs are compared by second derivatives, which a loss with kinks has none of.
+        frame = replace(frame, loss=smooth(frame.loss, NARROW))
+        problem = frame.problem(design, rows, penalty)
         tol, max_iter = self.limits
         solver = choose_solver(problem, self.solver)
         init = None if model.weights is None else problem.layout.from_cells(model.weights)
@@ -203,11 +205,11 @@ class Walk:
         design = fitted.problem.design
         if rows is not None:
             design = self.frame.design(rows.X, fitted.model.partitioner, fitted.model.kinds)
-        y = (self.rows if rows is None else rows).y
-        s = (self.rows if rows is None else rows).s
+        rows = self.rows if rows is None else rows
         theta = design.layout.from_cells(fitted.weights)
         loss, raw = self.frame.loss, design.matvec(theta) + self.frame.offset
-        return self.scale * loss.value(loss.encode(self.frame.target(y)), raw, s)
+        raw = raw + rows.offset if rows.offset.any() else raw
+        return self.scale * loss.value(loss.encode(self.frame.target(rows.y)), raw, rows.s)
 
     def is_done(self, fitted: Fitted, size: int) -> bool:
         """Whether at most `size` cells are left, or nothing to merge."""

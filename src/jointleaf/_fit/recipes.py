@@ -7,7 +7,7 @@ more entry in a recipe.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,7 +191,8 @@ def fit_recipe(context: FitContext, recipe: Recipe, splits: Sequence[Split]) -> 
     first, *others = blend.active
     codes_of = None if others else components[first].codes
     model, importances = model.described(context.rows.X, context.rows.s, codes_of)
-    report = FitReport.of(recipe.name, context.target_type, blend, components)
+    report = FitReport.of(recipe.name, context.target_type, blend, components, context.loss)
+    report = replace(report, has_offset=bool(context.rows.offset.any()))
     return Fit(model, importances, report)
 
 

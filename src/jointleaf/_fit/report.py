@@ -8,15 +8,33 @@ from typing import Any
 
 import numpy as np
 
+from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.solvers import Solution
 from jointleaf._fit.component import Blend, Component, JointSolve, Table
 from jointleaf.partitions._base import TargetType
 
-_LOSS_UNITS = {
-    "regression": "squared error / 2, target variance = 1",
-    "classification": "log-loss",
+#: What validation losses are, by the name of the loss.
+LOSS_UNITS = {
+    "squared_error": "squared error / 2, target variance = 1",
+    "absolute_error": "absolute error in robust standard deviations of the target",
+    "huber": "Huber loss, robust standard deviation of the target = 1",
+    "quantile": "quantile loss in robust standard deviations of the target",
+    "poisson": "Poisson deviance / 2",
+    "gamma": "gamma deviance / 2",
+    "tweedie": "Tweedie deviance / 2",
+    "logistic": "log-loss",
+    "multinomial": "log-loss",
 }
+
+
+def loss_name(target_type: TargetType, loss: Loss | None = None) -> str:
+    """Return the name of a loss in `LOSS_UNITS`, or that of a class of the user's."""
+    if loss is None:
+        return "squared_error" if target_type == "regression" else "logistic"
+    return loss.name if loss.name in LOSS_UNITS else type(loss).__name__
+
+
 _LOSSES = ("mean_loss", "std_loss", "se_loss")
 _FLAGS = ("converged", "is_exact", "on_path", "mean_common", "mean_specific", "mean_selected")
 
@@ -47,6 +65,10 @@ class FitReport:
         Every setting that was tried, with its score on held-out rows; see `cv_results`.
     n_rounds : int
         Rounds of boosting over all components; 0 without boosting.
+    loss : str
+        Name of the loss.
+    has_offset : bool
+        Whether rows had offsets.
     """
 
     recipe: str
@@ -56,6 +78,8 @@ class FitReport:
     joint: JointSolve | None
     cv_results: dict[str, Any] | None = field(repr=False)
     n_rounds: int = 0
+    loss: str = "squared_error"
+    has_offset: bool = False
 
     @classmethod
     def of(
@@ -64,6 +88,7 @@ class FitReport:
         target_type: TargetType,
         blend: Blend,
         components: dict[str, Component],
+        loss: Loss | None = None,
     ) -> FitReport:
         """Put together what the components of a blend did."""
         active = [components[name] for name in blend.active]
@@ -76,17 +101,23 @@ class FitReport:
             next((c.solve for c in active if c.solve is not None), None),
             cv_results(tables[0]) if tables else None,
             sum(component.n_rounds for component in active),
+            loss_name(target_type, loss),
         )
 
     @classmethod
     def of_joint(
-        cls, target_type: TargetType, solve: JointSolve, table: dict[str, Any] | None = None
+        cls,
+        target_type: TargetType,
+        solve: JointSolve,
+        table: dict[str, Any] | None = None,
+        loss: Loss | None = None,
     ) -> FitReport:
         """Return the report of a joint fit alone."""
         layout = solve.solution.layout
         text = f"joint fit of {layout.n_partitions:,} partitions with {layout.n_cells:,} cells"
         parts = (ComponentReport("joint", 1.0, text),)
-        return cls("joint", target_type, parts, Blend.alone("joint"), solve, table)
+        name = loss_name(target_type, loss)
+        return cls("joint", target_type, parts, Blend.alone("joint"), solve, table, 0, name)
 
     @property
     def solution(self) -> Solution | None:
@@ -122,6 +153,8 @@ class FitReport:
     def lines(self) -> list[tuple[str, str]]:
         """Return names and texts of a summary for people."""
         lines, is_blend = [("recipe", self.recipe)], len(self.components) > 1
+        if self.target_type == "regression" and self.loss != "squared_error":
+            lines.append(("loss", self.loss))
         for part in self.components:
             name = part.name.replace("_", " ") if is_blend else "model"
             text = f"{part.weight:.2g} x {part.description}" if is_blend else part.description
@@ -132,7 +165,7 @@ class FitReport:
                 text = ", ".join(f"{k} {v:.3g}" for k, v in self.joint.setting.items())
                 lines.append(("setting", text.replace("_", " ")))
         if self.cv_results is not None:
-            text = validation_text(self.cv_results, self.target_type)
+            text = validation_text(self.cv_results, self.loss)
             of_joint = is_blend and self.joint is not None
             lines.append(("validation loss", f"of the joint fit: {text}" if of_joint else text))
         if self.joint is not None:
@@ -147,13 +180,13 @@ def _best_row(results: dict[str, Any]) -> int:
     return int(np.nanargmax(np.where(is_exact, scores, -np.inf)))
 
 
-def validation_text(results: dict[str, Any], target_type: TargetType) -> str:
+def validation_text(results: dict[str, Any], loss: str) -> str:
     """Return the smallest validation loss of a table, with its standard error and unit."""
     k, n = _best_row(results), len(results["mean_test_score"])
     error = float(results["se_test_score"][k])
     text = f"{-results['mean_test_score'][k]:.4g}"
     text += "" if np.isnan(error) else f" ± {error:.2g}"
-    text += f" ({_LOSS_UNITS[target_type]})"
+    text += f" ({LOSS_UNITS.get(loss, loss)})"
     return text + (f", best of {n} settings" if n > 1 else ", on a sample")
 
 
@@ -170,7 +203,7 @@ def cv_results(table: Table) -> dict[str, Any]:
 
     It has ``param_*`` for every number that was tried (strength, slope_scale, ...) and ``params``,
     the same as a list of dicts; ``mean_test_score`` (minus the weighted mean validation loss over
-    all splits, in units of the target's variance for regression), ``std_test_score`` over groups
+    all splits, for squared error in units of the target's variance), ``std_test_score`` over groups
     of validation rows, ``se_test_score``, the standard error of the mean, and ``rank_test_score``;
     ``converged``, and what else is known of a setting.
     """

@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from jointleaf._core.arrays import cholesky_solver
 from jointleaf._core.layout import CellKind
-from jointleaf._core.losses import Loss, SquaredError
+from jointleaf._core.losses import SquaredError
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
@@ -110,6 +110,10 @@ def _path_tol(strength: float, slope_scale: float) -> float:
 # -- one fold ------------------------------------------------------------------------------------
 
 
+#: A problem, and the function that returns the losses of raw predictions of the validation rows.
+_DataTerm = tuple[Problem, Callable[[NDArray], NDArray]]
+
+
 class JointFold(Fold):
     """A fold that validates settings of the default penalty along paths of strengths."""
 
@@ -122,7 +126,7 @@ class JointFold(Fold):
         return self.__dict__.setdefault("_known_predictions", {})
 
     @property
-    def _terms(self) -> dict[bool, Problem]:
+    def _terms(self) -> dict[bool, _DataTerm]:
         """Problems whose data terms are those of all lines, with the loss itself or not."""
         return self.__dict__.setdefault("_known_terms", {})
 
@@ -143,28 +147,20 @@ class JointFold(Fold):
         """Return validation losses (groups, strengths), from strong to weak, and convergence.
 
         With more than 200 rows the path ends when two losses in a row are above the smallest
-        before them: what follows is infinite. With ``is_exact=False`` the squared error on the
-        encoded targets stands in for the loss.
+        before them: what follows is infinite. With ``is_exact=False`` a squared error stands in
+        for the loss: on the encoded classes, or that of its quadratic model around a constant.
         """
-        loss = self.loss if is_exact else SquaredError()
-        y, y_valid = self.y, self.y_valid
-        if not is_exact:
-            y, y_valid = self.loss.encode(y), self.loss.encode(y_valid)
         line = Setting(1.0, scale, power)
-        if len(self.train) > _MAX_DENSE_ROWS:
-            path = self._iterative_path(self._problem(line, loss, y), line, strengths)
-        else:
-            if is_exact not in self._terms:
-                self._terms[is_exact] = self._problem(Setting(1.0, 0.0, 0.0), loss, y)
-            path = self._dense_path(self._terms[is_exact], line, strengths)
-        target = loss.encode(y_valid)
+        problem, losses_of = self._data_term(line, is_exact)
+        is_dense = len(self.train) <= _MAX_DENSE_ROWS
+        path = (self._dense_path if is_dense else self._iterative_path)(problem, line, strengths)
         losses = np.full((len(self.group_weights), len(strengths)), np.inf)
         mean = np.full(len(strengths), np.inf)
         converged = np.ones(len(strengths), bool)
         for k, (raw, converged[k]) in enumerate(path):
             setting = line._replace(strength=strengths[k])
             self._predictions[setting, is_exact] = raw, bool(converged[k])
-            losses[:, k] = self.group_losses(loss, target, raw)
+            losses[:, k] = losses_of(raw)
             mean[k] = self.group_weights @ losses[:, k]
             has_risen = k > 1 and mean[k - 1 : k + 1].min() > mean[: k - 1].min()
             if has_risen and not self.is_small:
@@ -184,10 +180,36 @@ class JointFold(Fold):
         """Return raw predictions (n,) or (n, K) of a setting validated with the loss itself."""
         return self._predictions[setting, True][0]
 
-    def _problem(self, setting: Setting, loss: Loss, y: NDArray) -> Problem:
+    def _problem(self, setting: Setting) -> Problem:
         has_root, sources = self.context.options.root_cell, self.context.plan.sources
         penalty = auto_penalty(setting, self.gains, len(self.n_cells), has_root, sources)
-        return self.problem(penalty, setting_cells(setting), loss, y)
+        return self.problem(penalty, setting_cells(setting))
+
+    def _data_term(self, line: Setting, is_exact: bool) -> _DataTerm:
+        """Return the problem of a line, and what measures its predictions; see `losses`.
+
+        Dense paths need nothing of it but the data term, which all lines share.
+        """
+        is_dense = len(self.train) <= _MAX_DENSE_ROWS
+        if is_dense and is_exact in self._terms:
+            return self._terms[is_exact]
+        problem = self._problem(Setting(1.0, 0.0, 0.0) if is_dense else line)
+        term = (problem, self.held_out_losses) if is_exact else self._surrogate(problem)
+        if is_dense:
+            self._terms[is_exact] = term
+        return term
+
+    def _surrogate(self, problem: Problem) -> _DataTerm:
+        """Return the problem with a squared error in place of the loss, and what measures it."""
+        loss, context = SquaredError(), self.context
+        y, s = self.loss.encode(self.y), self.train.s
+        y_valid, s_valid = self.loss.encode(self.y_valid), self.valid.s
+        if context.has_own_link:
+            y, s, _ = context.working(self.train, self.constant)
+            y_valid, s_valid, _ = context.working(self.valid, self.constant)
+        offset = loss.best_constant(y, s)
+        surrogate = Problem(problem.design, y, loss, problem.penalty, s, offset)
+        return surrogate, lambda raw: self.group_losses(loss, y_valid, raw, s_valid)
 
     def _dense_path(
         self, problem: Problem, setting: Setting, strengths: Sequence[float]
@@ -216,7 +238,11 @@ class JointFold(Fold):
                     in_kernel_norm=True,
                 )
             previous = strength
-            yield K_valid @ alpha / strength + problem.offset, True
+            yield K_valid @ alpha / strength + self._constant_of(problem), True
+
+    def _constant_of(self, problem: Problem) -> NDArray:
+        """Return what a problem adds to all predictions, besides the offsets of rows."""
+        return self.constant if problem.offset.shape == problem.y.shape else problem.offset
 
     def _kernels(self, problem: Problem, scale: float, power: float) -> tuple[NDArray, NDArray]:
         """Return K of the training rows, and of validation with training rows."""
@@ -259,7 +285,7 @@ class JointFold(Fold):
                 max_iter=1000,
             )
             theta = solution.theta
-            yield valid.matvec(theta) + problem.offset, solution.converged
+            yield valid.matvec(theta) + self._constant_of(problem), solution.converged
 
 
 # -- all folds -----------------------------------------------------------------------------------
@@ -323,8 +349,8 @@ def search_setting(
 
     Where that would be slow the lines are compared more cheaply, and the strength is then chosen
     once more, with all rows and the loss itself, along the best line: folds with more than 800
-    training rows compare lines with 800 of them, and classification with more than 500 rows
-    times outputs by the squared error on the encoded classes.
+    training rows compare lines with 800 of them, and losses other than the squared error are
+    replaced by one with more than 500 rows times outputs.
     """
     n_lines = len(SLOPE_SCALES) + len(FEATURE_POWERS) if cells == "linear" else 1
     progress = Progress(len(make_folds) * (2 + n_lines), "choosing the penalty", enabled=verbose)

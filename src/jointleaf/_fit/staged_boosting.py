@@ -20,12 +20,24 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from jointleaf._core.layout import CellKind, CellLayout
+from jointleaf._core.losses import (
+    AbsoluteError,
+    Gamma,
+    Huber,
+    Logistic,
+    Loss,
+    Multinomial,
+    Poisson,
+    Quantile,
+    SquaredError,
+    Tweedie,
+)
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._core.solvers import solve
 from jointleaf._data.rows import Rows
-from jointleaf._fit.component import Component, FitContext, Split, Table
+from jointleaf._fit.component import NARROW, Component, FitContext, Split, Table, smooth
 from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._trees.flat import FlatTrees
@@ -41,6 +53,15 @@ _CLEARLY = 0.88, 1.1  # better, by the ratio of losses, or of what they are belo
 #: Rounds without a gain after which boosting stops; chance finds less, and a constant's loss is 1.
 _EARLY_STOP = {"stopping_rounds": 10, "min_delta": 1e-3}
 _SURE = 1e-15  # probabilities are at least that far from 0 and 1
+_OBJECTIVES: dict[type[Loss], str] = {
+    SquaredError: "regression",
+    AbsoluteError: "regression_l1",
+    Poisson: "poisson",
+    Gamma: "gamma",
+    Logistic: "binary",
+    Multinomial: "multiclass",
+}
+_OWN_METRIC = "own metric"  # of a loss that LightGBM does not know, beside its parameters
 
 
 @dataclass(frozen=True)
@@ -334,6 +355,8 @@ class Growth:
         self._context, self._frame, self._rows = context, frame, rows
         self._n_outputs = context.n_outputs
         self._tables: dict[bool, NDArray] = {}
+        #: what boosting starts from besides offsets; LightGBM itself finds it for other losses
+        self._constant = frame.offset if context.has_own_link else np.zeros(())
 
     def train(
         self,
@@ -351,6 +374,7 @@ class Growth:
         import lightgbm
 
         params = self._params(stage)
+        metric = params.pop(_OWN_METRIC, None)
         if stage.is_linear not in self._tables:
             self._tables[stage.is_linear] = self._table(self._rows.X, stage)
         data = lightgbm.Dataset(
@@ -373,6 +397,7 @@ class Growth:
             options = {
                 "valid_sets": [valid],
                 "callbacks": [lightgbm.early_stopping(verbose=False, **stop)],
+                "feval": metric,
             }
         # Else LightGBM writes all trees as text and reads them again.
         options["keep_training_booster"] = True
@@ -381,7 +406,7 @@ class Growth:
     def raw(self, booster: Any, stage: Stage, rows: Rows, start: NDArray | None) -> NDArray:
         """Return raw predictions of rows, (n,) or (n, K), by the rounds up to the best."""
         raw = booster.predict(self._table(rows.X, stage), raw_score=True)
-        return np.asarray(raw if start is None else start + raw)
+        return np.asarray(raw + self._constant if start is None else start + raw)
 
     def training_raw(self, booster: Any, start: NDArray | None) -> NDArray:
         """Return raw predictions of the rows it was trained on, from what LightGBM holds."""
@@ -427,7 +452,7 @@ class Growth:
         model = CellModel(
             partitioner, frame.features, CellLayout(counts, m, (kind,) * len(counts)),
             slopes.reshape(-1, m, *outputs), biases.reshape(-1, *outputs),
-            np.zeros(outputs), frame.centre, frame.unit,
+            np.zeros(outputs) + self._constant, frame.centre, frame.unit,
         )  # fmt: skip
         first, cell_of_leaf = trees.leaf_starts[:-1], np.argsort(leaves.order)
 
@@ -451,6 +476,8 @@ class Growth:
         y = self._frame.target(rows.y)
         if self._frame.loss.is_quadratic:
             return {"label": y if start is None else y - start}
+        if self._context.has_own_link:
+            return {"label": y, "init_score": rows.offset + self._constant}
         return {"label": y, "init_score": start}
 
     def _in_input_units(self, trees: FlatTrees, stage: Stage) -> FlatTrees:
@@ -470,7 +497,7 @@ class Growth:
 
     def _params(self, stage: Stage) -> dict[str, Any]:
         params: dict[str, Any] = {
-            "objective": "regression" if self._frame.loss.is_quadratic else "binary",
+            **objective_params(self._frame.loss),
             "seed": self._context.seed,
             "num_threads": threads(self._context.n_jobs),
             "deterministic": True,
@@ -481,6 +508,39 @@ class Growth:
         if self._n_outputs > 1:
             params |= {"objective": "multiclass", "num_class": self._n_outputs}
         return params
+
+
+def objective_params(loss: Loss) -> dict[str, Any]:
+    """Return the parameters with which LightGBM minimises a loss; for classes those of two."""
+    if isinstance(loss, Huber):
+        return {"objective": "huber", "alpha": loss.delta}
+    if isinstance(loss, Quantile):
+        return {"objective": "quantile", "alpha": loss.quantile}
+    if isinstance(loss, Tweedie):
+        return {"objective": "tweedie", "tweedie_variance_power": loss.power}
+    name = _OBJECTIVES.get(type(loss))
+    return {"objective": name} if name is not None else _own_objective(smooth(loss, NARROW))
+
+
+def _own_objective(loss: Loss) -> dict[str, Any]:
+    """Return the objective and metric of a loss that LightGBM does not know."""
+
+    def objective(raw: NDArray, data: Any) -> tuple[NDArray, NDArray]:
+        y, s = _targets_and_weights(data)
+        h = np.maximum(loss.row_working_curvature(y, raw), 1e-6)
+        return s * loss.row_gradient(y, raw), s * h
+
+    def metric(raw: NDArray, data: Any) -> tuple[str, float, bool]:
+        y, s = _targets_and_weights(data)
+        return "loss", loss.value(y, raw, s), False
+
+    return {"objective": objective, "metric": "None", _OWN_METRIC: metric}
+
+
+def _targets_and_weights(data: Any) -> tuple[NDArray, NDArray]:
+    """Return what a Dataset of LightGBM holds, which leaves out weights that are all one."""
+    y, s = data.get_label().astype(float), data.get_weight()
+    return y, np.ones(len(y)) if s is None else s.astype(float)
 
 
 def _relative(s: NDArray) -> NDArray:

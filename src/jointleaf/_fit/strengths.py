@@ -93,33 +93,31 @@ class _PathFold:
         cells: CellKind,
         device: str,
     ) -> None:
-        self._folds, self._loss = folds, folds[0].loss
+        self._folds = folds
         start = Sum(Free(), *on_predictions(penalty))
         designs = [fold.valid_design(cells) for fold in folds]
         #: weight of every group of validation rows
         self.group_weights = folds[0].group_weights
         if task_weights is None:
             self._valid: Any = designs[0]
-            alone = [folds[0].problem(start, cells, self._loss, folds[0].y)]
+            alone = [folds[0].problem(start, cells)]
             self._problem: Problem = alone[0]
             self._shares = np.ones(1)
         else:
             self._valid = TaskDesign(designs, task_weights.tolist())
-            alone = [fold.problem(Free(), cells, self._loss, fold.y) for fold in folds]
+            alone = [fold.problem(Free(), cells) for fold in folds]
             self._problem = tasks.task_problem(
                 [part.leaf_design for part in alone],
                 [fold.y for fold in folds],
-                self._loss,
+                alone[0].loss,
                 start,
                 [fold.train.s for fold in folds],
                 task_weights.tolist(),
-                [float(part.offset) for part in alone],
+                [float(fold.constant) for fold in folds],
             )
             self._shares = task_weights / task_weights.sum()
             self.group_weights = np.ones(len(self.group_weights))
         self._device, self._state = device, SolverState()
-        self._offsets = [part.offset for part in alone]
-        self._targets = [fold.loss.encode(fold.y_valid) for fold in folds]
         self._bounds = np.cumsum([len(fold.valid) for fold in folds])[:-1]
 
     def largest(self, penalty: Term) -> float:
@@ -211,10 +209,8 @@ class _PathFold:
         """Return sum_t gamma_t loss_t / sum_t gamma_t of every group of validation rows."""
         total = np.zeros(len(self.group_weights))
         by_task = np.split(self._valid.matvec(theta), self._bounds)
-        for share, fold, raw, offset, target in zip(
-            self._shares, self._folds, by_task, self._offsets, self._targets, strict=True
-        ):
-            total += share * fold.group_losses(self._loss, target, raw + offset)
+        for share, fold, raw in zip(self._shares, self._folds, by_task, strict=True):
+            total += share * fold.held_out_losses(raw + fold.constant)
         return total
 
 

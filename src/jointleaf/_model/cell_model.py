@@ -14,8 +14,11 @@ from jointleaf._core.arrays import NonZeros, place
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.losses import Loss
+from jointleaf._core.penalties import Term
+from jointleaf._core.problem import Problem
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import LinearFeatures
+from jointleaf._data.rows import Rows
 from jointleaf._model.bulk_predict import LEAST_ROWS, GroupedSums, PlainSums
 from jointleaf._model.contributions import (
     CellRanges,
@@ -56,6 +59,11 @@ class Frame:
     def target(self, y: NDArray) -> NDArray:
         """Return targets (n,) in standard units."""
         return (y - self.centre) / self.unit
+
+    def problem(self, design: LeafDesign, rows: Rows, penalty: Term) -> Problem:
+        """Return the joint problem of rows."""
+        offset = self.offset + rows.offset if rows.offset.any() else self.offset
+        return Problem(design, self.target(rows.y), self.loss, penalty, rows.s, offset)
 
 
 @dataclass(frozen=True, eq=False)

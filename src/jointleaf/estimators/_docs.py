@@ -134,6 +134,25 @@ ATTRIBUTES = """Attributes
     feature_names_in_ : array (d,)
         Names of the features, where X had string column names."""
 
+LOSS_PARAMETERS = """
+    loss : str or Loss
+        "squared_error" (the mean), "absolute_error" (the median), "huber" (a mean that outliers do
+        not move; its scale is found from held-out residuals), "quantile", or, with predictions
+        exp(raw) that are never negative, "poisson" (counts), "gamma" (amounts) or "tweedie"
+        (amounts with many zeros); or an object of `jointleaf.losses`, such as a convex loss of
+        one's own. Trees are grown on the same loss, and everything is validated by it; ``score`` is
+        R^2 with every loss. Other losses than the squared error need recipe="joint" or "blend".
+    quantile : float in (0, 1), optional
+        The level, for loss="quantile"; 0.5 by default.
+    power : float, optional
+        Of loss="tweedie", 1.5 by default: the variance grows with this power of the mean. Between 1
+        and 2, which are "poisson" and "gamma"; 0 is the squared error."""
+
+LOSS_ATTRIBUTE = """
+    loss_ : Loss
+        The loss that was minimised, with the scale that was found for "huber" (``loss_.delta``), in
+        units of y."""
+
 
 def described(**sections: str) -> Callable[[type[T]], type[T]]:
     """Return a decorator that fills shared sections into the class docstring, by their names."""

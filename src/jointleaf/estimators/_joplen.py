@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,10 @@ from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_expit, log_softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import check_X_y
+from sklearn.utils import Tags, check_X_y
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._core.losses import Logistic, Loss, Multinomial, SquaredError
+from jointleaf._core.losses import Logistic, Loss, Multinomial, make_number_loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import check_weights
 from jointleaf._core.solvers import Solution
@@ -28,14 +28,23 @@ from jointleaf._data.rows import (
     read_training_rows,
 )
 from jointleaf._data.statistics import learn_statistics
-from jointleaf._fit.component import Blend, FitContext
+from jointleaf._fit.component import Blend, FitContext, loss_units
 from jointleaf._fit.folds import split_labels, user_splits
 from jointleaf._fit.recipes import Fit
 from jointleaf._fit.report import FitReport
+from jointleaf._fit.scale import find_scale
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import by_column, warn_of_no_features
 from jointleaf._trees.importers import check_fitted_model, is_ensemble
-from jointleaf.estimators._docs import describe_parameters
+from jointleaf.estimators._docs import (
+    ATTRIBUTES,
+    LOSS_ATTRIBUTE,
+    LOSS_PARAMETERS,
+    PARAMETERS,
+    describe_parameters,
+    described,
+)
+from jointleaf.estimators._offsets import n_rows_of, read_offset
 from jointleaf.estimators._params import (
     JOPLEnParameters,
     check_memory,
@@ -63,13 +72,19 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
     # -- what a subclass says ------------------------------------------------------------------
 
     @abstractmethod
-    def _encode_target(self, y: NDArray) -> tuple[NDArray, Loss]:
-        """Return targets as numbers for the loss, and the loss."""
+    def _encode_target(self, y: NDArray) -> NDArray:
+        """Return targets as numbers for the loss."""
+
+    @abstractmethod
+    def _find_loss(
+        self, rows: Rows, columns: Columns, seed: int
+    ) -> tuple[Loss, tuple[float, float] | None]:
+        """Return the loss of training rows in the units of targets that are returned as well."""
 
     @property
     @abstractmethod
     def _loss(self) -> Loss:
-        """The loss of the fit."""
+        """The loss of the fit, in its units."""
 
     @abstractmethod
     def _encode_known(self, y: NDArray) -> NDArray:
@@ -103,15 +118,33 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         -------
         self
         """
+        return self._fit(X, y, sample_weight, X_val, y_val)
+
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        X_val: ArrayLike | None,
+        y_val: ArrayLike | None,
+        offset: NDArray | None = None,
+        offset_val: NDArray | None = None,
+    ) -> BaseJOPLEn:
+        """Fit rows with offsets (n,), where there are any."""
         with restored_on_error(self):
             has_validation = X_val is not None or y_val is not None
-            context = self._read(X, y, sample_weight, has_validation)
-            valid = read_validation_rows(self, X_val, y_val)
+            context = self._read(X, y, sample_weight, has_validation, offset)
+            valid = read_validation_rows(self, X_val, y_val, offset_val)
             self._store(self._fit_context(context, valid), context.rows)
         return self
 
     def _read(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, has_validation: bool
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        has_validation: bool,
+        offset: NDArray | None,
     ) -> FitContext:
         """Check parameters and rows, and return what the fit works on."""
         check_parameters(self)
@@ -139,9 +172,13 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         is_used = weights > 0
         check_missing_values(matrix[is_used], columns)
         chosen = chosen_columns(self.linear_features, columns, X)
-        target, loss = self._encode_target(targets[is_used])
+        target = self._encode_target(targets[is_used])
         labels = split_labels(splits, len(targets))
-        rows = canonical_rows(matrix[is_used], target, weights[is_used], labels[is_used])
+        shift = np.zeros(len(target)) if offset is None else offset[is_used]
+        target, shift = self._without_offset(target, shift)
+        rows = canonical_rows(matrix[is_used], target, weights[is_used], labels[is_used], shift)
+        seed = self._seed()
+        loss, units = self._find_loss(rows, columns, seed)
         if self._has_default_partitions:
             columns, rows = self._with_statistics(columns, rows, chosen)
         if chosen is not None:  # statistics are of columns that the linear models see
@@ -152,7 +189,11 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         if isinstance(self.penalty, Term):
             check_penalty(self.penalty, len(matrix), len(plan.names), self.cells)
         self.columns_ = columns
-        return self._context(rows, columns, plan, loss, self._seed())
+        return self._context(rows, columns, plan, loss, seed, units)
+
+    def _without_offset(self, y: NDArray, offset: NDArray) -> tuple[NDArray, NDArray]:
+        """Return targets and offsets; where the loss is of residuals, only targets are left."""
+        return y, offset
 
     def _with_statistics(
         self, columns: Columns, rows: Rows, chosen: NDArray | None
@@ -164,10 +205,14 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         return replace(columns, statistics=learned[0]), learned[1]
 
     def read_known_rows(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: NDArray | None = None,
     ) -> Rows:
         """Return rows of positive weight as the fit sees new rows."""
-        rows = self._read_coded(X, y, sample_weight)
+        rows = self._read_coded(X, y, sample_weight, offset)
         return replace(rows, X=self.columns_.matrix(rows.X))
 
     def read_fit_rows(
@@ -182,11 +227,22 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
 
         With `merge` they are in canonical order, else as they are given.
         """
+        if self.report_.has_offset:
+            raise ValueError(
+                "the model was fitted with exposure or an offset, and what fits its cells again "
+                "(prune, paths of strengths) takes none: fit another model instead"
+            )
         rows, statistics = self._read_coded(X, y, sample_weight), self.columns_.statistics
         rows = canonical_rows(rows.X, rows.y, rows.s) if merge else rows
         return rows if statistics is None else statistics.fit(rows)[1]
 
-    def _read_coded(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
+    def _read_coded(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        offset: NDArray | None = None,
+    ) -> Rows:
         matrix, targets = check_X_y(
             read_coded_rows(self, X),
             y,
@@ -194,9 +250,11 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
             y_numeric=self._target_type == "regression",
         )
         weights = check_weights(sample_weight, len(targets))
-        rows = Rows(matrix, targets, weights, np.zeros((len(targets), 0), np.int64))
-        rows = rows.take(weights > 0)
-        return replace(rows, y=self._encode_known(rows.y))
+        shift = np.zeros(len(targets)) if offset is None else offset
+        labels = np.zeros((len(targets), 0), np.int64)
+        rows = Rows(matrix, targets, weights, labels, offset=shift).take(weights > 0)
+        y, shift = self._without_offset(self._encode_known(rows.y), rows.offset)
+        return replace(rows, y=y, offset=shift)
 
     def fitted_frame(self) -> Frame:
         """Return how rows and targets became standard numbers in the joint fit."""
@@ -214,8 +272,11 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
 
     def fitted_context(self, rows: Rows) -> FitContext:
         """Return what a fit like this one, of some rows, works on."""
-        plan = self.cell_model_.features.plan
-        return self._context(rows, self.columns_, plan, self._loss, self._seed(keep=True))
+        model, loss = self.cell_model_, self._loss
+        is_fixed = self._target_type == "regression" and not loss.is_quadratic
+        units = (model.centre, model.unit) if is_fixed else None
+        seed = self._seed(keep=True)
+        return self._context(rows, self.columns_, model.features.plan, loss, seed, units)
 
     def _store(self, fit: Fit, rows: Rows) -> None:
         """Put the results on the estimator."""
@@ -340,22 +401,26 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
 
 
 def read_validation_rows(
-    estimator: BaseJOPLEn, X_val: ArrayLike | None, y_val: ArrayLike | None
+    estimator: BaseJOPLEn,
+    X_val: ArrayLike | None,
+    y_val: ArrayLike | None,
+    offset: NDArray | None = None,
 ) -> Rows | None:
     """Return the rows that are held out to choose on; None where there are none."""
     if X_val is None and y_val is None:
         return None
     if X_val is None or y_val is None:
         raise ValueError("X_val and y_val belong together: give both or none")
-    return estimator.read_known_rows(X_val, y_val)
+    return estimator.read_known_rows(X_val, y_val, offset=offset)
 
 
-@describe_parameters
+@described(parameters=PARAMETERS + LOSS_PARAMETERS, attributes=ATTRIBUTES + LOSS_ATTRIBUTE)
+@dataclass(eq=False, repr=False)
 class JOPLEnRegressor(RegressorMixin, BaseJOPLEn):
     """Piecewise linear ensemble for regression, all cells fitted jointly.
 
     The partitions of a tree ensemble are kept, a linear model is put into every cell, and all of
-    them are fitted together with the squared error (f - y)^2 / 2 as one convex problem.
+    them are fitted together as one convex problem, by default with the squared error (f - y)^2 / 2.
 
     {parameters}
 
@@ -371,23 +436,123 @@ class JOPLEnRegressor(RegressorMixin, BaseJOPLEn):
     >>> model = JOPLEnRegressor(random_state=0).fit(X_train, y_train)
     >>> model.score(X_test, y_test) > 0.3
     True
+
+    Counts per unit of exposure, never negative:
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X, exposure = rng.uniform(-1, 1, (200, 2)), rng.uniform(0.5, 1, 200)
+    >>> counts = rng.poisson(exposure * np.exp(X[:, 0]))
+    >>> model = JOPLEnRegressor("lightgbm", loss="poisson", random_state=0)
+    >>> rates = model.fit(X, counts, exposure=exposure).predict(X)
+    >>> bool(rates.min() > 0)
+    True
     """
+
+    _: KW_ONLY
+    loss: str | Loss = "squared_error"
+    quantile: float | None = None
+    power: float | None = None
 
     _target_type = "regression"
 
-    def _encode_target(self, y: NDArray) -> tuple[NDArray, Loss]:
-        return self._encode_known(y), self._loss
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self.loss in ("poisson", "gamma", "tweedie")
+        return tags
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+        X_val: ArrayLike | None = None,
+        y_val: ArrayLike | None = None,
+        offset_val: ArrayLike | None = None,
+        exposure_val: ArrayLike | None = None,
+    ) -> JOPLEnRegressor:
+        """Grow partitions and fit the models of all their cells.
+
+        Parameters
+        ----------
+        X : array-like or data frame (n, d)
+            Numbers, missing values (NaN, None), and text or category columns of data frames.
+            float32 is computed in float32, everything else in float64.
+        y : array-like (n,)
+            Not negative for the losses "poisson" and "tweedie", positive for "gamma".
+        sample_weight : array-like (n,), optional
+            Zero equals leaving the row out, 2 equals giving it twice.
+        offset : array-like (n,), optional
+            What the model adds to, on the scale of the loss: for "poisson", "gamma" and "tweedie"
+            the logarithm of a factor, for others a prediction.
+        exposure : array-like (n,), optional
+            For "poisson", "gamma" and "tweedie": the time or amount in which y was counted, by
+            which predictions are multiplied. The same as ``offset=np.log(exposure)``.
+        X_val, y_val : array-like (m, d), (m,), optional
+            Held-out rows on which ``penalty="auto"`` chooses, instead of cross-validation.
+        offset_val, exposure_val : array-like (m,), optional
+            Theirs.
+
+        Returns
+        -------
+        self
+        """
+        given = self._given_loss()
+        n_rows = None if X_val is None else n_rows_of(X_val)
+        return self._fit(
+            X,
+            y,
+            sample_weight,
+            X_val,
+            y_val,
+            read_offset(given, offset, exposure, n_rows_of(X)),
+            read_offset(given, offset_val, exposure_val, n_rows, "_val"),
+        )
+
+    def _given_loss(self) -> Loss:
+        """Return the loss that the parameters say, with a scale that may be missing."""
+        return make_number_loss(self.loss, self.quantile, self.power)
+
+    def _encode_target(self, y: NDArray) -> NDArray:
+        target = self._encode_known(y)
+        if self._given_loss().has_log_link and not target.any():
+            raise ValueError(
+                f"loss={self.loss!r} takes y that is positive somewhere, but y is zero in every "
+                "row of positive weight: nothing to fit"
+            )
+        return target
+
+    def _encode_known(self, y: NDArray) -> NDArray:
+        return self._given_loss().encode(np.asarray(y, float))
+
+    def _without_offset(self, y: NDArray, offset: NDArray) -> tuple[NDArray, NDArray]:
+        return (y - offset, 0.0 * offset) if self._given_loss().is_of_residuals else (y, offset)
+
+    def _find_loss(
+        self, rows: Rows, columns: Columns, seed: int
+    ) -> tuple[Loss, tuple[float, float] | None]:
+        self.loss_: Loss = find_scale(self._given_loss(), rows, columns, seed)
+        units = loss_units(self.loss_, rows.y, rows.s)
+        return self.loss_ if units is None else self.loss_.in_units(units[1]), units
 
     @property
     def _loss(self) -> Loss:
-        return SquaredError()
+        return self.loss_.in_units(self.cell_model_.unit)
 
-    def _encode_known(self, y: NDArray) -> NDArray:
-        return np.asarray(y, float)
+    def predict(
+        self, X: ArrayLike, *, offset: ArrayLike | None = None, exposure: ArrayLike | None = None
+    ) -> NDArray:
+        """Predict targets (n,) of rows X (n, d).
 
-    def predict(self, X: ArrayLike) -> NDArray:
-        """Predict targets (n,) of rows X (n, d)."""
-        return self._raw_predictions(X)
+        With the losses "poisson", "gamma" and "tweedie" these are means, exp(raw + offset) or
+        exposure times exp(raw); without exposure they are per unit of it.
+        """
+        raw = self._raw_predictions(X)
+        shift = read_offset(self.loss_, offset, exposure, len(raw))
+        return self.loss_.link(raw if shift is None else raw + shift)
 
 
 @describe_parameters
@@ -417,9 +582,14 @@ class JOPLEnClassifier(ClassifierMixin, BaseJOPLEn):
 
     _target_type = "classification"
 
-    def _encode_target(self, y: NDArray) -> tuple[NDArray, Loss]:
+    def _encode_target(self, y: NDArray) -> NDArray:
         self.classes_, numbers = number_classes(y)
-        return 2.0 * numbers - 1.0 if len(self.classes_) == 2 else numbers, self._loss
+        return 2.0 * numbers - 1.0 if len(self.classes_) == 2 else numbers
+
+    def _find_loss(
+        self, rows: Rows, columns: Columns, seed: int
+    ) -> tuple[Loss, tuple[float, float] | None]:
+        return self._loss, None
 
     @property
     def _loss(self) -> Loss:

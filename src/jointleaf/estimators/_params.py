@@ -121,9 +121,15 @@ class JOPLEnParameters(TabularEstimator):
         return FitOptions(**options | {"one_se": self._takes_one_se()})
 
     def _context(
-        self, rows: Rows, columns: Columns, plan: FeaturePlan, loss: Loss, seed: int
+        self,
+        rows: Rows,
+        columns: Columns,
+        plan: FeaturePlan,
+        loss: Loss,
+        seed: int,
+        units: tuple[float, float] | None = None,
     ) -> FitContext:
-        """Return what the fit of one task works on."""
+        """Return what the fit of one task works on; the loss is in units of the targets."""
         penalty = self.penalty if isinstance(self.penalty, Term) else None
         partitioner, options = self._partitions_for(len(rows), penalty), self.fit_options()
         n_jobs = effective_n_jobs(self.n_jobs)
@@ -139,6 +145,7 @@ class JOPLEnParameters(TabularEstimator):
             n_jobs,
             options,
             columns.statistics,
+            units,
         )
 
     def memory_of(
@@ -324,6 +331,12 @@ def check_effect(estimator: Any, recipe: recipes.Recipe) -> None:
         if not (value is default or (np.isscalar(value) and value == default)):
             raise ValueError(f"{name}={value!r} has no effect {why}")
 
+    loss = getattr(estimator, "loss", "squared_error")
+    if recipe.name == "boosting" and loss != "squared_error":
+        raise ValueError(
+            f"loss={loss!r} is not possible with recipe='boosting': use recipe='joint' or "
+            "recipe='blend'"
+        )
     for name in recipe.ignores:
         check_default(
             name,

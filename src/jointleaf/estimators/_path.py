@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_regressor
 
-from jointleaf._core.losses import Logistic, Multinomial
 from jointleaf._core.path import N_STRENGTHS, StrengthPath, strength_path
 from jointleaf._core.penalties import Penalty
 from jointleaf._core.penalties.base import on_weights
@@ -43,9 +41,7 @@ def follow_strengths(
         # No strength sets all slopes to zero: three decades on both sides of the fit.
         steps = np.geomspace(1e3, 1e-3, settings.pop("n_strengths", N_STRENGTHS))
         settings.setdefault("strengths", fitted_strength(estimator) * steps)
-    if not is_regressor(estimator):
-        n_classes = len(estimator.classes_)
-        settings["loss"] = Logistic() if n_classes == 2 else Multinomial(n_classes)
+    settings["loss"] = estimator.fitted_frame().loss
     rows, valid = estimator.read_fit_rows(X, y, merge=False), None
     if X_val is not None and y_val is not None:
         valid = _prepared(estimator, estimator.read_known_rows(X_val, y_val))

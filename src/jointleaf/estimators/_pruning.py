@@ -273,7 +273,8 @@ def _split_walk(estimator: BaseJOPLEn, train: Rows, step_fraction: float) -> Wal
     try:
         context = estimator.fitted_context(train)
         fresh = Joint(context, {}).partitioner.fresh()
-        partitioner = grow(fresh, train, context.target_type, context.columns)
+        rows = context.growth_rows(train)
+        partitioner = grow(fresh, rows, context.target_type, context.columns)
     except ValueError as cause:
         raise ValueError(
             f"The partitions cannot be grown anew to choose a size: {cause} To prune, give rows "
@@ -284,7 +285,7 @@ def _split_walk(estimator: BaseJOPLEn, train: Rows, step_fraction: float) -> Wal
     if len(kinds) != n_partitions:  # as many as were grown differ where they are of one kind
         kinds = kinds[:1] * n_partitions
     start = Candidate(partitioner, _penalty_for(estimator, partitioner), kinds, None)
-    # Losses in the unit of the fit; a classifier has none.
+    # Losses in the unit of the fit, which for other losses than the squared error is the same.
     scale = (frame.unit / estimator.cell_model_.unit) ** 2
     return make_walk(estimator, start, frame, train, step_fraction, scale)
 
@@ -316,7 +317,8 @@ def _refit(estimator: E, rows: Rows, candidate: Candidate, path: Path) -> E:
     )
     report, before = estimator.report_, estimator.cell_model_.layout.n_cells
     solve = replace(solve, setting=report.joint_or_raise("pruning").setting)
-    report = FitReport.of_joint(report.target_type, solve, report.cv_results)
+    alone = FitReport.of_joint(report.target_type, solve, report.cv_results)
+    report = replace(alone, loss=report.loss)
     pruned, parameters = clone(estimator), estimator.get_params(deep=False)
     fitted = {k: v for k, v in estimator.__dict__.items() if k not in parameters}
     pruned.__dict__.update(fitted, report_=report)

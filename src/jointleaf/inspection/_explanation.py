@@ -30,8 +30,9 @@ class Explanation:
         prediction = baseline + sum over columns of values + cells_rest,
         values     = linear + cells,
 
-    exactly, on the scale of raw predictions: that of the target in regression, log-odds of the
-    second class for two classes, one number per class for more (``decision_function``).
+    exactly, on the scale of raw predictions: that of the target in regression (its logarithm for
+    the losses "poisson", "gamma" and "tweedie"), log-odds of the second class for two classes, one
+    number per class for more (``decision_function``).
 
     Attributes
     ----------

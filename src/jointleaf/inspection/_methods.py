@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 from sklearn import get_config
-from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._fit.report import describe_solution, validation_text
-from jointleaf.partitions._base import TargetType
 
 if TYPE_CHECKING:
     from jointleaf._model.cell_model import CellModel
@@ -65,8 +63,8 @@ class Explainable(Summarized):
 
         The baseline, which is the mean prediction over the training rows (4,000 of them where
         there are more), and the values of all columns add up to the prediction exactly: to
-        ``predict`` in regression and to ``decision_function`` for classes. See
-        `jointleaf.inspection.explain`.
+        ``predict`` in regression (with a log link to its logarithm, without exposure) and to
+        ``decision_function`` for classes. See `jointleaf.inspection.explain`.
         """
         from jointleaf.inspection import explain
 
@@ -164,8 +162,8 @@ def _task_lines(model: Any) -> list[tuple[str, str]]:
     if not isinstance(model.solution_, list):  # one fit of all tasks
         lines.append(("penalty", repr(model.penalty_)))
         if model.cv_results_ is not None:
-            target_type: TargetType = "classification" if is_classifier(model) else "regression"
-            lines.append(("validation loss", validation_text(model.cv_results_, target_type)))
+            text = validation_text(model.cv_results_, model.report_[0].loss)
+            lines.append(("validation loss", text))
         lines.append(("solver", describe_solution(model.solution_)))
         return lines
     solved = [solution for solution in model.solution_ if solution is not None]

@@ -29,6 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import jointleaf
 from jointleaf._data.features import LinearFeatures
+from jointleaf._fit.report import LOSS_UNITS, loss_name
 from jointleaf._model.cell_model import CellModel
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import ZERO
@@ -51,8 +52,9 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     """Return a fitted model as an ONNX model (extra ``onnx``), and write it to a file.
 
     The graph takes rows ``X`` (n, d), doubles with NaN for missing values. A regressor returns
-    ``variable`` (n, 1), doubles. A classifier returns ``label`` (n,) of the type of its classes and
-    ``probabilities`` (n, K), doubles, in the order of ``classes_``.
+    ``variable`` (n, 1), doubles: for losses with a log link means per unit of exposure. A
+    classifier returns ``label`` (n,) of the type of its classes and ``probabilities`` (n, K),
+    doubles, in the order of ``classes_``.
 
     Rows reach the same cells as with `predict`. The sums of the weights of trees are rounded to
     single precision by the operator that makes them, so that predictions agree to about 1e-7 of the
@@ -83,6 +85,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     graph = _Graph()
     raw = _add_raw_predictions(graph, cells, model.n_features_in_)
     if isinstance(model, JOPLEnRegressor):
+        raw = graph.add("Exp", raw) if model.loss_.has_log_link else raw
         graph.name(raw, "variable")
         outputs: dict[str, Any] = {"variable": (np.float64, (1,))}
     else:
@@ -108,6 +111,14 @@ def _check(model: Any) -> None:
             "JOPLEnRegressor or JOPLEnClassifier"
         )
     check_is_fitted(model)
+    if (
+        isinstance(model, JOPLEnRegressor)
+        and loss_name("regression", model.loss_) not in LOSS_UNITS
+    ):
+        raise ValueError(
+            f"loss={model.loss_!r} is code of one's own, and its link cannot be exported: use one "
+            "of the losses by name, or pickle"
+        )
     if model.columns_.categorical.size:
         names = [model.columns_[j].label for j in model.columns_.categorical]
         raise ValueError(

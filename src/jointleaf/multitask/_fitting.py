@@ -118,7 +118,8 @@ def fit_jointly(job: TaskJob, penalty: Term) -> tuple[list[Fit], Solution]:
         model, importances = model.described(rows.X, rows.s)
         solve = JointSolve(task, penalty, model.offset)
         target_type = job.contexts[0].target_type
-        fits.append(Fit(model, importances, FitReport.of_joint(target_type, solve, table)))
+        report = FitReport.of_joint(target_type, solve, table, frame.loss)
+        fits.append(Fit(model, importances, report))
     return fits, solution
 
 

@@ -24,7 +24,7 @@ _HALVINGS = 39  # of a step
 # target, the factor from one to the next, and the most of them.
 _WIDTH, _NARROWER, _MOST_WIDTHS = 0.3, 0.2, 50
 _PATIENCE = 5  # widths without a gain: rounding is all that is left
-_LEAST_WIDTH = 1e-3  # of the first: around the right derivatives that is narrow enough
+_LEAST_WIDTH = 0.03  # of the first: around the right derivatives that is narrow enough
 
 #: "stopped": after as many steps as were asked for, see `Krylov`
 Status = Literal["converged", "max_iter", "stalled", "stopped"]

@@ -22,13 +22,22 @@ from jointleaf._trees.encoding import Encoding
 from jointleaf._trees.flat import FlatTrees
 from jointleaf.estimators._linear_forest import PortableForest
 from jointleaf.estimators._pruning import Pruning
-from jointleaf.io._model_file.objects import COLUMNS, FEATURES, PARTITIONER, PENALTY, TREES, fitted
+from jointleaf.io._model_file.objects import (
+    COLUMNS,
+    FEATURES,
+    LOSS,
+    PARTITIONER,
+    PENALTY,
+    TREES,
+    fitted,
+)
 from jointleaf.io._model_file.schema import (
     Array,
     Arrays,
     ByTask,
     Each,
     Field,
+    Flag,
     Integer,
     Let,
     Made,
@@ -262,6 +271,8 @@ _REPORT = record(
     joint=Maybe(_JOINT),
     cv_results=Plain().must(lambda s: _is_table(s.cv_results), _LIST),
     n_rounds=Integer(),
+    loss=Text(),
+    has_offset=Flag(),
 )
 _OF_STEPS = Array("f8", "#n_cells", dtype=np.float64)
 _PRUNING = record(
@@ -432,7 +443,7 @@ def _fill_bouts(model: Any, s: Scope) -> None:
 
 ESTIMATOR = Variants({})
 ESTIMATOR.add(
-    fitted(estimators.JOPLEnRegressor, _fill_joplen, **_COLUMNS, **_NUMBERS, **_JOPLEN),
+    fitted(estimators.JOPLEnRegressor, _fill_joplen, **_COLUMNS, **_NUMBERS, **_JOPLEN, loss=LOSS),
     fitted(estimators.JOPLEnClassifier, _fill_joplen, **_COLUMNS, **_CLASSES, **_JOPLEN),
     fitted(estimators.LinearForestRegressor, _fill_forest, **_COLUMNS, **_NUMBERS, **_FOREST),
     fitted(estimators.LinearForestClassifier, _fill_forest, **_COLUMNS, **_CLASSES, **_FOREST),

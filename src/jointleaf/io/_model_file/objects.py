@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jointleaf import partitions
-from jointleaf._core import penalties
+from jointleaf._core import losses, penalties
 from jointleaf._core.arrays import DEVICES
 from jointleaf._core.penalties import Frobenius, PerTask, Sum, Term
 from jointleaf._core.penalties.per_task import Scaled
@@ -257,6 +257,27 @@ PENALTY.add(
     record(Sum, terms=Each(PENALTY, least=1), make=lambda s: Sum(*s.terms)),
 )
 
+# -- losses --------------------------------------------------------------------------------------
+
+#: Of numbers; losses of the user's own are code, which a file does not hold.
+LOSS = Variants(
+    {}, "a model with loss={name} cannot be saved: model files hold {known}; use pickle or joblib"
+)
+LOSS.add(
+    record(losses.SquaredError, make=lambda s: losses.SquaredError()),
+    record(losses.AbsoluteError, make=lambda s: losses.AbsoluteError()),
+    record(losses.Poisson, make=lambda s: losses.Poisson()),
+    record(losses.Gamma, make=lambda s: losses.Gamma()),
+    record(losses.Huber, delta=Maybe(Number(0.0)).must(lambda s: s.delta != 0, "must be positive")),
+    record(
+        losses.Quantile,
+        quantile=Number(0.0).must(lambda s: 0 < s.quantile < 1, "must be between 0 and 1"),
+    ),
+    record(
+        losses.Tweedie, power=Number(1.0).must(lambda s: 1 < s.power < 2, "must be between 1 and 2")
+    ),
+)
+
 # -- parameters ----------------------------------------------------------------------------------
 
 
@@ -276,6 +297,7 @@ _RANDOM_STATE = record(
 )
 _PARAMETER_KINDS = {
     "penalty": PENALTY,
+    "loss": LOSS,
     "random_state": Variants({"RandomState": _RANDOM_STATE}),
 }
 

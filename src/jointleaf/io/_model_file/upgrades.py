@@ -57,7 +57,21 @@ def upgrade(model: Any, arrays: list[NDArray], version: int) -> Any:
             raise ModelFileError(f"the file holds no valid model of format 1: {cause!r}") from None
     if isinstance(model, dict) and isinstance(model.get("columns"), list):
         model["columns"] = {"columns": model["columns"], "statistics": None}
+    if isinstance(model, dict):
+        _add_losses(model)
     return model
+
+
+def _add_losses(model: dict[str, Any]) -> None:
+    """Say what the loss was when there was only one of numbers."""
+    if model.get("class") == "JOPLEnRegressor":
+        model.setdefault("loss", {"class": "SquaredError"})
+    reports = model.get("report")
+    for report in reports if isinstance(reports, list) else [reports]:
+        if isinstance(report, dict):
+            is_regression = report.get("target_type") == "regression"
+            report.setdefault("loss", "squared_error" if is_regression else "logistic")
+            report.setdefault("has_offset", False)
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,60 @@
+"""Offsets and exposure of rows, as users give them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from jointleaf._core.losses import Loss
+from jointleaf._core.problem import as_numbers
+
+__all__ = ["n_rows_of", "read_offset"]
+
+
+def n_rows_of(X: Any) -> int | None:
+    """Return the number of rows of a table; None where that is found out later."""
+    shape = getattr(X, "shape", None)
+    if shape:
+        return int(shape[0])
+    return len(X) if hasattr(X, "__len__") else None
+
+
+def read_offset(
+    loss: Loss,
+    offset: ArrayLike | None,
+    exposure: ArrayLike | None,
+    n_rows: int | None,
+    suffix: str = "",
+) -> NDArray[np.float64] | None:
+    """Return offsets (n,) of rows on the scale of the loss; None where there are none."""
+    if offset is None and exposure is None:
+        return None
+    names = f"offset{suffix}", f"exposure{suffix}"
+    if offset is not None and exposure is not None:
+        raise ValueError(f"{names[0]} and {names[1]} are both given: give one of them")
+    if exposure is not None and not loss.has_log_link:
+        raise ValueError(
+            f"{names[1]} needs a loss whose predictions it multiplies, 'poisson', 'gamma' or "
+            f"'tweedie', and not {loss!r}: divide y by it, or give it as sample_weight"
+        )
+    if not (loss.has_log_link or loss.is_of_residuals):
+        raise ValueError(
+            f"{names[0]} is not possible with loss={loss!r}, which is neither of residuals "
+            "(is_of_residuals) nor of exp(f) (has_log_link): set one of these where it is"
+        )
+    name, given = (names[0], offset) if exposure is None else (names[1], exposure)
+    values = as_numbers(name, np.asarray(given))
+    if n_rows is not None and values.shape != (n_rows,):
+        raise ValueError(
+            f"{name} has shape {values.shape}, but there are {n_rows} rows: give one number for "
+            "every row"
+        )
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} holds NaN or infinity: give a number for every row")
+    if exposure is None:
+        return values
+    if (values <= 0).any():
+        raise ValueError(f"{name} holds {values.min():g}: it must be positive, leave such rows out")
+    return np.log(values)
