@@ -12,6 +12,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._trees.importers import check_fitted_model, find_adapter
+from jointleaf._trees.importers.objectives import read_objective
 from jointleaf._trees.importers.xgboost import XGBoostAdapter
 from jointleaf.estimators._joplen import JOPLEnClassifier, JOPLEnRegressor
 
@@ -22,6 +23,8 @@ def refine(
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
     *,
+    offset: ArrayLike | None = None,
+    exposure: ArrayLike | None = None,
     X_val: ArrayLike | None = None,
     y_val: ArrayLike | None = None,
     **parameters: Any,
@@ -31,6 +34,9 @@ def refine(
     The model's trees are kept and the model itself is not changed. With the default
     ``penalty="auto"`` the penalty is chosen by honest cross-validation: inside every fold an
     ensemble is grown anew with the model's own parameters.
+
+    The loss is the model's own: a model of a quantile or of counts is refined to one of the same.
+    Models with monotone constraints are refused, because a joint fit would not keep them.
 
     Parameters
     ----------
@@ -44,10 +50,13 @@ def refine(
         Their targets.
     sample_weight : array-like (n,), optional
         Weights.
+    offset, exposure : array-like (n,), optional
+        Of a regression model, as for `JOPLEnRegressor.fit`.
     X_val, y_val : array-like (m, d), (m,), optional
         Rows on which the penalty is chosen, instead of cross-validation.
     **parameters
-        Passed to `JOPLEnRegressor` or `JOPLEnClassifier`, for example ``penalty`` or ``n_jobs``.
+        Passed to `JOPLEnRegressor` or `JOPLEnClassifier`, for example ``penalty`` or ``n_jobs``;
+        ``loss`` instead of the loss of the model.
 
     Returns
     -------
@@ -75,11 +84,25 @@ def refine(
     """
     if isinstance(model, Pipeline):
         return _refine_last(
-            model, X, y, sample_weight=sample_weight, X_val=X_val, y_val=y_val, **parameters
-        )
+            model, X, y, sample_weight=sample_weight, offset=offset, exposure=exposure,
+            X_val=X_val, y_val=y_val, **parameters,
+        )  # fmt: skip
     adapter = check_fitted_model(model, X)
-    estimator = JOPLEnClassifier if adapter.is_classifier(model) else JOPLEnRegressor
-    return estimator(model, **parameters).fit(X, y, sample_weight, X_val=X_val, y_val=y_val)
+    objective = read_objective(model, adapter.library)
+    if objective.is_monotone:
+        raise ValueError(
+            "the model has monotone constraints, which a joint fit of its cells would not keep: "
+            "refine a model that was trained without them"
+        )
+    options: dict[str, Any] = {"X_val": X_val, "y_val": y_val}
+    if adapter.is_classifier(model):
+        if offset is not None or exposure is not None:
+            raise ValueError("offset and exposure are for regression models: leave them out")
+        return JOPLEnClassifier(model, **parameters).fit(X, y, sample_weight, **options)
+    if "loss" not in parameters:
+        parameters |= objective.loss_parameters()
+    options |= {"offset": offset, "exposure": exposure}
+    return JOPLEnRegressor(model, **parameters).fit(X, y, sample_weight, **options)
 
 
 def _refine_last(
