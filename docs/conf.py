@@ -49,6 +49,7 @@ NAVIGATION = {
     "By subject": [
         "partitions",
         "penalties",
+        "losses",
         "multitask",
         "bouts",
         "explaining",

@@ -36,6 +36,17 @@ def test_the_page_on_penalties_runs_as_written(capsys):
     assert set(space["model"].selected_features_) == {0, 1}
 
 
+def test_the_page_on_losses_runs_as_written(capsys):
+    text = (ROOT / "docs" / "losses.md").read_text()
+    space: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, "losses.md", "exec"), space)
+    printed = capsys.readouterr().out
+    assert "Poisson() converged" in printed
+    assert 0.5 < float(printed.split("inside: ")[1].split()[0]) < 0.95
+    assert float(printed.split("delta: ")[1]) > 0
+
+
 def test_the_page_on_partitions_runs_as_written(capsys):
     text = (ROOT / "docs" / "partitions.md").read_text()
     space: dict = {}
