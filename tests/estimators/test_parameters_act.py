@@ -38,6 +38,9 @@ VALUES = {
     "random_state": 1,
     "verbose": 1,
     "task_weights": [1.0, 0.3],
+    "loss": "absolute_error",
+    "quantile": 0.3,
+    "power": 1.2,
 }
 #: The numbers of a model do not depend on these.
 SAME_MODEL = {"n_jobs", "device"}
@@ -103,6 +106,14 @@ def test_every_parameter_acts_or_is_rejected(name, recipe, usual, asked, capsys)
         return
     if recipe == "boosting" and name == "linear_features":
         with pytest.raises(ValueError, match=r"linear_features=\[0, 1\] leaves out .*'blend'"):
+            model.fit(X, Y)
+        return
+    if name in ("quantile", "power"):  # tests/estimators/test_losses.py has where they act
+        with pytest.raises(ValueError, match=rf"{name}=.* has no effect with loss='squared_error'"):
+            model.fit(X, Y)
+        return
+    if recipe == "boosting" and name == "loss":
+        with pytest.raises(ValueError, match=r"loss='absolute_error' is not possible .*'blend'"):
             model.fit(X, Y)
         return
     for calls in asked.values():
