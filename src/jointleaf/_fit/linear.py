@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,15 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from jointleaf._core.arrays import cholesky_solver
+from jointleaf._core.design import LeafDesign
+from jointleaf._core.losses import Loss
+from jointleaf._core.penalties import Frobenius
+from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import line_search
+from jointleaf._core.solvers.newton import Newton
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows
-from jointleaf._fit.component import Component, Split, target_scale
+from jointleaf._fit.component import NARROW, Component, Split, smooth
 from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import CategoryPartitioner
@@ -64,13 +69,17 @@ class Linear(Component):
     def fit(self, frame: Frame) -> CellModel:
         rows = self.context.rows
         X = frame.features.transform(rows.X)
-        weights = self._fit_weights(X, frame.target(rows.y), rows.s, self.strength)
+        table = _Tables(X, frame.target(rows.y), rows.s, X, rows.offset)
+        weights = self._fit_weights(table, self.strength)
         return CellModel.linear(frame, weights[:-1], weights[-1])
 
     def describe(self) -> str:
         return f"a global linear model with strength {self.strength:.3g}"
 
-    def _fit_weights(self, X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray:
+    def _fit_weights(self, table: _Tables, strength: float) -> NDArray:
+        X, y, s = table.X, table.y, table.s
+        if self.context.has_own_link:
+            return fit_loss(self.context.loss, X, y, s, table.offset, strength)
         fit = fit_ridge if self.context.is_regression else fit_logistic
         return fit(X, y, s, strength)
 
@@ -78,18 +87,18 @@ class Linear(Component):
         """Return the features of training and validation rows; None where it takes no part."""
         frame = self.context.standardize(train)
         X, X_valid = (frame.features.transform(rows.X) for rows in (train, valid))
-        return _Tables(X, frame.target(train.y), train.s, X_valid)
+        return _Tables(X, frame.target(train.y), train.s, X_valid, train.offset)
 
     def _raw(self, tables: _Tables, strength: float) -> NDArray:
         """Return raw predictions of the validation rows, (n,) or (n, K)."""
-        weights = self._fit_weights(tables.X, tables.y, tables.s, strength)
+        weights = self._fit_weights(tables, strength)
         return tables.X_valid @ weights[:-1] + weights[-1]
 
     def _loss(self, raw: NDArray, split: Split) -> float:
         """Return the validation loss, in standard units of the training rows."""
-        (train, valid), loss = split, self.context.loss
-        centre, unit = target_scale(train.y, train.s, self.context.target_type)
-        return float(loss.value(loss.encode((valid.y - centre) / unit), raw, valid.s))
+        train, valid = split
+        raw = raw + valid.offset if valid.offset.any() else raw
+        return float(self.context.loss.value(self.context.target(valid, train), raw, valid.s))
 
 
 class CategoryLinear(Linear):
@@ -127,7 +136,7 @@ class CategoryLinear(Linear):
         if self.context.n_outputs * n_features > _MAX_WEIGHTS:
             return None
         X, X_valid = indicators.design(tables.X, train.X), tables.X_valid
-        return _Tables(X, tables.y, tables.s, indicators.design(X_valid, valid.X))
+        return replace(tables, X=X, X_valid=indicators.design(X_valid, valid.X))
 
 
 @dataclass(frozen=True)
@@ -138,6 +147,7 @@ class _Tables:
     y: NDArray
     s: NDArray
     X_valid: NDArray
+    offset: NDArray  # of the training rows
 
 
 # -- indicators of values ------------------------------------------------------------------------
@@ -197,6 +207,21 @@ def fit_ridge(X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray[np
     gram = (centred.T * share) @ centred + strength * np.eye(X.shape[1])
     slopes = np.linalg.solve(gram, centred.T @ (share * (y - centre)))
     return np.append(slopes, centre - mean @ slopes)
+
+
+def fit_loss(
+    loss: Loss, X: NDArray, y: NDArray, s: NDArray, offset: NDArray, strength: float
+) -> NDArray[np.float64]:
+    """Return the weights (m + 1,) of a linear model of numbers, the free bias last.
+
+    They minimise (1/S) sum_n s_n loss_n + (strength / 2) ||w||^2, smoothed where it has kinks.
+    """
+    constant = loss.best_shift(loss.encode(y), s, offset)
+    design = LeafDesign(X.astype(float), np.zeros((len(y), 1), np.intp), (1,))
+    penalty = Frobenius(strength, 0.0)
+    problem = Problem(design, y, smooth(loss, NARROW), penalty, s, constant + offset)
+    solution = Newton().solve(problem, tol=1e-4, max_iter=50)
+    return np.append(solution.coef[0], solution.intercept[0] + constant)
 
 
 def fit_logistic(X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray[np.float64]:
