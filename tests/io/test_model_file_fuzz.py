@@ -52,6 +52,14 @@ def packed(body, n_header, version):
     return b"\x89JLEAF\r\n" + struct.pack("<II", version, zlib.crc32(checked)) + checked
 
 
+def plain(data):
+    """The same file without compression."""
+    body, (n_header,) = data[START:], struct.unpack("<Q", data[24:32])
+    if body[:1] == b"{":
+        return data
+    return packed(zlib.decompress(body), n_header, struct.unpack("<I", data[8:12])[0])
+
+
 def parts(data):
     n_header = struct.unpack("<Q", data[24:32])[0]
     return json.loads(data[START : START + n_header]), data[START + n_header :]
@@ -73,6 +81,7 @@ class Mutations:
 
     def __init__(self, data, seed, n_mutations=PER_KIND):
         self.n_mutations = n_mutations
+        self.compressed, data = data, plain(data)
         self.data = data
         self.random = random.Random(seed)
         self.header, arrays = parts(data)
@@ -84,7 +93,7 @@ class Mutations:
     def __iter__(self):
         ways = [self.flip, self.cut, self.swap, self.edit, self.edit, self.edit, self.numbers]
         for _ in range(self.n_mutations):
-            yield self.random.choice([*ways, self.numbers, self.shape])()
+            yield self.random.choice([*ways, self.numbers, self.shape, self.compress])()
 
     def flip(self):
         """Some bytes anywhere, without a new checksum or with one."""
@@ -94,6 +103,18 @@ class Mutations:
         if self.random.random() < 0.2:
             return bytes(data)
         return packed(bytes(data[START:]), self.n_header, self.version)
+
+    def compress(self):
+        """What was damaged before it was compressed, or after it."""
+        if self.random.random() < 0.5:
+            data = self.random.choice([self.cut, self.swap, self.edit, self.numbers, self.shape])()
+            return packed(zlib.compress(data[START:]), self.n_header, self.version)
+        body = bytearray(self.compressed[START:])
+        for _ in range(self.random.choice([1, 1, 2, 20])):
+            body[self.random.randrange(len(body))] = self.random.randrange(256)
+        if self.random.random() < 0.2:
+            body = body[: self.random.randrange(len(body))]
+        return packed(bytes(body), self.n_header, self.version)
 
     def cut(self):
         end = self.random.randrange(len(self.data))
@@ -269,7 +290,7 @@ def test_arrays_without_bytes_ask_for_no_memory(name, number, field, shape, matc
             features["scaler"][moment] = {"array": empty}
         partitioner[field] = {"array": empty + 2}
 
-    data = files._to_bytes(MODELS[name]())
+    data = plain(files._to_bytes(MODELS[name]()))
     data += bytes(-len(data) % 64)  # where the empty arrays are
     start = time.perf_counter()
     with pytest.raises(jl.ModelFileError, match=match):

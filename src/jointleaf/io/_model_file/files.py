@@ -90,8 +90,8 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     ----------
     path : str or path
     max_bytes : int
-        Larger files are an error before they are read, and so are arrays that take more: those
-        that are mostly zeros are stored without these. Loading takes up to three times as much.
+        Larger files are an error before they are read, and so are files that take more when they
+        are uncompressed. Loading takes up to three times as much.
 
     Returns
     -------
