@@ -202,6 +202,30 @@ class CellModel:
         """Return the model plus a constant () or (K,) in standard units."""
         return replace(self, offset=np.asarray(self.offset + constant), means=None)
 
+    def without_zeros(self) -> CellModel:
+        """Return the model without partitions that add nothing; one of them stays if all do so."""
+        layout, has_weight = self.layout, self.biases.reshape(self.layout.n_cells, -1).any(axis=1)
+        has_weight[layout.linear_cells] |= self.slopes.any(axis=tuple(range(1, self.slopes.ndim)))
+        chosen = np.logical_or.reduceat(has_weight, layout.offsets[:-1])
+        chosen[0] |= not chosen.any()
+        if chosen.all():
+            return self
+        is_cell = chosen[layout.partition_of_cell]
+        is_row = is_cell[layout.linear_cells]
+        ranges = self.ranges
+        if ranges is not None:
+            limits = np.append(is_row, True)
+            ranges = CellRanges(ranges.low[limits], ranges.high[limits]) if is_row.any() else None
+        return replace(
+            self,
+            partitioner=self.partitioner.with_partitions(chosen),
+            layout=layout.only(chosen),
+            slopes=self.slopes[is_row],
+            biases=self.biases[is_cell],
+            ranges=ranges,
+            means=None,
+        )
+
     def _check_frame(self, other: CellModel) -> None:
         if self.biases.shape[1:] != other.biases.shape[1:]:
             raise ValueError(
@@ -351,12 +375,18 @@ def _sum(first: CellModel, second: CellModel) -> CellModel:
         first,
         partitioner=partitioner,
         layout=layout,
-        slopes=slopes.astype(np.result_type(first.slopes, second.slopes), copy=False),
-        biases=biases.astype(np.result_type(first.biases, second.biases), copy=False),
+        slopes=slopes.astype(_precision(first.slopes, second.slopes), copy=False),
+        biases=biases.astype(_precision(first.biases, second.biases), copy=False),
         offset=np.asarray(first.offset + second.offset),
         ranges=_joined_ranges(layout, [(first.ranges, rows), (second.ranges, second_rows)]),
         means=None,
     )
+
+
+def _precision(*weights: NDArray) -> np.dtype:
+    """Return the least precise type: a sum with rounded numbers is no more precise than these."""
+    types = [array.dtype for array in weights if array.size]
+    return min(types, key=lambda dtype: dtype.itemsize, default=weights[0].dtype)
 
 
 def _members(partitioner: Partitioner) -> list[tuple[Partitioner, int]]:

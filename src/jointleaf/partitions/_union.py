@@ -107,7 +107,7 @@ class Nest(Partitioner):
         """Return some partitions (P,), without members that have none of them."""
         parts = _parts(chosen, [len(m.n_cells_) for m in self.members])
         pairs = zip(self.members, parts, strict=True)
-        members = [m.with_partitions(part) for m, part in pairs if part.any()]
+        members = [m if part.all() else m.with_partitions(part) for m, part in pairs if part.any()]
         return self._with_members(members, np.array([part.any() for part in parts]))
 
     def __getstate__(self) -> dict[str, Any]:
