@@ -26,6 +26,7 @@ from scipy import sparse
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._data.features import LinearFeatures
 from jointleaf._model.contributions import CellRanges, padded, sum_of_entries
+from jointleaf._model.joined_trees import JoinedTrees
 from jointleaf._trees.grouping import GroupIndex, Grouping, group_trees, group_weights
 from jointleaf._trees.routing import Router
 from jointleaf.partitions import Partitioner, RootCell
@@ -67,18 +68,13 @@ class PlainSums:
         biases: NDArray,
         ranges: CellRanges | None = None,
     ) -> None:
-        self.sources, self.layout, self.ranges = sources, layout, ranges
+        self.codes, self.layout, self.ranges = JoinedTrees(sources), layout, ranges
         self.slopes, self.biases = slopes, biases
         self._parts: list[_OutputSums] = []
         if ranges is None:
             for output, partitions in _by_output(layout, slopes, biases):
                 if len(partitions):
                     self._parts.append(_OutputSums(layout, slopes, biases, output, partitions))
-
-    def codes(self, X: NDArray) -> NDArray[np.int32]:
-        """Return the codes (n, P) of rows X (n, d)."""
-        parts = [s(X) if isinstance(s, Router) else s.apply(X) for s in self.sources]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def __call__(self, X: NDArray, features: LinearFeatures, n_jobs: int = 1) -> NDArray:
         """Return sums over all partitions, (n,) or (n, K), of rows X (n, d).

@@ -125,6 +125,11 @@ class RotatedPartitioner(Nest):
         """Return the clipped and rounded linear features z (n, m) of rows `X` (n, d)."""
         return _places(self.features_, X)
 
+    def projections(self, X: NDArray) -> NDArray[np.float64]:
+        """Return what the members see of rows `X` (n, d), side by side: (n, R q)."""
+        rotations = self.rotations_.transpose(1, 0, 2)
+        return self.places(X) @ rotations.reshape(len(rotations), -1)
+
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the codes (n, P) of all rotations side by side."""
         X = check_apply_rows(self, X)

@@ -1,0 +1,125 @@
+"""The codes of all partitions of a model, with one search for the leaves of all its trees.
+
+A model of several partitioners would look for leaves in each of them, and every search has a cost
+of its own, which few rows feel. So the trees of all are put into one list. Trees in rotated spaces
+split on projections of rows, which become further columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._trees.flat import FlatTrees, concatenate
+from jointleaf._trees.routing import Router
+from jointleaf.partitions import Partitioner, RootCell, RotatedPartitioner
+from jointleaf.partitions._base import TreeCells
+
+__all__ = ["JoinedTrees"]
+
+
+_Source = Partitioner | Router
+
+
+class JoinedTrees:
+    """Finds the codes of rows.
+
+    Parameters
+    ----------
+    sources : sequence of fitted Partitioner or Router
+        Their partitions are side by side.
+    """
+
+    def __init__(self, sources: Sequence[_Source]) -> None:
+        self._rotated: list[RotatedPartitioner] = []
+        self._others: list[tuple[_Source, slice]] = []
+        self._n_partitions = 0
+        joined: list[_Source] = []
+        places: list[NDArray[np.intp]] = []
+        for source, size in _innermost(sources):
+            here = slice(self._n_partitions, self._n_partitions + size)
+            self._n_partitions = here.stop
+            if _fit_together([*joined, source]):
+                joined.append(source)
+                places.append(np.arange(here.start, here.stop))
+            elif not isinstance(source, RootCell):  # its code is zero
+                self._others.append((source, here))
+        self._places = np.concatenate([np.zeros(0, np.intp), *places])
+        self._router = self._join(joined) if joined else None
+
+    def _join(self, sources: list[_Source]) -> Router:
+        """Return the router of all trees, which takes projections as further columns."""
+        first = sources[0]
+        if len(sources) == 1 and not isinstance(first, RotatedPartitioner):
+            return first if isinstance(first, Router) else first.router
+        n_categories, parts = _n_categories(sources), []
+        for source in sources:
+            if not isinstance(source, RotatedPartitioner):
+                parts += _trees(source)
+                continue
+            self._rotated.append(source)
+            for trees in _trees(source):
+                parts.append(replace(trees, feature=trees.feature + len(n_categories)))
+                n_categories = np.append(n_categories, trees.n_categories)
+        parts[0] = replace(parts[0], n_features=len(n_categories), n_categories=n_categories)
+        return Router(concatenate(parts))
+
+    def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
+        """Return the codes (n, P) of rows X (n, d)."""
+        if self._router is not None:
+            projections = (rotated.projections(X) for rotated in self._rotated)
+            rows = np.concatenate([X, *projections], axis=1) if self._rotated else X
+            tree_codes = self._router(rows, n_jobs)
+            if len(self._places) == self._n_partitions:
+                return tree_codes
+        codes = np.zeros((len(X), self._n_partitions), np.int32)
+        if self._router is not None:
+            codes[:, self._places] = tree_codes
+        for source, partitions in self._others:
+            codes[:, partitions] = source(X) if isinstance(source, Router) else source.apply(X)
+        return codes
+
+
+def _innermost(sources: Sequence[_Source]) -> Iterator[tuple[_Source, int]]:
+    """Yield routers and innermost partitioners, with their numbers of partitions."""
+    for source in sources:
+        if isinstance(source, Router):
+            yield source, source.trees.n_trees
+        else:
+            yield from ((member, len(member.n_cells_)) for member, _ in source.walk())
+
+
+def _trees(source: _Source) -> list[FlatTrees]:
+    """Return the trees whose leaves are the cells; none where there are none."""
+    if isinstance(source, Router):
+        return [source.trees]
+    if isinstance(source, RotatedPartitioner):
+        return [member.trees_ for member in source.members_]
+    return [source.trees_] if isinstance(source, TreeCells) else []
+
+
+def _n_categories(sources: list[_Source]) -> NDArray[np.intp]:
+    """Return the numbers of categories (d,) of the columns; zeros where all trees are rotated."""
+    for source in sources:
+        if not isinstance(source, RotatedPartitioner):
+            return _trees(source)[0].n_categories
+    return np.zeros(sources[0].n_features_in_, np.intp)
+
+
+def _fit_together(sources: list[_Source]) -> bool:
+    """Whether all have trees, which compare numbers as they are and know the same categories."""
+    known = [source for source in sources if _trees(source)]
+    if len(known) < len(sources):
+        return False
+    n_categories = _n_categories(sources)
+    for source in sources:
+        for trees in _trees(source):
+            if trees.lookups or trees.single_precision or trees.zero_is_missing:
+                return False
+            is_rotated = isinstance(source, RotatedPartitioner)
+            if not is_rotated and not np.array_equal(trees.n_categories, n_categories):
+                return False
+    return True
