@@ -287,7 +287,7 @@ def test_different_rows_are_dealt_out_evenly_class_by_class():
     assert list(np.bincount(number[y == 1])) == [6] * 5
 
 
-@pytest.mark.parametrize(("n", "n_folds"), [(9, 4), (400, 5), (401, 3), (2000, 3), (2001, 5)])
+@pytest.mark.parametrize(("n", "n_folds"), [(9, 4), (200, 5), (201, 3), (2000, 3), (2001, 5)])
 def test_number_of_folds(n, n_folds):
     rows = Rows(np.arange(n)[:, None] * 1.0, np.arange(n) * 1.0, np.ones(n), np.zeros((n, 0), int))
     default, given = recipes.RECIPES["joint"], recipes.choose_recipe("auto", n, RootCell(), None)
@@ -296,6 +296,8 @@ def test_number_of_folds(n, n_folds):
         splits = folds.make_splits(rows, None, None, "regression", n_folds=dealt, n_splits=held)
         assert len(splits) == expected
         assert sorted(np.concatenate([valid.y for _, valid in splits])) == list(range(n))
+    assert recipes.n_folds_and_splits(default, 400, "classification") == (5, 5)
+    assert recipes.n_folds_and_splits(default, 401, "classification") == (3, 3)
 
 
 # -- an estimator like others ------------------------------------------------------------------

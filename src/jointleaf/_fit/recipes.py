@@ -146,18 +146,21 @@ def choose_recipe(
     return RECIPES[recipe_for(n_rows, n_outputs) if name == "auto" else name]
 
 
-def n_folds_and_splits(recipe: Recipe, n_rows: int) -> tuple[int, int]:
+def n_folds_and_splits(
+    recipe: Recipe, n_rows: int, target_type: TargetType = "regression"
+) -> tuple[int, int]:
     """Return the folds that rows are dealt out to without `cv`, and how many are held out in turn.
 
     Five folds up to 2,500 rows, above that one of them; the default joint fit has three folds with
-    400 to 2,000 rows, which say as much. Blends have three splits below 12,000 rows, two up to
+    more than 200 rows, for classes 400, which say as much. Blends have three splits below 12,000 rows, two up to
     20,000, and one above: held-out rows choose a lot, and many are needed.
     """
     if recipe.name == "blend":
         return 5, int(np.clip(round(_SPLIT_ROWS / n_rows), 1, 3))
     if recipe.name == "boosting":
         return 5, 1
-    if recipe is RECIPES["joint"] and 400 < n_rows <= recipe.max_rows:
+    few = 200 if target_type == "regression" else 400
+    if recipe is RECIPES["joint"] and few < n_rows <= recipe.max_rows:
         return 3, 3
     return 5, 5 if n_rows <= 2500 else 1
 

@@ -160,7 +160,7 @@ class JOPLEnParameters(TabularEstimator):
         recipe = recipes.choose_recipe(self.recipe, n_rows, partitioner, penalty, n_outputs)
         n_splits = 0
         if self._chooses:
-            n_splits = recipes.n_folds_and_splits(recipe, n_rows)[1]
+            n_splits = recipes.n_folds_and_splits(recipe, n_rows, self._target_type)[1]
             n_splits = self.cv if is_whole(self.cv) else n_splits
         shape = memory.FitShape(
             n_rows,
@@ -191,7 +191,7 @@ class JOPLEnParameters(TabularEstimator):
         check_linear_features(self, recipe, context)
         splits = []
         if self._chooses:
-            n_folds, n_splits = recipes.n_folds_and_splits(recipe, n_rows)
+            n_folds, n_splits = recipes.n_folds_and_splits(recipe, n_rows, self._target_type)
             splits = make_splits(
                 context.rows,
                 self.cv,
