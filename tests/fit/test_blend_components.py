@@ -303,7 +303,12 @@ def stacking_case():
     y = 0.6 * parts[0] + 0.4 * parts[1] + 0.02 * parts[2]
     y = (y - y.mean()) / y.std()
     rows = Rows(np.zeros((6000, 1)), y, np.ones(6000), np.zeros((6000, 0), np.int64))
-    context = SimpleNamespace(is_regression=True, loss=SquaredError(), target_type="regression")
+    context = SimpleNamespace(
+        is_regression=True,
+        has_own_link=False,
+        loss=SquaredError(),
+        target=lambda rows, units_of: rows.y,  # standard numbers already
+    )
     held_out = {name: [part] for name, part in zip("abc", parts, strict=True)}
     return context, held_out, [(rows, rows)]
 

@@ -152,8 +152,8 @@ def n_folds_and_splits(
     """Return the folds that rows are dealt out to without `cv`, and how many are held out in turn.
 
     Five folds up to 2,500 rows, above that one of them; the default joint fit has three folds with
-    more than 200 rows, for classes 400, which say as much. Blends have three splits below 12,000 rows, two up to
-    20,000, and one above: held-out rows choose a lot, and many are needed.
+    more than 200 rows, for classes 400, which say as much. Blends have three splits below 12,000
+    rows, two up to 20,000, and one above: held-out rows choose a lot, and many are needed.
     """
     if recipe.name == "blend":
         return 5, int(np.clip(round(_SPLIT_ROWS / n_rows), 1, 3))
