@@ -80,7 +80,14 @@ def count_models(n_jobs: int) -> dict[str, Callable[..., Predict]]:
         model = HistGradientBoostingRegressor(
             loss="poisson", categorical_features="from_dtype", random_state=0
         )
-        return model.fit(X, y / e, sample_weight=e).predict
+        # It takes no more than 255 categories: columns with more are numbers for it.
+        many = [c for c in X.select_dtypes("category") if X[c].nunique() > 255]
+
+        def encoded(rows: pd.DataFrame) -> pd.DataFrame:
+            return rows.assign(**{c: rows[c].cat.codes for c in many})
+
+        model.fit(encoded(X), y / e, sample_weight=e)
+        return lambda rows: model.predict(encoded(rows))
 
     def glm(X: pd.DataFrame, y: NDArray, e: NDArray) -> Predict:
         text = list(X.select_dtypes("category"))
