@@ -59,6 +59,7 @@ FITS = {
         " max_iter=2)",
     ),
     "recipe": (130_000, 10, "f8", "jl.JOPLEnRegressor(random_state=0)"),
+    "splits": (11_000, 20, "f8", "jl.JOPLEnRegressor(random_state=0)"),
     "classes": (
         40_000, 15, "f8", "jl.JOPLEnClassifier('steps', penalty=jl.Frobenius(1), max_iter=1)"
     ),
