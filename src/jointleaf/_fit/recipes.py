@@ -16,6 +16,7 @@ from jointleaf._core.penalties import Term
 from jointleaf._data.rows import Rows
 from jointleaf._fit.blend import Interpolation, Stacking
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom, LeafValues
+from jointleaf._fit.calibration import HeldOut, held_out_rows
 from jointleaf._fit.component import Blend, Component, FitContext, Split
 from jointleaf._fit.grouped_joint import GroupedJoint
 from jointleaf._fit.joint import Joint, few_partitions, many_partitions
@@ -167,11 +168,12 @@ def n_folds_and_splits(
 
 @dataclass(frozen=True)
 class Fit:
-    """The model of a fit, the importances (d,) of columns, and what was done."""
+    """The model of a fit, the importances (d,) of columns, what was done, and held-out rows."""
 
     model: CellModel
     importances: NDArray[np.float64]
     report: FitReport
+    held_out: HeldOut | None = None
 
 
 def fit_recipe(context: FitContext, recipe: Recipe, splits: Sequence[Split]) -> Fit:
@@ -196,7 +198,7 @@ def fit_recipe(context: FitContext, recipe: Recipe, splits: Sequence[Split]) -> 
     model, importances = model.described(context.rows.X, context.rows.s, codes_of)
     report = FitReport.of(recipe.name, context.target_type, blend, components, context.loss)
     report = replace(report, has_offset=bool(context.rows.offset.any()))
-    return Fit(model, importances, report)
+    return Fit(model, importances, report, held_out_rows(context, blend, held_out, splits))
 
 
 def _fit_components(

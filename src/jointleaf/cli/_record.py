@@ -21,6 +21,7 @@ from jointleaf.cli._output import number
 from jointleaf.cli._preparation import Preparation, TrainingData
 from jointleaf.cli._scores import histogram, spread_over
 from jointleaf.cli._tables import RawColumn
+from jointleaf.inspection._methods import fit_lines
 
 #: The format of records that is written and read.
 RECORD_FORMAT = 1
@@ -109,7 +110,7 @@ def model_summary(model: Any) -> dict[str, Any]:
         "components": [asdict(component) for component in report.components],
         "validation_loss": report.validation_loss,
         "joint": None if report.joint is None else _joint_summary(report.joint),
-        "lines": [list(line) for line in report.lines()],
+        "lines": [list(line) for line in fit_lines(model)],
     }
 
 

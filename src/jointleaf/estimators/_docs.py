@@ -102,6 +102,9 @@ ATTRIBUTES = """Attributes
         ``coef_`` and ``intercept_`` are those of the blend.
     cell_model_ : CellModel
         The fitted model: partitions and the weights of their cells.
+    calibration_ : Calibration or None
+        How far targets were from predictions on held-out rows, or on those of `calibrate`; None
+        where the fit held out no rows.
     cv_results_ : dict of arrays or None
         Every setting of the joint fit that was tried, with its score on held-out rows under
         scikit-learn's names: ``param_strength`` and so on, ``mean_test_score`` (minus the mean

@@ -28,6 +28,7 @@ from jointleaf._data.rows import (
     read_training_rows,
 )
 from jointleaf._data.statistics import learn_statistics
+from jointleaf._fit.calibration import Calibration
 from jointleaf._fit.component import Blend, FitContext, loss_units
 from jointleaf._fit.folds import split_labels, user_splits
 from jointleaf._fit.recipes import Fit
@@ -44,6 +45,7 @@ from jointleaf.estimators._docs import (
     describe_parameters,
     described,
 )
+from jointleaf.estimators._intervals import PredictsIntervals, PredictsSets
 from jointleaf.estimators._offsets import n_rows_of, read_offset
 from jointleaf.estimators._params import (
     JOPLEnParameters,
@@ -68,6 +70,7 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
 
     cell_model_: CellModel
     report_: FitReport
+    calibration_: Calibration | None
 
     # -- what a subclass says ------------------------------------------------------------------
 
@@ -283,6 +286,9 @@ class BaseJOPLEn(Explainable, JOPLEnParameters):
         self.__dict__.pop("pruning_", None)  # of a pruned model that is fitted once more
         self.report_ = fit.report
         self.store_model(fit.model, fit.importances, rows)
+        self.calibration_ = None
+        if fit.held_out is not None:
+            self.calibration_ = Calibration.of_fit(fit.held_out, self.columns_.of_matrix())
         is_empty = not self.selected_features_.size and self.cells == "linear"
         if isinstance(self.penalty, Term) and self.penalty.is_auto and is_empty:
             warn_of_no_features(self.penalty)
@@ -416,7 +422,7 @@ def read_validation_rows(
 
 @described(parameters=PARAMETERS + LOSS_PARAMETERS, attributes=ATTRIBUTES + LOSS_ATTRIBUTE)
 @dataclass(eq=False, repr=False)
-class JOPLEnRegressor(RegressorMixin, BaseJOPLEn):
+class JOPLEnRegressor(RegressorMixin, PredictsIntervals, BaseJOPLEn):
     """Piecewise linear ensemble for regression, all cells fitted jointly.
 
     The partitions of a tree ensemble are kept, a linear model is put into every cell, and all of
@@ -556,7 +562,7 @@ class JOPLEnRegressor(RegressorMixin, BaseJOPLEn):
 
 
 @describe_parameters
-class JOPLEnClassifier(ClassifierMixin, BaseJOPLEn):
+class JOPLEnClassifier(ClassifierMixin, PredictsSets, BaseJOPLEn):
     """Piecewise linear ensemble for classification, all cells fitted jointly.
 
     Two classes use the logistic loss with one raw prediction per row, more the multinomial

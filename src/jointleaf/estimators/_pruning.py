@@ -321,7 +321,7 @@ def _refit(estimator: E, rows: Rows, candidate: Candidate, path: Path) -> E:
     report = replace(alone, loss=report.loss)
     pruned, parameters = clone(estimator), estimator.get_params(deep=False)
     fitted = {k: v for k, v in estimator.__dict__.items() if k not in parameters}
-    pruned.__dict__.update(fitted, report_=report)
+    pruned.__dict__.update(fitted, report_=report, calibration_=None)
     pruned.store_model(*model.described(rows.X, rows.s), rows)
     pruned.pruning_ = Pruning(*path, n_cells_before=before, n_cells_after=candidate.n_cells)
     return pruned

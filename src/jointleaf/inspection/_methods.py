@@ -123,11 +123,19 @@ def summary_lines(model: Any) -> list[tuple[str, str]]:
     if hasattr(model, "cell_models_"):
         return _task_lines(model)
     if hasattr(model, "cell_model_"):
-        lines = [*_cell_lines(model.cell_model_, len(model.columns_)), *model.report_.lines()]
+        lines = [*_cell_lines(model.cell_model_, len(model.columns_)), *fit_lines(model)]
         if hasattr(model, "pruning_"):
             lines.append(("pruned", f"from {model.pruning_.n_cells_before:,} cells"))
         return lines
     return _bouts_lines(model)
+
+
+def fit_lines(model: Any) -> list[tuple[str, str]]:
+    """Return names and texts of what was fitted, and of what it was calibrated on."""
+    lines = model.report_.lines()
+    if model.calibration_ is not None:
+        lines.append(model.calibration_.line(is_regression=not is_classifier(model)))
+    return lines
 
 
 def _cell_lines(model: CellModel, n_columns: int) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from jointleaf._core.penalties import Term
 from jointleaf._core.solvers import Solution
 from jointleaf._core.solvers.base import Status, TracePoint
 from jointleaf._data.tasks import Form
+from jointleaf._fit.calibration import Calibration
 from jointleaf._fit.component import Blend, JointSolve
 from jointleaf._fit.recipes import RECIPES
 from jointleaf._fit.report import ComponentReport, FitReport
@@ -285,9 +286,24 @@ _PRUNING = record(
     n_cells_before=Integer(1),
     n_cells_after=Integer(1),
 )
+_SORTED = Array("f8", finite=True).must(lambda s: len(s.scores), "is empty")
+_CALIBRATION = record(
+    Calibration,
+    scores=_SORTED.must(lambda s: (np.diff(s.scores) >= 0).all(), "must rise"),
+    ranks=Array("f8", "#scores", finite=True, low=0, rising=True),
+    total=Number(0.0),
+    n_rows=Integer(1),
+    is_fresh=Flag(),
+    # One more column than the model has: the prediction.
+    d=Let(lambda s: s.d + 1),
+    widths=Maybe(TREES).must(
+        lambda s: s.widths is None or _has_leaf_values(s.widths, 1), "must have leaf values"
+    ),
+)
 _JOPLEN: _Steps = {
     "cell_model": _CELL_MODEL,
     "report": _REPORT,
+    "calibration": Maybe(_CALIBRATION),
     "feature_importances": Array(_FLOATS, "#columns"),
     "pruning": Maybe(_PRUNING).of("pruning_", optional=True),
 }

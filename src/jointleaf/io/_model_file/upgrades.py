@@ -59,6 +59,8 @@ def upgrade(model: Any, arrays: list[NDArray], version: int) -> Any:
         model["columns"] = {"columns": model["columns"], "statistics": None}
     if isinstance(model, dict):
         _add_losses(model)
+    if isinstance(model, dict) and "cell_model" in model:
+        model.setdefault("calibration", None)
     return model
 
 

@@ -1,0 +1,238 @@
+"""Prediction intervals of the regressor, and prediction sets of the classifier."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from jointleaf._data.rows import read_rows
+from jointleaf._fit.calibration import Calibration, HeldOut
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from jointleaf._core.losses import Loss
+    from jointleaf._data.rows import Rows
+    from jointleaf._fit.report import FitReport
+    from jointleaf._model.cell_model import CellModel
+
+
+class _Calibrated:
+    """What intervals and sets share: an estimator that knows how far targets are from it."""
+
+    calibration_: Calibration | None
+    cell_model_: CellModel
+    report_: FitReport
+    n_jobs: int | None
+    device: str
+
+    if TYPE_CHECKING:
+
+        @property
+        def _loss(self) -> Loss: ...
+
+        def read_known_rows(
+            self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        ) -> Rows: ...
+
+    def calibrate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Measure on fresh rows how far targets are from predictions.
+
+        The model itself stays as it is, and so do the widths that the fit has learned. What is
+        predicted afterwards has the exact guarantee of split-conformal prediction: see
+        `predict_interval` and `predict_set`.
+
+        Parameters
+        ----------
+        X : array-like or data frame (n, d)
+            Rows that took no part in the fit in any way.
+        y : array-like (n,)
+        sample_weight : array-like (n,), optional
+            Only their ratios matter. With weights s there are (sum s)^2 / sum s^2 rows, and the
+            guarantee is approximate.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        unknown = np.setdiff1d(y, self.classes_) if hasattr(self, "classes_") else np.zeros(0)
+        if unknown.size:
+            raise ValueError(
+                f"y holds the class {unknown[0]}, which the model does not know: leave these rows "
+                "out, or fit with them"
+            )
+        rows = self.read_known_rows(X, y, sample_weight)
+        predictions = self._answers(rows.X)
+        numbers = rows.y if predictions.ndim == 1 else np.maximum(rows.y, 0)
+        fresh = HeldOut(rows.X, numbers, predictions, rows.s, len(rows))
+        self.calibration_ = Calibration.of_fresh(fresh, self.calibration_)
+        return self
+
+    def _answers(self, matrix: NDArray) -> NDArray:
+        """Return predictions (n,), or probabilities (n, K), of rows as the fit sees them."""
+        n_jobs = effective_n_jobs(self.n_jobs)
+        return self._loss.link(self.cell_model_.predict(matrix, n_jobs, self.device))
+
+    def _known_calibration(self, purpose: str) -> Calibration:
+        check_is_fitted(self)
+        if self.calibration_ is None:
+            raise ValueError(
+                f"{purpose} needs rows that the model has not seen, and this fit (recipe="
+                f"{self.report_.recipe!r}) kept no predictions of held-out rows: call calibrate "
+                "with fresh rows, or fit with penalty='auto' and recipe='joint' or 'blend'"
+            )
+        return self.calibration_
+
+
+class PredictsIntervals(_Calibrated):
+    """Intervals and quantiles of a fitted regressor."""
+
+    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> NDArray[np.float64]:
+        """Predict intervals that hold the target with a given probability.
+
+        They reach from the quantile (1 - coverage) / 2 of `predict_quantiles` to the quantile
+        (1 + coverage) / 2.
+
+        Parameters
+        ----------
+        X : array-like or data frame (n, d)
+        coverage : float in (0, 1)
+
+        Returns
+        -------
+        array (n, 2)
+            Lower and upper ends; infinite, with a warning, where there are fewer than
+            2 / (1 - coverage) - 1 rows to calibrate on.
+
+        Notes
+        -----
+        After `calibrate` with n fresh rows, P(target in interval) >= coverage for every n and every
+        distribution, if these rows and the new one are exchangeable (for example drawn
+        independently from one distribution). The probability is over both: it holds on average over
+        all rows, not for every x.
+
+        Without `calibrate` residuals are those of the validation rows of the fit, by models that
+        were fitted to the other rows (cross-conformal prediction). That has no exact guarantee:
+        settings and blend were chosen on these rows, and the model itself has seen more rows than
+        those that were validated, so that its errors are smaller by a factor that is only estimated
+        (by a rule from other data). How often intervals hold the target in practice is measured in
+        docs/intervals.md.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from jointleaf import JOPLEnRegressor
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = JOPLEnRegressor(random_state=0).fit(X[:300], y[:300])
+        >>> low, high = model.predict_interval(X[300:], coverage=0.8).T
+        >>> 0.7 < ((low <= y[300:]) & (y[300:] <= high)).mean() < 0.9
+        True
+        """
+        missed = (1 - _check_level("coverage", coverage)) / 2
+        return self._quantiles(X, np.array([missed, 1 - missed]), f"coverage={coverage}")
+
+    def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike) -> NDArray[np.float64]:
+        """Predict quantiles of the target, which never cross.
+
+        The quantile q is f(x) + w(x) r_q, where f(x) is the prediction and r_q the quantile of the
+        residuals of rows that the model has not seen, divided by their widths w. These are equal,
+        or depend on the row if held-out rows have shown that this is better. Residuals are rounded
+        away from the middle: of n in rising order r_q is that of rank ceil((n + 1) q), for q < 1/2
+        that of rank floor((n + 1) q).
+
+        Parameters
+        ----------
+        X : array-like or data frame (n, d)
+        quantiles : array-like (Q,) of numbers in (0, 1)
+
+        Returns
+        -------
+        array (n, Q)
+            In the order of `quantiles`; infinite, with a warning, where there are too few rows to
+            calibrate on.
+        """
+        levels = np.atleast_1d(np.asarray(quantiles))
+        if levels.ndim != 1 or not len(levels):
+            raise ValueError(f"quantiles={quantiles!r} must be a list of numbers between 0 and 1")
+        levels = np.array([_check_level("quantiles", level) for level in levels.tolist()])
+        return self._quantiles(X, levels, f"quantiles={levels.tolist()}")
+
+    def _quantiles(self, X: ArrayLike, levels: NDArray, asked: str) -> NDArray[np.float64]:
+        calibration = self._known_calibration("a prediction interval")
+        matrix = read_rows(self, X)
+        predictions = self._answers(matrix)
+        scores = np.where(levels < 0.5, calibration.lower(levels), calibration.upper(levels))
+        if np.isinf(scores).any():
+            _warn_of_few_rows(calibration, asked, "infinite")
+        sizes = calibration.sizes(matrix, predictions)
+        return predictions[:, None] + sizes[:, None] * scores
+
+
+class PredictsSets(_Calibrated):
+    """Sets of classes of a fitted classifier."""
+
+    def predict_set(self, X: ArrayLike, coverage: float = 0.9) -> NDArray[np.bool_]:
+        """Predict sets of classes that hold the true one with a given probability.
+
+        A set has all classes whose probability is at least a threshold, the same for all rows
+        (Sadinle, Lei and Wasserman 2019): of all sets with that coverage they are the smallest on
+        average, if the probabilities are right. The most likely class is always in.
+
+        Parameters
+        ----------
+        X : array-like or data frame (n, d)
+        coverage : float in (0, 1)
+
+        Returns
+        -------
+        bool array (n, K)
+            Whether a class is in the set, in the order of ``classes_``; all are, with a warning,
+            where there are fewer than 1 / (1 - coverage) - 1 rows to calibrate on.
+
+        Notes
+        -----
+        After `calibrate` with n fresh rows, P(true class in set) >= coverage for every n and every
+        distribution, if these rows and the new one are exchangeable; the probability is over both,
+        and over all classes. Without `calibrate` the threshold is from the validation rows of the
+        fit, which has no exact guarantee: see `JOPLEnRegressor.predict_interval`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from jointleaf import JOPLEnClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = JOPLEnClassifier(random_state=0).fit(X[::2], y[::2])
+        >>> bool(model.predict_set(X[1::2], coverage=0.9)[range(75), y[1::2]].mean() > 0.85)
+        True
+        """
+        level = _check_level("coverage", coverage)
+        calibration = self._known_calibration("a prediction set")
+        probabilities = self._answers(read_rows(self, X))
+        threshold = calibration.upper(level)
+        if np.isinf(threshold):
+            _warn_of_few_rows(calibration, f"coverage={coverage}", "all classes")
+        is_in = 1.0 - probabilities <= threshold
+        is_in[np.arange(len(is_in)), probabilities.argmax(axis=1)] = True
+        return is_in
+
+
+def _check_level(name: str, value: Any) -> float:
+    is_number = isinstance(value, float | int | np.number) and not isinstance(value, bool)
+    if not is_number or not 0 < value < 1:
+        raise ValueError(f"{name}={value!r} must be a number between 0 and 1, such as 0.9")
+    return float(value)
+
+
+def _warn_of_few_rows(calibration: Calibration, asked: str, result: str) -> None:
+    warnings.warn(
+        f"{asked} needs more rows to calibrate on than {calibration.n_rows}, so that the result is "
+        f"{result}: call calibrate with more rows, or ask for less",
+        UserWarning,
+        stacklevel=4,
+    )
