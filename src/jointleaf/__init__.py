@@ -31,8 +31,8 @@ _MODULES = {
     "inspection": "Explanation explain",
     "plot": (
         "ExplanationDisplay EffectDisplay ImportanceDisplay LocalModelDisplay "
-        "InteractionDisplay PathDisplay CVDisplay PruningDisplay TaskWeightsDisplay "
-        "SelectionDisplay TaskErrorDisplay TaskPathDisplay"
+        "InteractionDisplay IntervalDisplay PathDisplay CVDisplay PruningDisplay "
+        "TaskWeightsDisplay SelectionDisplay TaskErrorDisplay TaskPathDisplay"
     ),
     "_core.design": "LeafDesign",
     "_core.solvers": "Solution",

@@ -187,6 +187,29 @@ def test_predict_classes_with_probabilities_to_all_outputs(capsys, folder, tmp_p
     ]
 
 
+def test_predict_with_intervals_and_sets(capsys, folder):
+    model, data = folder / "flats.jleaf", folder / "new.csv"
+    _, text, _ = run(capsys, "predict", model, data, "--interval", "0.8")
+    loaded = load_model(str(model))
+    X, _ = loaded.preparation.apply(read_table(str(data)))
+    found = [[float(row["lower"]), float(row["upper"])] for row in read_csv(text)]
+    np.testing.assert_allclose(found, loaded.model.predict_interval(X, 0.8), rtol=1e-9)
+    city = folder / "city.jleaf"
+    _, text, _ = run(capsys, "predict", city, folder / "flats.csv", "--interval", "0.99")
+    rows = read_csv(text)
+    assert {row["set"] for row in rows} <= {"Oslo", "Rome", "Oslo|Rome"}
+    assert all(row["prediction"] in row["set"].split("|") for row in rows)
+    _, text, remarks = run(capsys, "predict", model, data, "--interval", "0.9999", "--json")
+    assert "coverage=0.9999 needs more rows to calibrate on" in remarks
+    contents = json.loads(text)
+    assert contents["predictions"][0]["lower"] is None
+    assert len(contents["remarks"]) == 1
+    for wrong in ("0", "1", "90", "much"):
+        code, _, error = run(capsys, "predict", model, data, "--interval", wrong)
+        assert code == 2
+        assert f"{wrong!r} must be a number between 0 and 1" in error
+
+
 def test_new_categories_missing_values_and_left_out_columns_are_fine(capsys, folder, tmp_path):
     rows = [["2023-05-05", "Lima", "", "", "?"], ["", "Rome", "55", "no", "coal"]]
     path = tmp_path / "new.csv"

@@ -116,6 +116,16 @@ def _number(option: str, least: int, default: int, text: str) -> _Argument:
     return _argument(option, metavar="N", type=whole, default=default, help=text)
 
 
+def _probability(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number between 0 and 1, such as 0.9")
+    return number
+
+
 def _delimiter(text: str) -> str:
     mark = {"tab": "\t", "\\t": "\t"}.get(text, text)
     if len(mark) != 1:
@@ -183,6 +193,11 @@ _COMMANDS: dict[str, tuple[str, str, str, list[_Argument]]] = {
                 help='CSV, with gzip if its name ends in .gz; "-", the standard output, by default',
             ),
             _argument("--id", **_COLUMNS, help="a column of DATA to write along; repeatable"),
+            _argument(
+                "--interval", metavar="P", type=_probability,
+                help="also write intervals that hold the target with this probability, such as "
+                "0.9; for classes the set of classes",
+            ),
         ],
     ),
     "explain": (

@@ -6,6 +6,7 @@ import argparse
 import csv
 import gzip
 import io
+import warnings
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -108,7 +109,15 @@ def predict(args: argparse.Namespace) -> None:
     loaded = load_model(args.model)
     table, X, remarks = _read(loaded, args, args.id)
     columns = {name: table.column(name).values.tolist() for name in args.id}
-    for name, values in _predictions(loaded.model, X).items():
+    predictions = _predictions(loaded.model, X)
+    if args.interval is not None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            predictions |= _intervals(loaded.model, X, args.interval)
+        for warning in caught:
+            remarks.append(str(warning.message))
+            print_remark(remarks[-1])
+    for name, values in predictions.items():
         columns[f"predicted {name}" if name in args.id else name] = values
     if args.json:
         rows = zip(*columns.values(), strict=True)
@@ -131,6 +140,15 @@ def _predictions(model: Any, X: Any) -> dict[str, list]:
         names = (f"probability {name}" for name in model.classes_)
         columns |= zip(names, model.predict_proba(X).T.tolist(), strict=True)
     return columns
+
+
+def _intervals(model: Any, X: Any, coverage: float) -> dict[str, list]:
+    """Return the ends of the intervals; for classes the names of those in the set."""
+    if not hasattr(model, "predict_proba"):
+        ends = model.predict_interval(X, coverage).T.tolist()
+        return dict(zip(("lower", "upper"), ends, strict=True))
+    names = np.array([str(name) for name in model.classes_], dtype=object)
+    return {"set": ["|".join(names[is_in]) for is_in in model.predict_set(X, coverage)]}
 
 
 def _csv(columns: dict[str, list]) -> str:

@@ -2,6 +2,7 @@
 
 from jointleaf.plot._effect import EffectDisplay, InteractionDisplay
 from jointleaf.plot._explanation import ExplanationDisplay, ImportanceDisplay, LocalModelDisplay
+from jointleaf.plot._intervals import IntervalDisplay
 from jointleaf.plot._strengths import CVDisplay, PathDisplay, PruningDisplay
 from jointleaf.plot._task_fits import TaskPathDisplay, TaskWeightsDisplay
 from jointleaf.plot._tasks import SelectionDisplay, TaskErrorDisplay
@@ -12,6 +13,7 @@ __all__ = [
     "ExplanationDisplay",
     "ImportanceDisplay",
     "InteractionDisplay",
+    "IntervalDisplay",
     "LocalModelDisplay",
     "PathDisplay",
     "PruningDisplay",
