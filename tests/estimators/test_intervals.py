@@ -204,6 +204,52 @@ def test_categories_and_missing_values():
     assert widths[kind == "wild"].mean() > 2 * widths[kind == "calm"].mean()
 
 
+# -- other losses --------------------------------------------------------------------------------
+
+
+def counts(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X, exposure = rng.uniform(-1, 1, (n, 2)), rng.uniform(0.5, 20, n)
+    return X, rng.poisson(exposure * np.exp(X[:, 0])), exposure
+
+
+def test_intervals_of_counts_with_exposure():
+    X, y, exposure = counts(600)
+    model = JOPLEnRegressor("random_trees", loss="poisson", random_state=0)
+    model.fit(X, y, exposure=exposure)
+    X, y, exposure = counts(4000, seed=1)
+    for _ in range(2):
+        low, high = model.predict_interval(X, 0.9, exposure=exposure).T
+        assert low.min() == 0
+        assert ((low <= y) & (y <= high)).mean() == pytest.approx(0.91, abs=0.03)
+        model.calibrate(X[:2000], y[:2000], exposure=exposure[:2000])
+    again = model.predict_interval(X, 0.9, offset=np.log(exposure))
+    np.testing.assert_array_equal(again[:, 1], high)
+    with pytest.raises(ValueError, match="exposure has shape"):
+        model.predict_interval(X, exposure=exposure[:5])
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "huber"])
+def test_offsets_of_residuals_move_intervals(loss):
+    X, y = spread_rows(300)
+    offset = np.linspace(-50, 50, 300)
+    model = JOPLEnRegressor("random_trees", loss=loss, random_state=0)
+    moved = clone(model).fit(X, y + offset, offset=offset).predict_interval(X, offset=offset)
+    plain = model.fit(X, y).predict_interval(X)
+    np.testing.assert_allclose(moved, plain + offset[:, None], atol=1e-6)
+    fresh = model.calibrate(X, y + offset, offset=offset).predict_quantiles(X, [0.3], offset=offset)
+    np.testing.assert_allclose(
+        fresh, model.calibrate(X, y).predict_quantiles(X, [0.3]) + offset[:, None], atol=1e-6
+    )
+
+
+def test_intervals_of_a_quantile_model_cover():
+    X, y = spread_rows(3500)
+    model = JOPLEnRegressor("random_trees", loss="quantile", quantile=0.9, random_state=0)
+    model.fit(X[:500], y[:500])
+    assert covered(model, X[500:], y[500:]).mean() == pytest.approx(0.9, abs=0.04)
+
+
 # -- files, pickles, summaries --------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._data.columns import Column, Columns
-from jointleaf._fit.component import Blend, FitContext, Split, target_scale
+from jointleaf._fit.component import Blend, FitContext, Split
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers.lightgbm import ModelText, read_trees
 from jointleaf._trees.routing import Router
@@ -102,11 +102,12 @@ def held_out_rows(
         return None
     parts = []
     for i, (train, valid) in enumerate(splits):
-        centre, unit = target_scale(train.y, train.s, context.target_type)
+        centre, unit = context.target_units(train)
         terms = [blend.weights[k] * predictions[k][i] for k in blend.active]
-        raw = np.sum(terms, axis=0) + blend.constant
+        raw = centre + unit * (np.sum(terms, axis=0) + blend.constant)
+        raw = raw + valid.offset if context.is_regression else raw
         y = valid.y if context.is_regression else np.maximum(valid.y, 0)
-        parts.append((valid.X, y, context.loss.link(centre + unit * raw), valid.s))
+        parts.append((valid.X, y, context.loss.link(raw), valid.s))
     X, y, predicted, s = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     held_out = (context.rows.labels & 2) > 0  # splits of the user's
     n_rows = int(held_out.any(axis=1).sum()) if held_out.any() else len(y)

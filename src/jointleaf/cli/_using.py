@@ -116,7 +116,7 @@ def predict(args: argparse.Namespace) -> None:
             predictions |= _intervals(loaded.model, X, args.interval)
         for warning in caught:
             remarks.append(str(warning.message))
-            print_remark(remarks[-1])
+            out.print_remark(remarks[-1])
     for name, values in predictions.items():
         columns[f"predicted {name}" if name in args.id else name] = values
     if args.json:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.rows import read_rows
 from jointleaf._fit.calibration import Calibration, HeldOut
+from jointleaf.estimators._offsets import n_rows_of, read_offset
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -37,7 +38,11 @@ class _Calibrated:
         def _loss(self) -> Loss: ...
 
         def read_known_rows(
-            self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+            self,
+            X: ArrayLike,
+            y: ArrayLike,
+            sample_weight: ArrayLike | None = None,
+            offset: NDArray | None = None,
         ) -> Rows: ...
 
     def calibrate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -67,17 +72,19 @@ class _Calibrated:
                 f"y holds the class {unknown[0]}, which the model does not know: leave these rows "
                 "out, or fit with them"
             )
-        rows = self.read_known_rows(X, y, sample_weight)
-        predictions = self._answers(rows.X)
+        return self._calibrate(self.read_known_rows(X, y, sample_weight))
+
+    def _calibrate(self, rows: Rows) -> Self:
+        predictions = self._answers(rows.X, rows.offset)
         numbers = rows.y if predictions.ndim == 1 else np.maximum(rows.y, 0)
         fresh = HeldOut(rows.X, numbers, predictions, rows.s, len(rows))
         self.calibration_ = Calibration.of_fresh(fresh, self.calibration_)
         return self
 
-    def _answers(self, matrix: NDArray) -> NDArray:
+    def _answers(self, matrix: NDArray, offset: NDArray | None = None) -> NDArray:
         """Return predictions (n,), or probabilities (n, K), of rows as the fit sees them."""
-        n_jobs = effective_n_jobs(self.n_jobs)
-        return self._loss.link(self.cell_model_.predict(matrix, n_jobs, self.device))
+        raw = self.cell_model_.predict(matrix, effective_n_jobs(self.n_jobs), self.device)
+        return self._loss.link(raw if offset is None or raw.ndim == 2 else raw + offset)
 
     def _known_calibration(self, purpose: str) -> Calibration:
         check_is_fitted(self)
@@ -93,7 +100,50 @@ class _Calibrated:
 class PredictsIntervals(_Calibrated):
     """Intervals and quantiles of a fitted regressor."""
 
-    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> NDArray[np.float64]:
+    loss_: Loss
+
+    def calibrate(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> Self:
+        """Measure on fresh rows how far targets are from predictions.
+
+        The model itself stays as it is, and so do the widths that the fit has learned. What is
+        predicted afterwards has the exact guarantee of split-conformal prediction: see
+        `predict_interval`.
+
+        Parameters
+        ----------
+        X : array-like or data frame (n, d)
+            Rows that took no part in the fit in any way.
+        y : array-like (n,)
+        sample_weight : array-like (n,), optional
+            Only their ratios matter. With weights s there are (sum s)^2 / sum s^2 rows, and the
+            guarantee is approximate.
+        offset, exposure : array-like (n,), optional
+            As in ``predict``.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        shift = read_offset(self.loss_, offset, exposure, n_rows_of(X))
+        return self._calibrate(self.read_known_rows(X, y, sample_weight, shift))
+
+    def predict_interval(
+        self,
+        X: ArrayLike,
+        coverage: float = 0.9,
+        *,
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> NDArray[np.float64]:
         """Predict intervals that hold the target with a given probability.
 
         They reach from the quantile (1 - coverage) / 2 of `predict_quantiles` to the quantile
@@ -103,6 +153,8 @@ class PredictsIntervals(_Calibrated):
         ----------
         X : array-like or data frame (n, d)
         coverage : float in (0, 1)
+        offset, exposure : array-like (n,), optional
+            As in ``predict``.
 
         Returns
         -------
@@ -135,21 +187,32 @@ class PredictsIntervals(_Calibrated):
         True
         """
         missed = (1 - _check_level("coverage", coverage)) / 2
-        return self._quantiles(X, np.array([missed, 1 - missed]), f"coverage={coverage}")
+        shift = self._shift(X, offset, exposure)
+        return self._quantiles(X, np.array([missed, 1 - missed]), shift, f"coverage={coverage}")
 
-    def predict_quantiles(self, X: ArrayLike, quantiles: ArrayLike) -> NDArray[np.float64]:
+    def predict_quantiles(
+        self,
+        X: ArrayLike,
+        quantiles: ArrayLike,
+        *,
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> NDArray[np.float64]:
         """Predict quantiles of the target, which never cross.
 
         The quantile q is f(x) + w(x) r_q, where f(x) is the prediction and r_q the quantile of the
         residuals of rows that the model has not seen, divided by their widths w. These are equal,
         or depend on the row if held-out rows have shown that this is better. Residuals are rounded
         away from the middle: of n in rising order r_q is that of rank ceil((n + 1) q), for q < 1/2
-        that of rank floor((n + 1) q).
+        that of rank floor((n + 1) q). Targets that cannot be negative ("poisson", "gamma",
+        "tweedie") have no negative quantiles.
 
         Parameters
         ----------
         X : array-like or data frame (n, d)
         quantiles : array-like (Q,) of numbers in (0, 1)
+        offset, exposure : array-like (n,), optional
+            As in ``predict``.
 
         Returns
         -------
@@ -161,17 +224,30 @@ class PredictsIntervals(_Calibrated):
         if levels.ndim != 1 or not len(levels):
             raise ValueError(f"quantiles={quantiles!r} must be a list of numbers between 0 and 1")
         levels = np.array([_check_level("quantiles", level) for level in levels.tolist()])
-        return self._quantiles(X, levels, f"quantiles={levels.tolist()}")
+        shift = self._shift(X, offset, exposure)
+        return self._quantiles(X, levels, shift, f"quantiles={levels.tolist()}")
 
-    def _quantiles(self, X: ArrayLike, levels: NDArray, asked: str) -> NDArray[np.float64]:
+    def _shift(
+        self, X: ArrayLike, offset: ArrayLike | None, exposure: ArrayLike | None
+    ) -> NDArray[np.float64] | None:
+        check_is_fitted(self)
+        return read_offset(self.loss_, offset, exposure, n_rows_of(X))
+
+    def _quantiles(
+        self, X: ArrayLike, levels: NDArray, shift: NDArray | None, asked: str
+    ) -> NDArray[np.float64]:
         calibration = self._known_calibration("a prediction interval")
         matrix = read_rows(self, X)
-        predictions = self._answers(matrix)
+        has_log_link = self.loss_.has_log_link
+        predictions = self._answers(matrix, shift if has_log_link else None)
         scores = np.where(levels < 0.5, calibration.lower(levels), calibration.upper(levels))
         if np.isinf(scores).any():
             _warn_of_few_rows(calibration, asked, "infinite")
         sizes = calibration.sizes(matrix, predictions)
-        return predictions[:, None] + sizes[:, None] * scores
+        quantiles = predictions[:, None] + sizes[:, None] * scores
+        if has_log_link:
+            return np.maximum(quantiles, 0.0)
+        return quantiles if shift is None else quantiles + shift[:, None]
 
 
 class PredictsSets(_Calibrated):
