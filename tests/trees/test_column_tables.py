@@ -48,7 +48,8 @@ def test_every_size_of_sets_and_of_shared_states(n_leaves, most_thresholds, monk
     counts = [len(np.unique(flat.threshold[flat.feature == j])) for j in range(4)]
     groups = ColumnTables(flat, np.ones(4, bool))._groups
     assert (len(groups) == 1) == (max(counts) <= most_thresholds)
-    assert [tree.number for group in groups for tree in group.trees] == [0, 1, 2, 3]
+    numbers = [p for group in groups for batch in group.batches for p in batch.trees]
+    assert numbers == [0, 1, 2, 3]
     np.testing.assert_array_equal(looked_up(flat, X), walked(flat, X))
 
 
@@ -89,10 +90,49 @@ def test_trees_without_tables():
 
 def test_tables_of_all_trees_are_bounded(monkeypatch):
     flat = mixed_trees()
-    monkeypatch.setattr(column_tables, "_MOST_BYTES", 32_000)
+    monkeypatch.setattr(column_tables, "_MOST_BYTES", 60_000)
     assert tabled(flat).tolist() == [True, True, False]
     X = np.random.default_rng(2).standard_normal((9000, 3))
     np.testing.assert_array_equal(Router(flat)(X), walked(flat, X))
+
+
+@pytest.mark.parametrize(("n_columns", "n_leaves"), [(3, 8), (30, 8), (30, 31), (100, 31), (9, 99)])
+def test_tables_of_trees_together_are_within_the_bound_of_each(n_columns, n_leaves):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, n_columns))
+    flat = LightGBMPartitioner(70, n_leaves, random_state=0).fit(X, X @ X[0] + X[:, 0] ** 2).trees_
+    tables = ColumnTables(flat, np.ones(70, bool))
+    batches = [batch for group in tables._groups for batch in group.batches]
+    assert 1 < len(batches) < 70 or n_leaves == 8
+    n_bytes = sum(table.nbytes for batch in batches for _, table in batch.tables)
+    bounds = [
+        257 * len(set(flat.feature[a:b].tolist())) * (4 * -(-n // 32) + 25)
+        for a, b, n in zip(flat.starts, flat.starts[1:], flat.n_leaves, strict=False)
+    ]
+    assert n_bytes <= sum(bounds)
+    np.testing.assert_array_equal(looked_up(flat, X), walked(flat, X))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data())
+def test_ranks_are_those_of_a_search(data):
+    dtype = data.draw(st.sampled_from([np.float32, np.float64]))
+    width = np.dtype(dtype).itemsize * 8
+    numbers = st.floats(allow_nan=False, width=width)
+    thresholds = np.unique(np.array(data.draw(st.lists(numbers, min_size=1, max_size=40)), dtype))
+    column = np.array(data.draw(st.lists(numbers | st.just(np.nan), max_size=20)), dtype)
+    column = np.concatenate([column, thresholds])
+    expected = np.searchsorted(thresholds, column)
+    expected[np.isnan(column)] = len(thresholds) + 1
+    np.testing.assert_array_equal(column_tables._Ranks(thresholds)(column), expected)
+
+
+def test_ranks_of_crowded_and_of_even_thresholds():
+    rng = np.random.default_rng(0)
+    for thresholds in (rng.standard_normal(255), np.append(1e9, 1e-9 * rng.standard_normal(99))):
+        ranks = column_tables._Ranks(np.sort(thresholds))
+        column = np.concatenate([thresholds, rng.standard_normal(999), [np.inf, -np.inf, -0.0]])
+        np.testing.assert_array_equal(ranks(column), np.searchsorted(np.sort(thresholds), column))
 
 
 def test_cells_that_are_numbered_anew_share_tables():

@@ -4,7 +4,8 @@ Trees are not walked. Where the splits of a tree on one column send a row follow
 its number among their thresholds, or from its category. A table has for every such state the set of
 leaves that remain possible, as bits, and the sets of all columns have exactly one leaf in common
 (the idea of QuickScorer, Lucchese et al. 2015, with the conditions of a column taken together).
-A tree costs one look-up for each of its columns, whatever its depth.
+A tree costs one look-up for each of its columns, whatever its depth. The sets of several trees lie
+side by side in a table, so that one look-up copies them all.
 
 The states of a column are the same for many trees, so that rows are sorted into them once:
 libraries that grow trees from histograms have at most 255 thresholds a column.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,20 +26,27 @@ __all__ = ["MOST_LEAVES", "ColumnTables", "tabled"]
 
 MOST_LEAVES = 960  # whose sets, as numbers, are floats
 _MOST_THRESHOLDS = 255  # of a column, in trees that share states
-_WORD = 64
+_WORD = 32
+_SINGLE_BITS = 128  # of sets that are numbers in single precision
+_ENTRY_BYTES = 256  # most of the sets of a table, in one state
+_BLOCK_ROWS = 1024  # whose sets stay in the second-level cache
 _MOST_COMPARED = 8  # thresholds in an interval
 _LEAST_INTERVALS = 512
-#: Nanoseconds of a look-up for one row, of every word of its set, and of LightGBM for a whole tree.
-_LOOK_UP, _WORD_TIME, _MOST_TIME = 0.9, 0.4, 75.0
-_MOST_BYTES = 2**27  # of the tables of all trees
-
+#: Nanoseconds of a look-up for one row, of every byte, of the other steps for a tree, and of
+#: LightGBM for it.
+_LOOK_UP, _BYTE_TIME, _OTHER_TIME, _MOST_TIME = 1.0, 0.04, 5.0, 75.0
+_MOST_BYTES = 2**28  # of the tables of all trees
 
 @dataclass(frozen=True)
-class _TableTree:
-    """The tables of one tree: (S,) or, with sets of several words, (S, W), by column."""
+class _Batch:
+    """Trees that are looked up together.
 
-    number: int
-    tables: list[tuple[int, NDArray]]
+    Tables (S, T W) by column have the sets of T trees, W words each, for all states.
+    """
+
+    trees: list[int]
+    n_words: int
+    tables: list[tuple[int, NDArray]] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ class _SharedStates:
     """Trees whose columns have the same states."""
 
     states: dict[int, NDArray[np.intp]]  # of the ranks of a column's numbers among all thresholds
-    trees: list[_TableTree] = field(repr=False)
+    batches: list[_Batch]
 
 
 class _Ranks:
@@ -126,34 +135,42 @@ class ColumnTables:
         self._groups = [
             _SharedStates(
                 {j: _states_of_ranks(everything[j], values) for j, values in thresholds.items()},
-                [_tables(trees, p, thresholds) for p in numbers],
+                [_tables(trees, batch, thresholds) for batch in _batches(trees, numbers)],
             )
             for numbers, thresholds in groups
         ]
 
     def __call__(self, columns: list[NDArray], leaves: NDArray[np.int32]) -> None:
-        """Write the leaves of rows to `leaves` (P, n); `columns` (n,) are those of `Router`."""
-        work = _Work(leaves.shape[1])
+        """Write the leaves of rows to `leaves` (n, P); `columns` (n,) are those of `Router`."""
         ranks = {j: rank(columns[j]) for j, rank in self._ranks.items()}
         for group in self._groups:
             states = {
                 j: of_rank.take(ranks[j], 0, None, "clip") for j, of_rank in group.states.items()
             }
-            for tree in group.trees:
+            for batch in group.batches:
                 # A category's code is its state.
-                work.find(tree, {j: states.get(j, columns[j]) for j, _ in tree.tables}, leaves)
+                tables = [(table, states.get(j, columns[j])) for j, table in batch.tables]
+                begin, end = batch.trees[0], batch.trees[-1] + 1
+                is_run = end - begin == len(batch.trees)
+                width = len(batch.trees)
+                out = leaves[:, begin:end] if is_run else np.empty((len(leaves), width), np.int32)
+                _find(tables, batch.n_words, out)
+                if not is_run:
+                    leaves[:, batch.trees] = out
 
 
 def tabled(trees: FlatTrees) -> NDArray[np.bool_]:
-    """Return the trees (P,) whose leaves are found soonest in tables, of 128 MiB together."""
+    """Return the trees (P,) whose leaves are found soonest in tables, of 256 MiB together."""
     width = int(trees.feature.max(initial=0)) + 1
     pairs = np.unique(trees.tree_of_split * width + trees.feature)
     n_columns = np.bincount(pairs // width, minlength=trees.n_trees)
-    n_words = np.ceil(trees.n_leaves / _WORD)
-    seconds = n_columns * (_LOOK_UP + _WORD_TIME * n_words)
-    is_tabled = (seconds < _MOST_TIME) & (trees.n_leaves <= MOST_LEAVES)
-    n_bytes = n_columns * n_words * 8 * (_MOST_THRESHOLDS + 2)
-    is_tabled &= np.cumsum(np.where(is_tabled, n_bytes, 0)) <= _MOST_BYTES
+    n_bytes = np.ceil(trees.n_leaves / _WORD) * (_WORD // 8)
+    is_tabled = (n_columns * n_bytes * _BYTE_TIME + _OTHER_TIME < _MOST_TIME) & (
+        trees.n_leaves <= MOST_LEAVES
+    )
+    # No table has more: `_batches` joins trees only where that saves time.
+    n_bytes = n_columns * (n_bytes + _LOOK_UP / _BYTE_TIME) * (_MOST_THRESHOLDS + 2)
+    is_tabled &= np.cumsum(np.where(is_tabled, n_bytes, 0.0)) <= _MOST_BYTES
     is_tabled[trees.tree_of_split[np.isnan(trees.threshold)]] = False
     return is_tabled
 
@@ -199,28 +216,80 @@ def _share_states(
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def _tables(trees: FlatTrees, p: int, thresholds: dict[int, NDArray]) -> _TableTree:
+def _words(n_leaves: int) -> tuple[np.dtype, int]:
+    """Return the type and the number of the words of a set of leaves."""
+    if n_leaves <= 16:
+        return np.dtype(np.uint8 if n_leaves <= 8 else np.uint16), 1
+    return np.dtype(np.uint32), -(-n_leaves // _WORD)
+
+
+def _batches(trees: FlatTrees, numbers: list[int]) -> Iterator[list[int]]:
+    """Yield trees that are looked up together sooner than apart.
+
+    A table has an entry of every tree of the batch, also of those that do not split on its column.
+    """
+
+    def time(n_columns: int, n_leaves: int, n_trees: int = 1) -> float:
+        return n_columns * (_LOOK_UP + _BYTE_TIME * n_trees * _set_bytes(n_leaves))
+
+    batch: list[int] = []
+    together: set[int] = set()
+    most_leaves = 0
+    for p in numbers:
+        n_leaves = int(trees.n_leaves[p])
+        columns = set(trees.feature[trees.starts[p] : trees.starts[p + 1]].tolist())
+        joined, n_trees, most = together | columns, len(batch) + 1, max(n_leaves, most_leaves)
+        apart = time(len(together), most_leaves, len(batch)) + time(len(columns), n_leaves)
+        is_wide = n_trees * _set_bytes(most) > _ENTRY_BYTES
+        if batch and (is_wide or time(len(joined), most, n_trees) > apart):
+            yield batch
+            batch, joined, most = [], columns, n_leaves
+        batch.append(p)
+        together, most_leaves = joined, most
+    if batch:
+        yield batch
+
+
+def _set_bytes(n_leaves: int) -> int:
+    word, n_words = _words(n_leaves)
+    return word.itemsize * n_words
+
+
+def _tables(trees: FlatTrees, batch: list[int], thresholds: dict[int, NDArray]) -> _Batch:
     """Return the sets of leaves that every state of a column leaves possible."""
-    nodes = np.arange(int(trees.starts[p]), int(trees.starts[p + 1]))
-    left, right = _leaves_below(trees, nodes, int(trees.n_leaves[p]))
-    everything = (left[:1] | right[:1])[0] if len(nodes) else left
+    word, n_words = _words(int(trees.n_leaves[batch].max()))
+    nodes = np.concatenate([np.arange(trees.starts[p], trees.starts[p + 1]) for p in batch])
+    number = np.repeat(np.arange(len(batch)), trees.n_leaves[batch] - 1)
+    left, right = _leaves_below(trees, nodes, word, n_words)
+    everything = np.stack([_all_leaves(int(trees.n_leaves[p]), word, n_words) for p in batch])
     tables = []
     for j in np.unique(trees.feature[nodes]).tolist():
         here = np.flatnonzero(trees.feature[nodes] == j)
-        splits, branches = nodes[here], (left[here], right[here])
-        if j in thresholds:
-            ruled_out = _ruled_out_numbers(trees, splits, branches, thresholds[j])
-        else:
-            ruled_out = _ruled_out_categories(trees, splits, branches)
-        table = everything & ~ruled_out
-        tables.append((j, table[:, 0].copy() if table.shape[1] == 1 else table))
-    return _TableTree(p, tables)
+        splits = _Splits(nodes[here], number[here], left[here], right[here])
+        rule_out = _ruled_out_numbers if j in thresholds else _ruled_out_categories
+        ruled_out = rule_out(trees, splits, everything.shape, thresholds.get(j))
+        tables.append((j, (everything & ~ruled_out).reshape(len(ruled_out), -1)))
+    return _Batch(batch, n_words, tables)
 
 
-def _leaves_below(trees: FlatTrees, nodes: NDArray, n_leaves: int) -> tuple[NDArray, NDArray]:
+class _Splits(NamedTuple):
+    """Some splits on one column: their nodes, trees, and leaves (N, W) on the left and right."""
+
+    nodes: NDArray[np.intp]
+    tree: NDArray[np.intp]
+    left: NDArray
+    right: NDArray
+
+
+def _all_leaves(n_leaves: int, word: np.dtype, n_words: int) -> NDArray:
+    """Return the set of all leaves as words (W,)."""
+    return np.frombuffer(((1 << n_leaves) - 1).to_bytes(n_words * word.itemsize, "little"), word)
+
+
+def _leaves_below(
+    trees: FlatTrees, nodes: NDArray, word: np.dtype, n_words: int
+) -> tuple[NDArray, NDArray]:
     """Return sets of leaves, as words (N, W), in the left and the right branch of every split."""
-    n_words = -(-n_leaves // _WORD)
-    word = np.min_scalar_type((1 << min(n_leaves, _WORD)) - 1)
     below: dict[int, int] = {}
     branches: list[list[int]] = [[], []]
     for node in reversed(nodes.tolist()):  # children come after parents
@@ -238,80 +307,74 @@ def _leaves_below(trees: FlatTrees, nodes: NDArray, n_leaves: int) -> tuple[NDAr
 
 
 def _ruled_out_numbers(
-    trees: FlatTrees, splits: NDArray, branches: tuple[NDArray, NDArray], thresholds: NDArray
+    trees: FlatTrees, splits: _Splits, shape: tuple[int, ...], thresholds: NDArray
 ) -> NDArray:
-    """Return the leaves (S, W) that the states of a number rule out, at splits on its column.
+    """Return the leaves (S, T, W) that the states of a number rule out, at splits on its column.
 
-    State s goes right where the threshold is one of the first s. `branches` are the sets (N, W) of
-    leaves on the left and on the right of every split.
+    State s goes right where the threshold is one of the first s. `shape` is (T, W).
     """
-    left, right = branches
-    rank = np.searchsorted(thresholds, trees.threshold[splits])
-    order = np.argsort(rank)
-    none = np.zeros_like(left[:1])
-    lower = np.concatenate([none, np.bitwise_or.accumulate(left[order])])
-    higher = np.concatenate([none, np.bitwise_or.accumulate(right[order[::-1]])])[::-1]
-    n_lower = np.searchsorted(rank[order], np.arange(len(thresholds) + 1))
-    missing = np.where(trees.missing_left[splits][:, None], right, left)
-    return np.concatenate(
-        [lower[n_lower] | higher[n_lower], np.bitwise_or.reduce(missing, axis=0, keepdims=True)]
-    )
+    rank, n = np.searchsorted(thresholds, trees.threshold[splits.nodes]), len(thresholds)
+    lower = _unions(rank + 1, splits.tree, splits.left, (n + 1, *shape))
+    higher = _unions(rank, splits.tree, splits.right, (n + 1, *shape))
+    ruled_out = np.empty((n + 2, *shape), lower.dtype)
+    np.bitwise_or.accumulate(lower, axis=0, out=ruled_out[:-1])
+    ruled_out[:-1] |= np.bitwise_or.accumulate(higher[::-1], axis=0)[::-1]
+    missing = np.where(trees.missing_left[splits.nodes][:, None], splits.right, splits.left)
+    ruled_out[-1:] = _unions(np.zeros_like(rank), splits.tree, missing, (1, *shape))
+    return ruled_out
+
+
+def _unions(
+    state: NDArray[np.intp], tree: NDArray[np.intp], sets: NDArray, shape: tuple[int, ...]
+) -> NDArray:
+    """Return unions (S, T, W) of sets (N, W) by state and tree."""
+    unions = np.zeros((shape[2], shape[0] * shape[1]), sets.dtype)
+    for word, words in zip(unions, sets.T, strict=True):
+        np.bitwise_or.at(word, state * shape[1] + tree, words)
+    return unions.T.reshape(shape)
 
 
 def _ruled_out_categories(
-    trees: FlatTrees, splits: NDArray, branches: tuple[NDArray, NDArray]
+    trees: FlatTrees, splits: _Splits, shape: tuple[int, ...], thresholds: None
 ) -> NDArray:
     """Return the same for the codes of a category, the last one for missing values."""
-    left, right = branches
-    n_categories = int(trees.n_categories[trees.feature[splits[0]]])
-    ruled_out = np.zeros((n_categories + 2, left.shape[1]), left.dtype)
-    for split, on_left, on_right in zip(splits.tolist(), left, right, strict=True):
+    n_categories = int(trees.n_categories[trees.feature[splits.nodes[0]]])
+    ruled_out = np.zeros((n_categories + 2, *shape), splits.left.dtype)
+    for split, tree, on_left, on_right in zip(*splits, strict=True):
         begin = int(trees.table[split])
         goes_left = trees.categories_left[begin : begin + n_categories + 1]
         goes_left = np.append(goes_left, trees.missing_left[split])
-        ruled_out |= np.where(goes_left[:, None], on_right, on_left)
+        ruled_out[:, tree] |= np.where(goes_left[:, None], on_right, on_left)
     return ruled_out
 
 
 # -- rows ------------------------------------------------------------------------------------------
 
 
-class _Work:
-    """Arrays that one block of rows is worked on in."""
-
-    def __init__(self, n_rows: int) -> None:
-        self._n_rows = n_rows
-        self._sets: dict[tuple, tuple[NDArray, NDArray]] = {}
-
-    def find(
-        self, tree: _TableTree, states: dict[int, NDArray[np.intp]], leaves: NDArray[np.int32]
-    ) -> None:
-        """Write the leaves of the rows to those of the tree among `leaves` (P, n)."""
-        out = leaves[tree.number]
-        if not tree.tables:
-            out.fill(0)
-            return
-        (j, table), *others = tree.tables
-        key = (table.dtype, table.shape[1:])
-        if key not in self._sets:
-            shape = (self._n_rows, *table.shape[1:])
-            self._sets[key] = np.empty(shape, table.dtype), np.empty(shape, table.dtype)
-        possible, another = self._sets[key]
-        table.take(states[j], 0, possible, "clip")
-        for j, table in others:
-            table.take(states[j], 0, another, "clip")
+def _find(
+    tables: list[tuple[NDArray, NDArray[np.intp]]], n_words: int, leaves: NDArray[np.int32]
+) -> None:
+    """Write to `leaves` (n, T) those that all tables (S, T W) leave possible in states (n,)."""
+    if not tables:  # trees of a single leaf
+        leaves.fill(0)
+        return
+    (table, state), *others = tables
+    n_rows = min(_BLOCK_ROWS, len(leaves))
+    sets = np.empty((2, n_rows, table.shape[1]), table.dtype)
+    n_bits = 8 * n_words * table.itemsize
+    powers = 2.0 ** (_WORD * np.arange(n_words))
+    for begin in range(0, len(leaves), n_rows):
+        out = leaves[begin : begin + n_rows]
+        rows = slice(begin, begin + len(out))
+        possible, another = sets[:, : len(out)]
+        table.take(state[rows], 0, possible, "clip")
+        for later, later_state in others:
+            later.take(later_state[rows], 0, another, "clip")
             np.bitwise_and(possible, another, out=possible)
-        if possible.dtype.itemsize <= 2:
-            _EXPONENT.take(possible, 0, out, "clip")
-            return
-        number = possible.astype(np.float64)
-        if number.ndim == 2:  # one word is not zero
-            number = number @ 2.0 ** (_WORD * np.arange(number.shape[1]))
-        exponent = number.view(np.int64)
-        exponent >>= _FRACTION_BITS
-        np.subtract(exponent, _EXPONENT_OF_ONE, out=out, casting="same_kind")
-
-
-_FRACTION_BITS, _EXPONENT_OF_ONE = 52, 1023  # of float64
-_EXPONENT = np.zeros(1 << 16, dtype=np.int32)
-_EXPONENT[1 << np.arange(16)] = np.arange(16)
+        number = possible.astype(np.float32 if n_bits <= _SINGLE_BITS else np.float64)
+        if n_words > 1:  # one word is not zero
+            number = number.reshape(-1, n_words) @ powers.astype(number.dtype)
+        exponent = number.view(f"i{number.itemsize}").reshape(out.shape)
+        precision = np.finfo(number.dtype)
+        exponent >>= precision.nmant
+        np.subtract(exponent, precision.maxexp - 1, out=out, casting="same_kind")

@@ -32,7 +32,7 @@ _FEW_ROWS = 640  # up to which preparing trees costs more than it saves
 _MANY_ROWS = 4096  # of all calls, from which on tables of small trees are worth making
 #: Seconds that LightGBM saves for one row and a tree without or with tables.
 _SAVED, _SAVED_TABLED = 2.5e-7, 7e-8
-_NATIVE_ROWS = 128  # times the leaves of trees with tables: fewer rows are faster with LightGBM
+_NATIVE_ROWS = 40  # times the leaves of trees with tables: from so many rows on these pay
 _HASH = np.uint64(0x4906BA494954CB65)
 
 
@@ -74,6 +74,7 @@ class Router:
             if (chosen & ~self._is_small).any()
         ]
         self._n_compared = 0  # rows of small trees so far
+        self._n_rows = 0  # of other trees that tables would have served
 
     @cached_property
     def _tables(self) -> ColumnTables:
@@ -84,11 +85,9 @@ class Router:
         return LeafBits(self.trees, self._is_small)
 
     @cached_property
-    def _cells(self) -> list[NDArray[np.int32]] | None:
-        """Cells of the leaves of every tree; None where all leaves are their own cells."""
-        if np.array_equal(self.trees.cell_of_leaf, self.trees.leaf_numbers):
-            return None
-        return np.split(self.trees.cell_of_leaf, self.trees.leaf_starts[1:-1])
+    def _leaves_are_cells(self) -> bool:
+        """Whether all leaves are cells with their own numbers."""
+        return np.array_equal(self.trees.cell_of_leaf, self.trees.leaf_numbers)
 
     def renumbered(self, trees: FlatTrees) -> Router:
         """Return the router of the same trees with other cells."""
@@ -138,19 +137,15 @@ class Router:
 
     def _route(self, X: NDArray, trees: NDArray[np.intp], codes: NDArray[np.int32]) -> None:
         columns = self.columns(X)
-        cells = np.empty((self.trees.n_trees, len(X)), dtype=np.int32)
         is_tabled = self._is_tabled[trees]
         if is_tabled.any():
-            self._tables(columns, cells)
-            if self._cells is not None:
-                for p in trees[is_tabled]:
-                    cells[p] = self._cells[p][cells[p]]
+            self._tables(columns, codes)
+            if not self._leaves_are_cells:  # of all trees with tables, whoever asked for them
+                flat, chosen = self.trees, np.flatnonzero(self._is_tabled)
+                leaves = codes[:, chosen] + flat.leaf_starts[chosen].astype(np.int32)
+                codes[:, chosen] = flat.cell_of_leaf[leaves]
         if not is_tabled.all():
-            self._walk_each(trees[~is_tabled], _as_matrix(columns, len(X)), cells)
-        chosen = slice(None) if len(trees) == len(cells) else trees
-        for start in range(0, len(X), _TURNED_ROWS):  # turned in pieces that stay in the cache
-            rows = slice(start, start + _TURNED_ROWS)
-            codes[rows, chosen] = cells[chosen, rows].T
+            self._walk_each(trees[~is_tabled], _as_matrix(columns, len(X)), codes.T)
 
     # -- few rows of small trees ----------------------------------------------------------------
 
@@ -164,7 +159,7 @@ class Router:
         """Fill in the codes of small trees."""
         leaves = np.zeros((self.trees.n_trees, len(X)), np.int32)
         self._bits(_as_matrix(self.columns(X), len(X)), leaves)
-        if self._cells is not None:
+        if not self._leaves_are_cells:
             leaves = self.trees.cell_of_leaf[leaves + self.trees.leaf_starts[:-1, None]]
         chosen = slice(None) if self._is_small.all() else self._is_small
         codes[:, chosen] = leaves[chosen].T
@@ -176,8 +171,9 @@ class Router:
         for lazy in self._native:
             now = False
             if self._is_tabled[lazy.chosen].all() and n_rows > _FEW_ROWS:
+                self._n_rows += n_rows
                 most_rows = _NATIVE_ROWS * self.trees.n_leaves[lazy.chosen].mean()
-                if n_rows > most_rows or "_tables" in self.__dict__:
+                if self._n_rows > most_rows or "_tables" in self.__dict__:
                     continue
                 now = True  # making tables takes longer than loading trees
             native = lazy.loaded(n_rows, now=now)
