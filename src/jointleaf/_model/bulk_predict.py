@@ -38,7 +38,7 @@ __all__ = ["LEAST_ROWS", "GroupedSums", "PlainSums"]
 #: thousands of rows. The rule looks at the rows of a call alone, so that equal calls give
 #: equal numbers.
 LEAST_ROWS = 10_000
-_CODED_ROWS = 16384  # rows whose codes are in memory at a time, in one thread
+_MOST_CODES = 2**22  # in memory at a time, in one thread
 _LEAST_SHARE = 2048  # rows of a thread
 _BLOCK_BYTES = 2**19  # sums of slopes that stay in the second-level cache
 _BLOCK_ROWS = 4096  # rows whose answers and sums stay in the cache
@@ -81,7 +81,8 @@ class PlainSums:
 
         Threads share the blocks of rows; no number depends on how.
         """
-        step = min(_CODED_ROWS, max(_LEAST_SHARE, -(-len(X) // n_jobs)))
+        most_rows = max(_LEAST_SHARE, _MOST_CODES // self.layout.n_partitions)
+        step = min(most_rows, max(_LEAST_SHARE, -(-len(X) // n_jobs)))
         blocks = [X[start : start + step] for start in range(0, len(X), step)]
         if n_jobs == 1 or len(blocks) == 1:
             return np.concatenate([self._block(rows, features) for rows in blocks])

@@ -23,7 +23,8 @@ from scipy import sparse
 from jointleaf._core.layout import CellLayout
 from jointleaf.partitions import Partitioner
 
-_BLOCK_ROWS = 4096
+_BLOCK_ENTRIES = 2**18  # that are looked up at a time, and stay in the cache
+_FEW_ENTRIES = 2**13  # numbers up to which making a sparse matrix takes longer
 _CLIP_ROWS = 1024  # the gathered rows of one partition stay in the cache
 
 
@@ -160,15 +161,18 @@ def sum_of_entries(index: NDArray, table: NDArray | sparse.csr_array) -> NDArray
     width, k = int(np.prod(table.shape[1:])), index.shape[1]
     flat = table if sparse.issparse(table) else table.reshape(len(table), width)
     flat = flat[:, 0] if width == 1 and not sparse.issparse(table) else flat  # a faster product
+    if index.size * width <= _FEW_ENTRIES and not sparse.issparse(table):
+        return flat.take(index, 0).sum(axis=1).reshape(len(index), *table.shape[1:])
     out = np.empty((len(index), *flat.shape[1:]), table.dtype)
-    for start in range(0, len(index), _BLOCK_ROWS):
-        block = index[start : start + _BLOCK_ROWS]
+    n_rows = max(1, min(_BLOCK_ENTRIES // max(k, 1), len(index)))
+    ones = np.ones(n_rows * k, table.dtype)
+    for start in range(0, len(index), n_rows):
+        block = index[start : start + n_rows]
         indptr = np.arange(0, block.size + 1, k, dtype=index.dtype)
-        ones = sparse.csr_array(
-            (np.ones(block.size, table.dtype), block.reshape(-1), indptr),
-            shape=(len(block), table.shape[0]),
+        matrix = sparse.csr_array(
+            (ones[: block.size], block.reshape(-1), indptr), shape=(len(block), table.shape[0])
         )
-        sums = ones @ flat
+        sums = matrix @ flat
         out[start : start + len(block)] = sums.toarray() if sparse.issparse(sums) else sums
     return out.reshape(len(index), *table.shape[1:])
 
