@@ -90,7 +90,7 @@ def test_trees_without_tables():
 
 def test_tables_of_all_trees_are_bounded(monkeypatch):
     flat = mixed_trees()
-    monkeypatch.setattr(column_tables, "_MOST_BYTES", 60_000)
+    monkeypatch.setattr(column_tables, "_MOST_BYTES", 26_000)
     assert tabled(flat).tolist() == [True, True, False]
     X = np.random.default_rng(2).standard_normal((9000, 3))
     np.testing.assert_array_equal(Router(flat)(X), walked(flat, X))
@@ -105,10 +105,11 @@ def test_tables_of_trees_together_are_within_the_bound_of_each(n_columns, n_leav
     batches = [batch for group in tables._groups for batch in group.batches]
     assert 1 < len(batches) < 70 or n_leaves == 8
     n_bytes = sum(table.nbytes for batch in batches for _, table in batch.tables)
-    bounds = [
-        257 * len(set(flat.feature[a:b].tolist())) * (4 * -(-n // 32) + 25)
-        for a, b, n in zip(flat.starts, flat.starts[1:], flat.n_leaves, strict=False)
-    ]
+    bounds = []
+    for a, b, n in zip(flat.starts, flat.starts[1:], flat.n_leaves, strict=False):
+        size = 4 * -(-n // 32)
+        own = len(set(flat.feature[a:b].tolist()))
+        bounds.append(257 * min(own * (size + 60), len(np.unique(flat.feature)) * size))
     assert n_bytes <= sum(bounds)
     np.testing.assert_array_equal(looked_up(flat, X), walked(flat, X))
 

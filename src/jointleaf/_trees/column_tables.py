@@ -34,8 +34,8 @@ _MOST_COMPARED = 8  # thresholds in an interval
 _LEAST_INTERVALS = 512
 #: Nanoseconds of a look-up for one row, of every byte, of the other steps for a tree, and of
 #: LightGBM for it.
-_LOOK_UP, _BYTE_TIME, _OTHER_TIME, _MOST_TIME = 1.0, 0.04, 5.0, 75.0
-_MOST_BYTES = 2**28  # of the tables of all trees
+_LOOK_UP, _BYTE_TIME, _OTHER_TIME, _MOST_TIME = 3.0, 0.05, 5.0, 75.0
+_MOST_BYTES = 2**29  # of the tables of all trees
 
 @dataclass(frozen=True)
 class _Batch:
@@ -160,7 +160,7 @@ class ColumnTables:
 
 
 def tabled(trees: FlatTrees) -> NDArray[np.bool_]:
-    """Return the trees (P,) whose leaves are found soonest in tables, of 256 MiB together."""
+    """Return the trees (P,) whose leaves are found soonest in tables, of 512 MiB together."""
     width = int(trees.feature.max(initial=0)) + 1
     pairs = np.unique(trees.tree_of_split * width + trees.feature)
     n_columns = np.bincount(pairs // width, minlength=trees.n_trees)
@@ -168,8 +168,10 @@ def tabled(trees: FlatTrees) -> NDArray[np.bool_]:
     is_tabled = (n_columns * n_bytes * _BYTE_TIME + _OTHER_TIME < _MOST_TIME) & (
         trees.n_leaves <= MOST_LEAVES
     )
-    # No table has more: `_batches` joins trees only where that saves time.
-    n_bytes = n_columns * (n_bytes + _LOOK_UP / _BYTE_TIME) * (_MOST_THRESHOLDS + 2)
+    # No tables are larger: a column has one per batch, and `_batches` joins trees to save time.
+    most_bytes = n_columns * (n_bytes + _LOOK_UP / _BYTE_TIME)
+    n_bytes = np.minimum(most_bytes, len(np.unique(trees.feature)) * n_bytes)
+    n_bytes *= _MOST_THRESHOLDS + 2
     is_tabled &= np.cumsum(np.where(is_tabled, n_bytes, 0.0)) <= _MOST_BYTES
     is_tabled[trees.tree_of_split[np.isnan(trees.threshold)]] = False
     return is_tabled
