@@ -130,7 +130,14 @@ def compare_default(n_train: int, n_columns: int, n_classes: int) -> None:
             ratios = ", ".join(f"{best / seconds:.1f}x" for seconds in times)
             cells.append(f"{1e3 * best:.3g} ({ratios})")
     size = f"{sizes[0]:.2f} ({sizes[1]:.2f})"
-    line = [f"{n_train:,}", n_columns, n_classes or "regression", *cells, f"{1e3 * first:.0f}", size]
+    line = [
+        f"{n_train:,}",
+        n_columns,
+        n_classes or "regression",
+        *cells,
+        f"{1e3 * first:.0f}",
+        size,
+    ]
     print(f"| {' | '.join(map(str, line))} |", flush=True)
 
 

@@ -104,40 +104,6 @@ def by_loop(model, rows=ROWS):
     return f
 
 
-@pytest.mark.parametrize("clipped", [False, True])
-@pytest.mark.parametrize("n_outputs", [1, 3])
-@pytest.mark.parametrize("zeros", [[0], [1, 2], [0, 1, 2], [3, 4]])
-def test_partitions_without_weights_are_left_out(zeros, n_outputs, clipped):
-    union = UnionPartitioner.of_fitted(PARTITIONERS)
-    model = random_model(make_frame(n_outputs), union, 0, clipped=clipped)
-    sizes = [len(member.n_cells_) for member in PARTITIONERS]
-    is_zero = np.isin(np.repeat(np.arange(5), sizes), zeros)[model.layout.partition_of_cell]
-    model.biases[is_zero] = 0.0
-    model.slopes[is_zero[model.layout.linear_cells]] = 0.0
-    left = model.without_zeros()
-    assert left.layout.n_partitions == sum(sizes) - sum(sizes[k] for k in zeros)
-    assert len(left.biases) == left.layout.n_cells == (~is_zero).sum()
-    np.testing.assert_allclose(left.predict(ROWS), model.predict(ROWS), atol=1e-12)
-    np.testing.assert_allclose(standard(left), by_loop(left), atol=1e-12)
-    assert left.without_zeros() is left
-
-
-def test_one_partition_stays_where_all_weights_are_zero():
-    model = 0.0 * random_model(make_frame(), PARTITIONERS[0], 0)
-    left = model.without_zeros()
-    assert left.layout.n_partitions == 1
-    np.testing.assert_array_equal(left.predict(ROWS), model.predict(ROWS))
-
-
-def test_a_slope_alone_keeps_its_partition():
-    model = random_model(make_frame(), PARTITIONERS[0], 0, kinds=("linear",) * 5)
-    model.biases[:] = 0.0
-    model.slopes[1:] = 0.0
-    left = model.without_zeros()
-    assert left.layout.cells_per_partition == model.layout.cells_per_partition[:1]
-    np.testing.assert_allclose(left.predict(ROWS), model.predict(ROWS), atol=1e-12)
-
-
 def test_sums_are_as_precise_as_the_least_precise_weights():
     frame = make_frame()
     one, two = (random_model(frame, PARTITIONERS[i], i) for i in (0, 1))

@@ -202,30 +202,6 @@ class CellModel:
         """Return the model plus a constant () or (K,) in standard units."""
         return replace(self, offset=np.asarray(self.offset + constant), means=None)
 
-    def without_zeros(self) -> CellModel:
-        """Return the model without partitions that add nothing; one of them stays if all do so."""
-        layout, has_weight = self.layout, self.biases.reshape(self.layout.n_cells, -1).any(axis=1)
-        has_weight[layout.linear_cells] |= self.slopes.any(axis=tuple(range(1, self.slopes.ndim)))
-        chosen = np.logical_or.reduceat(has_weight, layout.offsets[:-1])
-        chosen[0] |= not chosen.any()
-        if chosen.all():
-            return self
-        is_cell = chosen[layout.partition_of_cell]
-        is_row = is_cell[layout.linear_cells]
-        ranges = self.ranges
-        if ranges is not None:
-            limits = np.append(is_row, True)
-            ranges = CellRanges(ranges.low[limits], ranges.high[limits]) if is_row.any() else None
-        return replace(
-            self,
-            partitioner=self.partitioner.with_partitions(chosen),
-            layout=layout.only(chosen),
-            slopes=self.slopes[is_row],
-            biases=self.biases[is_cell],
-            ranges=ranges,
-            means=None,
-        )
-
     def _check_frame(self, other: CellModel) -> None:
         if self.biases.shape[1:] != other.biases.shape[1:]:
             raise ValueError(

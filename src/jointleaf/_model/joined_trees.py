@@ -106,7 +106,8 @@ def _n_categories(sources: list[_Source]) -> NDArray[np.intp]:
     for source in sources:
         if not isinstance(source, RotatedPartitioner):
             return _trees(source)[0].n_categories
-    return np.zeros(sources[0].n_features_in_, np.intp)
+    rotated = next(source for source in sources if isinstance(source, RotatedPartitioner))
+    return np.zeros(rotated.n_features_in_, np.intp)
 
 
 def _fit_together(sources: list[_Source]) -> bool:

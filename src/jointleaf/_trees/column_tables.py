@@ -37,6 +37,7 @@ _LEAST_INTERVALS = 512
 _LOOK_UP, _BYTE_TIME, _OTHER_TIME, _MOST_TIME = 3.0, 0.05, 5.0, 75.0
 _MOST_BYTES = 2**29  # of the tables of all trees
 
+
 @dataclass(frozen=True)
 class _Batch:
     """Trees that are looked up together.
@@ -268,8 +269,10 @@ def _tables(trees: FlatTrees, batch: list[int], thresholds: dict[int, NDArray]) 
     for j in np.unique(trees.feature[nodes]).tolist():
         here = np.flatnonzero(trees.feature[nodes] == j)
         splits = _Splits(nodes[here], number[here], left[here], right[here])
-        rule_out = _ruled_out_numbers if j in thresholds else _ruled_out_categories
-        ruled_out = rule_out(trees, splits, everything.shape, thresholds.get(j))
+        if j in thresholds:
+            ruled_out = _ruled_out_numbers(trees, splits, everything.shape, thresholds[j])
+        else:
+            ruled_out = _ruled_out_categories(trees, splits, everything.shape)
         tables.append((j, (everything & ~ruled_out).reshape(len(ruled_out), -1)))
     return _Batch(batch, n_words, tables)
 
@@ -336,9 +339,7 @@ def _unions(
     return unions.T.reshape(shape)
 
 
-def _ruled_out_categories(
-    trees: FlatTrees, splits: _Splits, shape: tuple[int, ...], thresholds: None
-) -> NDArray:
+def _ruled_out_categories(trees: FlatTrees, splits: _Splits, shape: tuple[int, ...]) -> NDArray:
     """Return the same for the codes of a category, the last one for missing values."""
     n_categories = int(trees.n_categories[trees.feature[splits.nodes[0]]])
     ruled_out = np.zeros((n_categories + 2, *shape), splits.left.dtype)

@@ -13,8 +13,9 @@ bytes   type       meaning
 ======  =========  ==========================================================
 
 From byte 32 on a file is compressed with zlib, unless it begins with the brace of the JSON there;
-places and H are those of the uncompressed file. All numbers are little-endian. The first 12 bytes mean the same in every version. The header is
-an object with the keys ``jointleaf`` (the version that wrote the file), ``model``, perhaps
+places and H are those of the uncompressed file. All numbers are little-endian. The first 12 bytes
+mean the same in every version. The header is an object with the keys ``jointleaf`` (the version
+that wrote the file), ``model``, perhaps
 ``metadata`` (any JSON object that the caller of `save` gave) and ``arrays``, a list of
 ``[type, shape, order]`` in the order of the arrays; ``type`` is one of `TYPES`, ``order`` "C" or
 "F". Where most numbers of an array are zero, ``[type, shape, order, n]`` stands for a bit per
@@ -86,11 +87,11 @@ def pack(header: dict[str, Any], arrays: list[NDArray]) -> bytes:
     for part in parts:
         body += bytes(-(_START.size + len(body)) % _ALIGNED)
         body += part
-    stored = zlib.compress(body, _LEVEL)
+    packed = zlib.compress(body, _LEVEL)
     n_unpacked = max(len(body) + _START.size, sum(array.nbytes for array in arrays))
-    if n_unpacked > _MOST_RATIO * (len(stored) + _START.size):
-        stored = bytes(body)
-    checked = struct.pack("<QQ", _START.size + len(stored), n_header) + stored
+    if n_unpacked > _MOST_RATIO * (len(packed) + _START.size):
+        packed = bytes(body)
+    checked = struct.pack("<QQ", _START.size + len(packed), n_header) + packed
     return MAGIC + struct.pack("<II", FORMAT, zlib.crc32(checked)) + checked
 
 
