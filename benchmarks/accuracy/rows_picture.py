@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .comparison import LEAST_NMSE
 from .models import MODELS
 from .sets import DataSet, known_sets
 from .store import Key, Result
@@ -20,13 +19,16 @@ if TYPE_CHECKING:
 
 _SHOWN = (OURS, "catboost", "catboost_es", "lightgbm", "lightgbm_es", "cubist")
 _COLOURS = ("#c1440e", "#33658a", "#7fb2d6", "#4a7c3a", "#a3c88f", "#8a6d9e", "#b08d57", "#777777")
-_TITLES = {"regression": "Regression, NMSE", "classes": "Classes, log-loss (at least 0.01)"}
+_TITLES = {
+    "regression": "Regression, NMSE (at least 0.001)",
+    "classes": "Classes, log-loss (at least 0.01)",
+}
 _WIDTH = 0.25  # of the smoothing, in powers of ten of the number of rows
 _NEIGHBORS = 6  # as many sets take part everywhere: the smoothing is wider where sets are few
 _LIMITS = (0.6, 3.0)
 
-# Log-losses below are taken as this: where all classes are told apart, ratios say nothing.
-LEAST_LOG_LOSS = 0.01
+# Errors below are taken as these: where nothing is left to explain, ratios say nothing.
+LEAST_NMSE, LEAST_LOG_LOSS = 0.001, 0.01
 
 Points = dict[str, tuple[NDArray, NDArray]]
 
@@ -126,7 +128,7 @@ def _draw_panel(ax: Axes, points: Points, models: Sequence[str]) -> None:
     ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(fontsize=8, frameon=False, loc="upper right")
+    ax.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
 
 
 def _colours(count: int) -> list[str]:
