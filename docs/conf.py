@@ -50,6 +50,7 @@ NAVIGATION = {
         "partitions",
         "penalties",
         "losses",
+        "intervals",
         "multitask",
         "bouts",
         "explaining",

@@ -110,6 +110,14 @@ def test_the_user_guide_runs_as_written(tmp_path, monkeypatch, capsys):
     assert names["served"].score(X, y) == names["small"].score(X, y)
 
 
+@pytest.mark.slow
+def test_the_page_on_intervals_runs_as_written():
+    names = run("intervals.md")
+    assert 0.8 < names["coverage"] < 0.97
+    assert names["quantiles"].shape == (len(names["X_test"]), 3)
+    assert names["sets"].shape == (75, 3)
+
+
 def test_the_page_on_model_files_runs_as_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     X = np.random.default_rng(0).standard_normal((60, 3))
