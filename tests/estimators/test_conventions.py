@@ -193,5 +193,6 @@ def test_a_refit_forgets_the_fit_before():
 def test_many_rows_are_predicted_block_by_block(monkeypatch):
     model = JOPLEnRegressor(SMALL, penalty=RIDGE, random_state=0).fit(X, Y)
     expected = model.predict(X)
-    monkeypatch.setattr("jointleaf._model.bulk_predict._CODED_ROWS", 7)
+    monkeypatch.setattr("jointleaf._model.bulk_predict._LEAST_SHARE", 7)
+    monkeypatch.setattr("jointleaf._model.bulk_predict._MOST_CODES", 7)
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-13)

@@ -108,7 +108,7 @@ def test_every_parameter_acts_or_is_rejected(name, recipe, usual, asked, capsys)
         with pytest.raises(ValueError, match=r"linear_features=\[0, 1\] leaves out .*'blend'"):
             model.fit(X, Y)
         return
-    if name in ("quantile", "power"):  # tests/estimators/test_losses.py has where they act
+    if name in ("quantile", "power"):  # tests/estimators/test_loss_parameter.py has where they act
         with pytest.raises(ValueError, match=rf"{name}=.* has no effect with loss='squared_error'"):
             model.fit(X, Y)
         return

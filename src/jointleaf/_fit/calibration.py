@@ -86,7 +86,9 @@ class HeldOut:
     def shrinkage(self) -> float:
         """Return by what factor errors of the model that is used are smaller, about."""
         centred = self.y - np.average(self.y, weights=self.s)
-        variance, error = self.s @ np.square(centred), self.s @ np.square(self.residuals)
+        unit = float(np.abs(centred).max()) or 1.0  # squares of large targets are infinite
+        variance = self.s @ np.square(centred / unit)
+        error = self.s @ np.square(self.residuals / unit)
         part_predicted = max(0.0, 1.0 - float(error / variance)) if variance > 0 else 0.0
         return self.train_part ** (_LEARNING * part_predicted)
 

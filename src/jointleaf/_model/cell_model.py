@@ -282,8 +282,9 @@ class CellModel:
         """Return the tables, made when they are needed for the first time."""
         tables: dict[np.dtype, GroupedSums] = self.__dict__.setdefault("_tables_by_dtype", {})
         if dtype not in tables:
-            parts = self.partitioner, self.layout, self.slopes, self.biases
-            tables[dtype] = GroupedSums(*parts, dtype)
+            # Sums of several trees are as precise as the rows, whatever the weights are.
+            slopes, biases = self.slopes.astype(dtype), self.biases.astype(dtype)
+            tables[dtype] = GroupedSums(self.partitioner, self.layout, slopes, biases, dtype)
         return tables[dtype]
 
     def __getstate__(self) -> dict[str, Any]:

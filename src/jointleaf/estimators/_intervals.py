@@ -183,7 +183,7 @@ class PredictsIntervals(_Calibrated):
         >>> X, y = load_diabetes(return_X_y=True)
         >>> model = JOPLEnRegressor(random_state=0).fit(X[:300], y[:300])
         >>> low, high = model.predict_interval(X[300:], coverage=0.8).T
-        >>> 0.7 < ((low <= y[300:]) & (y[300:] <= high)).mean() < 0.9
+        >>> bool(0.7 < ((low <= y[300:]) & (y[300:] <= high)).mean() < 0.9)
         True
         """
         missed = (1 - _check_level("coverage", coverage)) / 2

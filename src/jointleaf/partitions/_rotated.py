@@ -127,8 +127,9 @@ class RotatedPartitioner(Nest):
 
     def projections(self, X: NDArray) -> NDArray[np.float64]:
         """Return what the members see of rows `X` (n, d), side by side: (n, R q)."""
+        n_rotations, n_places, n_directions = self.rotations_.shape
         rotations = self.rotations_.transpose(1, 0, 2)
-        return self.places(X) @ rotations.reshape(len(rotations), -1)
+        return self.places(X) @ rotations.reshape(n_places, n_rotations * n_directions)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the codes (n, P) of all rotations side by side."""
