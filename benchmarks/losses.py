@@ -1,11 +1,16 @@
 """Losses out of the box: claim counts with exposure, absolute errors and quantiles.
 
     python -m benchmarks.losses insurance ausprivauto0405 --data DIR
-    python -m benchmarks.losses numbers --data DIR
+    python -m benchmarks.losses numbers --data DIR [--output FILE]
+    python -m benchmarks.losses report [--output FILE]
+    python -m benchmarks.losses times
 
 The first prints the Poisson deviance per unit of exposure on a fixed fifth of the rows of a motor
-portfolio, the second mean absolute errors and quantile losses on regression sets of PMLB, relative
-to those of the best constant. Seconds are CPU seconds of `fit`.
+portfolio, the second mean absolute errors and quantile losses on a fixed quarter of the rows of 40
+regression sets, relative to those of the best constant, beside quantiles from the residuals of a
+squared-error fit; the third prints their means, the last times on generated rows. Seconds are CPU
+seconds. What is in the file is not
+run again.
 """
 
 from __future__ import annotations
@@ -13,16 +18,18 @@ from __future__ import annotations
 import argparse
 import json
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from benchmarks.accuracy.loading import load
+from benchmarks.accuracy.sets import HALVES, DataSet, select_sets
 from numpy.typing import NDArray
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.linear_model import PoissonRegressor
 from sklearn.metrics import mean_pinball_loss, mean_poisson_deviance
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
@@ -37,6 +44,11 @@ PORTFOLIOS = {
     "pg15training": ("Numtppd", "Exppdays", 365.0, ("PolNum", "Numtpbi", "Indtppd", "Indtpbi")),
 }
 LEVELS = (0.1, 0.5, 0.9)
+N_SETS = 40
+#: The same rows under several names.
+REPEATS = (
+    "195_auto_price", "207_autoPrice", "230_machine_cpu", "561_cpu", "557_analcatdata_apnea1",
+)  # fmt: skip
 
 Predict = Callable[[Any], NDArray]
 
@@ -89,16 +101,18 @@ def count_models(n_jobs: int) -> dict[str, Callable[..., Predict]]:
         model.fit(encoded(X), y / e, sample_weight=e)
         return lambda rows: model.predict(encoded(rows))
 
-    def glm(X: pd.DataFrame, y: NDArray, e: NDArray) -> Predict:
+    def glum(X: pd.DataFrame, y: NDArray, e: NDArray) -> Predict:
+        from glum import GeneralizedLinearRegressor
+
         text = list(X.select_dtypes("category"))
         table = make_column_transformer(
             (OneHotEncoder(handle_unknown="ignore", min_frequency=20), text),
             remainder=StandardScaler(),
         )
-        model = make_pipeline(table, PoissonRegressor(alpha=1e-4, max_iter=1000))
-        return model.fit(X, y / e, poissonregressor__sample_weight=e).predict
+        model = make_pipeline(table, GeneralizedLinearRegressor(family="poisson", alpha=1e-4))
+        return model.fit(X, y / e, generalizedlinearregressor__sample_weight=e).predict
 
-    models = (jointleaf, lightgbm, catboost, histogram, glm)
+    models = (jointleaf, lightgbm, catboost, histogram, glum)
     return {model.__name__: model for model in models}
 
 
@@ -118,61 +132,135 @@ def compare_counts(data: Path, name: str, only: list[str], n_jobs: int) -> Itera
         yield {"set": name, "model": model, "deviance": deviance, "seconds": round(seconds, 1)}
 
 
-def number_models(level: float, n_jobs: int) -> dict[str, Any]:
+def number_sets() -> list[tuple[DataSet, str]]:
+    """Return 40 regression sets and their halves: `choice`, where rules were chosen, or `report`.
+
+    All sets of PMLB and UCI with 100 to 3,400 rows, without repeats, and as many of the generated
+    `fri` sets as are left; both in the order of the CRC-32 of their names, in which every second
+    set is in the same half.
+    """
+
+    def order(entry: DataSet) -> int:
+        return zlib.crc32(entry.bare_name.encode())
+
+    entries = [e for group in ("paper", "uci") for e in select_sets(task="regression", group=group)]
+    entries = [e for e in entries if 100 <= e.rows <= 3400 and e.name not in REPEATS]
+    generated = sorted((e for e in entries if "_fri_" in e.name), key=order)
+    others = [e for e in entries if "_fri_" not in e.name]
+    chosen = sorted(others + generated[: N_SETS - len(others)], key=order)
+    return [(entry, HALVES[k % 2]) for k, entry in enumerate(chosen)]
+
+
+def number_models(level: float) -> dict[str, Any]:
     """Return estimators of a quantile; the median is that of the absolute error."""
     from lightgbm import LGBMRegressor
 
     median = level == 0.5
-    ours = {"loss": "absolute_error"} if median else {"loss": "quantile", "quantile": level}
+    loss = {"loss": "absolute_error"} if median else {"loss": "quantile", "quantile": level}
     objective = {"objective": "l1"} if median else {"objective": "quantile", "alpha": level}
-    theirs = {"loss": "absolute_error"} if median else ours
     return {
-        "jointleaf": JOPLEnRegressor(n_jobs=n_jobs, random_state=0, **ours),
-        "lightgbm": LGBMRegressor(n_jobs=n_jobs, random_state=0, verbose=-1, **objective),
-        "histogram": HistGradientBoostingRegressor(random_state=0, **theirs),
+        "jointleaf": JOPLEnRegressor(random_state=0, **loss),
+        "lightgbm": LGBMRegressor(n_jobs=1, random_state=0, verbose=-1, **objective),
+        "histogram": HistGradientBoostingRegressor(random_state=0, **loss),
     }
 
 
-def compare_numbers(data: Path, names: list[str], n_jobs: int) -> Iterator[dict[str, Any]]:
-    """Yield quantile losses, relative to those of the training rows' quantile."""
-    for name in names:
-        frame = pd.read_csv(data / "pmlb" / f"{name}.tsv.gz", sep="\t")
-        X, y = frame.drop(columns="target").to_numpy(float), frame["target"].to_numpy(float)
-        X, X_test, y, y_test = train_test_split(X, y, test_size=0.25, random_state=0)
-        for level in LEVELS:
-            constant = np.full(len(y_test), np.quantile(y, level))
-            scale = mean_pinball_loss(y_test, constant, alpha=level)
-            for model, estimator in number_models(level, n_jobs).items():
-                start = time.process_time()
-                predicted = estimator.fit(X, y).predict(X_test)
-                loss = mean_pinball_loss(y_test, predicted, alpha=level) / scale
-                seconds = round(time.process_time() - start, 1)
-                yield {
-                    "set": name,
-                    "level": level,
-                    "model": model,
-                    "loss": loss,
-                    "seconds": seconds,
-                }
+def compare_numbers(data: Path, output: Path) -> None:
+    """Append quantile losses, relative to the training rows' quantile, to a table."""
+    known = set(pd.read_csv(output)["set"]) if output.exists() else set()
+    for entry, half in number_sets():
+        if entry.name in known:
+            continue
+        table = load(entry, data)
+        rows = np.random.default_rng(0).permutation(len(table.y))
+        test, train = np.split(rows, [len(rows) // 4])
+        X, X_test = (part_of(table.X, part) for part in (train, test))
+        results = quantile_losses(X, table.y[train], X_test, table.y[test])
+        frame = pd.DataFrame(results, columns=["level", "model", "loss", "seconds"])
+        frame.insert(0, "half", half)
+        frame.insert(0, "set", entry.name)
+        frame.to_csv(output, mode="a", header=not output.exists(), index=False)
+        print(frame.to_string(header=False, index=False), flush=True)
+
+
+def quantile_losses(X: Any, y: NDArray, X_test: Any, y_test: NDArray) -> list[tuple]:
+    """Return level, model, loss and seconds of all levels and models."""
+    start = time.process_time()
+    mean = JOPLEnRegressor(random_state=0).fit(X, y)
+    mean_seconds = time.process_time() - start
+    quantiles = mean.predict_quantiles(X_test, LEVELS)
+    results = []
+    for level, of_residuals in zip(LEVELS, quantiles.T, strict=True):
+        constant = np.full(len(y_test), np.quantile(y, level))
+        predictions = {"residuals": (of_residuals, mean_seconds)}
+        for name, model in number_models(level).items():
+            start = time.process_time()
+            predictions[name] = model.fit(X, y).predict(X_test), time.process_time() - start
+        scale = mean_pinball_loss(y_test, constant, alpha=level)
+        for name, (predicted, seconds) in predictions.items():
+            loss = mean_pinball_loss(y_test, predicted, alpha=level) / scale
+            results.append((level, name, round(loss, 5), round(seconds, 2)))
+    return results
+
+
+def part_of(X: Any, rows: NDArray) -> Any:
+    """Return some rows of a matrix or frame."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def report_numbers(output: Path) -> None:
+    """Print geometric means over sets, and how many of these are won from both peers."""
+    frame = pd.read_csv(output)
+    print("| sets | quantile | jointleaf | of residuals | LightGBM | HistGradientBoosting | won |")
+    print("|---|---|---|---|---|---|---|")
+    for (half, level), part in frame.groupby(["half", "level"]):
+        table = part.pivot(index="set", columns="model", values="loss")
+        means = np.exp(np.log(table.clip(lower=1e-4)).mean())
+        numbers = (means[name] for name in ("jointleaf", "residuals", "lightgbm", "histogram"))
+        won = (table["jointleaf"] < table[["lightgbm", "histogram"]].min(axis=1)).sum()
+        texts = " | ".join(f"{number:.4f}" for number in numbers)
+        print(f"| {half} | {level} | {texts} | {won} of {len(table)} |")
+
+
+def print_times() -> None:
+    """Print CPU seconds of fits with several losses, relative to the squared error."""
+    rng = np.random.default_rng(0)
+    losses = ("squared_error", "absolute_error", "quantile", "huber", "poisson")
+    for n in (200, 600, 1500, 3000):
+        X, noise = rng.standard_normal((n, 8)), rng.standard_normal(n)
+        y = X[:, 0] + np.sin(2 * X[:, 1]) + X[:, 2] * X[:, 3] + (0.3 + 0.3 * (X[:, 4] > 0)) * noise
+        counts, seconds = rng.poisson(np.exp(0.5 * y)), {}
+        for loss in losses:
+            start = time.process_time()
+            level = {"quantile": 0.9} if loss == "quantile" else {}
+            model = JOPLEnRegressor(loss=loss, random_state=0, **level)
+            model.fit(X, counts if loss == "poisson" else y)
+            seconds[loss] = time.process_time() - start
+        first = seconds["squared_error"]
+        ratios = ", ".join(f"{loss} {seconds[loss] / first:.2f}" for loss in losses[1:])
+        print(f"{n} rows, squared error {first:.2f} s: {ratios}", flush=True)
 
 
 def main() -> None:
-    """Print one line of JSON for every model and set."""
+    """Print one line of JSON for every model and portfolio, or append to a table of numbers."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=["insurance", "numbers"])
-    parser.add_argument("names", nargs="+", help="portfolios or sets of PMLB")
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("what", choices=["insurance", "numbers", "report", "times"])
+    parser.add_argument("names", nargs="*", default=list(PORTFOLIOS), help="portfolios")
+    parser.add_argument("--data", type=Path, help="folder with the data sets")
+    parser.add_argument("--output", type=Path, default=Path("losses.csv"), help="of numbers")
     parser.add_argument("--only", nargs="*", default=[], help="models of claim counts")
     parser.add_argument("--n-jobs", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.what == "numbers":
-        results = compare_numbers(arguments.data, arguments.names, arguments.n_jobs)
-        for result in results:
-            print(json.dumps(result), flush=True)
-        return
-    for name in arguments.names:
-        for result in compare_counts(arguments.data, name, arguments.only, arguments.n_jobs):
-            print(json.dumps(result), flush=True)
+        compare_numbers(arguments.data, arguments.output)
+    elif arguments.what == "report":
+        report_numbers(arguments.output)
+    elif arguments.what == "times":
+        print_times()
+    else:
+        for name in arguments.names:
+            for result in compare_counts(arguments.data, name, arguments.only, arguments.n_jobs):
+                print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,7 @@ import time
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from jointleaf import JOPLEnRegressor
-from jointleaf._fit.pruning import prune
+from jointleaf import JOPLEnRegressor, prune
 from jointleaf.datasets import load_pmlb
 from jointleaf.partitions import LightGBMPartitioner, RandomForestPartitioner
 

@@ -51,6 +51,7 @@ NAVIGATION = {
         "penalties",
         "losses",
         "intervals",
+        "monotone",
         "multitask",
         "bouts",
         "explaining",

@@ -10,8 +10,8 @@ from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._fit import boosting, grouped_joint
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.grouped_joint import GroupedJoint
+from jointleaf._fit.growth import Stage
 from jointleaf._fit.partition_groups import Group
-from jointleaf._fit.staged_boosting import Stage
 from jointleaf.partitions import LargeTreesPartitioner, RootCell, RotatedPartitioner
 
 N_ROUNDS = 30

@@ -9,7 +9,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import jointleaf as jl
-from jointleaf._fit import boosting, joint, staged_boosting
+from jointleaf._fit import boosting, joint
 from jointleaf.partitions import (
     LightGBMPartitioner,
     RandomTreesPartitioner,
@@ -50,19 +50,14 @@ def frame():
     )
 
 
-def _small_recipe(kind, recipe, rows, y):
-    """Fit a recipe with fewer and smaller trees than it usually has."""
-    stage = staged_boosting.Stage
+def _small_blend(kind, rows, y):
+    """Fit a blend with fewer and smaller trees than it usually has."""
     trees = [RandomTreesPartitioner(6, 6), ResidualPartitioner(LightGBMPartitioner(5, 4))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joint, "few_partitions", lambda: UnionPartitioner(trees))
         patch.setattr(boosting, "_ROUNDS", 10)
         patch.setattr(boosting, "_CELLS", 6)
-        patch.setattr(
-            staged_boosting, "STAGES", (stage(True, 6, 12, 0.1), stage(False, 6, 12, 0.1))
-        )
-        patch.setattr(staged_boosting, "CONSTANT_STAGES", (stage(False, 6, 20, 0.1),))
-        return kind(recipe=recipe, random_state=0).fit(rows, y)
+        return kind(recipe="blend", random_state=0).fit(rows, y)
 
 
 def _refined(library):
@@ -118,10 +113,8 @@ KINDS = {
     "recipe, three classes": lambda: jl.JOPLEnClassifier(**SMALL).fit(X, THREE),
     "recipe, table": lambda: jl.JOPLEnClassifier(**SMALL).fit(frame(), TWO),
     "recipe, small": lambda: jl.JOPLEnClassifier(TREES, **SMALL).fit(X[:80], TWO[:80]),
-    "blend": lambda: _small_recipe(jl.JOPLEnRegressor, "blend", X[:60], Y[:60]),
-    "blend, classes": lambda: _small_recipe(jl.JOPLEnClassifier, "blend", X, THREE),
-    "boosting": lambda: _small_recipe(jl.JOPLEnRegressor, "boosting", X, Y),
-    "boosting, classes": lambda: _small_recipe(jl.JOPLEnClassifier, "boosting", X, THREE),
+    "blend": lambda: _small_blend(jl.JOPLEnRegressor, X[:60], Y[:60]),
+    "blend, classes": lambda: _small_blend(jl.JOPLEnClassifier, X, THREE),
     "float32": lambda: jl.JOPLEnRegressor(TREES, penalty=jl.Frobenius(0.1)).fit(
         X.astype(np.float32), Y
     ),

@@ -17,6 +17,8 @@ _MODULES = {
         "estimate_memory"
     ),
     "estimators._pruning": "prune",
+    "estimators._sources": "fit_source",
+    "_data.sources": "ParquetRows BatchRows",
     "io": "save load load_metadata ModelFileError to_onnx",
     "_core.fitting": "fit_cells",
     "_core.path": "strength_path",
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from jointleaf._core.fitting import fit_cells as fit_cells
     from jointleaf._core.path import strength_path as strength_path
     from jointleaf._core.solvers import Solution as Solution
+    from jointleaf._data.sources import BatchRows as BatchRows
+    from jointleaf._data.sources import ParquetRows as ParquetRows
     from jointleaf.estimators import JOPLEnClassifier as JOPLEnClassifier
     from jointleaf.estimators import JOPLEnRegressor as JOPLEnRegressor
     from jointleaf.estimators import LinearForestClassifier as LinearForestClassifier
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
     from jointleaf.estimators import estimate_memory as estimate_memory
     from jointleaf.estimators import refine as refine
     from jointleaf.estimators._pruning import prune as prune
+    from jointleaf.estimators._sources import fit_source as fit_source
     from jointleaf.inspection import Explanation as Explanation
     from jointleaf.inspection import explain as explain
     from jointleaf.io import *  # noqa: F403

@@ -127,7 +127,9 @@ def test_a_column_with_values_in_few_rows_is_no_hindrance():
     """A fold whose training rows have no value of a column is fitted without it."""
     import pandas as pd
 
-    from jointleaf.cli._validation import FIT_MODELS, Options, make_splits, validate
+    from jointleaf.cli._models import FIT_MODELS, Options
+    from jointleaf.cli._preparation import Rows
+    from jointleaf.cli._validation import make_splits, validate
 
     rng = np.random.default_rng(0)
     y = rng.normal(size=30)
@@ -135,7 +137,7 @@ def test_a_column_with_values_in_few_rows_is_no_hindrance():
     splits, _ = make_splits(y, "regression", 0)
     X.loc[splits[0][1][0], "rare"] = 1.0
     linear = [model for model in FIT_MODELS if model.name in ("linear model", "jointleaf")]
-    validation = validate(X, y, linear, Options("regression", 0, 1))
+    validation = validate(Rows(X, y), linear, Options("regression", 0, 1))
     assert all(row["r2"] > 0.9 for row in validation["table"])
 
 

@@ -6,8 +6,11 @@ import re
 import numpy as np
 
 import jointleaf
+from blend_fits import small_fits
 from cli_data import as_csv, run
 from jointleaf._fit import recipes
+from jointleaf._fit.blend import Stacking
+from jointleaf._fit.component import Blend
 from jointleaf.cli import _fitting
 from jointleaf.cli._using import load_model
 from jointleaf.estimators import recipe_for
@@ -45,16 +48,18 @@ def test_validation_fits_the_recipe_of_all_rows(capsys, monkeypatch, tmp_path):
     assert model["joint"]["solver"]
 
 
-def test_a_recipe_without_a_joint_fit(capsys, monkeypatch, tmp_path):
+def test_a_blend_without_a_joint_fit(capsys, monkeypatch, tmp_path):
     """No joint problem is solved: neither output nor report mention a solver or a strength."""
-    monkeypatch.setattr(recipes, "recipe_for", lambda *args: "boosting")
-    fits, out = fit_rows(capsys, monkeypatch, tmp_path, 4000)
-    assert fits == ["boosting", "boosting"]
+    monkeypatch.setattr(recipes, "recipe_for", lambda *args: "blend")
+    monkeypatch.setattr(Stacking, "fit", lambda *_: Blend({"boosted": 1.0, "joint": 0.0}))
+    with small_fits():
+        fits, out = fit_rows(capsys, monkeypatch, tmp_path, 500)
+    assert set(fits) == {"blend"}
     report = (tmp_path / "model.html").read_text()
     text = re.sub(r"<style>.*?</style>|<[^>]+>", " ", report, flags=re.DOTALL)
     _, info, _ = run(capsys, "info", tmp_path / "model.jleaf")
     for shown in (out, text, info):
-        assert "boosting" in shown
+        assert "boosted trees" in shown
         for claim in ("jointly", "solver", "converged", "optimality", "Frobenius", "Chosen"):
             assert claim not in shown, claim
     model = load_model(str(tmp_path / "model.jleaf"))

@@ -1,5 +1,7 @@
 """`LeafDesign` against the plain reference, its adjoint, its threads and its layout."""
 
+import pickle
+import sys
 import tracemalloc
 
 import numpy as np
@@ -283,3 +285,62 @@ def test_codes_of_no_rows_and_of_unused_cells_are_counted():
 def test_unsupported_precision_is_rejected():
     with pytest.raises(ValueError, match="dtype=float16"):
         LeafDesign(np.zeros((2, 1)), np.zeros((2, 1), int), dtype=np.float16)
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_no_rows_give_empty_predictions_and_sums_of_zero(kind, merged):
+    empty = LeafDesign(np.empty((0, 3)), np.empty((0, 6), int), N_CELLS, cells=kind)
+    if merged:
+        empty.merge_partitions()
+    layout, none = empty.layout, np.empty(0)
+    theta = _normal(layout.n_weights)
+    assert empty.matvec(theta).shape == (0,)
+    assert empty.matvec(theta[:, None].repeat(2, axis=1)).shape == (0, 2)
+    assert empty.bias_matvec(layout.split(theta)[1]).shape == (0,)
+    assert empty.cells().shape == (0, 6)
+    assert empty.largest_value == 1.0
+    assert empty.rmatvec(np.empty((0, 2))).shape == (layout.n_weights, 2)
+    for product in ("rmatvec", "bias_rmatvec", "cell_grams", "cell_mass", "cell_diagonals"):
+        assert not np.any(getattr(empty, product)(none)), product
+    assert not np.any(np.triu(empty.bias_gram()))
+    assert not np.any(np.triu(empty.bias_gram(none)))
+
+
+def test_a_pickle_holds_rows_and_codes_alone(long_case):
+    fast = LeafDesign(long_case.X, long_case.codes, n_jobs=2).merge_partitions()
+    theta = _normal(72)
+    r = _normal(30_000)
+    expected = fast.matvec(theta), fast.rmatvec(r)
+    text = pickle.dumps(fast)
+    codes = fast._parts[0]._merged
+    assert codes.dtype == np.uint16
+    assert codes.shape[1] < 4
+    assert len(text) < 1.05 * (30_000 * 3 * 8 + codes.nbytes)
+    loaded = pickle.loads(text)
+    np.testing.assert_array_equal(loaded.matvec(theta), expected[0])
+    np.testing.assert_array_equal(loaded.rmatvec(r), expected[1])
+    np.testing.assert_array_equal(loaded.cells(), fast.cells())
+
+
+def test_a_design_says_how_large_it_is(long_case):
+    tracemalloc.start()
+    fast = LeafDesign(long_case.X, long_case.codes).merge_partitions()
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert sys.getsizeof(fast) == pytest.approx(held, rel=0.02)
+
+
+@pytest.mark.parametrize("n_cells", [200, 300, 70_000])
+def test_codes_are_stored_in_the_smallest_type(n_cells):
+    codes = np.array([[0, n_cells - 1], [n_cells - 1, -1], [-1, 0]])
+    fast = LeafDesign(np.ones((3, 1)), codes, (n_cells, n_cells), cells="constant")
+    dtype = {200: np.uint16, 300: np.uint16, 70_000: np.int32}[n_cells]  # no cell is code 2 C
+    assert fast._parts[0]._merged.dtype == dtype
+    full = LeafDesign(np.ones((1, 1)), codes[:1], (n_cells, n_cells), cells="constant")
+    assert full._parts[0]._merged.dtype == {200: np.uint8}.get(n_cells, dtype)
+    np.testing.assert_array_equal(
+        fast.cells(), [[0, 2 * n_cells - 1], [n_cells - 1, 2 * n_cells], [2 * n_cells, n_cells]]
+    )
+    theta = np.arange(2.0 * n_cells)
+    expected = [2 * n_cells - 1, n_cells - 1, n_cells]
+    np.testing.assert_array_equal(fast.matvec(theta), expected)

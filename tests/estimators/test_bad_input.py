@@ -63,7 +63,12 @@ def put(array, value):
         (X, put(Y, np.nan), ValueError, "y contains NaN"),
         (X, put(Y, -np.inf), ValueError, "y contains infinity"),
         (X, Y[:-1], ValueError, r"inconsistent numbers of samples: \[60, 59\]"),
-        (X, np.column_stack([Y, Y]), ValueError, "y should be a 1d array"),
+        (
+            X,
+            np.column_stack([Y, Y]),
+            ValueError,
+            "y has shape .60, 2., but JOPLEnRegressor predicts one .* MultiTaskJOPLEnRegressor",
+        ),
         (X, None, ValueError, "requires y"),
         (X, np.array(["a"] * 60), ValueError, "could not convert string to float"),
         (X.astype(str), Y, ValueError, r"column 0 holds numbers as text.*astype\(float\)"),

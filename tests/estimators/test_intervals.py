@@ -72,6 +72,21 @@ def test_quantiles_rise_and_agree_with_intervals(fitted):
     np.testing.assert_array_equal(ends[:, ::-1], fitted.predict_interval(X, 0.8))
 
 
+@pytest.mark.parametrize("n", [19, 40])
+def test_quantiles_are_predictions_and_ranks_of_fresh_residuals(n):
+    """The ranks that the docstring names; nothing else is fitted."""
+    rng = np.random.default_rng(0)
+    rows, y = rng.normal(size=(2 * n, 2)), rng.normal(size=2 * n)
+    model = JOPLEnRegressor("random_trees", penalty=Frobenius(0.1), random_state=0)
+    model.fit(rows[:n], y[:n]).calibrate(rows[n:], y[n:])
+    residuals = np.sort(y[n:] - model.predict(rows[n:]))
+    levels = np.array([0.1, 0.33, 0.5, 0.77, 0.9])
+    exact = (n + 1) * levels
+    ranks = np.where(levels < 0.5, np.floor(exact + 1e-9), np.ceil(exact - 1e-9)).astype(int)
+    expected = model.predict(rows)[:, None] + residuals[ranks - 1]
+    np.testing.assert_allclose(model.predict_quantiles(rows, levels), expected, atol=1e-12)
+
+
 def test_wider_coverage_holds_narrower(fitted):
     X, _ = spread_rows(50, seed=2)
     inner, outer = fitted.predict_interval(X, 0.6), fitted.predict_interval(X, 0.95)
@@ -317,7 +332,7 @@ def test_fits_without_held_out_rows_say_what_to_do(kind):
     model = kind(**FAST).fit(X, y > 0 if kind is JOPLEnClassifier else y)
     predict = model.predict_set if kind is JOPLEnClassifier else model.predict_interval
     assert model.calibration_ is None
-    with pytest.raises(ValueError, match=r"call calibrate.*penalty='auto'"):
+    with pytest.raises(ValueError, match=r"given penalty.*call calibrate"):
         predict(X)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.metrics import r2_score
 
 import jointleaf as jl
 from jointleaf import Frobenius, JOPLEnRegressor
@@ -299,7 +300,6 @@ def test_pruning_and_paths_refuse_offsets():
         ({"loss": "tweedie", "power": 3}, "power=3 must be a number between 1"),
         ({"loss": "poisson", "power": 1.5}, "power=1.5 has no effect with loss='poisson'"),
         ({"quantile": 0.5}, "quantile=0.5 has no effect with loss='squared_error'"),
-        ({"loss": "poisson", "recipe": "boosting"}, "loss='poisson' is not possible with recipe"),
     ],
 )
 def test_parameters_that_do_not_fit(options, message):
@@ -356,3 +356,22 @@ def test_a_loss_of_ones_own_must_say_what_offsets_mean():
 
     with pytest.raises(ValueError, match="offset is not possible with loss=Silent"):
         quick(Silent()).fit(X[TRAIN], NUMBERS[TRAIN], offset=MEAN[TRAIN])
+
+
+def test_targets_are_compared_with_predictions_for_their_exposure():
+    rng = np.random.default_rng(0)
+    X, exposure = rng.uniform(-1, 1, (200, 2)), rng.uniform(0.2, 3, 200)
+    y = rng.poisson(exposure * np.exp(X[:, 0])).astype(float)
+    model = quick()
+    model.fit(X, y, exposure=exposure)
+    expected = r2_score(y, model.predict(X, exposure=exposure))
+    assert model.score(X, y, exposure=exposure) == pytest.approx(expected)
+    assert model.score(X, y, offset=np.log(exposure)) == pytest.approx(expected)
+    for compare in (model.score, model.calibrate):
+        with pytest.raises(ValueError, match="exposure"):
+            compare(X, y)
+
+
+def test_a_quantile_is_one_number():
+    with pytest.raises(ValueError, match=r"quantile=\[0.1, 0.9\] must be a number"):
+        JOPLEnRegressor(loss="quantile", quantile=[0.1, 0.9]).fit(np.eye(9), np.arange(9.0))

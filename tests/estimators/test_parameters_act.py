@@ -41,16 +41,19 @@ VALUES = {
     "loss": "absolute_error",
     "quantile": 0.3,
     "power": 1.2,
+    "time_budget": 1e-9,
+    "class_weight": "balanced",  # tests/estimators/test_class_weight.py has where it acts
+    "monotonic_cst": [1, 0, 0, 0, -1],
 }
 #: The numbers of a model do not depend on these.
 SAME_MODEL = {"n_jobs", "device"}
-RECIPES = ["joint", "blend", "boosting"]
+RECIPES = ["joint", "blend"]
 #: Every parameter with every recipe; a given partitioner or penalty means the joint fit.
 CASES = [
     (name, recipe)
     for name in VALUES
     for recipe in (RECIPES[:1] if name in ("partitioner", "penalty") else RECIPES)
-    if name not in ("recipe", "task_weights")
+    if name not in ("recipe", "task_weights", "class_weight")
 ]
 
 
@@ -90,7 +93,7 @@ def asked(monkeypatch):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_every_parameter_acts_or_is_rejected(name, recipe, usual, asked, capsys):
     options = {} if name in ("partitioner", "penalty") else {"recipe": recipe}
-    if name in ("tol", "max_iter") and recipe != "boosting":
+    if name in ("tol", "max_iter"):
         options["solver"] = "pcg"  # the dual solver is direct
     if recipe == "joint" and name != "penalty":
         options["cv"] = 2  # five folds take longer
@@ -100,21 +103,17 @@ def test_every_parameter_acts_or_is_rejected(name, recipe, usual, asked, capsys)
         usual[key] = fit(clone(base).set_params(recipe=recipe), capsys)
     expected, printed, first = usual[key]
     model = clone(base).set_params(**{name: VALUES[name]})
-    if recipe == "boosting" and name in ("solver", "tol", "max_iter", "device", "one_se"):
-        with pytest.raises(ValueError, match=rf"{name}=.* has no effect .*recipe='joint'"):
-            model.fit(X, Y)
-        return
-    if recipe == "boosting" and name == "linear_features":
-        with pytest.raises(ValueError, match=r"linear_features=\[0, 1\] leaves out .*'blend'"):
-            model.fit(X, Y)
-        return
     if name in ("quantile", "power"):  # tests/estimators/test_loss_parameter.py has where they act
         with pytest.raises(ValueError, match=rf"{name}=.* has no effect with loss='squared_error'"):
             model.fit(X, Y)
         return
-    if recipe == "boosting" and name == "loss":
-        with pytest.raises(ValueError, match=r"loss='absolute_error' is not possible .*'blend'"):
-            model.fit(X, Y)
+    if name == "time_budget":
+        if recipe != "blend":
+            with pytest.raises(ValueError, match="time_budget=1e-09 chooses among the components"):
+                model.fit(X, Y)
+            return
+        with pytest.warns(UserWarning, match="too short for any component"):
+            assert not np.allclose(model.fit(X, Y).predict(NEW), expected, rtol=1e-6, atol=0)
         return
     for calls in asked.values():
         calls.clear()
@@ -160,19 +159,13 @@ def test_what_shapes_slopes_is_rejected_for_constant_cells(name):
         model.fit(X, Y)
 
 
-def test_ranges_of_cells_are_rejected_for_boosting():
-    with pytest.raises(ValueError, match=r"clip='cell' is not possible with recipe='boosting'"):
-        jl.JOPLEnRegressor(recipe="boosting", clip="cell").fit(X, Y)
-
-
 @pytest.mark.parametrize("options", [{"partitioner": "voronoi"}, {"penalty": jl.L21(0.1)}], ids=str)
-@pytest.mark.parametrize("recipe", ["blend", "boosting"])
-def test_recipes_that_choose_partitions_and_penalty(recipe, options):
-    with pytest.raises(ValueError, match=rf"recipe='{recipe}' chooses partitions and penalty"):
-        jl.JOPLEnRegressor(recipe=recipe, **options).fit(X, Y)
+def test_the_blend_chooses_partitions_and_penalty(options):
+    with pytest.raises(ValueError, match="recipe='blend' chooses partitions and penalty"):
+        jl.JOPLEnRegressor(recipe="blend", **options).fit(X, Y)
 
 
-@pytest.mark.parametrize("value", ["small", None, 3])
+@pytest.mark.parametrize("value", ["small", "boosting", None, 3])
 def test_unknown_recipes(value):
     with pytest.raises(ValueError, match=r"recipe=.* is not known: use 'auto', 'joint', 'blend'"):
         jl.JOPLEnRegressor(recipe=value).fit(X, Y)

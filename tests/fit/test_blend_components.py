@@ -28,9 +28,9 @@ from jointleaf._data.rows import Rows
 from jointleaf._fit import blend, grouped_joint
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom
+from jointleaf._fit.growth import Growth
 from jointleaf._fit.linear import fit_logistic, fit_ridge
 from jointleaf._fit.recipes import RECIPES, n_folds_and_splits
-from jointleaf._fit.staged_boosting import Growth
 
 COMPONENTS = {
     "regression": {"boosted", "boosted_random", "boosted_linear", "joint", "linear"},
@@ -65,9 +65,9 @@ def fits():
 
 def raw_boosted(component, frame, new):
     """Raw predictions of LightGBM with the component's rounds, grown on all rows."""
-    growth = Growth(component.context, frame, component.context.rows)
-    booster = growth.train(replace(component._stage, rounds=component.n_rounds), None)
-    return growth.raw(booster, component._stage, SimpleNamespace(X=new), None)
+    stage = replace(component._stage, rounds=component.n_rounds)
+    growth = Growth(component.context, frame, component.context.rows, stage)
+    return growth.raw(growth.train(), SimpleNamespace(X=new))
 
 
 def raw_joint(component, frame, new):
@@ -144,6 +144,23 @@ def test_boosted_components_are_models_of_lightgbm(name, weighted, fits):
     assert bool(found.layout.n_linear_cells) == (name == "boosted_linear")
 
 
+@pytest.mark.parametrize("n_train", [len(X) * 8 // 10, len(X) * 19 // 20])
+@pytest.mark.parametrize("task", TASKS)
+def test_trees_of_nearly_all_rows_are_those_of_the_model(task, n_train):
+    """Then held-out rows are rows that the model has not seen."""
+    estimator, y = TASKS[task]
+    order = np.random.default_rng(0).permutation(len(X))
+    with blend_pieces() as pieces:
+        blended(estimator, cv=[(order[:n_train], order[n_train:])]).fit(X, y)
+    context, ((train, valid),) = pieces["context"], pieces["splits"]
+    centre, unit = context.target_units(train)
+    for name in ("boosted", "boosted_random"):
+        model = pieces["components"][name].fit(context.standardize(context.rows))
+        expected = centre + unit * pieces["held_out"][name][0]
+        gap = np.abs(model.predict(valid.X) - expected).max()
+        assert (gap < 1e-6) == (n_train > 0.9 * len(X)), gap
+
+
 @pytest.mark.parametrize("key", KEYS)
 def test_boosting_ends_at_the_best_round(key, fits):
     """Every split predicts with its own best; the model has the mean of them."""
@@ -154,9 +171,8 @@ def test_boosting_ends_at_the_best_round(key, fits):
         held_out = zip(pieces["splits"], pieces["held_out"][name], strict=True)
         for (train, valid), predictions in held_out:
             frame = context.standardize(train)
-            growth, target = Growth(context, frame, train), frame.target(valid.y)
-            booster = growth.train(component._stage, None)
-            table = growth._table(valid.X, component._stage)
+            growth = Growth(context, frame, train, component._stage)
+            booster, table, target = growth.train(), growth._table(valid.X), frame.target(valid.y)
             by_round = [
                 booster.predict(table, raw_score=True, num_iteration=n + 1) for n in range(N_ROUNDS)
             ]
@@ -271,7 +287,7 @@ def test_constants_have_the_trees_of_all_splits(key, fits):
     for g, (name, kind) in enumerate(zip(joint._names, joint._kinds, strict=True)):
         folds = joint._folds if kind == "constant" and name != "boosted_trees" else joint._folds[:1]
         expected = [fold.partitioner.partitioners_[g] for fold in folds]
-        is_member = joint._group_of_member == g
+        is_member = np.array(joint._group_of_member) == g
         found = [joint.partitioner.partitioners_[k] for k in np.flatnonzero(is_member)]
         assert [id(member) for member in found] == [id(member) for member in expected]
         n_members.append(len(found))
@@ -335,10 +351,9 @@ def test_components_of_a_twentieth_stay(monkeypatch):
 
 
 def test_splits_by_rows():
-    rows = (100, 2001, 11_999, 12_001, 20_000, 20_001, 10**6)
+    rows = (100, 2001, 11_999, 12_001, 20_000, 20_001, 200_000, 10**6)
     found = [n_folds_and_splits(RECIPES["blend"], n) for n in rows]
-    assert found == [(5, 3), (5, 3), (5, 3), (5, 2), (5, 2), (5, 1), (5, 1)]
-    assert n_folds_and_splits(RECIPES["boosting"], 100) == (5, 1)
+    assert found == [(5, 3), (5, 3), (5, 3), (5, 2), (5, 2), (5, 1), (10, 1), (50, 1)]
 
 
 def test_linear_leaves_need_slopes_for_all_numbers():

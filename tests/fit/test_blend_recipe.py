@@ -411,8 +411,8 @@ def test_rows_of_lacking_classes_move():
     rows = Rows(np.arange(5.0)[:, None], y, np.arange(1.0, 6), np.zeros((5, 0), np.int64))
     context = SimpleNamespace(rows=rows, is_regression=False)
     train, valid = rows.take(slice(2)), rows.take(slice(2, 5))
-    moved, left = recipes._with_all_classes(context, train, valid)
+    ((moved, left),) = recipes._with_all_classes(context, [(train, valid)])
     np.testing.assert_array_equal(moved.X[:, 0], [0, 1, 2])
     np.testing.assert_array_equal(moved.s, [1, 2, 3])
     np.testing.assert_array_equal(left.X[:, 0], [3, 4])
-    assert recipes._with_all_classes(context, rows, valid) == (rows, valid)
+    assert recipes._with_all_classes(context, [(rows, valid)]) == [(rows, valid)]

@@ -12,35 +12,44 @@ from jointleaf._fit.component import Component
 from jointleaf._fit.report import cv_results, loss_table
 from jointleaf._model.cell_model import CellModel
 
-N = 12_000
-X, Y = make_friedman1(N, n_features=5, noise=1.0, random_state=0)
+X, Y = make_friedman1(400, n_features=5, noise=1.0, random_state=0)
 LABELS = np.digitize(Y, [12.0, 17.0])
 
 
-@pytest.fixture(scope="module", params=["regression", "classification"])
-def large(request):
-    if request.param == "regression":
-        return JOPLEnRegressor(random_state=0, recipe="boosting").fit(X, Y)
-    return JOPLEnClassifier(random_state=0, recipe="boosting").fit(X, LABELS)
+TASKS = {"regression": (JOPLEnRegressor, Y), "classification": (JOPLEnClassifier, LABELS)}
 
 
-def test_no_joint_problem_is_claimed_where_none_was_solved(large):
-    assert large.report_.recipe == "boosting"
-    assert large.solution_ is None
-    assert large.penalty_ is None
-    assert large.report_.joint is None
-    assert large.blend_.weights == {"staged_boosting": 1.0}
-    assert large.n_iter_ == large.report_.n_rounds > 0
-    text = large.summary()
+def only_boosted(self, context, components, held_out, splits):
+    """A blend in which the joint fit has no weight."""
+    return recipes.Blend({"joint": 0.0, "boosted": 1.0})
+
+
+@pytest.fixture(scope="module", params=TASKS)
+def boosted(request):
+    estimator, y = TASKS[request.param]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recipes.Stacking, "fit", only_boosted)
+        return estimator(random_state=0, recipe="blend").fit(X, y)
+
+
+def test_no_joint_problem_is_claimed_where_none_was_solved(boosted):
+    assert boosted.report_.recipe == "blend"
+    assert boosted.solution_ is None
+    assert boosted.penalty_ is None
+    assert boosted.report_.joint is None
+    assert boosted.cv_results_ is None
+    assert boosted.blend_.weights == {"joint": 0.0, "boosted": 1.0}
+    assert boosted.n_iter_ == boosted.report_.n_rounds > 0
+    text = boosted.summary()
     for word in ("solver", "converged", "penalty", "joint", "strength"):
         assert word not in text
-    assert f"{len(large.partitioner_.n_cells_):,}" in text
+    assert f"{len(boosted.partitioner_.n_cells_):,}" in text
     with pytest.raises(ValueError, match=r"no joint problem was solved.*recipe='joint'"):
-        large.report_.joint_or_raise("this test")
+        boosted.report_.joint_or_raise("this test")
 
 
 def test_every_component_is_named_with_its_weight():
-    model = JOPLEnRegressor(random_state=0, recipe="blend").fit(X[:400], Y[:400])
+    model = JOPLEnRegressor(random_state=0, recipe="blend").fit(X, Y)
     names = {part.name: part.weight for part in model.report_.components}
     assert names == {name: w for name, w in model.blend_.weights.items() if w > 0}
     text = model.summary()
@@ -49,15 +58,9 @@ def test_every_component_is_named_with_its_weight():
     assert model.solution_.solver in text
 
 
-def test_a_component_of_weight_zero_is_not_fitted(monkeypatch):
-    def without_joint(self, context, components, held_out, splits):
-        return recipes.Blend({"joint": 0.0, "boosted": 1.0})
-
-    monkeypatch.setattr(recipes.Stacking, "fit", without_joint)
-    model = JOPLEnRegressor(random_state=0, recipe="blend").fit(X[:400], Y[:400])
-    assert model.solution_ is None
-    assert [part.name for part in model.report_.components] == ["boosted"]
-    assert set(model.cell_model_.layout.kinds) == {"constant"}
+def test_a_component_of_weight_zero_is_not_fitted(boosted):
+    assert [part.name for part in boosted.report_.components] == ["boosted"]
+    assert set(boosted.cell_model_.layout.kinds) == {"constant"}
 
 
 def test_a_given_penalty_is_reported_as_given():
@@ -125,11 +128,11 @@ def test_a_component_is_one_class_and_one_line_in_a_recipe(monkeypatch):
     parts = {"regression": (*recipe.components["regression"], Mean)}
     changed = {**recipes.RECIPES, "blend": replace(recipe, components=parts)}
     monkeypatch.setattr(recipes, "RECIPES", changed)
-    model = JOPLEnRegressor(recipe="blend", random_state=0).fit(X[:400], Y[:400] + 3)
+    model = JOPLEnRegressor(recipe="blend", random_state=0).fit(X, Y + 3)
     assert "mean" in model.blend_.weights
     weight = model.blend_.weights["mean"]
     assert ("a tenth" in model.summary()) == (weight > 0)
     monkeypatch.setattr(recipes.Stacking, "fit", lambda *_: recipes.Blend({"mean": 2.0}))
-    model = JOPLEnRegressor(recipe="blend", random_state=0).fit(X[:400], Y[:400])
-    np.testing.assert_allclose(model.predict(X[:5]), Y[:400].mean() + 0.2 * Y[:400].std())
+    model = JOPLEnRegressor(recipe="blend", random_state=0).fit(X, Y)
+    np.testing.assert_allclose(model.predict(X[:5]), Y.mean() + 0.2 * Y.std())
     assert model.explain(X[:3]).values.shape == (3, 5)

@@ -18,7 +18,7 @@ from model_kinds import make, rows_for
 KINDS = (
     *("lightgbm", "catboost", "xgboost", "forest", "pruned", "voronoi, table", "steps", "union"),
     "rotated, table",
-    *("recipe, small", "blend", "boosting", "boosting, classes", "constant", "laplacian", "nested"),
+    *("recipe, small", "blend", "constant", "laplacian", "nested"),
     *("linear forest", "linear forest, three", "tasks", "tasks, long", "tasks, alone"),
     *("tasks, classes", "bouts", "bouts, classes"),
 )

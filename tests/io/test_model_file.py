@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import jointleaf as jl
+from blend_fits import blended, small_fits
 from jointleaf.io._model_file import files
 from jointleaf.partitions import LightGBMPartitioner, RootCell
 from model_kinds import KINDS, TASKS, X, frame, make, rows_for
@@ -282,7 +283,8 @@ def test_constant_cells_store_no_slopes(tmp_path):
     n_cells = model.cell_model_.layout.n_cells
     assert n_cells >= 100
     assert path.stat().st_size < 200_000 < 8 * 1000 * n_cells
-    model = jl.JOPLEnRegressor(recipe="boosting", random_state=0).fit(rows, y)  # of both kinds
+    with small_fits():
+        model = blended(jl.JOPLEnRegressor).fit(rows, y)  # of both kinds
     jl.save(model, path)
     layout = model.cell_model_.layout
     assert 0 < layout.n_linear_cells < layout.n_cells / 3

@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 import jointleaf as jl
+from blend_fits import blended, small_fits
 from jointleaf._core.arrays import NonZeros
 from jointleaf._core.layout import CellLayout
+from jointleaf._fit.blend import Stacking
+from jointleaf._fit.component import Blend
 from jointleaf.io._model_file.container import TYPES, ModelFileError, pack, unpack
 
 HEADER = {"jointleaf": "1", "model": {}}
@@ -121,8 +124,9 @@ def boosted():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((900, 8))
     y = np.digitize(X[:, 0] * X[:, 1] + X[:, 2], [-1.5, -0.7, 0.0, 0.7, 1.5])
-    model = jl.JOPLEnClassifier(recipe="boosting", random_state=0).fit(X, y)
-    return model, X
+    with small_fits(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stacking, "fit", lambda *_: Blend.alone("boosted_random"))
+        return blended(jl.JOPLEnClassifier).fit(X, y), X
 
 
 def test_pickles_and_files_of_boosted_classes_are_small(boosted, tmp_path):

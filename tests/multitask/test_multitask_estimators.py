@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import GridSearchCV
 
+from blend_fits import small_fits
 from jointleaf import (
     DirtyLasso,
     JOPLEnClassifier,
@@ -21,6 +22,8 @@ from jointleaf import (
     save,
 )
 from jointleaf._core.penalties import L21, Frobenius, Nuclear
+from jointleaf._fit.blend import Stacking
+from jointleaf._fit.component import Blend
 from jointleaf.multitask import BoUTSPartitioner
 from jointleaf.partitions import LightGBMPartitioner, VoronoiPartitioner
 
@@ -484,17 +487,19 @@ def test_lists_of_tables_and_dicts_are_told_apart_from_pairs():
         model.fit(PAIRS).predict(PAIRS)
 
 
-def test_tasks_without_a_joint_fit(tmp_path):
-    """With recipe="boosting" no joint problem is solved: nothing says that one was."""
+def test_tasks_without_a_joint_fit(tmp_path, monkeypatch):
+    """Where the joint fit has no weight, no joint problem is solved: nothing says that one was."""
+    monkeypatch.setattr(Stacking, "fit", lambda *_: Blend({"boosted": 1.0, "joint": 0.0}))
     X = np.random.default_rng(0).standard_normal((80, 4))
     Y = np.stack([X[:, 0] + X[:, 1], X[:, 0] ** 2], axis=1)
-    model = MultiTaskJOPLEnRegressor(recipe="boosting", random_state=0).fit(X, Y)
-    assert [report.recipe for report in model.report_] == ["boosting", "boosting"]
+    with small_fits():
+        model = MultiTaskJOPLEnRegressor(recipe="blend", random_state=0).fit(X, Y)
+    assert [report.recipe for report in model.report_] == ["blend", "blend"]
     assert model.solution_ == model.penalty_ == [None, None]
     assert "boosted" in model.summary()
     save(model, tmp_path / "model.jleaf")
     loaded = load(tmp_path / "model.jleaf")
-    assert [report.recipe for report in loaded.report_] == ["boosting", "boosting"]
+    assert [report.recipe for report in loaded.report_] == ["blend", "blend"]
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-    with pytest.raises(ValueError, match="recipe='boosting' chooses partitions and penalty itself"):
-        MultiTaskJOPLEnRegressor(recipe="boosting", penalty=DIRTY).fit(X, Y)
+    with pytest.raises(ValueError, match="recipe='blend' chooses partitions and penalty itself"):
+        MultiTaskJOPLEnRegressor(recipe="blend", penalty=DIRTY).fit(X, Y)

@@ -58,9 +58,8 @@ def without_slopes(solution):
 def test_the_slopes_are_drawn_with_common_features_first_and_tasks_in_blocks(model):
     assert model.common_features_.tolist() == [0]
     display = TaskWeightsDisplay.from_estimator(model)
-    assert [rows.tolist() for rows in display.features_] == [[0, 5, 3, 1]]
-    (image,) = display.images_
-    np.testing.assert_array_equal(image.get_array(), slopes(model)[[0, 5, 3, 1]])
+    assert display.features_.tolist() == [0, 5, 3, 1]
+    np.testing.assert_array_equal(display.image_.get_array(), slopes(model)[[0, 5, 3, 1]])
     assert words(display.ax_.get_yticklabels()) == ["x0", "x5", "x3", "x1"]
     assert {"common", "task"} == set(words(display.ax_.texts))
     cells = len(model.solution_.tasks[0].coef)
@@ -74,7 +73,7 @@ def test_the_slopes_are_drawn_with_common_features_first_and_tasks_in_blocks(mod
 
 
 def test_zero_is_white_and_signs_have_their_colours_in_a_symmetric_range(model):
-    (image,) = TaskWeightsDisplay.from_estimator(model).images_
+    image = TaskWeightsDisplay.from_estimator(model).image_
     low, high = image.get_clim()
     assert -low == high == np.abs(image.get_array()).max()
     assert image.cmap(image.norm(0.0)) == (1, 1, 1, 1)
@@ -85,39 +84,15 @@ def test_zero_is_white_and_signs_have_their_colours_in_a_symmetric_range(model):
         assert blue > red
 
 
-def test_a_limit_of_the_colours_says_that_slopes_are_beyond_it(model):
-    display = TaskWeightsDisplay.from_estimator(model, limit=0.01)
-    assert display.images_[0].get_clim() == (-0.01, 0.01)
-    assert display.colorbar_.extend == "both"
-    assert TaskWeightsDisplay.from_estimator(model).colorbar_.extend == "neither"
-
-
-def test_all_features_can_be_drawn_and_few_of_many(model):
-    every = TaskWeightsDisplay.from_estimator(model, features="all")
-    assert every.features_[0].tolist() == [0, 5, 3, 1, 2, 4, 6]
-    assert {"common", "task", "none"} == set(words(every.ax_.texts))
+def test_few_of_many_features_can_be_drawn(model):
     few = TaskWeightsDisplay.from_estimator(model, max_features=2)
     sizes = np.linalg.norm(model.slope_norms_, axis=1)
-    assert set(few.features_[0]) == set(np.argsort(-sizes)[:2])
+    assert set(few.features_) == set(np.argsort(-sizes)[:2])
     assert "(2 features with smaller slopes not shown)" in few.ax_.get_xlabel()
+    every = TaskWeightsDisplay.from_estimator(model, max_features=None)
     assert "not shown" not in every.ax_.get_xlabel()
-
-
-def test_parts_are_drawn_in_two_panels(model):
-    display = TaskWeightsDisplay.from_estimator(model, split=True)
-    assert [rows.tolist() for rows in display.features_] == [[0], [5, 3, 1]]
-    parts = (model.solution_.common, model.solution_.specific)
-    for image, part, rows in zip(display.images_, parts, display.features_, strict=True):
-        np.testing.assert_array_equal(image.get_array(), part.T[rows])
-    assert display.images_[0].get_clim() == display.images_[1].get_clim()
-    upper, lower = display.axes_
-    assert upper.get_position().y0 > lower.get_position().y1
-    assert [ax.get_title(loc="left") for ax in display.axes_] == [
-        "common slopes",
-        "slopes of single tasks",
-    ]
-    alone = TaskWeightsDisplay.from_estimator(fit(DirtyLasso(None, 0.1)), split=True)
-    assert len(alone.axes_) == 1  # nothing is common
+    alone = TaskWeightsDisplay.from_estimator(fit(DirtyLasso(None, 0.1)))
+    assert set(words(alone.ax_.texts)) == {"task"}  # nothing is common
 
 
 def test_a_solution_is_drawn_with_given_names_and_axes(model):
@@ -145,10 +120,10 @@ def test_categories_of_a_column_are_rows():
     tasks = {}
     for name in "ab":
         frame = pandas.DataFrame({"size": rng.standard_normal(60)})
-        frame["kind"] = pandas.Categorical(rng.choice(["u", "v"], 60))
-        tasks[name] = frame, frame["size"] + 2.0 * (frame["kind"] == "u")
-    model = fit(L21(0.01), tasks=tasks)
-    display = TaskWeightsDisplay.from_estimator(model, features="all")
+        frame["kind"] = pandas.Categorical(rng.choice(list("uvwx"), 60))
+        tasks[name] = frame, frame["size"] + 2.0 * frame["kind"].cat.codes
+    model = fit(L21(1e-4), tasks=tasks)
+    display = TaskWeightsDisplay.from_estimator(model)
     shown = words(display.ax_.get_yticklabels())
     assert sorted(shown) == sorted(map(str, model.linear_feature_names_))
 
@@ -167,18 +142,14 @@ def test_estimators_without_common_slopes_are_rejected(model, automatic):
     with pytest.raises(ValueError, match="constant cells have no slopes"):
         TaskWeightsDisplay(without_slopes(model.solution_)).plot()
     empty = fit(DirtyLasso(50.0, 40.0))
-    with pytest.raises(ValueError, match=r"no feature has a slope.*features='all'"):
+    with pytest.raises(ValueError, match=r"no feature has a slope.*weaker penalty"):
         TaskWeightsDisplay.from_estimator(empty)
-    (image,) = TaskWeightsDisplay.from_estimator(empty, features="all").images_
-    assert not image.get_array().any()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"features": "some"}, "features='some' is not known: use 'selected' or 'all'"),
         ({"max_features": 0}, "max_features=0 must be at least 1"),
-        ({"limit": -1.0}, r"limit=-1\.0 must be a positive slope"),
         ({"task_names": ["a"]}, "task_names has 1 names for 3 tasks"),
         ({"feature_names": ["a"]}, "feature_names has 1 names for 7 features"),
     ],
@@ -369,7 +340,7 @@ def test_wrong_errors_are_rejected(model):
 def test_nothing_is_drawn_outside_the_figure(model):
     displays = [
         TaskWeightsDisplay.from_estimator(model),
-        TaskWeightsDisplay.from_estimator(model, split=True),
+        TaskWeightsDisplay.from_estimator(model),
         SelectionDisplay(COUNTS).plot(),
         TaskErrorDisplay(ERRORS).plot(),
     ]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from jointleaf import Frobenius, IntervalDisplay, JOPLEnRegressor
+from jointleaf import ExplanationDisplay, Frobenius, IntervalDisplay, JOPLEnRegressor
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (900, 2))
@@ -34,11 +34,11 @@ def test_what_is_drawn_are_the_intervals(model):
     assert display.ax_.get_legend().get_texts()[0].get_text() == "interval of 80 %"
 
 
-def test_rows_by_width_and_many_rows():
+def test_many_rows():
     low = np.linspace(0, -3, 1000)
     intervals = np.stack([low, 2 - low], axis=1)[::-1]
     y = np.where(np.arange(1000) < 250, 50.0, 1.0)
-    display = IntervalDisplay(intervals, np.ones(1000), y, 0.9, order="width").plot()
+    display = IntervalDisplay(intervals, -low[::-1], y, 0.9).plot()
     ends = np.array([segment[:, 1] for segment in display.bars_.get_segments()])
     assert len(ends) <= 400
     assert (np.diff(ends[:, 1] - ends[:, 0]) >= 0).all()
@@ -55,10 +55,25 @@ def test_axes_of_the_users(model):
 def test_bad_input(model, ask_for_matplotlib):
     with pytest.raises(TypeError, match="must be a JOPLEnRegressor"):
         IntervalDisplay.from_estimator(Ridge().fit(X, Y), X, Y)
-    with pytest.raises(ValueError, match="order='y' is not known"):
-        IntervalDisplay.from_estimator(model, X, Y, order="y")
     with pytest.raises(ValueError, match="y has 5 values for 900 intervals"):
         IntervalDisplay.from_estimator(model, X, Y[:5])
     with pytest.raises(ValueError, match=r"coverage=2 must"):
         IntervalDisplay.from_estimator(model, X, Y, coverage=2)
     ask_for_matplotlib(IntervalDisplay, "plot", np.zeros((2, 2)), np.zeros(2), np.zeros(2), 0.9)
+
+
+def test_explanations_have_the_interval_in_their_title(model):
+    display = ExplanationDisplay.from_estimator(model, X[:1])
+    title = display.ax_.get_title(loc="left").splitlines()
+    assert title[1] == model.explain(X[:1]).interval_text()
+
+
+def test_exposure_is_passed_on():
+    rng = np.random.default_rng(0)
+    X, exposure = rng.uniform(-1, 1, (80, 2)), rng.uniform(0.5, 2, 80)
+    counts = rng.poisson(exposure * np.exp(X[:, 0]))
+    fitted = JOPLEnRegressor("random_trees", loss="poisson", random_state=0)
+    fitted.fit(X, counts, exposure=exposure)
+    display = IntervalDisplay.from_estimator(fitted, X, counts, exposure=exposure)
+    np.testing.assert_array_equal(display.predictions, fitted.predict(X, exposure=exposure))
+    np.testing.assert_array_equal(display.intervals, fitted.predict_interval(X, exposure=exposure))

@@ -47,6 +47,14 @@ def test_the_page_on_losses_runs_as_written(capsys):
     assert float(printed.split("delta: ")[1]) > 0
 
 
+@pytest.mark.slow
+def test_the_page_on_monotone_constraints_runs_as_written(capsys):
+    text = (ROOT / "docs" / "monotone.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(compile(block, "monotone.md", "exec"), {})
+    assert capsys.readouterr().out == "True\n"
+
+
 def test_the_page_on_partitions_runs_as_written(capsys):
     text = (ROOT / "docs" / "partitions.md").read_text()
     space: dict = {}

@@ -98,6 +98,6 @@ def walked(flat, X):
     for j, column in enumerate(columns):
         if column.size:
             matrix[j] = column
-    cells = np.empty((flat.n_trees, len(X)), np.int32)
-    router._walk(np.arange(flat.n_trees), matrix, cells)
-    return cells.T
+    leaves = np.empty((flat.n_trees, len(X)), np.int32)
+    router._walk(np.arange(flat.n_trees), matrix, leaves)
+    return flat.cell_of_leaf[leaves.T + flat.leaf_starts[:-1]]

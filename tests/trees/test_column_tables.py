@@ -17,13 +17,12 @@ def looked_up(flat, X):
     """Cells of rows from tables, with two blocks of rows where there are several."""
     router = Router(flat)
     assert tabled(flat).all()
-    codes = np.empty((len(X), flat.n_trees), np.int32)
+    leaves = np.empty((len(X), flat.n_trees), np.int32)
     for part in np.array_split(np.arange(len(X)), 2):
         block = np.empty((len(part), flat.n_trees), np.int32)
-        if len(part):
-            router._route(X[part], np.arange(flat.n_trees), block)
-        codes[part] = block
-    return codes
+        router._route_blocks(X[part], np.arange(flat.n_trees), block, 1)
+        leaves[part] = block
+    return flat.cell_of_leaf[leaves + flat.leaf_starts[:-1]]
 
 
 @settings(deadline=None, max_examples=150)

@@ -47,7 +47,7 @@ NUMBERS = ["a", "b"]
 @pytest.fixture(autouse=True)
 def without_lightgbm(monkeypatch):
     """LightGBM finds no cells here (tests/trees/test_native.py is about those)."""
-    monkeypatch.setattr(Router, "_native_trees", lambda router, n_rows: iter(()))
+    monkeypatch.setattr(Router, "_native_trees", lambda *_: iter(()))
 
 
 def trees_of(model, columns=None):
@@ -58,7 +58,8 @@ def trees_of(model, columns=None):
 
 def both_ways(trees, rows, monkeypatch):
     """Cells of the rows, prepared, compared and walked; they must be the same."""
-    monkeypatch.setattr(routing, "_FEW_ROWS", 10**9)
+    for name in ("_FEW_ROWS", "_LOOKED_UP_ROWS"):
+        monkeypatch.setattr(routing, name, 10**9)
     compared = Router(trees)(rows)
     monkeypatch.setattr(routing, "is_small", lambda trees: np.zeros(trees.n_trees, bool))
     router = Router(trees)
@@ -67,7 +68,7 @@ def both_ways(trees, rows, monkeypatch):
     monkeypatch.setattr(routing, "_FEW_ROWS", -1)
     prepared = Router(trees)(rows)
     monkeypatch.undo()
-    monkeypatch.setattr(Router, "_native_trees", lambda router, n_rows: iter(()))
+    monkeypatch.setattr(Router, "_native_trees", lambda *_: iter(()))
     assert walked.dtype == prepared.dtype == compared.dtype == np.int32
     np.testing.assert_array_equal(walked, prepared)
     np.testing.assert_array_equal(compared, prepared)
@@ -178,6 +179,32 @@ def test_trees_without_a_split_among_others(monkeypatch):
 
 
 # -- the limit ---------------------------------------------------------------------------------
+
+
+def test_tables_that_are_there_serve_few_rows(monkeypatch):
+    part = LightGBMPartitioner(12, 20, random_state=0).fit(COLUMNS.encode(X), Y, columns=COLUMNS)
+    rows = COLUMNS.encode(NEW)
+    router = Router(part.trees_)
+    expected = router(rows[:100])
+    assert "_tables" not in vars(router)
+    router(rows[:700])
+    assert router(rows[:100]).tolist() == expected.tolist()
+    monkeypatch.setattr(Router, "_walk", None)
+    assert router(rows[:16]).tolist() == expected[:16].tolist()
+    with pytest.raises(TypeError):
+        router(rows[:15])
+
+
+def test_many_calls_with_few_rows_make_tables():
+    part = LightGBMPartitioner(12, 20, random_state=0).fit(COLUMNS.encode(X), Y, columns=COLUMNS)
+    rows = COLUMNS.encode(NEW)[:100]
+    router = Router(part.trees_)
+    most_rows = routing._NATIVE_ROWS * part.trees_.n_leaves.mean()
+    for _ in range(int(most_rows // 100)):
+        expected = router(rows)
+    assert "_tables" not in vars(router)
+    np.testing.assert_array_equal(router(rows), expected)
+    assert "_tables" in vars(router)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 639, 640, 641, 1300])

@@ -9,20 +9,29 @@ and is exact. `merge_partitions` builds it; iterative solvers ask for it, a sing
 
 from __future__ import annotations
 
+import copy
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from jointleaf._core.layout import CellLayout
 
-_BLOCK_BYTES = 2**19  # a block's products stay in the second-level cache
-_MAX_BLOCK_ROWS = 8192
+# Of a product with a block of rows, below what malloc asks the system for every time anew: in
+# processes with a fixed threshold, such as Dask's workers, that would cost more than the product.
+_BLOCK_BYTES = 2**17 - 1
+_MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 128, 8192
+_TILE_ROWS = 1024  # codes become columns of so many rows at a time
+_MOST_MATRICES = 8  # of different shapes that a workspace keeps
+_ADJOINT_BYTES = 2**25  # of what the adjoint computes from at a time
 _MAX_SEGMENTS = 8  # the adjoint's partial sums: fixed, so that n_jobs cannot change a bit
 _SEGMENT_BYTES = 2**28  # and their memory
 _TABLE_BYTES = 2**17  # weights of one group's merged cells: beyond, gathers leave the cache
@@ -41,65 +50,184 @@ class _Group:
     start: int
 
 
-class _RowBlock(NamedTuple):
-    """A block of rows with its part of M, and that transposed: both are views of the codes."""
+class _Workspace:
+    """Memory of one thread: blocks of rows of M as sparse matrices, and their products."""
 
-    rows: slice
-    part: sparse.csr_array
-    transposed: sparse.csc_array
+    def __init__(self, dtype: np.dtype) -> None:
+        self._columns, self._ones = np.empty(0, np.int32), np.empty(0, dtype)
+        self._products = np.empty(0, dtype)
+        self._matrices: dict[tuple[Any, ...], Any] = {}
+        self._tiled: tuple[NDArray, NDArray] | None = None
+
+    def matrix(self, codes: NDArray, offsets: NDArray[np.int32], n_columns: int) -> Any:
+        """Return the block of M of codes (n, width), a CSR matrix, good until the next call."""
+        return self._matrix(sparse.csr_array, codes, offsets, n_columns)
+
+    def transposed(self, codes: NDArray, offsets: NDArray[np.int32], n_columns: int) -> Any:
+        """Return its transpose."""
+        return self._matrix(sparse.csc_array, codes, offsets, n_columns)
+
+    def _matrix(self, form: Any, codes: NDArray, offsets: NDArray, n_columns: int) -> Any:
+        n, width = codes.shape
+        if self._columns.size < codes.size:
+            self._columns = np.empty(codes.size, np.int32)
+            self._ones = np.ones(codes.size, self._ones.dtype)
+            self._matrices = {}
+        self._fill(codes, offsets)
+        key = (form, n, width, n_columns)
+        if key not in self._matrices:
+            if len(self._matrices) > _MOST_MATRICES:
+                self._matrices = {}
+            shape = (n, n_columns) if form is sparse.csr_array else (n_columns, n)
+            matrix = form(shape, dtype=self._ones.dtype)
+            # All entries of M are 1 and all its rows have as many. Views are put in afterwards:
+            # given to the constructor, those of much larger arrays are copied.
+            matrix.data, matrix.indices = self._ones[: codes.size], self._columns[: codes.size]
+            matrix.indptr = np.arange(0, codes.size + 1, width, dtype=np.int32)
+            self._matrices[key] = matrix
+        return self._matrices[key]
+
+    def _fill(self, codes: NDArray, offsets: NDArray[np.int32]) -> None:
+        """Write codes plus offsets into the columns; offsets written out are added faster."""
+        n, width = codes.shape
+        if self._tiled is None or self._tiled[0] is not offsets:
+            self._tiled = offsets, np.tile(offsets, (_TILE_ROWS, 1))
+        columns = self._columns[: codes.size].reshape(n, width)
+        for first in range(0, n, _TILE_ROWS):
+            part = columns[first : first + _TILE_ROWS]
+            np.copyto(part, codes[first : first + _TILE_ROWS])
+            np.add(part, self._tiled[1][: len(part)], out=part)
+
+    def products(self, *shape: int) -> NDArray:
+        """Return an array to be filled, the same memory at every call."""
+        size = int(np.prod(shape))
+        if self._products.size < size:
+            self._products = np.empty(size, self._products.dtype)
+        return self._products[:size].reshape(shape)
+
+
+class Workspaces:
+    """Memory that all designs of a precision share, as much as threads use at a time."""
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self._dtype, self._free = dtype, deque[_Workspace]()
+
+    @contextmanager
+    def lend(self) -> Iterator[_Workspace]:
+        """Lend a workspace to one thread; it is kept for the next."""
+        try:
+            space = self._free.pop()
+        except IndexError:
+            space = _Workspace(self._dtype)
+        yield space
+        self._free.append(space)
+
+
+_SHARED: WeakValueDictionary[np.dtype, Workspaces] = WeakValueDictionary()
+
+
+def shared_workspaces(dtype: np.dtype) -> Workspaces:
+    """Return the workspaces of a precision; they are freed with the last one who keeps them."""
+    workspaces = _SHARED.get(dtype)
+    if workspaces is None:
+        workspaces = _SHARED[dtype] = Workspaces(dtype)
+    return workspaces
 
 
 class CellSums:
     """Partitions of one kind: sums over a row's cells, and over the rows of every cell.
 
-    `cells` (n, P) is the cell of every row in every partition, numbered over these partitions, C
-    for none; `partitions` (P,) and `numbers` (C + 1,) are the numbers of the partitions and of the
-    cells (and "no cell") in the layout; X (n, q) are rows with a one in the last column.
+    `codes` (n, P) plus `starts` (P,) is the cell of every row in every partition, numbered over
+    these partitions, C for none; `partitions` (P,) and `numbers` (C + 1,) are the numbers of the
+    partitions and of the cells (and "no cell") in the layout; X (n, q) are rows with a one in the
+    last column, None for constant cells, which have nothing but that one.
     """
 
     def __init__(
         self,
-        cells: NDArray[np.int32],
+        codes: NDArray,
+        starts: NDArray[np.int32],
         partitions: NDArray[np.intp],
         numbers: NDArray[np.int32],
-        X: NDArray,
+        X: NDArray | None,
+        dtype: DTypeLike,
         n_jobs: int,
     ) -> None:
         self.partitions, self.numbers, self.X, self.n_jobs = partitions, numbers, X, n_jobs
-        self.dtype, self.n_rows, self.n_cells = X.dtype, len(X), len(numbers) - 1
-        self._has_missing = bool((cells == self.n_cells).any())
-        self._pool: ThreadPoolExecutor | None = None
-        self._set_groups(cells, None)
+        self.dtype, self.n_rows, self.n_cells = np.dtype(dtype), len(codes), len(numbers) - 1
+        self.q = 1 if X is None else X.shape[1]
+        self._starts = starts
+        self._has_missing = bool((codes == self.n_cells - starts).any())
+        self._set_groups(codes, starts, None)
 
     @classmethod
     def of_codes(
-        cls, codes: NDArray, layout: CellLayout, partitions: NDArray, X: NDArray, n_jobs: int
+        cls,
+        codes: NDArray,
+        layout: CellLayout,
+        partitions: NDArray,
+        X: NDArray | None,
+        dtype: DTypeLike,
+        n_jobs: int,
     ) -> CellSums:
         """Return the sums of some partitions of a layout; -1 in the codes is no cell."""
         if len(partitions) < layout.n_partitions:
             codes = codes[:, partitions]
         sizes = np.asarray(layout.cells_per_partition)[partitions]
-        cells = np.empty(codes.shape, np.int32)
-        np.add(codes, np.cumsum(sizes) - sizes, out=cells, casting="unsafe")
-        cells[codes < 0] = sizes.sum()
+        starts = (np.cumsum(sizes) - sizes).astype(np.int32)
+        missing = codes < 0
+        largest = sizes.sum() if missing.any() else sizes.max() - 1
+        local = codes.astype(_code_dtype(largest))
+        if missing.any():
+            local[missing] = np.broadcast_to(sizes.sum() - starts, codes.shape)[missing]
         owned = np.isin(layout.partition_of_cell, partitions)
         numbers = np.append(np.flatnonzero(owned), layout.n_cells).astype(np.int32)
-        return cls(cells, partitions, numbers, X, n_jobs)
+        return cls(local, starts, partitions, numbers, X, dtype, n_jobs)
 
     def with_rows(self, X: NDArray) -> CellSums:
-        """Return the sums over other rows in the same cells."""
-        return CellSums(self.cells(), self.partitions, self.numbers, X, self.n_jobs)
+        """Return the sums over other rows in the same cells, not merged."""
+        return self._unmerged(self.partitions, self.numbers, X)
+
+    def alone(self) -> CellSums:
+        """Return the sums in a layout that has these partitions and no others, not merged."""
+        numbers = np.arange(self.n_cells + 1, dtype=np.int32)
+        return self._unmerged(np.arange(len(self.partitions)), numbers, self.X)
+
+    def narrowed(self, X: NDArray) -> CellSums:
+        """Return the sums over other rows in the same cells, merged as they are."""
+        sums = copy.copy(self)
+        sums.X, sums.q = X, X.shape[1]
+        return sums
+
+    def _unmerged(self, partitions: NDArray, numbers: NDArray, X: NDArray | None) -> CellSums:
+        codes = self.cells() - self._starts
+        codes = codes.astype(_code_dtype(codes.max(initial=0)))
+        return CellSums(codes, self._starts, partitions, numbers, X, self.dtype, self.n_jobs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is made again: memory, threads and the sparse form of the groups."""
+        left_out = {"_pool", "_workspaces", "_adder", "_adder_transposed"}
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._set_groups(self._merged, self._offsets, self.groups)
+
+    def __sizeof__(self) -> int:
+        arrays = [self._merged, self.numbers, *(group.table for group in self.groups or [])]
+        if self._adder is not None:
+            arrays += [self._adder.data, self._adder.indices, self._adder.indptr]
+        return object.__sizeof__(self) + sum(array.nbytes for array in arrays)
 
     # -- partitions, one by one or merged ------------------------------------------------------
 
-    def _set_groups(self, merged: NDArray[np.int32], groups: list[_Group] | None) -> None:
-        self._merged = merged  # (n, number of groups), contiguous
-        # All entries of M are 1 and all its rows have as many: two arrays serve every block.
-        rows, width = min(_MAX_BLOCK_ROWS, max(self.n_rows, 1)), merged.shape[1]
-        self._ones = _shared_ones(rows * width, self.dtype)
-        self._indptr = np.arange(0, rows * width + 1, width, dtype=np.int32)
-        self._row_blocks: dict[tuple[int, int, int], list[_RowBlock]] = {}
-        self._segment_bounds: dict[int, NDArray[np.int64]] = {}
+    def _set_groups(
+        self, merged: NDArray, offsets: NDArray[np.int32], groups: list[_Group] | None
+    ) -> None:
+        # (n, number of groups): the merged cell of every row, numbered in its group, contiguous
+        self._merged, self._offsets = np.ascontiguousarray(merged), offsets
+        self._pool: ThreadPoolExecutor | None = None
+        self._workspaces = shared_workspaces(self.dtype)
         self.groups = groups
         self._adder: sparse.csr_array | None = None
         self._adder_transposed: sparse.csc_array | None = None
@@ -130,83 +258,92 @@ class CellSums:
             label, table = self._grow_group(first)
             number = int(self.partitions[first])
             groups.append(_Group(range(number, number + table.shape[1]), table, start))
-            columns.append(label + np.int32(start))
+            columns.append(label.astype(_code_dtype(len(table) - 1)))
             start += len(table)
             first += table.shape[1]
         if len(groups) < n_partitions:
-            self._set_groups(np.ascontiguousarray(np.stack(columns, axis=1)), groups)
+            offsets = np.array([group.start for group in groups], np.int32)
+            self._set_groups(np.stack(columns, axis=1), offsets, groups)
 
     def _grow_group(self, first: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Merge partitions from `first` on while the cost per member, n/m + k, falls."""
-        label, table = _relabel(self._merged[:, first], None)
+        label, table = _relabel(self._column(first), None)
         cost = float(self.n_rows + len(table))
         for p in range(first + 1, len(self.partitions)):
             if self.partitions[p] != self.partitions[p - 1] + 1:
                 break  # a group is a range of the layout's partitions
-            new_label, new_table = _relabel(self._merged[:, p], (label, table))
+            new_label, new_table = _relabel(self._column(p), (label, table))
             new_cost = self.n_rows / (p - first + 1) + len(new_table)
-            table_bytes = len(new_table) * self.X.shape[1] * self.dtype.itemsize
+            table_bytes = len(new_table) * self.q * self.dtype.itemsize
             if new_cost > 0.97 * cost or table_bytes > _TABLE_BYTES:
                 break
             label, table, cost = new_label, new_table, new_cost
         return label, table
 
+    def _column(self, group: int) -> NDArray[np.int32]:
+        """Return the merged cell of every row in one group, numbered over all groups."""
+        return self._merged[:, group] + self._offsets[group]
+
     def cells(self) -> NDArray[np.int32]:
         """Cell of every row in every partition, (n, P), numbered over these; C for none."""
         if self.groups is None:
-            return self._merged
+            return self._merged + self._offsets
         return np.concatenate(
-            [g.table[self._merged[:, i] - g.start] for i, g in enumerate(self.groups)], axis=1
+            [g.table[self._merged[:, i]] for i, g in enumerate(self.groups)], axis=1
         )
 
     def labels(self) -> Iterator[tuple[NDArray, NDArray, range]]:
         """Yield rows' merged cells, the members of these in the layout, and the partitions."""
         if self.groups is None:
             for i, p in enumerate(self.partitions.tolist()):
-                label, table = _relabel(self._merged[:, i], None)
+                label, table = _relabel(self._column(i), None)
                 yield label, self.numbers[table], range(p, p + 1)
         else:
             for i, group in enumerate(self.groups):
-                yield self._merged[:, i] - group.start, self.numbers[group.table], group.members
+                yield self._merged[:, i], self.numbers[group.table], group.members
 
     # -- blocks and threads --------------------------------------------------------------------
 
-    def _block_rows(self, n_values: int) -> int:
-        """Rows of a block, a power of two, so that few sizes are in use."""
-        fits = _BLOCK_BYTES // (n_values * self.dtype.itemsize)
-        return min(max(1 << (max(fits, 1).bit_length() - 1), 256), _MAX_BLOCK_ROWS)
+    def _row_sums(self, table: NDArray, begin: int, end: int) -> Iterator[tuple[slice, NDArray]]:
+        """Yield blocks of rows and the sums of a table's rows over their cells."""
+        fits = _BLOCK_BYTES // (table.shape[1] * self.dtype.itemsize)
+        n_blocks = -(-(end - begin) // min(max(fits, _MIN_BLOCK_ROWS), _MAX_BLOCK_ROWS))
+        size = -(-(end - begin) // max(n_blocks, 1))
+        with self._workspaces.lend() as space:
+            for first in range(begin, end, max(size, 1)):
+                # The last block begins earlier, to be of the same size: rows do not interact.
+                rows = slice(min(first, end - size), min(first + size, end))
+                block = space.matrix(self._merged[rows], self._offsets, self._n_merged)
+                yield rows, block @ table
 
-    def _blocks(self, start: int, stop: int, n_values: int) -> list[_RowBlock]:
-        """Blocks of rows with their part of M as a sparse matrix; kept for the next pass."""
-        size = self._block_rows(n_values)
-        key = (start, stop, size)
-        if key not in self._row_blocks:
-            self._row_blocks[key] = self._make_blocks(start, stop, size)
-        return self._row_blocks[key]
+    def _cell_sums(self, r: NDArray, X: NDArray | None, begin: int, end: int) -> NDArray:
+        """Return the sums of r_n x_n over some rows of every merged cell, (C_m, q K)."""
+        width, n_outputs = 1 if X is None else X.shape[1], r.shape[1]
+        row_bytes = width * n_outputs * self.dtype.itemsize + 8 * self._merged.shape[1]
+        # Every product makes a table of all cells: with enough rows that is a small part of it.
+        size = min(max(2 * self._n_merged, _MAX_BLOCK_ROWS), _ADJOINT_BYTES // row_bytes)
+        size = max(size, _MIN_BLOCK_ROWS)
+        sums = None
+        with self._workspaces.lend() as space:
+            for first in range(begin, end, size):
+                rows = slice(first, min(first + size, end))
+                products = r[rows]
+                if X is not None:
+                    products = space.products(len(products), width, n_outputs)
+                    np.multiply(X[rows][:, :, None], r[rows][:, None, :], out=products)
+                block = space.transposed(self._merged[rows], self._offsets, self._n_merged)
+                part = block @ products.reshape(-1, width * n_outputs)
+                sums = part if sums is None else np.add(sums, part, out=sums)
+        return np.zeros((self._n_merged, width * n_outputs), self.dtype) if sums is None else sums
 
-    def _make_blocks(self, start: int, stop: int, size: int) -> list[_RowBlock]:
-        blocks = []
-        for begin in range(start, stop, size):
-            end = min(begin + size, stop)
-            indices = self._merged[begin:end].ravel()  # views, here and below: nothing is copied
-            block = sparse.csr_array(
-                (self._ones[: len(indices)], indices, self._indptr[: end - begin + 1]),
-                shape=(end - begin, self._n_merged),
-            )
-            blocks.append(_RowBlock(slice(begin, end), block, block.T))
-        return blocks
-
-    def _run(self, job: Callable[[int, int], None], bounds: NDArray[np.int64]) -> None:
-        """Run the job on every segment of rows, on threads where there are any."""
-        segments = list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
+    def _run(self, job: Callable[[int, int], Any], bounds: NDArray[np.int64]) -> list[Any]:
+        """Return what the job gives for every segment of rows, on threads where there are any."""
+        segments = list(pairwise(bounds.tolist()))
         if self.n_jobs == 1 or len(segments) == 1:
-            for begin, end in segments:
-                job(begin, end)
-            return
+            return [job(begin, end) for begin, end in segments]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.n_jobs)
-        for done in [self._pool.submit(job, begin, end) for begin, end in segments]:
-            done.result()
+        return list(self._pool.map(job, *zip(*segments, strict=True)))
 
     def segments(self, out_bytes: int) -> NDArray[np.int64]:
         """Row bounds of the adjoint's partial sums: they depend on the problem alone."""
@@ -215,9 +352,7 @@ class CellSums:
         if out_bytes:  # adding up the partial sums must stay a small part of the pass
             by_work = min(by_work, self._merged.size // (8 * self._n_merged))
         count = max(1, min(_MAX_SEGMENTS, by_memory, by_work))
-        if count not in self._segment_bounds:
-            self._segment_bounds[count] = np.linspace(0, self.n_rows, count + 1).astype(np.int64)
-        return self._segment_bounds[count]
+        return np.linspace(0, self.n_rows, count + 1).astype(np.int64)
 
     # -- products ------------------------------------------------------------------------------
 
@@ -226,7 +361,7 @@ class CellSums:
 
         Without slopes the table has the biases alone.
         """
-        q = 1 if slopes is None else self.X.shape[1]
+        q = 1 if slopes is None else self.q
         table = np.zeros((self.n_cells + self._has_missing, q, biases.shape[1]), self.dtype)
         if slopes is not None and q > 1:
             table[: self.n_cells, :-1] = slopes
@@ -236,59 +371,47 @@ class CellSums:
 
     def forward(self, table: NDArray) -> NDArray:
         """Return the predictions (n, K) of a table of weights."""
-        q = self.X.shape[1]
-        n_outputs = table.shape[1] // q
+        n_outputs = table.shape[1] // self.q
         f = np.empty((self.n_rows, n_outputs), self.dtype)
 
         def job(begin: int, end: int) -> None:
-            for rows, block, _ in self._blocks(begin, end, table.shape[1]):
-                sums = (block @ table).reshape(-1, q, n_outputs)
-                if q == 1:
-                    f[rows] = sums[:, 0]
+            for rows, sums in self._row_sums(table, begin, end):
+                if self.X is None or self.q == 1:
+                    f[rows] = sums
                 elif n_outputs == 1:
-                    np.einsum("ij,ij->i", self.X[rows], sums[:, :, 0], out=f[rows, 0])
+                    np.einsum("ij,ij->i", self.X[rows], sums, out=f[rows, 0])
                 else:
-                    np.einsum("ij,ijk->ik", self.X[rows], sums, out=f[rows])
+                    by_column = sums.reshape(-1, self.q, n_outputs)
+                    np.einsum("ij,ijk->ik", self.X[rows], by_column, out=f[rows])
 
         self._run(job, self.segments(0))
         return f
 
     def row_sums(self, table: NDArray) -> NDArray:
         """Return the sums of a table's rows over the cells of every row, (n, columns)."""
-        sums = np.empty((self.n_rows, table.shape[1]), self.dtype)
-        for rows, block, _ in self._blocks(0, self.n_rows, table.shape[1]):
-            sums[rows] = block @ table
-        return sums
+        total = np.empty((self.n_rows, table.shape[1]), self.dtype)
+        for rows, sums in self._row_sums(table, 0, self.n_rows):
+            total[rows] = sums
+        return total
 
-    def scatter(self, r: NDArray, X: NDArray) -> NDArray:
-        """Return the sums of r_n x_n over the rows of every cell, (C, columns of X, K)."""
-        width, n_outputs = X.shape[1], r.shape[1]
+    def scatter(self, r: NDArray, X: NDArray | None) -> NDArray:
+        """Return the sums of r_n x_n over the rows of every cell, (C, columns of X, K).
+
+        Where X is None, x_n is 1.
+        """
+        width, n_outputs = 1 if X is None else X.shape[1], r.shape[1]
         bounds = self.segments(self._n_merged * width * n_outputs * self.dtype.itemsize)
-        sums = np.zeros((len(bounds) - 1, self._n_merged, width * n_outputs), self.dtype)
-
-        def job(begin: int, end: int) -> None:
-            partial = sums[int(np.searchsorted(bounds, begin, side="right")) - 1]
-            for rows, _, transposed in self._blocks(begin, end, width * n_outputs):
-                products = X[rows][:, :, None] * r[rows][:, None, :]
-                partial += transposed @ products.reshape(-1, width * n_outputs)
-
-        self._run(job, bounds)
-        total = sums.sum(axis=0) if len(sums) > 1 else sums[0]
+        total, *others = self._run(lambda a, b: self._cell_sums(r, X, a, b), bounds)
+        for sums in others:
+            total += sums
         if self._adder is not None:
             total = self._adder_transposed @ total
         return total[: self.n_cells].reshape(self.n_cells, width, n_outputs)
 
 
-_ONES: WeakValueDictionary[tuple[int, str], NDArray] = WeakValueDictionary()
-
-
-def _shared_ones(size: int, dtype: np.dtype) -> NDArray:
-    """Return an array of ones, the same for all designs alive: tasks have one design each."""
-    key = (size, dtype.str)
-    ones = _ONES.get(key)
-    if ones is None:
-        ones = _ONES[key] = np.ones(size, dtype)
-    return ones
+def _code_dtype(largest: int) -> DTypeLike:
+    """Return the smallest type of codes up to a number."""
+    return np.uint8 if largest < 2**8 else np.uint16 if largest < 2**16 else np.int32
 
 
 def _relabel(

@@ -19,7 +19,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -33,11 +33,14 @@ _DENSE_ENTRIES = 2**17  # of Phi, up to which it is dense for iterative solvers
 
 
 class Block(NamedTuple):
-    """A task: rows and cells that have nothing to do with any others, and their design."""
+    """A task: rows and cells that have nothing to do with any others, and their design.
+
+    The design is a `LeafDesign`, or a `BlockDesign` for rows that are not in memory at once.
+    """
 
     rows: slice
     cells: slice
-    design: LeafDesign
+    design: Any
 
 
 class LeafDesign:
@@ -64,8 +67,6 @@ class LeafDesign:
     layout : CellLayout
         Of the weights theta (N,) or (N, K).
     n_rows : int
-    rows : array (n, d)
-        X as given, with all features.
     X : array (n, d + 1)
         Rows with a column of ones behind them; (n, 1) where all cells are constant.
     """
@@ -88,19 +89,30 @@ class LeafDesign:
         self.layout = CellLayout(counts, X.shape[1], cells)
         self.n_rows = X.shape[0]
         self.n_jobs = max(1, n_jobs)
-        self.rows = X
         self.X = np.ones((self.n_rows, self.layout.n_slopes + 1), self.dtype)
         self.X[:, : self.layout.n_slopes] = X[:, : self.layout.n_slopes]
+        is_copied = bool(self.layout.n_linear_cells) and X.dtype == self.dtype
+        self._rows = None if is_copied else X
         self._is_merged = False
         self._dense: NDArray | None = None
+        kinds = np.array(self.layout.kinds)
         self._parts = [
-            CellSums.of_codes(checked, self.layout, np.flatnonzero(chosen), X, self.n_jobs)
-            for X, chosen in (
-                (self.X, np.array(self.layout.kinds) == "linear"),
-                (self.X[:, -1:], np.array(self.layout.kinds) == "constant"),
+            CellSums.of_codes(
+                checked, self.layout, np.flatnonzero(kinds == kind), X, self.dtype, self.n_jobs
             )
-            if chosen.any()
+            for kind, X in (("linear", self.X), ("constant", None))
+            if kind in kinds
         ]
+
+    @property
+    def rows(self) -> NDArray:
+        """X as given, with all features."""
+        return self.X[:, :-1] if self._rows is None else self._rows
+
+    def __sizeof__(self) -> int:
+        arrays = [a for a in (self.X, self._rows, self._dense) if a is not None]
+        held = sum(a.nbytes for a in arrays) + sum(part.__sizeof__() for part in self._parts)
+        return object.__sizeof__(self) + held
 
     def blocks(self) -> list[Block]:
         """Return the parts of the map, with no row and no cell in common: one per task."""
@@ -109,7 +121,16 @@ class LeafDesign:
     @property
     def largest_value(self) -> float:
         """Largest absolute value of a row, the one for the bias among them."""
-        return float(np.abs(self.X).max())
+        return float(np.abs(self.X).max(initial=1.0))
+
+    @property
+    def n_row_features(self) -> int:
+        """Features of the rows, those that linear cells do not see among them."""
+        return self.rows.shape[1]
+
+    def squared_norms(self) -> NDArray[np.float64]:
+        """Return |x_n|^2 of the rows that linear cells see, the one for the bias among them."""
+        return np.einsum("ij,ij->i", self.X, self.X, dtype=float)
 
     def cells(self) -> NDArray[np.int32]:
         """Cell of every row in every partition, (n, P), numbered over all of them; C for none."""
@@ -142,7 +163,8 @@ class LeafDesign:
             if layout.n_linear_cells:
                 slopes[each, rows[column]] = self.X[:, :-1]
             biases[each, column] = 1.0
-        return np.concatenate([slopes[:, :-1].reshape(self.n_rows, -1), biases[:, :-1]], axis=1)
+        flat = slopes[:, :-1].reshape(self.n_rows, layout.n_weights - layout.n_cells)
+        return np.concatenate([flat, biases[:, :-1]], axis=1)
 
     def in_double(self) -> LeafDesign:
         """Return the same design in float64."""
@@ -157,17 +179,25 @@ class LeafDesign:
             n_jobs=self.n_jobs,
         )
 
-    def with_features(self, features: NDArray[np.intp]) -> LeafDesign:
-        """Return the design whose linear cells see only some features."""
+    def with_features(self, features: NDArray[np.intp], *, merge_anew: bool = True) -> LeafDesign:
+        """Return the design whose linear cells see only some features.
+
+        Fewer columns make it worth to merge more partitions; without `merge_anew` they stay as they
+        are.
+        """
         narrowed = copy.copy(self)
         narrowed.layout = self.layout.with_features(len(features))
+        narrowed._rows = self.rows
         if self.layout.n_linear_cells:
             narrowed.X = np.ascontiguousarray(self.X[:, np.append(features, -1)])
         narrowed._parts = [
-            part if part.X.shape[1] == 1 else part.with_rows(narrowed.X) for part in self._parts
+            part
+            if part.X is None
+            else (part.with_rows if merge_anew else part.narrowed)(narrowed.X)
+            for part in self._parts
         ]
         narrowed._dense = None
-        narrowed._is_merged = False  # fewer columns: more partitions may be worth merging
+        narrowed._is_merged = not merge_anew
         return narrowed
 
     def linear_partitions(self) -> LeafDesign:
@@ -177,10 +207,7 @@ class LeafDesign:
             return self
         narrowed = copy.copy(self)
         narrowed.layout = self.layout.only(chosen)
-        numbers = np.arange(narrowed.layout.n_cells + 1, dtype=np.int32)
-        cells = self._parts[0].cells()
-        partitions = np.arange(narrowed.layout.n_partitions)
-        narrowed._parts = [CellSums(cells, partitions, numbers, self.X, self.n_jobs)]
+        narrowed._parts = [self._parts[0].alone()]
         narrowed._dense, narrowed._is_merged = None, False
         return narrowed
 
@@ -199,7 +226,7 @@ class LeafDesign:
         r = np.asarray(r, dtype=self.dtype)
         if self._dense is not None:
             return self._dense.T @ r
-        flat = r.reshape(self.n_rows, -1)
+        flat = r[:, None] if r.ndim == 1 else r
         sums = self._flat([part.scatter(flat, part.X) for part in self._parts])
         return sums[:, 0] if r.ndim == 1 else sums
 
@@ -216,10 +243,10 @@ class LeafDesign:
         r = np.asarray(r, dtype=self.dtype)
         if self._dense is not None:
             return self._dense[:, -self.layout.n_cells :].T @ r
-        flat = r.reshape(self.n_rows, -1)
+        flat = r[:, None] if r.ndim == 1 else r
         sums = np.empty((self.layout.n_cells, flat.shape[1]), self.dtype)
         for part in self._parts:
-            sums[part.numbers[:-1]] = part.scatter(flat, part.X[:, -1:])[:, 0]
+            sums[part.numbers[:-1]] = part.scatter(flat, None)[:, 0]
         return sums[:, 0] if r.ndim == 1 else sums
 
     def _split(self, theta: NDArray) -> tuple[NDArray, NDArray]:
@@ -260,7 +287,10 @@ class LeafDesign:
     def cell_diagonals(self, h: NDArray) -> NDArray[np.float64]:
         """Return the diagonal of Phi^T diag(h) Phi, (N,)."""
         weights = np.asarray(h, self.dtype)[:, None]
-        sums = [part.scatter(weights, np.square(part.X)) for part in self._parts]
+        sums = [
+            part.scatter(weights, None if part.X is None else np.square(part.X))
+            for part in self._parts
+        ]
         return self._flat(sums)[:, 0].astype(float)
 
     def bias_gram(self, h: NDArray | None = None) -> NDArray[np.float64]:
@@ -271,6 +301,8 @@ class LeafDesign:
         cells, offsets, C = self.cells(), self.layout.offsets, self.layout.n_cells
         gram = np.empty((C, C))  # empty, then filled: huge pages, with far fewer page faults
         gram.fill(0.0)
+        if not self.n_rows:
+            return gram
         exact = np.float32 if h is None and self.n_rows < 2**24 else np.float64
         for label, table, members in (group for part in self._parts for group in part.labels()):
             begin, end = offsets[members.start], offsets[members.stop]
@@ -383,10 +415,7 @@ class TaskDesign:
         return self.layout.join_tasks(self._map(lambda _, b: b.design.cell_diagonals(h[b.rows])))
 
 
-Design = LeafDesign | TaskDesign
-
-
-def lipschitz(design: Design, h: NDArray, *, max_iter: int = 50, tol: float = 1e-3) -> float:
+def lipschitz(design: Any, h: NDArray, *, max_iter: int = 50, tol: float = 1e-3) -> float:
     """Return the largest eigenvalue of Phi^T diag(h) Phi."""
     start = design.layout.random_weights().astype(design.dtype)
     return largest_eigenvalue(lambda v: design.rmatvec(h * design.matvec(v)), start, max_iter, tol)

@@ -59,13 +59,6 @@ class CellLayout:
         return len(set(self.kinds)) > 1
 
     @property
-    def kind(self) -> CellKind:
-        """The kind of all cells, where it is the same for every partition."""
-        if self.is_mixed:
-            raise ValueError("the partitions differ in their kind: use kinds")
-        return self.kinds[0]
-
-    @property
     def n_slopes(self) -> int:
         """Slopes of one linear cell: d, or 0 where no partition is linear."""
         return self.n_features if "linear" in self.kinds else 0

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.arrays import array_namespace, dot, shaped
-from jointleaf._core.design import Design, LeafDesign
+from jointleaf._core.blocks import BlockDesign, Design
+from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import Kinked, Loss, robust_scale
 from jointleaf._core.penalties.base import Penalty, Quadratic, Term, on_predictions, on_weights
@@ -129,6 +130,11 @@ class Problem(DataTerm):
             loss = loss.with_scale(targets - offset, weights)
         smoothers = [] if smoother is None else [smoother]
         if smoother is None and on_predictions(penalty):
+            if isinstance(design, BlockDesign):
+                raise ValueError(
+                    f"penalty={penalty!r} needs all rows at once, and these are in blocks: use a "
+                    "penalty on weights, such as Frobenius(0.01)"
+                )
             (block,) = design.blocks()
             rows = block.design.rows
             smoothers = [term.matrix(rows, weights) for term in on_predictions(penalty)]
@@ -183,8 +189,7 @@ class Problem(DataTerm):
             layout, h = design.layout, bound[rows]
             sums = design.bias_rmatvec(h).astype(float)
             if layout.n_slopes:
-                squares = np.einsum("ij,ij->i", design.X, design.X, dtype=float)
-                linear = design.bias_rmatvec(h * squares)[layout.linear_cells]
+                linear = design.bias_rmatvec(h * design.squared_norms())[layout.linear_cells]
                 sums[layout.linear_cells] = linear
             largest = max(largest, float(np.maximum.reduceat(sums, layout.offsets[:-1]).sum()))
         if self.smooth_curvature is not None:
@@ -234,6 +239,10 @@ class Problem(DataTerm):
         changed = self._changed(loss=loss, y=y.astype(self.design.dtype))
         changed._set(start_slope=changed._start_slope())
         return changed
+
+    def with_offset(self, offset: NDArray) -> Problem:
+        """Return the problem with another offset, for solvers that do not ask for optimality."""
+        return self._changed(offset=offset.astype(self.design.dtype))
 
     @property
     def residual_scale(self) -> float:

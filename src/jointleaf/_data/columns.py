@@ -11,7 +11,7 @@ Data frames of every library are read through narwhals; arrays of objects or tex
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Complex, Number, Real
 from typing import TYPE_CHECKING, Any
@@ -73,9 +73,6 @@ class Columns(Sequence[Column]):
 
     def __getitem__(self, j: Any) -> Any:
         return self.columns[j]
-
-    def __iter__(self) -> Iterator[Column]:
-        return iter(self.columns)
 
     @classmethod
     def numbers(cls, n_features: int, names: Sequence | None = None) -> Columns:

@@ -6,7 +6,8 @@ not depend on how they were passed: equal rows are merged and their weights adde
 zero are left out, and the order is made from the rows' contents. A fit therefore returns the same
 model whatever the order of the rows, and a weight of 2 is exactly the same as a row that appears
 twice, also where partitions are grown by counting rows and where cross-validation deals them out.
-Copies of a row never stand on both sides of a split.
+Copies of a row never stand on both sides of a split; nor do rows of one group where the user says
+which belong together.
 """
 
 from __future__ import annotations
@@ -126,6 +127,9 @@ class Rows:
 
     `codes` (n, h) are those of columns that have statistics in their place; by default none.
     `offset` (n,) are raw predictions that a model adds to; by default zeros.
+    `groups` (n,) are numbers from 0 on of rows that stay on one side of every split; -1, the
+    default, where the user names none: then these are rows with the same x.
+    `places` (n,) are those of the rows in the table that they were taken from.
     """
 
     X: NDArray
@@ -134,12 +138,18 @@ class Rows:
     labels: NDArray[np.int64]
     codes: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
     offset: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    groups: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    places: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
 
     def __post_init__(self) -> None:
         if not self.codes.size:
             object.__setattr__(self, "codes", np.zeros((len(self.y), 0)))
         if not self.offset.size:
             object.__setattr__(self, "offset", np.zeros(len(self.y)))
+        if not self.groups.size:
+            object.__setattr__(self, "groups", np.full(len(self.y), -1, np.int64))
+        if not self.places.size:
+            object.__setattr__(self, "places", np.arange(len(self.y)))
 
     def __len__(self) -> int:
         return len(self.y)
@@ -147,6 +157,11 @@ class Rows:
     def take(self, index: NDArray | slice) -> Rows:
         """Return the rows at an index, mask or slice."""
         return Rows(*(array[index] for array in vars(self).values()))
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether the user says which rows belong together."""
+        return bool(len(self) and self.groups[0] >= 0)
 
     @property
     def per_unit(self) -> Rows:
@@ -168,12 +183,18 @@ def canonical_rows(
     s: NDArray,
     labels: NDArray[np.int64] | None = None,
     offset: NDArray[np.float64] | None = None,
+    groups: NDArray[np.int64] | None = None,
 ) -> Rows:
-    """Merge equal rows (same x, y, offset and labels), ordered by a hash of their contents.
+    """Merge equal rows (same x, y, offset, group and labels), ordered by a hash of their contents.
 
     y (n,) are numbers; labels (n, m) are what else must be equal, for example the folds of a row,
-    and offset (n,) raw predictions that a model adds to.
+    offset (n,) raw predictions that a model adds to, and groups (n,) those of `Rows`.
     """
+    if groups is not None:  # one more label
+        shape = (len(y), 0) if labels is None else labels.shape
+        known = np.zeros(shape, np.int64) if labels is None else labels
+        rows = canonical_rows(X, y, s, np.c_[known, groups], offset)
+        return replace(rows, labels=rows.labels[:, :-1], groups=rows.labels[:, -1])
     if offset is not None and offset.any():
         # Rows that differ in their offsets alone are different ones: told apart by a label.
         rank = np.unique(offset, return_inverse=True)[1].reshape(-1, 1)
@@ -228,9 +249,12 @@ def _hash_rows(X: NDArray, y: NDArray, labels: NDArray) -> NDArray[np.uint64]:
 def deal_rows(rows: Rows, n_parts: int, *, by_class: bool) -> NDArray[np.intp]:
     """Deal rows out to parts in turn, class by class if asked; return the part of every row.
 
-    The order of canonical rows is random already. Rows with the same x stay together. Their targets
-    differ (equal rows are one), so that those in one part would be wrong for every one in another.
+    The order of canonical rows is random already. Rows of one group stay together or, where there
+    are none, rows with the same x. Their targets differ (equal rows are one), so that those in one
+    part would be wrong for every one in another.
     """
+    if rows.has_groups:
+        return deal_groups(rows.groups, n_parts, rows.y if by_class else None)
     order = np.argsort(rows.y, kind="stable") if by_class else np.arange(len(rows))
     X = np.concatenate([rows.X, rows.codes], axis=1) if rows.codes.size else rows.X
     first = _first_of_equal(X)
@@ -238,6 +262,55 @@ def deal_rows(rows: Rows, n_parts: int, *, by_class: bool) -> NDArray[np.intp]:
     number = np.empty(len(rows), np.intp)
     number[leads] = np.arange(len(leads)) % max(n_parts, 1)
     return number[first]
+
+
+def deal_groups(
+    groups: NDArray[np.int64], n_parts: int, classes: NDArray | None = None
+) -> NDArray[np.intp]:
+    """Deal groups (n,) of rows out to parts; return the part of every row.
+
+    The largest group comes first, and each goes where its rows are rarest, counted in parts of all
+    rows of their class: parts become about equal, and so do the proportions of classes.
+    """
+    _, number = np.unique(groups, return_inverse=True)
+    labels = np.zeros(len(groups), np.intp)
+    if classes is not None:
+        labels = np.unique(classes, return_inverse=True)[1]
+    counts = np.zeros((int(number.max(initial=0)) + 1, int(labels.max(initial=0)) + 1))
+    np.add.at(counts, (number, labels), 1.0)
+    shares = counts / counts.sum(axis=0)
+    filled, part = np.zeros((max(n_parts, 1), counts.shape[1])), np.zeros(len(counts), np.intp)
+    for group in np.argsort(-counts.sum(axis=1), kind="stable"):
+        part[group] = np.argmin(filled @ counts[group])
+        filled[part[group]] += shares[group]
+    return part[number]
+
+
+def read_groups(groups: ArrayLike | None, is_used: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+    """Return numbers of the groups (n,) of rows, of which at least two are used; None for None."""
+    if groups is None:
+        return None
+    values = np.asarray(groups)
+    if values.shape != is_used.shape:
+        raise ValueError(
+            f"groups has shape {values.shape}, expected ({len(is_used)},): one for each row of X"
+        )
+    labels = values.tolist()
+    missing = next((i for i, label in enumerate(labels) if label is None or label != label), None)
+    if missing is not None:
+        raise ValueError(f"groups is missing in row {missing}: name the group of every row")
+    number_of = {label: k for k, label in enumerate(sorted(set(labels), key=_by_type))}
+    numbers = np.array([number_of[label] for label in labels], np.int64)
+    if len(np.unique(numbers[is_used])) < 2:
+        raise ValueError(
+            "groups puts all rows of positive weight into one group, so that none is left to "
+            "validate on: give at least two groups, or leave groups out"
+        )
+    return numbers
+
+
+def _by_type(label: Any) -> tuple[str, Any]:
+    return "" if isinstance(label, int | float) else type(label).__name__, label
 
 
 def _first_of_equal(X: NDArray) -> NDArray[np.intp]:

@@ -225,6 +225,24 @@ def _weights_of_pairs(sample_weight: Any, names: list, n_rows: list[int]) -> NDA
     return np.concatenate(parts)
 
 
+def read_task_groups(groups: Any, X: Any, table: TaskTable) -> NDArray | None:
+    """Return the groups (n,) of the rows of a table that was read from X; None for None."""
+    if groups is None or table.form != "pairs":
+        return None if groups is None else np.asarray(groups)
+    names, pairs = (X.keys(), X.values()) if isinstance(X, Mapping) else (range(len(X)), X)
+    if isinstance(groups, Mapping):
+        groups = [groups.get(name, ()) for name in names]
+    if not isinstance(groups, list | tuple) or len(groups) != len(names):
+        raise ValueError(
+            f"groups must be a list or dict with the groups of each of the {len(names)} tasks"
+        )
+    for name, pair, part in zip(names, pairs, groups, strict=True):
+        n = np.shape(pair[0])[0]
+        if np.shape(part) != (n,):
+            raise ValueError(f"task {name!r}: groups has shape {np.shape(part)}, expected ({n},)")
+    return join_values([np.asarray(part) for part in groups])
+
+
 # -- long tables ---------------------------------------------------------------------------------
 
 

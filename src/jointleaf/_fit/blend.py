@@ -6,7 +6,6 @@ All components are sums over cells, and so is their weighted sum: a blend of mod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,7 @@ from scipy.optimize import lsq_linear, minimize, nnls
 from scipy.special import expit, logsumexp, softmax
 
 from jointleaf._core.losses import Loss
-from jointleaf._fit.component import NARROW, Blend, Component, FitContext, Split, Table, smooth
+from jointleaf._fit.component import Blend, Component, FitContext, Split, Table
 from jointleaf._fit.folds import join_tables, loss_columns
 from jointleaf.partitions import FittedEnsemble
 
@@ -31,14 +30,8 @@ _TRUST = 0.5  # part of the way back to a trained classifier: the joint fit's se
 # on the very rows that validate it, and between two models a convex loss is below its chord
 
 
-@dataclass(frozen=True)
 class Stacking:
-    """Weights fitted to held-out predictions, as if 100 more rows agreed with the prior weights.
-
-    These are scaled to a sum of 1; components that `prior` does not name have a weight of 1.
-    """
-
-    prior: Mapping[str, float] = field(default_factory=dict)
+    """Weights fitted to held-out predictions, as if 100 more rows agreed with their mean."""
 
     def fit(
         self,
@@ -53,8 +46,6 @@ class Stacking:
         targets = [_target(context, split) for split in splits]
         target, s = np.concatenate(targets), np.concatenate([valid.s for _, valid in splits])
         predictions = [np.concatenate(parts) for parts in held_out.values()]
-        prior = np.array([self.prior.get(name, 1.0) for name in held_out])
-        prior /= prior.sum()
         start = np.zeros(len(s))
         if context.has_own_link:  # weights are of what differs from a constant
             rows = [valid for _, valid in splits]
@@ -62,34 +53,27 @@ class Stacking:
             predictions = [raw - np.concatenate(constants) for raw in predictions]
             start = np.concatenate([c + v.offset for c, v in zip(constants, rows, strict=True)])
         held = target, s, start
-        names, weights = list(held_out), self._weights(context, predictions, *held, prior)
+        names, weights = list(held_out), _stacking_weights(context, predictions, *held)
         used = _not_negligible(predictions, weights)
         if 0 < len(used) < len(names):
-            some = [predictions[k] for k in used]
-            prior = prior[used] / prior[used].sum()
-            names, weights = (
-                [names[k] for k in used],
-                self._weights(context, some, *held, prior),
-            )
+            names, some = [names[k] for k in used], [predictions[k] for k in used]
+            weights = _stacking_weights(context, some, *held)
         return Blend(
             dict.fromkeys(held_out, 0.0) | dict(zip(names, weights, strict=True)),
             context.constant(context.rows) * (1 - sum(weights)) if context.has_own_link else 0.0,
         )
 
-    @staticmethod
-    def _weights(
-        context: FitContext,
-        predictions: Sequence[NDArray],
-        target: NDArray,
-        s: NDArray,
-        start: NDArray,
-        prior: NDArray,
-    ) -> list[float]:
-        if context.has_own_link:
-            return loss_weights(context.loss, predictions, target, s, start, prior, _STACKING_ROWS)
-        if context.is_regression:
-            return least_squares_weights(predictions, target, s, prior, _STACKING_ROWS)
-        return logistic_weights(predictions, target, s, prior, _STACKING_ROWS)[0]
+
+def _stacking_weights(
+    context: FitContext, predictions: Sequence[NDArray], target: NDArray, s: NDArray, start: NDArray
+) -> list[float]:
+    prior = np.full(len(predictions), 1 / len(predictions))
+    if context.has_own_link:
+        loss = context.smooth_loss
+        return loss_weights(loss, predictions, target, s, start, prior, _STACKING_ROWS)
+    if context.is_regression:
+        return least_squares_weights(predictions, target, s, prior, _STACKING_ROWS)
+    return logistic_weights(predictions, target, s, prior, _STACKING_ROWS)[0]
 
 
 class Interpolation:
@@ -195,14 +179,14 @@ def loss_weights(
     start: NDArray,
     prior: NDArray,
     prior_rows: float,
-    most: float | None = None,
 ) -> list[float]:
-    """Return weights, from 0 to `most`, of predictions (n,) that are added to `start`.
+    """Return weights >= 0 of predictions (n,) that are added to `start`.
 
-    The minimisers of the mean loss of held-out rows with weights s (n,), as if `prior_rows` further
-    rows agreed with the weights `prior`: for these the loss is replaced by a parabola.
+    The minimisers of the mean loss, a smooth one, of held-out rows with weights s (n,), as if
+    `prior_rows` further rows agreed with the weights `prior`: for these the loss is replaced by a
+    parabola.
     """
-    loss, stack = smooth(loss, NARROW), np.stack(predictions).astype(float)
+    stack = np.stack(predictions).astype(float)
     row_weights = s / s.sum()
     expected = start + prior @ stack
     h = row_weights * loss.row_working_curvature(target, expected) * (prior_rows / len(s))
@@ -217,7 +201,7 @@ def loss_weights(
         objective,
         prior,
         jac=True,
-        bounds=[(0, most)] * len(predictions),
+        bounds=[(0, None)] * len(predictions),
         method="L-BFGS-B",
         options={"ftol": 1e-12, "gtol": 1e-8, "maxiter": 500},
     )

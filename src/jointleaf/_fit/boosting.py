@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.losses import Logistic, Loss, Multinomial
+from jointleaf._core.losses import Kinked, Logistic, Loss, Multinomial
 from jointleaf._core.progress import Progress
-from jointleaf._fit.component import Component, FitContext, Split
-from jointleaf._fit.joint import Joint
+from jointleaf._data.rows import Rows
+from jointleaf._fit.budget import Seconds, Size
+from jointleaf._fit.component import Component, FitContext, Split, in_units_of
+from jointleaf._fit.growth import Growth, Stage
+from jointleaf._fit.joint import BesideJoint
 from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
-from jointleaf._fit.staged_boosting import Growth, Stage, all_numbers_are_linear
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import FittedEnsemble, Partitioner
 from jointleaf.partitions._base import TreeCells
@@ -24,22 +26,16 @@ __all__ = ["Boosted", "BoostedLinear", "BoostedRandom", "LeafValues"]
 _ROUNDS, _RATE = 1000, 0.08  # most rounds, and their learning rate
 _CELLS, _MORE_CELLS, _FEW_ROWS = 31, 63, 8000
 _FEW_CLASSES = 5
+_NEARLY_ALL = 0.9  # of the rows
 LINEAR_STAGE = Stage(True, 31, 400, 0.06)
-_EARLY_STOP = {"stopping_rounds": 30, "min_delta": 0.0}
 JOINT_ROUNDS = 100  # whose cells a joint fit may take
 _SMOOTHING = 1.0  # rows of every class added to every cell (Laplace's rule of succession)
 
 
-class LeafValues(Component):
+class LeafValues(BesideJoint):
     """The model that made the partitions of the joint fit: the values of its leaves."""
 
     name = "leaf_values"
-
-    def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
-        super().__init__(context, components)
-        joint = components[Joint.name]
-        assert isinstance(joint, Joint)
-        self._joint = joint
 
     def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
         """Predict with the partitions of the joint fit's folds; None where some have no values.
@@ -99,6 +95,7 @@ class Boosted(Component):
     def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
         super().__init__(context, components)
         self._stage = self._make_stage(len(context.rows), context.n_outputs)
+        self._model: CellModel | None = None  # of a split that has nearly all rows
 
     @classmethod
     def _make_stage(cls, n_rows: int, n_outputs: int) -> Stage:
@@ -111,32 +108,45 @@ class Boosted(Component):
         """Choose the number of rounds, and predict the validation rows after them."""
         if not splits or not self._takes_part:
             return None
-        predictions, rounds, self.partitioners = [], [], []
+        context, predictions, rounds, self.partitioners = self.context, [], [], []
         for train, valid in splits:
-            growth = Growth(self.context, self.context.standardize(train), train)
-            booster = growth.train(self._stage, None, (valid, None), stop=_EARLY_STOP)
+            is_model = len(splits) == 1 and self._has_nearly_all_rows(train)
+            frame = context.standardize(context.rows if is_model else train)
+            growth = Growth(context, frame, train, self._stage)
+            booster = growth.train(valid)
             rounds.append(booster.best_iteration)
-            predictions.append(growth.raw(booster, self._stage, valid, None))
+            raw, units = growth.raw(booster, valid), (frame.centre, frame.unit)
+            predictions.append(in_units_of(raw, units, context.target_units(train)))
             self._keep_trees(growth, booster)
+            self._model = growth.model(booster) if is_model else None
         self.n_rounds = max(1, round(float(np.mean(rounds))))
         return predictions
 
     @property
     def _takes_part(self) -> bool:
+        # For the median and other quantiles LightGBM changes leaves again, out of their order.
+        if self.context.signs is not None and isinstance(self.context.loss, Kinked):
+            return False
         return self.context.n_outputs <= self._max_outputs
+
+    def _has_nearly_all_rows(self, train: Rows) -> bool:
+        """Whether trees of a split's training part need not be grown anew on all rows."""
+        context = self.context
+        return context.statistics is None and len(train) >= _NEARLY_ALL * len(context.rows)
 
     def _keep_trees(self, growth: Growth, booster: Any) -> None:
         if self.context.is_regression:
             n_rounds = min(booster.best_iteration, JOINT_ROUNDS)
-            model, _ = growth.model(booster, self._stage, n_rounds)
-            self.partitioners = [*self.partitioners, model.partitioner]
+            self.partitioners = [*self.partitioners, growth.model(booster, n_rounds).partitioner]
 
     def fit(self, frame: Frame) -> CellModel:
-        """Grow the trees on all rows."""
+        """Grow the trees on all rows, unless those of a split have nearly all."""
+        if self._model is not None:
+            return self._model
         context, stage = self.context, replace(self._stage, rounds=max(1, self.n_rounds))
-        growth = Growth(context, frame, context.rows)
+        growth = Growth(context, frame, context.rows, stage)
         progress = Progress(stage.rounds, "boosting", enabled=context.options.verbose)
-        model, _ = growth.model(growth.train(stage, None, progress=progress), stage)
+        model = growth.model(growth.train(progress=progress))
         progress.finish()
         return model
 
@@ -156,6 +166,14 @@ class Boosted(Component):
         n_cells = shape.n_outputs * stage.rounds * stage.n_cells
         n_weights = shape.n_outputs * (1 + shape.n_features * stage.is_linear)
         return trees_memory(n_cells, n_cells * n_weights)
+
+    @classmethod
+    def seconds(cls, size: Size) -> Seconds:
+        """Return the time of the rounds until boosting stops, and of a few more."""
+        if size.n_outputs > cls._max_outputs:
+            return Seconds()
+        once = (0.012 + 2.7e-6 * size.n_rows) * max(size.n_columns, 4) * size.n_outputs
+        return Seconds(once, 1.3 * once)
 
 
 class BoostedRandom(Boosted):
@@ -187,7 +205,9 @@ class BoostedLinear(BoostedRandom):
         # LightGBM has linear leaves for few objectives, and exp of what they extrapolate explodes.
         if context.has_own_link or context.options.cells != "linear":
             return False
-        return all_numbers_are_linear(context)
+        # LightGBM gives a slope to every column of numbers.
+        numbers = np.flatnonzero(context.columns.n_categories == 0)
+        return np.array_equal(context.plan.numbers, numbers)
 
 
 # -- values of cells -----------------------------------------------------------------------------
@@ -200,19 +220,8 @@ def leaf_values(
 
     Those of the model that made the partitions. Where it has none, as forests of classifiers,
     which average probabilities and not raw predictions: for classes the log-odds in the cells,
-    averaged over partitions; for regression None.
-
-    Parameters
-    ----------
-    partitioner : Partitioner
-        Fitted.
-    codes : array (n, P)
-        Of its training rows.
-    loss : Loss
-    target : array (n,) or (n, K)
-        Encoded targets of the training rows.
-    s : array (n,)
-        Their weights.
+    averaged over partitions; for regression None. Codes (n, P), encoded targets (n[, K]) and
+    weights s (n,) are those of the training rows.
     """
     values = partitioner.leaf_values_
     if values is not None or not isinstance(loss, Logistic | Multinomial):

@@ -15,21 +15,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from jointleaf._core.losses import Loss
 from jointleaf._data.columns import Column, Columns
+from jointleaf._data.rows import deal_groups
 from jointleaf._fit.component import Blend, FitContext, Split
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers.lightgbm import ModelText, read_trees
 from jointleaf._trees.routing import Router
 
-__all__ = ["Calibration", "HeldOut", "held_out_rows"]
+__all__ = ["Calibration", "HeldOut", "check_level", "held_out_rows", "interval_levels"]
 
 _MOST_SCORES = 1000  # that are kept; more are thinned out, those at both ends least
 _END_SCORES = 100
 _ROUNDED = 1e-9  # ranks that are whole but for rounding
 _ZERO = 1e-9  # residuals that are smaller, relative to the target, are rounding errors
-#: How errors fall with the rows m of a fit, as m^-(0.25 R^2): the part of the target that is
-#: predicted is what further rows make better. Measured on 21 sets, see docs/intervals.md.
-_LEARNING = 0.25
+#: How errors fall with the rows m of a fit, as m^-(R^2 / 8): the part of the target that is
+#: predicted is what further rows make better. Measured, see docs/intervals.md.
+_LEARNING = 0.125
 # Widths that depend on the row.
 _FEWEST_ROWS, _MOST_ROWS = 100, 20_000  # that they are learned from
 _PARTS = 4  # of cross-fitting
@@ -69,6 +71,8 @@ class HeldOut:
         Of the n rows how many are different ones: splits may hold out a row several times.
     train_part : float
         Rows that the model was fitted to, as a part of those of the model that is used.
+    groups : array (n,) or None
+        Numbers of the groups of rows that stay together; None without groups.
     """
 
     X: NDArray
@@ -77,6 +81,7 @@ class HeldOut:
     s: NDArray
     n_rows: int
     train_part: float = 1.0
+    groups: NDArray[np.int64] | None = None
 
     @property
     def residuals(self) -> NDArray[np.float64]:
@@ -109,13 +114,18 @@ def held_out_rows(
         raw = centre + unit * (np.sum(terms, axis=0) + blend.constant)
         raw = raw + valid.offset if context.is_regression else raw
         y = valid.y if context.is_regression else np.maximum(valid.y, 0)
-        parts.append((valid.X, y, context.loss.link(raw), valid.s))
+        # New rows are as frequent as they are, whatever the weights of their classes.
+        s = valid.s / context.class_factors(valid)
+        parts.append((valid.X, y, context.loss.link(raw), s))
     X, y, predicted, s = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     held_out = (context.rows.labels & 2) > 0  # splits of the user's
     n_rows = int(held_out.any(axis=1).sum()) if held_out.any() else len(y)
     n_train = float(np.mean([len(train) for train, _ in splits]))
     train_part = min(1.0, n_train / len(context.rows))
-    return HeldOut(X, y, predicted, s, min(n_rows, len(y)), train_part)
+    groups = None
+    if all(valid.has_groups for _, valid in splits):
+        groups = np.concatenate([valid.groups for _, valid in splits])
+    return HeldOut(X, y, predicted, s, min(n_rows, len(y)), train_part, groups)
 
 
 # -- scores --------------------------------------------------------------------------------------
@@ -202,6 +212,19 @@ class Calibration:
         places = np.searchsorted(self.ranks, ranks, side="right")
         return np.append(-np.inf, self.scores)[places]
 
+    def quantiles(
+        self, X: NDArray, predictions: NDArray, levels: ArrayLike, loss: Loss
+    ) -> NDArray[np.float64]:
+        """Return quantiles (n, Q) of the targets of rows X (n, d) with predictions (n,).
+
+        They are infinite where there are too few rows to calibrate on, and not negative where a
+        loss is of targets that are not.
+        """
+        levels = np.asarray(levels, float)
+        scores = np.where(levels < 0.5, self.lower(levels), self.upper(levels))
+        quantiles = predictions[:, None] + self.sizes(X, predictions)[:, None] * scores
+        return np.maximum(quantiles, 0.0) if loss.has_log_link else quantiles
+
     def sizes(self, X: NDArray, predictions: NDArray) -> NDArray[np.float64]:
         """Return the widths (n,) of rows X (n, d), as models see them, with their predictions."""
         if self.widths is None:
@@ -224,6 +247,20 @@ class Calibration:
         if not is_regression:
             return "sets", text
         return "intervals", f"{text}, {'constant' if self.widths is None else 'adaptive'} width"
+
+
+def check_level(name: str, value: Any) -> float:
+    """Return a probability that is neither 0 nor 1."""
+    is_number = isinstance(value, float | int | np.number) and not isinstance(value, bool)
+    if not is_number or not 0 < value < 1:
+        raise ValueError(f"{name}={value!r} must be a number between 0 and 1, such as 0.9")
+    return float(value)
+
+
+def interval_levels(coverage: float) -> NDArray[np.float64]:
+    """Return the levels of the quantiles at the ends of intervals."""
+    missed = (1 - check_level("coverage", coverage)) / 2
+    return np.array([missed, 1 - missed])
 
 
 def _class_scores(rows: HeldOut) -> NDArray[np.float64]:
@@ -255,7 +292,11 @@ def _learn_widths(rows: HeldOut, columns: Columns) -> tuple[NDArray[np.float64],
         return constant
     growth = _Growth(rows, np.abs(residuals), columns)
     parts, logs = np.arange(n) % _PARTS, np.empty(n)
-    for part in range(_PARTS):
+    if rows.groups is not None:
+        parts = deal_groups(rows.groups, _PARTS)
+        if parts.max() == 0:  # one group: nothing to validate widths on
+            return constant
+    for part in range(int(parts.max()) + 1):
         logs[parts == part] = growth.logs(parts != part, parts == part)
     losses = {power: _interval_scores(residuals, np.exp(power * logs)) for power in (0, *_POWERS)}
     power = min(_POWERS, key=lambda power: float(rows.s @ losses[power]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -23,13 +24,17 @@ from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan, mean_and_scale
 from jointleaf._data.rows import Rows
 from jointleaf._data.statistics import CategoryStatistics
+from jointleaf._fit.budget import Seconds, Size
 from jointleaf._fit.memory import FitShape, MemoryEstimate
+from jointleaf._fit.scale import held_out_residuals
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import FittedEnsemble, Partitioner
 from jointleaf.partitions._base import TargetType
 
 #: Training and validation rows.
 Split = tuple[Rows, Rows]
+#: Of the cells of all partitions, or of every member of a union.
+CellKinds = CellKind | Sequence[CellKind]
 #: Columns of equal length by name.
 Table = dict[str, NDArray]
 
@@ -38,7 +43,7 @@ Table = dict[str, NDArray]
 class FitOptions:
     """Parameters of an estimator that components act on; see `JOPLEnRegressor`."""
 
-    cells: CellKind = "linear"
+    cells: CellKinds = "linear"
     root_cell: bool = True
     clip: bool | str = True
     solver: str = "auto"
@@ -67,6 +72,10 @@ class FitContext:
     statistics: CategoryStatistics | None = None
     #: centre and unit of targets, in which the loss is; None: those of the rows at hand
     units: tuple[float, float] | None = None
+    #: (K,), by which the weights of rows were multiplied; None: by nothing
+    class_weights: NDArray[np.float64] | None = None
+    #: 1 or -1 (d,) of columns along which raw predictions must rise or fall; None without any
+    signs: NDArray[np.intp] | None = None
 
     @property
     def is_regression(self) -> bool:
@@ -84,6 +93,18 @@ class FitContext:
         target = self.loss.encode(self.rows.y[:1])
         return target.shape[1] if target.ndim == 2 else 1
 
+    def class_factors(self, rows: Rows) -> NDArray[np.float64]:
+        """Return by what the weights of rows are multiplied for their classes."""
+        if self.class_weights is None:
+            return np.ones(len(rows))
+        return self.class_weights[np.maximum(rows.y, 0).astype(np.intp)]
+
+    @property
+    def size(self) -> Size:
+        """What the time of a fit depends on."""
+        n, d = self.rows.X.shape
+        return Size(n, d, self.n_outputs, self.is_regression)
+
     def standardize(self, rows: Rows) -> Frame:
         """Return how linear features and targets become standard numbers, learned from rows."""
         features = self.plan.fit(rows.X, rows.s, clip=bool(self.options.clip))
@@ -96,7 +117,10 @@ class FitContext:
         """Return centre and unit in which the targets of rows are standard numbers."""
         if self.units is not None:
             return self.units
-        return target_scale(rows.y, rows.s, self.target_type)
+        if not self.is_regression:
+            return 0.0, 1.0
+        centre, unit = mean_and_scale(rows.y[:, None], rows.s)
+        return float(centre[0]), float(unit[0])
 
     def target(self, rows: Rows, units_of: Rows | None = None) -> NDArray:
         """Return encoded targets in the standard units of rows, by default their own."""
@@ -107,8 +131,46 @@ class FitContext:
         """Return the best constant raw prediction, besides their offsets, of rows."""
         return np.asarray(self.loss.best_shift(self.target(rows), rows.s, rows.offset), float)
 
+    @cached_property
+    def smooth_loss(self) -> Loss:
+        """The loss, where it has kinks with parabolas that are narrow against residuals."""
+        if not isinstance(self.loss, Kinked) or not self.loss.is_of_residuals:
+            return smooth(self.loss, NARROW)
+        residuals, weights = held_out_residuals(self.rows, self.columns, self.seed)
+        scale = robust_scale(residuals, weights) / self.target_units(self.rows)[1]
+        return self.loss.smoothed(NARROW * float(np.clip(scale, _LEAST_SCALE, 1.0)))
+
+    @property
+    def has_location(self) -> bool:
+        """Whether the loss has kinks at which targets and predictions are equal."""
+        return self.is_regression and isinstance(self.loss, Kinked) and self.loss.is_of_residuals
+
+    @cached_property
+    def usual_range(self) -> tuple[float, float]:
+        """The range of the middle 80 % of targets, three times as wide, in standard units.
+
+        Where these are all equal it is infinite.
+        """
+        y, s = self.target(self.rows), self.rows.s
+        low, high = (weighted_quantile(y, s, level) for level in (0.1, 0.9))
+        width = high - low if high > low else np.inf
+        return low - width, high + width
+
+    def location_target(self, rows: Rows) -> NDArray:
+        """Return targets in standard units, those far away moved to the ends of `usual_range`."""
+        return np.clip(self.target(rows), *self.usual_range)
+
     def working(self, rows: Rows, constant: NDArray) -> Working:
-        """Return the quadratic model of the loss of rows around a constant."""
+        """Return the quadratic model of the loss of rows around a constant.
+
+        Where a quantile is far from the middle a model around it would see the rows there alone.
+        Where they are is the same question for all quantiles: squared errors, of targets without
+        outliers, answer it best.
+        """
+        if self.has_location:
+            h = working(self.loss, self.target(rows), rows.offset + constant, rows.s).curvature
+            response = self.location_target(rows) - rows.offset - constant
+            return Working(response, h * rows.s, h)
         return working(self.loss, self.target(rows), rows.offset + constant, rows.s)
 
     def growth_rows(self, rows: Rows) -> Rows:
@@ -159,10 +221,6 @@ class Component(ABC):
     def fit(self, frame: Frame) -> CellModel | None:
         """Return the model of all rows, in the standard units of a frame; None if it has none."""
 
-    def codes(self, X: NDArray) -> NDArray | None:
-        """Return codes (n, P) of rows for the fitted model, where that is quicker than its own."""
-        return None
-
     @abstractmethod
     def describe(self) -> str:
         """Return a few words on what was fitted."""
@@ -171,6 +229,11 @@ class Component(ABC):
     def memory(cls, shape: FitShape) -> MemoryEstimate:
         """Return what the component takes at its peak besides the rows; by default nothing."""
         return MemoryEstimate()
+
+    @classmethod
+    def seconds(cls, size: Size) -> Seconds:
+        """Return about how long the component takes; by default no time."""
+        return Seconds()
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,9 +288,10 @@ class Working(NamedTuple):
     curvature: float  # weighted mean of the second derivatives, by which weights have grown
 
 
-#: Width, in robust standard deviations of the target, of smooth losses in place of ones with kinks:
-#: around a constant, and where the last digits of the optimum do not matter.
+#: Width, in robust standard deviations, of smooth losses in place of ones with kinks: of the
+#: target, around a constant, and of residuals, where the last digits of the optimum do not matter.
 WIDE, NARROW = 1.0, 0.1
+_LEAST_SCALE = 1e-3  # of residuals
 
 
 def smooth(loss: Loss, width: float) -> Loss:
@@ -249,14 +313,6 @@ def loss_units(loss: Loss, y: NDArray, s: NDArray) -> tuple[float, float] | None
     if not loss.is_of_residuals:
         return 0.0, 1.0
     return weighted_quantile(y, s, 0.5), robust_scale(y, s)
-
-
-def target_scale(y: NDArray, s: NDArray, target_type: TargetType) -> tuple[float, float]:
-    """Return weighted mean and standard deviation of a regression target; (0, 1) for classes."""
-    if target_type == "classification":
-        return 0.0, 1.0
-    centre, unit = mean_and_scale(y[:, None], s)
-    return float(centre[0]), float(unit[0])
 
 
 def in_units_of(

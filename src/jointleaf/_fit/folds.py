@@ -6,6 +6,7 @@ grows its own.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -14,16 +15,15 @@ from numpy.typing import NDArray
 from sklearn.model_selection import check_cv
 
 from jointleaf._core.design import LeafDesign
-from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._data.columns import Columns
-from jointleaf._data.rows import Rows, deal_rows
+from jointleaf._data.rows import Rows, deal_groups, deal_rows
 from jointleaf._data.statistics import CategoryStatistics
-from jointleaf._fit.component import NARROW, FitContext, Split, Table, smooth
-from jointleaf.partitions import Partitioner
+from jointleaf._fit.component import CellKinds, FitContext, Split, Table
+from jointleaf.partitions import Partitioner, UnionPartitioner
 from jointleaf.partitions._base import TargetType
 
 IndexPairs = list[tuple[NDArray, NDArray]]
@@ -34,13 +34,21 @@ MIN_GROUPS = 10  # of validation rows over all folds, from which standard errors
 # -- splits of the rows --------------------------------------------------------------------------
 
 
-def user_splits(cv: Any, X: NDArray, y: NDArray, target_type: TargetType) -> IndexPairs | None:
+def user_splits(
+    cv: Any,
+    X: NDArray,
+    y: NDArray,
+    target_type: TargetType,
+    groups: NDArray[np.int64] | None = None,
+) -> IndexPairs | None:
     """Return the splits of a splitter or an iterable of index pairs; None for a number of folds."""
     if cv is None or isinstance(cv, int | np.integer):
         return None
     splitter = check_cv(cv, y, classifier=target_type == "classification")
     try:
-        splits = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y)]
+        with warnings.catch_warnings():  # splitters that leave groups alone are checked below
+            warnings.filterwarnings("ignore", "The groups parameter is ignored", UserWarning)
+            splits = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y, groups)]
         for part in (part for split in splits for part in split):
             np.arange(len(y))[part]  # an index out of range raises
     except (IndexError, TypeError) as cause:
@@ -50,6 +58,13 @@ def user_splits(cv: Any, X: NDArray, y: NDArray, target_type: TargetType) -> Ind
         ) from cause
     if not splits:
         raise ValueError(f"cv={cv!r} gives no split: use a number of folds, or at least one pair")
+    for train, valid in splits:
+        if groups is not None and np.intersect1d(groups[train], groups[valid]).size:
+            raise ValueError(
+                f"cv={cv!r} puts rows of one group into training and validation of the same split: "
+                "use a splitter that keeps groups together, such as GroupKFold, or a number of "
+                "folds"
+            )
     return splits
 
 
@@ -75,7 +90,8 @@ def make_splits(
     """Return training and validation rows of every split; none where there are too few rows.
 
     Validation rows `valid` of the user's come before everything else, then the user's splits `cv`,
-    which are in the labels of `rows`. Without these, rows are dealt out to `n_folds` parts (or `cv`
+    which are in the labels of `rows`, those with most training rows first: what is taken from one
+    split alone is from the first. Without these, rows are dealt out to `n_folds` parts (or `cv`
     of them), of which `n_splits` are held out in turn. Statistics of categories are learned anew
     from the training rows of every split.
     """
@@ -101,14 +117,36 @@ def _all_splits(
     if valid is not None:
         yield rows, valid
     elif rows.labels.shape[1]:
-        for label in rows.labels.T:
-            yield rows.take((label & 1) > 0), rows.take((label & 2) > 0)
+        in_training = (rows.labels & 1) > 0
+        for k in np.argsort(-in_training.sum(axis=0), kind="stable"):
+            yield rows.take(in_training[:, k]), rows.take((rows.labels[:, k] & 2) > 0)
     else:
         n_folds = min(n_folds if cv is None else int(cv), len(rows) // 2)
+        if rows.has_groups:
+            n_folds = min(n_folds, check_folds(cv, n_separate(rows), n_folds))
         number = deal_rows(rows, n_folds, by_class=target_type == "classification")
         n_splits = min(n_splits, n_folds) if cv is None else n_folds
-        for k in range(n_splits if n_folds >= 2 else 0):
+        parts = np.arange(n_splits if n_folds >= 2 else 0)
+        if rows.has_groups:  # parts may be of any size: the largest are for training
+            parts = np.argsort(np.bincount(number, minlength=n_folds), kind="stable")[: len(parts)]
+        for k in parts:
             yield rows.take(number != k), rows.take(number == k)
+
+
+def n_separate(rows: Rows) -> int:
+    """Return the number of groups of rows; without groups every row is one."""
+    return len(np.unique(rows.groups)) if rows.has_groups else len(rows)
+
+
+def check_folds(cv: Any, n_groups: int, n_folds: int) -> int:
+    """Return the number of folds for some groups; raise where the user asks for more folds."""
+    n_folds = n_folds if cv is None else int(cv)
+    if cv is not None and n_groups < n_folds:
+        raise ValueError(
+            f"cv={cv!r} asks for more folds than there are groups ({n_groups}): give at most as "
+            "many folds as groups"
+        )
+    return min(n_folds, n_groups)
 
 
 class Fold:
@@ -153,25 +191,30 @@ class Fold:
         self.n_cells, self.gains = partitioner.n_cells_, partitioner.split_gains_
 
     def set_groups(self, n_groups: int) -> None:
-        """Divide the validation rows into groups."""
-        self.n_groups = min(n_groups, len(self.valid))
-        self._groups = np.array_split(np.arange(len(self.valid)), self.n_groups)
+        """Divide the validation rows into groups, each of whole groups of the user's."""
+        valid = self.valid
+        self.n_groups = min(n_groups, n_separate(valid))
+        self._groups = np.array_split(np.arange(len(valid)), self.n_groups)
+        if valid.has_groups:
+            number = deal_groups(valid.groups, self.n_groups)
+            self._groups = [np.flatnonzero(number == k) for k in range(self.n_groups)]
         #: weight of the rows of every group
         self.group_weights = np.array([self.valid.s[group].sum() for group in self._groups])
 
-    def problem(self, penalty: Term, cells: CellKind) -> Problem:
+    def problem(self, penalty: Term, cells: CellKinds) -> Problem:
         """Return the problem of the training rows, with a smooth loss in place of one with kinks.
 
         Its offsets are those of the rows plus `constant`.
         """
-        design = LeafDesign(self.X, self.codes, self.n_cells, cells=cells, n_jobs=self.n_jobs)
+        kinds = partition_kinds(cells, self.partitioner)
+        design = LeafDesign(self.X, self.codes, self.n_cells, cells=kinds, n_jobs=self.n_jobs)
         offset = self.constant + self.train.offset if self.train.offset.any() else self.constant
-        loss = smooth(self.loss, NARROW)
-        return Problem(design, self.y, loss, penalty, self.train.s, offset)
+        return Problem(design, self.y, self.context.smooth_loss, penalty, self.train.s, offset)
 
-    def valid_design(self, cells: CellKind) -> LeafDesign:
+    def valid_design(self, cells: CellKinds) -> LeafDesign:
         """Return the design of the validation rows."""
-        return LeafDesign(self.X_valid, self.codes_valid, self.n_cells, cells=cells)
+        kinds = partition_kinds(cells, self.partitioner)
+        return LeafDesign(self.X_valid, self.codes_valid, self.n_cells, cells=kinds)
 
     def group_losses(
         self, loss: Loss, target: NDArray, raw: NDArray, s: NDArray | None = None
@@ -189,6 +232,20 @@ class Fold:
         if self.valid.offset.any():
             raw = raw + self.valid.offset
         return self.group_losses(self.loss, self.loss.encode(self.y_valid), raw)
+
+
+def partition_kinds(cells: CellKinds, partitioner: Partitioner) -> CellKinds:
+    """Return the kind of cells of every fitted partition, or the one word for all of them.
+
+    Else there is one for every partition, or one for every member of the union; the root cell
+    behind these is linear.
+    """
+    if isinstance(cells, str) or len(cells) == len(partitioner.n_cells_):
+        return cells
+    assert isinstance(partitioner, UnionPartitioner)
+    members, with_root = partitioner.partitioners_, (*cells, "linear")
+    pairs = zip(with_root[: len(members)], members, strict=True)
+    return [kind for kind, member in pairs for _ in member.n_cells_]
 
 
 def grow(

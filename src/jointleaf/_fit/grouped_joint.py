@@ -35,23 +35,22 @@ from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import SquaredError
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
-from jointleaf._core.progress import Progress, SolveProgress
-from jointleaf._core.solvers import Solution, solve
+from jointleaf._core.progress import Progress
 from jointleaf._core.solvers.krylov import Krylov, KrylovPath
 from jointleaf._core.solvers.reweighted import Reweighted
 from jointleaf._data.rows import Rows
 from jointleaf._fit.blend import least_squares_weights, logistic_weights
 from jointleaf._fit.boosting import JOINT_ROUNDS, Boosted
+from jointleaf._fit.budget import Seconds, Size
 from jointleaf._fit.component import (
-    NARROW,
     Component,
     FitContext,
     JointSolve,
     Split,
     Table,
-    smooth,
 )
 from jointleaf._fit.folds import Fold, best_row, grow, join_tables, loss_columns
+from jointleaf._fit.joint import solve_problem
 from jointleaf._fit.memory import SPLIT_BYTES, FitShape, MemoryEstimate, partition_sizes
 from jointleaf._fit.partition_groups import partition_groups
 from jointleaf._fit.search import feature_weights
@@ -93,15 +92,16 @@ class GroupedJoint(Component):
     """The joint fit of groups of partitions, with a scale for each group."""
 
     name = "joint"
+    #: the group of every member of the last union; of all others each is its own
+    _group_of_member: Sequence[int] = ()
 
     def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
         super().__init__(context, components)
         self._boosted = next((c for c in components.values() if isinstance(c, Boosted)), None)
         self._folds: list[_GroupFold] = []
-        #: names of the groups, the kinds of their cells, and the group of every member of the union
+        #: names of the groups, and the kinds of their cells
         self._names: list[str] = []
         self._kinds: list[CellKind] = []
-        self._group_of_member: NDArray[np.intp] = np.arange(0)
 
     def _set_groups(self, n_splits: int) -> list[Partitioner]:
         """Name the groups for a number of splits; return their partitioners, unfitted."""
@@ -116,7 +116,6 @@ class GroupedJoint(Component):
         )
         self._names = [group.name for group in groups]
         self._kinds = [group.kind for group in groups]
-        self._group_of_member = np.arange(len(groups))
         return [group.partitioner for group in groups]
 
     def _grow(self, partitioners: list[Partitioner], rows: Rows) -> UnionPartitioner:
@@ -159,7 +158,6 @@ class GroupedJoint(Component):
         unions = [self._grow(partitioners, train) for train, _ in splits]
         if context.is_regression and self._boosted is not None and self._boosted.partitioners:
             self._names, self._kinds = [*self._names, _BOOSTED], [*self._kinds, "constant"]
-            self._group_of_member = np.arange(len(self._names))
             pairs = zip(unions, self._boosted.partitioners, strict=True)
             unions = [UnionPartitioner.of_fitted([*u.partitioners_, trees]) for u, trees in pairs]
         return [
@@ -174,7 +172,6 @@ class GroupedJoint(Component):
         used = np.flatnonzero(is_used)
         self._names = [self._names[g] for g in used]
         self._kinds = [self._kinds[g] for g in used]
-        self._group_of_member = np.arange(len(used))
         self._folds = [fold.with_groups(used) for fold in self._folds]
         for fold in self._folds:
             fold.prepare(*self._partition_kinds(fold.partitioner))
@@ -293,8 +290,10 @@ class GroupedJoint(Component):
         )  # fmt: skip
         problem = Problem(design, target, SquaredError(), penalty, rows.s, centre)
         if context.has_own_link:
-            problem = replace(frame, loss=smooth(frame.loss, NARROW)).problem(design, rows, penalty)
-        solution = self._solve(problem)
+            problem = replace(frame, loss=context.smooth_loss).problem(design, rows, penalty)
+        n_steps = setting.n_steps
+        usual = Reweighted(_ROUNDS, n_steps) if context.has_own_link else Krylov(n_steps)
+        solution = solve_problem(context.options, problem, usual=usual)
         self.solve = JointSolve(solution, penalty, np.asarray(centre), self._numbers())
         # What classes start from is part of the constant that makes log-odds of indicators.
         offset = np.asarray(centre) if context.is_regression else np.zeros_like(centre)
@@ -323,7 +322,7 @@ class GroupedJoint(Component):
             for g, (name, kind) in enumerate(zip(self._names, self._kinds, strict=True))
             for fold in self._folds[: None if kind == "constant" and name != _BOOSTED else 1]
         ]
-        self._group_of_member = np.array([g for g, _ in members])
+        self._group_of_member = [g for g, _ in members]
         self.partitioner = UnionPartitioner.of_fitted([member for _, member in members])
         fold = self._folds[0]
         # Splits of the user's may leave rows out, or hold some on both sides.
@@ -331,23 +330,6 @@ class GroupedJoint(Component):
         if len(self._folds) > 1 or not is_whole:
             return rows, self.partitioner.apply(rows.X)
         return fold.train.joined(fold.valid), np.concatenate([fold.codes, fold.codes_valid])
-
-    def _solve(self, problem: Problem) -> Solution:
-        options = self.context.options
-        by_rule = options.solver == "auto" and options.device in ("auto", "cpu")
-        n_steps, is_squared = self._setting.n_steps, problem.loss.is_quadratic
-        chosen = Krylov(n_steps) if is_squared else Reweighted(_ROUNDS, n_steps)
-        solution = solve(
-            problem,
-            chosen if by_rule else options.solver,
-            tol=options.tol,
-            max_iter=options.max_iter,
-            device="cpu" if by_rule else options.device,
-            listener=SolveProgress() if options.verbose else None,
-        )
-        if options.verbose:
-            print(f"{solution.message}, objective {solution.objective:.6g}")
-        return solution
 
     def _numbers(self) -> dict[str, float]:
         setting = self._setting
@@ -393,12 +375,19 @@ class GroupedJoint(Component):
             model=2 * weights + SPLIT_BYTES * n_cells,
         )
 
+    @classmethod
+    def seconds(cls, size: Size) -> Seconds:
+        """Return the time to grow the groups and to run along the strengths, and of one of them."""
+        width = (max(size.n_columns, 4) / 10) ** 0.4 * size.n_outputs**0.2
+        once = 0.0047 * size.n_rows**0.7 * width
+        return Seconds(once, 0.4 * once)
+
     # -- groups --------------------------------------------------------------------------------
 
     def _partition_kinds(self, fitted: UnionPartitioner) -> tuple[list[CellKind], NDArray[np.intp]]:
         """Return the kind of cells and the group of every partition."""
         sizes = [len(member.n_cells_) for member in fitted.partitioners_]
-        group_of = np.repeat(self._group_of_member, sizes)
+        group_of = np.repeat(self._group_of_member or range(len(sizes)), sizes)
         return [self._kinds[g] for g in group_of], group_of
 
 
@@ -443,9 +432,11 @@ class _GroupFold(Fold):
         self._group_of_weight = np.append(slopes, group_of[layout.partition_of_cell])
         self.s, self.s_valid, self.curvature = self.train.s, self.valid.s, 1.0
         if self.context.has_own_link:
-            self._target, self.s, self.curvature = self.context.working(self.train, self.constant)
+            response, self.s, self.curvature = self.context.working(self.train, self.constant)
+            centre = np.average(response, weights=self.s)
             work = self.context.working(self.valid, self.constant)
-            self.target_valid, self.s_valid = work.response, work.weights
+            self._target, self.target_valid = response - centre, work.response - centre
+            self.s_valid = work.weights
             return self
         target = self.context.loss.encode(self.y)
         self._centre = np.average(target, axis=0, weights=self.train.s)
@@ -455,7 +446,7 @@ class _GroupFold(Fold):
 
     def own_problem(self, penalty: Frobenius) -> Problem:
         """Return the problem of the training rows with the loss, smooth where it has kinks."""
-        loss, offset = smooth(self.loss, NARROW), self.constant + self.train.offset
+        loss, offset = self.context.smooth_loss, self.constant + self.train.offset
         return Problem(self._design, self.y, loss, penalty, self.train.s, offset)
 
     def predictions(self, theta: NDArray) -> NDArray:

@@ -10,20 +10,21 @@ from typing import TypeVar
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from jointleaf._core.layout import CellKind
 from jointleaf._core.penalties import Term
+from jointleaf._core.problem import Problem
 from jointleaf._core.progress import SolveProgress
-from jointleaf._core.solvers import solve
+from jointleaf._core.solvers import Solution, Solver, solve
 from jointleaf._data.rows import Rows
+from jointleaf._fit.budget import Seconds, Size
 from jointleaf._fit.component import (
+    CellKinds,
     Component,
     FitContext,
     FitOptions,
     JointSolve,
     Split,
-    in_units_of,
 )
-from jointleaf._fit.folds import Fold, grow
+from jointleaf._fit.folds import Fold, grow, partition_kinds
 from jointleaf._fit.memory import FitShape, MemoryEstimate, joint_memory
 from jointleaf._fit.search import (
     DEFAULT_SETTING,
@@ -48,7 +49,7 @@ from jointleaf.partitions import (
 )
 from jointleaf.partitions._base import TargetType, seeded
 
-__all__ = ["Joint", "few_partitions", "fit_cells_of"]
+__all__ = ["Joint", "few_partitions", "fit_cells_of", "solve_problem"]
 
 F = TypeVar("F", bound=Fold)
 
@@ -62,6 +63,8 @@ class Joint(Component):
         super().__init__(context, components)
         self._penalty = context.penalty
         self.setting: Setting | None = None
+        #: the best setting where lines were compared, with a squared error or the loss
+        self.line: Setting | None = None
         #: folds with all rows, after `held_out`
         self.folds: list[JointFold] = []
         #: fitted to all rows, after `fit`
@@ -78,14 +81,7 @@ class Joint(Component):
             return []
         self._search(splits)
         assert self.setting is not None
-        return [
-            in_units_of(
-                fold.raw(self.setting),
-                fold.units,
-                context.target_units(train),
-            )
-            for fold, (train, _) in zip(self.folds, splits, strict=True)
-        ]
+        return [fold.raw(self.setting) for fold in self.folds]
 
     def fit(self, frame: Frame) -> CellModel:
         """Grow the partitions on all rows, and solve the joint problem."""
@@ -117,6 +113,13 @@ class Joint(Component):
         partitioner = cls._partitions(shape.partitioner, target_type)
         return joint_memory(shape, partitioner, shape.n_rows)
 
+    @classmethod
+    def seconds(cls, size: Size) -> Seconds:
+        """Return the time of the default partitions, with kernels of all training rows."""
+        n_kernels = 1.0 if size.is_regression else 1.7 * max(1.0, size.n_outputs / 3)
+        total = 0.35 + 6.5e-7 * size.n_rows**2 * (1 + size.n_columns / 100) * n_kernels
+        return Seconds(0.28 * total, 0.16 * total)
+
     @staticmethod
     def _partitions(partitioner: Partitioner | None, target_type: TargetType) -> Partitioner:
         """Return the unfitted partitions, without the root cell."""
@@ -126,6 +129,7 @@ class Joint(Component):
         """Choose a setting of the default penalty."""
         context, options = self.context, self.context.options
         is_own = context.partitioner is None
+        assert isinstance(options.cells, str)
         search = search_setting(
             self._fold_makers(JointFold, splits),
             default_plan(context.is_regression) if is_own else GIVEN_PLAN,
@@ -135,6 +139,7 @@ class Joint(Component):
             verbose=options.verbose,
         )
         self.setting, self.folds, self.table = search.best, search.folds, search.table
+        self.line = search.start
 
     def _choose_strengths(self, splits: Sequence[Split]) -> None:
         """Choose the strengths of a given penalty that are "auto"."""
@@ -156,14 +161,18 @@ class Joint(Component):
         )
         self._penalty, self.table = choice.best, choice.table
 
-    def _final_penalty(self) -> tuple[Term, CellKind]:
+    def _final_penalty(self) -> tuple[Term, CellKinds]:
         """Return the penalty that was given or chosen, and the kind of cells that goes with it."""
         cells = self.context.options.cells
         if self._penalty is not None:
-            return self._penalty, cells
-        setting = self.setting or DEFAULT_SETTING
-        self.setting = setting
-        gains, n_partitions = self.partitioner.split_gains_, len(self.partitioner.n_cells_)
+            return self._penalty, partition_kinds(cells, self.partitioner)
+        self.setting = self.setting or DEFAULT_SETTING
+        return self.penalty_of(self.setting)
+
+    def penalty_of(self, setting: Setting) -> tuple[Term, CellKinds]:
+        """Return the default penalty of a setting for the partitions of all rows, and cells."""
+        cells, partitioner = self.context.options.cells, self.grown()
+        gains, n_partitions = partitioner.split_gains_, len(partitioner.n_cells_)
         root_cell, sources = self.context.options.root_cell, self.context.plan.sources
         penalty = auto_penalty(setting, gains, n_partitions, root_cell, sources)
         return penalty, setting_cells(setting) if cells == "linear" else cells
@@ -188,6 +197,16 @@ class Joint(Component):
             )  # fmt: skip
 
         return [partial(make, train, valid) for train, valid in splits]
+
+
+class BesideJoint(Component):
+    """A component that works with the folds and cells of the joint fit before it."""
+
+    def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
+        super().__init__(context, components)
+        joint = components[Joint.name]
+        assert isinstance(joint, Joint)
+        self._joint = joint
 
 
 def many_partitions(target_type: TargetType) -> UnionPartitioner:
@@ -230,25 +249,35 @@ def fit_cells_of(
     rows: Rows,
     partitioner: Partitioner,
     penalty: Term,
-    cells: CellKind | Sequence[CellKind],
+    cells: CellKinds,
     init: NDArray | None = None,
 ) -> tuple[CellModel, JointSolve]:
     """Fit the cells of a fitted partitioner with a penalty, from weights `init` or zero."""
     design = frame.design(rows.X, partitioner, cells)
     problem = frame.problem(design, rows, penalty)
-    solution = solve(
-        problem,
-        options.solver,
-        init,
-        tol=options.tol,
-        max_iter=options.max_iter,
-        device=options.device,
-        listener=SolveProgress() if options.verbose else None,
-    )
-    if options.verbose:
-        print(f"{solution.message}, objective {solution.objective:.6g}")
+    solution = solve_problem(options, problem, init)
     ranges = None
     if options.clip == "cell" and solution.layout.n_linear_cells:
         ranges = cell_ranges(design.rows, partitioner.apply(rows.X), solution.layout)
     model = CellModel.of_solution(frame, partitioner, solution, ranges)
     return model, JointSolve(solution, penalty, frame.offset)
+
+
+def solve_problem(
+    options: FitOptions, problem: Problem, init: NDArray | None = None, usual: Solver | None = None
+) -> Solution:
+    """Solve a problem; with the `usual` solver where the options leave the choice."""
+    is_open = options.solver == "auto" and options.device in ("auto", "cpu")
+    usual = usual if is_open else None
+    solution = solve(
+        problem,
+        usual or options.solver,
+        init,
+        tol=options.tol,
+        max_iter=options.max_iter,
+        device="cpu" if usual else options.device,
+        listener=SolveProgress() if options.verbose else None,
+    )
+    if options.verbose:
+        print(f"{solution.message}, objective {solution.objective:.6g}")
+    return solution

@@ -18,15 +18,19 @@ from sklearn.exceptions import ConvergenceWarning
 from jointleaf._core.arrays import cholesky_solver
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.losses import Loss
-from jointleaf._core.penalties import Frobenius
+from jointleaf._core.penalties import Frobenius, Term
+from jointleaf._core.penalties.monotone import Monotone
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.base import line_search
+from jointleaf._core.solvers.base import Solver, line_search
+from jointleaf._core.solvers.fista import FISTA
 from jointleaf._core.solvers.newton import Newton
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows
-from jointleaf._fit.component import NARROW, Component, Split, smooth
+from jointleaf._fit.budget import Seconds, Size
+from jointleaf._fit.component import Component, Split
 from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
 from jointleaf._model.cell_model import CellModel, Frame
+from jointleaf._model.monotone import slope_signs
 from jointleaf.partitions import CategoryPartitioner
 from jointleaf.partitions._categories import MAX_CELLS
 
@@ -76,10 +80,18 @@ class Linear(Component):
     def describe(self) -> str:
         return f"a global linear model with strength {self.strength:.3g}"
 
+    @classmethod
+    def seconds(cls, size: Size) -> Seconds:
+        """Return the time of the path of strengths, on a part of the rows, and of one of them."""
+        classes = size.n_outputs**1.5
+        once = (0.003 + 1e-7 * min(size.n_rows, _MOST_ROWS) * size.n_columns) * classes
+        return Seconds(once, 0.003 + 2e-8 * size.n_rows * size.n_columns * classes)
+
     def _fit_weights(self, table: _Tables, strength: float) -> NDArray:
-        X, y, s = table.X, table.y, table.s
-        if self.context.has_own_link:
-            return fit_loss(self.context.loss, X, y, s, table.offset, strength)
+        X, y, s, context = table.X, table.y, table.s, self.context
+        if context.has_own_link or context.signs is not None:
+            signs = None if context.signs is None else slope_signs(context.plan, context.signs)
+            return fit_loss(context.smooth_loss, X, y, s, table.offset, strength, signs)
         fit = fit_ridge if self.context.is_regression else fit_logistic
         return fit(X, y, s, strength)
 
@@ -190,16 +202,8 @@ def _indicators(partitioner: CategoryPartitioner, X: NDArray) -> NDArray[np.floa
 def fit_ridge(X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray[np.float64]:
     """Return the weights (m + 1,) of a linear model of numbers y, the bias last.
 
-    They minimise (1/S) sum_n s_n (f_n - y_n)^2 / 2 + (strength / 2) ||w||^2; the bias is free.
-
-    Parameters
-    ----------
-    X : array (n, m)
-        Standardised.
-    y, s : arrays (n,)
-        Targets, and weights with sum S.
-    strength : float
-        Positive.
+    They minimise (1/S) sum_n s_n (f_n - y_n)^2 / 2 + (strength / 2) ||w||^2; the bias is free. X
+    (n, m) is standardised, y (n,) are targets and s (n,) weights with sum S.
     """
     share = s / s.sum()
     mean, centre = share @ X, float(share @ y)
@@ -210,17 +214,29 @@ def fit_ridge(X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray[np
 
 
 def fit_loss(
-    loss: Loss, X: NDArray, y: NDArray, s: NDArray, offset: NDArray, strength: float
+    loss: Loss,
+    X: NDArray,
+    y: NDArray,
+    s: NDArray,
+    offset: NDArray,
+    strength: float,
+    signs: NDArray[np.intp] | None = None,
 ) -> NDArray[np.float64]:
-    """Return the weights (m + 1,) of a linear model of numbers, the free bias last.
+    """Return the weights (m + 1,) of a linear model with one output, the free bias last.
 
-    They minimise (1/S) sum_n s_n loss_n + (strength / 2) ||w||^2, smoothed where it has kinks.
+    They minimise (1/S) sum_n s_n loss_n + (strength / 2) ||w||^2 with a smooth loss; with `signs`
+    (m,), 1 or -1, slopes are not negative or not positive.
     """
     constant = loss.best_shift(loss.encode(y), s, offset)
     design = LeafDesign(X.astype(float), np.zeros((len(y), 1), np.intp), (1,))
-    penalty = Frobenius(strength, 0.0)
-    problem = Problem(design, y, smooth(loss, NARROW), penalty, s, constant + offset)
-    solution = Newton().solve(problem, tol=1e-4, max_iter=50)
+    penalty: Term = Frobenius(strength, 0.0)
+    solver: Solver = Newton()
+    max_iter = 50
+    if signs is not None:
+        penalty, solver = penalty + Monotone(np.zeros((0, 2), np.intp), signs), FISTA()
+        max_iter = _MAX_ITER
+    problem = Problem(design, y, loss, penalty, s, constant + offset)
+    solution = solver.solve(problem, tol=1e-4, max_iter=max_iter)
     return np.append(solution.coef[0], solution.intercept[0] + constant)
 
 

@@ -6,8 +6,10 @@ more entry in a recipe.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +18,15 @@ from jointleaf._core.penalties import Term
 from jointleaf._data.rows import Rows
 from jointleaf._fit.blend import Interpolation, Stacking
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom, LeafValues
+from jointleaf._fit.budget import Budget, Seconds
 from jointleaf._fit.calibration import HeldOut, held_out_rows
 from jointleaf._fit.component import Blend, Component, FitContext, Split
 from jointleaf._fit.grouped_joint import GroupedJoint
 from jointleaf._fit.joint import Joint, few_partitions, many_partitions
 from jointleaf._fit.linear import CategoryLinear, Linear
+from jointleaf._fit.located import Located
+from jointleaf._fit.monotone import MonotoneJoint
 from jointleaf._fit.report import FitReport
-from jointleaf._fit.staged_boosting import StagedBoosting
 from jointleaf._model.cell_model import CellModel
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TargetType
@@ -35,36 +39,20 @@ __all__ = [
     "default_partitions",
     "fit_recipe",
     "n_folds_and_splits",
+    "plan_within",
     "recipe_for",
 ]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Named components, how they are blended, and up to how many rows they are the default.
-
-    Attributes
-    ----------
-    name : str
-    components : mapping from target type to Component classes
-        In the order in which they are fitted. The first one is the model where nothing is blended.
-    blending : Stacking or Interpolation
-    max_rows : float
-        Up to which ``recipe="auto"`` chooses this one.
-    ignores : tuple of str
-        Parameters of the estimator that none of its components acts on.
-    """
+    """Named components, how they are blended, and up to how many rows they are the default."""
 
     name: str
+    #: in the order in which they are fitted; the first one is the model where nothing is blended
     components: Mapping[TargetType, Sequence[type[Component]]]
     blending: Stacking | Interpolation
-    max_rows: float = np.inf
-    ignores: tuple[str, ...] = ()
-
-    @property
-    def needs_all_classes(self) -> bool:
-        """Whether training parts of splits need all classes, as boosting does."""
-        return self.name in ("blend", "boosting")
+    max_rows: float = np.inf  # up to which ``recipe="auto"`` chooses this one
 
 
 #: In rising order of rows; the components of each, by what is predicted.
@@ -75,7 +63,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe(
             "joint",
             {
-                "regression": (Joint,),
+                "regression": (Joint, Located),
                 "classification": (Joint, Linear, LeafValues, CategoryLinear),
             },
             Stacking(),
@@ -92,17 +80,15 @@ RECIPES: dict[str, Recipe] = {
             },
             Stacking(),
         ),
-        # Without a joint fit, for whoever asks for it.
-        Recipe(
-            "boosting",
-            {"regression": (StagedBoosting,), "classification": (StagedBoosting,)},
-            Stacking(),
-            ignores=("solver", "tol", "max_iter", "one_se", "device"),
-        ),
     )
 }
 
+#: What is tried first where time is short, for what it adds to a model in the time it takes.
+_IN_A_HURRY = (Linear, Boosted, GroupedJoint, BoostedRandom, BoostedLinear)
+_FEWEST_ROWS = 1000  # that are fitted where there is no time for all
+
 _SPLIT_ROWS = 30_000  # rows of all training parts together, about
+_HELD_OUT_ROWS = 20_000  # enough to choose on: the smallest fold of more than 100,000 rows
 _MOST_RAW = 5000  # raw predictions, rows times classes, up to which the exact joint fit is made
 
 #: Of partitions that the user gives, whose own model may take part.
@@ -154,12 +140,11 @@ def n_folds_and_splits(
 
     Five folds up to 2,500 rows, above that one of them; the default joint fit has three folds with
     more than 200 rows, for classes 400, which say as much. Blends have three splits below 12,000
-    rows, two up to 20,000, and one above: held-out rows choose a lot, and many are needed.
+    rows, two up to 20,000, and one above: held-out rows choose a lot, and many are needed. 20,000
+    are enough, however many rows there are.
     """
     if recipe.name == "blend":
-        return 5, int(np.clip(round(_SPLIT_ROWS / n_rows), 1, 3))
-    if recipe.name == "boosting":
-        return 5, 1
+        return max(5, n_rows // _HELD_OUT_ROWS), int(np.clip(round(_SPLIT_ROWS / n_rows), 1, 3))
     few = 200 if target_type == "regression" else 400
     if recipe is RECIPES["joint"] and few < n_rows <= recipe.max_rows:
         return 3, 3
@@ -176,29 +161,169 @@ class Fit:
     held_out: HeldOut | None = None
 
 
-def fit_recipe(context: FitContext, recipe: Recipe, splits: Sequence[Split]) -> Fit:
-    """Choose on the splits what is left to choose, fit all rows, and blend the components."""
-    if recipe.needs_all_classes:
-        splits = [_with_all_classes(context, *split) for split in splits]
+def under_constraints(recipe: Recipe) -> Recipe:
+    """Return the recipe of which every component is monotone where that is asked for.
+
+    A blend has weights that are not negative, so that it is monotone too.
+    """
+    is_given = recipe in (_GIVEN_PARTITIONS, _GIVEN_PENALTY)
+    kinds: tuple[type[Component], ...] = (MonotoneJoint, Boosted, BoostedRandom, Linear)
+    kinds = kinds[:1] if is_given else kinds
+    components: dict[TargetType, tuple[type[Component], ...]] = {
+        "regression": kinds,
+        "classification": kinds,
+    }
+    return replace(recipe, components=components, blending=Stacking())
+
+
+class Plan(NamedTuple):
+    """A fit that is to end in time: what is fitted, on how many splits, and what is left out."""
+
+    context: FitContext
+    recipe: Recipe
+    n_splits: int
+    left_out: tuple[str, ...] = ()
+
+
+def plan_within(
+    budget: Budget, context: FitContext, recipe: Recipe, n_splits: int, *, splits_are_given: bool
+) -> Plan:
+    """Return the plan of a fit for which there is time, about.
+
+    Without the time for an exact joint fit it is a blend, of fewer splits where these are not the
+    user's, then with fewer components (see `fit_recipe`) and, where there is no time for boosted
+    trees of all rows, of half, a quarter, an eighth of the rows.
+    """
+
+    def seconds(recipe: Recipe, n_splits: int) -> float:
+        kinds = recipe.components[context.target_type]
+        return sum(kind.seconds(context.size).total(n_splits) for kind in kinds)
+
+    if recipe is RECIPES["joint"] and budget.allows(seconds(recipe, n_splits)):
+        return Plan(context, recipe, n_splits)
+    left_out = []
+    if recipe is RECIPES["joint"]:
+        recipe, left_out = RECIPES["blend"], ["the exact joint fit"]
+        n_blend = n_folds_and_splits(recipe, len(context.rows))[1]
+        n_splits = n_splits if splits_are_given else n_blend
+    n_all = n_splits
+    while n_splits > 1 and not splits_are_given and not budget.allows(seconds(recipe, n_splits)):
+        n_splits -= 1
+    if n_splits < n_all:
+        left_out.append(f"{n_all - n_splits} of {n_all} splits")
+    rows = _rows_within(budget, context, n_splits)
+    if len(rows) < len(context.rows):
+        n_all = len(context.rows)
+        left_out.append(f"{n_all - len(rows):,} of {n_all:,} rows")
+    return Plan(replace(context, rows=rows), recipe, n_splits, tuple(left_out))
+
+
+def _rows_within(budget: Budget, context: FitContext, n_splits: int) -> Rows:
+    """Return the rows for whose boosted trees there is time; all, if not even for few.
+
+    The first are a random sample. Of every class there is one at least.
+    """
+    rows, n_rows = context.rows, len(context.rows)
+    boosted = BoostedRandom if Boosted.seconds(context.size) == Seconds() else Boosted
+    while n_rows >= _FEWEST_ROWS:
+        size = context.size._replace(n_rows=n_rows)
+        if budget.allows(sum(kind.seconds(size).total(n_splits) for kind in (Linear, boosted))):
+            break
+        n_rows //= 2
+    else:
+        return rows
+    is_used = np.arange(len(rows)) < n_rows
+    if not context.is_regression:
+        is_used[np.unique(rows.y, return_index=True)[1]] = True
+    return rows.take(is_used)
+
+
+def fit_recipe(
+    context: FitContext,
+    recipe: Recipe,
+    splits: Sequence[Split],
+    budget: Budget | None = None,
+    left_out: Sequence[str] = (),
+) -> Fit:
+    """Choose on the splits what is left to choose, fit all rows, and blend the components.
+
+    With a budget components for which there is no time take no part.
+    """
+    if context.signs is not None:
+        recipe = under_constraints(recipe)
+    if recipe.name == "blend" and not context.is_regression:
+        splits = _with_all_classes(context, splits)
     components: dict[str, Component] = {}
-    for kind in recipe.components[context.target_type]:
-        component = kind(context, components)
-        components[component.name] = component
     held_out: dict[str, list[NDArray]] = {}
-    for name, component in components.items():
-        predictions = component.held_out(splits)
-        if predictions:
-            held_out[name] = predictions
+    if budget is not None and recipe.name == "blend":
+        components, held_out, skipped = _held_out_within(budget, context, recipe, splits)
+        left_out = [*left_out, *skipped]
+    else:
+        for kind in recipe.components[context.target_type]:
+            component = kind(context, components)
+            components[component.name] = component
+        for name, component in components.items():
+            predictions = component.held_out(splits)
+            if predictions:
+                held_out[name] = predictions
     blend = Blend.alone(next(iter(components)))
     if len(components) > 1:
         blend = recipe.blending.fit(context, components, held_out, splits)
     model, blend = _fit_components(context, components, blend)
-    first, *others = blend.active
-    codes_of = None if others else components[first].codes
-    model, importances = model.described(context.rows.X, context.rows.s, codes_of)
+    model, importances = model.described(context.rows.X, context.rows.s)
     report = FitReport.of(recipe.name, context.target_type, blend, components, context.loss)
-    report = replace(report, has_offset=bool(context.rows.offset.any()))
+    has_offset = bool(context.rows.offset.any())
+    report = replace(report, has_offset=has_offset, left_out=tuple(left_out))
     return Fit(model, importances, report, held_out_rows(context, blend, held_out, splits))
+
+
+def _held_out_within(
+    budget: Budget, context: FitContext, recipe: Recipe, splits: Sequence[Split]
+) -> tuple[dict[str, Component], dict[str, list[NDArray]], list[str]]:
+    """Predict held-out rows with the components for which there is time, at least with one.
+
+    Returns these components, their predictions, and names of those that were left out.
+    """
+    kinds = recipe.components[context.target_type]
+    components: dict[str, Component] = {}
+    held_out: dict[str, list[NDArray]] = {}
+    left_out = []
+    waiting: list[type[Component]] = [kind for kind in _IN_A_HURRY if kind in kinds]
+    while waiting:
+        # The first is the fastest that takes part at all.
+        kind = min(waiting, key=lambda kind: kind.seconds(context.size).total(len(splits)))
+        kind = waiting[0] if held_out else kind
+        waiting.remove(kind)
+        seconds = kind.seconds(context.size)
+        has_time = budget.allows(seconds.total(len(splits)))
+        if held_out and not has_time:
+            left_out.append(kind.name)
+            continue
+        with budget.spending(seconds, len(splits)):
+            component = kind(context, dict(components))
+            predictions = component.held_out(splits)
+        if predictions:
+            components[kind.name], held_out[kind.name] = component, predictions
+            if not has_time:
+                _warn_of_no_time(budget, component)
+    if not held_out:  # too few rows to hold any out
+        component = kinds[0](context, {})
+        return {component.name: component}, {}, []
+    names = [kind.name for kind in kinds if kind.name in held_out]
+    return (
+        {name: components[name] for name in names},
+        {name: held_out[name] for name in names},
+        left_out,
+    )
+
+
+def _warn_of_no_time(budget: Budget, component: Component) -> None:
+    warnings.warn(
+        f"time_budget={budget.seconds:g} is too short for any component: the fastest, "
+        f"{component.name}, is fitted nevertheless; give more seconds, or fewer rows",
+        UserWarning,
+        stacklevel=7,
+    )
 
 
 def _fit_components(
@@ -220,12 +345,26 @@ def _fit_components(
     return blend.of(models), blend
 
 
-def _with_all_classes(context: FitContext, train: Rows, valid: Rows) -> Split:
-    """Move rows of classes that training would lack: boosting could not name these classes."""
-    if context.is_regression:
-        return train, valid
+def _with_all_classes(context: FitContext, splits: Sequence[Split]) -> Sequence[Split]:
+    """Return splits with all classes in training: boosting could not name the others.
+
+    Splits of the user's, which may be in the order of time, are left out where training lacks a
+    class, unless all do.
+    """
     rows = context.rows
+    if rows.labels.shape[1]:
+        n_classes = len(np.unique(rows.y))
+        complete = [split for split in splits if len(np.unique(split[0].y)) == n_classes]
+        splits = complete or splits
+    return [_with_moved_rows(rows, *split) for split in splits]
+
+
+def _with_moved_rows(rows: Rows, train: Rows, valid: Rows) -> Split:
+    """Move rows of classes that training lacks; what else there is of their groups is left out."""
     is_missing, is_known = ~np.isin(rows.y, train.y), np.isin(valid.y, train.y)
     if not is_missing.any() or not is_known.any():
         return train, valid
-    return train.joined(rows.take(is_missing)), valid.take(is_known)
+    moved = rows.take(is_missing)
+    if rows.has_groups:
+        is_known &= ~np.isin(valid.groups, moved.groups)
+    return (train.joined(moved), valid.take(is_known)) if is_known.any() else (train, valid)

@@ -54,7 +54,8 @@ class FitReport:
 
     Attributes
     ----------
-    recipe : {"joint", "blend", "boosting"}
+    recipe : str
+        "joint" or "blend"; files of older versions may hold "boosting".
     target_type : {"regression", "classification"}
     components : tuple of ComponentReport
         Those that the model consists of; components of weight zero are left out.
@@ -62,13 +63,16 @@ class FitReport:
     joint : JointSolve or None
         The joint problem that was solved, with its penalty; None where no joint fit takes part.
     cv_results : dict of arrays or None
-        Every setting that was tried, with its score on held-out rows; see `cv_results`.
+        Every setting of the joint fit that was tried, with its score on held-out rows; see
+        `cv_results`. None where no joint fit takes part.
     n_rounds : int
         Rounds of boosting over all components; 0 without boosting.
     loss : str
         Name of the loss.
     has_offset : bool
         Whether rows had offsets.
+    left_out : tuple of str
+        What there was no time for.
     """
 
     recipe: str
@@ -80,6 +84,7 @@ class FitReport:
     n_rounds: int = 0
     loss: str = "squared_error"
     has_offset: bool = False
+    left_out: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -92,7 +97,7 @@ class FitReport:
     ) -> FitReport:
         """Put together what the components of a blend did."""
         active = [components[name] for name in blend.active]
-        tables = [c.table for c in (*active, *components.values()) if c.table is not None]
+        tables = [c.table for c in active if c.table is not None]
         return cls(
             recipe,
             target_type,
@@ -170,6 +175,8 @@ class FitReport:
             lines.append(("validation loss", f"of the joint fit: {text}" if of_joint else text))
         if self.joint is not None:
             lines.append(("solver", describe_solution(self.joint.solution)))
+        if self.left_out:
+            lines.append(("no time for", ", ".join(self.left_out).replace("_", " ")))
         return lines
 
 
@@ -187,7 +194,7 @@ def validation_text(results: dict[str, Any], loss: str) -> str:
     text = f"{-results['mean_test_score'][k]:.4g}"
     text += "" if np.isnan(error) else f" ± {error:.2g}"
     text += f" ({LOSS_UNITS.get(loss, loss)})"
-    return text + (f", best of {n} settings" if n > 1 else ", on a sample")
+    return text + (f", best of {n} settings" if n > 1 else "")
 
 
 def describe_solution(solution: Solution) -> str:

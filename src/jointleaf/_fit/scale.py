@@ -9,7 +9,7 @@ from jointleaf._core.losses import Loss
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows, deal_rows
 
-__all__ = ["find_scale"]
+__all__ = ["find_scale", "held_out_residuals"]
 
 _MOST_ROWS = 10_000
 _LEAST_ROWS = 40  # from which trees tell more than the spread of the target
@@ -23,14 +23,23 @@ def find_scale(loss: Loss, rows: Rows, columns: Columns, seed: int) -> Loss:
     """
     if not loss.needs_scale:
         return loss
+    return loss.with_scale(*held_out_residuals(rows, columns, seed))
+
+
+def held_out_residuals(rows: Rows, columns: Columns, seed: int) -> tuple[NDArray, NDArray]:
+    """Return what quick boosted trees leave of held-out targets, and the weights of these rows.
+
+    Of few rows, or one group, the targets themselves.
+    """
     rows = rows.take(slice(_MOST_ROWS))
     if len(rows) < _LEAST_ROWS:
-        return loss.with_scale(rows.y, rows.s)
+        return rows.y, rows.s
     part = deal_rows(rows, 2, by_class=False)
+    if part.max() == 0:  # one group
+        return rows.y, rows.s
     halves = rows.take(part == 0), rows.take(part == 1)
     residuals = [_residuals(a, b, columns, seed) for a, b in (halves, halves[::-1])]
-    weights = np.concatenate([half.s for half in halves[::-1]])
-    return loss.with_scale(np.concatenate(residuals), weights)
+    return np.concatenate(residuals), np.concatenate([half.s for half in halves[::-1]])
 
 
 def _residuals(train: Rows, valid: Rows, columns: Columns, seed: int) -> NDArray[np.float64]:

@@ -15,10 +15,11 @@ and u = 1 for the root cell.
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -40,6 +41,8 @@ from jointleaf._fit.folds import Fold, best_row, join_tables, loss_columns, with
 SLOPE_SCALES = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 FEATURE_POWERS = (0.0, 1.0, 2.0)
 STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))  # from strong to weak: a warm path
+_KINK_STRENGTHS = (100.0, 10.0, *STRENGTHS)  # a strong one makes little of a loss that is linear
+_KINK_TOL, _KINK_STEPS = 0.03, 15  # Newton's method takes many steps to the last digits there
 _HALF_STEPS = tuple(10.0 ** np.arange(0.5, -6.01, -0.5))
 _FINER = (1.0, 0.5, 0.0, -0.5, -1.0)  # exponents around the best strength
 _ALL_ROWS = (0.5, 0.0, -0.5, -1.0, -1.5, -2.0)  # more rows want a weaker penalty
@@ -120,15 +123,12 @@ class JointFold(Fold):
     _shared: tuple[NDArray, NDArray] | None = None
     _line: tuple[tuple[float, float], NDArray, NDArray] | None = None
 
-    @property
-    def _predictions(self) -> dict[tuple[Setting, bool], tuple[NDArray, bool]]:
-        """Raw predictions of the validation rows and convergence, by setting and loss."""
-        return self.__dict__.setdefault("_known_predictions", {})
-
-    @property
-    def _terms(self) -> dict[bool, _DataTerm]:
-        """Problems whose data terms are those of all lines, with the loss itself or not."""
-        return self.__dict__.setdefault("_known_terms", {})
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        #: raw predictions of the validation rows, by setting and whether by the loss itself
+        self._predictions: dict[tuple[Setting, bool], NDArray] = {}
+        #: problems whose data terms are those of all lines, with the loss itself or not
+        self._terms: dict[bool, _DataTerm] = {}
 
     @property
     def is_small(self) -> bool:
@@ -139,7 +139,19 @@ class JointFold(Fold):
     def is_cheap(self) -> bool:
         """Whether paths with the loss itself cost little enough to search every line with it."""
         n_outputs = self.loss.encode(self.y).size // len(self.y)
-        return self.loss.is_quadratic or len(self.y) * n_outputs <= _MAX_EXACT
+        if self.loss.is_quadratic:
+            return True
+        return self.loss.is_smooth and len(self.y) * n_outputs <= _MAX_EXACT
+
+    def around(self, offset: NDArray, offset_valid: NDArray) -> JointFold:
+        """Return the fold with offsets of training and validation rows, and the same kernels."""
+        fold = copy.copy(self)
+        fold.train = replace(self.train, offset=offset)
+        fold.valid = replace(self.valid, offset=offset_valid)
+        target = self.loss.encode(self.y)
+        fold.constant = np.asarray(self.loss.best_shift(target, self.train.s, offset))
+        fold._predictions, fold._terms = {}, {}
+        return fold
 
     def losses(
         self, scale: float, power: float, strengths: Sequence[float], is_exact: bool = True
@@ -159,7 +171,7 @@ class JointFold(Fold):
         converged = np.ones(len(strengths), bool)
         for k, (raw, converged[k]) in enumerate(path):
             setting = line._replace(strength=strengths[k])
-            self._predictions[setting, is_exact] = raw, bool(converged[k])
+            self._predictions[setting, is_exact] = raw
             losses[:, k] = losses_of(raw)
             mean[k] = self.group_weights @ losses[:, k]
             has_risen = k > 1 and mean[k - 1 : k + 1].min() > mean[: k - 1].min()
@@ -176,9 +188,9 @@ class JointFold(Fold):
         """Whether a setting was validated with the loss itself."""
         return (setting, True) in self._predictions
 
-    def raw(self, setting: Setting) -> NDArray:
-        """Return raw predictions (n,) or (n, K) of a setting validated with the loss itself."""
-        return self._predictions[setting, True][0]
+    def raw(self, setting: Setting, is_exact: bool = True) -> NDArray:
+        """Return raw predictions (n,) or (n, K) of a setting that was validated so."""
+        return self._predictions[setting, is_exact]
 
     def _problem(self, setting: Setting) -> Problem:
         has_root, sources = self.context.options.root_cell, self.context.plan.sources
@@ -232,13 +244,17 @@ class JointFold(Fold):
                 alpha, _ = newton_dual(
                     problem,
                     K / strength,
-                    tol=10 * _path_tol(strength, setting.slope_scale),  # Newton overshoots it
-                    max_iter=30,
+                    tol=self._newton_tol(strength, setting.slope_scale),
+                    max_iter=30 if self.loss.is_smooth else _KINK_STEPS,
                     alpha=alpha * (strength / previous),  # keeps the predictions
                     in_kernel_norm=True,
                 )
             previous = strength
             yield K_valid @ alpha / strength + self._constant_of(problem), True
+
+    def _newton_tol(self, strength: float, slope_scale: float) -> float:
+        tol = 10 * _path_tol(strength, slope_scale)  # Newton overshoots it
+        return tol if self.loss.is_smooth else max(tol, _KINK_TOL)
 
     def _constant_of(self, problem: Problem) -> NDArray:
         """Return what a problem adds to all predictions, besides the offsets of rows."""
@@ -313,7 +329,7 @@ def default_plan(is_regression: bool) -> SearchPlan:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found, with folds of all rows.
+    """What a search found, with folds of all rows; `start` is the best setting of its lines.
 
     The table has one entry per setting tried: strength, slope_scale, feature_power, is_exact (False
     where the squared error stood in for the loss), mean_loss (weighted mean validation loss over
@@ -322,6 +338,7 @@ class SearchResult:
     """
 
     best: Setting
+    start: Setting
     folds: list[JointFold]
     table: Table
 
@@ -350,7 +367,7 @@ def search_setting(
     Where that would be slow the lines are compared more cheaply, and the strength is then chosen
     once more, with all rows and the loss itself, along the best line: folds with more than 800
     training rows compare lines with 800 of them, and losses other than the squared error are
-    replaced by one with more than 500 rows times outputs.
+    replaced by one with more than 500 rows times outputs, and where they have kinks always.
     """
     n_lines = len(SLOPE_SCALES) + len(FEATURE_POWERS) if cells == "linear" else 1
     progress = Progress(len(make_folds) * (2 + n_lines), "choosing the penalty", enabled=verbose)
@@ -361,6 +378,7 @@ def search_setting(
         folds = run(delayed(with_progress)(make, progress, _SEARCH_ROWS) for make in make_folds)
         search = _Search(folds, run, progress, plan)
         search.lines(cells)
+        start = search.best
         if any(fold.is_sample for fold in folds):
             folds = run(delayed(with_progress)(make, progress) for make in make_folds)
             search.with_all_rows(folds)
@@ -373,7 +391,7 @@ def search_setting(
     if one_se:
         best = _stronger(search.last, best)
     _warn_unconverged(table, best)
-    return SearchResult(best, folds, table)
+    return SearchResult(best, start, folds, table)
 
 
 class _Search:
@@ -432,6 +450,8 @@ class _Search:
             self._line(best[1], best[2], _around(best.strength, _FINER[1:4:2]))
         elif self._plan.is_fine:
             self._line(best[1], best[2], self._plan.strengths)
+        elif self._has_kinks:
+            self._descend(best)
         else:
             self._climb(best, _around(best.strength, _FINER))
 
@@ -439,7 +459,18 @@ class _Search:
         """Choose the strength of the best line anew, with folds of all rows."""
         best = self.best
         self._folds, self._is_exact, self._start = folds, True, len(self.tables)
-        self._climb(best, _around(best.strength, _ALL_ROWS))
+        if self._has_kinks:
+            self._descend(best)
+        else:
+            self._climb(best, _around(best.strength, _ALL_ROWS))
+
+    @property
+    def _has_kinks(self) -> bool:
+        return not self._folds[0].loss.is_smooth
+
+    def _descend(self, line: Setting) -> None:
+        """Validate all strengths of a line, as a squared error does not tell where to begin."""
+        self._line(line.slope_scale, line.feature_power, _KINK_STRENGTHS)
 
     def _compare(self, scale: float, power: float) -> None:
         """Validate a line: all strengths, or with many rows those next to the last line's best."""
@@ -487,6 +518,17 @@ class _Search:
                 return self.tables[k]
         self.tables.append(line)
         return line
+
+
+def choose_strength(
+    folds: Sequence[JointFold], line: Setting, strengths: Sequence[float], *, is_exact: bool
+) -> tuple[Setting, float]:
+    """Return the best setting of a line, of strengths from strong to weak, and its loss."""
+    paths = [fold.losses(line.slope_scale, line.feature_power, strengths, is_exact)
+             for fold in folds]  # fmt: skip
+    mean = loss_columns(folds, [losses for losses, _ in paths])["mean_loss"]
+    k = int(np.argmin(mean))
+    return line._replace(strength=strengths[k]), float(mean[k])
 
 
 def line_table(

@@ -21,14 +21,14 @@ from threadpoolctl import threadpool_limits
 
 from jointleaf._core import tasks
 from jointleaf._core.design import TaskDesign, lipschitz
-from jointleaf._core.layout import CellKind
+from jointleaf._core.losses import joined_loss
 from jointleaf._core.path import biases_alone, follow_path, largest_strength, strength_grid
 from jointleaf._core.penalties import Free, Frobenius, Penalty, PerTask, TaskNorm, Term
 from jointleaf._core.penalties.base import AUTO, Sum, mapped, on_predictions, on_weights
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._core.solvers import Solution, SolverState, choose_solver
-from jointleaf._fit.component import Table
+from jointleaf._fit.component import CellKinds, Table
 from jointleaf._fit.folds import Fold, best_row, join_tables, loss_columns, with_progress
 
 N_RATIOS = 4
@@ -90,7 +90,7 @@ class _PathFold:
         folds: Sequence[Fold],
         penalty: Term,
         task_weights: NDArray | None,
-        cells: CellKind,
+        cells: CellKinds,
         device: str,
     ) -> None:
         self._folds = folds
@@ -109,7 +109,7 @@ class _PathFold:
             self._problem = tasks.task_problem(
                 [part.leaf_design for part in alone],
                 [fold.y for fold in folds],
-                alone[0].loss,
+                joined_loss([part.loss for part in alone], [len(fold.y) for fold in folds]),
                 start,
                 [fold.train.s for fold in folds],
                 task_weights.tolist(),
@@ -124,7 +124,11 @@ class _PathFold:
         """Return the largest strength of interest."""
         if is_sparse(penalty):
             return largest_strength(self._with(penalty.at(1.0)), penalty, self._state)
-        return self._problem.mass * _largest_curvature(self._problem)
+        # A bound of the largest eigenvalue of the data term's Hessian.
+        problem, bound = self._problem, self._problem.loss.max_curvature
+        shares = (problem.s / problem.s.sum()).astype(problem.design.dtype)
+        bound = bound if np.isfinite(bound) else 1.0
+        return problem.mass * bound * lipschitz(problem.design, shares, tol=1e-2)
 
     def path(
         self, penalty: Term, strengths: Sequence[float] | NDArray, factors: Sequence[float] = (1.0,)
@@ -144,9 +148,6 @@ class _PathFold:
         )
         for strength, solution in zip(strengths, steps, strict=False):
             counts = self._counts(bound, solution.theta)
-            if tuple(factors) == (1.0,):
-                yield [_Score(self._losses(solution.theta), *counts, solution.converged)]
-                continue
             support = tasks.support_of(start.layout, solution.theta)
             scores = []
             for factor in factors:
@@ -184,7 +185,8 @@ class _PathFold:
     def _counts(self, bound: Penalty, theta: NDArray) -> tuple[float, float]:
         """Return the number of common features, and the mean number of a task's further ones."""
         common, specific = (
-            _has_slope(slopes) for slopes in tasks.split_slopes(bound, self._problem.layout, theta)
+            np.any(slopes != 0, axis=tuple(range(2, slopes.ndim)))
+            for slopes in tasks.split_slopes(bound, self._problem.layout, theta)
         )
         is_common = common.any(axis=0)
         parts = np.split(specific, self._problem.layout.slope_starts[1:-1])
@@ -219,7 +221,7 @@ def choose_strengths(
     penalty: Term,
     task_weights: NDArray | None = None,
     *,
-    cells: CellKind = "linear",
+    cells: CellKinds = "linear",
     one_se: bool = False,
     n_jobs: int = 1,
     device: str = "cpu",
@@ -374,11 +376,6 @@ def _task_strengths(penalties: Sequence[Term], strengths: NDArray) -> Table:
     return dict(zip(names, np.array(rows, float).T, strict=True))
 
 
-def _has_slope(slopes: NDArray) -> NDArray[np.bool_]:
-    """Return which slopes (C, d[, K]) are not zero in some output, (C, d)."""
-    return np.any(slopes != 0, axis=tuple(range(2, slopes.ndim)))
-
-
 def _sparsest_row(table: Table, *, one_se: bool) -> int:
     """Return the row with the smallest loss, or the fewest features within one standard error."""
     mean = table["mean_loss"]
@@ -431,13 +428,6 @@ def is_sparse(penalty: Term) -> bool:
     """Whether a strength to choose belongs to a penalty that can hold all slopes at zero."""
     parts = [term.penalty if isinstance(term, PerTask) else term for term in penalty.terms]
     return any(part.is_auto and not isinstance(part, Frobenius) for part in parts)
-
-
-def _largest_curvature(problem: Problem) -> float:
-    """Return a bound of the largest eigenvalue of the data term's Hessian."""
-    shares = problem.s / problem.s.sum()
-    bound = problem.loss.max_curvature if np.isfinite(problem.loss.max_curvature) else 1.0
-    return bound * lipschitz(problem.design, shares.astype(problem.design.dtype), tol=1e-2)
 
 
 def _warn_unconverged(best: Term) -> None:

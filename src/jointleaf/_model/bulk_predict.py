@@ -49,15 +49,8 @@ _ALL_BYTES = 2**25  # weights of all groups
 class PlainSums:
     """Sums of the weights of the cells that codes name.
 
-    Parameters
-    ----------
-    sources : list of Partitioner or Router
-        What finds codes, side by side.
-    layout : CellLayout
-        Of these partitions alone.
-    slopes, biases : arrays (L, m[, K]), (C[, K])
-    ranges : CellRanges, optional
-        To which linear models are limited.
+    `sources` find the codes of their partitions side by side, which have the layout, slopes
+    (L, m[, K]) and biases (C[, K]); `ranges` limit linear models.
     """
 
     def __init__(
@@ -173,41 +166,22 @@ def _entries(
 
 @dataclass(frozen=True)
 class _Tables:
-    """The tables of all groups of trees with one kind of cells.
-
-    Attributes
-    ----------
-    groupings : list of Grouping
-    starts : integers (G,)
-        First entry of every group.
-    entries : array (N, q * K)
-    """
+    """The tables of all groups of trees with one kind of cells."""
 
     groupings: list[Grouping]
-    starts: NDArray[np.intp]
-    entries: NDArray
+    starts: NDArray[np.intp]  # (G,) first entry of every group
+    entries: NDArray  # (N, q * K)
 
 
 class GroupedSums:
     """Tables of the weights of all partitions that are small trees.
 
-    Parameters
-    ----------
-    partitioner : Partitioner
-        Fitted.
-    layout : CellLayout
-    slopes : array (L, m[, K])
-    biases : array (C[, K])
-    dtype : float32 or float64
-        Of the tables and all products: the one of the linear features.
-
-    Attributes
-    ----------
-    n_groups : int
-        Look-ups per row; 0 where no tree is small enough.
-    plain : PlainSums or None
-        The partitions that have no table.
+    Slopes are (L, m[, K]), biases (C[, K]); `dtype` is that of the tables and all products, and of
+    the linear features.
     """
+
+    n_groups: int  # look-ups per row; 0 where no tree is small enough
+    plain: PlainSums | None  # of the partitions that have no table
 
     def __init__(
         self,
@@ -374,24 +348,12 @@ def _grouped(router: Router | None, most_states: int, room: int) -> Grouping | N
 
 
 class _Member(NamedTuple):
-    """An innermost partitioner or, of trees with both kinds of cells, those of one kind.
+    """An innermost partitioner or, of trees with both kinds of cells, those of one kind."""
 
-    Attributes
-    ----------
-    source : Partitioner or Router
-        What finds codes.
-    router : Router or None
-        Of trees.
-    numbers : integers
-        Of the partitions.
-    kind : {"linear", "constant"}
-        Of the cells; not of interest where there is no router.
-    """
-
-    source: Partitioner | Router
-    router: Router | None
-    numbers: NDArray[np.intp]
-    kind: CellKind
+    source: Partitioner | Router  # what finds codes
+    router: Router | None  # of trees
+    numbers: NDArray[np.intp]  # of the partitions
+    kind: CellKind  # of the cells; not of interest where there is no router
 
 
 def _members(partitioner: Partitioner, layout: CellLayout) -> Iterator[_Member]:

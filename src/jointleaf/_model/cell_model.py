@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -157,18 +157,14 @@ class CellModel:
             bias[None], np.zeros(bias.shape), frame.centre, frame.unit,
         )  # fmt: skip
 
-    def described(
-        self, X: NDArray, s: NDArray, codes_of: Callable[[NDArray], NDArray | None] | None = None
-    ) -> tuple[CellModel, NDArray[np.float64]]:
+    def described(self, X: NDArray, s: NDArray) -> tuple[CellModel, NDArray[np.float64]]:
         """Return the model with the means of training rows, and the importances of columns (d,).
 
         Of rows X (n, d) with weights s (n,) only the first 4,000 are used: their order is random,
-        and finding the cells of all would take as long as growing many of the trees. `codes_of`
-        returns the codes of rows, where they are found more quickly than by the partitioner.
+        and finding the cells of all would take as long as growing many of the trees.
         """
         sample, weights = X[:_DESCRIBED_ROWS], s[:_DESCRIBED_ROWS]
-        codes = None if codes_of is None else codes_of(sample)
-        codes = self.partitioner.apply(sample) if codes is None else codes
+        codes = self.partitioner.apply(sample)
         spread = self.contributions(self.features.transform(sample), codes)
         means = replace(training_means(self.layout, spread, codes, weights), n_rows=len(X))
         importances = column_importances(

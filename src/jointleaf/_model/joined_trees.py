@@ -25,29 +25,22 @@ _Source = Partitioner | Router
 
 
 class JoinedTrees:
-    """Finds the codes of rows.
-
-    Parameters
-    ----------
-    sources : sequence of fitted Partitioner or Router
-        Their partitions are side by side.
-    """
+    """Finds the codes of rows in the partitions of fitted sources, side by side."""
 
     def __init__(self, sources: Sequence[_Source]) -> None:
         self._rotated: list[RotatedPartitioner] = []
         self._others: list[tuple[_Source, slice]] = []
         self._n_partitions = 0
         joined: list[_Source] = []
-        places: list[NDArray[np.intp]] = []
+        self._places: list[slice] = []  # among the codes, of every joined source
         for source, size in _innermost(sources):
             here = slice(self._n_partitions, self._n_partitions + size)
             self._n_partitions = here.stop
             if _fit_together([*joined, source]):
                 joined.append(source)
-                places.append(np.arange(here.start, here.stop))
+                self._places.append(here)
             elif not isinstance(source, RootCell):  # its code is zero
                 self._others.append((source, here))
-        self._places = np.concatenate([np.zeros(0, np.intp), *places])
         self._router = self._join(joined) if joined else None
 
     def _join(self, sources: list[_Source]) -> Router:
@@ -69,15 +62,18 @@ class JoinedTrees:
 
     def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
         """Return the codes (n, P) of rows X (n, d)."""
+        codes = np.zeros((len(X), self._n_partitions), np.int32)
         if self._router is not None:
             projections = (rotated.projections(X) for rotated in self._rotated)
             rows = np.concatenate([X, *projections], axis=1) if self._rotated else X
             tree_codes = self._router(rows, n_jobs)
-            if len(self._places) == self._n_partitions:
+            if tree_codes.shape == codes.shape:
                 return tree_codes
-        codes = np.zeros((len(X), self._n_partitions), np.int32)
-        if self._router is not None:
-            codes[:, self._places] = tree_codes
+            begin = 0
+            for place in self._places:
+                end = begin + place.stop - place.start
+                codes[:, place] = tree_codes[:, begin:end]
+                begin = end
         for source, partitions in self._others:
             codes[:, partitions] = source(X) if isinstance(source, Router) else source.apply(X)
         return codes

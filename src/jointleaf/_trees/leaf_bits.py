@@ -25,14 +25,7 @@ def is_small(trees: FlatTrees) -> NDArray[np.bool_]:
 
 
 class LeafBits:
-    """Finds the leaves of small trees.
-
-    Parameters
-    ----------
-    trees : FlatTrees
-    chosen : truth values (P,)
-        The trees, of at most 16 leaves.
-    """
+    """Finds the leaves of chosen trees (P,), of at most 16 leaves."""
 
     def __init__(self, trees: FlatTrees, chosen: NDArray[np.bool_]) -> None:
         self._trees = trees

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from copy import copy
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,17 +35,7 @@ _ON_CATEGORIES, _MISSING_LEFT, _ZERO_MISSING, _NAN_MISSING = 1, 2, 1 << 2, 2 << 
 
 
 class NativeTrees:
-    """Finds the leaves of rows with LightGBM.
-
-    Parameters
-    ----------
-    trees : FlatTrees
-
-    Raises
-    ------
-    ImportError, OSError
-        LightGBM cannot be loaded.
-    """
+    """Finds the leaves of rows with LightGBM."""
 
     def __init__(self, trees: FlatTrees) -> None:
         import lightgbm
@@ -57,16 +46,9 @@ class NativeTrees:
             (part, lightgbm.Booster(model_str=_model_text(trees, part)))
             for part in _parts(trees.n_leaves)
         ]
-        self._cells, self._starts = trees.cell_of_leaf, trees.leaf_starts[:-1].astype(np.int32)
-        self._numbers = trees.leaf_numbers
+        self._n_trees = trees.n_trees
         below_zero = (trees.threshold >= -ZERO) & (trees.threshold < ZERO) & (trees.table < 0)
         self._near_zero = np.unique(trees.feature[below_zero & (not trees.zero_is_missing)])
-
-    def renumbered(self, cell_of_leaf: NDArray[np.int32]) -> NativeTrees:
-        """Return the same trees with other cells."""
-        renumbered = copy(self)
-        renumbered._cells = cell_of_leaf
-        return renumbered
 
     def inexact_rows(self, X: NDArray) -> NDArray[np.intp]:
         """Return the rows of X (n, D) that LightGBM may send another way: most often none."""
@@ -76,16 +58,13 @@ class NativeTrees:
         return np.flatnonzero(((np.abs(numbers) <= ZERO) & (numbers != 0)).any(axis=1))
 
     def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
-        """Return the cells (n, P) of rows X (n, D), floats with codes in columns of categories."""
-        cells = np.empty((len(X), len(self._starts)), np.int32)
+        """Return the leaves (n, P) of rows X (n, D), floats with codes in columns of categories."""
+        leaves = np.empty((len(X), self._n_trees), np.int32)
         n_jobs = n_jobs if len(X) >= _THREADED_ROWS else 1
         for begin in range(0, len(X), _ROWS_AT_ONCE):
             rows = slice(begin, begin + _ROWS_AT_ONCE)
-            self._fill(X[rows], cells[rows], n_jobs)
-        if np.array_equal(self._cells, self._numbers):
-            return cells
-        cells += self._starts
-        return self._cells[cells]
+            self._fill(X[rows], leaves[rows], n_jobs)
+        return leaves
 
     def _fill(self, X: NDArray, leaves: NDArray[np.int32], n_jobs: int) -> None:
         (first, booster), *later = self._parts
@@ -105,19 +84,10 @@ class NativeTrees:
 
 
 class LazyTrees:
-    """Some trees, loaded once that takes less time than it would have saved so far.
+    """Chosen trees (P,), loaded once that takes less time than it would have saved so far.
 
-    Parameters
-    ----------
-    trees : FlatTrees
-    chosen : truth values (P,)
-        The trees.
-    saved : float
-        Seconds that LightGBM saves for one row and tree.
+    `saved` are the seconds that LightGBM saves for one row and tree.
     """
-
-    #: Seconds that LightGBM would have saved before it was imported.
-    missed: ClassVar[float] = 0.0
 
     def __init__(self, trees: FlatTrees, chosen: NDArray[np.bool_], saved: float) -> None:
         self.chosen, self._saved = chosen, saved
@@ -128,33 +98,22 @@ class LazyTrees:
     def loaded(self, n_rows: int, *, now: bool = False) -> NativeTrees | None:
         """Return the trees for some rows; None where loading is not worth it, or not possible.
 
-        With `now` it is worth it.
+        With `now` it is worth it, unless LightGBM would have to be imported.
         """
         if self._native is not None:
             return self._native
         self._n_rows += n_rows
         n_trees = int(np.count_nonzero(self.chosen))
         is_imported = "lightgbm" in sys.modules
-        if not is_imported:
-            LazyTrees.missed += n_rows * n_trees * self._saved
         n_leaves = int(self._trees.n_leaves[self.chosen].sum())
         seconds = _TREE_LOADED * n_trees + _LEAF_LOADED * n_leaves
-        is_worth = now or self._n_rows * n_trees * self._saved > seconds
-        if is_worth and (is_imported or LazyTrees.missed > _IMPORTED):
+        seconds += 0.0 if is_imported else _IMPORTED
+        if (now and is_imported) or self._n_rows * n_trees * self._saved > seconds:
             try:
                 self._native = NativeTrees(self._trees.only(self.chosen))
             except (ImportError, OSError):  # trees are portable: others find their leaves
                 self._n_rows = -np.inf
         return self._native
-
-    def renumbered(self, trees: FlatTrees) -> LazyTrees:
-        """Return the same trees with other cells."""
-        renumbered = LazyTrees(trees, self.chosen, self._saved)
-        renumbered._n_rows = self._n_rows
-        if self._native is not None:
-            is_chosen = np.repeat(self.chosen, trees.n_leaves)
-            renumbered._native = self._native.renumbered(trees.cell_of_leaf[is_chosen])
-        return renumbered
 
 
 def _leaves(booster: Any, X: NDArray, n_jobs: int) -> NDArray[np.int32]:

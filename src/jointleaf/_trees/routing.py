@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -29,10 +30,11 @@ __all__ = ["ZERO", "Condition", "Router", "leaves_as_cells"]
 _BLOCK_ROWS = 8192
 _TURNED_ROWS = 256
 _FEW_ROWS = 640  # up to which preparing trees costs more than it saves
+_LOOKED_UP_ROWS = 16  # from which on tables that are there save time
 _MANY_ROWS = 4096  # of all calls, from which on tables of small trees are worth making
 #: Seconds that LightGBM saves for one row and a tree without or with tables.
 _SAVED, _SAVED_TABLED = 2.5e-7, 7e-8
-_NATIVE_ROWS = 40  # times the leaves of trees with tables: from so many rows on these pay
+_NATIVE_ROWS = 40  # times the leaves of other trees: from so many rows on their tables are
 _HASH = np.uint64(0x4906BA494954CB65)
 
 
@@ -73,8 +75,7 @@ class Router:
             for chosen, saved in kinds
             if (chosen & ~self._is_small).any()
         ]
-        self._n_compared = 0  # rows of small trees so far
-        self._n_rows = 0  # of other trees that tables would have served
+        self._n_rows = 0  # that tables would have served so far
 
     @cached_property
     def _tables(self) -> ColumnTables:
@@ -91,42 +92,61 @@ class Router:
 
     def renumbered(self, trees: FlatTrees) -> Router:
         """Return the router of the same trees with other cells."""
-        router = Router(trees)
-        for name in ("_tables", "_bits"):
-            if name in self.__dict__:
-                router.__dict__[name] = getattr(self, name)
-        router._native = [lazy.renumbered(trees) for lazy in self._native]
+        router = copy(self)
+        router.trees, router._n_rows = trees, 0
+        router.__dict__.pop("_leaves_are_cells", None)
         return router
 
     def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
         """Return the cells (n, P) of rows X (n, d); -1 in leaves that no training row reached."""
-        codes = np.empty((len(X), self.trees.n_trees), dtype=np.int32)
+        leaves = np.empty((len(X), self.trees.n_trees), dtype=np.int32)
         is_routed = np.ones(self.trees.n_trees, bool)
-        if self._is_small.any() and self._compares(len(X)):
-            self._compare(X, codes)
+        if self._looks_up(len(X)):
+            self._route_blocks(X, np.flatnonzero(self._is_tabled), leaves, n_jobs)
+            is_routed &= ~self._is_tabled
+        if (is_routed & self._is_small).any():
+            self._compare(X, leaves, is_routed & self._is_small)
             is_routed &= ~self._is_small
-        for chosen, native in self._native_trees(len(X)):
-            codes[:, slice(None) if chosen.all() else chosen] = self._native_cells(
+        for chosen, native in self._native_trees(is_routed, len(X)):
+            leaves[:, slice(None) if chosen.all() else chosen] = self._native_leaves(
                 native, chosen, X, n_jobs
             )
             is_routed &= ~chosen
         if is_routed.any():
             if len(X) <= _FEW_ROWS:
-                self._walk(np.flatnonzero(is_routed), _as_matrix(self.columns(X), len(X)), codes.T)
+                self._walk(np.flatnonzero(is_routed), _as_matrix(self.columns(X), len(X)), leaves.T)
             else:
-                self._route_blocks(X, np.flatnonzero(is_routed), codes, n_jobs)
-        return codes
+                self._route_blocks(X, np.flatnonzero(is_routed), leaves, n_jobs)
+        if self._leaves_are_cells:
+            return leaves
+        leaves += self.trees.leaf_starts[:-1].astype(np.int32)
+        return self.trees.cell_of_leaf[leaves]
+
+    def _looks_up(self, n_rows: int) -> bool:
+        """Whether tables are there or, for all rows so far, worth making."""
+        if n_rows < _LOOKED_UP_ROWS or not self._is_tabled.any():
+            return False
+        self._n_rows += n_rows
+        if "_tables" in self.__dict__:
+            return True
+        others = self.trees.n_leaves[self._is_tabled & ~self._is_small]
+        return self._n_rows > (_NATIVE_ROWS * others.mean() if len(others) else _MANY_ROWS)
 
     def _route_blocks(
-        self, X: NDArray, trees: NDArray[np.intp], codes: NDArray[np.int32], n_jobs: int
+        self, X: NDArray, trees: NDArray[np.intp], leaves: NDArray[np.int32], n_jobs: int
     ) -> None:
-        """Fill in the codes of some trees, block by block."""
+        """Fill in the leaves of some trees, block by block."""
         blocks = [slice(b, b + _BLOCK_ROWS) for b in range(0, len(X), _BLOCK_ROWS)]
-        if self._is_tabled[trees].any():
-            _ = self._tables  # made once, not in every thread
+        is_tabled = self._is_tabled[trees]
+        tables = self._tables if is_tabled.any() else None  # made once, not in every thread
 
         def fill(rows: slice) -> None:
-            self._route(X[rows], trees, codes[rows])
+            columns = self.columns(X[rows])
+            if tables is not None:
+                tables(columns, leaves[rows])
+            if not is_tabled.all():
+                matrix = _as_matrix(columns, len(X[rows]))
+                self._walk_each(trees[~is_tabled], matrix, leaves[rows].T)
 
         if n_jobs == 1 or len(blocks) < 2:
             for block in blocks:
@@ -135,55 +155,34 @@ class Router:
             with ThreadPoolExecutor(n_jobs) as pool:
                 list(pool.map(fill, blocks))
 
-    def _route(self, X: NDArray, trees: NDArray[np.intp], codes: NDArray[np.int32]) -> None:
-        columns = self.columns(X)
-        is_tabled = self._is_tabled[trees]
-        if is_tabled.any():
-            self._tables(columns, codes)
-            if not self._leaves_are_cells:  # of all trees with tables, whoever asked for them
-                flat, chosen = self.trees, np.flatnonzero(self._is_tabled)
-                leaves = codes[:, chosen] + flat.leaf_starts[chosen].astype(np.int32)
-                codes[:, chosen] = flat.cell_of_leaf[leaves]
-        if not is_tabled.all():
-            self._walk_each(trees[~is_tabled], _as_matrix(columns, len(X)), codes.T)
-
     # -- few rows of small trees ----------------------------------------------------------------
 
-    def _compares(self, n_rows: int) -> bool:
-        """Whether comparing rows at all splits is worth more than tables."""
-        self._n_compared += n_rows
-        has_tables = "_tables" in self.__dict__ or self._n_compared > _MANY_ROWS
-        return n_rows <= _FEW_ROWS or not has_tables
-
-    def _compare(self, X: NDArray, codes: NDArray[np.int32]) -> None:
-        """Fill in the codes of small trees."""
-        leaves = np.zeros((self.trees.n_trees, len(X)), np.int32)
-        self._bits(_as_matrix(self.columns(X), len(X)), leaves)
-        if not self._leaves_are_cells:
-            leaves = self.trees.cell_of_leaf[leaves + self.trees.leaf_starts[:-1, None]]
-        chosen = slice(None) if self._is_small.all() else self._is_small
-        codes[:, chosen] = leaves[chosen].T
+    def _compare(self, X: NDArray, leaves: NDArray[np.int32], chosen: NDArray[np.bool_]) -> None:
+        """Fill in the leaves of small trees."""
+        found = np.zeros((self.trees.n_trees, len(X)), np.int32)
+        self._bits(_as_matrix(self.columns(X), len(X)), found)
+        places = slice(None) if chosen.all() else chosen
+        leaves[:, places] = found[places].T
 
     # -- LightGBM -------------------------------------------------------------------------------
 
-    def _native_trees(self, n_rows: int) -> Iterator[tuple[NDArray[np.bool_], NativeTrees]]:
+    def _native_trees(
+        self, is_routed: NDArray[np.bool_], n_rows: int
+    ) -> Iterator[tuple[NDArray[np.bool_], NativeTrees]]:
         """Yield trees (P,) whose leaves LightGBM finds sooner for some rows."""
         for lazy in self._native:
-            now = False
-            if self._is_tabled[lazy.chosen].all() and n_rows > _FEW_ROWS:
-                self._n_rows += n_rows
-                most_rows = _NATIVE_ROWS * self.trees.n_leaves[lazy.chosen].mean()
-                if self._n_rows > most_rows or "_tables" in self.__dict__:
-                    continue
-                now = True  # making tables takes longer than loading trees
+            if not is_routed[lazy.chosen].all():
+                continue
+            # Of many rows making tables takes longer than loading trees.
+            now = n_rows > _FEW_ROWS and bool(self._is_tabled[lazy.chosen].all())
             native = lazy.loaded(n_rows, now=now)
             if native is not None:
                 yield lazy.chosen, native
 
-    def _native_cells(
+    def _native_leaves(
         self, native: NativeTrees, chosen: NDArray[np.bool_], X: NDArray, n_jobs: int
     ) -> NDArray[np.int32]:
-        """Return the cells (n, P') of chosen trees (P,)."""
+        """Return the leaves (n, P') of chosen trees (P,)."""
         if self._categories or self.trees.lookups:
             rows = _as_matrix(self.columns(X), len(X)).T
         elif self.trees.single_precision:
@@ -191,14 +190,14 @@ class Router:
                 rows = X.astype(np.float32, copy=False)
         else:
             rows = X
-        cells = native(rows, n_jobs)
+        leaves = native(rows, n_jobs)
         inexact = native.inexact_rows(rows)
         if len(inexact):
             columns = _as_matrix(self.columns(X[inexact]), len(inexact))
             walked = np.empty((self.trees.n_trees, len(inexact)), np.int32)
             self._walk_each(np.flatnonzero(chosen), columns, walked)
-            cells[inexact] = walked[chosen].T
-        return cells
+            leaves[inexact] = walked[chosen].T
+        return leaves
 
     def columns(self, X: NDArray) -> list[NDArray]:
         """Return the columns as they are compared: numbers, or codes as indices."""
@@ -239,11 +238,10 @@ class Router:
     # -- large trees, and few rows -------------------------------------------------------------
 
     def _walk(self, trees: NDArray[np.intp], columns: NDArray, out: NDArray[np.int32]) -> None:
-        """Send all rows down some trees, one level at a time; `out` (P, n) are all trees' cells."""
+        """Send all rows down some trees, level by level; `out` (P, n) are all trees' leaves."""
         flat, n_rows = self.trees, columns.shape[1]
-        cells, first = flat.cell_of_leaf, flat.leaf_starts
         divides = flat.n_leaves[trees] > 1
-        out[trees[~divides]] = cells[first[trees[~divides]]][:, None]
+        out[trees[~divides]] = 0
         tree = np.repeat(trees[divides], n_rows)
         row = np.tile(np.arange(n_rows), np.count_nonzero(divides))
         node = flat.starts[tree]
@@ -251,7 +249,7 @@ class Router:
             goes_left = self._goes_left(node, columns[flat.feature[node], row])
             node = np.where(goes_left, flat.left[node], flat.right[node])
             done = node < 0
-            out[tree[done], row[done]] = cells[first[tree[done]] + ~node[done]]
+            out[tree[done], row[done]] = ~node[done]
             row, tree, node = row[~done], tree[~done], node[~done]
 
     def _walk_each(self, trees: NDArray[np.intp], columns: NDArray, out: NDArray) -> None:

@@ -21,6 +21,7 @@ _PALETTE = ("#4f86b8", "#6a994e", "#e09f3e", "#7a5195", "#2a9d8f", "#d1779b", "#
 _WIDTH, _HEIGHT = 420, 270
 _MOST_TICKS = 7
 _MOST_NAMES = 8
+_MOST_SPANS = 150
 _SLACK = 5
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 12, 42
 
@@ -89,6 +90,13 @@ class Chart:
         """Shade the area between two lines."""
         points = _points(self._places(x, low) + self._places(x, high)[::-1])
         self._marks.append(f'<polygon points="{points}" fill="{_DARK}" opacity="0.13"/>')
+
+    def spans(self, x: Numbers, low: Numbers, high: Numbers, width: float, name: str) -> None:
+        """Draw a vertical line from low to high at every place."""
+        ends = zip(self._places(x, low), self._places(x, high), strict=True)
+        lines = "".join(f'<path d="M{a:.1f} {b:.1f}V{c:.1f}"/>' for (a, b), (_, c) in ends)
+        self._marks.append(f'<g stroke="{_GREY}" stroke-width="{width:.1f}">{lines}</g>')
+        self._legend.append((name, _GREY, "stroke"))
 
     def points(
         self, x: Numbers, y: Numbers, color: str = _BLUE, *, radius: float = 2.0, name: str = ""
@@ -218,6 +226,26 @@ def pairs_chart(summary: Record, name: str) -> str:
     chart = Chart(Axis(low, high, "prediction"), Axis(low, high, name), "Target against prediction")
     chart.line([low, high], [low, high], _GREY)
     chart.points(predicted, truth)
+    return chart.render()
+
+
+def intervals_chart(summary: Record, name: str) -> str:
+    """Return intervals in the order of predictions, and targets inside and outside of them."""
+    ends, predicted = summary["intervals"], summary["predicted"]
+    order = sorted(range(len(predicted)), key=predicted.__getitem__)
+    order = order[:: -(-len(order) // _MOST_SPANS)]
+    low, high, truth = (
+        [values[k] for k in order] for values in (ends["low"], ends["high"], summary["truth"])
+    )
+    places = range(len(order))
+    axis = Axis(min(*low, *truth), max(*high, *truth), name)
+    chart = Chart(Axis(-0.5, len(order) - 0.5, "rows, by prediction"), axis, "Intervals")
+    width = min(6.0, 0.6 * (_WIDTH - _LEFT - _RIGHT) / len(order))
+    chart.spans(places, low, high, width, "interval")
+    for is_inside, color, label in ((True, _BLUE, "target inside"), (False, _RED, "outside")):
+        shown = [k for k in places if (low[k] <= truth[k] <= high[k]) is is_inside]
+        values = [truth[k] for k in shown]
+        chart.points(shown, values, color, radius=2.2, name=label)
     return chart.render()
 
 

@@ -15,6 +15,8 @@ from jointleaf.cli import _values as texts
 from jointleaf.cli._output import CliError
 from jointleaf.cli._tables import RawColumn, listed, similar_texts
 
+#: What columns that the user names can say of rows, besides features and target.
+ROLES = ("exposure", "weight")
 _MOST_DIFFERENT = 0.5  # share of different texts above which a text column is no category
 _MANY_CATEGORIES = 50
 _ROW_NAMES = ("id", "index", "row", "row number", "rownumber", "no", "nr", "column 1")
@@ -26,8 +28,9 @@ class ColumnKind:
     """What a column holds and how it is read.
 
     Its kind is "number", "category", "boolean" or "date", or "identifier", "constant", "empty" or
-    "dropped", which are left out of the model. Its notation is how numbers (see `detect_notation`)
-    or dates ("iso", a format of strptime, "time" for a column of times) are written.
+    "dropped", which are left out of the model, or "exposure" or "weight" of the rows. Its notation
+    is how numbers (see `detect_notation`) or dates ("iso", a format of strptime, "time" for a
+    column of times) are written.
     """
 
     name: str
@@ -40,6 +43,11 @@ class ColumnKind:
     def is_used(self) -> bool:
         """Whether the model sees the column."""
         return self.kind in ("number", "category", "boolean", "date")
+
+    @property
+    def holds(self) -> str:
+        """What the column holds, in words."""
+        return self.kind if self.is_used or self.kind in ROLES else f"left out: {self.kind}"
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -131,6 +139,38 @@ def _in_words(form: str) -> str:
         "H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "am/pm",
     }  # fmt: skip
     return re.sub("%(.)", lambda mark: words[mark[1]], form)
+
+
+def row_numbers(
+    column: RawColumn, kind: ColumnKind, source: str, is_used: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return the exposure or weight of used rows; raise where it is missing or cannot be one."""
+    role, numbers = kind.kind, column.numbers(kind.notation)
+    is_valid = np.isfinite(numbers) & (numbers > 0 if role == "exposure" else numbers >= 0)
+    wrong = np.flatnonzero(is_used & ~is_valid)
+    if wrong.size:
+        row, must = wrong[0], "a positive number" if role == "exposure" else "zero or positive"
+        value = "is missing" if column.missing[row] else f"is {column.values[row]!s}"
+        raise CliError(
+            f"{source}: the {role} {column.name!r} {value} in row {row + 1:,}: it must be {must} "
+            "in every row, so correct such rows or leave them out"
+        )
+    if role == "weight" and not numbers[is_used].any():
+        raise CliError(f"{source}: the weight {column.name!r} is zero in every row: nothing counts")
+    return numbers[is_used]
+
+
+def detect_role(column: RawColumn, role: str, source: str) -> ColumnKind:
+    """Return the kind of a column with the exposure or weight of rows, which must be numbers."""
+    notation: str | None = "plain"
+    if column.is_text:
+        notation = texts.detect_notation(column.values)
+    if notation is None or column.values.dtype.kind == "M":
+        raise CliError(
+            f"{source}: --{role} {column.name!r} needs a column of numbers, but it holds "
+            f"{column.values[~column.missing][:1].tolist()}: name another column"
+        )
+    return ColumnKind(column.name, role, notation, note="as requested")
 
 
 # -- the target ----------------------------------------------------------------------------------

@@ -15,17 +15,18 @@ import numpy as np
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor, save
 from jointleaf._fit.report import loss_table
 from jointleaf.cli import _output as out
-from jointleaf.cli._preparation import TrainingData, read_training_data
-from jointleaf.cli._record import make_record, without_charts
-from jointleaf.cli._report import render_report
-from jointleaf.cli._scores import error_table
-from jointleaf.cli._validation import (
+from jointleaf.cli._models import (
     BENCH_MODELS,
     FIT_MODELS,
     Options,
+    fit_jointleaf,
     jointleaf_estimator,
-    validate,
 )
+from jointleaf.cli._preparation import Objective, TrainingData, read_training_data
+from jointleaf.cli._record import make_record, without_charts
+from jointleaf.cli._report import render_report
+from jointleaf.cli._scores import error_table
+from jointleaf.cli._validation import validate
 from jointleaf.estimators import recipe_for
 from jointleaf.estimators._path import follow_strengths
 
@@ -37,8 +38,10 @@ def fit(args: argparse.Namespace) -> None:
     paths = [path for path in (model_path, report_path) if path is not None]
     for path in paths:
         out.check_writable(path)
-    data = read_training_data(args)
-    model, record = _fit_and_validate(data, args)
+    objective = Objective.of(args)
+    data = read_training_data(args, objective)
+    options = Options(data.target.task, args.seed, args.jobs, loss=objective.loss)
+    model, record = _fit_and_validate(data, options)
     with out.writing(model_path):
         save(model, model_path, metadata={"cli": out.finite(record)})
     if report_path is not None:
@@ -61,30 +64,30 @@ def _stem(data: str) -> str:
     return name or "model"
 
 
-def _fit_and_validate(data: TrainingData, args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
+def _fit_and_validate(data: TrainingData, options: Options) -> tuple[Any, dict[str, Any]]:
     """Fit all rows, compare with other models on held-out rows, and return model and record.
 
     The model comes first: validation fits its recipe, also where the fewer rows of a split would
     mean another one by default.
     """
-    options = Options(data.target.task, args.seed, args.jobs)
     start = time.perf_counter()
-    model = jointleaf_estimator(data.X, options).fit(data.X, data.y)
+    model = fit_jointleaf(jointleaf_estimator(data.rows.X, options), data.rows)
     middle = time.perf_counter()
     options = options._replace(recipe=model.report_.recipe)
-    validation = validate(data.X, data.encoded_y, FIT_MODELS, options)
+    validation = validate(data.encoded_rows, FIT_MODELS, options)
     spent = {"fit": middle - start, "validation": time.perf_counter() - middle}
     return model, make_record(model, data, validation, spent)
 
 
 def bench(args: argparse.Namespace) -> None:
     """Compare jointleaf and other models by cross-validation."""
-    data = read_training_data(args)
+    objective = Objective.of(args)
+    data = read_training_data(args, objective)
     # The recipe of all rows, also where the fewer rows of a split would mean another one.
     n_classes = len(set(data.y)) if data.target.task == "classification" else 0
     recipe = recipe_for(len(data.y), n_classes if n_classes > 2 else 1)
-    options = Options(data.target.task, args.seed, args.jobs, recipe)
-    validation = validate(data.X, data.encoded_y, BENCH_MODELS, options, n_folds=args.folds)
+    options = Options(data.target.task, args.seed, args.jobs, recipe, objective.loss)
+    validation = validate(data.encoded_rows, BENCH_MODELS, options, n_folds=args.folds)
     names = {"method": "method", "measure": "measure", "models": "table"}
     contents = {name: validation[key] for name, key in names.items()}
     out.print_result(contents, error_table(validation), is_json=args.json)
@@ -101,7 +104,7 @@ def select(args: argparse.Namespace) -> None:
     # Progress goes to the standard error stream, all of it: the result alone is for pipes.
     with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore", UserWarning)  # no feature selected: the table shows it
-        model.fit(data.X, data.y)
+        fit_jointleaf(model, data.rows)
     contents = {
         "target": data.target.name,
         "task": data.target.task,
@@ -132,7 +135,7 @@ def _path(model: Any, data: TrainingData) -> list[dict[str, Any]]:
     breaks = np.flatnonzero(np.diff(table["strength"][rows]) >= 0)
     rows = rows[breaks[-1] + 1 :] if breaks.size else rows
     strengths = table["strength"][rows]
-    norms = follow_strengths(model, data.X, data.y, strengths=strengths).feature_norms
+    norms = follow_strengths(model, data.rows.X, data.y, strengths=strengths).feature_norms
     path = []
     for k, strength, is_active in zip(rows, strengths, norms > 0, strict=True):
         features = [names[j] for j in sorted(set(model.linear_feature_columns_[is_active]))]

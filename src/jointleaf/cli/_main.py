@@ -126,6 +126,16 @@ def _probability(text: str) -> float:
     return number
 
 
+def _power(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 1 <= number <= 2:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number from 1 to 2, such as 1.5")
+    return number
+
+
 def _delimiter(text: str) -> str:
     mark = {"tab": "\t", "\\t": "\t"}.get(text, text)
     if len(mark) != 1:
@@ -151,10 +161,46 @@ def _training(contents: str) -> list[_Argument]:
         _argument("--task", choices=("regression", "classification"), help=task),
         _argument("--drop", **_COLUMNS, help="leave a column out; repeatable"),
         _argument("--categorical", **_COLUMNS, help="a column whose numbers are names; repeatable"),
+        _argument(
+            "--group", metavar="COLUMN",
+            help="rows with the same value belong together: they are never fitted and validated on "
+            "at once, and the model does not see the column",
+        ),
+        _argument(
+            "--time", metavar="COLUMN",
+            help="dates or numbers: what is validated on comes later than what is fitted",
+        ),
         _number("--seed", 0, 0, "0 by default"),
         _number("--jobs", 1, 1, "threads, 1 by default"),
         *_reading_and_json(contents),
-    ]
+    ]  # fmt: skip
+
+
+#: Names of `jointleaf._core.losses.NUMBER_LOSSES`, so that ``--help`` does not load them.
+_LOSSES = (
+    "squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie",
+)  # fmt: skip
+_OBJECTIVE = [
+    _argument(
+        "--loss", choices=_LOSSES,
+        help="what to minimise, for all models: squared_error (the default for numbers) or "
+        "absolute_error, huber, quantile; poisson (counts), gamma (amounts), tweedie (amounts, "
+        "many zero), whose predictions are never negative",
+    ),
+    _argument(
+        "--quantile", metavar="Q", type=_probability, help="of --loss quantile, 0.5 by default"
+    ),
+    _argument(
+        "--power", metavar="P", type=_power,
+        help="of --loss tweedie, 1.5 by default: 1 is poisson, 2 gamma",
+    ),
+    _argument(
+        "--exposure", metavar="COLUMN",
+        help="the time or amount in which the target was counted, for poisson, gamma and tweedie; "
+        "predictions are multiplied by it",
+    ),
+    _argument("--weight", metavar="COLUMN", help="how much every row counts"),
+]  # fmt: skip
 
 
 def _rows(contents: str, data: str = _DATA, **options: Any) -> list[_Argument]:
@@ -176,6 +222,7 @@ _COMMANDS: dict[str, tuple[str, str, str, list[_Argument]]] = {
         "held-out rows, and write the model and a report.",
         [
             *_training("the description of data, model and files"),
+            *_OBJECTIVE,
             _argument("--output", "-o", **_FILE, help="the model; by default DATA.jleaf, here"),
             _argument("--report", **_FILE, help="the report; by default beside the model, .html"),
             _argument("--no-report", **_FLAG, help="write no report"),
@@ -212,6 +259,11 @@ _COMMANDS: dict[str, tuple[str, str, str, list[_Argument]]] = {
                     "header"),
             _number("--top", 1, 10, "columns to show, 10 by default"),
             _argument(
+                "--interval", metavar="P", type=_probability,
+                help="the probability of the interval, for classes of the set; by default 0.9, and "
+                "shown if the model knows it",
+            ),
+            _argument(
                 "--class", dest="label", metavar="NAME",
                 help="explain this class; by default the second of two, the predicted one of more",
             ),
@@ -239,9 +291,9 @@ _COMMANDS: dict[str, tuple[str, str, str, list[_Argument]]] = {
     "bench": (
         "_fitting",
         "compare with LightGBM, CatBoost, XGBoost and linear models",
-        "Compare jointleaf with those of LightGBM, CatBoost and XGBoost that are installed, a "
-        "linear model and a constant, all with their defaults, on the same folds.",
-        [*_training("all errors"), _number("--folds", 2, 5, "5 by default")],
+        "Compare jointleaf with those of LightGBM, CatBoost and XGBoost that are installed and "
+        "have the loss, a linear model and a constant, all with their defaults, on the same folds.",
+        [*_training("all errors"), *_OBJECTIVE, _number("--folds", 2, 5, "5 by default")],
     ),
     "info": (
         "_using",

@@ -9,13 +9,24 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.losses import Loss
+from jointleaf.cli import _splits as splits
 from jointleaf.cli import _tables as tables
-from jointleaf.cli._columns import ColumnKind, Target, detect_kind, detect_target
+from jointleaf.cli._columns import (
+    ColumnKind,
+    Target,
+    Task,
+    detect_kind,
+    detect_role,
+    detect_target,
+    row_numbers,
+)
+from jointleaf.cli._objective import DEFAULT, Objective
 from jointleaf.cli._output import CliError, plural, text_table
 from jointleaf.cli._values import date_parts, parse_boolean, parse_dates, without_percent
 
@@ -35,13 +46,19 @@ class Preparation:
         target: str,
         categorical: Sequence[str] = (),
         drop: Sequence[str] = (),
+        objective: Objective = DEFAULT,
     ) -> Preparation:
         """Detect what the columns of a training table hold."""
         for name in [*categorical, *drop]:
             table.column(name)
+        role_of = {name: role for role, name in objective.roles.items()}
+        for name, role in role_of.items():
+            table.column(name, f"--{role}")
         kinds = []
         for column in table.columns:
-            if column.name in drop:
+            if column.name in role_of:
+                kinds.append(detect_role(column, role_of[column.name], table.source))
+            elif column.name in drop:
                 kinds.append(ColumnKind(column.name, "dropped", note="as requested"))
             elif column.name != target:
                 kinds.append(detect_kind(column, is_category=column.name in categorical))
@@ -66,7 +83,7 @@ class Preparation:
     @property
     def names(self) -> list[str]:
         """Columns of a file that the model needs."""
-        return [kind.name for kind in self.columns if kind.is_used]
+        return [kind.name for kind in self.columns if kind.is_used or kind.kind == "exposure"]
 
     @property
     def outputs(self) -> list[str]:
@@ -113,6 +130,16 @@ class Preparation:
             else:
                 frame[kind.name] = numbers
         return pandas.DataFrame(frame), remarks
+
+    def row_numbers(
+        self, table: tables.RawTable, role: str, is_used: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float64] | None:
+        """Return the exposure or weight of all or some rows; None if the model has none."""
+        kind = next((kind for kind in self.columns if kind.kind == role), None)
+        if kind is None:
+            return None
+        used = np.ones(len(table), bool) if is_used is None else is_used
+        return row_numbers(table.column(kind.name, f"the {role}"), kind, table.source, used)
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Preparation:
@@ -201,6 +228,22 @@ def _remarks(
     return remarks
 
 
+class Rows(NamedTuple):
+    """Rows with targets."""
+
+    X: Any  # a data frame (n, d) of floats and categories
+    y: NDArray  # (n,), floats or classes
+    exposure: NDArray[np.float64] | None = None  # (n,)
+    weight: NDArray[np.float64] | None = None  # (n,), positive
+    groups: NDArray[np.int64] | None = None  # (n,), of rows that belong together
+    times: NDArray[np.float64] | None = None  # (n,), by which rows are in order
+
+    def take(self, rows: NDArray) -> Rows:
+        """Return some rows, by number."""
+        others = (v if v is None else v[rows] for v in self[2:])
+        return Rows(self.X.iloc[rows], self.y[rows], *others)
+
+
 @dataclass(frozen=True)
 class TrainingData:
     """Rows with a target."""
@@ -208,16 +251,21 @@ class TrainingData:
     table: tables.RawTable  # as read, rows without a target left out
     preparation: Preparation
     target: Target
-    X: Any  # a data frame (n, d) of floats and categories
-    y: NDArray  # (n,), floats or classes
+    rows: Rows
     n_without_target: int  # rows that were left out
+    n_without_weight: int  # further rows that were left out
 
     @property
-    def encoded_y(self) -> NDArray:
-        """Targets, or the numbers 0..K-1 of the classes, (n,)."""
+    def y(self) -> NDArray:
+        """Targets (n,), floats or classes."""
+        return self.rows.y
+
+    @property
+    def encoded_rows(self) -> Rows:
+        """The rows, with numbers 0..K-1 in place of classes."""
         if self.target.task == "regression":
-            return self.y
-        return np.unique(self.y, return_inverse=True)[1].reshape(-1)
+            return self.rows
+        return self.rows._replace(y=np.unique(self.y, return_inverse=True)[1].reshape(-1))
 
     def describe(self) -> str:
         """Return a text on file, target and columns."""
@@ -230,35 +278,68 @@ class TrainingData:
         ]
         if self.n_without_target:
             lines.append(f"{plural(self.n_without_target, 'row')} without a target left out")
+        if self.n_without_weight:
+            lines.append(f"{plural(self.n_without_weight, 'row')} of weight 0 left out")
         rows = [["column", "holds", "missing", ""]]
         for kind in self.preparation.columns:
             missing = int(self.table.column(kind.name).missing.sum())
-            holds = kind.kind if kind.is_used else f"left out: {kind.kind}"
             notes = [kind.note] * bool(kind.note)
             if kind.kind == "date":
                 notes.append(f"as {', '.join(kind.parts)}")
-            rows.append([kind.name, holds, f"{missing:,}" if missing else "", ", ".join(notes)])
+            shown = f"{missing:,}" if missing else ""
+            rows.append([kind.name, kind.holds, shown, ", ".join(notes)])
         return "\n".join([*lines, text_table(rows, right=(2,))])
 
 
-def read_training_data(args: argparse.Namespace) -> TrainingData:
+def read_training_data(args: argparse.Namespace, objective: Objective = DEFAULT) -> TrainingData:
     """Read a file, detect what its columns and its target hold, and print it."""
     table = tables.read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
+    splits.check_columns(args)
     if args.target in args.drop:
         raise CliError(f"--drop {args.target!r} is the target: drop another column")
-    target = detect_target(table.column(args.target, "the target"), table.source, args.task)
+    task: Task | None = args.task if objective.loss is None else "regression"
+    target = detect_target(table.column(args.target, "the target"), table.source, task)
     y, present = target.read(table.column(args.target), table.source)
-    table = table.take(present)
+    _check_targets(y, target, objective.loss, table.source)
+    whole, table = table, table.take(present)
+    drop = [*args.drop, *filter(None, [args.group])]
+    preparation = Preparation.learn(table, args.target, args.categorical, drop, objective)
+    exposure, weight = (
+        preparation.row_numbers(whole, role, present) for role in ("exposure", "weight")
+    )
+    n_with_target = len(table)
+    if weight is not None:  # a weight of zero is the same as no row
+        counts = weight > 0
+        table, y, weight = table.take(counts), y[counts], weight[counts]
+        exposure = exposure if exposure is None else exposure[counts]
     if len(table) < _FEWEST_ROWS:
+        positive = "" if weight is None else " and a positive weight"
         raise CliError(
-            f"{table.source}: {plural(len(table), 'row')} with a target: at least {_FEWEST_ROWS} "
-            "are needed"
+            f"{table.source}: {plural(len(table), 'row')} with a target{positive}: at least "
+            f"{_FEWEST_ROWS} are needed"
         )
-    preparation = Preparation.learn(table, args.target, args.categorical, args.drop)
-    X, _ = preparation.apply(table)
     if target.task == "classification" and len(np.unique(y)) < 2:
         raise CliError(f"{table.source}: the target {target.name!r} has one class only")
-    data = TrainingData(table, preparation, target, X, y, int((~present).sum()))
+    X, _ = preparation.apply(table)
+    groups, times = splits.read_groups(table, args.group), splits.read_times(table, args.time)
+    rows = Rows(X, y, exposure, weight, groups, times)
+    n_without_target, n_without_weight = int((~present).sum()), n_with_target - len(table)
+    data = TrainingData(table, preparation, target, rows, n_without_target, n_without_weight)
     if not args.json:
         print(data.describe(), flush=True)
     return data
+
+
+def _check_targets(y: NDArray, target: Target, loss: Loss | None, source: str) -> None:
+    """Raise if a loss cannot be that of targets."""
+    if loss is None:
+        return
+    try:
+        loss.encode(y)
+    except ValueError as cause:
+        raise CliError(f"{source}: the target {target.name!r}: {cause}") from None
+    if loss.has_log_link and np.count_nonzero(y) < 2:
+        raise CliError(
+            f"{source}: the target {target.name!r} is positive in one row only: --loss "
+            f"{loss.name} needs more to learn from"
+        )

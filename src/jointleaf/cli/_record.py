@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import jointleaf
 from jointleaf._fit.report import loss_table
-from jointleaf.cli._columns import ColumnKind, Target
+from jointleaf.cli._columns import ROLES, ColumnKind, Target
 from jointleaf.cli._output import number
 from jointleaf.cli._preparation import Preparation, TrainingData
 from jointleaf.cli._scores import histogram, spread_over
@@ -40,10 +40,11 @@ def make_record(
         "source": Path(data.table.source).name,
         "n_rows": len(data.y),
         "n_without_target": data.n_without_target,
+        "n_without_weight": data.n_without_weight,
         "target": _target_summary(data.target, data.y),
         "preparation": asdict(data.preparation),
         "columns": [
-            _column_summary(data.table.column(kind.name), kind, data.X)
+            _column_summary(data.table.column(kind.name), kind, data.rows.X)
             for kind in data.preparation.columns
         ],
         "validation": validation,
@@ -66,8 +67,10 @@ def without_charts(record: dict[str, Any]) -> dict[str, Any]:
 def _column_summary(column: RawColumn, kind: ColumnKind, frame: Any) -> dict[str, Any]:
     present = column.values[~column.missing]
     text = ""
-    if kind.kind in ("number", "boolean"):
-        low, middle, high = np.nanquantile(frame[kind.name].to_numpy(), (0.0, 0.5, 1.0))
+    if kind.kind in ("number", "boolean", *ROLES):
+        has_role = kind.kind in ROLES
+        numbers = column.numbers(kind.notation) if has_role else frame[kind.name].to_numpy()
+        low, middle, high = np.nanquantile(numbers, (0.0, 0.5, 1.0))
         text = f"{number(low)} to {number(high)}, median {number(middle)}"
     elif kind.kind == "date":
         times = frame[kind.outputs[0]].to_numpy()
@@ -83,6 +86,7 @@ def _column_summary(column: RawColumn, kind: ColumnKind, frame: Any) -> dict[str
         "kind": kind.kind,
         "note": kind.note,
         "used": kind.is_used,
+        "holds": kind.holds,
         "missing": int(column.missing.sum()),
         "different": len(set(present.tolist())),
         "values": text,

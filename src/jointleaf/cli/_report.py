@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from jointleaf.cli import _charts as charts
+from jointleaf.cli._intervals import coverage_text
 from jointleaf.cli._output import number, plural, seconds
 from jointleaf.cli._scores import JOINTLEAF, MEASURES, error_rows, format_measure
 
@@ -61,17 +62,19 @@ def _data(record: Record) -> str:
     rows = [
         [
             column["name"],
-            column["kind"] if column["used"] else f"left out: {column['kind']}",
+            _holds(column),
             f"{column['missing']:,} ({column['missing'] / n:.0%})" if column["missing"] else "",
             f"{column['different']:,}",
             "; ".join(text for text in (column["values"], column["note"]) if text),
         ]
         for column in columns
     ]
-    styles = ["" if column["used"] else "out" for column in columns]
+    styles = ["out" if _holds(column).startswith("left out") else "" for column in columns]
     text = f"{plural(n, 'row')}, {plural(len(columns), 'column')} and the target."
     if record["n_without_target"]:
         text += f" {plural(record['n_without_target'], 'row')} without a target left out."
+    if record.get("n_without_weight"):
+        text += f" {plural(record['n_without_weight'], 'row')} of weight 0 left out."
     text += f" The task is {target['task']}: {target['reason']}."
     if "histogram" in target:
         figure = ("Target", charts.histogram_chart(target["histogram"], target["name"]))
@@ -82,6 +85,12 @@ def _data(record: Record) -> str:
     if len(rows) > _MOST_COLUMNS:  # on a phone it takes many screens
         html = f"<details><summary>All {len(rows):,} columns</summary>{html}</details>"
     return _section("data", "Data", text, html, "<p></p>", _figures(figure))
+
+
+def _holds(column: Record) -> str:
+    """Return what a column holds, also from records of older files, which do not say it."""
+    default = column["kind"] if column["used"] else f"left out: {column['kind']}"
+    return str(column.get("holds", default))
 
 
 def _errors(validation: Record) -> str:
@@ -115,16 +124,26 @@ def _quality_parts(summary: Record, target: Record) -> list[str]:
         text = f"<p>{drawn:,} of {n_all:,} rows are drawn.</p>" if drawn < n_all else ""
         pairs = "Target against prediction", charts.pairs_chart(summary, target["name"])
         residuals = charts.histogram_chart(summary["residuals"], "residual")
-        return [text, _figures(pairs, ("Residuals: target minus prediction", residuals))]
+        figures = [pairs, ("Residuals: target minus prediction", residuals)]
+        if summary.get("intervals"):
+            chart = charts.intervals_chart(summary, target["name"])
+            figures.append((f"Intervals of {100 * summary['intervals']['coverage']:.4g} %", chart))
+        return [text, _coverage(summary), _figures(*figures)]
     text = (
         "Rows in groups of equal size: on the diagonal events are as frequent as predicted. The "
         "vertical bars are two standard errors of chance alone."
     )
     return [
         f"<p>{text}</p>",
+        _coverage(summary),
         _figures(("Calibration", charts.calibration_chart(summary["calibration"]))),
         _confusion(summary["confusion"], target["classes"]),
     ]
+
+
+def _coverage(summary: Record) -> str:
+    sentence = coverage_text(summary.get("intervals"))
+    return f"<p>{sentence[:1].upper()}{sentence[1:]}.</p>" if sentence else ""
 
 
 def _confusion(counts: list[list[int]], classes: list[str]) -> str:

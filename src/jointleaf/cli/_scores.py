@@ -7,35 +7,71 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.losses import Loss
+from jointleaf.cli._intervals import coverage_summary, coverage_text
 from jointleaf.cli._output import number, seconds, text_table
+from jointleaf.cli._preparation import Rows
 
 #: The name of jointleaf among the models that are compared.
 JOINTLEAF = "jointleaf"
 #: Names of the measures for people.
 MEASURES = {
     "rmse": "RMSE", "mae": "MAE", "r2": "R²",
+    "deviance": "deviance", "pinball": "pinball loss", "huber": "Huber loss",
     "log_loss": "log-loss", "error_rate": "error rate", "auc": "AUC",
 }  # fmt: skip
 _MOST_POINTS = 1000
 _BINS = 10
 
 
-def measures(truth: NDArray, predicted: NDArray) -> dict[str, float]:
-    """Return RMSE, MAE and R^2, or log-loss, error rate and, for two classes, AUC."""
+def measures(rows: Rows, predicted: NDArray, loss: Loss | None = None) -> dict[str, float]:
+    """Return the errors of predictions, weighted as the rows are; the first is that of the loss.
+
+    Of numbers these are RMSE, MAE and R^2, of classes log-loss, error rate and, of two, AUC.
+    """
+    truth, s = rows.y, rows.weight
     if predicted.ndim == 1:
-        mse, mae = np.mean((truth - predicted) ** 2), np.mean(np.abs(truth - predicted))
-        r2 = 1 - mse / truth.var() if np.ptp(truth) > 0 else np.nan
-        return {"rmse": float(mse**0.5), "mae": float(mae), "r2": float(r2)}
+        mse = np.average((truth - predicted) ** 2, weights=s)
+        mae = np.average(np.abs(truth - predicted), weights=s)
+        variance = np.average((truth - np.average(truth, weights=s)) ** 2, weights=s)
+        r2 = 1 - mse / variance if variance > 0 else np.nan
+        errors = {"rmse": float(mse**0.5), "mae": float(mae), "r2": float(r2)}
+        return {**_loss_measure(rows, predicted, loss, errors), **errors}
     likelihood = np.clip(predicted[np.arange(len(truth)), truth], 1e-15, None)
     errors = {
-        "log_loss": float(-np.mean(np.log(likelihood))),
-        "error_rate": float(np.mean(predicted.argmax(axis=1) != truth)),
+        "log_loss": float(-np.average(np.log(likelihood), weights=s)),
+        "error_rate": float(np.average(predicted.argmax(axis=1) != truth, weights=s)),
     }
     if predicted.shape[1] == 2 and 0 < truth.mean() < 1:
         from sklearn.metrics import roc_auc_score
 
-        errors["auc"] = float(roc_auc_score(truth, predicted[:, 1]))
+        errors["auc"] = float(roc_auc_score(truth, predicted[:, 1], sample_weight=s))
     return errors
+
+
+def _loss_measure(
+    rows: Rows, predicted: NDArray, loss: Loss | None, errors: dict[str, float]
+) -> dict[str, float]:
+    """Return the measure that belongs to a loss, under its name; that of the deviance is twice it.
+
+    With exposure the deviance is that of rates: per unit of exposure for counts.
+    """
+    if loss is None or loss.is_quadratic:
+        return {"rmse": errors["rmse"]}
+    if loss.name == "absolute_error":
+        return {"mae": errors["mae"]}
+    s = np.ones(len(predicted)) if rows.weight is None else rows.weight
+    if not loss.has_log_link:
+        name = {"quantile": "pinball"}.get(loss.name, loss.name)
+        return {name: float(np.average(loss.row_loss(rows.y, predicted), weights=s))}
+    raw = np.log(np.maximum(predicted, np.finfo(float).tiny))
+    total = s if rows.exposure is None else s * exposure_weights(loss, rows.exposure)
+    return {"deviance": float(2 * (s @ loss.row_loss(rows.y, raw)) / total.sum())}
+
+
+def exposure_weights(loss: Any, exposure: NDArray) -> NDArray[np.float64]:
+    """Return e^(2-p): the deviance of amounts y is that of rates y / e with these weights."""
+    return exposure ** (2 - loss.power)
 
 
 def format_measure(name: str, value: float) -> str:
@@ -57,18 +93,27 @@ def error_table(validation: dict[str, Any]) -> str:
     """Return the errors of all models as text, from the record of a validation."""
     rows = error_rows(validation, "a fit")
     columns = text_table(rows, right=range(1, len(rows[0])))
-    return f"errors {validation['method']}:\n{columns}"
+    sentence = coverage_text(validation.get("intervals"))
+    return f"errors {validation['method']}:\n{columns}" + (f"\n{sentence}" if sentence else "")
 
 
-def prediction_summary(truth: NDArray, predicted: NDArray) -> dict[str, Any]:
-    """Return pairs and residuals of (m,) numbers, calibration and confusion of (m, K) classes."""
+def prediction_summary(
+    rows: Rows, predicted: NDArray, ends: NDArray | None = None
+) -> dict[str, Any]:
+    """Return pairs and residuals of (m,) numbers, calibration and confusion of (m, K) classes.
+
+    With them what is shown of intervals (m, 2) or sets (m, K), where there are any.
+    """
+    truth = rows.y
+    drawn = spread_over(len(truth), _MOST_POINTS)
+    intervals = coverage_summary(truth, ends, drawn)
     if predicted.ndim == 1:
-        drawn = spread_over(len(truth), _MOST_POINTS)
         return {
             "truth": truth[drawn].tolist(),
             "predicted": predicted[drawn].tolist(),
             "n_all": len(truth),
             "residuals": histogram(truth - predicted),
+            "intervals": intervals,
         }
     n_classes = predicted.shape[1]
     is_class = truth[:, None] == np.arange(n_classes)
@@ -79,6 +124,7 @@ def prediction_summary(truth: NDArray, predicted: NDArray) -> dict[str, Any]:
     return {
         "calibration": _calibration(predicted[:, columns].ravel(), is_class[:, columns].ravel()),
         "confusion": confusion.tolist(),
+        "intervals": intervals,
     }
 
 

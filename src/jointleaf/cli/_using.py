@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import jointleaf
 from jointleaf.cli import _output as out
 from jointleaf.cli._columns import Target
-from jointleaf.cli._preparation import Preparation
+from jointleaf.cli._intervals import COVERAGE, intervals_or_sets, with_exposure
+from jointleaf.cli._preparation import Preparation, Rows
 from jointleaf.cli._record import RECORD_FORMAT, model_summary, without_charts
 from jointleaf.cli._report import render_report
 from jointleaf.cli._scores import error_table, measures, prediction_summary
@@ -74,6 +76,11 @@ def _read(
         familiar.add(loaded.record["target"]["name"])
     loaded.preparation.check_columns(table, familiar)
     X, remarks = loaded.preparation.apply(table)
+    if loaded.record is None and loaded.model.report_.has_offset:
+        remarks.append(
+            "the model was fitted with exposure or an offset, which a file saved from Python does "
+            "not name: predictions are without it"
+        )
     remarks += _unseen_categories(loaded.model, X)
     for remark in remarks:
         out.print_remark(f"{table.source}: {remark}")
@@ -109,11 +116,12 @@ def predict(args: argparse.Namespace) -> None:
     loaded = load_model(args.model)
     table, X, remarks = _read(loaded, args, args.id)
     columns = {name: table.column(name).values.tolist() for name in args.id}
-    predictions = _predictions(loaded.model, X)
+    exposure = loaded.preparation.row_numbers(table, "exposure")
+    predictions = _predictions(loaded.model, X, exposure)
     if args.interval is not None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            predictions |= _intervals(loaded.model, X, args.interval)
+            predictions |= _intervals(loaded.model, X, exposure, args.interval)
         for warning in caught:
             remarks.append(str(warning.message))
             out.print_remark(remarks[-1])
@@ -133,19 +141,20 @@ def predict(args: argparse.Namespace) -> None:
     out.print_remark(f"wrote {args.output}: {out.plural(len(table), 'row')}")
 
 
-def _predictions(model: Any, X: Any) -> dict[str, list]:
+def _predictions(model: Any, X: Any, exposure: NDArray | None) -> dict[str, list]:
     """Return the prediction and, for classes, the probability of every class."""
-    columns: dict[str, list] = {"prediction": model.predict(X).tolist()}
+    predicted = model.predict(X, **with_exposure(exposure))
+    columns: dict[str, list] = {"prediction": predicted.tolist()}
     if hasattr(model, "predict_proba"):
         names = (f"probability {name}" for name in model.classes_)
         columns |= zip(names, model.predict_proba(X).T.tolist(), strict=True)
     return columns
 
 
-def _intervals(model: Any, X: Any, coverage: float) -> dict[str, list]:
+def _intervals(model: Any, X: Any, exposure: NDArray | None, coverage: float) -> dict[str, list]:
     """Return the ends of the intervals; for classes the names of those in the set."""
     if not hasattr(model, "predict_proba"):
-        ends = model.predict_interval(X, coverage).T.tolist()
+        ends = model.predict_interval(X, coverage, **with_exposure(exposure)).T.tolist()
         return dict(zip(("lower", "upper"), ends, strict=True))
     names = np.array([str(name) for name in model.classes_], dtype=object)
     return {"set": ["|".join(names[is_in]) for is_in in model.predict_set(X, coverage)]}
@@ -174,16 +183,20 @@ def explain(args: argparse.Namespace) -> None:
             f"--row {args.row}: {table.source} has {out.plural(len(table), 'row')} below the header"
         )
     row = X.iloc[[args.row - 1]]
+    exposure = loaded.preparation.row_numbers(table.take(np.array([args.row - 1])), "exposure")
     explanation, output = _one_output(loaded.model, row, args.label)
-    contents = {
+    contents: dict[str, Any] = {
         "row": args.row,
         "explains": output,
         "baseline": float(np.reshape(explanation.baseline, -1)[0]),
         "contributions": _contributions(explanation),
         "raw_prediction": float(explanation.prediction[0]),
-        "prediction": loaded.model.predict(row).tolist()[0],
+        "prediction": loaded.model.predict(row, **with_exposure(exposure)).tolist()[0],
         "remarks": remarks,
     }
+    if exposure is not None:
+        contents["exposure"] = float(exposure[0])
+    contents |= _certainty(loaded.model, row, exposure, args.interval)
     if explanation.has_rest:  # of Voronoi cells, which belong to no single column
         contents["cells"] = float(explanation.cells_rest[0])
     if hasattr(loaded.model, "predict_proba"):
@@ -191,7 +204,9 @@ def explain(args: argparse.Namespace) -> None:
         names = map(str, loaded.model.classes_)
         contents["probabilities"] = dict(zip(names, probabilities, strict=True))
     if args.plot is not None:
-        _draw(explanation, output, args)
+        interval = contents.get("interval")  # also of the exposure
+        ends = interval and np.array([[interval["lower"], interval["upper"]]])
+        _draw(replace(explanation, interval=ends, coverage=args.interval or COVERAGE), output, args)
         out.print_remark(f"wrote {args.plot}")
     out.print_result(contents, _explanation_text(contents, args.top), is_json=args.json)
 
@@ -202,7 +217,8 @@ def _one_output(model: Any, row: Any, label: str | None) -> tuple[Explanation, s
     if not hasattr(model, "classes_"):
         if label is not None:
             raise out.CliError(f"--class {label!r}: the model predicts numbers, not classes")
-        return explanation, "the prediction"
+        has_log_link = model.loss_.has_log_link
+        return explanation, "the logarithm of the prediction" if has_log_link else "the prediction"
     names = [str(name) for name in model.classes_]
     if label is not None and label not in names:
         raise out.CliError(f"--class {label!r} is not known: the classes are {', '.join(names)}")
@@ -215,6 +231,21 @@ def _one_output(model: Any, row: Any, label: str | None) -> tuple[Explanation, s
     parts = ("linear", "cells", "cells_rest", "baseline")
     negated = {part: -getattr(explanation, part) for part in parts}
     return replace(explanation, **negated), f"the log-odds of {names[0]}"
+
+
+def _certainty(
+    model: Any, row: Any, exposure: NDArray | None, coverage: float | None
+) -> dict[str, Any]:
+    """Return the interval, or the set of classes, of a row, if the model knows how sure it is."""
+    ends = intervals_or_sets(model, row, exposure, coverage)
+    coverage = coverage or COVERAGE
+    if ends is None:
+        return {}
+    if ends.dtype == bool:
+        classes = [str(name) for name in model.classes_[ends[0]]]
+        return {"set": {"coverage": coverage, "classes": classes}}
+    low, high = ends[0].tolist()
+    return {"interval": {"coverage": coverage, "lower": low, "upper": high}}
 
 
 def _contributions(explanation: Explanation) -> list[dict[str, Any]]:
@@ -253,8 +284,18 @@ def _explanation_text(contents: dict[str, Any], top: int) -> str:
         shown = f"{prediction}, probability {probability:.3f}"
     else:
         shown = out.number(prediction)
+    if "exposure" in contents:
+        shown += f", for an exposure of {out.number(contents['exposure'])}"
     title = f"row {contents['row']}: {contents['explains']}, from the mean in training"
-    return f"{title}\n{out.text_table(rows, right=(1, 2))}\nprediction: {shown}"
+    lines = [title, out.text_table(rows, right=(1, 2)), f"prediction: {shown}"]
+    if "interval" in contents:
+        interval = contents["interval"]
+        ends = f"{out.number(interval['lower'])} to {out.number(interval['upper'])}"
+        lines.append(f"interval of {100 * interval['coverage']:.4g} %: {ends}")
+    if "set" in contents:
+        classes = ", ".join(contents["set"]["classes"])
+        lines.append(f"set of {100 * contents['set']['coverage']:.4g} %: {classes}")
+    return "\n".join(lines)
 
 
 def _draw(explanation: Explanation, output: str, args: argparse.Namespace) -> None:
@@ -263,7 +304,10 @@ def _draw(explanation: Explanation, output: str, args: argparse.Namespace) -> No
 
     need_matplotlib("--plot").switch_backend("Agg")
     display = ExplanationDisplay(explanation, n_columns=args.top, value_name=output).plot()
-    display.ax_.set_title(f"row {args.row}", loc="left", fontsize=10)
+    title = f"row {args.row}"
+    if explanation.interval is not None:
+        title += f": {explanation.interval_text()}"
+    display.ax_.set_title(title, loc="left", fontsize=10)
     figure: Any = display.figure_
     picture = io.BytesIO()
     figure.savefig(picture, format=args.plot.suffix.lstrip(".") or "png", dpi=120)
@@ -293,6 +337,10 @@ def _score(loaded: LoadedModel, record: dict[str, Any], args: argparse.Namespace
     model, target = loaded.model, Target(**{name: record["target"][name] for name in names})
     table, X, _ = _read(loaded, args)
     truth, present = target.read(table.column(target.name, "the target"), table.source)
+    exposure, weight = (
+        loaded.preparation.row_numbers(table, role, present) for role in ("exposure", "weight")
+    )
+    X = X[present]
     if target.task == "classification":
         unknown = np.setdiff1d(truth, model.classes_)
         if unknown.size:
@@ -300,14 +348,15 @@ def _score(loaded: LoadedModel, record: dict[str, Any], args: argparse.Namespace
                 f"{table.source}: the target {target.name!r} holds {str(unknown[0])!r}, which is "
                 "none of the model's classes"
             )
-        truth, predicted = np.searchsorted(model.classes_, truth), model.predict_proba(X[present])
+        truth, predicted = np.searchsorted(model.classes_, truth), model.predict_proba(X)
     else:
-        predicted = model.predict(X[present])
+        predicted = model.predict(X, **with_exposure(exposure))
+    rows, ends = Rows(X, truth, exposure, weight), intervals_or_sets(model, X, exposure)
     return {
         "source": Path(table.source).name,
         "rows": len(truth),
-        "errors": measures(truth, predicted),
-        "summary": prediction_summary(truth, predicted),
+        "errors": measures(rows, predicted, getattr(model, "loss_", None)),
+        "summary": prediction_summary(rows, predicted, ends),
     }
 
 

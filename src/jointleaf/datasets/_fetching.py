@@ -66,12 +66,10 @@ def _cache(cache: Folder | None) -> Path:
     return data_folder() if cache is None else Path(cache).expanduser()
 
 
-def download(
-    path: Path, *, address: str, timeout: float, what: str, unknown: str, hint: str = ""
-) -> None:
+def download(path: Path, *, address: str, timeout: float, what: str, unknown: str) -> None:
     """Fetch a file; `path` appears complete or not at all, and its folder is made.
 
-    Errors name what is fetched, or that it is unknown to the server, and add the hint.
+    Errors name what is fetched, or that it is unknown to the server.
     """
     from jointleaf.io._model_file.files import write_whole  # not needed for files that are here
 
@@ -83,7 +81,7 @@ def download(
             raise FileNotFoundError(f"{unknown} (looked at {address})") from cause
         raise ConnectionError(
             f"{what} is not in {path.parent} and cannot be downloaded from {address} "
-            f"({cause}): go online, or put {path.name} into a folder and pass it as folder={hint}"
+            f"({cause}): go online, or put {path.name} into a folder and pass it as folder="
         ) from cause
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)

@@ -310,13 +310,10 @@ def _locate_sarcos(
     what = f"the {name} part of SARCOS ({file}, {n_rows:,} rows), needed for part={part!r},"
     if folder is not None:
         what += f" is not in folder={str(folder)!r},"
-    subfolders = ("", "multitask")
-    has_test = find_file(_SARCOS_PARTS["test"][:2], folder, subfolders, cache) is not None
     return locate(
-        [file, arrays], folder, subfolders, cache,
+        [file, arrays], folder, ("", "multitask"), cache,
         address=_SARCOS.format(file=file), timeout=timeout, what=what,
         unknown=f"the server no longer has {file}",
-        hint=" (only part='test' is here)" if has_test else "",
     )  # fmt: skip
 
 

@@ -22,14 +22,14 @@ PARAMETERS = """Parameters
         ``Frobenius(0.01)`` or ``L21(0.1) + Laplacian(0.01)`` is used as given, in standardised
         units, and strengths that are "auto", as in ``L21("auto")``, are chosen by honest
         cross-validation.
-    recipe : {"auto", "joint", "blend", "boosting"}
+    recipe : {"auto", "joint", "blend"}
         What is fitted where partitions and penalty are "auto": "joint" is a joint fit of all
         partitions (for classes blended with simpler models), "blend" a joint fit of large trees
         with constants and small ones with linear models, blended with boosted trees and a linear
-        model, and "boosting" boosted trees with linear models and constants, without a joint fit.
-        "auto" is "joint" up to 2,000 different rows and "blend" above.
-    cells : {"linear", "constant"}
-        Models of the cells; constant cells are global refinement.
+        model. "auto" is "joint" up to 2,000 different rows and "blend" above.
+    cells : {"linear", "constant"}, or list of these
+        Models of the cells; constant cells are global refinement. With a penalty and a list of
+        partitioners there may be one word for each of them; the root cell is then linear.
     root_cell : bool
         Add one partition with a single cell: a global linear model in the joint fit. Without it
         no other component of a recipe is a global linear model either.
@@ -63,6 +63,10 @@ PARAMETERS = """Parameters
         Take the strongest penalty whose validation loss is within one standard error of the
         smallest. "auto" does so where whole features vanish (L1, L21, ...): fewer features are
         selected at hardly any loss, whereas the smallest loss lets many in that do not matter.
+    time_budget : float, optional
+        Seconds that a fit by the default recipe may take, about: where there is no time for all of
+        it, there are fewer splits, components, or rows (see docs/recipe.md). `report_.left_out`
+        says what there was no time for.
     n_jobs : int, optional
         Threads (-1: all cores). The fitted model is the same for every value, up to
         rounding.
@@ -75,6 +79,14 @@ PARAMETERS = """Parameters
         Seed of the partitions.
     verbose : int
         1 shows progress and how the solve ended."""
+
+MONOTONE_PARAMETERS = """
+    monotonic_cst : array-like (d,) of -1, 0 and 1, dict of these by column name, or None
+        1 for columns of numbers with which raw predictions (and so means and probabilities) must
+        not fall, -1 for those with which they must not rise, all other columns being the same;
+        between a value and a missing one nothing is promised. All components and all partitions
+        are made monotone, which is sufficient; see docs/monotone.md and `certify_monotonic`. Not
+        for more than two classes."""
 
 ATTRIBUTES = """Attributes
     ----------
@@ -109,11 +121,11 @@ ATTRIBUTES = """Attributes
         Every setting of the joint fit that was tried, with its score on held-out rows under
         scikit-learn's names: ``param_strength`` and so on, ``mean_test_score`` (minus the mean
         loss), ``std_test_score`` (over groups of held-out rows, at least ten), ``se_test_score``
-        (standard error of the mean), ``rank_test_score``, ``params``. With ``recipe="boosting"``
-        one row: the rounds that were taken, with the score of a coarser form on a sample.
+        (standard error of the mean), ``rank_test_score``, ``params``.
+        None where nothing was left to choose, or no joint fit takes part in the blend.
     penalty_ : Penalty or None
         The penalty of the joint problem, in standardised units, with every strength a number; None
-        where no joint problem was solved (``recipe="boosting"``).
+        where no joint fit takes part in the blend.
     selected_features_ : array of int
         Features that have a slope in some cell: the linear part of the model uses them.
     split_features_ : array of int
@@ -144,12 +156,19 @@ LOSS_PARAMETERS = """
         exp(raw) that are never negative, "poisson" (counts), "gamma" (amounts) or "tweedie"
         (amounts with many zeros); or an object of `jointleaf.losses`, such as a convex loss of
         one's own. Trees are grown on the same loss, and everything is validated by it; ``score`` is
-        R^2 with every loss. Other losses than the squared error need recipe="joint" or "blend".
+        R^2 with every loss.
     quantile : float in (0, 1), optional
         The level, for loss="quantile"; 0.5 by default.
     power : float, optional
         Of loss="tweedie", 1.5 by default: the variance grows with this power of the mean. Between 1
         and 2, which are "poisson" and "gamma"; 0 is the squared error."""
+
+CLASS_PARAMETERS = """
+    class_weight : None, "balanced" or dict of numbers by class
+        By what the weights of rows are multiplied; classes that a dict leaves out have 1.
+        "balanced" gives all classes the same weight in sum. Everything is fitted and chosen with
+        these weights: probabilities are those of rows in which classes are as frequent as their
+        weights say, and not the frequencies in y. `predict_set` is calibrated to those in y."""
 
 LOSS_ATTRIBUTE = """
     loss_ : Loss
@@ -166,7 +185,3 @@ def described(**sections: str) -> Callable[[type[T]], type[T]]:
         return cls
 
     return fill
-
-
-#: Fills in the parameters and attributes of the estimators of a single task.
-describe_parameters = described(parameters=PARAMETERS, attributes=ATTRIBUTES)

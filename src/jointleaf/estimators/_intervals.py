@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.rows import read_rows
-from jointleaf._fit.calibration import Calibration, HeldOut
-from jointleaf.estimators._offsets import n_rows_of, read_offset
+from jointleaf._fit.calibration import Calibration, HeldOut, check_level, interval_levels
+from jointleaf.estimators._offsets import check_has_offset, n_rows_of, read_offset
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -91,8 +91,8 @@ class _Calibrated:
         if self.calibration_ is None:
             raise ValueError(
                 f"{purpose} needs rows that the model has not seen, and this fit (recipe="
-                f"{self.report_.recipe!r}) kept no predictions of held-out rows: call calibrate "
-                "with fresh rows, or fit with penalty='auto' and recipe='joint' or 'blend'"
+                f"{self.report_.recipe!r}) kept no predictions of held-out rows, as one with a "
+                "given penalty, of a source, or without splits: call calibrate with fresh rows"
             )
         return self.calibration_
 
@@ -134,6 +134,7 @@ class PredictsIntervals(_Calibrated):
         """
         check_is_fitted(self)
         shift = read_offset(self.loss_, offset, exposure, n_rows_of(X))
+        check_has_offset(self.report_.has_offset, shift, "calibrate")
         return self._calibrate(self.read_known_rows(X, y, sample_weight, shift))
 
     def predict_interval(
@@ -172,9 +173,9 @@ class PredictsIntervals(_Calibrated):
         Without `calibrate` residuals are those of the validation rows of the fit, by models that
         were fitted to the other rows (cross-conformal prediction). That has no exact guarantee:
         settings and blend were chosen on these rows, and the model itself has seen more rows than
-        those that were validated, so that its errors are smaller by a factor that is only estimated
-        (by a rule from other data). How often intervals hold the target in practice is measured in
-        docs/intervals.md.
+        those that were validated, so that its errors are smaller: residuals are multiplied by
+        (m / n)^(R^2 / 8), m the rows of a fold's fit of n, a rule from other data. How often
+        intervals hold the target in practice is measured in docs/intervals.md.
 
         Examples
         --------
@@ -186,9 +187,9 @@ class PredictsIntervals(_Calibrated):
         >>> bool(0.7 < ((low <= y[300:]) & (y[300:] <= high)).mean() < 0.9)
         True
         """
-        missed = (1 - _check_level("coverage", coverage)) / 2
+        levels = interval_levels(coverage)
         shift = self._shift(X, offset, exposure)
-        return self._quantiles(X, np.array([missed, 1 - missed]), shift, f"coverage={coverage}")
+        return self._quantiles(X, levels, shift, f"coverage={coverage}")
 
     def predict_quantiles(
         self,
@@ -200,12 +201,18 @@ class PredictsIntervals(_Calibrated):
     ) -> NDArray[np.float64]:
         """Predict quantiles of the target, which never cross.
 
-        The quantile q is f(x) + w(x) r_q, where f(x) is the prediction and r_q the quantile of the
-        residuals of rows that the model has not seen, divided by their widths w. These are equal,
-        or depend on the row if held-out rows have shown that this is better. Residuals are rounded
-        away from the middle: of n in rising order r_q is that of rank ceil((n + 1) q), for q < 1/2
-        that of rank floor((n + 1) q). Targets that cannot be negative ("poisson", "gamma",
-        "tweedie") have no negative quantiles.
+        No model is fitted for a level: the quantile q is f(x) + w(x) r_q, where f(x) is the
+        prediction, whatever the loss was, w(x) > 0 the width of the row and r_q a quantile of the
+        residuals of rows that the model has not seen, divided by their widths. Widths are equal, or
+        depend on the row if held-out rows have shown that this is better; the shape of the
+        distribution is the same for all rows. For a model of one level fit ``loss="quantile"``.
+
+        Of n residuals in rising order r_q is that of rank ceil((n + 1) q), and for q < 1/2 that of
+        rank floor((n + 1) q), so that after `calibrate` the target is at or below a quantile q >=
+        1/2 with a probability of at least q, and below one of q < 1/2 with at most q. Residuals of
+        the held-out rows of the fit are smaller by the factor that `predict_interval` tells of;
+        more than 1,000 residuals are thinned out, and ranks rounded away from the middle. Targets
+        that cannot be negative ("poisson", "gamma", "tweedie") have no negative quantiles.
 
         Parameters
         ----------
@@ -223,7 +230,7 @@ class PredictsIntervals(_Calibrated):
         levels = np.atleast_1d(np.asarray(quantiles))
         if levels.ndim != 1 or not len(levels):
             raise ValueError(f"quantiles={quantiles!r} must be a list of numbers between 0 and 1")
-        levels = np.array([_check_level("quantiles", level) for level in levels.tolist()])
+        levels = np.array([check_level("quantiles", level) for level in levels.tolist()])
         shift = self._shift(X, offset, exposure)
         return self._quantiles(X, levels, shift, f"quantiles={levels.tolist()}")
 
@@ -240,14 +247,10 @@ class PredictsIntervals(_Calibrated):
         matrix = read_rows(self, X)
         has_log_link = self.loss_.has_log_link
         predictions = self._answers(matrix, shift if has_log_link else None)
-        scores = np.where(levels < 0.5, calibration.lower(levels), calibration.upper(levels))
-        if np.isinf(scores).any():
-            _warn_of_few_rows(calibration, asked, "infinite")
-        sizes = calibration.sizes(matrix, predictions)
-        quantiles = predictions[:, None] + sizes[:, None] * scores
-        if has_log_link:
-            return np.maximum(quantiles, 0.0)
-        return quantiles if shift is None else quantiles + shift[:, None]
+        quantiles = calibration.quantiles(matrix, predictions, levels, self.loss_)
+        if np.isinf(quantiles).any():
+            warn_of_few_rows(calibration, asked, "infinite")
+        return quantiles if shift is None or has_log_link else quantiles + shift[:, None]
 
 
 class PredictsSets(_Calibrated):
@@ -287,25 +290,19 @@ class PredictsSets(_Calibrated):
         >>> bool(model.predict_set(X[1::2], coverage=0.9)[range(75), y[1::2]].mean() > 0.85)
         True
         """
-        level = _check_level("coverage", coverage)
+        level = check_level("coverage", coverage)
         calibration = self._known_calibration("a prediction set")
         probabilities = self._answers(read_rows(self, X))
         threshold = calibration.upper(level)
         if np.isinf(threshold):
-            _warn_of_few_rows(calibration, f"coverage={coverage}", "all classes")
+            warn_of_few_rows(calibration, f"coverage={coverage}", "all classes")
         is_in = 1.0 - probabilities <= threshold
         is_in[np.arange(len(is_in)), probabilities.argmax(axis=1)] = True
         return is_in
 
 
-def _check_level(name: str, value: Any) -> float:
-    is_number = isinstance(value, float | int | np.number) and not isinstance(value, bool)
-    if not is_number or not 0 < value < 1:
-        raise ValueError(f"{name}={value!r} must be a number between 0 and 1, such as 0.9")
-    return float(value)
-
-
-def _warn_of_few_rows(calibration: Calibration, asked: str, result: str) -> None:
+def warn_of_few_rows(calibration: Calibration, asked: str, result: str) -> None:
+    """Warn that there are too few rows to calibrate on."""
     warnings.warn(
         f"{asked} needs more rows to calibrate on than {calibration.n_rows}, so that the result is "
         f"{result}: call calibrate with more rows, or ask for less",

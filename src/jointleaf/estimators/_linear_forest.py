@@ -22,7 +22,8 @@ from jointleaf._data.rows import canonical_rows, read_rows, read_training_rows
 from jointleaf._trees.flat import FlatTrees, flatten
 from jointleaf._trees.importers.sklearn import node_table
 from jointleaf._trees.routing import Router
-from jointleaf.estimators._params import TabularEstimator, check_missing_values, number_classes
+from jointleaf.estimators._checks import check_missing_values, number_classes
+from jointleaf.estimators._params import TabularEstimator
 from jointleaf.partitions._base import as_seed, check_count, check_fit_rows
 from jointleaf.partitions._growers.sklearn import grow_linear_forest
 from jointleaf.partitions._union import LinearPart

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from jointleaf._core.losses import Loss
 from jointleaf._core.problem import as_numbers
 
-__all__ = ["n_rows_of", "read_offset"]
+__all__ = ["check_has_offset", "n_rows_of", "read_offset"]
 
 
 def n_rows_of(X: Any) -> int | None:
@@ -58,3 +58,12 @@ def read_offset(
     if (values <= 0).any():
         raise ValueError(f"{name} holds {values.min():g}: it must be positive, leave such rows out")
     return np.log(values)
+
+
+def check_has_offset(has_offset: bool, shift: NDArray | None, purpose: str) -> None:
+    """Raise an error where targets are compared with predictions without their exposure."""
+    if has_offset and shift is None:
+        raise ValueError(
+            f"the model was fitted with exposure or an offset, without which predictions are not "
+            f"those of the targets: give {purpose} the exposure (or offset) of its rows"
+        )

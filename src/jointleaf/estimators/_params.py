@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
@@ -14,22 +11,21 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 
-from jointleaf._core.arrays import check_device
-from jointleaf._core.layout import CellKind, CellLayout
-from jointleaf._core.losses import Loss
-from jointleaf._core.penalties import Penalty, PerTask, PredictionPenalty, SlopeNorm, TaskNorm, Term
-from jointleaf._core.solvers import check_limits, check_solver_name
+from jointleaf._core.losses import Loss, make_number_loss
+from jointleaf._core.penalties import Penalty, Term
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan
 from jointleaf._data.rows import Rows
 from jointleaf._fit import memory, recipes
-from jointleaf._fit.component import FitContext, FitOptions
+from jointleaf._fit.budget import Budget
+from jointleaf._fit.component import CellKinds, FitContext, FitOptions, Split, loss_units
 from jointleaf._fit.folds import make_splits
+from jointleaf._fit.scale import find_scale
 from jointleaf._trees.importers import is_ensemble
+from jointleaf.estimators._checks import check_effect, has_linear_cells, is_whole
 from jointleaf.partitions import Partitioner, make_partitioner
-from jointleaf.partitions._base import LeftOut, TargetType, without_models
+from jointleaf.partitions._base import TargetType, without_models
 
 
 class TabularEstimator(BaseEstimator):
@@ -53,7 +49,7 @@ class JOPLEnParameters(TabularEstimator):
     _: KW_ONLY
     penalty: str | Term = "auto"
     recipe: str = "auto"
-    cells: CellKind = "linear"
+    cells: CellKinds = "linear"
     root_cell: bool = True
     clip: bool | str = True
     categorical_features: Any = "from_dtype"
@@ -64,6 +60,7 @@ class JOPLEnParameters(TabularEstimator):
     max_iter: int = 1000
     cv: Any = None
     one_se: bool | str = "auto"
+    time_budget: float | None = None
     n_jobs: int | None = None
     device: str = "cpu"
     random_state: Any = None
@@ -164,7 +161,7 @@ class JOPLEnParameters(TabularEstimator):
             n_splits = self.cv if is_whole(self.cv) else n_splits
         shape = memory.FitShape(
             n_rows,
-            n_columns if self.cells == "linear" else 0,
+            n_columns if has_linear_cells(self.cells) else 0,
             n_outputs,
             n_tasks,
             itemsize,
@@ -181,17 +178,30 @@ class JOPLEnParameters(TabularEstimator):
         parts = [kind.memory(shape) for kind in recipe.components[self._target_type]]
         return sum(parts, rows)
 
-    def _fit_context(self, context: FitContext, valid: Rows | None) -> recipes.Fit:
+    def _fit_context(
+        self, context: FitContext, valid: Rows | None, budget: Budget | None = None
+    ) -> recipes.Fit:
         """Fit one task by its recipe; `valid` are validation rows of the user's."""
         n_rows = len(context.rows)
         recipe = recipes.choose_recipe(
             self.recipe, n_rows, context.partitioner, context.penalty, context.n_outputs
         )
         check_effect(self, recipe)
-        check_linear_features(self, recipe, context)
-        splits = []
+        splits: list[Split] = []
+        left_out: tuple[str, ...] = ()
         if self._chooses:
             n_folds, n_splits = recipes.n_folds_and_splits(recipe, n_rows, self._target_type)
+            if budget is not None:
+                is_given = self.cv is not None or valid is not None
+                if is_given:
+                    n_given = self.cv if is_whole(self.cv) else context.rows.labels.shape[1]
+                    n_splits = 1 if valid is not None else n_given
+                context, recipe, n_splits, left_out = recipes.plan_within(
+                    budget, context, recipe, n_splits, splits_are_given=is_given
+                )
+                n_folds = recipes.n_folds_and_splits(recipe, len(context.rows), self._target_type)[
+                    0
+                ]
             splits = make_splits(
                 context.rows,
                 self.cv,
@@ -201,7 +211,48 @@ class JOPLEnParameters(TabularEstimator):
                 n_splits=n_splits,
                 statistics=context.statistics,
             )
-        return recipes.fit_recipe(context, recipe, splits)
+        return recipes.fit_recipe(context, recipe, splits, budget, left_out)
+
+
+@dataclass(eq=False, repr=False)
+class LossParameters(TabularEstimator):
+    """The loss of a regressor, of one task or of several; see `JOPLEnRegressor`."""
+
+    _: KW_ONLY
+    loss: str | Loss = "squared_error"
+    quantile: float | None = None
+    power: float | None = None
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self.loss in ("poisson", "gamma", "tweedie")
+        return tags
+
+    def _given_loss(self) -> Loss:
+        """Return the loss that the parameters say, with a scale that may be missing."""
+        return make_number_loss(self.loss, self.quantile, self.power)
+
+    def _encode_known(self, y: NDArray) -> NDArray:
+        """Return targets that the loss can be of."""
+        return self._given_loss().encode(np.asarray(y, float))
+
+    def _encode_target(self, y: NDArray) -> NDArray:
+        """Return training targets, from which there is something to learn."""
+        target = self._encode_known(y)
+        if self._given_loss().has_log_link and not target.any():
+            raise ValueError(
+                f"loss={self.loss!r} takes y that is positive somewhere, but y is zero in every "
+                "row of positive weight: nothing to fit"
+            )
+        return target
+
+    def _scaled_loss(
+        self, rows: Rows, columns: Columns, seed: int
+    ) -> tuple[Loss, Loss, tuple[float, float] | None]:
+        """Return the loss of training rows, and the same in units that are returned as well."""
+        loss = find_scale(self._given_loss(), rows, columns, seed)
+        units = loss_units(loss, rows.y, rows.s)
+        return loss, loss if units is None else loss.in_units(units[1]), units
 
 
 def estimate_memory(
@@ -279,159 +330,3 @@ def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray) -> None:
 
 
 # -- checks of parameters and rows -------------------------------------------------------------
-
-
-def check_parameters(estimator: Any) -> None:
-    """Check the values of an estimator's parameters, before any work is done."""
-    for value in estimator.get_params(deep=False).values():
-        if isinstance(value, LeftOut):
-            value.raise_error()
-    if isinstance(estimator.penalty, str) and estimator.penalty != "auto":
-        raise ValueError(f"penalty={estimator.penalty!r} is not known: use 'auto' or a Penalty")
-    if not isinstance(estimator.penalty, str | Term):
-        raise TypeError(
-            f"penalty={estimator.penalty!r} must be 'auto' or a Penalty such as Frobenius(0.1)"
-        )
-    if estimator.recipe not in ("auto", *recipes.RECIPES):
-        names = ", ".join(map(repr, recipes.RECIPES))
-        raise ValueError(f"recipe={estimator.recipe!r} is not known: use 'auto', {names}")
-    if estimator.cells not in ("linear", "constant"):
-        raise ValueError(f"cells={estimator.cells!r} is not known: use 'linear' or 'constant'")
-    if isinstance(estimator.cv, int | np.integer) and estimator.cv < 2:
-        raise ValueError(f"cv={estimator.cv!r} must be at least 2 folds, or None")
-    if not (isinstance(estimator.one_se, bool | np.bool_) or estimator.one_se == "auto"):
-        raise TypeError(f"one_se={estimator.one_se!r} must be True, False or 'auto'")
-    if not (isinstance(estimator.clip, bool | np.bool_) or estimator.clip == "cell"):
-        raise TypeError(f"clip={estimator.clip!r} must be True, False or 'cell'")
-    for name in ("root_cell", "add_indicator"):
-        if not isinstance(getattr(estimator, name), bool | np.bool_):
-            raise TypeError(f"{name}={getattr(estimator, name)!r} must be True or False")
-    if estimator.n_jobs is not None and not is_whole(estimator.n_jobs):
-        raise TypeError(f"n_jobs={estimator.n_jobs!r} must be a whole number or None")
-    check_limits(estimator.tol, estimator.max_iter)
-    check_solver_name(estimator.solver)
-    check_device(estimator.device)
-
-
-def check_effect(estimator: Any, recipe: recipes.Recipe) -> None:
-    """Raise an error for a parameter that would have no effect, before any work is done."""
-    is_default = estimator.penalty == "auto" and estimator.partitioner == "auto"
-    if estimator.recipe not in ("auto", "joint") and not is_default:
-        raise ValueError(
-            f"recipe={estimator.recipe!r} chooses partitions and penalty itself: leave partitioner "
-            "and penalty at 'auto', or use recipe='joint'"
-        )
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(type(estimator)).parameters.items()
-    }
-
-    def check_default(name: str, why: str) -> None:
-        value, default = getattr(estimator, name), defaults[name]
-        if not (value is default or (np.isscalar(value) and value == default)):
-            raise ValueError(f"{name}={value!r} has no effect {why}")
-
-    loss = getattr(estimator, "loss", "squared_error")
-    if recipe.name == "boosting" and loss != "squared_error":
-        raise ValueError(
-            f"loss={loss!r} is not possible with recipe='boosting': use recipe='joint' or "
-            "recipe='blend'"
-        )
-    for name in recipe.ignores:
-        check_default(
-            name,
-            f"with recipe={recipe.name!r}, which solves no joint problem: leave it out, or use "
-            "recipe='joint' or recipe='blend'",
-        )
-    if recipe.name == "boosting" and estimator.clip == "cell":
-        raise ValueError(
-            "clip='cell' is not possible with recipe='boosting': use clip=True, recipe='joint' or "
-            "recipe='blend'"
-        )
-    if isinstance(estimator.penalty, Term) and not estimator.penalty.is_auto:
-        # scikit-learn's checks set splits on every estimator that has a parameter cv.
-        for name in ("cv", "one_se") if is_whole(estimator.cv) else ("one_se",):
-            check_default(
-                name,
-                f"with penalty={estimator.penalty!r}, which leaves nothing to choose: leave it "
-                "out, or use a strength of 'auto'",
-            )
-    if estimator.cells == "constant":
-        for name in ("linear_features", "add_indicator"):
-            check_default(name, "with cells='constant': leave it out, or use cells='linear'")
-
-
-def check_linear_features(estimator: Any, recipe: recipes.Recipe, context: FitContext) -> None:
-    """Raise an error where boosting would have to leave columns out of its linear models."""
-    numbers = np.flatnonzero(context.columns.n_categories == 0)
-    is_left_out = not np.array_equal(context.plan.numbers, numbers)
-    if recipe.name == "boosting" and estimator.linear_features is not None and is_left_out:
-        raise ValueError(
-            f"linear_features={estimator.linear_features!r} leaves out columns of numbers, which "
-            "is not possible with recipe='boosting': leave it out, or use recipe='joint' or "
-            "recipe='blend'"
-        )
-
-
-def check_penalty(penalty: Term, n_rows: int, n_features: int, cells: CellKind) -> None:
-    """Check a penalty against the data, before any work is done."""
-    for part in penalty.terms:
-        term = part.penalty if isinstance(part, PerTask) else part
-        if isinstance(term, SlopeNorm):
-            if term.is_auto and cells == "constant":
-                raise ValueError(
-                    f"penalty={penalty!r} with cells='constant' has no slopes to penalise: use "
-                    "cells='linear' or Frobenius"
-                )
-            term.bind(CellLayout((1,), n_features, cells))
-        elif isinstance(term, PredictionPenalty):
-            term.check_rows(n_rows)
-
-
-def check_single_task(penalty: Any) -> None:
-    """Raise an error for penalties that tell tasks apart, where there is only one."""
-    for term in penalty.terms if isinstance(penalty, Term) else ():
-        if isinstance(term, TaskNorm | PerTask):
-            raise ValueError(
-                f"penalty={penalty!r} is for several tasks: use L21 here, or "
-                "MultiTaskJOPLEnRegressor, which also takes a single task"
-            )
-
-
-def is_whole(value: Any) -> bool:
-    """Whether this is a whole number."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def check_missing_values(X: NDArray, columns: Columns) -> None:
-    """Name a column of X (n, d) that has no values at all."""
-    empty = np.flatnonzero(np.isnan(X).all(axis=0))
-    if empty.size:
-        raise ValueError(
-            f"column {columns[empty[0]].label!r} has no values at all in rows of positive weight: "
-            "leave it out"
-        )
-
-
-def number_classes(y: NDArray) -> tuple[NDArray, NDArray[np.float64]]:
-    """Return the classes of targets (n,), at least two, and the class number of every row."""
-    check_classification_targets(y)
-    classes, numbers = np.unique(y, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(
-            f"y holds one class only ({classes[0]}, in rows of positive weight): at least two "
-            "classes are needed"
-        )
-    return classes, numbers.astype(float)
-
-
-@contextmanager
-def restored_on_error(estimator: BaseEstimator) -> Iterator[None]:
-    """Leave an estimator as it was after an error or Ctrl-C, never half fitted."""
-    before = dict(estimator.__dict__)
-    try:
-        yield
-    except BaseException:
-        estimator.__dict__.clear()
-        estimator.__dict__.update(before)
-        raise

@@ -31,6 +31,11 @@ def follow_strengths(
     """Follow the strengths of a fitted estimator's penalty, with options of `strength_path`."""
     if (X_val is None) != (y_val is None):
         raise ValueError("X_val and y_val belong together: pass both or none")
+    if estimator.monotonic_cst is not None:
+        raise ValueError(
+            f"estimator has monotonic_cst={estimator.monotonic_cst!r}, which a path of strengths "
+            "would not keep: leave the constraints out"
+        )
     penalty, joint = _unfitted_penalty(estimator), _joint(estimator)
     auto = [k for k, term in enumerate(penalty.terms) if term.is_bias_auto]
     if auto:  # biases as in the fit
@@ -42,7 +47,9 @@ def follow_strengths(
         steps = np.geomspace(1e3, 1e-3, settings.pop("n_strengths", N_STRENGTHS))
         settings.setdefault("strengths", fitted_strength(estimator) * steps)
     settings["loss"] = estimator.fitted_frame().loss
-    rows, valid = estimator.read_fit_rows(X, y, merge=False), None
+    # Rows have the weights of their classes too, where these have any.
+    rows, valid = estimator.read_fit_rows(X, y, settings.get("sample_weight"), merge=False), None
+    settings["sample_weight"] = rows.s
     if X_val is not None and y_val is not None:
         valid = _prepared(estimator, estimator.read_known_rows(X_val, y_val))
     return strength_path(

@@ -26,8 +26,8 @@ from jointleaf._fit.pruning import Candidate, Descent, Path, Walk, prune_to_size
 from jointleaf._fit.report import FitReport
 from jointleaf._fit.search import DEFAULT_SETTING, Setting, auto_penalty
 from jointleaf._model.cell_model import Frame
-from jointleaf.estimators._joplen import BaseJOPLEn, read_validation_rows
-from jointleaf.estimators._params import is_whole
+from jointleaf.estimators._base import BaseJOPLEn, read_validation_rows
+from jointleaf.estimators._checks import is_whole
 from jointleaf.partitions import Partitioner, UnionPartitioner
 
 E = TypeVar("E", bound=BaseJOPLEn)
@@ -206,6 +206,11 @@ def _check_arguments(estimator: Any, n_cells: Any, tol: Any, step_fraction: Any)
             "give the last step, and rows as that step sees them"
         )
     check_is_fitted(estimator)
+    if estimator.monotonic_cst is not None:
+        raise ValueError(
+            f"estimator has monotonic_cst={estimator.monotonic_cst!r}, which cells that are merged "
+            "and fitted again would not keep: fit smaller trees instead"
+        )
     if estimator.report_.joint is None or estimator.report_.recipe != "joint":
         raise ValueError(
             f"estimator is no joint fit (recipe={estimator.report_.recipe!r}, "

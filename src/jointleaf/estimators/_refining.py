@@ -36,7 +36,8 @@ def refine(
     ensemble is grown anew with the model's own parameters.
 
     The loss is the model's own: a model of a quantile or of counts is refined to one of the same.
-    Models with monotone constraints are refused, because a joint fit would not keep them.
+    Models with monotone constraints are refused, because a joint fit would not keep them, unless
+    these are given as ``monotonic_cst`` once more.
 
     Parameters
     ----------
@@ -89,10 +90,10 @@ def refine(
         )  # fmt: skip
     adapter = check_fitted_model(model, X)
     objective = read_objective(model, adapter.library)
-    if objective.is_monotone:
+    if objective.is_monotone and parameters.get("monotonic_cst") is None:
         raise ValueError(
             "the model has monotone constraints, which a joint fit of its cells would not keep: "
-            "refine a model that was trained without them"
+            "give them as monotonic_cst= as well, or refine a model that was trained without them"
         )
     options: dict[str, Any] = {"X_val": X_val, "y_val": y_val}
     if adapter.is_classifier(model):

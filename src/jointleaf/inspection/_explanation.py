@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf.inspection._parts import (
+    COVERAGE,
     Parts,
     RawModel,
     decode_categories,
@@ -52,6 +53,12 @@ class Explanation:
         The rows, with the names of categories.
     output_names : tuple or None
         Classes, or tasks, along the last axis; None where there is one output.
+    interval : array (n, 2) or (n, 2, T), or None
+        Between which numbers the target is with the probability `coverage`, as in
+        `JOPLEnRegressor.predict_interval`: on the scale of the target, also with a log link
+        (there for an exposure of 1). None for classes, and where the fit held out no rows, or too
+        few.
+    coverage : float
 
     Examples
     --------
@@ -76,6 +83,8 @@ class Explanation:
     feature_names: tuple[str, ...]
     data: NDArray
     output_names: tuple | None = None
+    interval: NDArray[np.float64] | None = None
+    coverage: float = COVERAGE
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -119,7 +128,8 @@ class Explanation:
 
     def _taken(self, index: Any, **changes: Any) -> Explanation:
         parts = {name: getattr(self, name)[index] for name in ("linear", "cells", "cells_rest")}
-        return replace(self, **parts, **changes)
+        interval = None if self.interval is None else self.interval[index]
+        return replace(self, interval=interval, **parts, **changes)
 
     def __repr__(self) -> str:
         n, d = self.linear.shape[:2]
@@ -147,10 +157,18 @@ class Explanation:
         signed = [f"{value:+.4g}" for _, value in entries]
         numbers = [f"{lines[0][1]:.4g}", *signed, f"{lines[-1][1]:.4g}"]
         right = max(map(len, numbers))
-        return "\n".join(
+        text = [
             f"{name:<{width}}  {number:>{right}}"
             for (name, _), number in zip(lines, numbers, strict=True)
-        )
+        ]
+        return "\n".join([*text, *([one.interval_text()] if one.interval is not None else [])])
+
+    def interval_text(self, row: int = 0) -> str:
+        """Return in words what `interval` says of a row, of one output."""
+        if self.interval is None:
+            raise ValueError("the explanation has no intervals: see its attribute interval")
+        low, high = self.interval[row]
+        return f"target from {low:.4g} to {high:.4g} with {100 * self.coverage:.4g} %"
 
     def entries(self, n_columns: int = 10) -> list[tuple[str, float]]:
         """Return labels and contributions of the first row of one output, the largest first.
@@ -209,7 +227,7 @@ def _shown(value: Any) -> str:
 # -- from a fitted model and rows ------------------------------------------------------------------
 
 
-def explain(model: Any, X: Any, *, task: Any = None) -> Explanation:
+def explain(model: Any, X: Any, *, task: Any = None, coverage: float | None = None) -> Explanation:
     """Return what every column adds to the predictions of rows; the parts add up exactly.
 
     Parameters
@@ -220,6 +238,8 @@ def explain(model: Any, X: Any, *, task: Any = None) -> Explanation:
     task : name of a task, or labels (n,), optional
         As for ``predict`` of models of several tasks: without it all tasks are explained, as
         outputs, unless X has the column of tasks.
+    coverage : float in (0, 1), optional
+        Of the intervals beside the predictions, by default 0.9 where the model has any.
 
     Returns
     -------
@@ -255,17 +275,20 @@ def explain(model: Any, X: Any, *, task: Any = None) -> Explanation:
     names = task_names(model) if hasattr(model, "task_names_") else None
     if names is None:
         raw = raw_model(model, task)
-        return _explain_one(raw, raw.read(X))
+        return _explain_one(raw, raw.read(X), coverage)
     rows, task = model.read_task_rows(X, task)
     if task is None:
-        return _explain_all_tasks([raw_model(model, name) for name in names], names, rows)
+        models = [raw_model(model, name) for name in names]
+        return _explain_all_tasks(models, names, rows, coverage)
     if np.ndim(task) == 0:
-        return _explain_one(raw_model(model, task), rows)
-    return _explain_by_label(model, rows, np.asarray(task))
+        return _explain_one(raw_model(model, task), rows, coverage)
+    return _explain_by_label(model, rows, np.asarray(task), coverage)
 
 
-def _explain_one(raw: RawModel, rows: NDArray) -> Explanation:
-    return _explanation(raw.parts(rows), raw, rows, raw.outputs)
+def _explain_one(raw: RawModel, rows: NDArray, coverage: float | None) -> Explanation:
+    explanation = _explanation(raw.parts(rows), raw, rows, raw.outputs)
+    interval = raw.intervals(rows, explanation.prediction, coverage)
+    return replace(explanation, interval=interval, coverage=coverage or COVERAGE)
 
 
 def _explanation(parts: Parts, raw: RawModel, rows: NDArray, outputs: tuple | None) -> Explanation:
@@ -278,7 +301,9 @@ def _explanation(parts: Parts, raw: RawModel, rows: NDArray, outputs: tuple | No
     return Explanation(linear, cells, cells_rest, base, raw.names, data, outputs)
 
 
-def _explain_all_tasks(models: list[RawModel], names: list, rows: NDArray) -> Explanation:
+def _explain_all_tasks(
+    models: list[RawModel], names: list, rows: NDArray, coverage: float | None
+) -> Explanation:
     several = [name for raw, name in zip(models, names, strict=True) if raw.outputs is not None]
     if several:
         raise ValueError(
@@ -287,23 +312,38 @@ def _explain_all_tasks(models: list[RawModel], names: list, rows: NDArray) -> Ex
         )
     by_task = zip(*(raw.parts(rows) for raw in models), strict=True)
     parts = Parts(*(np.concatenate(arrays, axis=-1) for arrays in by_task))
-    return _explanation(parts, models[0], rows, tuple(names))
+    explanation = _explanation(parts, models[0], rows, tuple(names))
+    intervals = [
+        raw.intervals(rows, predictions, coverage)
+        for raw, predictions in zip(models, explanation.prediction.T, strict=True)
+    ]
+    known = [ends for ends in intervals if ends is not None]
+    interval = np.stack(known, axis=-1) if len(known) == len(models) else None
+    return replace(explanation, interval=interval, coverage=coverage or COVERAGE)
 
 
-def _explain_by_label(model: Any, rows: NDArray, labels: NDArray) -> Explanation:
+def _explain_by_label(
+    model: Any, rows: NDArray, labels: NDArray, coverage: float | None
+) -> Explanation:
     numbers = model.task_numbers(labels, len(rows))
     n, d = rows.shape
-    linear, cells = np.empty((n, d)), np.empty((n, d))
-    cells_rest, baseline = np.empty(n), np.empty(n)
+    whole = Parts(np.empty((n, d)), np.empty((n, d)), np.empty(n), np.empty(n))
+    ends, has_ends = np.empty((n, 2)), True
     for t in np.unique(numbers):
         name = model.task_names_[t]
         raw = raw_model(model, name)
         if raw.outputs is not None:
             raise ValueError(f"task {name!r} has several classes: explain every task on its own")
         in_task = numbers == t
-        parts = raw.parts(rows[in_task])
-        linear[in_task], cells[in_task] = parts.linear[..., 0], parts.cells[..., 0]
-        cells_rest[in_task], baseline[in_task] = parts.cells_rest[:, 0], parts.baseline[0]
+        one = _explain_one(raw, rows[in_task], coverage)
+        parts = (one.linear, one.cells, one.cells_rest, one.baseline)
+        for values, part in zip(whole, parts, strict=True):
+            values[in_task] = part
+        has_ends = has_ends and one.interval is not None
+        if one.interval is not None:
+            ends[in_task] = one.interval
     names = tuple(column.label for column in model.columns_)
     data = decode_categories(rows, model.columns_)
-    return Explanation(linear, cells, cells_rest, baseline, names, data)
+    interval = ends if has_ends else None
+    coverage = coverage or COVERAGE
+    return Explanation(*whole, names, data, interval=interval, coverage=coverage)

@@ -59,17 +59,19 @@ class Explainable(Summarized):
 
     cell_model_: CellModel
 
-    def explain(self, X: Any) -> Explanation:
+    def explain(self, X: Any, *, coverage: float | None = None) -> Explanation:
         """Return what every column adds to the predictions of rows X (n, d).
 
         The baseline, which is the mean prediction over the training rows (4,000 of them where
         there are more), and the values of all columns add up to the prediction exactly: to
         ``predict`` in regression (with a log link to its logarithm, without exposure) and to
-        ``decision_function`` for classes. See `jointleaf.inspection.explain`.
+        ``decision_function`` for classes. Numbers have intervals beside them, which hold the target
+        with a probability of `coverage` (0.9), where the fit held out rows. See
+        `jointleaf.inspection.explain`.
         """
         from jointleaf.inspection import explain
 
-        return explain(self, X)
+        return explain(self, X, coverage=coverage)
 
     def local_model(self, X: Any) -> LocalModel:
         """Return the linear model in force around the one row of X (1, d).
@@ -94,17 +96,18 @@ class ExplainableTasks(Summarized):
     def read_task_rows(self, X: Any, task: Any = None) -> tuple[NDArray, Any]:
         """Return encoded rows (n, d) without the column of tasks, and the tasks asked for."""
 
-    def explain(self, X: Any, task: Any = None) -> Explanation:
+    def explain(self, X: Any, task: Any = None, *, coverage: float | None = None) -> Explanation:
         """Return what every column adds to the predictions of rows X (n, d).
 
         The baseline of a task, the mean prediction over its training rows, and the values of all
-        columns add up to its raw prediction: to ``predict`` in regression, to log-odds for two
-        classes. `task` is as in ``predict``; without it all tasks are explained, as outputs. See
+        columns add up to its raw prediction: to ``predict`` in regression (with a log link to its
+        logarithm), to log-odds for two classes. `task` is as in ``predict``; without it all tasks
+        are explained, as outputs. `coverage` (0.9) is that of intervals, where there are any. See
         `jointleaf.inspection.explain`.
         """
         from jointleaf.inspection import explain
 
-        return explain(self, X, task=task)
+        return explain(self, X, task=task, coverage=coverage)
 
     def local_model(self, X: Any, task: Any = None) -> LocalModel:
         """Return the linear model of a task in force around the one row of X (1, d).
@@ -168,6 +171,9 @@ def _task_lines(model: Any) -> list[tuple[str, str]]:
         ("partitions", f"{partitions:,} with {cells:,} cells"),
         ("features", f"{len(model.selected_features_)} with slopes"),
     ]
+    loss = model.report_[0].loss
+    if not is_classifier(model) and loss != "squared_error":
+        lines.append(("loss", loss))
     if not isinstance(model.solution_, list):  # one fit of all tasks
         lines.append(("penalty", repr(model.penalty_)))
         if model.cv_results_ is not None:

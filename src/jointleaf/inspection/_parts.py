@@ -17,7 +17,7 @@ a row costs what predicting it costs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -29,8 +29,10 @@ from scipy import sparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.losses import Loss
 from jointleaf._data.columns import Columns, as_codes
 from jointleaf._data.rows import read_coded_rows
+from jointleaf._fit.calibration import Calibration, interval_levels
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import sum_of_entries
 from jointleaf._trees.flat import FlatTrees
@@ -39,6 +41,8 @@ from jointleaf.inspection._methods import Explainable, ExplainableTasks
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TreeCells
 
+#: The probability with which intervals hold the target, by default.
+COVERAGE = 0.9
 _BLOCK_ROWS = 4096
 _DENSE_WIDTH = 64  # columns of credits up to which products with a dense table are faster
 _DENSE_SIZE = 2**23  # numbers in it
@@ -277,6 +281,27 @@ class RawModel:
     parts: Callable[[NDArray], Parts]  # from a matrix to the parts of these
     outputs: tuple | None  # names of K outputs; None for one
     cell_model: CellModel | None  # None for BoUTS
+    calibration: Calibration | None = None
+    loss: Loss | None = None  # of numbers
+
+    def intervals(self, rows: NDArray, raw: NDArray, coverage: float | None) -> NDArray | None:
+        """Return intervals (n, 2) of a matrix with raw predictions (n,).
+
+        None where the model is not calibrated, or on too few rows, or predicts classes; that is an
+        error where a coverage was asked for.
+        """
+        levels = interval_levels(COVERAGE if coverage is None else coverage)
+        if self.calibration is not None and self.loss is not None:
+            matrix = self.columns.matrix(rows)
+            ends = self.calibration.quantiles(matrix, self.loss.link(raw), levels, self.loss)
+            if np.isfinite(ends).all():
+                return ends
+        if coverage is not None:
+            raise ValueError(
+                f"coverage={coverage!r} is for intervals, which the model does not have, for "
+                "classes, without held-out rows or with too few of them: leave it out"
+            )
+        return None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -327,7 +352,9 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
     if isinstance(model, Explainable):
         if task is not None:
             raise ValueError(f"task={task!r}: the model has no tasks, leave it out")
-        return _of_cells(model, model.cell_model_, partial(read_coded_rows, model))
+        raw = _of_cells(model, model.cell_model_, partial(read_coded_rows, model))
+        calibration, loss = (getattr(model, name, None) for name in ("calibration_", "loss_"))
+        return replace(raw, calibration=calibration, loss=loss)
     if names is not None and task is None:
         raise ValueError(f"the model has several tasks: give one of {names} as task")
     t = 0 if task is None else model.task_number(task)
@@ -337,7 +364,11 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
         return rows
 
     if hasattr(model, "cell_models_"):
-        return _of_cells(model, model.cell_models_[t], read)
+        raw = _of_cells(model, model.cell_models_[t], read)
+        calibrations, losses = (getattr(model, name, None) for name in ("calibrations_", "losses_"))
+        if calibrations is None or losses is None:  # classes
+            return raw
+        return replace(raw, calibration=calibrations[t], loss=losses[t])
     return _of_trees(model, t, read)
 
 

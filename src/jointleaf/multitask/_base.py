@@ -119,22 +119,18 @@ class TaskPredictor(ExplainableTasks):
     def _per_task(self, X: Any, task: Any, answer: Callable[[int, NDArray], NDArray]) -> Any:
         """Return answers of one task, or of every row's task, or a list with those of all tasks.
 
-        `answer(t, raw)` makes them from raw predictions of task number t.
+        `answer(t, rows)` makes those of task number t for encoded rows.
         """
         rows, task = self.read_task_rows(X, task)
         if task is None:
             n_tasks = 1 if self.task_form_ == "single" else len(self.task_names_)
-            answers = [answer(t, self.raw_predictions(rows, t)) for t in range(n_tasks)]
+            answers = [answer(t, rows) for t in range(n_tasks)]
             return answers[0] if self.task_form_ == "single" else answers
         if np.ndim(task) == 0:
-            t = self.task_number(task)
-            return answer(t, self.raw_predictions(rows, t))
+            return answer(self.task_number(task), rows)
         numbers = self.task_numbers(np.asarray(task), len(rows))
         order = np.argsort(numbers, kind="stable")
-        parts = [
-            answer(int(t), self.raw_predictions(rows[numbers == t], int(t)))
-            for t in np.unique(numbers)
-        ]
+        parts = [answer(int(t), rows[numbers == t]) for t in np.unique(numbers)]
         return join_values(parts)[np.argsort(order)]
 
     def predict(self, X: Any, task: Any = None) -> NDArray:
@@ -152,8 +148,12 @@ class TaskPredictor(ExplainableTasks):
             Of the given task, or of every row's task. Without `task`: (n, T), a column per task,
             unless the model was fitted with a single y (n,) or X has the column of tasks.
         """
-        answers = self._per_task(X, task, self._answer)
+        answers = self._per_task(X, task, self._predictions)
         return self._side_by_side(answers) if isinstance(answers, list) else answers
+
+    def _predictions(self, t: int, rows: NDArray) -> NDArray:
+        """Return predictions (n,) of task number t for encoded rows (n, d)."""
+        return self._answer(t, self.raw_predictions(rows, t))
 
     def _side_by_side(self, answers: list[NDArray]) -> NDArray:
         return join_values(answers, axis=1)
@@ -233,7 +233,8 @@ class TaskClassifier(ClassifierMixin):
         Parameters are as for `predict`.
         """
 
-        def probabilities(t: int, raw: NDArray) -> NDArray:
+        def probabilities(t: int, rows: NDArray) -> NDArray:
+            raw = self.raw_predictions(rows, t)
             if len(self.task_classes_[t]) == 1:
                 return np.ones((len(raw), 1))
             return Logistic().link(raw) if raw.ndim == 1 else Multinomial(raw.shape[1]).link(raw)

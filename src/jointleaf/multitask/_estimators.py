@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+import time
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,17 +13,22 @@ from numpy.typing import NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._core.losses import Logistic, Loss, SquaredError
+from jointleaf._core.losses import Logistic, Loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.solvers import Solution
+from jointleaf._data.columns import Columns
 from jointleaf._data.features import chosen_columns, plan_features
-from jointleaf._data.rows import Rows, canonical_rows, read_rows
-from jointleaf._data.tasks import TaskTable, as_one_type
+from jointleaf._data.rows import Rows, canonical_rows, read_groups, read_rows
+from jointleaf._data.tasks import TaskTable, as_one_type, read_task_groups
+from jointleaf._fit.budget import Budget
+from jointleaf._fit.calibration import Calibration, interval_levels
 from jointleaf._fit.folds import IndexPairs, split_labels, user_splits
 from jointleaf._fit.recipes import Fit, choose_recipe, default_partitions
 from jointleaf._model.contributions import by_column, warn_of_no_features
+from jointleaf.estimators import _checks as checks
 from jointleaf.estimators import _params as params
-from jointleaf.estimators._docs import described
+from jointleaf.estimators._docs import LOSS_PARAMETERS, described
+from jointleaf.estimators._intervals import warn_of_few_rows
 from jointleaf.multitask._base import (
     TaskClassifier,
     TaskPredictor,
@@ -29,99 +36,12 @@ from jointleaf.multitask._base import (
     encode_numbers,
     number_classes,
 )
-from jointleaf.multitask._fitting import TaskJob, fit_jointly, read_task_weights
+from jointleaf.multitask._docs import ATTRIBUTES, CLASS_PARAMETERS, LOSSES_ATTRIBUTE, PARAMETERS
+from jointleaf.multitask._fitting import TaskJob, fit_jointly, group_splits, read_task_weights
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories
 
-_PARAMETERS = """Tasks have the same features and each its own target, partitions and
-    standardisation; they can have rows of their own. They are given as pairs (X_t, y_t), as one X
-    with a 2-D y, or as one long table with the task of every row (see `fit`).
-
-    Parameters
-    ----------
-    partitioner : "auto", str, Partitioner, multitask partitioner or list of these
-        As for `JOPLEnRegressor`, for every task on its rows, or a partitioner that grows the
-        partitions of all tasks together, such as `jointleaf.multitask.BoUTSPartitioner`. For
-        selecting features "voronoi" is a good choice: its cells know nothing of y.
-    penalty : "auto", Penalty or a sum of penalties
-        "auto" is for prediction: every task has the default penalty of `JOPLEnRegressor`, chosen
-        by its own honest cross-validation. ``DirtyLasso()`` is for selection: which
-        features matter for all tasks, for single ones, and for none, with both strengths chosen by
-        cross-validation over all tasks. ``L21``, ``LInf1``, ``Nuclear`` and others act on the
-        slopes of all tasks together; ``PerTask(L21(0.1))`` on every task alone.
-    recipe : {"auto", "joint", "blend", "boosting"}
-        What is fitted to every task with ``penalty="auto"``, as for `JOPLEnRegressor`.
-    task_weights : "auto", list or dict of positive numbers
-        gamma_t, the weight of a task's mean loss in the objective. "auto" is sqrt(S_t / max S_t)
-        with S_t the task's number of rows (or sum of sample weights): the noise of a mean
-        over S_t rows falls with the root of S_t, so that tasks then tell features from noise
-        at the same strength. With equal numbers of rows all are 1.
-    cells, root_cell, clip, categorical_features, linear_features, add_indicator, solver
-        As for `JOPLEnRegressor`.
-    tol : float
-        Tolerance of the scale-free optimality measure. The default is ten times that of
-        `JOPLEnRegressor`: penalties that tie tasks together are solved by first-order steps, for
-        which the last digits are slow.
-    max_iter : int
-        Most iterations of the solver.
-    cv : None, int, splitter
-        Splits of every task's rows. None is 5 folds, or one validation split of a fifth where some
-        task has more than 2,500 distinct rows.
-    one_se : bool or "auto"
-        Take the setting with the fewest features whose validation loss is within one standard
-        error of the smallest. "auto" does so where whole features vanish.
-    n_jobs : int, optional
-        Threads (-1: all cores). The fitted model is the same for every value.
-    device : {"cpu", "gpu", "tpu", "auto", "jax:cpu"}
-        As for `JOPLEnRegressor`.
-    random_state : int, RandomState or None
-        Seed of the partitions.
-    verbose : int
-        1 shows progress."""
-
-_ATTRIBUTES = """Attributes
-    ----------
-    task_names_ : list
-        Names of the tasks: keys of the dict, labels, column names of y, or numbers.
-    task_weights_ : array (T,)
-        gamma_t.
-    common_features_ : array of int
-        Features that are common to all tasks.
-    task_features_ : dict of arrays of int
-        For every task the features that it has besides the common ones.
-    selected_features_ : array of int
-        Features with a slope in any task.
-    slope_norms_ : array (d, T)
-        Euclidean norm of every feature's standardised slopes in every task.
-    common_norms_ : array (d, T)
-        The same of the common part of the slopes.
-    penalty_ : Penalty, or list of them for ``penalty="auto"``
-        With every strength a number.
-    solution_ : Solution, or list of them for ``penalty="auto"``
-        Slopes and biases of all tasks in standardised units, and how they were solved for.
-    cv_results_ : dict of arrays, list of them for ``penalty="auto"``, or None
-        Every setting that was tried, with scikit-learn's names: ``param_common`` and ``param_task``
-        (the strengths; other penalties have theirs in ``param_common``), ``param_bias_strength``,
-        ``param_relax`` (by what the strengths were multiplied for the selected features),
-        ``mean_test_score`` (minus the weighted mean loss over tasks, in units of the targets'
-        variances for regression; infinite where most features were selected, so that relaxing was
-        not tried), ``std_test_score``, ``se_test_score`` and ``rank_test_score``; ``on_path``
-        (False where bias strengths were compared), ``mean_common`` (number of common features, mean
-        over splits), ``mean_specific`` (of further features of a task), ``mean_selected`` (their
-        sum) and ``converged``.
-    cell_models_ : list of CellModel
-        The model of every task, which predicts.
-    report_ : list of FitReport
-        What was done for every task.
-    partitioners_ : list of Partitioner
-        The fitted partitioner of every task.
-    feature_importances_ : array (d,)
-        Mean over tasks of half the share in split gains, half the share in the spread of linear
-        contributions.
-    linear_feature_names_, linear_feature_columns_, n_features_in_, feature_names_in_
-        As for `JOPLEnRegressor`."""
-
-_described = described(parameters=_PARAMETERS, attributes=_ATTRIBUTES)
+_described = described(parameters=PARAMETERS, attributes=ATTRIBUTES)
 
 
 @dataclass(eq=False, repr=False)
@@ -145,6 +65,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
         sample_weight: Any = None,
         *,
         task: Any = None,
+        groups: Any = None,
         X_val: Any = None,
         y_val: Any = None,
         task_val: Any = None,
@@ -161,6 +82,9 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
         sample_weight : array-like (n,), or list or dict of these with pairs, optional
         task : array-like (n,), str or int, optional
             The task of every row of a long table, as labels or as a column of X.
+        groups : array-like (n,), or list or dict of these with pairs, optional
+            Rows that belong together, also those of different tasks: they are never on both sides
+            of any split that the fit makes. A splitter `cv` deals out every task's rows alone.
         X_val, y_val, task_val
             Rows, in the form of X, y and task, on which strengths that are "auto" are chosen,
             instead of cross-validation.
@@ -169,11 +93,13 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
         -------
         self
         """
-        with params.restored_on_error(self):
-            params.check_parameters(self)
+        with checks.restored_on_error(self):
+            checks.check_parameters(self)
+            if not isinstance(self.cells, str):
+                raise ValueError(f"cells={self.cells!r} must be 'linear' or 'constant' here")
             table = TaskTable.read(X, y, sample_weight, task)
             valid = self._read_validation(X_val, y_val, task_val, table)
-            job = self._read(table, valid)
+            job = self._read(table, valid, read_task_groups(groups, X, table))
             if isinstance(self.penalty, Term):
                 self._keep(job, *fit_jointly(job, self.penalty))
             else:
@@ -188,38 +114,53 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
                 "penalty='auto' fits every task alone: give a penalty, for example DirtyLasso() to "
                 "select features or PerTask(Frobenius('auto')) to predict"
             )
-        return [
-            self._fit_context(context, valid)
-            for context, valid in zip(job.contexts, job.valid, strict=True)
-        ]
+        end = None if self.time_budget is None else time.perf_counter() + self.time_budget
+        fits: list[Fit] = []
+        for context, valid in zip(job.contexts, job.valid, strict=True):
+            budget = None
+            if end is not None:  # tasks have equal parts of what is left
+                seconds = (end - time.perf_counter()) / (len(job.contexts) - len(fits))
+                budget = Budget(seconds)
+            fits.append(self._fit_context(context, valid, budget))
+        return fits
 
     # -- rows ----------------------------------------------------------------------------------
 
-    def _read(self, table: TaskTable, valid: TaskTable | None) -> TaskJob:
+    def _read(self, table: TaskTable, valid: TaskTable | None, groups: NDArray | None) -> TaskJob:
         """Check rows, and return what the fit works on; `valid` are rows to choose strengths on."""
         known = {} if self._has_default_partitions else known_categories(self.partitioner)
         columns, matrix, s, table = self._read_training(table, self.categorical_features, known)
         params.check_memory(self, matrix, table.y)
-        params.check_missing_values(matrix[s > 0], columns)
+        checks.check_missing_values(matrix[s > 0], columns)
         chosen = chosen_columns(self.linear_features, columns, table.X)
-        rows, loss = self._task_rows(table, matrix, s)
+        rows, class_weights = self._task_rows(table, matrix, s, groups)
         plan = plan_features(
             matrix[s > 0], s[s > 0], columns, chosen, missing_indicators=bool(self.add_indicator)
         )
         n_rows = max(len(task_rows) for task_rows in rows)
         partitioner = self.partitioner
         if isinstance(self.penalty, Term):
-            params.check_penalty(self.penalty, n_rows, len(plan.names), self.cells)
-            params.check_effect(self, choose_recipe(self.recipe, n_rows, None, self.penalty))
+            n_features, is_linear = len(plan.names), checks.has_linear_cells(self.cells)
+            checks.check_penalty(self.penalty, n_rows, n_features, is_linear=is_linear)
+            checks.check_effect(self, choose_recipe(self.recipe, n_rows, None, self.penalty))
             if self._has_default_partitions:
                 partitioner = default_partitions(n_rows, self._target_type)
         self.columns_ = columns  # for the validation rows
         held_out = self._validation_rows(len(rows), valid)
         task_weights = read_task_weights(self.task_weights, rows, table.names)
         seed = self._seed()
+        seeds = [(seed + t) % (2**31 - 1) for t in range(len(rows))]
+        losses = self._find_losses(rows, columns, seeds)
         contexts = [
-            self._context(task_rows, columns, plan, loss, (seed + t) % (2**31 - 1))
-            for t, task_rows in enumerate(rows)
+            replace(
+                self._context(task_rows, columns, plan, loss, seeds[t], units),
+                class_weights=class_weights[t],
+            )
+            for t, (task_rows, (loss, units)) in enumerate(zip(rows, losses, strict=True))
+        ]
+        held_out = [
+            valid_rows and replace(valid_rows, s=valid_rows.s * context.class_factors(valid_rows))
+            for valid_rows, context in zip(held_out, contexts, strict=True)
         ]
         return TaskJob(table, contexts, held_out, task_weights, partitioner, self.cv)
 
@@ -228,33 +169,58 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
             return None
         return super()._partitions_for(n_rows, penalty)
 
-    def _task_rows(self, table: TaskTable, matrix: NDArray, s: NDArray) -> tuple[list[Rows], Loss]:
-        """Return the rows of every task in an order that depends on them alone, and the loss."""
-        parts = []
-        splits = self._index_splits(table, matrix)
+    def _task_rows(
+        self, table: TaskTable, matrix: NDArray, s: NDArray, groups: NDArray | None
+    ) -> tuple[list[Rows], list[NDArray | None]]:
+        """Return the rows of every task in an order that depends on them alone.
+
+        With them weights of the classes of every task, None for those that are 1.
+        """
+        parts, class_weights = [], []
+        group_numbers = read_groups(groups, s > 0)
+        splits = self._index_splits(table, matrix, group_numbers)
+        if splits is None and group_numbers is not None and isinstance(self.penalty, Term):
+            splits = group_splits(self.cv, group_numbers, table)
         for name, (index, y) in zip(table.names, table.rows_by_task(), strict=True):
-            is_used = s[index] > 0
+            factors = self._class_weights(y, s[index], name)
+            s_task = s[index] * checks.class_factors(factors, y)
+            is_used = s_task > 0
             if is_used.sum() < 2:
                 raise ValueError(
                     f"task {name!r} has {int(is_used.sum())} rows of positive weight: at least 2 "
                     "are needed, or leave it out"
                 )
             if hasattr(self.cv, "split"):  # a splitter deals out the rows of every task
-                task_splits = user_splits(self.cv, matrix[index], y, self._target_type)
+                task_groups = None if group_numbers is None else group_numbers[index]
+                task_splits = user_splits(self.cv, matrix[index], y, self._target_type, task_groups)
                 labels = split_labels(task_splits, len(index))
             else:
                 labels = split_labels(splits, len(matrix))[index]
-            parts.append((index[is_used], y[is_used], labels[is_used]))
-        targets, loss = self._encode_tasks([y for _, y, _ in parts], table.names)
+            parts.append((index[is_used], y[is_used], s_task[is_used], labels[is_used]))
+            used = [weight for weight in (factors or {}).values() if weight > 0]
+            class_weights.append(np.array(used) if used else None)
+        targets = self._encode_tasks([y for _, y, _, _ in parts], table.names)
         rows = [
-            canonical_rows(matrix[index], y, s[index], labels)
-            for (index, _, labels), y in zip(parts, targets, strict=True)
+            canonical_rows(
+                matrix[index],
+                y,
+                s_task,
+                labels,
+                groups=None if group_numbers is None else group_numbers[index],
+            )
+            for (index, _, s_task, labels), y in zip(parts, targets, strict=True)
         ]
-        return rows, loss
+        return rows, class_weights
 
-    def _index_splits(self, table: TaskTable, matrix: NDArray) -> IndexPairs | None:
+    def _class_weights(self, y: NDArray, s: NDArray, task: Any) -> dict[Any, float] | None:
+        """Return the weight of every class of a task's rows (n,); None where all are 1."""
+        return None
+
+    def _index_splits(
+        self, table: TaskTable, matrix: NDArray, groups: NDArray[np.int64] | None
+    ) -> IndexPairs | None:
         """Return the pairs of indices into the rows of X that the user gave, if any."""
-        if self.cv is None or hasattr(self.cv, "split") or params.is_whole(self.cv):
+        if self.cv is None or hasattr(self.cv, "split") or checks.is_whole(self.cv):
             return None
         if table.form == "pairs":
             raise ValueError(
@@ -262,7 +228,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
                 "with pairs (X, y) give a number of folds or a splitter, which deals out every "
                 "task's rows"
             )
-        return user_splits(self.cv, matrix, np.zeros(len(matrix)), self._target_type)
+        return user_splits(self.cv, matrix, np.zeros(len(matrix)), self._target_type, groups)
 
     def _read_validation(
         self, X_val: Any, y_val: Any, task_val: Any, table: TaskTable
@@ -320,7 +286,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
         self.task_features_ = {
             name: np.flatnonzero(is_specific[:, t]) for t, name in enumerate(job.table.names)
         }
-        is_empty = not self.selected_features_.size and self.cells == "linear"
+        is_empty = not self.selected_features_.size and checks.has_linear_cells(self.cells)
         if isinstance(self.penalty, Term) and self._chooses and is_empty:
             warn_of_no_features(self.penalty)
         importances = [task.importances for task in fits]
@@ -385,8 +351,14 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
 
     # -- targets -------------------------------------------------------------------------------
 
-    def _encode_tasks(self, targets: list[NDArray], names: list) -> tuple[list[NDArray], Loss]:
-        """Targets of every task as numbers for the loss, and the loss."""
+    def _encode_tasks(self, targets: list[NDArray], names: list) -> list[NDArray]:
+        """Targets of every task as numbers for the loss."""
+        raise NotImplementedError
+
+    def _find_losses(
+        self, rows: list[Rows], columns: Columns, seeds: list[int]
+    ) -> list[tuple[Loss, tuple[float, float] | None]]:
+        """Losses of every task, in the units of its targets that are returned as well."""
         raise NotImplementedError
 
     def _encode_known_tasks(self, targets: list[NDArray], names: list) -> list[NDArray]:
@@ -394,8 +366,9 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
         raise NotImplementedError
 
 
-@_described
-class MultiTaskJOPLEnRegressor(TaskRegressor, BaseMultiTaskJOPLEn):
+@described(parameters=PARAMETERS + LOSS_PARAMETERS, attributes=ATTRIBUTES + LOSSES_ATTRIBUTE)
+@dataclass(eq=False, repr=False)
+class MultiTaskJOPLEnRegressor(TaskRegressor, params.LossParameters, BaseMultiTaskJOPLEn):
     """Piecewise linear ensembles for several regression tasks, all cells fitted jointly.
 
     {parameters}
@@ -419,14 +392,93 @@ class MultiTaskJOPLEnRegressor(TaskRegressor, BaseMultiTaskJOPLEn):
     ((150,), (150, 3))
     """
 
-    def _encode_tasks(self, targets: list[NDArray], names: list) -> tuple[list[NDArray], Loss]:
-        return encode_numbers(targets, names), SquaredError()
+    def _encode_tasks(self, targets: list[NDArray], names: list) -> list[NDArray]:
+        numbers = encode_numbers(targets, names)
+        return _by_task(self._encode_target, numbers, names)
 
     def _encode_known_tasks(self, targets: list[NDArray], names: list) -> list[NDArray]:
-        return encode_numbers(targets, names, "y_val")
+        numbers = encode_numbers(targets, names, "y_val")
+        return _by_task(self._encode_known, numbers, names)
+
+    def _find_losses(
+        self, rows: list[Rows], columns: Columns, seeds: list[int]
+    ) -> list[tuple[Loss, tuple[float, float] | None]]:
+        found = [
+            self._scaled_loss(task_rows, columns, seed)
+            for task_rows, seed in zip(rows, seeds, strict=True)
+        ]
+        self.losses_ = [loss for loss, _, _ in found]
+        return [(loss, units) for _, loss, units in found]
+
+    def _keep(self, job: TaskJob, fits: list[Fit], solution: Solution | None = None) -> None:
+        super()._keep(job, fits, solution)
+        self.calibrations_: list[Calibration | None] = [
+            None if fit.held_out is None else Calibration.of_fit(fit.held_out, self.columns_)
+            for fit in fits
+        ]
+
+    def _answer(self, t: int, raw: NDArray) -> NDArray:
+        return self.losses_[t].link(raw)
+
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, *, task: Any = None
+    ) -> NDArray[np.float64]:
+        """Predict intervals that hold the target with a given probability.
+
+        They are from the held-out rows of every task, as those of
+        `JOPLEnRegressor.predict_interval`, with no exact guarantee. Only ``penalty="auto"`` keeps
+        predictions of such rows.
+
+        Parameters
+        ----------
+        X : array-like or data frame (n, d)
+        coverage : float in (0, 1)
+        task : name of a task, or labels (n,), optional
+            As in ``predict``.
+
+        Returns
+        -------
+        array (n, 2) or (n, T, 2)
+            Lower and upper ends, of the given task, or of every row's task; of all tasks where
+            ``predict`` returns (n, T).
+        """
+        check_is_fitted(self)
+        levels = interval_levels(coverage)
+        if None in self.calibrations_:
+            raise ValueError(
+                f"a prediction interval needs rows that the model has not seen, and this fit "
+                f"(penalty={self.penalty!r}) kept no predictions of such rows: fit with "
+                "penalty='auto'"
+            )
+
+        def ends(t: int, rows: NDArray) -> NDArray:
+            calibration = self.calibrations_[t]
+            assert calibration is not None
+            predictions = self._predictions(t, rows)
+            quantiles = calibration.quantiles(rows, predictions, levels, self.losses_[t])
+            if np.isinf(quantiles).any():
+                warn_of_few_rows(calibration, f"coverage={coverage}", "infinite")
+            return quantiles
+
+        answers = self._per_task(X, task, ends)
+        return np.stack(answers, axis=1) if isinstance(answers, list) else answers
 
 
-@_described
+def _by_task(
+    encode: Callable[[NDArray], NDArray], targets: list[NDArray], names: list
+) -> list[NDArray]:
+    """Return encoded targets of every task; errors name the task."""
+    encoded = []
+    for name, y in zip(names, targets, strict=True):
+        try:
+            encoded.append(encode(y))
+        except ValueError as error:
+            raise ValueError(f"task {name!r}: {error}") from None
+    return encoded
+
+
+@described(parameters=PARAMETERS + CLASS_PARAMETERS, attributes=ATTRIBUTES)
+@dataclass(eq=False, repr=False)
 class MultiTaskJOPLEnClassifier(TaskClassifier, BaseMultiTaskJOPLEn):
     """Piecewise linear ensembles for several tasks with two classes each, fitted jointly.
 
@@ -437,13 +489,22 @@ class MultiTaskJOPLEnClassifier(TaskClassifier, BaseMultiTaskJOPLEn):
         The class labels of every task.
     """
 
+    _: KW_ONLY
+    class_weight: Any = None
+
+    def _class_weights(self, y: NDArray, s: NDArray, task: Any) -> dict[Any, float] | None:
+        try:
+            return checks.class_weights(self.class_weight, as_one_type(y), s)
+        except ValueError as error:
+            raise ValueError(f"task {task!r}: {error}") from None
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         tags.target_tags.single_output = True
         return tags
 
-    def _encode_tasks(self, targets: list[NDArray], names: list) -> tuple[list[NDArray], Loss]:
+    def _encode_tasks(self, targets: list[NDArray], names: list) -> list[NDArray]:
         self.task_classes_, numbers = number_classes(targets)
         for name, classes in zip(names, self.task_classes_, strict=True):
             if len(classes) < 2:
@@ -456,7 +517,12 @@ class MultiTaskJOPLEnClassifier(TaskClassifier, BaseMultiTaskJOPLEn):
                     "Only binary classification is supported. The type of the target is "
                     f"multiclass: task {name!r} has {len(classes)} classes. Use JOPLEnClassifier."
                 )
-        return [2.0 * y - 1.0 for y in numbers], Logistic()
+        return [2.0 * y - 1.0 for y in numbers]
+
+    def _find_losses(
+        self, rows: list[Rows], columns: Columns, seeds: list[int]
+    ) -> list[tuple[Loss, tuple[float, float] | None]]:
+        return [(Logistic(), None)] * len(rows)
 
     def _encode_known_tasks(self, targets: list[NDArray], names: list) -> list[NDArray]:
         encoded = []

@@ -10,14 +10,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.losses import joined_loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.progress import SolveProgress
 from jointleaf._core.solvers import Solution
 from jointleaf._core.tasks import check_task_weights, solve_tasks, task_problem
-from jointleaf._data.rows import Rows
+from jointleaf._data.rows import Rows, deal_groups
 from jointleaf._data.tasks import TaskTable
 from jointleaf._fit.component import FitContext, JointSolve, Split
-from jointleaf._fit.folds import MIN_GROUPS, Fold, grow, make_splits
+from jointleaf._fit.folds import (
+    MIN_GROUPS,
+    Fold,
+    IndexPairs,
+    check_folds,
+    grow,
+    make_splits,
+    n_separate,
+)
 from jointleaf._fit.recipes import Fit
 from jointleaf._fit.report import FitReport, cv_results
 from jointleaf._fit.strengths import StrengthChoice, choose_strengths
@@ -26,13 +35,15 @@ from jointleaf._model.contributions import cell_ranges
 from jointleaf.partitions import Partitioner, RootCell, UnionPartitioner, make_partitioner
 from jointleaf.partitions._base import seeded
 
+_MANY_ROWS = 2500  # of a task, above which one split is enough
+
 
 @dataclass(frozen=True)
 class TaskJob:
     """What a fit of several tasks works on."""
 
     table: TaskTable
-    contexts: list[FitContext]  # of every task, with the same columns, plan, loss and options
+    contexts: list[FitContext]  # of every task, with the same columns, plan and options
     valid: list[Rows | None]  # validation rows of every task that the user gave
     task_weights: NDArray  # (T,), gamma_t
     #: Grows the partitions of every task, or has a method ``fit_tasks`` that returns a fitted
@@ -70,6 +81,29 @@ def read_task_weights(weights: Any, rows: list[Rows], names: list) -> NDArray:
     return check_task_weights(weights, names)
 
 
+def group_splits(cv: Any, groups: NDArray[np.int64], table: TaskTable) -> IndexPairs:
+    """Return splits of the rows of all tasks, by their groups: tasks that are tied learn together.
+
+    Those in which a task has no rows on one side are left out.
+    """
+    tasks = [index for index, _ in table.rows_by_task()]
+    n_groups = len(np.unique(groups))
+    n_folds = min(n_groups, check_folds(cv, n_groups, 5))
+    part = deal_groups(groups, n_folds)
+    pairs = [
+        (np.flatnonzero(part != k), np.flatnonzero(part == k))
+        for k in range(n_folds)
+        if all(0 < (part[index] == k).sum() < len(index) for index in tasks)
+    ]
+    if not pairs:
+        raise ValueError(
+            "groups leaves every split without training or validation rows of some task: give "
+            "groups of fewer rows, or leave groups out"
+        )
+    is_large = max(len(index) for index in tasks) > _MANY_ROWS
+    return pairs[:1] if cv is None and is_large else pairs
+
+
 def fit_jointly(job: TaskJob, penalty: Term) -> tuple[list[Fit], Solution]:
     """Choose the strengths that are "auto", and solve one problem of the cells of all tasks.
 
@@ -90,7 +124,7 @@ def fit_jointly(job: TaskJob, penalty: Term) -> tuple[list[Fit], Solution]:
     problem = task_problem(
         designs,
         [frame.target(rows.y) for frame, rows in zip(frames, job.rows, strict=True)],
-        frames[0].loss,
+        joined_loss([frame.loss for frame in frames], [len(rows) for rows in job.rows]),
         penalty,
         [rows.s for rows in job.rows],
         job.task_weights.tolist(),
@@ -126,6 +160,10 @@ def fit_jointly(job: TaskJob, penalty: Term) -> tuple[list[Fit], Solution]:
 def _grow(job: TaskJob, rows: Sequence[Rows], *, fresh: bool) -> list[Partitioner]:
     """Return partitions grown on rows of every task, unfitted copies where `fresh`."""
     first = job.contexts[0]
+    rows = [
+        context.growth_rows(task_rows)
+        for context, task_rows in zip(job.contexts, rows, strict=True)
+    ]
     target_type, columns, root_cell = first.target_type, first.columns, first.options.root_cell
     if hasattr(job.partitioner, "fit_tasks"):
         joint = job.partitioner
@@ -155,7 +193,7 @@ def _choose_strengths(job: TaskJob, penalty: Term) -> StrengthChoice:
             valid,
             context.target_type,
             n_folds=5,
-            n_splits=5 if len(context.rows) <= 2500 else 1,
+            n_splits=5 if len(context.rows) <= _MANY_ROWS else 1,
         )
         for context, valid in zip(job.contexts, job.valid, strict=True)
     ]
@@ -184,7 +222,7 @@ def _choose_strengths(job: TaskJob, penalty: Term) -> StrengthChoice:
 def _make_folds(job: TaskJob, split: Sequence[Split], n_folds: int) -> list[Fold]:
     """Return a fold of every task, all with the same number of groups of validation rows."""
     partitioners = _grow(job, [train for train, _ in split], fresh=True)
-    n_groups = min(-(-MIN_GROUPS // n_folds), *(len(valid) for _, valid in split))
+    n_groups = min(-(-MIN_GROUPS // n_folds), *(n_separate(valid) for _, valid in split))
     return [
         Fold(context, train, valid, partitioner, n_groups=n_groups)
         for context, (train, valid), partitioner in zip(

@@ -24,8 +24,7 @@ RED, BLUE, DARK, GREY = "#c1432e", "#4f86b8", "#3d4450", "#c9ced6"
 Table = dict[str, NDArray]
 
 FONT = 9
-_LINE_HEIGHT = 1.35 * FONT  # points from one label to the next
-_MAX_LABELS = len(COLORS)
+LINE_HEIGHT = 1.35 * FONT  # points from one label to the next
 _MAX_COUNTS = 8
 _LONGEST = 34  # characters of a label
 _CHARACTER = 0.56  # mean width of a character, in font sizes
@@ -184,17 +183,12 @@ def legend_beside(ax: Axes, **options: Any) -> None:
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.03), frameon=False, **settings)
 
 
-def label_room(ax: Axes) -> int:
-    """Return how many labels fit one above the other beside the axes, at most ten."""
-    return min(_MAX_LABELS, max(1, int(height_in_points(ax) / _LINE_HEIGHT)))
-
-
 def label_ends(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
     """Name lines beside their right ends: (y, name, color)."""
     right = ax.get_xlim()[1]
     low, high = ax.get_ylim()
     heights = np.array([(y - low) / (high - low) for y, _, _ in ends])
-    places = _spread(heights, _LINE_HEIGHT / height_in_points(ax))
+    places = _spread(heights, LINE_HEIGHT / height_in_points(ax))
     for (y, name, color), place in zip(ends, places, strict=True):
         ax.annotate(
             name, (right, y), (1.04, place), textcoords="axes fraction", va="center", color=color,

@@ -138,6 +138,8 @@ class ExplanationDisplay(base.Display):
         ax.margins(x=0.05)
         base.label_values(ax, [(e, s, f"{s:+.3g}") for e, s in zip(ends, steps, strict=True)])
         text = f"prediction {ends[0]:.4g} (dashed) = baseline {baseline:.4g} (grey) + contributions"
+        if explanation.interval is not None:
+            text += f"\n{explanation.interval_text()}"
         base.title_panel(ax, text)
 
     def _draw_many(self, ax: Axes) -> None:
@@ -149,7 +151,8 @@ class ExplanationDisplay(base.Display):
             shown.append(("cells", explanation.cells_rest, np.full(len(explanation), np.nan)))
         self.dots_ = {}
         width = np.ptp(np.concatenate([contributions for _, contributions, _ in shown])) or 1.0
-        rows = _some(len(explanation))
+        n = len(explanation)
+        rows = np.unique(np.linspace(0, n - 1, min(n, _MAX_DOTS)).astype(np.intp))
         ax.axvline(0.0, color=base.DARK, lw=0.8, zorder=1)
         for y, (label, contributions, shades) in enumerate(shown):
             x, shade = contributions[rows], shades[rows]
@@ -357,10 +360,6 @@ def _shades(column: NDArray) -> NDArray[np.float64]:
     _, place = np.unique(x[is_number], return_inverse=True)
     shades[is_number] = place / max(1, place.max(initial=0))
     return shades
-
-
-def _some(n: int) -> NDArray[np.intp]:
-    return np.unique(np.linspace(0, n - 1, min(n, _MAX_DOTS)).astype(np.intp))
 
 
 def _spread(x: NDArray, width: float) -> NDArray[np.float64]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,15 +14,12 @@ from jointleaf.plot import _base as base
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Order = Literal["prediction", "width"]
-
-_ORDERS = {"prediction": "prediction", "width": "width of the interval"}
 _MOST_ROWS = 400
 
 
 @dataclass(eq=False, repr=False)
 class IntervalDisplay(base.Display):
-    """Prediction intervals of rows, with the true values inside and outside of them.
+    """Prediction intervals of rows, by prediction, with true values inside and outside of them.
 
     Made by `from_estimator`. Of more than 400 rows every so many is drawn; the title counts all.
 
@@ -34,8 +31,6 @@ class IntervalDisplay(base.Display):
         Predictions and true values.
     coverage : float
         The coverage that was asked for.
-    order : {"prediction", "width"}
-        What rows are sorted by.
 
     Attributes
     ----------
@@ -63,8 +58,6 @@ class IntervalDisplay(base.Display):
     predictions: NDArray
     y: NDArray
     coverage: float
-    _: KW_ONLY
-    order: Order = "prediction"
 
     @classmethod
     def from_estimator(
@@ -74,8 +67,8 @@ class IntervalDisplay(base.Display):
         y: ArrayLike,
         *,
         coverage: float = 0.9,
-        order: Order = "prediction",
         ax: Axes | None = None,
+        **options: Any,
     ) -> IntervalDisplay:
         """Draw the intervals of a fitted regressor for rows that it has not seen.
 
@@ -85,16 +78,15 @@ class IntervalDisplay(base.Display):
         X, y : array-like (n, d), (n,)
             Rows and true values.
         coverage : float in (0, 1)
-        order : {"prediction", "width"}
-            What rows are sorted by.
+        **options
+            Of ``predict_interval`` and ``predict``: offset or exposure.
         """
         base.check_fitted(estimator, JOPLEnRegressor, "JOPLEnRegressor")
-        intervals, predictions = estimator.predict_interval(X, coverage), estimator.predict(X)
-        return cls(intervals, predictions, np.asarray(y), coverage, order=order).plot(ax=ax)
+        intervals = estimator.predict_interval(X, coverage, **options)
+        predictions = estimator.predict(X, **options)
+        return cls(intervals, predictions, np.asarray(y), coverage).plot(ax=ax)
 
     def _height(self) -> float:
-        if self.order not in _ORDERS:
-            raise ValueError(f"order={self.order!r} is not known: use 'prediction' or 'width'")
         if len(self.y) != len(self.intervals):
             raise ValueError(
                 f"y has {len(self.y)} values for {len(self.intervals)} intervals: use one for each"
@@ -103,8 +95,7 @@ class IntervalDisplay(base.Display):
 
     def _draw(self, ax: Axes) -> None:
         low, high = np.asarray(self.intervals, float).T
-        keys = self.predictions if self.order == "prediction" else high - low
-        order = np.argsort(keys, kind="stable")
+        order = np.argsort(self.predictions, kind="stable")
         order = order[:: -(-len(order) // _MOST_ROWS)]
         places, y = np.arange(len(order)), np.asarray(self.y, float)
         is_in = (low <= y) & (y <= high)
@@ -126,7 +117,7 @@ class IntervalDisplay(base.Display):
             outside, y[order][outside], color=base.RED, label="true value outside", **dots
         )
         base.style_axes(ax, "target")
-        ax.set_xlabel(f"rows, by {_ORDERS[self.order]}", fontsize=base.FONT)
+        ax.set_xlabel("rows, by prediction", fontsize=base.FONT)
         ax.margins(x=0.01)
         base.title_panel(
             ax,

@@ -129,7 +129,8 @@ class PathDisplay(base.Display):
 
     def _draw_norms(self, ax: Axes, names: list[str]) -> None:
         strengths, norms = self.path.strengths, self.path.feature_norms
-        named = _entry_order(norms)[: base.label_room(ax)]
+        room = max(1, int(base.height_in_points(ax) / base.LINE_HEIGHT))
+        named = _entry_order(norms)[: min(room, len(base.COLORS))]
         color = dict(zip(named, base.COLORS, strict=False))
         self.lines_ = []
         for j, name in enumerate(names):
@@ -222,12 +223,12 @@ class CVDisplay(base.Display):
             Fitted with ``penalty="auto"`` or a strength that is "auto".
         """
         _check_estimator(estimator)
+        setting = estimator.report_.joint_or_raise("CVDisplay").setting
         if estimator.cv_results_ is None:
             raise ValueError(
                 f"the estimator was fitted with a fixed penalty, {estimator.penalty_!r}, or with "
                 "too few rows for a choice to draw: fit with penalty='auto' or L21('auto')"
             )
-        setting = estimator.report_.joint_or_raise("CVDisplay").setting
         chosen = setting or fitted_strength(estimator)
         name = base.loss_label("validation loss", estimator)
         return cls(estimator.cv_results_, chosen, loss_name=name).plot(ax=ax)

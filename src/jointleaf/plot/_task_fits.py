@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +20,12 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
     from matplotlib.lines import Line2D
 
-Shown = Literal["selected", "all"]
-
 _MARKERS = ("o", "s", "^", "D", "v")
 #: from the most negative slope to the most positive; zero is pure white, unlike in "RdBu"
 _COLORS = ("#0b3c6f", "#2f77b4", "#9cc6e3", "#ffffff", "#f3b49b", "#c1432e", "#6f1209")
 _ROW, _AROUND = 0.25, 0.7  # inches for a feature, and for all that is above and below
 _LOWEST, _HIGHEST = 2.2, 11.0
-_LINE = 1.35 * base.FONT  # points from one name to the next
 _MAX_LINES = 60  # between features; more would hide the slopes
-_KINDS = ("common", "task", "none")
 
 
 @dataclass(eq=False, repr=False)
@@ -251,26 +247,15 @@ class TaskWeightsDisplay(base.Display):
         By default 0, 1, ...
     feature_names : sequence of d names, optional
         By default x0, x1, ...
-    features : {"selected", "all"}
-        Only features with a slope in some task, or all.
     max_features : int or None
         Most features to draw: those with the largest slopes. None: no limit.
-    split : bool
-        Draw common slopes C_t and slopes of single tasks T_t in two panels instead of their sum.
-    limit : float, optional
-        The slope with the darkest color; by default the largest of those drawn.
 
     Attributes
     ----------
-    ax_ : Axes
-        The panel, or the upper one of two.
-    axes_ : list of Axes
-        All panels, of which there are two with `split`, unless one of the parts is zero.
-    figure_ : Figure
-    images_ : list of AxesImage
-        Of every panel; the array has the shape (rows, C_1 + ... + C_T).
-    features_ : list of arrays of int
-        Of every panel the features that are drawn, from top to bottom.
+    image_ : AxesImage
+        Its array has the shape (rows, C_1 + ... + C_T).
+    features_ : array of int
+        The features that are drawn, from top to bottom: those with a slope in some task.
     colorbar_ : Colorbar
 
     Examples
@@ -285,17 +270,14 @@ class TaskWeightsDisplay(base.Display):
     >>> penalty = DirtyLasso(common=0.2, task=0.12, bias_strength=1.0)
     >>> model = MultiTaskJOPLEnRegressor("voronoi", penalty=penalty, random_state=0).fit(tasks)
     >>> TaskWeightsDisplay.from_estimator(model).features_
-    [array([0, 1, 2, 3])]
+    array([0, 1, 2, 3])
     """
 
     solution: Solution
     task_names: Sequence[Hashable] | None = None
     feature_names: Sequence[Any] | None = None
     _: KW_ONLY
-    features: Shown = "selected"
     max_features: int | None = 40
-    split: bool = False
-    limit: float | None = None
 
     @classmethod
     def from_estimator(
@@ -309,7 +291,7 @@ class TaskWeightsDisplay(base.Display):
             Fitted with a Penalty such as ``DirtyLasso()``. Rows are its ``linear_feature_names_``:
             a categorical column has one per category.
         **options
-            Of the class: features, max_features, split, limit.
+            Of the class: max_features.
         """
         _check_estimator(estimator)
         if not isinstance(estimator.solution_, Solution):
@@ -322,23 +304,13 @@ class TaskWeightsDisplay(base.Display):
 
     def _height(self) -> float:
         self._names = self._check()
-        self._rows = self._choose_rows()
-        self._panels = self._make_panels()
-        self.features_ = [rows for _, _, rows in self._panels]
-        n_rows = sum(map(len, self.features_))
-        return min(max(_AROUND * len(self._panels) + _ROW * n_rows, _LOWEST), _HIGHEST)
+        self.features_ = self._choose_features()
+        return min(max(_AROUND + _ROW * len(self.features_), _LOWEST), _HIGHEST)
 
     def _draw(self, ax: Axes) -> None:
-        tasks, names = self._names
-        panels = self._panels
-        self.axes_ = _stack(ax, [len(rows) for rows in self.features_])
-        self.ax_ = self.axes_[0]
-        limit = self.limit or max(np.abs(slopes[rows]).max() for _, slopes, rows in panels) or 1.0
-        self.images_ = []
-        for panel, (title, slopes, rows) in zip(self.axes_, panels, strict=True):
-            self.images_.append(_draw_slopes(panel, slopes[rows], limit))
-            self._label(panel, title, tasks, [names[j] for j in rows], rows)
-        self._add_colors(ax, limit)
+        self.image_ = _draw_slopes(ax, self.solution.coef.T[self.features_])
+        self._label(ax)
+        self._add_colors(ax)
 
     # -- what is drawn -------------------------------------------------------------------------
 
@@ -349,12 +321,8 @@ class TaskWeightsDisplay(base.Display):
                 "solution_ of an estimator that was fitted with a Penalty"
             )
         n_tasks, d = len(self.solution.tasks), self.solution.coef.shape[1]
-        if self.features not in get_args(Shown):
-            raise ValueError(f"features={self.features!r} is not known: use 'selected' or 'all'")
         if self.max_features is not None and self.max_features < 1:
             raise ValueError(f"max_features={self.max_features!r} must be at least 1, or None")
-        if self.limit is not None and not self.limit > 0:
-            raise ValueError(f"limit={self.limit!r} must be a positive slope, or None")
         if d == 0:
             raise ValueError("constant cells have no slopes to draw: fit with cells='linear'")
         tasks = list(self.task_names if self.task_names is not None else range(n_tasks))
@@ -364,60 +332,42 @@ class TaskWeightsDisplay(base.Display):
             )
         return tasks, base.feature_labels(self.feature_names, d)
 
-    def _choose_rows(self) -> NDArray[np.intp]:
+    def _choose_features(self) -> NDArray[np.intp]:
         solution = self.solution
-        is_common, is_specific = (
-            norms.any(axis=1) for norms in (solution.common_norms, solution.specific_norms)
-        )
-        self._kinds = np.where(is_common, 0, np.where(is_specific, 1, 2))  # places in _KINDS
-        shown = np.flatnonzero((self._kinds < 2) | (self.features == "all"))
+        is_common: NDArray[np.bool_] = np.any(solution.common_norms, axis=1)
+        shown = np.flatnonzero(is_common | np.any(solution.specific_norms, axis=1))
         if not len(shown):
-            raise ValueError(
-                "no feature has a slope in any task: fit with a weaker penalty, or draw zeros "
-                "with features='all'"
-            )
+            raise ValueError("no feature has a slope in any task: fit with a weaker penalty")
         norms = np.stack([np.linalg.norm(t.coef, axis=0) for t in solution.tasks], axis=1)
         sizes = np.linalg.norm(norms, axis=1)[shown]
         rows = shown[np.argsort(-sizes, kind="stable")][: self.max_features]
         self._n_left_out = len(shown) - len(rows)
-        task = np.where(self._kinds == 1, norms.argmax(axis=1), 0)
-        return rows[np.lexsort((rows, task[rows], self._kinds[rows]))]
-
-    def _make_panels(self) -> list[tuple[str, NDArray, NDArray[np.intp]]]:
-        """Return title, slopes (d, C) and features of every panel."""
-        solution, rows, panels = self.solution, self._rows, []
-        if self.split:
-            parts = {"common slopes": solution.common, "slopes of single tasks": solution.specific}
-            for title, part in parts.items():
-                drawn = rows[part.T[rows].any(axis=1)]
-                panels += [(title, part.T, drawn)] if len(drawn) else []
-        return panels or [("", solution.coef.T, rows)]
+        task = np.where(is_common, -1, norms.argmax(axis=1))
+        rows = rows[np.lexsort((rows, task[rows]))]
+        self._is_common = is_common[rows]
+        return rows
 
     # -- labels --------------------------------------------------------------------------------
 
-    def _label(
-        self, ax: Axes, title: str, tasks: list[Hashable], names: list[str], rows: NDArray
-    ) -> None:
+    def _label(self, ax: Axes) -> None:
         """Tasks above, features at the left, what they are at the right, cells below."""
+        tasks, labels = self._names
+        names = [labels[j] for j in self.features_]
         cells = np.array([len(task.coef) for task in self.solution.tasks])
         ends = np.cumsum(cells)
         for end in ends[:-1]:
             ax.axvline(end - 0.5, color=base.DARK, lw=1.2)
         ax.xaxis.tick_top()
-        if ax is self.ax_:
-            base.write_names(ax, ends - cells / 2 - 0.5, tasks, cells)
-        else:
-            ax.set_xticks([])
-        step = max(1, int(np.ceil(_LINE * len(names) / max(base.height_in_points(ax), 1.0) * 0.8)))
+        base.write_names(ax, ends - cells / 2 - 0.5, tasks, cells)
+        step = max(
+            1,
+            int(np.ceil(base.LINE_HEIGHT * len(names) / max(base.height_in_points(ax), 1.0) * 0.8)),
+        )
         ax.set_yticks(np.arange(len(names))[::step], names[::step])
         ax.tick_params(axis="y", labelsize=base.FONT, length=0)
-        if title:
-            base.title_panel(ax, title)
-        else:
-            _bracket_kinds(ax, self._kinds[rows])
-        if ax is self.axes_[-1]:
-            ax.xaxis.set_label_position("bottom")
-            ax.set_xlabel(self._x_label(cells), fontsize=base.FONT)
+        _bracket_kinds(ax, self._is_common)
+        ax.xaxis.set_label_position("bottom")
+        ax.set_xlabel(self._x_label(cells), fontsize=base.FONT)
 
     def _x_label(self, cells: NDArray) -> str:
         same = len(set(cells.tolist())) == 1
@@ -425,22 +375,20 @@ class TaskWeightsDisplay(base.Display):
         n_left = self._n_left_out
         return label + (f" ({n_left} features with smaller slopes not shown)" if n_left else "")
 
-    def _add_colors(self, frame: Axes, limit: float) -> None:
+    def _add_colors(self, ax: Axes) -> None:
         """A bar of colors, right of the words for the kinds of features."""
-        room = 16.0 if len(self.axes_) > 1 else 62.0  # in points
-        left = 1.0 + room / base.width_in_points(frame)
-        place = frame.inset_axes((left, 0.0, 0.018, 1.0))
-        largest = max(np.abs(np.asarray(image.get_array())).max() for image in self.images_)
-        extend = "both" if largest > limit else "neither"
-        self.colorbar_ = self.figure_.colorbar(self.images_[0], cax=place, extend=extend)
+        left = 1.0 + 62.0 / base.width_in_points(ax)
+        place = ax.inset_axes((left, 0.0, 0.018, 1.0))
+        self.colorbar_ = self.figure_.colorbar(self.image_, cax=place)
         self.colorbar_.set_label("slope (standardized)", fontsize=base.FONT)
         self.colorbar_.ax.tick_params(labelsize=base.FONT)
         self.colorbar_.outline.set_linewidth(0.5)
 
 
-def _draw_slopes(ax: Axes, slopes: NDArray, limit: float) -> AxesImage:
+def _draw_slopes(ax: Axes, slopes: NDArray) -> AxesImage:
     from matplotlib.colors import LinearSegmentedColormap
 
+    limit = np.abs(slopes).max()
     colors = LinearSegmentedColormap.from_list("slopes", _COLORS, N=257)  # odd: a middle for zero
     image = ax.imshow(
         slopes, cmap=colors, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest"
@@ -453,10 +401,12 @@ def _draw_slopes(ax: Axes, slopes: NDArray, limit: float) -> AxesImage:
     return image
 
 
-def _bracket_kinds(ax: Axes, kinds: NDArray) -> None:
-    """Lines between common features, those of single tasks and others, with words beside them."""
-    for kind in np.unique(kinds):
-        first, last = np.flatnonzero(kinds == kind)[[0, -1]]
+def _bracket_kinds(ax: Axes, is_common: NDArray[np.bool_]) -> None:
+    """A line between common features and those of single tasks, with words beside them."""
+    for word, chosen in (("common", is_common), ("task", ~is_common)):
+        if not chosen.any():
+            continue
+        first, last = np.flatnonzero(chosen)[[0, -1]]
         if first:
             ax.axhline(first - 0.5, color=base.DARK, lw=1.2)
         where = ax.get_yaxis_transform()
@@ -465,24 +415,10 @@ def _bracket_kinds(ax: Axes, kinds: NDArray) -> None:
             clip_on=False,
         )  # fmt: skip
         ax.annotate(
-            _KINDS[kind], (1.012, (first + last) / 2), (6, 0), xycoords=where,
+            word, (1.012, (first + last) / 2), (6, 0), xycoords=where,
             textcoords="offset points", va="center", fontsize=base.FONT, color=base.DARK,
             annotation_clip=False,
         )  # fmt: skip
-
-
-def _stack(frame: Axes, n_rows: list[int]) -> list[Axes]:
-    """Panels one above the other in the place of axes, rows of all equally high."""
-    if len(n_rows) == 1:
-        return [frame]
-    frame.set_axis_off()
-    gap = 0.1
-    unit = (1.0 - gap * (len(n_rows) - 1)) / sum(n_rows)
-    top, panels = 1.0, []
-    for n in n_rows:
-        panels.append(frame.inset_axes((0.0, top - n * unit, 1.0, n * unit)))
-        top -= n * unit + gap
-    return panels
 
 
 def _check_estimator(estimator: object) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from jointleaf._core.arrays import double_precision, find_device, shaped
-from jointleaf._core.design import Design
+from jointleaf._core.blocks import Design
 from jointleaf._core.layout import CellLayout, check_codes
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties.base import Penalty
@@ -285,9 +285,9 @@ def _host_smoother(problem: Problem) -> _Smoother | None:
 
 
 @lru_cache(maxsize=64)
-def compiled_loss(loss: Loss, n_outputs: int | None) -> str | None:
+def compiled_loss(loss: Loss, shape: tuple[int, ...]) -> str | None:
     """Return why JAX cannot compile a loss of (n,) or (n, K) predictions; None where it can."""
-    f = jax.ShapeDtypeStruct((4,) if n_outputs is None else (4, n_outputs), np.float64)
+    f = jax.ShapeDtypeStruct(shape, np.float64)
 
     def derivatives(y: Any, f: Any) -> Any:
         rows = loss.row_loss(y, f), loss.row_gradient(y, f), loss.row_curvature(y, f)

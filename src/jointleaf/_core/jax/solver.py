@@ -45,7 +45,7 @@ class OnDevice(Solver):
 
     def unsupported_reason(self, problem: Problem) -> str | None:
         """Return what JAX cannot compile: losses and penalties that are written in NumPy alone."""
-        reason = compiled_loss(problem.loss, problem.outputs[0] if problem.outputs else None)
+        reason = compiled_loss(problem.loss, (len(problem.y), *problem.outputs))
         if reason is not None:
             return (
                 f"the loss {type(problem.loss).__name__} is written in NumPy alone: use "

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
+
+import numpy as np
+
 from jointleaf._core.losses.base import Kinked, Loss
 from jointleaf._core.losses.classes import Logistic, Multinomial
 from jointleaf._core.losses.log_link import Gamma, Poisson, Tweedie
@@ -29,6 +34,7 @@ __all__ = [
     "Quantile",
     "SquaredError",
     "Tweedie",
+    "joined_loss",
     "make_loss",
     "make_number_loss",
     "robust_scale",
@@ -49,6 +55,20 @@ def make_loss(loss: str | Loss) -> Loss:
     if not isinstance(loss, str) or loss not in _LOSSES:
         raise ValueError(f"loss={loss!r} is not known: use one of {sorted(_LOSSES)} or a Loss")
     return _LOSSES[loss]()
+
+
+def joined_loss(losses: Sequence[Loss], sizes: Sequence[int]) -> Loss:
+    """Return the loss of parts of rows, which have losses of one class.
+
+    Where these differ, its numbers (the delta of `Huber`) are arrays with one for every row.
+    """
+    first = losses[0]
+    if all(loss == first for loss in losses):
+        return first
+    joined = copy(first)
+    for name in vars(first):
+        setattr(joined, name, np.repeat([getattr(loss, name) for loss in losses], sizes))
+    return joined
 
 
 def make_number_loss(

@@ -157,7 +157,7 @@ class Quantile(_Pinball):
     name = "quantile"
 
     def __init__(self, quantile: float = 0.5) -> None:
-        if not (np.isreal(quantile) and 0 < quantile < 1):
+        if np.ndim(quantile) or not (np.isreal(quantile) and 0 < quantile < 1):
             raise ValueError(f"quantile={quantile!r} must be a number between 0 and 1")
         self.quantile = float(quantile)
 

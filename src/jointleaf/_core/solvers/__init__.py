@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from jointleaf._core.arrays import find_device, place
+from jointleaf._core.blocks import BlockDesign
 from jointleaf._core.losses import Kinked
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.penalties.base import check_count
@@ -86,6 +87,8 @@ def _placed(problem: Problem, chosen: Solver, wanted: str) -> Solver:
     placed = OnDevice(chosen.name, device)
     if type(chosen) is not SOLVERS.get(chosen.name):
         reason = f"it is only written for the CPU: use one of {sorted(SOLVERS)}"
+    elif isinstance(problem.design, BlockDesign):
+        reason = "rows in blocks stay on the CPU: use device='cpu'"
     elif _starts_anew(problem, chosen):
         reason = "with a loss that has kinks it is only written for the CPU: use 'newton'"
     else:

@@ -24,6 +24,7 @@ from scipy import sparse
 from scipy.linalg import LinAlgError, eigh
 
 from jointleaf._core.arrays import array_namespace, cholesky_solver, shaped, updated, while_loop
+from jointleaf._core.blocks import BlockDesign
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Frobenius
@@ -39,6 +40,7 @@ from jointleaf._core.solvers.base import (
 _BLOCK_ROWS = 512
 _MAX_COLUMNS = 4096  # one-hot columns of a product: bounds its memory
 _MAX_INNER = 250
+_SPARSE_PATIENCE = 3  # Newton steps without progress that leave rows without curvature out
 MAX_STALLED = 20  # Newton steps without progress: rounding is all that is left
 
 
@@ -56,6 +58,9 @@ class Dual(Solver):
         if len(problem.layout.tasks) > 1:
             fitting = "pcg" if problem.loss.is_quadratic else "newton"
             return f"it needs a single task: use solver={fitting!r}"
+        if isinstance(problem.design, BlockDesign):
+            fitting = "pcg" if problem.loss.is_quadratic else "newton"
+            return f"it needs all rows at once, and these are in blocks: use solver={fitting!r}"
         if not problem.loss.is_quadratic and problem.smoother is not None:
             return "with a penalty on predictions it needs the squared error: use solver='newton'"
         if not problem.loss.is_quadratic and problem.penalty.bias_strength == 0:
@@ -194,7 +199,13 @@ def newton_dual(
             best, best_at = optimality, n_iter
         if optimality <= 0.1 * tol or n_iter - best_at > MAX_STALLED:
             return alpha, n_iter
-        goal = newton_goal(problem, K, f, slope, optimality)
+        h = problem.loss_curvature(f)
+        # While that makes progress; else linear pieces of the loss need a little curvature.
+        is_sparse = h.ndim == 1 and 2 * np.count_nonzero(h) <= len(h)
+        if is_sparse and n_iter - best_at < _SPARSE_PATIENCE:
+            goal = _sparse_goal(K, h, h * f - slope)
+        else:
+            goal = newton_goal(problem, K, f, slope, optimality)
         move, f_move = goal - alpha, K @ goal - f
         length, objective = line_search(partial(along, alpha, f, move, f_move), objective, 0, 1e-14)
         if length == 0.0:
@@ -252,6 +263,21 @@ def newton_goal(problem: DataTerm, K: Any, f: Any, slope: Any, optimality: Any) 
 
     zero = xp.zeros_like(b)
     return while_loop(xp, go_on, advance, (zero, b, Kb, zero, xp.ones(()), 0))[0]
+
+
+def _sparse_goal(K: NDArray, h: NDArray, b: NDArray) -> NDArray:
+    """Solve (I + W K) alpha = b where most of the diagonal h of W is zero: there alpha is b."""
+    used = np.flatnonzero(h)
+    if not used.size:
+        return b
+    root, block = np.sqrt(h[used]), K[np.ix_(used, used)]
+    alpha = b.copy()
+    alpha[used] = 0.0
+    right = b[used] - h[used] * (K[used] @ alpha)
+    A = block * root * root[:, None]
+    A[np.diag_indices_from(A)] += 1.0
+    alpha[used] = right - root * cholesky_solver(A)(root * (block @ right))
+    return alpha
 
 
 # -- the kernel ----------------------------------------------------------------------------------

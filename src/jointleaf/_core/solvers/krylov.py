@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 
+from jointleaf._core.blocks import Design
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Run, Solution, Solver
@@ -30,22 +31,14 @@ _EVERY = 5  # steps after which a solve looks whether it has arrived
 class KrylovPath:
     """Lanczos steps that all strengths share; every output has a Krylov space of its own.
 
-    Parameters
-    ----------
-    design : LeafDesign
-        Phi.
-    curvature : array (N,)
-        D, positive: the penalty of strength lambda is (lambda / 2) theta^T D theta.
-    target : array (n,) or (n, K)
-    s : array (n,)
-        Weights of the rows.
-    held_out : LeafDesign, optional
-        Of rows whose predictions are wanted along the way.
+    The penalty of strength lambda is (lambda / 2) theta^T D theta with the positive `curvature` D
+    (N,). Rows have targets (n[, K]) and weights s (n,); predictions of `held_out` rows are made
+    along the way.
     """
 
     def __init__(
         self,
-        design: LeafDesign,
+        design: Design,
         curvature: NDArray,
         target: NDArray,
         s: NDArray,
@@ -81,12 +74,16 @@ class KrylovPath:
             self._step()
         return True
 
-    def _step(self) -> None:
-        vector = self._basis[-1]
+    def _times(self, vector: NDArray) -> NDArray:
+        """Return K times a vector, and keep what the held-out rows say of it."""
         weights = self._inverse * self._design.rmatvec(self._root * vector)
         if self._held_out is not None:
             self._images.append(self._held_out.matvec(weights))
-        product = self._root * self._design.matvec(weights)
+        return self._root * self._design.matvec(weights)
+
+    def _step(self) -> None:
+        vector = self._basis[-1]
+        product = self._times(vector)
         self._diagonal.append((product * vector).sum(axis=0, dtype=float))
         scale = np.linalg.norm(product, axis=0)
         # Twice: in single precision one sweep leaves what the next steps would amplify.
@@ -101,7 +98,9 @@ class KrylovPath:
         """Return a vector (n[, K]) less its projections on the basis."""
         basis = np.stack(self._basis)
         if not self._outputs:
-            return vector - (basis @ vector) @ basis
+            # BLAS kernels may raise the flag of invalid values from lanes that they discard.
+            with np.errstate(invalid="ignore"):
+                return vector - (basis @ vector) @ basis
         shares = np.einsum("jnk,nk->jk", basis, vector)
         return vector - np.einsum("jnk,jk->nk", basis, shares)
 
@@ -158,17 +157,50 @@ class KrylovPath:
         return self._inverse * self._design.rmatvec(self._root * beta)
 
 
+class WeightKrylovPath(KrylovPath):
+    """The path of a quadratic model of any loss, with a basis of weights instead of rows.
+
+    With derivatives g (n[, K]) and curvatures h (n,) of the data term by predictions, the weights
+    of strength lambda minimise <g, Phi theta> + |Phi theta|_h^2 / 2 + (lambda / 2) theta^T D theta.
+    The basis takes steps times N numbers, which for many rows are fewer than steps times n.
+    """
+
+    def __init__(
+        self, design: Design, curvature: NDArray, g: NDArray, h: NDArray, held_out: LeafDesign
+    ) -> None:
+        self._design, self._held_out = design.merge_partitions(), held_out.merge_partitions()
+        self._outputs, self._mass = g.shape[1:], 1.0
+        extra = tuple(1 for _ in self._outputs)
+        self._root = h.astype(design.dtype).reshape(-1, *extra)
+        self._inverse = (1.0 / np.sqrt(curvature)).astype(design.dtype).reshape(-1, *extra)
+        right = -self._inverse * design.rmatvec(g)
+        self._norm = np.sqrt(np.square(right, dtype=float).sum(axis=0))
+        self._basis = [self._unit(right, self._norm)]
+        self._diagonal, self._off_diagonal, self._images = [], [], []
+
+    def _times(self, vector: NDArray) -> NDArray:
+        weights = self._inverse * vector
+        assert self._held_out is not None
+        self._images.append(self._held_out.matvec(weights))
+        product = self._design.matvec(weights)
+        product *= self._root
+        return self._inverse * self._design.rmatvec(product)
+
+    def weights(self, strength: float) -> NDArray:
+        """Return the weights theta (N,) or (N, K) of a strength."""
+        coefficients = self.coefficients(np.array([strength]))[:, 0]
+        basis = np.stack(self._basis)[: self.n_steps]
+        return self._inverse * np.einsum(
+            "jn...,j...->n...", basis, coefficients.astype(basis.dtype)
+        )
+
+
 class Krylov(Solver):
     """Lanczos steps for squared error and a quadratic penalty, a given number of them.
 
     Early stopping regularises as the penalty does, so that the number of steps is chosen on
     held-out rows together with the strength: that the last digits of the optimum are not reached
-    is no failure.
-
-    Parameters
-    ----------
-    n_steps : int
-        Most steps; fewer where optimality reaches the tolerance before.
+    is no failure. Steps end before where optimality reaches the tolerance.
     """
 
     name = "krylov"
@@ -187,7 +219,7 @@ class Krylov(Solver):
 
     def _minimise(self, problem: Problem, theta: NDArray, run: Run) -> tuple[NDArray, int, bool]:
         curvature, _ = problem.quadratic()
-        path = KrylovPath(problem.design, curvature, problem.y - problem.offset, problem.s)  # type: ignore[arg-type]
+        path = KrylovPath(problem.design, curvature, problem.y - problem.offset, problem.s)
         last = min(self.n_steps, run.max_iter)
         while path.extend(min(_EVERY, last - path.n_steps)) and path.n_steps < last:
             # The residual of the dual system bounds the gradient: looking costs no pass.

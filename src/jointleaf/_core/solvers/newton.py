@@ -18,7 +18,8 @@ from scipy import sparse
 from scipy.linalg import lapack
 
 from jointleaf._core.arrays import array_namespace, dot, shaped, updated, while_loop
-from jointleaf._core.design import Design, LeafDesign
+from jointleaf._core.blocks import Design
+from jointleaf._core.design import LeafDesign
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Run, Solver, flat_curvature, line_search
 
@@ -401,7 +402,7 @@ def is_joint_worth(design: LeafDesign, curvature: NDArray) -> bool:
     """
     n_cells, layout = len(curvature), design.layout
     # With all features, alive or not: the inverse serves related problems too.
-    pass_cost = 4.0 * design.n_rows * layout.with_features(design.rows.shape[1]).entries_per_row
+    pass_cost = 4.0 * design.n_rows * layout.with_features(design.n_row_features).entries_per_row
     worth = JOINT_WORTH["penalised" if (curvature > 0).all() else "free"]
     return n_cells <= MAX_JOINT_BIASES and n_cells**3 / 3 <= worth * pass_cost
 

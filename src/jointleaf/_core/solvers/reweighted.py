@@ -17,15 +17,9 @@ class Reweighted(Solver):
     """Least squares with weights and responses of a quadratic model of the loss, again and again.
 
     The quadratic model has the loss's working curvature: its expected second derivative, or that
-    of a parabola above it. Every problem of least squares is solved by a number of Lanczos steps,
-    which regularises like the penalty; steps are shortened until the objective falls.
-
-    Parameters
-    ----------
-    n_rounds : int
-        Most problems of least squares.
-    n_steps : int
-        Of each Krylov run.
+    of a parabola above it. Every problem of least squares, of `n_rounds` at most, is solved by
+    `n_steps` Lanczos steps, which regularises like the penalty; steps are shortened until the
+    objective falls.
     """
 
     name = "reweighted"
@@ -73,7 +67,7 @@ class Reweighted(Solver):
         response, s = f - loss.row_gradient(y, raw) / h, problem.s * h
         # The run divides by the sum of the weights s h, the problem by that of s.
         share = float(s.sum() / problem.s.sum())
-        path = KrylovPath(problem.design, curvature, response, s)  # type: ignore[arg-type]
+        path = KrylovPath(problem.design, curvature, response, s)
         path.extend(self.n_steps)
         return path.weights(1.0 / share)
 

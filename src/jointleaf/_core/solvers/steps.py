@@ -30,6 +30,7 @@ from scipy.linalg import eigh
 
 from jointleaf._core.arrays import array_namespace, dot, shaped
 from jointleaf._core.design import largest_eigenvalue
+from jointleaf._core.penalties.monotone import Monotone
 from jointleaf._core.penalties.norms import RotationInvariant
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import SolverState
@@ -137,23 +138,33 @@ class Quadratic(NamedTuple):
         return self.pinned(design.rmatvec(self.weigh(image)) + self.shrunk(move))
 
     def trial(
-        self, nonsmooth: Any, theta: Any, f: Any, gradient: Any, size: Any, *, trust: bool
+        self,
+        nonsmooth: Any,
+        theta: Any,
+        f: Any,
+        gradient: Any,
+        size: Any,
+        metric: Any = 1.0,
+        *,
+        trust: bool,
     ) -> tuple[Any, Any, Any, Any]:
         """Return whether the bound of a plain step holds, its weights, predictions and length.
 
-        Without `trust` the objective itself tells.
+        Without `trust` the objective itself tells. `metric` is a diagonal (N,) in whose norm the
+        proximal map is the same.
         """
         xp = array_namespace(theta)
-        new = nonsmooth.prox(theta - xp.asarray(size, dtype=theta.dtype) * gradient, size)
+        size_of_type = xp.asarray(size, dtype=theta.dtype)
+        new = nonsmooth.prox(theta - size_of_type * gradient / metric, size)
         f_new, move = self.problem.design.matvec(new), new - theta
-        room = dot(move, move) / size
+        room = dot(move, metric * move) / size
         if trust:
             is_bound = self.bend(f_new - f, move) <= room * (1 + 1e-6)
         else:
             bound = self.value(theta, f) + dot(gradient, move) + 0.5 * room
             noise = 16 * float(xp.finfo(theta.dtype).eps) * abs(bound)
             is_bound = self.value(new, f_new) <= bound + noise
-        return is_bound, new, f_new, xp.abs(move).max()
+        return is_bound, new, f_new, xp.abs(metric * move).max()
 
 
 class Steps:
@@ -174,6 +185,8 @@ class Steps:
         beta = None if beta is None else beta.astype(dtype)
         self._bound = Quadratic.of(problem, diagonal.astype(dtype), biases, beta, trust=trust)
         self.metric = Metric(problem)
+        if CurvatureMetric.fits(problem):
+            self.metric = CurvatureMetric(problem)
 
     def settle(self, theta: NDArray, f: NDArray) -> tuple[NDArray, NDArray]:
         """Prepare the first weights and their predictions."""
@@ -196,7 +209,7 @@ class Steps:
         gradient = problem.smooth_gradient(theta, problem.data_gradient(f))
         while True:
             is_bound, new, f_new, largest = self._bound.trial(
-                problem.nonsmooth, theta, f, gradient, size, trust=trust
+                problem.nonsmooth, theta, f, gradient, size, self.metric.diagonal, trust=trust
             )
             if size < 1e-30 or is_bound:
                 return Step(new, f_new, size, float(largest) / size)
@@ -267,6 +280,9 @@ class EliminatingSteps(Steps):
 class Metric:
     """M, of moves (N[, K]) whose biases are zero or count like slopes: here the identity."""
 
+    #: M (N,) where plain steps use it
+    diagonal: Any = 1.0
+
     def __init__(self, problem: Problem) -> None:
         self._nonsmooth = problem.nonsmooth
 
@@ -285,6 +301,30 @@ class Metric:
     def divide(self, gradient: NDArray) -> NDArray:
         """M^-1 gradient."""
         return gradient
+
+
+class CurvatureMetric(Metric):
+    """The penalty's own curvature, for monotone constraints.
+
+    It is the same for all cells of a partition, so that the projection is too. Weights that are
+    penalised little, such as those of the root cell, then move as far as they want.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        assert problem.smooth_curvature is not None
+        self.diagonal = problem.smooth_curvature.astype(problem.design.dtype)
+
+    @staticmethod
+    def fits(problem: Problem) -> bool:
+        """Whether there are such constraints, and every weight is penalised."""
+        curvature = problem.smooth_curvature
+        is_monotone = isinstance(problem.nonsmooth, Monotone)
+        return is_monotone and curvature is not None and bool((curvature > 0).all())
+
+    def divide(self, gradient: NDArray) -> NDArray:
+        """M^-1 gradient."""
+        return gradient / self.diagonal
 
 
 class SharedCellsMetric(Metric):
@@ -317,7 +357,7 @@ class SharedCellsMetric(Metric):
             return False
         if entries.sum() < np.sum(counts**2):  # turning would cost more than the passes
             return False
-        n_features = blocks[0].rows.shape[1]  # all features, alive or not
+        n_features = blocks[0].n_row_features  # all features, alive or not
         pass_cost = 4.0 * entries.sum() * n_features
         return "cell spectrum" in state or WORTH * pass_cost >= 10.0 * np.sum(counts**3)
 

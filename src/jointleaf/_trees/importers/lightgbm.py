@@ -417,7 +417,6 @@ class LeafModels(NamedTuple):
     constants: NDArray[np.float64]  # (L,)
     slopes: NDArray[np.float64]  # (L, d)
     outputs: NDArray[np.intp]  # (L,)
-    order: NDArray[np.intp]  # (L,) place of every leaf in LightGBM's own order
 
 
 def leaf_models(text: ModelText, n_features: int) -> LeafModels:
@@ -436,4 +435,4 @@ def leaf_models(text: ModelText, n_features: int) -> LeafModels:
     left, right = (nodes.spread(child, -1) for child in (nodes.left, nodes.right))
     numbering = number_nodes(nodes.is_leaf, left, right, nodes.roots)
     order = np.searchsorted(np.flatnonzero(nodes.is_leaf), numbering.leaves)
-    return LeafModels(constants[order], slopes[order], (tree % text.n_outputs)[order], order)
+    return LeafModels(constants[order], slopes[order], (tree % text.n_outputs)[order])

@@ -265,7 +265,7 @@ _JOINT = record(
 _COMPONENT = record(ComponentReport, name=Text(), weight=Number(0.0), description=Text())
 _REPORT = record(
     FitReport,
-    recipe=Text(tuple(RECIPES)),
+    recipe=Text((*RECIPES, "boosting")),  # which older versions had
     target_type=Text(("regression", "classification")),
     components=Each(_COMPONENT, least=1),
     blend=_BLEND,
@@ -274,6 +274,7 @@ _REPORT = record(
     n_rounds=Integer(),
     loss=Text(),
     has_offset=Flag(),
+    left_out=Each(Text()),
 )
 _OF_STEPS = Array("f8", "#n_cells", dtype=np.float64)
 _PRUNING = record(
@@ -412,6 +413,12 @@ _JOPLEN_TASKS: _Steps = {
 }
 
 
+_TASK_NUMBERS: _Steps = {
+    "losses": Made(Each(LOSS, "n_tasks"), list),
+    "calibrations": Made(Each(Maybe(_CALIBRATION), "n_tasks"), list),
+}
+
+
 def _fill_tasks(model: Any, s: Scope) -> None:
     if s.solution is not None:  # all tasks were fitted together
         model.report_ = [
@@ -463,7 +470,9 @@ ESTIMATOR.add(
     fitted(estimators.JOPLEnClassifier, _fill_joplen, **_COLUMNS, **_CLASSES, **_JOPLEN),
     fitted(estimators.LinearForestRegressor, _fill_forest, **_COLUMNS, **_NUMBERS, **_FOREST),
     fitted(estimators.LinearForestClassifier, _fill_forest, **_COLUMNS, **_CLASSES, **_FOREST),
-    fitted(multitask.MultiTaskJOPLEnRegressor, _fill_tasks, **_TASKS, **_JOPLEN_TASKS),
+    fitted(
+        multitask.MultiTaskJOPLEnRegressor, _fill_tasks, **_TASKS, **_JOPLEN_TASKS, **_TASK_NUMBERS
+    ),
     fitted(multitask.MultiTaskJOPLEnClassifier, _fill_tasks, **_TASKS, **_PAIRS, **_JOPLEN_TASKS),
     fitted(multitask.BoUTSRegressor, _fill_bouts, **_TASKS, **_BOUTS_NUMBERS, **_BOUTS),
     fitted(multitask.BoUTSClassifier, _fill_bouts, **_TASKS, **_BOUTS_CLASSES, **_BOUTS),

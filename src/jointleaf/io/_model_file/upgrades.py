@@ -61,11 +61,15 @@ def upgrade(model: Any, arrays: list[NDArray], version: int) -> Any:
         _add_losses(model)
     if isinstance(model, dict) and "cell_model" in model:
         model.setdefault("calibration", None)
+    if isinstance(model, dict) and model.get("class") == "MultiTaskJOPLEnRegressor":
+        n_tasks = len(model["report"]) if isinstance(model.get("report"), list) else 0
+        model.setdefault("losses", [{"class": "SquaredError"} for _ in range(n_tasks)])
+        model.setdefault("calibrations", [None] * n_tasks)
     return model
 
 
 def _add_losses(model: dict[str, Any]) -> None:
-    """Say what the loss was when there was only one of numbers."""
+    """Fill in the loss, of which numbers once had only one."""
     if model.get("class") == "JOPLEnRegressor":
         model.setdefault("loss", {"class": "SquaredError"})
     reports = model.get("report")
@@ -74,6 +78,7 @@ def _add_losses(model: dict[str, Any]) -> None:
             is_regression = report.get("target_type") == "regression"
             report.setdefault("loss", "squared_error" if is_regression else "logistic")
             report.setdefault("has_offset", False)
+            report.setdefault("left_out", [])
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
@@ -199,21 +204,18 @@ class _Upgrade:
             ],
             "blend": {"weights": self._plain(weights), "constant": self._plain(constant)},
             "joint": joint if "joint" in active else None,
-            "cv_results": self._cv_results(table, n_rounds if is_boosting else None),
+            # That of boosting was of a model that was not used.
+            "cv_results": None if is_boosting else self._cv_results(table),
             "n_rounds": n_rounds if is_boosting or is_blend else 0,
         }
 
-    def _cv_results(self, table: Any, n_rounds: int | None) -> Any:
+    def _cv_results(self, table: Any) -> Any:
         columns = Plain().read(table, Place("cv_results", self._arrays.stored), Scope())
         if columns is None:
             return None
         if len(columns["mean_loss"]) > _MOST_SETTINGS:
             raise ValueError("cv_results has too many rows")
         _rename(columns, _COLUMNS)
-        if n_rounds is not None:  # the setting was that of a model that was not used
-            for name in ("strength", "slope_scale", "feature_power", "joint_weight"):
-                del columns[name]
-            columns = {"n_rounds": np.array([n_rounds]), **columns}
         return self._plain(cv_results(columns))
 
     def _n_partitions(self, partitioner: dict[str, Any]) -> int:

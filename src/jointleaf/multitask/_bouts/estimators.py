@@ -19,8 +19,8 @@ from jointleaf._data.tasks import TaskTable
 from jointleaf._trees.encoding import Encoding, TrainingRows
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import Router
+from jointleaf.estimators._checks import restored_on_error
 from jointleaf.estimators._docs import described
-from jointleaf.estimators._params import restored_on_error
 from jointleaf.multitask._base import (
     TaskClassifier,
     TaskPredictor,

@@ -15,7 +15,12 @@ from jointleaf._trees.importers import find_adapter
 from jointleaf._trees.importers.base import threads
 from jointleaf._trees.importers.lightgbm import LIGHTGBM_PARAMS
 from jointleaf.partitions._base import as_seed
-from jointleaf.partitions._growers.base import TreePartitioner, import_library, standard_target
+from jointleaf.partitions._growers.base import (
+    TreePartitioner,
+    fine_bins,
+    import_library,
+    standard_target,
+)
 
 _LEAF_ROWS = 5
 _LEAF_WEIGHT = 1e-3  # where the mean weight of a row is one
@@ -72,7 +77,7 @@ class LargeTreesPartitioner(TreePartitioner):
             self, "LightGBM", "install the package lightgbm and an OpenMP runtime"
         )
         seed = as_seed(self.random_state)
-        params = LIGHTGBM_PARAMS.merge(self._params(seed), self.options or {})
+        params = LIGHTGBM_PARAMS.merge(self._params(seed, len(rows.y)), self.options or {})
         params.pop("num_iterations", None)
         if int(params["bagging_fraction"] * len(rows.y)) < 1:  # nothing to grow a tree on
             d = rows.X.shape[1]
@@ -99,8 +104,9 @@ class LargeTreesPartitioner(TreePartitioner):
             gains += adapter.split_gains(model)
         return concatenate(parts), gains
 
-    def _params(self, seed: int) -> dict[str, Any]:
+    def _params(self, seed: int, n: int) -> dict[str, Any]:
         is_random = self.thresholds == "random"
+        n_bins = 63 if is_random else fine_bins(n)
         return {
             "objective": "regression",
             "boosting": "rf",
@@ -109,7 +115,7 @@ class LargeTreesPartitioner(TreePartitioner):
             "bagging_fraction": 0.63 if is_random else 0.4,
             "bagging_freq": 1,
             "feature_fraction_bynode": 1.0 if is_random else 0.5,
-            "max_bin": 63 if is_random else 127,
+            "max_bin": n_bins,
             "min_data_in_bin": 1,
             "bin_construct_sample_cnt": _BIN_ROWS,
             "min_data_in_leaf": _LEAF_ROWS,

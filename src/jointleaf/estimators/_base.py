@@ -1,0 +1,463 @@
+"""What the regressor and the classifier share: from rows to a model, and what it tells."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_X_y
+from sklearn.utils.validation import check_is_fitted
+
+from jointleaf._core.losses import Loss
+from jointleaf._core.penalties import Term
+from jointleaf._core.problem import check_weights
+from jointleaf._core.solvers import Solution
+from jointleaf._data.columns import Columns
+from jointleaf._data.features import chosen_columns, plan_features
+from jointleaf._data.rows import (
+    Rows,
+    canonical_rows,
+    read_coded_rows,
+    read_groups,
+    read_rows,
+    read_training_rows,
+)
+from jointleaf._data.statistics import learn_statistics
+from jointleaf._fit.budget import Budget
+from jointleaf._fit.calibration import Calibration
+from jointleaf._fit.component import Blend, FitContext
+from jointleaf._fit.folds import split_labels, user_splits
+from jointleaf._fit.recipes import Fit
+from jointleaf._fit.report import FitReport
+from jointleaf._model.cell_model import CellModel, Frame
+from jointleaf._model.contributions import by_column, warn_of_no_features
+from jointleaf._trees.importers import check_fitted_model, is_ensemble
+from jointleaf.estimators._checks import (
+    check_missing_values,
+    check_parameters,
+    check_penalty,
+    check_single_task,
+    check_targets,
+    class_factors,
+    has_linear_cells,
+    restored_on_error,
+)
+from jointleaf.estimators._monotone import (
+    MonotoneParameters,
+    check_certificate,
+    check_constraints,
+    read_signs,
+)
+from jointleaf.estimators._params import check_memory
+from jointleaf.inspection._methods import Explainable
+from jointleaf.partitions import Partitioner
+from jointleaf.partitions._factory import known_categories
+
+
+class BaseJOPLEn(Explainable, MonotoneParameters):
+    """Joint optimisation of piecewise linear ensembles: the part common to all estimators.
+
+    A fit leaves a model, a report and few other attributes; everything else is read from these.
+    """
+
+    cell_model_: CellModel
+    report_: FitReport
+    calibration_: Calibration | None
+
+    # -- what a subclass says ------------------------------------------------------------------
+
+    @abstractmethod
+    def _encode_target(self, y: NDArray) -> NDArray:
+        """Return targets as numbers for the loss."""
+
+    @abstractmethod
+    def _find_loss(
+        self, rows: Rows, columns: Columns, seed: int
+    ) -> tuple[Loss, tuple[float, float] | None]:
+        """Return the loss of training rows in the units of targets that are returned as well."""
+
+    @property
+    @abstractmethod
+    def _loss(self) -> Loss:
+        """The loss of the fit, in its units."""
+
+    @abstractmethod
+    def _encode_known(self, y: NDArray) -> NDArray:
+        """Return targets of validation rows, encoded as the training targets were."""
+
+    # -- fitting -------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        X_val: ArrayLike | None = None,
+        y_val: ArrayLike | None = None,
+        sample_weight_val: ArrayLike | None = None,
+    ) -> BaseJOPLEn:
+        """Grow partitions and fit the models of all their cells.
+
+        Parameters
+        ----------
+        X : array-like or data frame (n, d)
+            Numbers, missing values (NaN, None), and text or category columns of data frames.
+            float32 is computed in float32, everything else in float64.
+        y : array-like (n,)
+        sample_weight : array-like (n,), optional
+            Zero equals leaving the row out, 2 equals giving it twice.
+        groups : array-like (n,), optional
+            Rows that belong together, such as those of one person: they are never on both sides of
+            any split that the fit makes.
+        X_val, y_val : array-like (m, d), (m,), optional
+            Held-out rows on which everything is chosen that cross-validation would choose.
+        sample_weight_val : array-like (m,), optional
+            Their weights.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, sample_weight, groups, X_val, y_val, sample_weight_val)
+
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        groups: ArrayLike | None,
+        X_val: ArrayLike | None,
+        y_val: ArrayLike | None,
+        sample_weight_val: ArrayLike | None,
+        offset: NDArray | None = None,
+        offset_val: NDArray | None = None,
+    ) -> BaseJOPLEn:
+        """Fit rows with offsets (n,), where there are any."""
+        with restored_on_error(self):
+            check_parameters(self)
+            budget = None if self.time_budget is None else Budget(self.time_budget)
+            has_validation = X_val is not None or y_val is not None
+            context = self._read(X, y, sample_weight, groups, has_validation, offset)
+            valid = read_validation_rows(self, X_val, y_val, sample_weight_val, offset_val)
+            if valid is not None:
+                valid = replace(valid, s=valid.s * context.class_factors(valid))
+            self._store(self._fit_context(context, valid, budget), context.rows)
+            check_certificate(self)
+        return self
+
+    def _read(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        groups: ArrayLike | None,
+        has_validation: bool,
+        offset: NDArray | None,
+    ) -> FitContext:
+        """Check rows, and return what the fit works on."""
+        check_single_task(self.penalty)
+        check_targets(self, y)
+        if has_validation and not self._chooses:
+            raise ValueError(
+                "X_val and y_val choose the penalty: give them with penalty='auto' or a "
+                "strength that is 'auto'"
+            )
+        if is_ensemble(self.partitioner):
+            check_fitted_model(self.partitioner, X)  # names and number of its columns
+        known = {} if self._has_default_partitions else known_categories(self.partitioner)
+        columns, matrix, targets = read_training_rows(
+            self,
+            X,
+            y,
+            categorical=self.categorical_features,
+            known=known,
+            sample_weight=sample_weight,
+            y_numeric=self._target_type == "regression",
+        )
+        check_memory(self, matrix, targets)
+        weights = check_weights(sample_weight, len(targets))
+        factors = self._class_weights(targets, weights)
+        weights = weights * class_factors(factors, targets)
+        is_used = weights > 0
+        group_numbers = read_groups(groups, is_used)
+        splits = user_splits(self.cv, matrix, targets, self._target_type, group_numbers)
+        check_missing_values(matrix[is_used], columns)
+        chosen = chosen_columns(self.linear_features, columns, X)
+        signs = read_signs(self.monotonic_cst, columns)
+        target = self._encode_target(targets[is_used])
+        check_constraints(self, signs, len(getattr(self, "classes_", ())))
+        labels = split_labels(splits, len(targets))
+        shift = np.zeros(len(target)) if offset is None else offset[is_used]
+        target, shift = self._without_offset(target, shift)
+        rows = canonical_rows(
+            matrix[is_used],
+            target,
+            weights[is_used],
+            labels[is_used],
+            shift,
+            None if group_numbers is None else group_numbers[is_used],
+        )
+        seed = self._seed()
+        loss, units = self._find_loss(rows, columns, seed)
+        if self._has_default_partitions:
+            columns, rows = self._with_statistics(columns, rows, chosen)
+        if chosen is not None:  # statistics are of columns that the linear models see
+            chosen = np.append(chosen, np.arange(len(columns), rows.X.shape[1]))
+        plan = plan_features(
+            rows.X, rows.s, columns.of_matrix(), chosen, missing_indicators=bool(self.add_indicator)
+        )
+        if isinstance(self.penalty, Term):
+            n_features, is_linear = len(plan.names), has_linear_cells(self.cells)
+            check_penalty(self.penalty, len(matrix), n_features, is_linear=is_linear)
+        self.columns_ = columns
+        context = self._context(rows, columns, plan, loss, seed, units)
+        signs = read_signs(self.monotonic_cst, columns)  # statistics have none
+        context = replace(context, signs=signs)
+        if factors is None:
+            return context
+        used = [weight for weight in factors.values() if weight > 0]  # classes that are left
+        return replace(context, class_weights=np.array(used))
+
+    def _class_weights(self, y: NDArray, weights: NDArray) -> dict[Any, float] | None:
+        """Return the weight of every class of targets (n,); None where all are 1."""
+        return None
+
+    def _without_offset(self, y: NDArray, offset: NDArray) -> tuple[NDArray, NDArray]:
+        """Return targets and offsets; where the loss is of residuals, only targets are left."""
+        return y, offset
+
+    def _with_statistics(
+        self, columns: Columns, rows: Rows, chosen: NDArray | None
+    ) -> tuple[Columns, Rows]:
+        """Return columns and rows with statistics of the columns that have many categories."""
+        learned = learn_statistics(rows, columns, self._target_type == "regression", chosen)
+        if learned is None:
+            return columns, rows
+        return replace(columns, statistics=learned[0]), learned[1]
+
+    def read_known_rows(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: NDArray | None = None,
+    ) -> Rows:
+        """Return rows of positive weight as the fit sees new rows."""
+        rows = self._read_coded(X, y, sample_weight, offset)
+        return replace(rows, X=self.columns_.matrix(rows.X))
+
+    def read_fit_rows(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        merge: bool = True,
+    ) -> Rows:
+        """Return training rows as the fit saw them: with cross-fitted statistics.
+
+        With `merge` they are in canonical order, else as they are given.
+        """
+        if self.report_.has_offset:
+            raise ValueError(
+                "the model was fitted with exposure or an offset, and what fits its cells again "
+                "(prune, paths of strengths) takes none: fit another model instead"
+            )
+        labels = np.asarray(y)
+        weights = check_weights(sample_weight, len(labels))
+        weights = weights * class_factors(self._class_weights(labels, weights), labels)
+        rows, statistics = self._read_coded(X, y, weights), self.columns_.statistics
+        rows = canonical_rows(rows.X, rows.y, rows.s) if merge else rows
+        return rows if statistics is None else statistics.fit(rows)[1]
+
+    def _read_coded(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        offset: NDArray | None = None,
+    ) -> Rows:
+        matrix, targets = check_X_y(
+            read_coded_rows(self, X),
+            y,
+            ensure_all_finite="allow-nan",
+            y_numeric=self._target_type == "regression",
+        )
+        weights = check_weights(sample_weight, len(targets))
+        shift = np.zeros(len(targets)) if offset is None else offset
+        labels = np.zeros((len(targets), 0), np.int64)
+        rows = Rows(matrix, targets, weights, labels, offset=shift).take(weights > 0)
+        y, shift = self._without_offset(self._encode_known(rows.y), rows.offset)
+        return replace(rows, y=y, offset=shift)
+
+    def fitted_loss(self) -> Loss:
+        """Return the loss of the fit, in its units."""
+        return self._loss
+
+    def fitted_frame(self) -> Frame:
+        """Return how rows and targets became standard numbers in the joint fit."""
+        model, offset = self.cell_model_, self.report_.joint_or_raise("pruning").offset
+        n_jobs = effective_n_jobs(self.n_jobs)
+        return Frame(
+            self.columns_.of_matrix(),
+            model.features,
+            self._loss,
+            offset,
+            model.centre,
+            model.unit,
+            n_jobs,
+        )
+
+    def fitted_context(self, rows: Rows) -> FitContext:
+        """Return what a fit like this one, of some rows, works on."""
+        model, loss = self.cell_model_, self._loss
+        is_fixed = self._target_type == "regression" and not loss.is_quadratic
+        units = (model.centre, model.unit) if is_fixed else None
+        seed = self._seed(keep=True)
+        return self._context(rows, self.columns_, model.features.plan, loss, seed, units)
+
+    def _store(self, fit: Fit, rows: Rows) -> None:
+        """Put the results on the estimator."""
+        for name in ("pruning_", "source_fit_"):  # of a model that is fitted once more
+            self.__dict__.pop(name, None)
+        self.report_ = fit.report
+        self.store_model(fit.model, fit.importances, rows)
+        self.calibration_ = None
+        if fit.held_out is not None:
+            self.calibration_ = Calibration.of_fit(fit.held_out, self.columns_.of_matrix())
+        is_empty = not self.selected_features_.size and has_linear_cells(self.cells)
+        if isinstance(self.penalty, Term) and self.penalty.is_auto and is_empty:
+            warn_of_no_features(self.penalty)
+
+    def store_model(self, model: CellModel, importances: NDArray, rows: Rows) -> None:
+        """Put a model of training rows, and the importances of what it sees, on the estimator."""
+        statistics = self.columns_.statistics
+        if statistics is not None:  # explanations measure from rows as they are predicted
+            model, importances = model.described(statistics.matrix(statistics.coded(rows)), rows.s)
+        self.cell_model_, self.feature_importances_ = model, self.columns_.credited(importances)
+
+    # -- what was fitted -----------------------------------------------------------------------
+
+    @property
+    def blend_(self) -> Blend:
+        """Weights of the components that the model consists of."""
+        return self._report.blend
+
+    @property
+    def solution_(self) -> Solution | None:
+        """The solver's record of the joint problem; None where none was solved."""
+        return self._report.solution
+
+    @property
+    def penalty_(self) -> Term | None:
+        """The penalty of the joint problem; None where none was solved."""
+        return self._report.penalty
+
+    @property
+    def cv_results_(self) -> dict[str, Any] | None:
+        """Every setting that was tried, with its score on held-out rows."""
+        return self._report.cv_results
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations of the solver, or rounds of boosting where no joint problem was solved."""
+        return self._report.n_iter
+
+    @property
+    def partitioner_(self) -> Partitioner:
+        """The fitted partitions."""
+        return self._cells.partitioner
+
+    @property
+    def coef_(self) -> NDArray:
+        """Slopes (C, m[, K]) of all cells in the units of the input, zero in constant cells."""
+        return self._cells.coef()
+
+    @property
+    def intercept_(self) -> NDArray:
+        """Biases (C[, K]) of all cells in the units of the input."""
+        return self._cells.intercept()
+
+    @property
+    def offset_(self) -> NDArray:
+        """What the cells add to, () or (K,)."""
+        return self._cells.centre + self._cells.unit * self._cells.offset
+
+    @property
+    def cell_starts_(self) -> NDArray[np.int64]:
+        """Number of the first cell of every partition, (P,)."""
+        return self._cells.layout.offsets[:-1]
+
+    @property
+    def linear_feature_names_(self) -> NDArray:
+        """Names (m,) of the linear features."""
+        return np.array(self._cells.features.plan.names, dtype=object)
+
+    @property
+    def linear_feature_columns_(self) -> NDArray[np.intp]:
+        """Column of X that each linear feature comes from, (m,); the first of a pair."""
+        sources, statistics = self._cells.features.plan.sources, self.columns_.statistics
+        if statistics is None:
+            return sources
+        return np.array([statistics.sources[j][0] for j in sources], np.intp)
+
+    @property
+    def slope_norms_(self) -> NDArray[np.float64]:
+        """Euclidean norm of every column's standardised slopes over all cells, (d,)."""
+        sources, width = self._cells.features.plan.sources, len(self.columns_.of_matrix())
+        norms = by_column(self._cells.slope_norms(), sources, width)
+        return np.sqrt(self.columns_.credited(np.square(norms)))
+
+    @property
+    def selected_features_(self) -> NDArray[np.intp]:
+        """Columns that have a slope in some cell."""
+        return np.flatnonzero(self.slope_norms_)
+
+    @property
+    def split_features_(self) -> NDArray[np.intp]:
+        """Columns on which the cells depend."""
+        depends = np.zeros(len(self.columns_.of_matrix()))
+        depends[self._cells.partitioner.split_features_] = 1.0
+        return np.flatnonzero(self.columns_.credited(depends))
+
+    @property
+    def _report(self) -> FitReport:
+        check_is_fitted(self)
+        return self.report_
+
+    @property
+    def _cells(self) -> CellModel:
+        check_is_fitted(self)
+        return self.cell_model_
+
+    # -- predicting ----------------------------------------------------------------------------
+
+    def _raw_predictions(self, X: ArrayLike) -> NDArray:
+        """Return predictions on the scale of the loss, (n,) or (n, K)."""
+        model = self._cells
+        return model.predict(read_rows(self, X), effective_n_jobs(self.n_jobs), self.device)
+
+    def apply(self, X: ArrayLike) -> NDArray[np.int32]:
+        """Return the codes (n, P): the cell of every partition of each row; -1 is no cell."""
+        return self._cells.partitioner.apply(read_rows(self, X))
+
+
+def read_validation_rows(
+    estimator: BaseJOPLEn,
+    X_val: ArrayLike | None,
+    y_val: ArrayLike | None,
+    sample_weight: ArrayLike | None = None,
+    offset: NDArray | None = None,
+) -> Rows | None:
+    """Return the rows that are held out to choose on; None where there are none."""
+    if X_val is None and y_val is None and sample_weight is None:
+        return None
+    if X_val is None or y_val is None:
+        raise ValueError("X_val and y_val belong together: give both or none")
+    return estimator.read_known_rows(X_val, y_val, sample_weight, offset)

@@ -1,0 +1,245 @@
+"""Checks of parameters, targets and weights, before any work is done."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, is_classifier
+from sklearn.utils.multiclass import check_classification_targets
+
+from jointleaf._core.arrays import check_device
+from jointleaf._core.layout import CellKind, CellLayout
+from jointleaf._core.penalties import PerTask, PredictionPenalty, SlopeNorm, TaskNorm, Term
+from jointleaf._core.solvers import check_limits, check_solver_name
+from jointleaf._data.columns import Columns
+from jointleaf._fit import recipes
+from jointleaf._fit.component import CellKinds
+from jointleaf.partitions._base import LeftOut
+
+if TYPE_CHECKING:
+    pass
+
+
+def check_parameters(estimator: Any) -> None:
+    """Check the values of an estimator's parameters, before any work is done."""
+    for value in estimator.get_params(deep=False).values():
+        if isinstance(value, LeftOut):
+            value.raise_error()
+    if isinstance(estimator.penalty, str) and estimator.penalty != "auto":
+        raise ValueError(f"penalty={estimator.penalty!r} is not known: use 'auto' or a Penalty")
+    if not isinstance(estimator.penalty, str | Term):
+        raise TypeError(
+            f"penalty={estimator.penalty!r} must be 'auto' or a Penalty such as Frobenius(0.1)"
+        )
+    if estimator.recipe not in ("auto", *recipes.RECIPES):
+        names = ", ".join(map(repr, recipes.RECIPES))
+        raise ValueError(f"recipe={estimator.recipe!r} is not known: use 'auto', {names}")
+    check_cells(estimator)
+    if isinstance(estimator.cv, int | np.integer) and estimator.cv < 2:
+        raise ValueError(f"cv={estimator.cv!r} must be at least 2 folds, or None")
+    if not (isinstance(estimator.one_se, bool | np.bool_) or estimator.one_se == "auto"):
+        raise TypeError(f"one_se={estimator.one_se!r} must be True, False or 'auto'")
+    if not (isinstance(estimator.clip, bool | np.bool_) or estimator.clip == "cell"):
+        raise TypeError(f"clip={estimator.clip!r} must be True, False or 'cell'")
+    for name in ("root_cell", "add_indicator"):
+        if not isinstance(getattr(estimator, name), bool | np.bool_):
+            raise TypeError(f"{name}={getattr(estimator, name)!r} must be True or False")
+    if estimator.n_jobs is not None and not is_whole(estimator.n_jobs):
+        raise TypeError(f"n_jobs={estimator.n_jobs!r} must be a whole number or None")
+    seconds = estimator.time_budget
+    is_number = isinstance(seconds, int | float | np.number) and not isinstance(seconds, bool)
+    if seconds is not None and not (is_number and 0 < seconds < np.inf):
+        raise ValueError(f"time_budget={seconds!r} must be a positive number of seconds, or None")
+    check_limits(estimator.tol, estimator.max_iter)
+    check_solver_name(estimator.solver)
+    check_device(estimator.device)
+
+
+def check_cells(estimator: Any) -> None:
+    """Check the kinds of cells: one word, or one for every member of a union of partitions."""
+    cells, partitioner = estimator.cells, estimator.partitioner
+    for kind in cells if isinstance(cells, list | tuple) else [cells]:
+        if kind not in ("linear", "constant"):
+            raise ValueError(f"cells={cells!r} is not known: use 'linear' or 'constant'")
+    if isinstance(cells, str):
+        return
+    members = getattr(partitioner, "partitioners", partitioner)
+    if not isinstance(members, list | tuple) or not isinstance(estimator.penalty, Term):
+        raise ValueError(
+            f"cells={cells!r} are kinds for the members of a union of partitions with a penalty: "
+            "give partitioner a list, and a penalty such as Frobenius('auto'), or one word"
+        )
+    if len(members) != len(cells):
+        raise ValueError(
+            f"cells={cells!r} has {len(cells)} words for the {len(members)} members of "
+            "partitioner: give one for each"
+        )
+
+
+def check_effect(estimator: Any, recipe: recipes.Recipe) -> None:
+    """Raise an error for a parameter that would have no effect, before any work is done."""
+    is_default = estimator.penalty == "auto" and estimator.partitioner == "auto"
+    if estimator.recipe not in ("auto", "joint") and not is_default:
+        raise ValueError(
+            f"recipe={estimator.recipe!r} chooses partitions and penalty itself: leave partitioner "
+            "and penalty at 'auto', or use recipe='joint'"
+        )
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(type(estimator)).parameters.items()
+    }
+
+    def check_default(name: str, why: str) -> None:
+        value, default = getattr(estimator, name), defaults[name]
+        if not (value is default or (np.isscalar(value) and value == default)):
+            raise ValueError(f"{name}={value!r} has no effect {why}")
+
+    if estimator.time_budget is not None and not (
+        is_default and estimator.recipe in ("auto", "blend")
+    ):
+        raise ValueError(
+            f"time_budget={estimator.time_budget!r} chooses among the components of the default "
+            "recipes: leave partitioner and penalty at 'auto', with recipe='auto' or 'blend', or "
+            "leave it out"
+        )
+    if isinstance(estimator.penalty, Term) and not estimator.penalty.is_auto:
+        # scikit-learn's checks set splits on every estimator that has a parameter cv.
+        for name in ("cv", "one_se") if is_whole(estimator.cv) else ("one_se",):
+            check_default(
+                name,
+                f"with penalty={estimator.penalty!r}, which leaves nothing to choose: leave it "
+                "out, or use a strength of 'auto'",
+            )
+    if not has_linear_cells(estimator.cells):
+        for name in ("linear_features", "add_indicator"):
+            check_default(name, "with cells='constant': leave it out, or use cells='linear'")
+
+
+def check_penalty(penalty: Term, n_rows: int, n_features: int, *, is_linear: bool) -> None:
+    """Check a penalty against the data, before any work is done."""
+    cells: CellKind = "linear" if is_linear else "constant"
+    for part in penalty.terms:
+        term = part.penalty if isinstance(part, PerTask) else part
+        if isinstance(term, SlopeNorm):
+            if term.is_auto and cells == "constant":
+                raise ValueError(
+                    f"penalty={penalty!r} with cells='constant' has no slopes to penalise: use "
+                    "cells='linear' or Frobenius"
+                )
+            term.bind(CellLayout((1,), n_features, cells))
+        elif isinstance(term, PredictionPenalty):
+            term.check_rows(n_rows)
+
+
+def check_single_task(penalty: Any) -> None:
+    """Raise an error for penalties that tell tasks apart, where there is only one."""
+    for term in penalty.terms if isinstance(penalty, Term) else ():
+        if isinstance(term, TaskNorm | PerTask):
+            raise ValueError(
+                f"penalty={penalty!r} is for several tasks: use L21 here, or "
+                "MultiTaskJOPLEnRegressor, which also takes a single task"
+            )
+
+
+def has_linear_cells(cells: CellKinds) -> bool:
+    """Whether cells of some partitions have slopes."""
+    return "linear" in ((cells,) if isinstance(cells, str) else cells)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether this is a whole number."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_missing_values(X: NDArray, columns: Columns) -> None:
+    """Name a column of X (n, d) that has no values at all."""
+    empty = np.flatnonzero(np.isnan(X).all(axis=0))
+    if empty.size:
+        raise ValueError(
+            f"column {columns[empty[0]].label!r} has no values at all in rows of positive weight: "
+            "leave it out"
+        )
+
+
+def check_targets(estimator: Any, y: Any) -> None:
+    """Raise an error for several targets, and for labels that are None."""
+    kind = "Classifier" if is_classifier(estimator) else "Regressor"
+    values = np.asarray(y)
+    shape = y.shape if hasattr(y, "shape") else values.shape  # also of sparse matrices
+    if len(shape) == 2 and shape[1] != 1:
+        raise ValueError(
+            f"y has shape {tuple(shape)}, but {type(estimator).__name__} predicts one target: use "
+            f"MultiTaskJOPLEn{kind} for tasks that are fitted together, or "
+            f"sklearn.multioutput.MultiOutput{kind} with this estimator for one model per column"
+        )
+    labels = values.tolist() if values.dtype == object and values.ndim == 1 else []
+    row = next((i for i, v in enumerate(labels) if v is None or str(v) == "<NA>"), None)
+    if row is not None:
+        raise ValueError(f"y is {labels[row]} in row {row}: leave out rows without a target")
+
+
+def class_weights(given: Any, y: NDArray, s: NDArray) -> dict[Any, float] | None:
+    """Return the weights of the classes of rows (n,) with weights s, in rising order of classes."""
+    if given is None:
+        return None
+    check_classification_targets(y)
+    classes, numbers = np.unique(y[s > 0], return_inverse=True)
+    labels = classes.tolist()
+    if isinstance(given, str) and given == "balanced":
+        sums = np.bincount(numbers, s[s > 0])
+        return dict(zip(labels, (s.sum() / (len(labels) * sums)).tolist(), strict=True))
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            f"class_weight={given!r} is not known: use None, 'balanced' or a dict of weights by "
+            "class"
+        )
+    for label, weight in given.items():
+        if label not in labels:
+            raise ValueError(
+                f"class_weight has a weight for {label!r}, which is no class of y: the classes are "
+                f"{labels}"
+            )
+        is_number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
+        if not is_number or not 0 <= weight < np.inf:
+            raise ValueError(
+                f"class_weight has {weight!r} for class {label!r}: give a number that is not "
+                "negative"
+            )
+    return {label: float(given.get(label, 1.0)) for label in labels}
+
+
+def class_factors(weights: Mapping[Any, float] | None, y: NDArray) -> NDArray[np.float64]:
+    """Return the weights of the classes of rows (n,); 1 without any."""
+    if weights is None:
+        return np.ones(len(y))
+    classes, numbers = np.unique(y, return_inverse=True)
+    return np.array([weights.get(label, 1.0) for label in classes.tolist()])[numbers]
+
+
+def number_classes(y: NDArray) -> tuple[NDArray, NDArray[np.float64]]:
+    """Return the classes of targets (n,), at least two, and the class number of every row."""
+    check_classification_targets(y)
+    classes, numbers = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"y holds one class only ({classes[0]}, in rows of positive weight): at least two "
+            "classes are needed"
+        )
+    return classes, numbers.astype(float)
+
+
+@contextmanager
+def restored_on_error(estimator: BaseEstimator) -> Iterator[None]:
+    """Leave an estimator as it was after an error or Ctrl-C, never half fitted."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise

@@ -1,0 +1,202 @@
+"""Fits of sources: the same model as in memory, whatever the batches, and nothing left behind."""
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.base import clone
+
+import jointleaf
+from jointleaf import (
+    BatchRows,
+    Frobenius,
+    JOPLEnClassifier,
+    JOPLEnRegressor,
+    ParquetRows,
+    fit_source,
+)
+from jointleaf.estimators import _sources
+from jointleaf.partitions import LightGBMPartitioner
+
+N = 50_000
+
+
+def _rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 4))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + np.abs(X[:, 2]) + 0.3 * rng.standard_normal(n)
+    return X, y
+
+
+def _small(kind=JOPLEnRegressor, **parameters):
+    trees = LightGBMPartitioner(20, n_cells=6)
+    return kind(trees, penalty=Frobenius(0.001), random_state=0, **parameters)
+
+
+def _write(folder, X, y, bounds, **columns):
+    folder.mkdir(exist_ok=True)
+    for number, part in enumerate(np.split(np.arange(len(y)), bounds)):
+        columns_here = {f"x{j}": X[part, j] for j in range(X.shape[1])}
+        more = {name: np.asarray(values)[part] for name, values in columns.items()}
+        pq.write_table(
+            pa.table(columns_here | more | {"y": y[part]}), folder / f"part{number}.parquet"
+        )
+    return folder
+
+
+def test_a_folder_of_files_equals_the_same_rows_in_memory(tmp_path):
+    X, y = _rows(N)
+    folder = _write(tmp_path / "rows", X, y, [20_000, 20_001])
+    settings = {"sample_rows": 3000, "validation_rows": 2000}
+    blocks = ParquetRows(folder, "y", batch_rows=7000)
+    model = fit_source(_small(), blocks, cache_dir=tmp_path, **settings)
+    names = [f"x{j}" for j in range(4)]
+    at_once = BatchRows(lambda: [(pl.DataFrame(X, schema=names), y)])
+    expected = fit_source(_small(), at_once, memory_limit=2**33, **settings)
+    fresh, target = _rows(5000, seed=1)
+    fresh = pl.DataFrame(fresh, schema=names)
+    got, wanted = model.predict(fresh), expected.predict(fresh)
+    np.testing.assert_allclose(got, wanted, atol=1e-6 * np.abs(wanted).max())
+    outcome = model.source_fit_
+    assert (outcome.n_rows, outcome.n_sample, outcome.n_validation) == (N, 3000, 2000)
+    assert outcome.strengths == expected.source_fit_.strengths != []
+    assert 0 < outcome.n_passes <= 20
+    assert outcome.loss_after < 0.95 * outcome.loss_before
+    error = np.mean((got - target) ** 2) / 2 / model.cell_model_.unit**2
+    assert error == pytest.approx(outcome.loss_after, rel=0.1)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows"]
+
+
+def test_the_model_is_an_ordinary_one(tmp_path):
+    X, y = _rows(4000)
+    X[::7, 1] = np.nan
+    text = np.where(X[:, 0] > 0, "above", "below")
+    weights = np.random.default_rng(0).uniform(0, 1, 4000).round(1)
+    folder = _write(tmp_path / "rows", X, y, [1500], word=text, weight=weights)
+    source = ParquetRows(folder, "y", sample_weight="weight", batch_rows=1000)
+    model = fit_source(_small(), source, sample_rows=1000)
+    assert model.source_fit_.strengths
+    table = pq.read_table(folder).drop_columns(["y", "weight"])
+    predictions = model.predict(table)
+    jointleaf.save(model, tmp_path / "model.jointleaf")
+    loaded = jointleaf.load(tmp_path / "model.jointleaf")
+    np.testing.assert_allclose(loaded.predict(table), predictions, rtol=1e-12)
+    explanation = model.explain(table.slice(0, 20))
+    total = explanation.baseline + explanation.values.sum(axis=1)
+    np.testing.assert_allclose(total, predictions[:20], rtol=1e-6)
+    with pytest.raises(ValueError, match="call calibrate with fresh rows"):
+        model.predict_interval(table)
+    model.fit(table, pq.read_table(folder)["y"].to_numpy())
+    assert not hasattr(model, "source_fit_")
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes_are_corrected_too(n_classes):
+    X, y = _rows(6000)
+    labels = np.array(["a", "b", "c"])[np.digitize(y, [0.5, 1.2][: n_classes - 1])]
+    source = BatchRows(lambda: ((X[i : i + 900], labels[i : i + 900]) for i in range(0, 6000, 900)))
+    model = fit_source(_small(JOPLEnClassifier), source, sample_rows=600)
+    assert model.source_fit_.loss_after < 0.95 * model.source_fit_.loss_before
+    assert list(model.classes_) == sorted(set(labels))
+
+
+# -- what cannot be fitted -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def growing(monkeypatch):
+    """Fail if anything is fitted."""
+
+    def fit(self, *args):
+        raise AssertionError("trees must not be grown")
+
+    monkeypatch.setattr(JOPLEnRegressor, "fit", fit)
+    monkeypatch.setattr(JOPLEnClassifier, "fit", fit)
+
+
+@pytest.mark.usefixtures("growing")
+def test_files_that_disagree_are_told_before_trees_are_grown(tmp_path):
+    X, y = _rows(100)
+    folder = _write(tmp_path / "rows", X, y, [50])
+    pq.write_table(pa.table({"x0": ["a"], "y": [0.0]}), folder / "part2.parquet")
+    with pytest.raises(ValueError, match=r"column 'x0' is string in .*part2.* and double in .*"):
+        fit_source(_small(), ParquetRows(folder, "y"))
+    pq.write_table(pa.table({"x0": [1.0], "y": [0.0]}), folder / "part2.parquet")
+    with pytest.raises(ValueError, match=r"column 'x1' is missing in .*part2.*: write all files"):
+        fit_source(_small(), ParquetRows(folder, "y"))
+
+
+@pytest.mark.usefixtures("growing")
+def test_bad_sources_are_told_before_trees_are_grown(tmp_path):
+    X, y = _rows(100)
+    folder = _write(tmp_path / "rows", X, y, [])
+    with pytest.raises(ValueError, match=r"has no column 'price': it has \['x0'"):
+        ParquetRows(folder, "price")
+    with pytest.raises(ValueError, match="does not exist: give a Parquet file or a folder"):
+        ParquetRows(tmp_path / "nothing", "y")
+    _write(tmp_path / "none", X[:0], y[:0], [])
+    with pytest.raises(ValueError, match="holds no rows"):
+        fit_source(_small(), ParquetRows(tmp_path / "none", "y"))
+    y[37] = np.nan
+    with pytest.raises(ValueError, match="the target is missing in row 37"):
+        fit_source(_small(), ParquetRows(_write(tmp_path / "rows", X, y, []), "y", batch_rows=9))
+    with pytest.raises(ValueError, match="the target is missing in row 1"):
+        fit_source(_small(), BatchRows(lambda: [(X[:2], ["a", None])]))
+    with pytest.raises(ValueError, match="gave no rows"):
+        fit_source(_small(), BatchRows(list))
+    with pytest.raises(ValueError, match=r"begins with row 100 has the columns \(3,\)"):
+        fit_source(_small(), BatchRows(lambda: [(X, X[:, 0]), (X[:, :3], X[:, 0])]))
+    with pytest.raises(TypeError, match="must be a function that returns a fresh iterator"):
+        BatchRows([(X, y)])
+
+
+@pytest.mark.usefixtures("growing")
+def test_bad_arguments_are_told_before_trees_are_grown():
+    X, y = _rows(1000)
+    source = BatchRows(lambda: [(X, y)])
+    with pytest.raises(TypeError, match="must be ParquetRows or BatchRows"):
+        fit_source(_small(), X)
+    with pytest.raises(TypeError, match="must be a JOPLEnRegressor or a JOPLEnClassifier"):
+        fit_source(LightGBMPartitioner(), source)
+    with pytest.raises(ValueError, match="sample_rows=0 must be a whole number"):
+        fit_source(_small(), source, sample_rows=0)
+    with pytest.raises(ValueError, match="tol=-1"):
+        fit_source(_small(tol=-1), source)
+    with pytest.raises(ValueError, match=r"clip='cell'.*use clip=True"):
+        fit_source(_small(clip="cell"), source)
+    with pytest.raises(ValueError, match=r"time_budget=9 is not possible.*: use max_passes"):
+        fit_source(_small(time_budget=9), source)
+    with pytest.raises(ValueError, match=r"monotonic_cst=.* is not possible.*: leave it out"):
+        fit_source(_small(monotonic_cst=[1, 0, 0, 0]), source)
+    with pytest.raises(MemoryError, match=r"memory_limit=.* is too little for 1000 rows"):
+        fit_source(_small(), source, memory_limit=1000)
+    with pytest.raises(MemoryError, match=r"of sample_rows=800 rows.*: lower sample_rows"):
+        fit_source(_small(), source, memory_limit=1e6)
+    rare = BatchRows(lambda: [(X, np.where(np.arange(1000) == 3, "rare", "often"))])
+    with pytest.raises(ValueError, match="class 'rare' is not among the sample_rows=10"):
+        fit_source(_small(JOPLEnClassifier), rare, sample_rows=10)
+
+
+def test_a_failure_leaves_no_file_and_no_half_fitted_model(tmp_path, monkeypatch):
+    X, y = _rows(3000)
+    model = _small().fit(X[:500], y[:500])
+    before = clone(model).fit(X[:500], y[:500]).predict(X)
+
+    def fail(*args, **kwargs):
+        assert any(tmp_path.rglob("block*.bin"))
+        raise RuntimeError("no space left")
+
+    monkeypatch.setattr(_sources, "fit_correction", fail)
+    with pytest.raises(RuntimeError, match="no space left"):
+        fit_source(model, BatchRows(lambda: [(X, y)]), sample_rows=800, cache_dir=tmp_path)
+    assert not list(tmp_path.iterdir())
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+def test_a_source_must_not_change():
+    X, y = _rows(1000)
+    sizes = iter([1000, 900])
+    source = BatchRows(lambda: [(X[:n], y[:n]) for n in [next(sizes)]])
+    with pytest.raises(ValueError, match="gave 1000 rows at first and 900 now"):
+        fit_source(_small(), source)

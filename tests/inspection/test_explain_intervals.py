@@ -1,0 +1,57 @@
+"""Explanations say the interval of a prediction, where the model knows how sure it is."""
+
+import numpy as np
+import pytest
+
+from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (80, 2))
+Y = X[:, 0] + 0.3 * RNG.normal(size=80)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return JOPLEnRegressor("random_trees", random_state=0).fit(X, Y)
+
+
+def test_intervals_are_those_of_predictions(model):
+    explanation = model.explain(X[:5])
+    np.testing.assert_allclose(explanation.interval, model.predict_interval(X[:5]), rtol=1e-9)
+    narrow = model.explain(X[:5], coverage=0.5)
+    np.testing.assert_allclose(narrow.interval, model.predict_interval(X[:5], 0.5), rtol=1e-9)
+    low, high = narrow.interval[3]
+    text = f"target from {low:.4g} to {high:.4g} with 50 %"
+    assert narrow.describe(3).splitlines()[-1] == narrow[3].interval_text() == text
+    np.testing.assert_array_equal(narrow[1:3].interval, narrow.interval[1:3])
+
+
+def test_intervals_of_counts_are_counts():
+    counts = np.random.default_rng(1).poisson(np.exp(X[:, 0]))
+    exposure = np.full(80, 2.0)
+    model = JOPLEnRegressor("random_trees", loss="poisson", random_state=0)
+    model.fit(X, counts, exposure=exposure)
+    explanation = model.explain(X[:5])
+    np.testing.assert_allclose(explanation.interval, model.predict_interval(X[:5]), rtol=1e-9)
+    np.testing.assert_allclose(np.exp(explanation.prediction), model.predict(X[:5]), rtol=1e-9)
+
+
+def test_without_held_out_rows_and_for_classes_there_are_none(model):
+    fixed = JOPLEnRegressor("random_trees", penalty=Frobenius(0.1), random_state=0).fit(X, Y)
+    assert fixed.explain(X[:2]).interval is None
+    assert "target from" not in fixed.explain(X[:2]).describe()
+    with pytest.raises(ValueError, match="has no intervals"):
+        fixed.explain(X[:2]).interval_text()
+    fresh = fixed.calibrate(X, Y).explain(X[:2])
+    np.testing.assert_allclose(fresh.interval, fixed.predict_interval(X[:2]), rtol=1e-9)
+    classes = JOPLEnClassifier("random_trees", random_state=0).fit(X, Y > 0)
+    assert classes.explain(X[:2]).interval is None
+    for estimator, coverage in ((classes, 0.8), (model, 0.999)):  # 80 rows are too few
+        with pytest.raises(ValueError, match=r"coverage=0.* is for intervals"):
+            estimator.explain(X[:2], coverage=coverage)
+
+
+@pytest.mark.parametrize("coverage", [0, 1, 1.5, "x"])
+def test_coverage_that_cannot_be(model, coverage):
+    with pytest.raises(ValueError, match=r"coverage=.* must be a number between 0 and 1"):
+        model.explain(X[:2], coverage=coverage)
