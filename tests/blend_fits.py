@@ -1,4 +1,4 @@
-"""Small fits of recipe="blend", and what their blends were fitted to."""
+"""Small fits of the default recipes, and what their blends were fitted to."""
 
 from contextlib import contextmanager
 
@@ -7,12 +7,20 @@ import pytest
 from sklearn.datasets import make_friedman1
 
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
-from jointleaf._fit import boosting, grouped_joint
+from jointleaf._fit import boosting, grouped_joint, joint
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.grouped_joint import GroupedJoint
 from jointleaf._fit.growth import Stage
 from jointleaf._fit.partition_groups import Group
-from jointleaf.partitions import LargeTreesPartitioner, RootCell, RotatedPartitioner
+from jointleaf.partitions import (
+    LargeTreesPartitioner,
+    LightGBMPartitioner,
+    RandomTreesPartitioner,
+    ResidualPartitioner,
+    RootCell,
+    RotatedPartitioner,
+    UnionPartitioner,
+)
 
 N_ROUNDS = 30
 X, Y = make_friedman1(360, n_features=6, noise=0.5, random_state=0)
@@ -46,6 +54,18 @@ def few_groups(n_rows, n_features, *, is_linear, root, **sizes):
     return groups
 
 
+def few_small_trees(target_type):
+    """As `many_partitions`, with a tenth of its trees."""
+    on_residuals = [LightGBMPartitioner(5, 4), RandomTreesPartitioner(20, 6)]
+    return UnionPartitioner(
+        [
+            LightGBMPartitioner(10, 4),
+            RandomTreesPartitioner(10, 8),
+            ResidualPartitioner(UnionPartitioner(on_residuals)),
+        ]
+    )
+
+
 @contextmanager
 def small_fits():
     """Fits in here have few rounds and partitions."""
@@ -54,6 +74,7 @@ def small_fits():
         patch.setattr(boosting, "_CELLS", 8)
         patch.setattr(boosting, "LINEAR_STAGE", Stage(True, 4, N_ROUNDS, 0.2))
         patch.setattr(grouped_joint, "partition_groups", few_groups)
+        patch.setattr(joint, "many_partitions", few_small_trees)
         yield
 
 

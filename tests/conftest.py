@@ -1,9 +1,6 @@
 """Generated data and small tools that several test files share."""
 
-import os
-
-# Threads that wait must not spin beside other workers; it counts when libraries are loaded.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+import environment  # noqa: F401, I001, must come before the libraries that it is for
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,24 +1,6 @@
 """Data of one shape for all tests of the JAX backend: what is compiled serves several of them."""
 
-import os
-from importlib.metadata import PackageNotFoundError, version
-
 import numpy as np
-
-
-def _flags():
-    """Leave out what only makes compiled code faster: most of the time goes into compilation."""
-    flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    try:
-        release = version("jaxlib").split(".")[:2]
-    except PackageNotFoundError:
-        return flags
-    # Three times faster again; a flag that a release does not know would end the process.
-    known = release == ["0", "10"]
-    return f"{flags} --xla_cpu_use_fusion_emitters=false" if known else flags
-
-
-os.environ.setdefault("XLA_FLAGS", _flags())  # must come before JAX is imported
 
 N, D, P = 160, 5, 4
 _rng = np.random.default_rng(0)

@@ -5,15 +5,13 @@ import warnings
 
 import numpy as np
 import pandas as pd
-import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import jointleaf as jl
-from jointleaf._fit import boosting, joint
+from blend_fits import small_fits
 from jointleaf.partitions import (
     LightGBMPartitioner,
     RandomTreesPartitioner,
-    ResidualPartitioner,
     RotatedPartitioner,
     StepPartitioner,
     UnionPartitioner,
@@ -48,16 +46,6 @@ def frame():
             "width": X[:, 1],
         }
     )
-
-
-def _small_blend(kind, rows, y):
-    """Fit a blend with fewer and smaller trees than it usually has."""
-    trees = [RandomTreesPartitioner(6, 6), ResidualPartitioner(LightGBMPartitioner(5, 4))]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joint, "few_partitions", lambda: UnionPartitioner(trees))
-        patch.setattr(boosting, "_ROUNDS", 10)
-        patch.setattr(boosting, "_CELLS", 6)
-        return kind(recipe="blend", random_state=0).fit(rows, y)
 
 
 def _refined(library):
@@ -113,8 +101,8 @@ KINDS = {
     "recipe, three classes": lambda: jl.JOPLEnClassifier(**SMALL).fit(X, THREE),
     "recipe, table": lambda: jl.JOPLEnClassifier(**SMALL).fit(frame(), TWO),
     "recipe, small": lambda: jl.JOPLEnClassifier(TREES, **SMALL).fit(X[:80], TWO[:80]),
-    "blend": lambda: _small_blend(jl.JOPLEnRegressor, X[:60], Y[:60]),
-    "blend, classes": lambda: _small_blend(jl.JOPLEnClassifier, X, THREE),
+    "blend": lambda: jl.JOPLEnRegressor(recipe="blend", **SMALL).fit(X[:60], Y[:60]),
+    "blend, classes": lambda: jl.JOPLEnClassifier(recipe="blend", **SMALL).fit(X, THREE),
     "float32": lambda: jl.JOPLEnRegressor(TREES, penalty=jl.Frobenius(0.1)).fit(
         X.astype(np.float32), Y
     ),
@@ -170,7 +158,7 @@ KINDS = {
 @functools.lru_cache
 def make(name):
     """Fit the model of a kind, once for all tests: they must not change it."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), small_fits():
         warnings.simplefilter("ignore")
         return KINDS[name]()
 

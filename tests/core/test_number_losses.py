@@ -349,7 +349,8 @@ def test_solvers_on_jax_agree(loss, solver, make_case):
     there = fit_cells(case.X, case.codes, y, device="jax:cpu", **options)
     here = fit_cells(case.X, case.codes, y, **{**options, "tol": 1e-8, "solver": "newton"})
     assert there.converged
-    assert there.objective - here.objective <= there.gap
+    rounding = 4 * np.spacing(here.objective)  # of the two sums
+    assert there.objective - here.objective <= there.gap + rounding
     assert there.gap <= 3e-5
 
 

@@ -2,6 +2,7 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from blend_fits import small_fits
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 
 
@@ -14,4 +15,5 @@ from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
     ]
 )
 def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+    with small_fits():
+        check(estimator)

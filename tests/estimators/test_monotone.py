@@ -68,9 +68,9 @@ def test_two_classes_and_counts_of_the_blend_are_monotone():
     classes = np.where(rng.random(250) < expit(2 * mean), "yes", "no")
     model = JOPLEnClassifier(monotonic_cst=SIGNS, random_state=0).fit(X, classes)
     assert_monotone(model, lambda X: model.predict_proba(X)[:, 1])
-    X, mean = make_rows(2500)
+    X, mean = make_rows(400)
     counts = rng.poisson(np.exp(mean / 2))
-    model = JOPLEnRegressor(monotonic_cst=SIGNS, loss="poisson", random_state=0)
+    model = JOPLEnRegressor(monotonic_cst=SIGNS, loss="poisson", recipe="blend", random_state=0)
     model.fit(with_missing_values(X), counts)
     assert model.report_.recipe == "blend"
     assert {"joint", "boosted"} <= set(model.blend_.weights)

@@ -58,8 +58,8 @@ FITS = {
         "jl.JOPLEnRegressor(VoronoiPartitioner(25, 8), penalty=jl.Frobenius(1), solver='pcg',"
         " max_iter=2)",
     ),
-    "recipe": (50_000, 10, "f8", "jl.JOPLEnRegressor(random_state=0)"),
-    "splits": (11_000, 20, "f8", "jl.JOPLEnRegressor(random_state=0)"),
+    "recipe": (21_000, 6, "f8", "jl.JOPLEnRegressor(random_state=0)"),
+    "splits": (4_000, 12, "f8", "jl.JOPLEnRegressor(random_state=0)"),
     "classes": (
         40_000, 15, "f8", "jl.JOPLEnClassifier('steps', penalty=jl.Frobenius(1), max_iter=1)"
     ),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_friedman1
 
+from blend_fits import small_fits
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._fit import recipes
 from jointleaf._fit.component import Component
@@ -27,7 +28,7 @@ def only_boosted(self, context, components, held_out, splits):
 @pytest.fixture(scope="module", params=TASKS)
 def boosted(request):
     estimator, y = TASKS[request.param]
-    with pytest.MonkeyPatch.context() as patch:
+    with small_fits(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(recipes.Stacking, "fit", only_boosted)
         return estimator(random_state=0, recipe="blend").fit(X, y)
 
@@ -49,7 +50,8 @@ def test_no_joint_problem_is_claimed_where_none_was_solved(boosted):
 
 
 def test_every_component_is_named_with_its_weight():
-    model = JOPLEnRegressor(random_state=0, recipe="blend").fit(X, Y)
+    with small_fits():
+        model = JOPLEnRegressor(random_state=0, recipe="blend").fit(X, Y)
     names = {part.name: part.weight for part in model.report_.components}
     assert names == {name: w for name, w in model.blend_.weights.items() if w > 0}
     text = model.summary()
@@ -128,11 +130,13 @@ def test_a_component_is_one_class_and_one_line_in_a_recipe(monkeypatch):
     parts = {"regression": (*recipe.components["regression"], Mean)}
     changed = {**recipes.RECIPES, "blend": replace(recipe, components=parts)}
     monkeypatch.setattr(recipes, "RECIPES", changed)
-    model = JOPLEnRegressor(recipe="blend", random_state=0).fit(X, Y + 3)
+    with small_fits():
+        model = JOPLEnRegressor(recipe="blend", random_state=0).fit(X, Y + 3)
     assert "mean" in model.blend_.weights
     weight = model.blend_.weights["mean"]
     assert ("a tenth" in model.summary()) == (weight > 0)
     monkeypatch.setattr(recipes.Stacking, "fit", lambda *_: recipes.Blend({"mean": 2.0}))
-    model = JOPLEnRegressor(recipe="blend", random_state=0).fit(X, Y)
+    with small_fits():
+        model = JOPLEnRegressor(recipe="blend", random_state=0).fit(X, Y)
     np.testing.assert_allclose(model.predict(X[:5]), Y.mean() + 0.2 * Y.std())
     assert model.explain(X[:3]).values.shape == (3, 5)

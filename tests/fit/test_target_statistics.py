@@ -59,7 +59,7 @@ def test_categories_with_few_rows_each_are_learned(regressor):
     assert regressor.score(X, y) > 0.85  # indicators of 120 categories had 0.79
 
 
-@pytest.mark.parametrize("n", [1500, 3000, 12_000])
+@pytest.mark.parametrize("n", [1500, 6000])
 def test_noise_in_many_categories_does_not_hurt(n):
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"id": [f"i{k}" for k in rng.integers(0, n // 3, n + 2000)], "x": 0.0})

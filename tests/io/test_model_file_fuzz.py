@@ -18,7 +18,7 @@ from jointleaf.partitions import RandomTreesPartitioner, StepPartitioner
 from model_kinds import MISSING, ROTATED, THREE, TREES, TWO, VORONOI, X, Y, frame, make
 
 START = 32
-PER_KIND, PER_OLD_FILE = 1500, 500
+PER_KIND, PER_OLD_FILE = 1250, 300
 ODD = [
     *(None, True, False, 0, 1, -1, 2, 3, 7, 2**31, 2**63, -(2**70), 10**300, 1.5, -0.0, 1e308),
     *("", "x", "inf", "nan", "auto", "linear", "constant", [], {}, [[]], [0], {"array": 0}),

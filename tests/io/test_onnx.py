@@ -9,6 +9,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 import jointleaf as jl
+from blend_fits import small_fits
 from jointleaf.partitions import (
     ExtraTreesPartitioner,
     FittedEnsemble,
@@ -138,16 +139,20 @@ def test_regressors(kind):
     check(model, NEW[:1])
 
 
-@pytest.mark.parametrize("n", [150, 2_100, 10_100])
-def test_the_default_recipes(n):
-    X_many, y = rows(n, 0.05)
-    model = jl.JOPLEnRegressor(random_state=0).fit(X_many[:, :3], y)
-    check(model, NEW[:, :3])
+@pytest.fixture(scope="module", params=["joint", "blend"])
+def of_recipe(request):
+    X_many, y = rows(150, 0.05)
+    with small_fits():
+        return jl.JOPLEnRegressor(recipe=request.param, random_state=0).fit(X_many[:, :3], y)
 
 
-def test_constant_trees_beside_linear_ones_have_one_target():
-    X_many, y = rows(2_100, 0.05)
-    model = jl.JOPLEnRegressor(random_state=0).fit(X_many[:, :3], y)
+def test_the_default_recipes(of_recipe):
+    check(of_recipe, NEW[:, :3])
+
+
+@pytest.mark.parametrize("of_recipe", ["blend"], indirect=True)
+def test_constant_trees_beside_linear_ones_have_one_target(of_recipe):
+    model = of_recipe
     assert model.cell_model_.layout.is_mixed
     ensembles = [node for node in jl.to_onnx(model).graph.node if "Tree" in node.op_type]
     targets = [a.i for node in ensembles for a in node.attribute if a.name == "n_targets"]
