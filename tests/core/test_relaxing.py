@@ -97,7 +97,8 @@ def test_cross_validation_chooses_it_and_finds_the_features():
         X, _, y = make_task(rng, n, own)
         tasks[name] = X, y
     cells = VoronoiPartitioner(n_partitions=4, n_cells=3)
-    model = MultiTaskJOPLEnRegressor(cells, penalty=DirtyLasso(), cv=2, random_state=0).fit(tasks)
+    options = {"cv": 2, "random_state": 0}
+    model = MultiTaskJOPLEnRegressor(cells, penalty=DirtyLasso(), **options).fit(tasks)
     assert model.common_features_.tolist() == [0]
     assert {k: v.tolist() for k, v in model.task_features_.items()} == {
         "a": [2],
@@ -107,7 +108,7 @@ def test_cross_validation_chooses_it_and_finds_the_features():
     tried = model.cv_results_["param_relax"][model.cv_results_["on_path"].astype(bool)]
     assert set(np.round(tried, 3)) == {1.0, 0.316, 0.1}
     few = {name: (X[:60], y[:60]) for name, (X, y) in tasks.items()}
-    fixed = MultiTaskJOPLEnRegressor(cells, penalty=DirtyLasso(relax=1.0), cv=2, random_state=0)
+    fixed = MultiTaskJOPLEnRegressor(cells, penalty=DirtyLasso(relax=1.0), **options)
     assert set(fixed.fit(few).cv_results_["param_relax"]) == {1.0}
     assert fixed.penalty_.relax == 1.0
 
