@@ -2,6 +2,7 @@
 
 import environment  # noqa: F401, I001, must come before the libraries that it is for
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_iris
 
+from blend_fits import small_fits
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.losses import make_loss
 from jointleaf._core.penalties import Frobenius
@@ -69,6 +71,16 @@ def pytest_xdist_make_scheduler(config, log):
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log)
+
+
+#: Folders with tests of what is done with models: it does not depend on how many trees they have.
+SMALL_FITS = {"cli", "data", "inspection", "io", "plot"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_fits(request):
+    with small_fits() if request.path.parent.name in SMALL_FITS else nullcontext():
+        yield
 
 
 @dataclass(frozen=True)

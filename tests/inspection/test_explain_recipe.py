@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification, make_friedman1
 
-from blend_fits import small_fits
 from explain_checks import BINARY, NEW_X, THREE, X, Y, assert_centred, assert_sums
 from frame_data import raw
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
@@ -16,8 +15,7 @@ from jointleaf._fit import blend
 @pytest.mark.parametrize("y", [Y, BINARY, THREE], ids=["regression", "binary", "multiclass"])
 def test_the_default_recipe(y):
     estimator = JOPLEnRegressor if y is Y else JOPLEnClassifier
-    with small_fits():
-        model = estimator(random_state=0).fit(X, y)
+    model = estimator(random_state=0).fit(X, y)
     assert_sums(model.explain(NEW_X), raw(model, NEW_X))
     assert_centred(model.explain(X), raw(model, X))
     again = pickle.loads(pickle.dumps(model))
@@ -34,8 +32,7 @@ def test_the_recipe_for_many_rows(n_classes, monkeypatch):
     else:
         X, y = make_friedman1(400, n_features=8, noise=1.0, random_state=0)
     estimator = JOPLEnClassifier if n_classes else JOPLEnRegressor
-    with small_fits():
-        model = estimator(recipe="blend", random_state=0).fit(X, y)
+    model = estimator(recipe="blend", random_state=0).fit(X, y)
     names = {"boosted", "boosted_random", "joint", "linear"}
     assert set(model.blend_.active) == names | (set() if n_classes else {"boosted_linear"})
     assert model.cell_model_.layout.is_mixed

@@ -9,7 +9,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 import jointleaf as jl
-from blend_fits import small_fits
 from jointleaf.partitions import (
     ExtraTreesPartitioner,
     FittedEnsemble,
@@ -142,8 +141,7 @@ def test_regressors(kind):
 @pytest.fixture(scope="module", params=["joint", "blend"])
 def of_recipe(request):
     X_many, y = rows(150, 0.05)
-    with small_fits():
-        return jl.JOPLEnRegressor(recipe=request.param, random_state=0).fit(X_many[:, :3], y)
+    return jl.JOPLEnRegressor(recipe=request.param, random_state=0).fit(X_many[:, :3], y)
 
 
 def test_the_default_recipes(of_recipe):
