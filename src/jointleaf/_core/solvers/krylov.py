@@ -171,7 +171,7 @@ class WeightKrylovPath(KrylovPath):
         self._design, self._held_out = design.merge_partitions(), held_out.merge_partitions()
         self._outputs, self._mass = g.shape[1:], 1.0
         extra = tuple(1 for _ in self._outputs)
-        self._root = h.astype(design.dtype).reshape(-1, *extra)
+        self._curvature = h.astype(design.dtype)
         self._inverse = (1.0 / np.sqrt(curvature)).astype(design.dtype).reshape(-1, *extra)
         right = -self._inverse * design.rmatvec(g)
         self._norm = np.sqrt(np.square(right, dtype=float).sum(axis=0))
@@ -182,9 +182,7 @@ class WeightKrylovPath(KrylovPath):
         weights = self._inverse * vector
         assert self._held_out is not None
         self._images.append(self._held_out.matvec(weights))
-        product = self._design.matvec(weights)
-        product *= self._root
-        return self._inverse * self._design.rmatvec(product)
+        return self._inverse * self._design.gram_product(self._curvature, weights)
 
     def weights(self, strength: float) -> NDArray:
         """Return the weights theta (N,) or (N, K) of a strength."""
