@@ -16,7 +16,7 @@ from jointleaf import (
     ParquetRows,
     fit_source,
 )
-from jointleaf.estimators import _sources
+from jointleaf.estimators import _many_rows
 from jointleaf.partitions import LightGBMPartitioner
 
 N = 50_000
@@ -187,7 +187,7 @@ def test_a_failure_leaves_no_file_and_no_half_fitted_model(tmp_path, monkeypatch
         assert any(tmp_path.rglob("block*.bin"))
         raise RuntimeError("no space left")
 
-    monkeypatch.setattr(_sources, "fit_correction", fail)
+    monkeypatch.setattr(_many_rows, "fit_correction", fail)
     with pytest.raises(RuntimeError, match="no space left"):
         fit_source(model, BatchRows(lambda: [(X, y)]), sample_rows=800, cache_dir=tmp_path)
     assert not list(tmp_path.iterdir())

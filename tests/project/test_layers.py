@@ -16,7 +16,7 @@ LAYERS = [
     {"_fit"},
     {"inspection"},
     {"estimators"},
-    {"multitask"},
+    {"multitask", "dask"},
     {"plot", "io", "datasets"},
     {"cli"},
 ]

@@ -155,6 +155,7 @@ class BlockDesign:
         return BlockDesign(Call(change, (self._designs, *args)), self.place)
 
     # -- numbers of rows, and sums over rows ---------------------------------------------------
+    # To solvers a RowVector is an array.
 
     def _numbers(self, product: Callable[..., NDArray], *args: NDArray) -> RowVector:
         outputs = args[0].shape[1:] if args else ()
@@ -165,13 +166,13 @@ class BlockDesign:
     def _sum(self, product: Callable[..., NDArray], *args: Any) -> NDArray[np.float64]:
         return self.place.sum(product, self._designs, *args)
 
-    def matvec(self, theta: NDArray) -> RowVector:
+    def matvec(self, theta: NDArray) -> Any:
         return self._numbers(LeafDesign.matvec, theta)
 
-    def bias_matvec(self, biases: NDArray) -> RowVector:
+    def bias_matvec(self, biases: NDArray) -> Any:
         return self._numbers(LeafDesign.bias_matvec, biases)
 
-    def squared_norms(self) -> RowVector:
+    def squared_norms(self) -> Any:
         return self._numbers(LeafDesign.squared_norms)
 
     def rmatvec(self, r: Any) -> NDArray:

@@ -387,9 +387,9 @@ def as_numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 def check_offset(offset: Any, shape: tuple[int, ...]) -> Any:
     """Return finite offsets of targets of a shape: a number, (K,), or one for every row."""
-    if isinstance(offset, RowVector):  # checked where its blocks were made
-        return offset
-    offsets = as_numbers("offset", offset)
+    if isinstance(offset, RowVector) and offset.shape == shape:
+        return offset  # checked where its blocks were made
+    offsets = offset if isinstance(offset, RowVector) else as_numbers("offset", offset)
     if offsets.shape not in ((), shape, shape[1:]):
         expected = "one number for each class" if len(shape) > 1 else f"one for each of {shape[0]}"
         raise ValueError(

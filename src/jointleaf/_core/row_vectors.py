@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -21,7 +22,8 @@ FAN = 8  # terms that are added one after the other, before their sums are
 _MOST_KEPT = 4  # values that an expression is computed from; beyond, it is computed and kept
 
 
-class Call(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Call:
     """A function of one block's values: arguments are calls, `Kept`, or the same for all blocks."""
 
     function: Callable[..., Any]
@@ -42,7 +44,8 @@ class Shared:
         self.value = value
 
 
-class Slot(NamedTuple):
+@dataclass(frozen=True)
+class Slot:
     """Where a value goes into an expression."""
 
     number: int
@@ -51,64 +54,62 @@ class Slot(NamedTuple):
 def with_slots(call: Call) -> tuple[Call, list[Kept | Shared]]:
     """Return an expression with slots in place of what it is computed from, and these values."""
     leaves: list[Kept | Shared] = []
-    seen: dict[int, Any] = {}
-    alive: list[Any] = []  # an id is that of one object only while this object is alive
+    return _slotted(call, leaves, {}), leaves
 
-    def visit(node: Any) -> Any:
-        if isinstance(node, RowVector):
-            node = node.expression
-        if not isinstance(node, Call | Kept | Shared | np.ndarray):
-            return node
-        if id(node) not in seen:
-            alive.append(node)
-            if isinstance(node, Call):
-                seen[id(node)] = Call(node.function, tuple(visit(arg) for arg in node.args))
-            else:
-                seen[id(node)] = Slot(len(leaves))
-                leaves.append(Shared(node) if isinstance(node, np.ndarray) else node)
-        return seen[id(node)]
 
-    return visit(call), leaves
+# Not as closures, which hold themselves: values would stay until garbage is collected.
+
+
+def _slotted(node: Any, leaves: list[Any], seen: dict[int, tuple[Any, Any]]) -> Any:
+    if isinstance(node, RowVector):
+        node = node.expression
+    if not isinstance(node, Call | Kept | Shared | np.ndarray):
+        return node
+    if id(node) not in seen:
+        slotted: Any = Slot(len(leaves))
+        if isinstance(node, Call):
+            slotted = Call(node.function, tuple(_slotted(arg, leaves, seen) for arg in node.args))
+        else:
+            leaves.append(Shared(node) if isinstance(node, np.ndarray) else node)
+        seen[id(node)] = slotted, node  # the node, because an id is free when its object is gone
+    return seen[id(node)][0]
 
 
 def computed(call: Call, values: list[Any]) -> Any:
     """Return what an expression is with values in its slots; equal parts are computed once."""
-    done: dict[int, Any] = {}
+    return _computed(call, values, {})
 
-    def visit(node: Any) -> Any:
-        if isinstance(node, Slot):
-            return values[node.number]
-        if not isinstance(node, Call):
-            return node
-        if id(node) not in done:
-            done[id(node)] = node.function(*(visit(arg) for arg in node.args))
-        return done[id(node)]
 
-    return visit(call)
+def _computed(node: Any, values: list[Any], done: dict[int, Any]) -> Any:
+    if isinstance(node, Slot):
+        return values[node.number]
+    if not isinstance(node, Call):
+        return node
+    if id(node) not in done:
+        done[id(node)] = node.function(*(_computed(arg, values, done) for arg in node.args))
+    return done[id(node)]
 
 
 def add_in_order(terms: Iterable[NDArray]) -> NDArray[np.float64]:
     """Return a sum in float64, by a tree over the numbers of the terms: `FAN` at a time."""
-    levels: list[list[Any]] = []  # of sums that are not complete: how many terms, and their sum
-
-    def add(term: NDArray, level: int) -> None:
-        if level == len(levels):
-            levels.append([0, None])
-        count, total = levels[level]
-        if count == FAN:
-            levels[level] = [0, None]
-            add(total, level + 1)
-            count, total = 0, None
-        total = np.array(term, float) if total is None else total + term
-        levels[level] = [count + 1, total]
-
+    levels: list[tuple[int, Any]] = []  # of sums that are not complete: their terms and themselves
     for term in terms:
-        add(term, 0)
+        _add(np.asarray(term, float), 0, levels)
     level = 0
     while level < len(levels) - 1:  # the last sum of a level may complete one of the next
-        add(levels[level][1], level + 1)
+        _add(levels[level][1], level + 1, levels)
         level += 1
     return levels[-1][1]
+
+
+def _add(term: NDArray, level: int, levels: list[tuple[int, Any]]) -> None:
+    if level == len(levels):
+        levels.append((0, 0.0))
+    count, total = levels[level]
+    if count == FAN:
+        _add(total, level + 1, levels)
+        count = 0
+    levels[level] = count + 1, total + term if count else term
 
 
 class Place(ABC):
@@ -135,7 +136,7 @@ class Place(ABC):
 
 
 class Here(Place):
-    """This process, one block after the other."""
+    """In this process, one block after the other."""
 
     def collect(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         return list(self._each(function, args))
@@ -192,9 +193,7 @@ class RowVector(NDArrayOperatorsMixin):
         """Return the vector, computed and kept with the blocks."""
         if isinstance(self.expression, Kept):
             return self
-        return RowVector(
-            self.place, self.place.keep(np.asarray, self), self._example, self.counts
-        )
+        return RowVector(self.place, self.place.keep(np.asarray, self), self._example, self.counts)
 
     # -- element by element, and row by row ----------------------------------------------------
 

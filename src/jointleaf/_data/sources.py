@@ -210,11 +210,20 @@ def _numpy(column: Any) -> NDArray:
     return column.to_numpy(zero_copy_only=False)
 
 
+def missing_target(y: NDArray) -> int | None:
+    """Return the number of the first row without a target; None if all have one."""
+    # Text first: comparisons with pandas' missing value are missing values themselves.
+    if y.dtype == object:
+        missing = np.array([v is None or str(v) == "<NA>" or v != v for v in y], bool)
+    else:
+        missing = y != y
+    return int(np.argmax(missing)) if np.any(missing) else None
+
+
 def _check_target(y: NDArray, first: int) -> None:
     """Raise an error for a missing target; `first` is the number of the first row."""
-    missing = np.array([v is None or v != v for v in y]) if y.dtype == object else y != y
-    if np.any(missing):
+    row = missing_target(y)
+    if row is not None:
         raise ValueError(
-            f"the target is missing in row {first + int(np.argmax(missing))}: leave out rows "
-            "without a target"
+            f"the target is missing in row {first + row}: leave out rows without a target"
         )

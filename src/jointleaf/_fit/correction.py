@@ -91,7 +91,7 @@ def _follow(
     h = h + flat_curvature(h, 1.0)
     h = h if h.ndim == 1 else h.mean(axis=1)
     path = WeightKrylovPath(
-        problem.design, problem.quadratic()[0], problem.slope(at), h, held_out.leaf_design
+        problem.leaf_design, problem.quadratic()[0], problem.slope(at), h, held_out.leaf_design
     )
     start = last = float(held_out.data_value(held_out.zero_predictions()))
     while True:

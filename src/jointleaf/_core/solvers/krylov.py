@@ -14,12 +14,13 @@ and one forward pass over the design and, where held-out rows are given, one ove
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 
-from jointleaf._core.blocks import Design
+from jointleaf._core.blocks import BlockDesign, Design
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Run, Solution, Solver
@@ -44,7 +45,8 @@ class KrylovPath:
         s: NDArray,
         held_out: LeafDesign | None = None,
     ) -> None:
-        self._design, self._held_out = design.merge_partitions(), held_out
+        self._design: Any = design.merge_partitions()
+        self._held_out = held_out
         if held_out is not None:
             held_out.merge_partitions()
         self._outputs = target.shape[1:]
@@ -166,9 +168,15 @@ class WeightKrylovPath(KrylovPath):
     """
 
     def __init__(
-        self, design: Design, curvature: NDArray, g: NDArray, h: NDArray, held_out: LeafDesign
+        self,
+        design: LeafDesign | BlockDesign,
+        curvature: NDArray,
+        g: NDArray,
+        h: NDArray,
+        held_out: LeafDesign,
     ) -> None:
-        self._design, self._held_out = design.merge_partitions(), held_out.merge_partitions()
+        self._design: Any = design.merge_partitions()
+        self._held_out = held_out.merge_partitions()
         self._outputs, self._mass = g.shape[1:], 1.0
         extra = tuple(1 for _ in self._outputs)
         self._curvature = h.astype(design.dtype)
