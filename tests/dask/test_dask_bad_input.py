@@ -13,7 +13,7 @@ import dask.dataframe as dd
 
 from conftest import FEW, SMALL, chunked, make_rows
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor, Laplacian
-from jointleaf.dask import DaskJOPLEnClassifier, DaskJOPLEnRegressor, fit_cells
+from jointleaf.dask import DaskJOPLEnClassifier, DaskJOPLEnRegressor, dask_fit_cells
 from jointleaf.partitions import LightGBMPartitioner
 
 
@@ -97,13 +97,13 @@ def test_parameters(client, rows):
     refused(ValueError, r"time_budget=9 is not possible.*: use max_passes", X, y, time_budget=9)
     codes = (X > 0).astype(int)
     with pytest.raises(ValueError, match=r"loss='absolute_error' needs all rows at once: use one"):
-        fit_cells(X, codes, y, loss="absolute_error")
+        dask_fit_cells(X, codes, y, loss="absolute_error")
     with pytest.raises(ValueError, match=r"Laplacian.*all rows at once.*use a penalty on weights"):
-        fit_cells(X, codes, y, penalty=Laplacian(0.1))
+        dask_fit_cells(X, codes, y, penalty=Laplacian(0.1))
     with pytest.raises(ValueError, match=r"solver='dual'.*all rows at once"):
-        fit_cells(X, codes, y, solver="dual")
+        dask_fit_cells(X, codes, y, solver="dual")
     with pytest.raises(ValueError, match="codes must be integers"):
-        fit_cells(X, codes.astype(float), y)
+        dask_fit_cells(X, codes.astype(float), y)
 
 
 def test_local_estimators_do_not_load_collections(client, rows):

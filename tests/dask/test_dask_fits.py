@@ -24,8 +24,7 @@ from jointleaf import (
     fit_source,
 )
 from jointleaf._core.row_vectors import FAN
-from jointleaf.dask import DaskJOPLEnClassifier, DaskJOPLEnRegressor
-from jointleaf.dask import fit_cells as fit_cells_on_workers
+from jointleaf.dask import DaskJOPLEnClassifier, DaskJOPLEnRegressor, dask_fit_cells
 
 BOUNDS = np.cumsum(CHUNKS)[:-1]
 
@@ -52,7 +51,7 @@ def test_given_cells_are_fitted_as_in_one_process(client, loss, penalty):
         X, codes, y, sample_weight=s, offset=0.0 if offset is None else offset, **given
     )
     chunks = (1700, 0, 1801)
-    solution = fit_cells_on_workers(
+    solution = dask_fit_cells(
         chunked(X, chunks),
         chunked(codes, chunks),
         da.from_array(y, chunks=1000),  # other chunks than those of X

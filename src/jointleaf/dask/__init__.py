@@ -13,6 +13,6 @@ except ImportError as cause:
     raise ImportError("jointleaf.dask needs Dask: pip install 'jointleaf[dask]'") from cause
 
 from jointleaf.dask._estimators import DaskJOPLEnClassifier, DaskJOPLEnRegressor
-from jointleaf.dask._fitting import fit_cells
+from jointleaf.dask._fitting import dask_fit_cells
 
-__all__ = ["DaskJOPLEnClassifier", "DaskJOPLEnRegressor", "fit_cells"]
+__all__ = ["DaskJOPLEnClassifier", "DaskJOPLEnRegressor", "dask_fit_cells"]

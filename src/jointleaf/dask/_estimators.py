@@ -208,8 +208,9 @@ def _lazily(
     sent = dask.delayed(model, pure=False, traverse=False)  # once, not with every partition
     if is_frame(X):
         import pandas as pd
+        from dask.dataframe.dispatch import make_meta
 
-        index = X._meta.index[:0]
+        index = make_meta(X).index[:0]
         meta: Any = pd.DataFrame(example, index, names) if names else pd.Series(example, index)
         return X.map_partitions(_of_frame, sent, method, meta, meta=meta)
     chunks = (X.chunks[0],) if example.ndim == 1 else (X.chunks[0], (example.shape[1],))

@@ -23,7 +23,7 @@ from jointleaf.dask._cluster import Cluster, find_client
 from jointleaf.dask._collections import Look, Partitions, check_looks, look_at
 
 
-def fit_cells(
+def dask_fit_cells(
     X: Any,
     codes: Any,
     y: Any,
