@@ -152,8 +152,10 @@ def title(ax: Axes, place: tuple[float, float], text: str) -> None:
 #: From high to low, as `tests/project/test_layers.py` has them.
 LAYERS = (
     ("public", "cli", "the shell"),
+    ("public", "dask", "fits on the workers of a cluster"),
+    ("fit", "_sources", "fits of more rows than memory, checkpoints"),
     ("public", "plot, io, datasets", "pictures, model files and ONNX, public data"),
-    ("public", "multitask, dask", "several tasks, BoUTS; the workers of a cluster"),
+    ("public", "multitask", "several tasks, BoUTS"),
     ("public", "estimators", "parameters, fitted attributes, refine"),
     ("public", "inspection", "explanations of a CellModel"),
     ("fit", "_fit", "components, recipes, folds, search, blend, report, pruning"),
@@ -206,8 +208,8 @@ def draw_cluster() -> Axes:
     points = [(8.55, 1.35), (8.55, 0.06), (1.35, 0.06)]
     ax.plot(*zip(*points, strict=True), color=LINE, linewidth=1.2)
     arrow(ax, points[-1], (1.35, 1.3))
-    ax.text(2.75, 0.2, "at most eight sums, 8 C (d + 1) bytes each", ha="center", va="center", color=GREY,
-            fontsize=7.5)  # fmt: skip
+    text = "at most eight sums, 8 C (d + 1) bytes each"
+    ax.text(2.75, 0.2, text, ha="center", va="center", color=GREY, fontsize=7.5)
     return ax
 
 

@@ -8,6 +8,7 @@ from distributed import Client
 
 from conftest import FEW, SMALL, chunked, kill_a_worker, make_rows, until
 from jointleaf import JOPLEnRegressor
+from jointleaf._sources import checkpoint as checkpoints
 from jointleaf.dask import DaskJOPLEnRegressor, _cluster
 from jointleaf.dask._cluster import Cluster
 
@@ -107,3 +108,20 @@ def test_a_cluster_without_workers_ends_the_fit(client, cluster, rows, at_pass, 
     model = DaskJOPLEnRegressor(**SETTINGS)
     with pytest.raises(RuntimeError, match="the cluster has had no worker for 1 seconds"):
         model.fit(chunked(X), chunked(y))
+
+
+def test_a_cluster_that_is_restarted_and_a_checkpoint(
+    client, rows, expected, at_pass, monkeypatch, tmp_path
+):
+    X, y = rows
+    monkeypatch.setattr(checkpoints, "_EVERY", 0.0)
+    settings = SETTINGS | {"checkpoint": tmp_path / "fit"}
+    count = at_pass(10, client.restart)
+    with pytest.raises(RuntimeError, match="the cluster restarted, during a fit: fit again"):
+        DaskJOPLEnRegressor(**settings).fit(chunked(X), chunked(y))
+    assert (tmp_path / "fit" / "model.jleaf").exists()
+    client.wait_for_workers(2, timeout=60)
+    count[0] = 100  # nothing more happens
+    model = DaskJOPLEnRegressor(**settings).fit(chunked(X), chunked(y))
+    np.testing.assert_array_equal(model.to_local().predict(X), expected)
+    assert not any(tmp_path.iterdir())

@@ -165,7 +165,7 @@ def test_it_is_cloned_with_its_client_and_pickled_without(client):
     assert copied.get_params()["sample_rows"] == 400
     assert pickle.loads(pickle.dumps(model)).client is None
     local = JOPLEnRegressor().get_params(deep=False)
-    own = {"client", "sample_rows", "validation_rows", "max_passes"}
+    own = {"client", "sample_rows", "validation_rows", "max_passes", "checkpoint"}
     assert set(model.get_params(deep=False)) == {*local, *own}
     local = JOPLEnClassifier().get_params(deep=False)
     assert set(DaskJOPLEnClassifier().get_params(deep=False)) == {*local, *own}

@@ -16,8 +16,10 @@ LAYERS = [
     {"_fit"},
     {"inspection"},
     {"estimators"},
-    {"multitask", "dask"},
+    {"multitask"},
     {"plot", "io", "datasets"},
+    {"_sources"},
+    {"dask"},
     {"cli"},
 ]
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import dask
 from jointleaf._fit import memory
+from jointleaf._sources.rows import Settings, SourceFit, check_settings, fit_rows
 from jointleaf.dask._cluster import Cluster, find_client
 from jointleaf.dask._collections import check_rows, is_frame
 from jointleaf.dask._rows import DaskRows
@@ -23,7 +24,6 @@ from jointleaf.estimators._docs import (
     PARAMETERS,
     described,
 )
-from jointleaf.estimators._many_rows import SourceFit, check_settings, fit_rows
 from jointleaf.estimators._params import JOPLEnParameters, LossParameters
 
 _PARAMETERS = """
@@ -35,7 +35,11 @@ _PARAMETERS = """
     validation_rows : int
         Held-out rows, drawn across all partitions, at most a fifth of all.
     max_passes : int
-        Most passes over all rows."""
+        Most passes over all rows.
+    checkpoint : str or path, optional
+        Folder, of the client, in which the model of the sample and, every two minutes, the state of
+        the correction are kept until the fit is over. An interrupted fit goes on from there when it
+        is called again with the same rows and parameters, to the same model."""
 
 _ATTRIBUTES = """Attributes
     ----------
@@ -55,6 +59,7 @@ class _DaskEstimator(JOPLEnParameters):
     sample_rows: int = 100_000
     validation_rows: int = 20_000
     max_passes: int = 20
+    checkpoint: Any = None
 
     _local: ClassVar[type]
 
@@ -81,9 +86,8 @@ class _DaskEstimator(JOPLEnParameters):
         name, is_for_classes = type(self).__name__, is_classifier(local)
         store = DaskRows(name, cluster, X, y, sample_weight, with_labels=is_for_classes)
         limit = 0.5 * (memory.available_memory() or 2**32)
-        self.model_ = fit_rows(
-            local, store, self.sample_rows, self.validation_rows, self.max_passes, limit
-        )
+        sizes = self.sample_rows, self.validation_rows, self.max_passes
+        self.model_ = fit_rows(local, store, Settings(*sizes, limit, self.checkpoint))
         self.n_features_in_ = self.model_.n_features_in_
         return self
 

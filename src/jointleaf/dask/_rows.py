@@ -14,9 +14,9 @@ from jointleaf._core.problem import Problem
 from jointleaf._core.row_vectors import Call
 from jointleaf._data.sources import Batch, stacked
 from jointleaf._fit import memory
+from jointleaf._sources.rows import Draw, FittedSample, Prepared, RowStore, say
 from jointleaf.dask._cluster import Cluster
 from jointleaf.dask._collections import Partitions, check_looks, look_at, make_batch
-from jointleaf.estimators._many_rows import Draw, FittedSample, Prepared, RowStore, say
 
 
 class DaskRows(RowStore):

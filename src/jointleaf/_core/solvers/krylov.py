@@ -13,6 +13,7 @@ and one forward pass over the design and, where held-out rows are given, one ove
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -191,6 +192,21 @@ class WeightKrylovPath(KrylovPath):
         assert self._held_out is not None
         self._images.append(self._held_out.matvec(weights))
         return self._inverse * self._design.gram_product(self._curvature, weights)
+
+    def state(self) -> dict[str, NDArray]:
+        """Return the steps that were taken, from which another path of the problem can go on."""
+        return {
+            "basis": np.stack(self._basis),
+            "diagonal": np.array(self._diagonal),
+            "off_diagonal": np.array(self._off_diagonal),
+            "images": np.array(self._images),
+        }
+
+    def restore(self, state: Mapping[str, NDArray]) -> None:
+        """Take the steps of a `state`, without a pass."""
+        self._basis, self._images = list(state["basis"]), list(state["images"])
+        self._diagonal = list(state["diagonal"])
+        self._off_diagonal = list(state["off_diagonal"])
 
     def weights(self, strength: float) -> NDArray:
         """Return the weights theta (N,) or (N, K) of a strength."""

@@ -10,6 +10,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -28,6 +29,7 @@ from jointleaf._data.sources import Batch
 from jointleaf._fit import memory
 from jointleaf._fit.component import NARROW, smooth
 from jointleaf._fit.correction import Correction, fit_correction, move_penalty
+from jointleaf._sources.checkpoint import Checkpoint
 from jointleaf.estimators._base import BaseJOPLEn
 from jointleaf.estimators._checks import check_parameters, class_factors, restored_on_error
 
@@ -173,30 +175,43 @@ class FittedSample:
         return Prepared(design, y.astype(dtype), s, raw.astype(dtype))
 
 
-def fit_rows(
-    estimator: Estimator,
-    store: RowStore,
-    sample_rows: int,
-    validation_rows: int,
-    max_passes: int,
-    limit: float,
-) -> Estimator:
-    """Fit an estimator to all rows of a store; the sample may take `limit` bytes."""
+@dataclass(frozen=True)
+class Settings:
+    """Sizes of a fit, and where its checkpoint is.
+
+    The sample may take `limit` bytes.
+    """
+
+    sample_rows: int
+    validation_rows: int
+    max_passes: int
+    limit: float
+    checkpoint: str | Path | None = None
+
+    def open_checkpoint(self, estimator: BaseJOPLEn, n_rows: int) -> Checkpoint | None:
+        """Return the checkpoint of a fit of some rows."""
+        if self.checkpoint is None:
+            return None
+        sizes = (self.sample_rows, self.validation_rows, self.max_passes, n_rows)
+        return Checkpoint(self.checkpoint, estimator, sizes=sizes)
+
+
+def fit_rows(estimator: Estimator, store: RowStore, settings: Settings) -> Estimator:
+    """Fit an estimator to all rows of a store."""
     with restored_on_error(estimator):
         n_rows = store.survey()
-        draw = Draw.of(estimator, n_rows, sample_rows, validation_rows)
-        sample, validation = _read_drawn(estimator, store, draw)
-        _check_sample(estimator, sample, limit)
-        say(estimator, store, f"{n_rows:,} rows; a sample of {len(sample.y):,} is fitted first")
-        estimator.fit(sample.X, sample.y, sample.sample_weight)
+        checkpoint = settings.open_checkpoint(estimator, n_rows)
+        draw, sample, validation = _fit_sample(estimator, store, settings, checkpoint, n_rows)
         model = FittedSample.of(estimator, sample)
         held_out = model.prepare(validation)
         try:
             correction = fit_correction(
                 store.problem(model, draw),
                 Problem(held_out.design, held_out.y, model.loss, model.penalty, *held_out[2:]),
-                max_passes,
+                settings.max_passes,
                 verbose=bool(estimator.verbose),
+                state=checkpoint.state() if checkpoint else None,
+                keep=checkpoint.keep if checkpoint else None,
             )
         finally:
             store.release()
@@ -205,7 +220,35 @@ def fit_rows(
             n_rows, len(sample.y), len(validation.y), correction.n_passes, correction.strengths,
             correction.loss_before, correction.loss_after,
         )  # fmt: skip
+        if checkpoint is not None:
+            checkpoint.remove()
     return estimator
+
+
+def _fit_sample(
+    estimator: BaseJOPLEn,
+    store: RowStore,
+    settings: Settings,
+    checkpoint: Checkpoint | None,
+    n_rows: int,
+) -> tuple[Draw, Batch, Batch]:
+    """Fit the estimator to a sample, or take its model from a checkpoint; return what was drawn."""
+    is_begun = checkpoint is not None and checkpoint.is_begun()
+    if checkpoint is not None and is_begun:
+        draw = Draw(n_rows, **checkpoint.draw())
+    else:
+        draw = Draw.of(estimator, n_rows, settings.sample_rows, settings.validation_rows)
+    sample, validation = _read_drawn(estimator, store, draw)
+    if checkpoint is not None and is_begun:
+        checkpoint.restore(estimator, sample)
+        say(estimator, store, f"{n_rows:,} rows; the fit goes on from {settings.checkpoint}")
+        return draw, sample, validation
+    _check_sample(estimator, sample, settings.limit)
+    say(estimator, store, f"{n_rows:,} rows; a sample of {len(sample.y):,} is fitted first")
+    estimator.fit(sample.X, sample.y, sample.sample_weight)
+    if checkpoint is not None:
+        checkpoint.start(estimator, sample, {"sample": draw.sample, "validation": draw.validation})
+    return draw, sample, validation
 
 
 def check_settings(

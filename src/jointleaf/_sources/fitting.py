@@ -16,16 +16,17 @@ from jointleaf._core.progress import Progress
 from jointleaf._core.row_vectors import Kept
 from jointleaf._data.sources import Batch, RowSource, stacked
 from jointleaf._fit import memory
-from jointleaf.estimators._base import BaseJOPLEn
-from jointleaf.estimators._many_rows import (
+from jointleaf._sources.rows import (
     Draw,
     Estimator,
     FittedSample,
     RowStore,
+    Settings,
     check_settings,
     fit_rows,
     say,
 )
+from jointleaf.estimators._base import BaseJOPLEn
 
 _MIN_BLOCK_ROWS = 1000
 _ROW_BYTES = 80  # of targets, weights, predictions and derivatives of a row, in double precision
@@ -40,6 +41,7 @@ def fit_source(
     max_passes: int = 20,
     memory_limit: float | None = None,
     cache_dir: str | Path | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Estimator:
     """Fit an estimator to more rows than fit into memory.
 
@@ -67,6 +69,10 @@ def fit_source(
         what is available.
     cache_dir : str or Path, optional
         Folder for files, which are removed in the end; by default that of the system.
+    checkpoint : str or Path, optional
+        Folder in which the model of the sample and, every two minutes, the state of the correction
+        are kept until the fit is over. A fit that was interrupted goes on from there, when it is
+        called again with the same rows and parameters, to the same model; with others it refuses.
 
     Returns
     -------
@@ -91,8 +97,8 @@ def fit_source(
     limit = memory_limit
     if limit is None:
         limit = 0.5 * (memory.available_memory() or 2**32)
-    store = _Files(source, limit, cache_dir)
-    return fit_rows(estimator, store, sample_rows, validation_rows, max_passes, limit)
+    settings = Settings(sample_rows, validation_rows, max_passes, limit, checkpoint)
+    return fit_rows(estimator, _Files(source, limit, cache_dir), settings)
 
 
 def _check_arguments(estimator: object, source: object) -> None:
