@@ -103,6 +103,16 @@ def test_classes_are_corrected_too(n_classes):
     assert list(model.classes_) == sorted(set(labels))
 
 
+def test_a_sample_of_all_rows_is_an_ordinary_fit():
+    X, y = _rows(700)
+    source = BatchRows(lambda: [(X[:300], y[:300]), (X[300:], y[300:])])
+    model = fit_source(_small(), source, sample_rows=700)
+    outcome = model.source_fit_
+    assert (outcome.n_rows, outcome.n_sample, outcome.n_validation) == (700, 700, 0)
+    assert (outcome.n_passes, outcome.strengths, outcome.loss_after) == (0, [], None)
+    np.testing.assert_array_equal(model.predict(X), _small().fit(X, y).predict(X))
+
+
 # -- what cannot be fitted -------------------------------------------------------------------------
 
 
@@ -174,7 +184,7 @@ def test_bad_arguments_are_told_before_trees_are_grown():
     with pytest.raises(MemoryError, match=r"memory_limit=.* is too little for 1000 rows"):
         fit_source(_small(), source, memory_limit=1000)
     with pytest.raises(MemoryError, match=r"of sample_rows=800 rows.*: lower sample_rows"):
-        fit_source(_small(), source, memory_limit=1e6)
+        fit_source(_small(), source, memory_limit=1e6, sample_rows=800)
     rare = BatchRows(lambda: [(X, np.where(np.arange(1000) == 3, "rare", "often"))])
     with pytest.raises(ValueError, match="class 'rare' is not among the sample_rows=10"):
         fit_source(_small(JOPLEnClassifier), rare, sample_rows=10)

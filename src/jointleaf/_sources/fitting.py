@@ -59,7 +59,8 @@ def fit_source(
     source : ParquetRows or BatchRows
         float32 is computed and kept in float32, everything else in float64.
     sample_rows : int
-        Rows that partitions are grown on.
+        Rows that partitions are grown on. If there are no more than that, the estimator is fitted
+        to all of them, and nothing is corrected.
     validation_rows : int
         Held-out rows, at most a fifth of all.
     max_passes : int

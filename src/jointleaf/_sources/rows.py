@@ -45,13 +45,14 @@ class SourceFit:
     n_rows : int
         Rows of the source.
     n_sample, n_validation : int
-        Rows that the model was fitted to before the correction, and rows that were held out.
+        Rows that the model was fitted to before the correction, and rows that were held out. Where
+        the sample is all rows, there is no correction.
     n_passes : int
         Passes of the correction over all rows that were not held out, each of them forth and back.
     strengths : list of float
         Of the correction, one for every round; empty where held-out rows were against any.
-    loss_before, loss_after : float
-        Of the held-out rows, without and with the correction.
+    loss_before, loss_after : float or None
+        Of the held-out rows, without and with the correction; None without held-out rows.
     """
 
     n_rows: int
@@ -59,8 +60,19 @@ class SourceFit:
     n_validation: int
     n_passes: int
     strengths: list[float]
-    loss_before: float
-    loss_after: float
+    loss_before: float | None = None
+    loss_after: float | None = None
+
+    @classmethod
+    def of(
+        cls, n_rows: int, sample: Batch, validation: Batch, correction: Correction | None
+    ) -> SourceFit:
+        """Return the record of a fit."""
+        sizes = n_rows, len(sample.y), len(validation.y)
+        if correction is None:
+            return cls(*sizes, 0, [])
+        losses = correction.loss_before, correction.loss_after
+        return cls(*sizes, correction.n_passes, correction.strengths, *losses)
 
 
 @dataclass(frozen=True)
@@ -73,11 +85,11 @@ class Draw:
 
     @classmethod
     def of(cls, estimator: BaseJOPLEn, n_rows: int, n_sample: int, n_validation: int) -> Draw:
-        """Draw rows at random, at most a fifth of all to be held out."""
+        """Draw rows at random, at most a fifth of all to be held out; all rows if they are few."""
+        if n_rows <= n_sample:
+            return cls(n_rows, np.arange(n_rows), np.empty(0, np.int64))
         n_validation = min(n_validation, n_rows // 5)
         n_sample = min(n_sample, n_rows - n_validation)
-        if not n_validation:
-            raise ValueError(f"source has only {n_rows} rows: read them, and use estimator.fit")
         rng = np.random.default_rng(check_random_state(estimator.random_state).randint(2**31))
         drawn = rng.choice(n_rows, n_sample + n_validation, replace=False)
         return cls(n_rows, np.sort(drawn[:n_sample]), np.sort(drawn[n_sample:]))
@@ -202,27 +214,40 @@ def fit_rows(estimator: Estimator, store: RowStore, settings: Settings) -> Estim
         n_rows = store.survey()
         checkpoint = settings.open_checkpoint(estimator, n_rows)
         draw, sample, validation = _fit_sample(estimator, store, settings, checkpoint, n_rows)
-        model = FittedSample.of(estimator, sample)
-        held_out = model.prepare(validation)
-        try:
-            correction = fit_correction(
-                store.problem(model, draw),
-                Problem(held_out.design, held_out.y, model.loss, model.penalty, *held_out[2:]),
-                settings.max_passes,
-                verbose=bool(estimator.verbose),
-                state=checkpoint.state() if checkpoint else None,
-                keep=checkpoint.keep if checkpoint else None,
-            )
-        finally:
-            store.release()
-        _store(estimator, correction, sample)
-        estimator.source_fit_ = SourceFit(
-            n_rows, len(sample.y), len(validation.y), correction.n_passes, correction.strengths,
-            correction.loss_before, correction.loss_after,
-        )  # fmt: skip
+        correction = None
+        if len(validation.y):
+            correction = _correct(estimator, store, settings, checkpoint, draw, sample, validation)
+        estimator.source_fit_ = SourceFit.of(n_rows, sample, validation, correction)
         if checkpoint is not None:
             checkpoint.remove()
     return estimator
+
+
+def _correct(
+    estimator: BaseJOPLEn,
+    store: RowStore,
+    settings: Settings,
+    checkpoint: Checkpoint | None,
+    draw: Draw,
+    sample: Batch,
+    validation: Batch,
+) -> Correction:
+    """Correct the model of the sample by all rows."""
+    model = FittedSample.of(estimator, sample)
+    held_out = model.prepare(validation)
+    try:
+        correction = fit_correction(
+            store.problem(model, draw),
+            Problem(held_out.design, held_out.y, model.loss, model.penalty, *held_out[2:]),
+            settings.max_passes,
+            verbose=bool(estimator.verbose),
+            state=checkpoint.state() if checkpoint else None,
+            keep=checkpoint.keep if checkpoint else None,
+        )
+    finally:
+        store.release()
+    _store(estimator, correction, sample)
+    return correction
 
 
 def _fit_sample(

@@ -31,7 +31,7 @@ _PARAMETERS = """
         By default the one that was started last. It is not pickled with the estimator.
     sample_rows : int
         Rows, drawn across all partitions, that partitions of feature space are grown on: in the
-        process of the client.
+        process of the client. If there are no more than that, a local fit of all rows is all.
     validation_rows : int
         Held-out rows, drawn across all partitions, at most a fifth of all.
     max_passes : int
