@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from jointleaf import Frobenius, JOPLEnRegressor, ParquetRows, fit_source
-from jointleaf.estimators import _sources
+from jointleaf._sources import rows as many_rows
 from jointleaf.partitions import LightGBMPartitioner
 
 PIECE = 100_000
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--memory-limit", type=float, default=2e9)
     given = parser.parse_args()
     passes: list[float] = []
-    fit_correction = _sources.fit_correction
+    fit_correction = many_rows.fit_correction
 
     def timed(*args, **kwargs):
         start = time.process_time(), time.perf_counter()
@@ -71,7 +71,7 @@ def main() -> None:
         passes.extend([time.process_time() - start[0], time.perf_counter() - start[1]])
         return found
 
-    _sources.fit_correction = timed
+    many_rows.fit_correction = timed
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "rows"
         folder.mkdir()

@@ -58,6 +58,7 @@ NAVIGATION = {
         "command-line",
         "model-files",
         "jax",
+        "scaling-out",
         "extending",
     ],
     "How it works": [
@@ -82,6 +83,7 @@ NAVIGATION = {
         "api/penalties",
         "api/partitions",
         "api/multitask",
+        "api/dask",
         "api/inspection",
         "api/displays",
         "api/fitting",

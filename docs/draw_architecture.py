@@ -1,4 +1,4 @@
-"""Draw the two pictures of docs/architecture.md: ``python docs/draw_architecture.py``."""
+"""Draw the pictures of architecture.md and scaling-out.md: ``python docs/draw_architecture.py``."""
 
 from __future__ import annotations
 
@@ -152,6 +152,8 @@ def title(ax: Axes, place: tuple[float, float], text: str) -> None:
 #: From high to low, as `tests/project/test_layers.py` has them.
 LAYERS = (
     ("public", "cli", "the shell"),
+    ("public", "dask", "fits on the workers of a cluster"),
+    ("fit", "_sources", "fits of more rows than memory, checkpoints"),
     ("public", "plot, io, datasets", "pictures, model files and ONNX, public data"),
     ("public", "multitask", "several tasks, BoUTS"),
     ("public", "estimators", "parameters, fitted attributes, refine"),
@@ -185,9 +187,42 @@ def draw_layers() -> Axes:
     return ax
 
 
+def draw_cluster() -> Axes:
+    """Draw what travels in a pass over rows on workers."""
+    ax = canvas(9.6, 3.5)
+    text = (
+        "model of the sample, solver,\nweights of all cells, held-out rows:\nO(C d), whatever n is"
+    )
+    box(ax, (0.1, 1.3), (2.5, 1.0), "Client", text, "fit")
+    text = (
+        "rows and cells of a block,\ntargets, predictions, derivatives:\nmade once, and stay there"
+    )
+    for y, name in ((2.4, "Worker 1"), (1.3, "Worker 2"), (0.2, "Worker W")):
+        box(ax, (4.1, y), (2.5, 0.95), name, text, "data")
+        arrow(ax, (2.6, 1.9), (4.1, y + 0.62))
+        arrow(ax, (6.6, y + 0.47), (7.6, 1.8))
+    text = "weights of all cells,\nonce for every worker:\n8 C (d + 1) bytes"
+    ax.text(2.7, 3.1, text, ha="center", va="center", color=GREY, fontsize=7.5, linespacing=1.25)
+    text = "in the order of block numbers,\neight at a time, in float64"
+    box(ax, (7.6, 1.35), (1.9, 0.9), "Sums", text, "core")
+    points = [(8.55, 1.35), (8.55, 0.06), (1.35, 0.06)]
+    ax.plot(*zip(*points, strict=True), color=LINE, linewidth=1.2)
+    arrow(ax, points[-1], (1.35, 1.3))
+    text = "at most eight sums, 8 C (d + 1) bytes each"
+    ax.text(2.75, 0.2, text, ha="center", va="center", color=GREY, fontsize=7.5)
+    return ax
+
+
+PICTURES = {
+    "architecture_flow": draw_flow,
+    "architecture_layers": draw_layers,
+    "scaling_out": draw_cluster,
+}
+
+
 def main() -> None:
-    """Draw and save both."""
-    for name, draw in (("architecture_flow", draw_flow), ("architecture_layers", draw_layers)):
+    """Draw and save all."""
+    for name, draw in PICTURES.items():
         figure = draw().figure
         figure.savefig(IMAGES / f"{name}.png", dpi=110, metadata={"Software": None})
         plt.close(figure)

@@ -17,7 +17,7 @@ _MODULES = {
         "estimate_memory"
     ),
     "estimators._pruning": "prune",
-    "estimators._sources": "fit_source",
+    "_sources.fitting": "fit_source",
     "_data.sources": "ParquetRows BatchRows",
     "io": "save load load_metadata ModelFileError to_onnx",
     "_core.fitting": "fit_cells",
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from jointleaf._core.solvers import Solution as Solution
     from jointleaf._data.sources import BatchRows as BatchRows
     from jointleaf._data.sources import ParquetRows as ParquetRows
+    from jointleaf._sources.fitting import fit_source as fit_source
     from jointleaf.estimators import JOPLEnClassifier as JOPLEnClassifier
     from jointleaf.estimators import JOPLEnRegressor as JOPLEnRegressor
     from jointleaf.estimators import LinearForestClassifier as LinearForestClassifier
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from jointleaf.estimators import estimate_memory as estimate_memory
     from jointleaf.estimators import refine as refine
     from jointleaf.estimators._pruning import prune as prune
-    from jointleaf.estimators._sources import fit_source as fit_source
     from jointleaf.inspection import Explanation as Explanation
     from jointleaf.inspection import explain as explain
     from jointleaf.io import *  # noqa: F403

@@ -39,7 +39,7 @@ def test_a_round_minimises_the_quadratic_model(make_case, monkeypatch, loss):
     found = fit_correction(problem, held_out, 200)
     assert found.strengths == [0.03]
     at = problem.zero_predictions()
-    h, g = problem.loss_curvature(at), problem.slope(at)
+    h, g = problem.loss_curvature(at).gather(), problem.slope(at).gather()
     h = h if h.ndim == 1 else h.mean(axis=1)
     H = phi.T @ (h[:, None] * phi) + 0.03 * np.diag(problem.penalty.curvature())
     np.testing.assert_allclose(found.theta, -np.linalg.solve(H, phi.T @ g), rtol=1e-7, atol=1e-9)

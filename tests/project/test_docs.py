@@ -112,3 +112,16 @@ def test_docstring_examples(name, tmp_path, monkeypatch):
     plt.close("all")
     assert result.attempted > 0
     assert result.failed == 0
+
+
+@pytest.mark.slow
+def test_the_page_on_clusters_runs_as_written(capsys):
+    pytest.importorskip("distributed", reason="the extra dask is not installed")
+    (block,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/scaling-out.md").read_text(), re.DOTALL
+    )
+    names = {"__name__": "__main__"}
+    exec(compile(block, "scaling-out.md", "exec"), names)
+    assert "n_rows=20000" in capsys.readouterr().out
+    outcome = names["local"].source_fit_
+    assert outcome.loss_after < 0.9 * outcome.loss_before

@@ -18,6 +18,8 @@ LAYERS = [
     {"estimators"},
     {"multitask"},
     {"plot", "io", "datasets"},
+    {"_sources"},
+    {"dask"},
     {"cli"},
 ]
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}

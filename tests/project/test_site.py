@@ -154,7 +154,7 @@ def test_the_gallery_runs_as_written_and_has_every_display():
 
 
 PUBLIC_MODULES = (
-    *("datasets", "inspection", "io", "losses"),
+    *("dask", "datasets", "inspection", "io", "losses"),
     *("multitask", "partitions", "penalties", "plot"),
 )
 

@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, special
 
+from jointleaf._core.row_vectors import RowVector
+
 DEVICES = ("cpu", "gpu", "tpu", "auto", "jax:cpu")
 
 #: multiplications of one pass, n P q K, from which "auto" uses an accelerator
@@ -52,6 +54,8 @@ def shaped(values: Any, like: Any) -> Any:
 
 def dot(a: Any, b: Any) -> Any:
     """Return the inner product of two arrays, added up in float64."""
+    if isinstance(a, RowVector):
+        return a.dot(b)
     if array_namespace(a) is np:
         return float(np.einsum("i,i->", a.ravel(), b.ravel(), dtype=np.float64))
     return (a.astype(float) * b.astype(float)).sum()

@@ -1,26 +1,27 @@
 """Rows in blocks: the same cells for more rows than fit into memory.
 
 Every product of a design is a sum over rows, or one number for each of them. A `BlockDesign` passes
-over designs of blocks of rows with the same cells, one after the other, and adds up in this order
-and in float64: results depend on the blocks alone, not on where they are. Vectors with a number for
-every row stay in memory; rows and codes, which are a hundred times as large, need not:
-`StoredDesigns` keeps them in files.
+over designs of blocks of rows with the same cells, and adds up in the order of their numbers and in
+float64: results depend on the blocks alone, not on where they are. Numbers of rows stay with the
+blocks (`RowVector`). `StoredDesigns` keeps rows and codes, which take a hundred times as much, in
+files.
 """
 
 from __future__ import annotations
 
 import mmap
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.cell_sums import shared_workspaces
 from jointleaf._core.design import Block, LeafDesign, TaskDesign
-
-Change = Callable[[LeafDesign], LeafDesign]
+from jointleaf._core.row_vectors import Call, Here, Kept, Place, RowVector
 
 _ALIGNMENT = 64  # bytes, of arrays in files
 
@@ -35,33 +36,20 @@ class StoredDesigns:
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
         self._files: list[_StoredDesign] = []
-        self._changes: tuple[Change, ...] = ()
 
     def append(self, design: LeafDesign) -> None:
         """Write a design behind the others."""
         path = self._folder / f"block{len(self._files)}.bin"
         self._files.append(_StoredDesign(path, design.merge_partitions()))
 
-    def changed(self, change: Change) -> StoredDesigns:
-        """Return the designs with a change that is made whenever one of them is read."""
-        designs = StoredDesigns(self._folder)
-        designs._files, designs._changes = self._files, (*self._changes, change)
-        return designs
+    def designs(self) -> Call:
+        """Return the designs, each of which is read whenever it is needed."""
+        return Call(_StoredDesign.load, (Kept(list(self._files)),))
 
     @property
     def nbytes(self) -> int:
         """Bytes of all files."""
         return sum(file.path.stat().st_size for file in self._files)
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def __iter__(self) -> Iterator[LeafDesign]:
-        for file in self._files:
-            design = file.load()
-            for change in self._changes:
-                design = change(design)
-            yield design
 
 
 class _StoredDesign:
@@ -89,27 +77,36 @@ class _StoredDesign:
 class BlockDesign:
     """Rows of one task in blocks that see the same cells, one block after the other.
 
-    Its methods are those of `LeafDesign`; `designs` are those of the blocks, with one layout and
-    dtype, and may have no rows.
+    Its methods are those of `LeafDesign`, with numbers of rows as `RowVector`.
+
+    Parameters
+    ----------
+    designs : list of LeafDesign, StoredDesigns, Kept or Call
+        Those of the blocks, with one layout and dtype; blocks may have no rows.
+    place : Place, optional
+        Where they are; by default here.
     """
 
-    def __init__(self, designs: list[LeafDesign] | StoredDesigns) -> None:
-        if not len(designs):
-            raise ValueError("designs is empty: at least one block of rows is needed")
-        self._designs = designs
-        row_counts = []
-        for number, design in enumerate(designs):
-            if number == 0:
-                self.layout, self.dtype = design.layout, design.dtype
-                self.n_row_features = design.n_row_features
-            elif (design.layout, design.dtype) != (self.layout, self.dtype):
+    def __init__(
+        self, designs: list[LeafDesign] | StoredDesigns | Kept | Call, place: Place | None = None
+    ) -> None:
+        if isinstance(designs, list):
+            if not designs:
+                raise ValueError("designs is empty: at least one block of rows is needed")
+            designs = Kept(designs)
+        self._designs = designs.designs() if isinstance(designs, StoredDesigns) else designs
+        self.place = Here() if place is None else place
+        parts = self.place.collect(_description, self._designs)
+        self.layout, self.dtype, self.n_row_features = parts[0][:3]
+        for number, part in enumerate(parts):
+            if part[:2] != parts[0][:2]:
                 raise ValueError(
                     f"designs[{number}] differs from designs[0] in its cells or its dtype: give "
                     "n_cells, cells and dtype to all of them"
                 )
-            row_counts.append(design.n_rows)
-        self._row_starts = np.concatenate([[0], np.cumsum(row_counts)]).tolist()
-        self.n_rows = self._row_starts[-1]
+        self._counts = tuple(part[3] for part in parts)
+        self.largest_value = max(part[4] for part in parts)
+        self.n_rows = sum(self._counts)
         # Kept from one block to the next, of which only one may be alive.
         self._workspaces = shared_workspaces(self.dtype)
 
@@ -118,75 +115,97 @@ class BlockDesign:
         return [Block(slice(0, self.n_rows), slice(0, self.layout.n_cells), self)]
 
     @property
-    def largest_value(self) -> float:
-        return max(design.largest_value for design in self._designs)
+    def most_joint_cells(self) -> float:
+        return self.place.most_joint_cells
+
+    def vector(self, values: Any) -> RowVector:
+        """Return numbers (n,) or (n, K) of all rows, an array in this process, in blocks."""
+        if isinstance(values, RowVector):
+            return values
+        parts = np.split(values, np.cumsum(self._counts)[:-1])
+        return RowVector(self.place, Kept(parts), values[:0], self._counts)
+
+    def vector_of(self, numbers: Call | Kept, example: NDArray) -> RowVector:
+        """Return numbers of rows that are where the blocks are; `example` is one of no rows."""
+        return RowVector(self.place, numbers, example, self._counts)
 
     # -- related designs -----------------------------------------------------------------------
 
     def merge_partitions(self) -> BlockDesign:
-        if isinstance(self._designs, list):
-            for design in self._designs:
-                design.merge_partitions()
+        if isinstance(self._designs, Kept):  # others are merged
+            self._designs = self.place.keep(LeafDesign.merge_partitions, self._designs)
         return self
 
     def in_double(self) -> BlockDesign:
-        return self._changed(LeafDesign.in_double)
+        return self if self.dtype == np.float64 else self._changed(LeafDesign.in_double)
 
     def with_features(self, features: NDArray[np.intp]) -> BlockDesign:
-        in_memory = isinstance(self._designs, list)  # what is read anew must not be merged anew
-        return self._changed(lambda design: design.with_features(features, merge_anew=in_memory))
+        # What is read anew must not be merged anew.
+        anew = isinstance(self._designs, Kept)
+        return self._changed(partial(LeafDesign.with_features, merge_anew=anew), features)
 
     def linear_partitions(self) -> BlockDesign:
         if self.layout.n_linear_cells == self.layout.n_cells:
             return self
         return self._changed(LeafDesign.linear_partitions)
 
-    def _changed(self, change: Change) -> BlockDesign:
-        if isinstance(self._designs, list):
-            return BlockDesign([change(design) for design in self._designs])
-        return BlockDesign(self._designs.changed(change))
+    def _changed(self, change: Callable[..., LeafDesign], *args: Any) -> BlockDesign:
+        if isinstance(self._designs, Kept):
+            return BlockDesign(self.place.keep(change, self._designs, *args), self.place)
+        return BlockDesign(Call(change, (self._designs, *args)), self.place)
 
     # -- numbers of rows, and sums over rows ---------------------------------------------------
+    # To solvers a RowVector is an array.
 
-    def _stacked(self, numbers: Callable[[LeafDesign], NDArray]) -> NDArray:
-        return np.concatenate([numbers(design) for design in self._designs])
+    def _numbers(self, product: Callable[..., NDArray], *args: NDArray) -> RowVector:
+        outputs = args[0].shape[1:] if args else ()
+        dtype = self.dtype if args else np.float64
+        kept = self.place.keep(product, self._designs, *args)
+        return RowVector(self.place, kept, np.empty((0, *outputs), dtype), self._counts)
 
-    def _sum(self, part: Callable[[LeafDesign, slice], NDArray]) -> NDArray[np.float64]:
-        total: NDArray | None = None
-        for start, design in zip(self._row_starts, self._designs, strict=False):
-            if not design.n_rows and total is not None:
-                continue
-            terms = part(design, slice(start, start + design.n_rows))
-            total = terms.astype(float) if total is None else np.add(total, terms, out=total)
-        assert total is not None
-        return total
+    def _sum(self, product: Callable[..., NDArray], *args: Any) -> NDArray[np.float64]:
+        return self.place.sum(product, self._designs, *args)
 
-    def matvec(self, theta: NDArray) -> NDArray:
-        return self._stacked(lambda design: design.matvec(theta))
+    def matvec(self, theta: NDArray) -> Any:
+        return self._numbers(LeafDesign.matvec, theta)
 
-    def bias_matvec(self, biases: NDArray) -> NDArray:
-        return self._stacked(lambda design: design.bias_matvec(biases))
+    def bias_matvec(self, biases: NDArray) -> Any:
+        return self._numbers(LeafDesign.bias_matvec, biases)
 
-    def squared_norms(self) -> NDArray[np.float64]:
-        return self._stacked(LeafDesign.squared_norms)
+    def squared_norms(self) -> Any:
+        return self._numbers(LeafDesign.squared_norms)
 
-    def rmatvec(self, r: NDArray) -> NDArray:
-        return self._sum(lambda d, rows: d.rmatvec(r[rows])).astype(self.dtype, copy=False)
+    def rmatvec(self, r: Any) -> NDArray:
+        return self._sum(LeafDesign.rmatvec, self.vector(r)).astype(self.dtype, copy=False)
 
-    def bias_rmatvec(self, r: NDArray) -> NDArray:
-        return self._sum(lambda d, rows: d.bias_rmatvec(r[rows])).astype(self.dtype, copy=False)
+    def bias_rmatvec(self, r: Any) -> NDArray:
+        return self._sum(LeafDesign.bias_rmatvec, self.vector(r)).astype(self.dtype, copy=False)
 
-    def cell_grams(self, h: NDArray) -> NDArray[np.float64]:
-        return self._sum(lambda d, rows: d.cell_grams(h[rows]))
+    def gram_product(self, h: Any, theta: NDArray) -> NDArray:
+        product = self._sum(LeafDesign.gram_product, self.vector(h), theta)
+        return product.astype(self.dtype, copy=False)
 
-    def cell_mass(self, h: NDArray) -> NDArray[np.float64]:
-        return self._sum(lambda d, rows: d.cell_mass(h[rows]))
+    def cell_grams(self, h: Any) -> NDArray[np.float64]:
+        return self._sum(LeafDesign.cell_grams, self.vector(h))
 
-    def cell_diagonals(self, h: NDArray) -> NDArray[np.float64]:
-        return self._sum(lambda d, rows: d.cell_diagonals(h[rows]))
+    def cell_mass(self, h: Any) -> NDArray[np.float64]:
+        return self._sum(LeafDesign.cell_mass, self.vector(h))
 
-    def bias_gram(self, h: NDArray | None = None) -> NDArray[np.float64]:
-        return self._sum(lambda d, rows: d.bias_gram(None if h is None else h[rows]))
+    def cell_diagonals(self, h: Any) -> NDArray[np.float64]:
+        return self._sum(LeafDesign.cell_diagonals, self.vector(h))
+
+    def bias_gram(self, h: Any = None) -> NDArray[np.float64]:
+        return self._sum(LeafDesign.bias_gram, *([] if h is None else [self.vector(h)]))
+
+
+def _description(design: LeafDesign) -> tuple[Any, ...]:
+    return (
+        design.layout,
+        design.dtype,
+        design.n_row_features,
+        design.n_rows,
+        design.largest_value,
+    )
 
 
 Design = LeafDesign | TaskDesign | BlockDesign

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
+from jointleaf._core.arrays import shaped
 from jointleaf._core.cell_sums import CellSums
 from jointleaf._core.layout import CellKind, CellLayout, TaskLayout, check_codes
 
@@ -103,6 +104,9 @@ class LeafDesign:
             for kind, X in (("linear", self.X), ("constant", None))
             if kind in kinds
         ]
+
+    #: cells of which pairs may be counted: no limit of its own
+    most_joint_cells = np.inf
 
     @property
     def rows(self) -> NDArray:
@@ -229,6 +233,12 @@ class LeafDesign:
         flat = r[:, None] if r.ndim == 1 else r
         sums = self._flat([part.scatter(flat, part.X) for part in self._parts])
         return sums[:, 0] if r.ndim == 1 else sums
+
+    def gram_product(self, h: NDArray, theta: NDArray) -> NDArray:
+        """Return Phi^T diag(h) Phi theta, (N,) or (N, K), of h (n,): forth and back in one."""
+        image = self.matvec(theta)
+        image *= shaped(h.astype(self.dtype, copy=False), image)
+        return self.rmatvec(image)
 
     def bias_matvec(self, biases: NDArray) -> NDArray:
         """Return the predictions Z b of biases (C,) or (C, K) alone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -128,6 +129,17 @@ def _is_near(loss: Loss, other: Loss) -> bool:
     return all(np.isclose(a, b, rtol=1e-3) for a, b in pairs)
 
 
+class CellRows(NamedTuple):
+    """Checked rows of positive weight, their cells, targets, weights and offsets."""
+
+    X: NDArray
+    codes: NDArray
+    n_cells: tuple[int, ...]
+    y: NDArray
+    s: NDArray
+    offset: NDArray
+
+
 def make_problem(
     X: ArrayLike,
     codes: ArrayLike,
@@ -141,6 +153,22 @@ def make_problem(
     offset: ArrayLike = 0.0,
 ) -> Problem:
     """Return the problem of what `fit_cells` takes, after checks; zero weights are left out."""
+    rows = check_cell_rows(X, codes, y, sample_weight, n_cells, offset)
+    check_count("n_jobs", n_jobs)
+    check_penalty_term(penalty)
+    design = LeafDesign(rows.X, rows.codes, rows.n_cells, cells=cells, n_jobs=n_jobs)
+    return Problem(design, rows.y, make_loss(loss), penalty, rows.s, rows.offset)
+
+
+def check_cell_rows(
+    X: ArrayLike,
+    codes: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    n_cells: ArrayLike | None = None,
+    offset: ArrayLike = 0.0,
+) -> CellRows:
+    """Return the rows of positive weight of what `fit_cells` takes, after checks."""
     rows = _check_rows(X)
     checked, counts = check_codes(codes, len(rows), n_cells)
     weights = check_weights(sample_weight, len(rows))
@@ -149,15 +177,17 @@ def make_problem(
         raise ValueError(f"y has shape {targets.shape}, expected ({len(rows)},): one per row of X")
     _check_size("y", targets, rows.dtype)
     offsets = as_numbers("offset", offset)
-    check_count("n_jobs", n_jobs)
-    if not isinstance(penalty, Term):
-        raise TypeError(f"penalty={penalty!r} must be a Penalty such as Frobenius(0.01)")
     keep = weights > 0
     if not keep.all():
         offsets = offsets[keep] if offsets.shape == keep.shape else offsets
         rows, checked, targets, weights = rows[keep], checked[keep], targets[keep], weights[keep]
-    design = LeafDesign(rows, checked, counts, cells=cells, n_jobs=n_jobs)
-    return Problem(design, targets, make_loss(loss), penalty, weights, offsets)
+    return CellRows(rows, checked, counts, targets, weights, offsets)
+
+
+def check_penalty_term(penalty: object) -> None:
+    """Raise an error for what is no penalty."""
+    if not isinstance(penalty, Term):
+        raise TypeError(f"penalty={penalty!r} must be a Penalty such as Frobenius(0.01)")
 
 
 def _check_rows(X: ArrayLike) -> NDArray:

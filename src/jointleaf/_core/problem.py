@@ -17,6 +17,7 @@ from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import Kinked, Loss, robust_scale
 from jointleaf._core.penalties.base import Penalty, Quadratic, Term, on_predictions, on_weights
 from jointleaf._core.penalties.per_task import times
+from jointleaf._core.row_vectors import RowVector, over_rows
 
 
 class DataTerm:
@@ -108,7 +109,7 @@ class Problem(DataTerm):
         loss: Loss,
         penalty: Term,
         sample_weight: ArrayLike | None = None,
-        offset: ArrayLike = 0.0,
+        offset: Any = 0.0,
         *,
         mass: float = 1.0,
         smoother: Any = None,
@@ -119,11 +120,15 @@ class Problem(DataTerm):
                 "it by cross-validation, or give a number"
             )
         dtype = design.dtype
-        targets = loss.encode(y).astype(dtype)
+        targets = over_rows(loss.encode, y).astype(dtype)
         if len(targets) != design.n_rows:
             raise ValueError(f"y has {len(targets)} rows but X has {design.n_rows}")
         offset = check_offset(offset, targets.shape)
         weights = check_weights(sample_weight, design.n_rows)
+        if isinstance(design, BlockDesign):
+            offset = design.vector(offset) if offset.ndim == targets.ndim else offset
+            targets, weights = design.vector(targets).kept(), design.vector(weights)
+            self._set(total=float(weights.sum()))
         if not weights.all():
             raise ValueError("sample_weight holds zeros: leave these rows out of the problem")
         if loss.needs_scale:
@@ -380,9 +385,11 @@ def as_numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
         raise ValueError(f"{name} must hold real numbers: {cause}") from None
 
 
-def check_offset(offset: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def check_offset(offset: Any, shape: tuple[int, ...]) -> Any:
     """Return finite offsets of targets of a shape: a number, (K,), or one for every row."""
-    offsets = as_numbers("offset", offset)
+    if isinstance(offset, RowVector) and offset.shape == shape:
+        return offset  # checked where its blocks were made
+    offsets = offset if isinstance(offset, RowVector) else as_numbers("offset", offset)
     if offsets.shape not in ((), shape, shape[1:]):
         expected = "one number for each class" if len(shape) > 1 else f"one for each of {shape[0]}"
         raise ValueError(
@@ -394,8 +401,10 @@ def check_offset(offset: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float6
     return offsets
 
 
-def check_weights(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64]:
+def check_weights(sample_weight: Any, n_rows: int) -> Any:
     """Return sample weights (n,) that are finite, not negative and not all zero."""
+    if isinstance(sample_weight, RowVector):  # checked where its blocks were made
+        return sample_weight
     if sample_weight is None:
         return np.ones(n_rows)
     weights = as_numbers("sample_weight", sample_weight)

@@ -90,6 +90,16 @@ def read_coded_rows(estimator: Any, X: Any) -> NDArray:
     return check_array(_encode(columns, table), **options)
 
 
+def check_is_here(name: str, values: Any) -> None:
+    """Raise an error for a Dask collection, which would be loaded whole into memory."""
+    if type(values).__module__.partition(".")[0] == "dask":
+        raise TypeError(
+            f"{name} is a Dask {type(values).__name__}, whose rows are on workers: use "
+            "DaskJOPLEnRegressor or DaskJOPLEnClassifier of jointleaf.dask, or "
+            f"{name}.compute() if it fits into memory"
+        )
+
+
 def _as_native(X: Any) -> tuple[Any, Any, bool]:
     """Return a table as scikit-learn and as `Columns` take it, and whether the former reads it."""
     kind = type(X).__name__
@@ -98,6 +108,7 @@ def _as_native(X: Any) -> tuple[Any, Any, bool]:
             f"X is a {kind}, which only its own library can read: use the data frame or matrix "
             "that it was made from"
         )
+    check_is_here("X", X)
     if isinstance(X, np.ndarray):
         return X, X, not (X.ndim == 2 and X.dtype.kind in "OUS")
     frame = as_frame(X)

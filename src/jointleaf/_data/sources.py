@@ -109,16 +109,17 @@ class ParquetRows(RowSource):
 
     def survey(self) -> int:
         """Return the number of rows, after a look at the columns of all files and at the target."""
-        self._check_files()
+        self.check_files()
         n_rows = 0
-        for batch in self._read([self._target]):
+        for batch in self.read([self._target]):
             _check_target(_numpy(batch.column(0)), n_rows)
             n_rows += batch.num_rows
         if not n_rows:
             raise ValueError(f"path={self._path!r} holds no rows: nothing to fit")
         return n_rows
 
-    def _check_files(self) -> None:
+    def check_files(self) -> None:
+        """Raise ValueError where files disagree on columns or types."""
         first: tuple[str, dict[str, Any]] | None = None
         for fragment in self._dataset.get_fragments():
             schema = fragment.physical_schema
@@ -133,7 +134,12 @@ class ParquetRows(RowSource):
                         "write all files with the same columns and types"
                     )
 
-    def _read(self, names: list[str]) -> Iterator[Any]:
+    def count(self) -> int:
+        """Return the number of rows, without reading them."""
+        return self._dataset.count_rows()
+
+    def read(self, names: list[str] | None = None) -> Iterator[Any]:
+        """Yield Arrow's batches of all rows, with some columns or all."""
         return self._dataset.scanner(
             columns=names, batch_size=self._batch_rows, batch_readahead=1, fragment_readahead=1
         ).to_batches()
@@ -143,7 +149,7 @@ class ParquetRows(RowSource):
         import pyarrow
 
         names = [*self._columns, self._target, *([self._weight] if self._weight else [])]
-        for batch in self._read(names):
+        for batch in self.read(names):
             X = pyarrow.Table.from_batches([batch.select(self._columns)])
             weights = _numpy(batch.column(self._weight)) if self._weight else None
             yield Batch(X, _numpy(batch.column(self._target)), weights)
@@ -210,11 +216,20 @@ def _numpy(column: Any) -> NDArray:
     return column.to_numpy(zero_copy_only=False)
 
 
+def missing_target(y: NDArray) -> int | None:
+    """Return the number of the first row without a target; None if all have one."""
+    # Text first: comparisons with pandas' missing value are missing values themselves.
+    if y.dtype == object:
+        missing = np.array([v is None or str(v) == "<NA>" or v != v for v in y], bool)
+    else:
+        missing = y != y
+    return int(np.argmax(missing)) if np.any(missing) else None
+
+
 def _check_target(y: NDArray, first: int) -> None:
     """Raise an error for a missing target; `first` is the number of the first row."""
-    missing = np.array([v is None or v != v for v in y]) if y.dtype == object else y != y
-    if np.any(missing):
+    row = missing_target(y)
+    if row is not None:
         raise ValueError(
-            f"the target is missing in row {first + int(np.argmax(missing))}: leave out rows "
-            "without a target"
+            f"the target is missing in row {first + row}: leave out rows without a target"
         )

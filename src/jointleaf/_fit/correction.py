@@ -11,7 +11,8 @@ losses than the squared error it is made of a quadratic model of the loss, up to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,34 +57,73 @@ def move_penalty(n_partitions: int) -> Frobenius:
     return Frobenius(1.0, 1.0, partition_weights=np.full(n_partitions, 1.0 / n_partitions))
 
 
+@dataclass(frozen=True)
+class CorrectionState:
+    """How far a correction has come: what rounds have moved, and the steps of the one under way.
+
+    Attributes
+    ----------
+    moves : list of arrays (N,) or (N, K)
+        One for every round that is over.
+    strengths : list of float
+        Theirs.
+    n_passes : int
+        Passes of the rounds that are over.
+    last : float
+        The held-out loss when it was last looked at.
+    path : dict of arrays
+        The steps of the round under way.
+    """
+
+    moves: list[NDArray] = field(default_factory=list)
+    strengths: list[float] = field(default_factory=list)
+    n_passes: int = 0
+    last: float = np.inf
+    path: Mapping[str, NDArray] = field(default_factory=dict)
+
+
 def fit_correction(
-    problem: Problem, held_out: Problem, max_passes: int, *, verbose: bool = False
+    problem: Problem,
+    held_out: Problem,
+    max_passes: int,
+    *,
+    verbose: bool = False,
+    state: CorrectionState | None = None,
+    keep: Callable[[CorrectionState], None] | None = None,
 ) -> Correction:
     """Fit the moves of all weights.
 
     The offsets of both problems are the predictions of the model that is corrected, their penalty
-    is that of moves.
+    is that of moves. A fit goes on from a `state`; `keep` is given one after every few passes.
     """
-    theta, n_passes = problem.zeros(), 0
-    strengths: list[float] = []
+    state = CorrectionState() if state is None else state
     before = float(held_out.data_value(held_out.zero_predictions()))
+    for move in state.moves:
+        problem, held_out = _moved(problem, move), _moved(held_out, move)
     progress = Progress(max_passes, "passes over all rows", enabled=verbose)
-    while n_passes < max_passes and len(strengths) < (1 if problem.loss.is_quadratic else _ROUNDS):
-        path, strength = _follow(problem, held_out, max_passes - n_passes, progress)
-        n_passes += path.n_steps
+    rounds = 1 if problem.loss.is_quadratic else _ROUNDS
+    while state.n_passes < max_passes and len(state.strengths) < rounds:
+        path, strength = _follow(problem, held_out, max_passes, progress, state, keep)
+        n_passes = state.n_passes + path.n_steps
         if strength is None:
+            state = replace(state, n_passes=n_passes)
             break
-        step = path.weights(strength)
-        theta += step
-        strengths.append(strength)
-        problem, held_out = _moved(problem, step), _moved(held_out, step)
+        move = path.weights(strength)
+        problem, held_out = _moved(problem, move), _moved(held_out, move)
+        state = CorrectionState([*state.moves, move], [*state.strengths, strength], n_passes)
     progress.finish()
     after = float(held_out.data_value(held_out.zero_predictions()))
-    return Correction(theta, strengths, n_passes, before, after)
+    theta = sum(state.moves, problem.zeros())
+    return Correction(theta, state.strengths, state.n_passes, before, after)
 
 
 def _follow(
-    problem: Problem, held_out: Problem, most: int, progress: Progress
+    problem: Problem,
+    held_out: Problem,
+    max_passes: int,
+    progress: Progress,
+    state: CorrectionState,
+    keep: Callable[[CorrectionState], None] | None,
 ) -> tuple[WeightKrylovPath, float | None]:
     """Run along all strengths; return the best one, None where no correction is better."""
     at = problem.zero_predictions()
@@ -91,19 +131,25 @@ def _follow(
     h = h + flat_curvature(h, 1.0)
     h = h if h.ndim == 1 else h.mean(axis=1)
     path = WeightKrylovPath(
-        problem.design, problem.quadratic()[0], problem.slope(at), h, held_out.leaf_design
+        problem.leaf_design, problem.quadratic()[0], problem.slope(at), h, held_out.leaf_design
     )
-    start = last = float(held_out.data_value(held_out.zero_predictions()))
+    start = float(held_out.data_value(held_out.zero_predictions()))
+    last, most = min(start, state.last), max_passes - state.n_passes
+    if state.path:
+        path.restore(state.path)
     while True:
         has_more = path.extend(min(_STEPS, most - path.n_steps))
         predictions = np.moveaxis(path.predictions(_STRENGTHS), 1, 0)
         losses = [float(held_out.data_value(raw)) for raw in predictions]
         best = int(np.nanargmin(losses))
-        progress.step_to(path.n_steps, f"held-out loss {losses[best]:.6g}")
+        done = state.n_passes + path.n_steps
+        progress.step_to(done, f"held-out loss {losses[best]:.6g}")
         is_last = not has_more or path.n_steps >= most
         if is_last or last - losses[best] < _LEAST_GAIN * last:
             return path, float(_STRENGTHS[best]) if losses[best] < start else None
         last = losses[best]
+        if keep is not None:
+            keep(replace(state, last=last, path=path.state()))
 
 
 def _moved(problem: Problem, theta: NDArray) -> Problem:

@@ -15,6 +15,7 @@ import numpy as np
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor, save
 from jointleaf._fit.report import loss_table
 from jointleaf.cli import _output as out
+from jointleaf.cli._folders import Folder
 from jointleaf.cli._models import (
     BENCH_MODELS,
     FIT_MODELS,
@@ -39,9 +40,11 @@ def fit(args: argparse.Namespace) -> None:
     for path in paths:
         out.check_writable(path)
     objective = Objective.of(args)
-    data = read_training_data(args, objective)
+    folder = Folder.of(args)
+    table = None if folder is None else folder.sample(args.seed)
+    data = read_training_data(args, objective, table)
     options = Options(data.target.task, args.seed, args.jobs, loss=objective.loss)
-    model, record = _fit_and_validate(data, options)
+    model, record = _fit_and_validate(data, options, folder)
     with out.writing(model_path):
         save(model, model_path, metadata={"cli": out.finite(record)})
     if report_path is not None:
@@ -64,19 +67,28 @@ def _stem(data: str) -> str:
     return name or "model"
 
 
-def _fit_and_validate(data: TrainingData, options: Options) -> tuple[Any, dict[str, Any]]:
+def _fit_and_validate(
+    data: TrainingData, options: Options, folder: Folder | None
+) -> tuple[Any, dict[str, Any]]:
     """Fit all rows, compare with other models on held-out rows, and return model and record.
 
     The model comes first: validation fits its recipe, also where the fewer rows of a split would
-    mean another one by default.
+    mean another one by default. Of a folder the data are a sample.
     """
     start = time.perf_counter()
-    model = fit_jointleaf(jointleaf_estimator(data.rows.X, options), data.rows)
+    model = jointleaf_estimator(data.rows.X, options)
+    if folder is None:
+        fit_jointleaf(model, data.rows)
+    else:
+        folder.fit(model.set_params(verbose=1), data).set_params(verbose=0)
     middle = time.perf_counter()
     options = options._replace(recipe=model.report_.recipe)
     validation = validate(data.encoded_rows, FIT_MODELS, options)
     spent = {"fit": middle - start, "validation": time.perf_counter() - middle}
-    return model, make_record(model, data, validation, spent)
+    record = make_record(model, data, validation, spent)
+    if folder is not None:
+        record["n_rows"] = model.source_fit_.n_rows
+    return model, record
 
 
 def bench(args: argparse.Namespace) -> None:

@@ -291,9 +291,17 @@ class TrainingData:
         return "\n".join([*lines, text_table(rows, right=(2,))])
 
 
-def read_training_data(args: argparse.Namespace, objective: Objective = DEFAULT) -> TrainingData:
-    """Read a file, detect what its columns and its target hold, and print it."""
-    table = tables.read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
+def read_training_data(
+    args: argparse.Namespace,
+    objective: Objective = DEFAULT,
+    table: tables.RawTable | None = None,
+) -> TrainingData:
+    """Read a file, detect what its columns and its target hold, and print it.
+
+    A `table` is taken instead of a file.
+    """
+    if table is None:
+        table = tables.read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
     splits.check_columns(args)
     if args.target in args.drop:
         raise CliError(f"--drop {args.target!r} is the target: drop another column")

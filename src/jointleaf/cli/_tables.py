@@ -270,8 +270,15 @@ def _parquet(data: bytes, source: str) -> RawTable:
     except (pa.ArrowException, OSError) as cause:
         first = str(cause).splitlines()[0]
         raise CliError(f"{source}: the Parquet file is damaged or truncated ({first})") from None
+    return arrow_table(table, source)
+
+
+def arrow_table(table: Any, source: str) -> RawTable:
+    """Return a table, or a batch, of Arrow; columns of lists and records are left out."""
+    import pyarrow as pa
+
     columns, notes = [], []
-    for name, column in zip(table.column_names, table.columns, strict=True):
+    for name, column in zip(table.schema.names, table.columns, strict=True):
         if pa.types.is_nested(column.type):
             notes.append(f"column {name!r} holds {column.type}: left out")
         else:
@@ -281,11 +288,30 @@ def _parquet(data: bytes, source: str) -> RawTable:
     return RawTable(source, tuple(columns), tuple(notes))
 
 
+def stacked_tables(tables: Sequence[RawTable], note: str) -> RawTable:
+    """Return the rows of tables with the same columns as one, with a note."""
+    first = tables[0]
+    columns = (
+        RawColumn(name, np.concatenate([table.column(name).values for table in tables]))
+        for name in first.names
+    )
+    return RawTable(first.source, tuple(columns), (*first.notes, note))
+
+
+#: to Arrow's arrays, not to their chunks: values that are missing make a copy necessary
+_COPIED = {"zero_copy_only": False}
+
+
 def _arrow_values(column: Any, pa: Any) -> NDArray:
     """Return floats, datetime64, or text with None."""
     kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        numbers = column.cast(pa.float64(), safe=False)
+        return np.asarray(numbers.to_numpy(**_COPIED if isinstance(column, pa.Array) else {}))
+    if pa.types.is_decimal(kind):
         return np.array([np.nan if v is None else float(v) for v in column.to_pylist()], float)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return column.cast(pa.timestamp("us")).to_numpy().astype("datetime64[us]")
+        times = column.cast(pa.timestamp("us"))
+        times = times.to_numpy(**_COPIED if isinstance(column, pa.Array) else {})
+        return times.astype("datetime64[us]")
     return _texts([None if v is None else str(v).strip() for v in column.to_pylist()])

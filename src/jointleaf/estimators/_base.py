@@ -182,7 +182,7 @@ class BaseJOPLEn(Explainable, MonotoneParameters):
         )
         check_memory(self, matrix, targets)
         weights = check_weights(sample_weight, len(targets))
-        factors = self._class_weights(targets, weights)
+        factors = self.class_weights_of(targets, weights)
         weights = weights * class_factors(factors, targets)
         is_used = weights > 0
         group_numbers = read_groups(groups, is_used)
@@ -224,7 +224,7 @@ class BaseJOPLEn(Explainable, MonotoneParameters):
         used = [weight for weight in factors.values() if weight > 0]  # classes that are left
         return replace(context, class_weights=np.array(used))
 
-    def _class_weights(self, y: NDArray, weights: NDArray) -> dict[Any, float] | None:
+    def class_weights_of(self, y: NDArray, weights: NDArray) -> dict[Any, float] | None:
         """Return the weight of every class of targets (n,); None where all are 1."""
         return None
 
@@ -271,7 +271,7 @@ class BaseJOPLEn(Explainable, MonotoneParameters):
             )
         labels = np.asarray(y)
         weights = check_weights(sample_weight, len(labels))
-        weights = weights * class_factors(self._class_weights(labels, weights), labels)
+        weights = weights * class_factors(self.class_weights_of(labels, weights), labels)
         rows, statistics = self._read_coded(X, y, weights), self.columns_.statistics
         rows = canonical_rows(rows.X, rows.y, rows.s) if merge else rows
         return rows if statistics is None else statistics.fit(rows)[1]

@@ -17,6 +17,7 @@ from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.penalties import PerTask, PredictionPenalty, SlopeNorm, TaskNorm, Term
 from jointleaf._core.solvers import check_limits, check_solver_name
 from jointleaf._data.columns import Columns
+from jointleaf._data.rows import check_is_here
 from jointleaf._fit import recipes
 from jointleaf._fit.component import CellKinds
 from jointleaf.partitions._base import LeftOut
@@ -168,6 +169,7 @@ def check_missing_values(X: NDArray, columns: Columns) -> None:
 
 def check_targets(estimator: Any, y: Any) -> None:
     """Raise an error for several targets, and for labels that are None."""
+    check_is_here("y", y)
     kind = "Classifier" if is_classifier(estimator) else "Regressor"
     values = np.asarray(y)
     shape = y.shape if hasattr(y, "shape") else values.shape  # also of sparse matrices

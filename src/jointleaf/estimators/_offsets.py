@@ -9,12 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.losses import Loss
 from jointleaf._core.problem import as_numbers
+from jointleaf._data.rows import check_is_here
 
 __all__ = ["check_has_offset", "n_rows_of", "read_offset"]
 
 
 def n_rows_of(X: Any) -> int | None:
     """Return the number of rows of a table; None where that is found out later."""
+    check_is_here("X", X)
     shape = getattr(X, "shape", None)
     if shape:
         return int(shape[0])

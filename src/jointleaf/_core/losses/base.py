@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
 from jointleaf._core.arrays import array_namespace, shaped
+from jointleaf._core.row_vectors import over_rows
 
 
 class Loss(ABC):
@@ -114,20 +115,20 @@ class Loss(ABC):
 
     def value(self, y: Any, f: Any, s: Any, total: Any = None) -> Any:
         """Return L(f), a number in float64."""
-        value = (s * self.row_loss(y, f)).sum() / (s.sum() if total is None else total)
+        value = (s * over_rows(self.row_loss, y, f)).sum() / (s.sum() if total is None else total)
         return float(value) if array_namespace(f) is np else value
 
     def gradient(self, y: Any, f: Any, s: Any, total: Any = None) -> Any:
         """Return dL/df, of the shape of f."""
-        return _row_weights(s, f, total) * self.row_gradient(y, f)
+        return _row_weights(s, f, total) * over_rows(self.row_gradient, y, f)
 
     def curvature(self, y: Any, f: Any, s: Any, total: Any = None) -> Any:
         """Return the second derivative of L by every entry of f, of the shape of f."""
-        return _row_weights(s, f, total) * self.row_curvature(y, f)
+        return _row_weights(s, f, total) * over_rows(self.row_curvature, y, f)
 
     def hessian_product(self, y: Any, f: Any, s: Any, v: Any, total: Any = None) -> Any:
         """Return the Hessian of L times a direction v, of the shape of f."""
-        return _row_weights(s, f, total) * self.row_hessian_product(y, f, v)
+        return _row_weights(s, f, total) * over_rows(self.row_hessian_product, y, f, v)
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())

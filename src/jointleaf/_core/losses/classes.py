@@ -70,10 +70,11 @@ class Multinomial(Loss):
         numbers = super().encode(y)
         if numbers.ndim != 1 or (numbers < 0).any() or (numbers != np.floor(numbers)).any():
             raise ValueError("the multinomial loss takes y as class numbers 0, 1, ..., K-1, (n,)")
-        n_classes = int(numbers.max()) + 1 if self.n_classes is None else self.n_classes
-        if n_classes < 2 or numbers.max() >= n_classes:
+        largest = int(numbers.max(initial=0))
+        n_classes = largest + 1 if self.n_classes is None else self.n_classes
+        if n_classes < 2 or largest >= n_classes:
             raise ValueError(
-                f"y holds class number {int(numbers.max())}, but n_classes={n_classes}: "
+                f"y holds class number {largest}, but n_classes={n_classes}: "
                 "at least two classes are needed, numbered from 0"
             )
         return np.eye(n_classes)[numbers.astype(int)]

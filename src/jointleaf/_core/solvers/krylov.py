@@ -13,13 +13,15 @@ and one forward pass over the design and, where held-out rows are given, one ove
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 
-from jointleaf._core.blocks import Design
+from jointleaf._core.blocks import BlockDesign, Design
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Run, Solution, Solver
@@ -44,7 +46,8 @@ class KrylovPath:
         s: NDArray,
         held_out: LeafDesign | None = None,
     ) -> None:
-        self._design, self._held_out = design.merge_partitions(), held_out
+        self._design: Any = design.merge_partitions()
+        self._held_out = held_out
         if held_out is not None:
             held_out.merge_partitions()
         self._outputs = target.shape[1:]
@@ -166,12 +169,18 @@ class WeightKrylovPath(KrylovPath):
     """
 
     def __init__(
-        self, design: Design, curvature: NDArray, g: NDArray, h: NDArray, held_out: LeafDesign
+        self,
+        design: LeafDesign | BlockDesign,
+        curvature: NDArray,
+        g: NDArray,
+        h: NDArray,
+        held_out: LeafDesign,
     ) -> None:
-        self._design, self._held_out = design.merge_partitions(), held_out.merge_partitions()
+        self._design: Any = design.merge_partitions()
+        self._held_out = held_out.merge_partitions()
         self._outputs, self._mass = g.shape[1:], 1.0
         extra = tuple(1 for _ in self._outputs)
-        self._root = h.astype(design.dtype).reshape(-1, *extra)
+        self._curvature = h.astype(design.dtype)
         self._inverse = (1.0 / np.sqrt(curvature)).astype(design.dtype).reshape(-1, *extra)
         right = -self._inverse * design.rmatvec(g)
         self._norm = np.sqrt(np.square(right, dtype=float).sum(axis=0))
@@ -182,9 +191,22 @@ class WeightKrylovPath(KrylovPath):
         weights = self._inverse * vector
         assert self._held_out is not None
         self._images.append(self._held_out.matvec(weights))
-        product = self._design.matvec(weights)
-        product *= self._root
-        return self._inverse * self._design.rmatvec(product)
+        return self._inverse * self._design.gram_product(self._curvature, weights)
+
+    def state(self) -> dict[str, NDArray]:
+        """Return the steps that were taken, from which another path of the problem can go on."""
+        return {
+            "basis": np.stack(self._basis),
+            "diagonal": np.array(self._diagonal),
+            "off_diagonal": np.array(self._off_diagonal),
+            "images": np.array(self._images),
+        }
+
+    def restore(self, state: Mapping[str, NDArray]) -> None:
+        """Take the steps of a `state`, without a pass."""
+        self._basis, self._images = list(state["basis"]), list(state["images"])
+        self._diagonal = list(state["diagonal"])
+        self._off_diagonal = list(state["off_diagonal"])
 
     def weights(self, strength: float) -> NDArray:
         """Return the weights theta (N,) or (N, K) of a strength."""

@@ -404,15 +404,17 @@ def is_joint_worth(design: LeafDesign, curvature: NDArray) -> bool:
     # With all features, alive or not: the inverse serves related problems too.
     pass_cost = 4.0 * design.n_rows * layout.with_features(design.n_row_features).entries_per_row
     worth = JOINT_WORTH["penalised" if (curvature > 0).all() else "free"]
-    return n_cells <= MAX_JOINT_BIASES and n_cells**3 / 3 <= worth * pass_cost
+    most = min(MAX_JOINT_BIASES, design.most_joint_cells)
+    return n_cells <= most and n_cells**3 / 3 <= worth * pass_cost
 
 
 def bias_gram(design: LeafDesign, h: NDArray) -> NDArray[np.float64]:
     """Z^T diag(h) Z; equal weights are counted as integers, which is faster."""
-    if np.ptp(h) > 1e-12 * np.abs(h).max():
+    least, largest = float(h.min()), float(h.max())
+    if largest - least > 1e-12 * max(abs(least), abs(largest)):
         return design.bias_gram(h)
     gram = design.bias_gram()
-    gram *= float(h[0])
+    gram *= largest
     return gram
 
 

@@ -257,7 +257,9 @@ class EliminatingSteps(Steps):
             answer, change = bound.answer(f_new - f, bias_slope)
             bend = bound.bend(f_new - f + change, new - theta)
             bend += dot(answer, bound.times_beta(answer))
-            if size < 1e-30 or bend <= (1 + 1e-6) * dot(turned, weighed_move) / size:
+            # Where no slope moves, shortening is in vain: what bends is rounding.
+            is_bound = bend <= (1 + 1e-6) * dot(turned, weighed_move) / size
+            if size < 1e-30 or is_bound or not turned.any():
                 break
             size *= _SHORTER
         self._biases_of(new)[:] += answer

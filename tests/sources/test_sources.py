@@ -16,7 +16,9 @@ from jointleaf import (
     ParquetRows,
     fit_source,
 )
-from jointleaf.estimators import _sources
+from jointleaf._core.blocks import BlockDesign
+from jointleaf._sources import checkpoint as checkpoints
+from jointleaf._sources import rows as many_rows
 from jointleaf.partitions import LightGBMPartitioner
 
 N = 50_000
@@ -101,6 +103,16 @@ def test_classes_are_corrected_too(n_classes):
     assert list(model.classes_) == sorted(set(labels))
 
 
+def test_a_sample_of_all_rows_is_an_ordinary_fit():
+    X, y = _rows(700)
+    source = BatchRows(lambda: [(X[:300], y[:300]), (X[300:], y[300:])])
+    model = fit_source(_small(), source, sample_rows=700)
+    outcome = model.source_fit_
+    assert (outcome.n_rows, outcome.n_sample, outcome.n_validation) == (700, 700, 0)
+    assert (outcome.n_passes, outcome.strengths, outcome.loss_after) == (0, [], None)
+    np.testing.assert_array_equal(model.predict(X), _small().fit(X, y).predict(X))
+
+
 # -- what cannot be fitted -------------------------------------------------------------------------
 
 
@@ -172,7 +184,7 @@ def test_bad_arguments_are_told_before_trees_are_grown():
     with pytest.raises(MemoryError, match=r"memory_limit=.* is too little for 1000 rows"):
         fit_source(_small(), source, memory_limit=1000)
     with pytest.raises(MemoryError, match=r"of sample_rows=800 rows.*: lower sample_rows"):
-        fit_source(_small(), source, memory_limit=1e6)
+        fit_source(_small(), source, memory_limit=1e6, sample_rows=800)
     rare = BatchRows(lambda: [(X, np.where(np.arange(1000) == 3, "rare", "often"))])
     with pytest.raises(ValueError, match="class 'rare' is not among the sample_rows=10"):
         fit_source(_small(JOPLEnClassifier), rare, sample_rows=10)
@@ -187,7 +199,7 @@ def test_a_failure_leaves_no_file_and_no_half_fitted_model(tmp_path, monkeypatch
         assert any(tmp_path.rglob("block*.bin"))
         raise RuntimeError("no space left")
 
-    monkeypatch.setattr(_sources, "fit_correction", fail)
+    monkeypatch.setattr(many_rows, "fit_correction", fail)
     with pytest.raises(RuntimeError, match="no space left"):
         fit_source(model, BatchRows(lambda: [(X, y)]), sample_rows=800, cache_dir=tmp_path)
     assert not list(tmp_path.iterdir())
@@ -200,3 +212,80 @@ def test_a_source_must_not_change():
     source = BatchRows(lambda: [(X[:n], y[:n]) for n in [next(sizes)]])
     with pytest.raises(ValueError, match="gave 1000 rows at first and 900 now"):
         fit_source(_small(), source)
+
+
+# -- checkpoints -----------------------------------------------------------------------------------
+
+
+class _Crash(BaseException):
+    """What no one catches."""
+
+
+def _crash_after(monkeypatch, n_products):
+    """Crash in a pass; return the undoing of it."""
+    product, count = BlockDesign.gram_product, [0]
+
+    def crashing(self, *args):
+        count[0] += 1
+        if count[0] > n_products:
+            raise _Crash
+        return product(self, *args)
+
+    monkeypatch.setattr(BlockDesign, "gram_product", crashing)
+    return lambda: monkeypatch.setattr(BlockDesign, "gram_product", product)
+
+
+@pytest.mark.parametrize("n_products", [2, 12, 17])
+@pytest.mark.parametrize("kind", [JOPLEnRegressor, JOPLEnClassifier])
+def test_a_fit_goes_on_from_its_checkpoint(tmp_path, monkeypatch, kind, n_products):
+    X, y = _rows(3000)
+    X[::7, 1] = np.nan
+    y = y if kind is JOPLEnRegressor else np.where(y > 0.5, "high", "low")
+    source = BatchRows(lambda: ((X[i : i + 900], y[i : i + 900]) for i in range(0, 3000, 900)))
+    settings = {"sample_rows": 400, "max_passes": 20}
+    expected = fit_source(_small(kind), source, **settings)
+    monkeypatch.setattr(checkpoints, "_EVERY", 0.0)
+    restart = _crash_after(monkeypatch, n_products)
+    folder = tmp_path / "fit"
+    with pytest.raises(_Crash):
+        fit_source(_small(kind), source, checkpoint=folder, **settings)
+    assert (folder / "state.npz").exists() == (n_products > 2)
+    restart()
+    products = []
+    product = BlockDesign.gram_product
+    monkeypatch.setattr(
+        BlockDesign, "gram_product", lambda *args: (products.append(1), product(*args))[1]
+    )
+    fit, fits = kind.fit, []
+    monkeypatch.setattr(kind, "fit", lambda *args: (fits.append(1), fit(*args))[1])
+    model = fit_source(_small(kind), source, checkpoint=folder, **settings)
+    assert not fits  # the sample's model is taken from the file
+    kept = n_products // 5 * 5
+    assert len(products) == expected.source_fit_.n_passes - kept
+    assert model.source_fit_ == expected.source_fit_
+    method = "predict" if kind is JOPLEnRegressor else "predict_proba"
+    np.testing.assert_array_equal(getattr(model, method)(X), getattr(expected, method)(X))
+    assert not folder.exists()
+
+
+def test_checkpoints_of_other_fits_are_refused(tmp_path, monkeypatch):
+    X, y = _rows(1000)
+    source = BatchRows(lambda: [(X, y)])
+    _crash_after(monkeypatch, 0)
+    settings = {"sample_rows": 300, "checkpoint": tmp_path / "fit"}
+    with pytest.raises(_Crash):
+        fit_source(_small(), source, **settings)
+    with pytest.raises(ValueError, match="belongs to a fit of other parameters, or another number"):
+        fit_source(_small(clip=False), source, **settings)
+    with pytest.raises(ValueError, match="belongs to a fit of other parameters, or another number"):
+        fit_source(_small(), BatchRows(lambda: [(X[:900], y[:900])]), **settings)
+    with pytest.raises(ValueError, match="belongs to a fit of other rows: remove it, or give"):
+        fit_source(_small(), BatchRows(lambda: [(X, y + 1)]), **settings)
+    with pytest.raises(_Crash):
+        fit_source(_small(verbose=0, n_jobs=1), source, **settings)
+    (tmp_path / "fit" / "draw.npz").write_bytes(b"PK")
+    with pytest.raises(ValueError, match=r"damaged file draw.npz .*: remove the folder"):
+        fit_source(_small(), source, **settings)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"checkpoint=.*file' is a file: give a folder"):
+        fit_source(_small(), source, checkpoint=tmp_path / "file")

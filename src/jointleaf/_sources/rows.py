@@ -1,0 +1,339 @@
+"""Fits of more rows than one process holds: a model of a sample, corrected by all rows.
+
+Where rows are, in files or on the workers of a cluster, is the business of a `RowStore`: it draws
+rows, and makes the problem of all others, which stay where they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.utils import check_random_state
+
+from jointleaf._core.design import LeafDesign
+from jointleaf._core.losses import Loss
+from jointleaf._core.penalties import Frobenius
+from jointleaf._core.penalties.base import check_count
+from jointleaf._core.problem import Problem
+from jointleaf._data.rows import Rows
+from jointleaf._data.sources import Batch
+from jointleaf._fit import memory
+from jointleaf._fit.component import NARROW, smooth
+from jointleaf._fit.correction import Correction, fit_correction, move_penalty
+from jointleaf._sources.checkpoint import Checkpoint
+from jointleaf.estimators._base import BaseJOPLEn
+from jointleaf.estimators._checks import check_parameters, class_factors, restored_on_error
+
+Estimator = TypeVar("Estimator", bound=BaseJOPLEn)
+
+
+@dataclass(frozen=True)
+class SourceFit:
+    """How a model was fitted to a source.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows of the source.
+    n_sample, n_validation : int
+        Rows that the model was fitted to before the correction, and rows that were held out. Where
+        the sample is all rows, there is no correction.
+    n_passes : int
+        Passes of the correction over all rows that were not held out, each of them forth and back.
+    strengths : list of float
+        Of the correction, one for every round; empty where held-out rows were against any.
+    loss_before, loss_after : float or None
+        Of the held-out rows, without and with the correction; None without held-out rows.
+    """
+
+    n_rows: int
+    n_sample: int
+    n_validation: int
+    n_passes: int
+    strengths: list[float]
+    loss_before: float | None = None
+    loss_after: float | None = None
+
+    @classmethod
+    def of(
+        cls, n_rows: int, sample: Batch, validation: Batch, correction: Correction | None
+    ) -> SourceFit:
+        """Return the record of a fit."""
+        sizes = n_rows, len(sample.y), len(validation.y)
+        if correction is None:
+            return cls(*sizes, 0, [])
+        losses = correction.loss_before, correction.loss_after
+        return cls(*sizes, correction.n_passes, correction.strengths, *losses)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Rows that were drawn: numbers, in rising order, of the sample and of the held-out rows."""
+
+    n_rows: int
+    sample: NDArray[np.int64]
+    validation: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, estimator: BaseJOPLEn, n_rows: int, n_sample: int, n_validation: int) -> Draw:
+        """Draw rows at random, at most a fifth of all to be held out; all rows if they are few."""
+        if n_rows <= n_sample:
+            return cls(n_rows, np.arange(n_rows), np.empty(0, np.int64))
+        n_validation = min(n_validation, n_rows // 5)
+        n_sample = min(n_sample, n_rows - n_validation)
+        rng = np.random.default_rng(check_random_state(estimator.random_state).randint(2**31))
+        drawn = rng.choice(n_rows, n_sample + n_validation, replace=False)
+        return cls(n_rows, np.sort(drawn[:n_sample]), np.sort(drawn[n_sample:]))
+
+    def within(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return what was drawn of the rows from start to stop, counted from start."""
+        sample, validation = (
+            rows[slice(*np.searchsorted(rows, [start, stop]))] - start
+            for rows in (self.sample, self.validation)
+        )
+        return sample, validation
+
+
+class RowStore(ABC):
+    """Rows that are never in one array."""
+
+    #: what messages begin with
+    name: str
+
+    @abstractmethod
+    def survey(self) -> int:
+        """Return the number of rows; raise ValueError for what cannot be fitted."""
+
+    @abstractmethod
+    def read_drawn(self, draw: Draw, *, with_labels: bool) -> tuple[Batch, Batch, set[Any]]:
+        """Return the sample, the held-out rows, and if asked for the labels of all rows."""
+
+    @abstractmethod
+    def problem(self, model: FittedSample, draw: Draw) -> Problem:
+        """Return the problem of the correction by all rows that are not held out."""
+
+    def release(self) -> None:  # noqa: B027
+        """Free what the problem has taken."""
+
+
+class Prepared(NamedTuple):
+    """Some rows as the correction sees them: targets and predictions in standard units."""
+
+    design: LeafDesign
+    y: NDArray
+    s: NDArray
+    raw: NDArray
+
+
+@dataclass(frozen=True)
+class FittedSample:
+    """The model of a sample, the weights of classes in it, and the precision of all blocks."""
+
+    estimator: BaseJOPLEn
+    class_weights: Mapping[Any, float] | None
+    dtype: np.dtype | None = None
+
+    @classmethod
+    def of(cls, estimator: BaseJOPLEn, sample: Batch) -> FittedSample:
+        """Return it for the sample that an estimator was fitted to."""
+        s = np.ones(len(sample.y)) if sample.sample_weight is None else sample.sample_weight
+        first = sample.take(np.arange(1))._replace(sample_weight=None)
+        model = cls(estimator, estimator.class_weights_of(sample.y, s))
+        return replace(model, dtype=model.prepare(first).design.dtype)
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of the correction."""
+        return smooth(self.estimator.fitted_loss(), NARROW)
+
+    @property
+    def penalty(self) -> Frobenius:
+        """The penalty on moves of weights."""
+        return move_penalty(self.estimator.cell_model_.layout.n_partitions)
+
+    def prepare(self, batch: Batch) -> Prepared:
+        """Return rows with a positive weight for the correction; there may be none."""
+        model = self.estimator.cell_model_
+        s = class_factors(self.class_weights, batch.y)
+        s = s if batch.sample_weight is None else s * batch.sample_weight
+        batch, s = batch.take(np.flatnonzero(s > 0)), s[s > 0]
+        if len(s):
+            rows: Rows = self.estimator.read_known_rows(batch.X, batch.y, s)
+            X, codes = model.features.transform(rows.X), model.partitioner.apply(rows.X)
+            raw, y = model.predict(rows.X), rows.y
+            dtype = rows.X.dtype if self.dtype is None else self.dtype
+        else:
+            assert self.dtype is not None
+            layout, dtype = model.layout, self.dtype
+            X, codes = np.empty((0, layout.n_features)), np.empty((0, layout.n_partitions), int)
+            raw, y = np.empty((0, *model.biases.shape[1:])), np.empty(0)
+        design = LeafDesign(
+            X.astype(dtype, copy=False),
+            codes,
+            model.partitioner.n_cells_,
+            cells=model.layout.kinds,
+            n_jobs=effective_n_jobs(self.estimator.n_jobs),
+        )
+        raw, y = (raw - model.centre) / model.unit, (y - model.centre) / model.unit
+        return Prepared(design, y.astype(dtype), s, raw.astype(dtype))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes of a fit, and where its checkpoint is.
+
+    The sample may take `limit` bytes.
+    """
+
+    sample_rows: int
+    validation_rows: int
+    max_passes: int
+    limit: float
+    checkpoint: str | Path | None = None
+
+    def open_checkpoint(self, estimator: BaseJOPLEn, n_rows: int) -> Checkpoint | None:
+        """Return the checkpoint of a fit of some rows."""
+        if self.checkpoint is None:
+            return None
+        sizes = (self.sample_rows, self.validation_rows, self.max_passes, n_rows)
+        return Checkpoint(self.checkpoint, estimator, sizes=sizes)
+
+
+def fit_rows(estimator: Estimator, store: RowStore, settings: Settings) -> Estimator:
+    """Fit an estimator to all rows of a store."""
+    with restored_on_error(estimator):
+        n_rows = store.survey()
+        checkpoint = settings.open_checkpoint(estimator, n_rows)
+        draw, sample, validation = _fit_sample(estimator, store, settings, checkpoint, n_rows)
+        correction = None
+        if len(validation.y):
+            correction = _correct(estimator, store, settings, checkpoint, draw, sample, validation)
+        estimator.source_fit_ = SourceFit.of(n_rows, sample, validation, correction)
+        if checkpoint is not None:
+            checkpoint.remove()
+    return estimator
+
+
+def _correct(
+    estimator: BaseJOPLEn,
+    store: RowStore,
+    settings: Settings,
+    checkpoint: Checkpoint | None,
+    draw: Draw,
+    sample: Batch,
+    validation: Batch,
+) -> Correction:
+    """Correct the model of the sample by all rows."""
+    model = FittedSample.of(estimator, sample)
+    held_out = model.prepare(validation)
+    try:
+        correction = fit_correction(
+            store.problem(model, draw),
+            Problem(held_out.design, held_out.y, model.loss, model.penalty, *held_out[2:]),
+            settings.max_passes,
+            verbose=bool(estimator.verbose),
+            state=checkpoint.state() if checkpoint else None,
+            keep=checkpoint.keep if checkpoint else None,
+        )
+    finally:
+        store.release()
+    _store(estimator, correction, sample)
+    return correction
+
+
+def _fit_sample(
+    estimator: BaseJOPLEn,
+    store: RowStore,
+    settings: Settings,
+    checkpoint: Checkpoint | None,
+    n_rows: int,
+) -> tuple[Draw, Batch, Batch]:
+    """Fit the estimator to a sample, or take its model from a checkpoint; return what was drawn."""
+    is_begun = checkpoint is not None and checkpoint.is_begun()
+    if checkpoint is not None and is_begun:
+        draw = Draw(n_rows, **checkpoint.draw())
+    else:
+        draw = Draw.of(estimator, n_rows, settings.sample_rows, settings.validation_rows)
+    sample, validation = _read_drawn(estimator, store, draw)
+    if checkpoint is not None and is_begun:
+        checkpoint.restore(estimator, sample)
+        say(estimator, store, f"{n_rows:,} rows; the fit goes on from {settings.checkpoint}")
+        return draw, sample, validation
+    _check_sample(estimator, sample, settings.limit)
+    say(estimator, store, f"{n_rows:,} rows; a sample of {len(sample.y):,} is fitted first")
+    estimator.fit(sample.X, sample.y, sample.sample_weight)
+    if checkpoint is not None:
+        checkpoint.start(estimator, sample, {"sample": draw.sample, "validation": draw.validation})
+    return draw, sample, validation
+
+
+def check_settings(
+    estimator: BaseJOPLEn, sample_rows: int, validation_rows: int, max_passes: int
+) -> None:
+    """Check what a fit of many rows is asked for."""
+    check_parameters(estimator)
+    check_count("sample_rows", sample_rows)
+    check_count("validation_rows", validation_rows)
+    check_count("max_passes", max_passes)
+    if estimator.clip == "cell":
+        raise ValueError(
+            "clip='cell' limits linear models to what cells of the sample hold, which other rows "
+            "exceed: use clip=True"
+        )
+    for name, instead in (("monotonic_cst", "leave it out"), ("time_budget", "use max_passes")):
+        value = getattr(estimator, name)
+        if value is not None:
+            raise ValueError(f"{name}={value!r} is not possible with a source: {instead}")
+
+
+def say(estimator: BaseJOPLEn, store: RowStore, text: str) -> None:
+    """Tell what is to come, if the estimator is to tell."""
+    if estimator.verbose:
+        print(f"{store.name}: {text}", file=sys.stderr, flush=True)
+
+
+def _read_drawn(estimator: BaseJOPLEn, store: RowStore, draw: Draw) -> tuple[Batch, Batch]:
+    """Return the sample and the held-out rows; raise where a class is not in the sample."""
+    is_for_classes = is_classifier(estimator)
+    sample, validation, labels = store.read_drawn(draw, with_labels=is_for_classes)
+    lost = labels.difference(np.unique(sample.y).tolist()) if is_for_classes else set()
+    if lost:
+        raise ValueError(
+            f"the class {min(lost, key=str)!r} is not among the sample_rows={len(sample.y)} rows "
+            "that were drawn: raise sample_rows, or leave out rare classes"
+        )
+    return sample, validation
+
+
+def _check_sample(estimator: BaseJOPLEn, sample: Batch, limit: float) -> None:
+    """Raise MemoryError where the fit of the sample would take too much."""
+    n, d = sample.X.shape
+    n_classes = len(np.unique(sample.y)) if is_classifier(estimator) else 2
+    needed = estimator.memory_of(n, d, n_classes, 1, 8).total
+    if needed > limit:
+        total, given = memory.readable_bytes(needed), memory.readable_bytes(limit)
+        raise MemoryError(
+            f"memory_limit={given} is too little for a fit of sample_rows={n} rows, which takes "
+            f"about {total}: lower sample_rows, or raise memory_limit"
+        )
+
+
+def _store(estimator: BaseJOPLEn, correction: Correction, sample: Batch) -> None:
+    """Put the corrected model on the estimator."""
+    if not correction.strengths:
+        return
+    model = estimator.cell_model_
+    slopes, biases = model.layout.split(correction.theta)
+    model = replace(model, slopes=model.slopes + slopes, biases=model.biases + biases, means=None)
+    rows = estimator.read_fit_rows(sample.X, sample.y, sample.sample_weight)
+    estimator.store_model(*model.described(rows.X, rows.s), rows)
+    estimator.calibration_ = None  # held-out predictions of the sample's model were not corrected

@@ -1,0 +1,83 @@
+"""Folders of Parquet files: a sample tells what columns hold, all rows are fitted in batches."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jointleaf import BatchRows, ParquetRows, fit_source
+from jointleaf.cli._output import CliError
+from jointleaf.cli._preparation import TrainingData
+from jointleaf.cli._tables import RawTable, arrow_table, stacked_tables
+
+_SAMPLE = 100_000  # rows that tell what columns hold, and that partitions are grown on
+
+
+class Folder:
+    """The Parquet files of a folder."""
+
+    def __init__(self, path: str, target: str) -> None:
+        self.path = path
+        try:
+            self._rows = ParquetRows(path, target)
+            self._rows.check_files()
+        except ImportError:
+            remedy = "pip install 'jointleaf[cli]'"
+            raise CliError(f"{path}: Parquet files need pyarrow: {remedy}") from None
+        except ValueError as cause:
+            raise CliError(str(cause)) from None
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> Folder | None:
+        """Return the folder that a command is given; None if it is given a file."""
+        if args.data == "-" or not Path(args.data).is_dir():
+            return None
+        for option in ("group", "time", "exposure"):
+            if getattr(args, option) is not None:
+                raise CliError(
+                    f"{args.data}: a folder is fitted in batches, for which --{option} is not "
+                    "written: leave it out, or give one file"
+                )
+        return cls(args.data, args.target)
+
+    def _tables(self) -> Iterator[RawTable]:
+        for batch in self._rows.read():
+            yield arrow_table(batch, self.path)
+
+    def sample(self, seed: int) -> RawTable:
+        """Return some rows, drawn across all files."""
+        n_rows = self._rows.count()
+        if not n_rows:
+            raise CliError(f"{self.path}: the files have no rows")
+        rng = np.random.default_rng(seed)
+        drawn = np.sort(rng.choice(n_rows, min(_SAMPLE, n_rows), replace=False))
+        parts, start = [], 0
+        for table in self._tables():
+            stop = start + len(table)
+            parts.append(table.take(drawn[slice(*np.searchsorted(drawn, [start, stop]))] - start))
+            start = stop
+        note = f"{len(drawn):,} of {n_rows:,} rows tell what columns hold; all are fitted"
+        return stacked_tables(parts, note)
+
+    def fit(self, estimator: Any, data: TrainingData) -> Any:
+        """Fit an estimator to all rows, prepared as the sample was."""
+        preparation, target = data.preparation, data.target
+
+        def batches() -> Iterator[tuple[Any, ...]]:
+            for table in self._tables():
+                y, present = target.read(table.column(target.name), self.path)
+                weights = preparation.row_numbers(table, "weight", present)
+                yield preparation.apply(table.take(present))[0], y, weights
+
+        # Progress goes to the standard error stream, all of it: the result alone is for pipes.
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                return fit_source(estimator, BatchRows(batches), sample_rows=_SAMPLE)
+        except (ValueError, MemoryError) as cause:
+            raise CliError(f"{self.path}: {cause}") from None

@@ -1,0 +1,199 @@
+"""Dask collections as batches of rows on the workers, and whether they can be fitted.
+
+Partitions of X, y and weights that belong together become one `Batch`, made by a task. Nothing is
+kept of it: a pass that needs rows asks for the task, and collections that are persisted give them
+at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import dask.array as da
+import narwhals.stable.v2 as nw
+import numpy as np
+
+import dask
+from jointleaf._core.row_vectors import Kept
+from jointleaf._data.sources import Batch, missing_target
+from jointleaf.dask._cluster import Cluster
+
+
+def is_frame(X: Any) -> bool:
+    """Whether this is a data frame of Dask."""
+    return _is_of_frames(X) and X.ndim == 2
+
+
+def _is_of_frames(X: Any) -> bool:
+    """Whether this is a data frame or a series of Dask."""
+    return type(X).__module__.startswith("dask.dataframe") and hasattr(X, "npartitions")
+
+
+def check_rows(X: Any) -> None:
+    """Raise an error for anything but an array (n, d) or data frame of Dask in blocks of rows."""
+    if not isinstance(X, da.Array) and not is_frame(X):
+        raise TypeError(
+            f"X is a {type(X).__name__}, not a Dask array or data frame: use "
+            "dask.array.from_array(X, chunks=(100_000, -1)), or the estimators of jointleaf itself"
+        )
+    if isinstance(X, da.Array):
+        if X.ndim != 2:
+            raise ValueError(f"X has {X.ndim} dimensions: give an array (n, d)")
+        if X.numblocks[1] > 1:
+            raise ValueError(
+                f"X has {X.numblocks[1]} chunks along its columns: use X.rechunk({{1: -1}})"
+            )
+
+
+def _parts_of(name: str, values: Any, X: Any, n_dims: int) -> list[Any]:
+    """Return the partitions of what goes with X, with the same rows as those of X."""
+    if not isinstance(values, da.Array) and not _is_of_frames(values):
+        raise TypeError(
+            f"{name} is a {type(values).__name__}, not a Dask array or series: use "
+            f"dask.array.from_array({name}, chunks=X.chunks[0])"
+        )
+    if is_frame(values):
+        raise ValueError(f"{name} is a data frame: give one of its columns")
+    if isinstance(values, da.Array):
+        if values.ndim != n_dims:
+            raise ValueError(f"{name} has shape {values.shape}: give {n_dims} dimension(s)")
+        if n_dims == 2 and values.numblocks[1] > 1:
+            values = values.rechunk({1: -1})
+        known = isinstance(X, da.Array) and not np.isnan([*X.shape, *values.shape]).any()
+        if known and len(values) == len(X) and values.chunks[0] != X.chunks[0]:
+            values = values.rechunk({0: X.chunks[0]})
+    parts = _delayed(values)
+    if len(parts) != _n_parts(X):
+        raise ValueError(
+            f"X has {_n_parts(X)} partitions and {name} has {len(parts)}: make both from one "
+            "collection, or give them the same partitions by rechunk or repartition"
+        )
+    return parts
+
+
+def _n_parts(X: Any) -> int:
+    return X.numblocks[0] if isinstance(X, da.Array) else X.npartitions
+
+
+def _delayed(values: Any) -> list[Any]:
+    parts = values.to_delayed()
+    return parts.ravel().tolist() if isinstance(values, da.Array) else list(parts)
+
+
+class Partitions:
+    """The rows of collections, partition by partition."""
+
+    def __init__(self, cluster: Cluster, parts: list[Any]) -> None:
+        self._cluster, self._parts = cluster, parts
+
+    @classmethod
+    def of(
+        cls,
+        cluster: Cluster,
+        make: Callable[..., Any],
+        X: Any,
+        **others: tuple[Any, int],
+    ) -> Partitions:
+        """Make a value of every partition of X and of others, given with their dimensions.
+
+        `make` gets the columns of X, its partition, and those of the others or None.
+        """
+        check_rows(X)
+        columns = list(X.columns) if is_frame(X) else None
+        n_parts = _n_parts(X)
+        lists = [
+            [None] * n_parts if values is None else _parts_of(name, values, X, n_dims)
+            for name, (values, n_dims) in others.items()
+        ]
+        build = dask.delayed(make, pure=False)
+        return cls(cluster, [build(columns, *p) for p in zip(_delayed(X), *lists, strict=True)])
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def keep(self, function: Callable[..., Any], *args: Any, each: list[Any] | None = None) -> Kept:
+        """Start a task for every partition, which stays there.
+
+        The function gets the partition, a value of its own where there is one in `each`, and
+        arguments that are the same for all.
+        """
+        task = dask.delayed(function, pure=False)
+        own: Any = [()] * len(self) if each is None else [(value,) for value in each]
+        tasks = [task(part, *o, *args) for part, o in zip(self._parts, own, strict=True)]
+        return Kept(self._cluster.client.compute(tasks))
+
+    def collect(
+        self, function: Callable[..., Any], *args: Any, each: list[Any] | None = None
+    ) -> list[Any]:
+        """Return a small value of every partition."""
+        return self._cluster.gather(self.keep(function, *args, each=each).values)
+
+
+def make_batch(columns: list[Any] | None, X: Any, y: Any, sample_weight: Any) -> Batch:
+    """Return the rows of a partition; columns are put into the order of all others."""
+    if columns is not None and list(X.columns) != columns and set(X.columns) == set(columns):
+        X = X[columns]
+    weights = None if sample_weight is None else np.asarray(sample_weight, float)
+    return Batch(X, np.asarray(y), weights)
+
+
+class Look(NamedTuple):
+    """What a survey finds in a partition."""
+
+    n_rows: int
+    columns: Any  # names and types
+    labels: list[Any]
+    problem: str | None
+
+
+def look_at(batch: Batch, with_labels: bool) -> Look:
+    """Return what must be known of a partition before anything is fitted."""
+    n, problem = len(batch.y), None
+    others = {
+        "y": n,
+        **({} if batch.sample_weight is None else {"weight": len(batch.sample_weight)}),
+    }
+    for name, length in others.items():
+        if length != len(batch.X):
+            problem = f"X has {len(batch.X)} rows and {name} has {length}: give both the same rows"
+    missing = missing_target(batch.y)
+    if missing is not None:
+        problem = f"the target is missing in row {missing} of it: leave out rows without a target"
+    labels = np.unique(batch.y).tolist() if with_labels and problem is None else []
+    return Look(n, kinds_of_columns(batch.X), labels, problem)
+
+
+def kinds_of_columns(X: Any) -> Any:
+    """Return what must be equal in all partitions: names and types of columns."""
+    if isinstance(X, np.ndarray):
+        return f"{X.shape[1]} of {X.dtype}"
+    return [f"{name}: {dtype}" for name, dtype in nw.from_native(X).schema.items()]
+
+
+def check_looks(looks: list[Look]) -> int:
+    """Return the number of rows; raise ValueError where partitions cannot be fitted."""
+    first: tuple[int, Any] | None = None
+    for number, look in enumerate(looks):
+        if look.problem is not None:
+            raise ValueError(f"partition {number}: {look.problem}")
+        if not look.n_rows:  # their types say nothing
+            continue
+        if first is None:
+            first = number, look.columns
+        if look.columns != first[1]:
+            here, there = _difference(look.columns, first[1])
+            raise ValueError(
+                f"partition {number} has the columns {here} where partition {first[0]} has "
+                f"{there}: give all partitions the same columns and types, by X.astype(...)"
+            )
+    n_rows = sum(look.n_rows for look in looks)
+    if not n_rows:
+        raise ValueError("X has no rows: nothing to fit")
+    return n_rows
+
+
+def _difference(here: Any, there: Any) -> tuple[Any, Any]:
+    if isinstance(here, str) or isinstance(there, str):
+        return here, there
+    return [c for c in here if c not in there], [c for c in there if c not in here]

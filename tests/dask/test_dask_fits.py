@@ -1,0 +1,171 @@
+"""Fits on a cluster equal those in one process: the same bits for the same blocks."""
+
+import pickle
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("distributed", reason="the extra dask is not installed")
+import dask.array as da
+import dask.dataframe as dd
+from sklearn.base import clone, is_classifier, is_regressor
+
+import jointleaf
+from conftest import CHUNKS, FEW, SMALL, chunked, make_rows
+from jointleaf import (
+    L21,
+    BatchRows,
+    Frobenius,
+    JOPLEnClassifier,
+    JOPLEnRegressor,
+    fit_cells,
+    fit_source,
+)
+from jointleaf._core.row_vectors import FAN
+from jointleaf.dask import DaskJOPLEnClassifier, DaskJOPLEnRegressor, dask_fit_cells
+
+BOUNDS = np.cumsum(CHUNKS)[:-1]
+
+
+def in_batches(*values):
+    """The same blocks as those of a Dask array."""
+    return BatchRows(lambda: zip(*(np.split(v, BOUNDS) for v in values), strict=True))
+
+
+@pytest.mark.parametrize(
+    "penalty", [Frobenius(0.2, 0.1), L21(0.02, 0.05)], ids=["frobenius", "l21"]
+)
+@pytest.mark.parametrize("loss", ["squared_error", "logistic", "multinomial"])
+def test_given_cells_are_fitted_as_in_one_process(client, loss, penalty):
+    rng = np.random.default_rng(0)
+    X, y = make_rows()
+    y = {"squared_error": y, "logistic": np.sign(y), "multinomial": np.digitize(y, [0, 1])}[loss]
+    codes = rng.integers(0, [3, 2], (len(X), 2))
+    s = rng.uniform(0, 1, len(X)).round(1)  # some are zero
+    offset = None if loss == "multinomial" else 0.1 * X[:, 3]
+    # Rounding is all that differs, so that both take the same steps, however far they go.
+    given = {"loss": loss, "penalty": penalty, "cells": ["linear", "constant"], "tol": 1e-5}
+    expected = fit_cells(
+        X, codes, y, sample_weight=s, offset=0.0 if offset is None else offset, **given
+    )
+    chunks = (1700, 0, 1801)
+    solution = dask_fit_cells(
+        chunked(X, chunks),
+        chunked(codes, chunks),
+        da.from_array(y, chunks=1000),  # other chunks than those of X
+        sample_weight=chunked(s, chunks),
+        offset=None if offset is None else chunked(offset, chunks),
+        **given,
+    )
+    quadratic = "pcg" if loss == "squared_error" else "newton"
+    assert solution.solver == (quadratic if isinstance(penalty, Frobenius) else "fista")
+    assert (solution.converged, solution.n_iter) == (True, expected.n_iter)
+    assert solution.objective == pytest.approx(expected.objective, rel=1e-8)
+    f, got = expected.predict(X, codes), solution.predict(X, codes)
+    np.testing.assert_allclose(got, f, rtol=1e-6, atol=1e-6 * np.abs(f).max())
+
+
+def test_a_regressor_has_the_bits_of_a_fit_in_files(client):
+    X, y = make_rows()
+    s = np.random.default_rng(1).uniform(0, 1, len(y)).round(1)
+    s[:900] = 0.0  # a whole block
+    model = DaskJOPLEnRegressor(**SMALL, **FEW)
+    assert model.fit(chunked(X), chunked(y), sample_weight=chunked(s)) is model
+    expected = fit_source(JOPLEnRegressor(**SMALL), in_batches(X, y, s), **FEW)
+    assert model.source_fit_ == expected.source_fit_
+    assert model.source_fit_.loss_after < 0.95 * model.source_fit_.loss_before
+    predictions = model.predict(chunked(X))
+    assert predictions.chunks == (CHUNKS,)
+    np.testing.assert_array_equal(model.to_local().predict(X), expected.predict(X))
+    np.testing.assert_allclose(predictions.compute(), expected.predict(X), rtol=1e-12, atol=1e-12)
+    assert is_regressor(model)
+
+
+def test_many_blocks_are_added_in_the_same_order(client):
+    """Sums of sums, more blocks than are added at a time."""
+    X, y = make_rows()
+    chunks = (len(X) // (2 * FAN + 1),) * (2 * FAN + 1)
+    n = sum(chunks)
+    model = DaskJOPLEnRegressor(**SMALL, **FEW | {"max_passes": 2})
+    model.fit(chunked(X[:n], chunks), chunked(y[:n], chunks))
+    size = chunks[0]
+    source = BatchRows(lambda: ((X[i : i + size], y[i : i + size]) for i in range(0, n, size)))
+    expected = fit_source(JOPLEnRegressor(**SMALL), source, **FEW | {"max_passes": 2})
+    np.testing.assert_array_equal(model.to_local().predict(X), expected.predict(X))
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Numbers, categories and missing values, and three classes of which one is in one part."""
+    X, y = make_rows()
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame.loc[::7, "b"] = np.nan
+    frame["word"] = np.where(X[:, 0] > 0, "above", "below")
+    frame["kind"] = pd.Categorical(np.where(X[:, 1] > 0, "p", "q"))
+    labels = np.where(y > 0.5, "high", "low").astype(object)
+    labels[:300] = "only in the first part"
+    return frame, pd.Series(labels)
+
+
+def test_a_classifier_of_data_frames(client, table, tmp_path):
+    frame, labels = table
+    X, y = dd.from_pandas(frame, npartitions=3), dd.from_pandas(labels, npartitions=3)
+    model = DaskJOPLEnClassifier(**SMALL, **FEW, class_weight="balanced").fit(X, y)
+    size = -(-len(frame) // 3)
+    parts = [slice(first, first + size) for first in range(0, len(frame), size)]
+    source = BatchRows(lambda: ((frame[p], labels[p].to_numpy()) for p in parts))
+    local = JOPLEnClassifier(**SMALL, class_weight="balanced")
+    expected = fit_source(local, source, **FEW)
+    assert model.source_fit_ == expected.source_fit_
+    assert list(model.classes_) == list(expected.classes_)
+    assert is_classifier(model)
+    started = time.monotonic()
+    proba, predicted = model.predict_proba(X), model.predict(X[[*"dcba", "kind", "word"]])
+    assert proba.divisions == X.divisions
+    assert list(proba.columns) == list(model.classes_)
+    assert time.monotonic() - started < 5  # lazy
+    np.testing.assert_array_equal(proba.compute().to_numpy(), expected.predict_proba(frame))
+    predicted = predicted.compute()
+    assert list(predicted.index) == list(frame.index)
+    assert list(predicted) == list(expected.predict(frame))
+    local = model.to_local()
+    assert type(local) is JOPLEnClassifier
+    jointleaf.save(local, tmp_path / "model.jointleaf")
+    loaded = jointleaf.load(tmp_path / "model.jointleaf")
+    np.testing.assert_allclose(loaded.predict_proba(frame), local.predict_proba(frame), rtol=1e-12)
+    assert local.explain(frame[:5]).values.shape[0] == 5
+
+
+def test_columns_in_another_order_in_one_partition_and_sizes_that_are_not_known(client, table):
+    frame, labels = table
+    whole = dd.from_pandas(frame.drop(columns=["kind"]), npartitions=3)
+    parts = whole.to_delayed()
+    parts[1] = dd.from_delayed(parts[1], meta=whole._meta)[["word", *"cdab"]].to_delayed()[0]
+    mixed = dd.from_delayed(parts, meta=whole._meta, verify_meta=False)
+    y = dd.from_pandas(labels, npartitions=3)
+    few = FEW | {"max_passes": 2}
+    expected = DaskJOPLEnClassifier(**SMALL, **few).fit(whole, y)
+    model = DaskJOPLEnClassifier(**SMALL, **few).fit(mixed, y)
+    rows = frame.drop(columns=["kind"])
+    probabilities = expected.to_local().predict_proba(rows)
+    np.testing.assert_array_equal(model.to_local().predict_proba(rows), probabilities)
+    numbers = whole[["a", "c"]]
+    assert np.isnan(numbers.values.chunks[0]).all()
+    unknown = DaskJOPLEnClassifier(**SMALL, **few).fit(numbers.values, y.values)
+    assert unknown.predict(numbers.values).compute().shape == (len(frame),)
+
+
+def test_it_is_cloned_with_its_client_and_pickled_without(client):
+    model = DaskJOPLEnRegressor(**SMALL, **FEW, client=client)
+    copied = clone(model)
+    assert copied.client is client
+    assert model.client is client
+    assert copied.get_params()["sample_rows"] == 400
+    assert pickle.loads(pickle.dumps(model)).client is None
+    local = JOPLEnRegressor().get_params(deep=False)
+    own = {"client", "sample_rows", "validation_rows", "max_passes", "checkpoint"}
+    assert set(model.get_params(deep=False)) == {*local, *own}
+    local = JOPLEnClassifier().get_params(deep=False)
+    assert set(DaskJOPLEnClassifier().get_params(deep=False)) == {*local, *own}
