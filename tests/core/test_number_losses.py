@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
+from scipy.stats import poisson
 from sklearn.metrics import (
     mean_absolute_error,
     mean_gamma_deviance,
@@ -316,6 +317,19 @@ def test_tasks_accept_every_loss(loss, make_case):
     for task, solution in zip(tasks, together.tasks, strict=True):
         alone = fit_cells(*task, penalty=Frobenius(0.05), loss=loss, tol=1e-7)
         np.testing.assert_allclose(solution.predict(*task[:2]), alone.predict(*task[:2]), atol=2e-3)
+
+
+@pytest.mark.parametrize(("loss", "power"), [(Poisson(), 1), (Gamma(), 2), (Tweedie(1.5), 1.5)])
+def test_deviations_are_those_of_the_variance_function(loss, power):
+    mean = np.array([0.1, 1.0, 30.0])
+    np.testing.assert_allclose(loss.deviation(mean) ** 2, mean**power)
+    np.testing.assert_array_equal(AbsoluteError().deviation(mean), np.ones(3))
+
+
+def test_low_quantiles_of_counts():
+    mean, levels = np.array([[1e-9], [0.1], [3.2], [300.0]]), np.array([0.01, 0.05, 0.49])
+    np.testing.assert_array_equal(Poisson().low_quantiles(mean, levels), poisson.ppf(levels, mean))
+    assert np.isinf(Gamma().low_quantiles(mean, levels)).all()
 
 
 # -- on JAX ----------------------------------------------------------------------------------------

@@ -135,6 +135,8 @@ def test_weights_that_cannot_be(value, message):
         ),
         (pd.DataFrame({"a": Y, "b": Y}), "MultiOutputClassifier with this estimator"),
         ([None, *LABELS[1:]], "y is None in row 0: leave out rows without a target"),
+        (np.array([np.nan, *LABELS[1:]], object), "y is nan in row 0: leave out rows without"),
+        (np.r_[np.nan, np.zeros(len(LABELS) - 1)], "y is nan in row 0: leave out rows without"),
         (pd.Series([*Y[:-1], None], dtype="Int64").astype(object), "y is <NA> in row 299"),
     ],
 )

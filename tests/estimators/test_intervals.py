@@ -368,3 +368,27 @@ def test_unfitted_and_wrong_rows(fitted, classifier):
     with pytest.raises(ValueError, match="NaN"):
         fitted.calibrate(X, np.full(20, np.nan))
     assert not fitted.calibration_.is_fresh
+
+
+def test_intervals_of_counts_know_the_exposure():
+    rng = np.random.default_rng(1)
+    X, exposure = rng.uniform(-1, 1, (1500, 2)), rng.uniform(0.1, 3, 1500)
+    y = rng.poisson(0.2 * exposure * np.exp(X[:, 0]))
+    model = JOPLEnRegressor("lightgbm", loss="poisson", random_state=0)
+    model.fit(X[:300], y[:300], exposure=exposure[:300])
+    low, high = model.predict_interval(X[300:], exposure=exposure[300:]).T
+    inside = (low <= y[300:]) & (y[300:] <= high)
+    for quarter in np.array_split(np.argsort(exposure[300:]), 4):
+        assert inside[quarter].mean() > 0.87
+    rare = model.predict(X[300:], exposure=exposure[300:]) < 2.9  # zero with more than 5 %
+    assert not low[rare].any()
+
+
+def test_quantiles_of_counts_do_not_cross():
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1, 1, (400, 2))
+    y = rng.poisson(np.exp(1 + X[:, 0]))
+    model = JOPLEnRegressor("lightgbm", loss="poisson", random_state=0).fit(X[:200], y[:200])
+    exposure = np.geomspace(0.01, 100, 200)
+    quantiles = model.predict_quantiles(X[200:], np.linspace(0.02, 0.98, 25), exposure=exposure)
+    assert (np.diff(quantiles, axis=1) >= 0).all()

@@ -375,3 +375,9 @@ def test_targets_are_compared_with_predictions_for_their_exposure():
 def test_a_quantile_is_one_number():
     with pytest.raises(ValueError, match=r"quantile=\[0.1, 0.9\] must be a number"):
         JOPLEnRegressor(loss="quantile", quantile=[0.1, 0.9]).fit(np.eye(9), np.arange(9.0))
+
+
+@pytest.mark.parametrize("name", ["exposure", "offset"])
+def test_names_in_place_of_numbers(name):
+    with pytest.raises(ValueError, match=rf"^{name}='days' must be numbers and not a name: give "):
+        JOPLEnRegressor(loss="poisson").fit([[0.0], [1.0]], [0, 1], **{name: "days"})

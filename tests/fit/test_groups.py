@@ -187,3 +187,16 @@ def test_groups_that_cannot_be(groups, cv, message):
 def test_a_group_with_all_rows_of_positive_weight():
     with pytest.raises(ValueError, match="into one group"):
         JOPLEnRegressor().fit(X, Y, GROUPS == 3, groups=GROUPS)
+
+
+def test_splitter_of_groups_without_groups():
+    with pytest.raises(ValueError, match=r"^cv=GroupKFold.* but there are none: give fit groups"):
+        JOPLEnRegressor("lightgbm", cv=GroupKFold(3)).fit(X, Y)
+
+
+def test_groups_that_are_classes_leave_nothing_to_validate_on():
+    labels = (Y[:40] > 0).astype(int)
+    model = JOPLEnClassifier("lightgbm", random_state=0)
+    with pytest.warns(UserWarning, match="groups leave no split with two classes"):
+        model.fit(X[:40], labels, groups=labels)
+    assert model.calibration_ is None

@@ -6,7 +6,6 @@ from sklearn.metrics import mean_pinball_loss
 
 from jointleaf import JOPLEnRegressor
 from jointleaf._core.losses import Quantile
-from jointleaf._core.solvers.dual import _sparse_goal
 from jointleaf._data.rows import canonical_rows
 
 
@@ -50,16 +49,6 @@ def test_rows_know_their_places():
     rows = canonical_rows(rng.standard_normal((20, 2)), rng.standard_normal(20), np.ones(20))
     part = rows.take(rows.y > 0).take(slice(1, 4))
     np.testing.assert_array_equal(rows.y[part.places], part.y)
-
-
-def test_newton_step_with_few_curved_rows():
-    rng = np.random.default_rng(0)
-    A = rng.standard_normal((30, 30))
-    K, b = A @ A.T, rng.standard_normal(30)
-    h = np.where(np.arange(30) % 4 == 0, 10 * rng.random(30), 0.0)
-    goal = np.linalg.solve(np.eye(30) + h[:, None] * K, b)
-    np.testing.assert_allclose(_sparse_goal(K, h, b), goal, rtol=1e-8)
-    np.testing.assert_array_equal(_sparse_goal(K, np.zeros(30), b), b)
 
 
 def test_parabolas_are_narrow_against_residuals(rows):

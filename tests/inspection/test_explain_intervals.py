@@ -55,3 +55,16 @@ def test_without_held_out_rows_and_for_classes_there_are_none(model):
 def test_coverage_that_cannot_be(model, coverage):
     with pytest.raises(ValueError, match=r"coverage=.* must be a number between 0 and 1"):
         model.explain(X[:2], coverage=coverage)
+
+
+def test_logarithms_are_named():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 2))
+    model = JOPLEnRegressor("lightgbm", loss="poisson", random_state=0)
+    explanation = model.fit(X, rng.poisson(np.exp(X[:, 0]))).explain(X[:3])
+    lines = explanation.describe(1).splitlines()
+    assert lines[0].startswith("baseline (log)")
+    assert [line.split("  ")[0] for line in lines[3:5]] == ["prediction (log)", "prediction"]
+    assert float(lines[4].split()[-1]) == pytest.approx(model.predict(X[1:2])[0], rel=1e-3)
+    assert "(logarithms)" in repr(explanation)
+    assert explanation[:1].has_log_link

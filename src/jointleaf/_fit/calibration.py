@@ -35,7 +35,7 @@ _LEARNING = 0.125
 # Widths that depend on the row.
 _FEWEST_ROWS, _MOST_ROWS = 100, 20_000  # that they are learned from
 _PARTS = 4  # of cross-fitting
-_POWERS = (1.0, 0.5)  # of the learned sizes; 0 is one width for all
+_POWERS = (1.0, 0.5)  # of the learned sizes
 _MISSED = 0.1  # part of the rows outside the intervals that are compared
 _SMALLEST = 1e-3  # size of a residual, in mean sizes: widths are positive
 _ROUNDS = 40
@@ -73,6 +73,9 @@ class HeldOut:
         Rows that the model was fitted to, as a part of those of the model that is used.
     groups : array (n,) or None
         Numbers of the groups of rows that stay together; None without groups.
+    deviations : array (n,) or float
+        Standard deviations, up to a factor, that the loss gives targets: those of counts grow with
+        their exposure.
     """
 
     X: NDArray
@@ -82,6 +85,7 @@ class HeldOut:
     n_rows: int
     train_part: float = 1.0
     groups: NDArray[np.int64] | None = None
+    deviations: NDArray | float = 1.0
 
     @property
     def residuals(self) -> NDArray[np.float64]:
@@ -116,8 +120,10 @@ def held_out_rows(
         y = valid.y if context.is_regression else np.maximum(valid.y, 0)
         # New rows are as frequent as they are, whatever the weights of their classes.
         s = valid.s / context.class_factors(valid)
-        parts.append((valid.X, y, context.loss.link(raw), s))
-    X, y, predicted, s = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        predicted = context.loss.link(raw)
+        spread = context.loss.deviation(predicted) if context.is_regression else np.ones(len(y))
+        parts.append((valid.X, y, predicted, s, spread))
+    X, y, predicted, s, spread = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     held_out = (context.rows.labels & 2) > 0  # splits of the user's
     n_rows = int(held_out.any(axis=1).sum()) if held_out.any() else len(y)
     n_train = float(np.mean([len(train) for train, _ in splits]))
@@ -125,7 +131,7 @@ def held_out_rows(
     groups = None
     if all(valid.has_groups for _, valid in splits):
         groups = np.concatenate([valid.groups for _, valid in splits])
-    return HeldOut(X, y, predicted, s, min(n_rows, len(y)), train_part, groups)
+    return HeldOut(X, y, predicted, s, min(n_rows, len(y)), train_part, groups, spread)
 
 
 # -- scores --------------------------------------------------------------------------------------
@@ -135,8 +141,8 @@ def held_out_rows(
 class Calibration:
     """The distribution of scores on rows that a model has not seen.
 
-    The score of a number is its residual, divided by a width where these depend on the row. That of
-    a class is one minus its probability.
+    The score of a number is its residual, divided by the width of its row. That of a class is one
+    minus its probability.
 
     Attributes
     ----------
@@ -152,7 +158,8 @@ class Calibration:
         Whether the rows took no part in the fit at all.
     widths : FlatTrees or None
         Trees of the columns and, as one more, the prediction, whose leaf values add up to the
-        logarithm of the width; None where all widths are 1.
+        logarithm of the width; None where widths are the deviations that the loss gives targets,
+        which are 1 but for counts and amounts.
     """
 
     scores: NDArray[np.float64]
@@ -175,10 +182,10 @@ class Calibration:
         """Return the calibration on rows that took no part in the fit, with widths from before."""
         if rows.predictions.ndim == 2:
             return cls._of_scores(_class_scores(rows), rows, is_fresh=True)
-        scores, widths = rows.residuals, None
+        sizes, widths = rows.deviations, None
         if before is not None and before.widths is not None:
-            scores, widths = scores / before.sizes(rows.X, rows.predictions), before.widths
-        return cls._of_scores(scores, rows, widths=widths, is_fresh=True)
+            sizes, widths = before.sizes(rows.X, rows.predictions), before.widths
+        return cls._of_scores(rows.residuals / sizes, rows, widths=widths, is_fresh=True)
 
     @classmethod
     def _of_scores(
@@ -222,13 +229,20 @@ class Calibration:
         """
         levels = np.asarray(levels, float)
         scores = np.where(levels < 0.5, self.lower(levels), self.upper(levels))
-        quantiles = predictions[:, None] + self.sizes(X, predictions)[:, None] * scores
-        return np.maximum(quantiles, 0.0) if loss.has_log_link else quantiles
+        is_learned = self.widths is not None
+        sizes = self.sizes(X, predictions) if is_learned else loss.deviation(predictions)
+        quantiles = predictions[:, None] + sizes[:, None] * scores
+        if not loss.has_log_link:
+            return quantiles
+        is_low = levels < 0.5
+        quantiles[:, is_low] = np.minimum(
+            quantiles[:, is_low], loss.low_quantiles(predictions[:, None], levels[is_low])
+        )
+        return np.maximum(quantiles, 0.0)
 
     def sizes(self, X: NDArray, predictions: NDArray) -> NDArray[np.float64]:
-        """Return the widths (n,) of rows X (n, d), as models see them, with their predictions."""
-        if self.widths is None:
-            return np.ones(len(X))
+        """Return widths (n,) by the trees, of rows X (n, d) as models see them."""
+        assert self.widths is not None
         leaves = self._router(_with_predictions(X, predictions))
         return np.exp(self.widths.leaf_sums(leaves)[:, 0])
 
@@ -283,26 +297,26 @@ def _learn_widths(rows: HeldOut, columns: Columns) -> tuple[NDArray[np.float64],
     """Return widths (n,) of held-out rows by trees that have not seen them, and trees of all rows.
 
     Trees of the sizes of residuals, fitted by the gamma deviance. Widths are their power with the
-    smallest interval score (Gneiting and Raftery 2007), and 1 where that is not clearly smaller
-    than the score of intervals of equal width.
+    smallest interval score (Gneiting and Raftery 2007), and the deviations that the loss gives
+    where that is not clearly smaller than their score.
     """
     n, residuals = len(rows.y), rows.residuals
-    constant = np.ones(n), None
+    given = np.broadcast_to(rows.deviations, n), None
     if n < _FEWEST_ROWS or np.abs(residuals).max() <= _ZERO * np.abs(rows.y).max():
-        return constant
+        return given
     growth = _Growth(rows, np.abs(residuals), columns)
     parts, logs = np.arange(n) % _PARTS, np.empty(n)
     if rows.groups is not None:
         parts = deal_groups(rows.groups, _PARTS)
         if parts.max() == 0:  # one group: nothing to validate widths on
-            return constant
+            return given
     for part in range(int(parts.max()) + 1):
         logs[parts == part] = growth.logs(parts != part, parts == part)
-    losses = {power: _interval_scores(residuals, np.exp(power * logs)) for power in (0, *_POWERS)}
+    losses = {power: _interval_scores(residuals, np.exp(power * logs)) for power in _POWERS}
     power = min(_POWERS, key=lambda power: float(rows.s @ losses[power]))
-    gains = rows.s * (losses[0] - losses[power])
+    gains = rows.s * (_interval_scores(residuals, given[0]) - losses[power])
     if gains.mean() <= gains.std() / np.sqrt(n):
-        return constant
+        return given
     trees = growth.trees(np.ones(n, bool))
     assert trees.leaf_values is not None
     return np.exp(power * logs), replace(trees, leaf_values=power * trees.leaf_values)

@@ -134,11 +134,17 @@ class FitContext:
     @cached_property
     def smooth_loss(self) -> Loss:
         """The loss, where it has kinks with parabolas that are narrow against residuals."""
-        if not isinstance(self.loss, Kinked) or not self.loss.is_of_residuals:
-            return smooth(self.loss, NARROW)
+        scale = self.residual_scale if self.loss.is_of_residuals else 1.0
+        return smooth(self.loss, NARROW * scale)
+
+    @cached_property
+    def residual_scale(self) -> float:
+        """About how large residuals are, for losses with kinks: at most one standard unit."""
+        if not isinstance(self.loss, Kinked):
+            return 1.0
         residuals, weights = held_out_residuals(self.rows, self.columns, self.seed)
         scale = robust_scale(residuals, weights) / self.target_units(self.rows)[1]
-        return self.loss.smoothed(NARROW * float(np.clip(scale, _LEAST_SCALE, 1.0)))
+        return float(np.clip(scale, _LEAST_SCALE, 1.0))
 
     @property
     def has_location(self) -> bool:

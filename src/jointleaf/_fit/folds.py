@@ -51,6 +51,13 @@ def user_splits(
             splits = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y, groups)]
         for part in (part for split in splits for part in split):
             np.arange(len(y))[part]  # an index out of range raises
+    except ValueError as cause:
+        if groups is not None or "groups" not in str(cause):
+            raise
+        raise ValueError(
+            f"cv={cv!r} keeps groups of rows together, but there are none: give fit groups, one "
+            "label for every row, or use another splitter"
+        ) from cause
     except (IndexError, TypeError) as cause:
         raise ValueError(
             f"cv={cv!r} must be a number of folds, a splitter, or pairs of row indices "
@@ -103,6 +110,14 @@ def make_splits(
         if statistics is not None and valid is None:  # the user's rows have those of all rows
             train, held_out = statistics.split(train, held_out)
         splits.append((train, held_out))
+    if rows.has_groups and not rows.labels.shape[1] and valid is None and not splits:
+        warnings.warn(
+            "groups leave no split with two classes in its training rows, so that nothing is "
+            "validated: the penalty is the default one, and there are no prediction sets; give "
+            "groups that hold several classes, or leave groups out",
+            UserWarning,
+            stacklevel=6,
+        )
     if rows.labels.shape[1] and valid is None and not splits:
         raise ValueError(
             f"cv={cv!r} gives no split with rows on both sides"

@@ -53,7 +53,7 @@ from jointleaf._fit.folds import Fold, best_row, grow, join_tables, loss_columns
 from jointleaf._fit.joint import solve_problem
 from jointleaf._fit.memory import SPLIT_BYTES, FitShape, MemoryEstimate, partition_sizes
 from jointleaf._fit.partition_groups import partition_groups
-from jointleaf._fit.search import feature_weights
+from jointleaf._fit.setting import feature_weights
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges
 from jointleaf.partitions import Partitioner, UnionPartitioner

@@ -25,17 +25,10 @@ from jointleaf._fit.component import (
     Split,
 )
 from jointleaf._fit.folds import Fold, grow, partition_kinds
+from jointleaf._fit.joint_fold import JointFold
 from jointleaf._fit.memory import FitShape, MemoryEstimate, joint_memory
-from jointleaf._fit.search import (
-    DEFAULT_SETTING,
-    GIVEN_PLAN,
-    JointFold,
-    Setting,
-    auto_penalty,
-    default_plan,
-    search_setting,
-    setting_cells,
-)
+from jointleaf._fit.search import GIVEN_PLAN, default_plan, search_setting
+from jointleaf._fit.setting import DEFAULT_SETTING, Setting, auto_penalty, setting_cells
 from jointleaf._fit.strengths import choose_strengths
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges

@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from jointleaf._core.losses import SquaredError, robust_scale
 from jointleaf._fit.component import Split
 from jointleaf._fit.joint import BesideJoint, fit_cells_of
-from jointleaf._fit.search import JointFold, Setting, choose_strength
+from jointleaf._fit.joint_fold import JointFold
+from jointleaf._fit.search import choose_strength
+from jointleaf._fit.setting import Setting
 from jointleaf._model.cell_model import CellModel, Frame
 
-_DISTANCE = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3e-4)  # times the strongest
-_TOL = 1e-2  # of the distance, whose loss is smoothed: the last digits do not matter
+_DISTANCE = (0.3, 0.03, 0.003, 3e-4)  # times the strongest
+_TOL = 1e-3  # of the distance, whose last digits do not matter
 _AROUND = tuple(10.0 ** np.arange(1.0, -1.01, -0.5))  # times the best strength of the lines
 
 
@@ -54,17 +56,22 @@ class Located(BesideJoint):
         return [a + fold.raw(self._distance) for a, fold in zip(locations, folds, strict=True)]
 
     def _choose_distance(self, folds: Sequence[JointFold]) -> Setting:
-        """Choose the strength of the distance, with constants or the slopes of the location."""
+        """Choose the strength of the distance, with constants or the slopes of the location.
+
+        With slopes it is looked for next to the best one of constants.
+        """
         rows = self.context.rows
         unit = robust_scale(self.context.target(rows) - self._locations, rows.s)
         lines = [self._where._replace(slope_scale=0.0)]
         if self._where.slope_scale > 0:
             lines.append(self._where)
-        choices = []
+        choices, factors = [], list(_DISTANCE)
         for line in lines:
             strongest = (1 + line.slope_scale**2) / unit  # hardly moves what is of this size
-            strengths = [float(factor * strongest) for factor in _DISTANCE]
+            strengths = [float(factor * strongest) for factor in factors]
             choices.append(choose_strength(folds, line, strengths, is_exact=True))
+            best = choices[-1][0].strength / strongest
+            factors = [best * factor for factor in _AROUND[1:4]]
         return min(choices, key=lambda choice: choice[1])[0]
 
     def fit(self, frame: Frame) -> CellModel:
@@ -74,7 +81,7 @@ class Located(BesideJoint):
         where = replace(frame, loss=SquaredError(), offset=np.average(target, weights=rows.s))
         clipped = replace(rows, y=frame.centre + frame.unit * target)
         shift = loss.best_shift(frame.target(rows.y), rows.s, self._locations)
-        distance = replace(frame, loss=self.context.smooth_loss, offset=np.asarray(shift))
+        distance = replace(frame, offset=np.asarray(shift))
         located = replace(rows, offset=self._locations)
         options, partitioner = self.context.options, self._joint.grown()
         model, _ = fit_cells_of(

@@ -168,7 +168,7 @@ def check_missing_values(X: NDArray, columns: Columns) -> None:
 
 
 def check_targets(estimator: Any, y: Any) -> None:
-    """Raise an error for several targets, and for labels that are None."""
+    """Raise an error for several targets, and for labels that are missing."""
     check_is_here("y", y)
     kind = "Classifier" if is_classifier(estimator) else "Regressor"
     values = np.asarray(y)
@@ -179,10 +179,16 @@ def check_targets(estimator: Any, y: Any) -> None:
             f"MultiTaskJOPLEn{kind} for tasks that are fitted together, or "
             f"sklearn.multioutput.MultiOutput{kind} with this estimator for one model per column"
         )
-    labels = values.tolist() if values.dtype == object and values.ndim == 1 else []
-    row = next((i for i, v in enumerate(labels) if v is None or str(v) == "<NA>"), None)
+    is_label = values.dtype == object or (kind == "Classifier" and values.dtype.kind == "f")
+    labels = values.tolist() if is_label and values.ndim == 1 else []
+    row = next((i for i, label in enumerate(labels) if _is_missing(label)), None)
     if row is not None:
         raise ValueError(f"y is {labels[row]} in row {row}: leave out rows without a target")
+
+
+def _is_missing(label: Any) -> bool:
+    """Whether a label is None, NaN, or the missing value of pandas."""
+    return label is None or str(label) == "<NA>" or label != label
 
 
 def class_weights(given: Any, y: NDArray, s: NDArray) -> dict[Any, float] | None:

@@ -176,12 +176,26 @@ LOSS_ATTRIBUTE = """
         units of y."""
 
 
-def described(**sections: str) -> Callable[[type[T]], type[T]]:
-    """Return a decorator that fills shared sections into the class docstring, by their names."""
+CALIBRATE = """The model itself stays as it is, and so do the widths that the fit has learned. What
+        is predicted afterwards has the exact guarantee of split-conformal prediction: see
+        `predict_interval` and `predict_set`.
 
-    def fill(cls: type[T]) -> type[T]:
+        Parameters
+        ----------
+        X : array-like or data frame (n, d)
+            Rows that took no part in the fit in any way.
+        y : array-like (n,)
+        sample_weight : array-like (n,), optional
+            Only their ratios matter. With weights s there are (sum s)^2 / sum s^2 rows, and the
+            guarantee is approximate."""
+
+
+def described(**sections: str) -> Callable[[T], T]:
+    """Return a decorator that fills shared sections into a docstring, by their names."""
+
+    def fill(documented: T) -> T:
         for name, text in sections.items():
-            cls.__doc__ = (cls.__doc__ or "").replace(f"{{{name}}}", text)
-        return cls
+            documented.__doc__ = (documented.__doc__ or "").replace(f"{{{name}}}", text)
+        return documented
 
     return fill

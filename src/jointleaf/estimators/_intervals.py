@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.rows import read_rows
 from jointleaf._fit.calibration import Calibration, HeldOut, check_level, interval_levels
+from jointleaf.estimators._docs import CALIBRATE, described
 from jointleaf.estimators._offsets import check_has_offset, n_rows_of, read_offset
 
 if TYPE_CHECKING:
@@ -45,39 +47,12 @@ class _Calibrated:
             offset: NDArray | None = None,
         ) -> Rows: ...
 
-    def calibrate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Measure on fresh rows how far targets are from predictions.
-
-        The model itself stays as it is, and so do the widths that the fit has learned. What is
-        predicted afterwards has the exact guarantee of split-conformal prediction: see
-        `predict_interval` and `predict_set`.
-
-        Parameters
-        ----------
-        X : array-like or data frame (n, d)
-            Rows that took no part in the fit in any way.
-        y : array-like (n,)
-        sample_weight : array-like (n,), optional
-            Only their ratios matter. With weights s there are (sum s)^2 / sum s^2 rows, and the
-            guarantee is approximate.
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self)
-        unknown = np.setdiff1d(y, self.classes_) if hasattr(self, "classes_") else np.zeros(0)
-        if unknown.size:
-            raise ValueError(
-                f"y holds the class {unknown[0]}, which the model does not know: leave these rows "
-                "out, or fit with them"
-            )
-        return self._calibrate(self.read_known_rows(X, y, sample_weight))
-
     def _calibrate(self, rows: Rows) -> Self:
         predictions = self._answers(rows.X, rows.offset)
         numbers = rows.y if predictions.ndim == 1 else np.maximum(rows.y, 0)
         fresh = HeldOut(rows.X, numbers, predictions, rows.s, len(rows))
+        if predictions.ndim == 1:
+            fresh = replace(fresh, deviations=self._loss.deviation(predictions))
         self.calibration_ = Calibration.of_fresh(fresh, self.calibration_)
         return self
 
@@ -102,6 +77,7 @@ class PredictsIntervals(_Calibrated):
 
     loss_: Loss
 
+    @described(calibrate=CALIBRATE)
     def calibrate(
         self,
         X: ArrayLike,
@@ -113,18 +89,7 @@ class PredictsIntervals(_Calibrated):
     ) -> Self:
         """Measure on fresh rows how far targets are from predictions.
 
-        The model itself stays as it is, and so do the widths that the fit has learned. What is
-        predicted afterwards has the exact guarantee of split-conformal prediction: see
-        `predict_interval`.
-
-        Parameters
-        ----------
-        X : array-like or data frame (n, d)
-            Rows that took no part in the fit in any way.
-        y : array-like (n,)
-        sample_weight : array-like (n,), optional
-            Only their ratios matter. With weights s there are (sum s)^2 / sum s^2 rows, and the
-            guarantee is approximate.
+        {calibrate}
         offset, exposure : array-like (n,), optional
             As in ``predict``.
 
@@ -203,7 +168,8 @@ class PredictsIntervals(_Calibrated):
 
         No model is fitted for a level: the quantile q is f(x) + w(x) r_q, where f(x) is the
         prediction, whatever the loss was, w(x) > 0 the width of the row and r_q a quantile of the
-        residuals of rows that the model has not seen, divided by their widths. Widths are equal, or
+        residuals of rows that the model has not seen, divided by their widths. Widths are equal (of
+        counts and amounts, whose variance has the power p of the mean, f(x)^(p/2)), or
         depend on the row if held-out rows have shown that this is better; the shape of the
         distribution is the same for all rows. For a model of one level fit ``loss="quantile"``.
 
@@ -212,7 +178,8 @@ class PredictsIntervals(_Calibrated):
         1/2 with a probability of at least q, and below one of q < 1/2 with at most q. Residuals of
         the held-out rows of the fit are smaller by the factor that `predict_interval` tells of;
         more than 1,000 residuals are thinned out, and ranks rounded away from the middle. Targets
-        that cannot be negative ("poisson", "gamma", "tweedie") have no negative quantiles.
+        that cannot be negative ("poisson", "gamma", "tweedie") have no negative quantiles, and
+        those of counts below the middle are at most those of a Poisson distribution with mean f(x).
 
         Parameters
         ----------
@@ -255,6 +222,27 @@ class PredictsIntervals(_Calibrated):
 
 class PredictsSets(_Calibrated):
     """Sets of classes of a fitted classifier."""
+
+    classes_: NDArray
+
+    @described(calibrate=CALIBRATE)
+    def calibrate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Measure on fresh rows how far targets are from predictions.
+
+        {calibrate}
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        unknown = np.setdiff1d(y, self.classes_)
+        if unknown.size:
+            raise ValueError(
+                f"y holds the class {unknown[0]}, which the model does not know: leave these rows "
+                "out, or fit with them"
+            )
+        return self._calibrate(self.read_known_rows(X, y, sample_weight))
 
     def predict_set(self, X: ArrayLike, coverage: float = 0.9) -> NDArray[np.bool_]:
         """Predict sets of classes that hold the true one with a given probability.

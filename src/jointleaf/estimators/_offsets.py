@@ -47,6 +47,11 @@ def read_offset(
             "(is_of_residuals) nor of exp(f) (has_log_link): set one of these where it is"
         )
     name, given = (names[0], offset) if exposure is None else (names[1], exposure)
+    if isinstance(given, str):
+        raise ValueError(
+            f"{name}={given!r} must be numbers and not a name: give the column itself, such as "
+            f"X[{given!r}]"
+        )
     values = as_numbers(name, np.asarray(given))
     if n_rows is not None and values.shape != (n_rows,):
         raise ValueError(

@@ -24,7 +24,7 @@ from jointleaf._fit.folds import grow, make_splits
 from jointleaf._fit.joint import Joint, fit_cells_of
 from jointleaf._fit.pruning import Candidate, Descent, Path, Walk, prune_to_size
 from jointleaf._fit.report import FitReport
-from jointleaf._fit.search import DEFAULT_SETTING, Setting, auto_penalty
+from jointleaf._fit.setting import DEFAULT_SETTING, Setting, auto_penalty
 from jointleaf._model.cell_model import Frame
 from jointleaf.estimators._base import BaseJOPLEn, read_validation_rows
 from jointleaf.estimators._checks import is_whole

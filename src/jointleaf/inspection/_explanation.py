@@ -59,6 +59,8 @@ class Explanation:
         (there for an exposure of 1). None for classes, and where the fit held out no rows, or too
         few.
     coverage : float
+    has_log_link : bool
+        Whether raw predictions are logarithms of predictions.
 
     Examples
     --------
@@ -85,6 +87,7 @@ class Explanation:
     output_names: tuple | None = None
     interval: NDArray[np.float64] | None = None
     coverage: float = COVERAGE
+    has_log_link: bool = False
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -135,11 +138,15 @@ class Explanation:
         n, d = self.linear.shape[:2]
         base = np.asarray(self.baseline)
         number = f", baseline {float(base):.4g}" if base.ndim == 0 else ""
+        number += " (logarithms)" if self.has_log_link else ""
         outputs = "" if self.output_names is None else f" of {len(self.output_names)} outputs"
         return f"Explanation of {n} predictions{outputs} by {d} columns{number}"
 
     def describe(self, row: int = 0, *, output: Any = None, n_columns: int = 10) -> str:
         """Return in plain text what made one prediction, the largest contributions first.
+
+        Where raw predictions are logarithms, the prediction itself is in a line of its own, for an
+        exposure of 1.
 
         Parameters
         ----------
@@ -151,11 +158,15 @@ class Explanation:
         """
         one = (self if self.output_names is None else self.output(output))[row]
         entries = one.entries(n_columns)
-        lines = [("baseline", float(np.reshape(one.baseline, -1)[0])), *entries]
-        lines.append(("prediction", float(one.prediction[0])))
+        scale = " (log)" if one.has_log_link else ""
+        lines = [(f"baseline{scale}", float(np.reshape(one.baseline, -1)[0])), *entries]
+        lines.append((f"prediction{scale}", float(one.prediction[0])))
+        if one.has_log_link:
+            lines.append(("prediction", float(np.exp(one.prediction[0]))))
         width = max(len(name) for name, _ in lines)
         signed = [f"{value:+.4g}" for _, value in entries]
-        numbers = [f"{lines[0][1]:.4g}", *signed, f"{lines[-1][1]:.4g}"]
+        last = [f"{value:.4g}" for _, value in lines[1 + len(entries) :]]
+        numbers = [f"{lines[0][1]:.4g}", *signed, *last]
         right = max(map(len, numbers))
         text = [
             f"{name:<{width}}  {number:>{right}}"
@@ -298,7 +309,10 @@ def _explanation(parts: Parts, raw: RawModel, rows: NDArray, outputs: tuple | No
     linear, cells, cells_rest, baseline = parts
     base = float(baseline) if outputs is None else baseline
     data = decode_categories(rows, raw.columns)
-    return Explanation(linear, cells, cells_rest, base, raw.names, data, outputs)
+    has_log_link = raw.loss is not None and raw.loss.has_log_link
+    return Explanation(
+        linear, cells, cells_rest, base, raw.names, data, outputs, has_log_link=has_log_link
+    )
 
 
 def _explain_all_tasks(
@@ -346,4 +360,6 @@ def _explain_by_label(
     data = decode_categories(rows, model.columns_)
     interval = ends if has_ends else None
     coverage = coverage or COVERAGE
-    return Explanation(*whole, names, data, interval=interval, coverage=coverage)
+    return Explanation(
+        *whole, names, data, interval=interval, coverage=coverage, has_log_link=one.has_log_link
+    )

@@ -97,7 +97,7 @@ class ExplanationDisplay(base.Display):
         explanation = explain(estimator, X, task=task)
         if explanation.output_names is not None:
             explanation = explanation.output(task if output is None else output)
-        name = "prediction"
+        name = "log of the prediction" if explanation.has_log_link else "prediction"
         if hasattr(estimator, "classes_"):
             of = " (log-odds)" if output is None else f" of class {output}"
             name = f"raw prediction{of}"
@@ -137,7 +137,9 @@ class ExplanationDisplay(base.Display):
         ax.use_sticky_edges = False  # room also where the first bar begins
         ax.margins(x=0.05)
         base.label_values(ax, [(e, s, f"{s:+.3g}") for e, s in zip(ends, steps, strict=True)])
-        text = f"prediction {ends[0]:.4g} (dashed) = baseline {baseline:.4g} (grey) + contributions"
+        log = "log " if explanation.has_log_link else ""
+        text = f"{log}prediction {ends[0]:.4g} (dashed) = baseline {baseline:.4g} (grey)"
+        text += " + contributions"
         if explanation.interval is not None:
             text += f"\n{explanation.interval_text()}"
         base.title_panel(ax, text)

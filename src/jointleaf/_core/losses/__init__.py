@@ -13,6 +13,7 @@ from jointleaf._core.losses.log_link import Gamma, Poisson, Tweedie
 from jointleaf._core.losses.numbers import (
     AbsoluteError,
     Huber,
+    Pinball,
     Quantile,
     SquaredError,
     robust_scale,
@@ -30,6 +31,7 @@ __all__ = [
     "Logistic",
     "Loss",
     "Multinomial",
+    "Pinball",
     "Poisson",
     "Quantile",
     "SquaredError",

@@ -110,6 +110,14 @@ class Loss(ABC):
         """Return predictions on the scale of the answer: f itself, or probabilities (n, K)."""
         return f
 
+    def deviation(self, mean: NDArray) -> NDArray[np.float64]:
+        """Return standard deviations (n,), up to a factor, that targets of these means have."""
+        return np.ones_like(mean)
+
+    def low_quantiles(self, mean: NDArray, levels: NDArray) -> NDArray[np.float64]:
+        """Return what quantiles of levels below 1/2 are at most, for targets of these means."""
+        return np.broadcast_to(np.inf, np.broadcast_shapes(mean.shape, levels.shape))
+
     # -- over all rows -------------------------------------------------------------------------
     # `total` is S, by default the sum of s; with the S of all rows, blocks of rows add up.
 

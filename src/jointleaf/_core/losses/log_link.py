@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import pdtrik
 
 from jointleaf._core.arrays import array_namespace
 from jointleaf._core.losses.base import Loss
@@ -52,6 +53,10 @@ class _LogLink(Loss):
         """Return exp(f)."""
         return _exp(f)
 
+    def deviation(self, mean: NDArray) -> NDArray[np.float64]:
+        """Return mean^(p / 2)."""
+        return np.maximum(mean, _LEAST_MEAN) ** (0.5 * self.power)
+
 
 class Poisson(_LogLink):
     """loss(y, f) = y log(y / m) - y + m with m = exp(f): counts, y >= 0."""
@@ -67,6 +72,10 @@ class Poisson(_LogLink):
 
     def row_curvature(self, y: Any, f: Any) -> Any:
         return _exp(f)
+
+    def low_quantiles(self, mean: NDArray, levels: NDArray) -> NDArray[np.float64]:
+        """Return those of Poisson distributions: of rare counts they are zero."""
+        return np.maximum(np.ceil(pdtrik(levels, np.maximum(mean, _LEAST_MEAN))), 0.0)
 
 
 class Gamma(_LogLink):

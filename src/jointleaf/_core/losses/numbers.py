@@ -105,7 +105,7 @@ class Huber(Loss):
         return self.delta
 
 
-class _Pinball(Kinked):
+class Pinball(Kinked):
     """`under` times what predictions lack, plus `over` times what they have too much."""
 
     is_of_residuals = True
@@ -139,14 +139,14 @@ class _Pinball(Kinked):
         return np.asarray(weighted_quantile(y, s, level))
 
 
-class AbsoluteError(_Pinball):
+class AbsoluteError(Pinball):
     """loss(y, f) = |y - f|: the median."""
 
     name = "absolute_error"
     under = over = 1.0
 
 
-class Quantile(_Pinball):
+class Quantile(Pinball):
     """loss(y, f) = max(q r, (q - 1) r) with r = y - f: the quantile of level q.
 
     Parameters

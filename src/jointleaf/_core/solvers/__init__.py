@@ -68,7 +68,7 @@ def choose_solver(problem: Problem, solver: str | Solver = "auto", device: str =
     else:
         check_solver_name(solver)
         chosen = _by_rule(problem) if solver == "auto" else SOLVERS[solver]()
-        if solver == "auto" and device != "cpu" and _starts_anew(problem, chosen):
+        if solver == "auto" and device != "cpu" and _is_interior(problem, chosen):
             chosen = Newton()
     reason = chosen.unsupported_reason(problem)
     if reason is not None:
@@ -89,7 +89,7 @@ def _placed(problem: Problem, chosen: Solver, wanted: str) -> Solver:
         reason = f"it is only written for the CPU: use one of {sorted(SOLVERS)}"
     elif isinstance(problem.design, BlockDesign):
         reason = "rows in blocks stay on the CPU: use device='cpu'"
-    elif _starts_anew(problem, chosen):
+    elif _is_interior(problem, chosen):
         reason = "with a loss that has kinks it is only written for the CPU: use 'newton'"
     else:
         reason = placed.unsupported_reason(problem) or ""
@@ -100,8 +100,8 @@ def _placed(problem: Problem, chosen: Solver, wanted: str) -> Solver:
     raise ValueError(f"solver={chosen.name!r} with device={device!r}: {reason}")
 
 
-def _starts_anew(problem: Problem, solver: Solver) -> bool:
-    """Whether a solver would, on a device, start anew for every smooth loss in place of a kink."""
+def _is_interior(problem: Problem, solver: Solver) -> bool:
+    """Whether a solver is the interior-point method, which is only written for the CPU."""
     return isinstance(solver, Dual) and isinstance(problem.loss, Kinked)
 
 

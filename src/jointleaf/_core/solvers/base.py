@@ -177,11 +177,6 @@ class SolverState:
     under keys; what a state holds changes how fast a solve is, not what it finds.
     """
 
-    #: kernel matrix of the dual solver and its last dual weights, for problems that differ in their
-    #: targets and losses alone; kept only where that is said
-    kernel: tuple[NDArray, NDArray] | None = None
-    keeps_kernel: bool = False
-
     def __init__(self) -> None:
         self._values: dict[object, Any] = {}
 
@@ -273,36 +268,23 @@ class Solver(ABC):
         least = _LEAST_WIDTH * width
         slope = np.zeros_like(problem.y)
         n_iter, accuracy, measures = 0, 1e-2, [np.inf]
-        state = SolverState()
         for _ in range(_MOST_WIDTHS):
             smooth = problem.smoothed(width, slope)
-            state, kernel = SolverState(), state.kernel
-            state.keeps_kernel, state.kernel = True, kernel
-            inner = Run(max(0.3 * run.tol, accuracy), run.max_iter - n_iter, state, run.recorder)
+            tol, steps_left = max(0.3 * run.tol, accuracy), run.max_iter - n_iter
+            inner = Run(tol, steps_left, SolverState(), run.recorder)
             theta, steps, _ = self._minimise(smooth, theta, inner)
             n_iter += steps
             f = problem.design.matvec(theta)
             slope = smooth.loss.row_gradient(smooth.y, f + smooth.offset)
+            gradient = smooth.data_gradient(f)
             excess = problem.excess(f, slope)
-            optimality = smooth.optimality(theta, smooth.data_gradient(f))
-            measures.append(max(optimality, excess / start_value))
+            measures.append(max(smooth.optimality(theta, gradient), excess / start_value))
             is_stuck = min(measures[-_PATIENCE:]) >= min(measures[:-_PATIENCE], default=np.inf)
             if measures[-1] <= run.tol or n_iter >= run.max_iter or is_stuck:
                 break
             width, accuracy = max(_NARROWER * width, least), 0.1 * accuracy
-        solution = self._finish(smooth, run._replace(tol=np.inf), theta, n_iter, False)
-        optimality = measures[-1]
-        status: Status = "converged"
-        if not optimality <= run.tol:
-            status = "max_iter" if n_iter >= run.max_iter else "stalled"
-        return replace(
-            solution,
-            status=status,
-            message=self._message(status, problem, n_iter, optimality),
-            objective=problem.objective(theta, f),
-            optimality=optimality,
-            gap=solution.gap + excess,
-            loss=problem.loss,
+        return self._record(
+            problem, run, theta, f, gradient, measures[-1], n_iter, n_iter < run.max_iter, excess
         )
 
     @abstractmethod
@@ -318,9 +300,26 @@ class Solver(ABC):
         """Return the record of the final weights, measured by a fresh forward and adjoint pass."""
         f = problem.design.matvec(theta)
         gradient = problem.data_gradient(f)
-        objective = problem.objective(theta, f)
         optimality = problem.optimality(theta, gradient)
-        trace = run.recorder.points
+        return self._record(problem, run, theta, f, gradient, optimality, n_iter, stalled)
+
+    def _record(
+        self,
+        problem: Problem,
+        run: Run,
+        theta: NDArray,
+        f: NDArray,
+        gradient: NDArray,
+        optimality: float,
+        n_iter: int,
+        stalled: bool,
+        excess: float = 0.0,
+    ) -> Solution:
+        """Return the record of weights with predictions f, and a gradient of the data term.
+
+        For a loss with kinks the gradient is that of derivatives with an `excess`.
+        """
+        objective, trace = problem.objective(theta, f), run.recorder.points
         if not trace or trace[-1].iteration != n_iter:
             run.recorder.add(n_iter, objective, optimality)
         status: Status = "converged"
@@ -336,7 +335,7 @@ class Solver(ABC):
             n_iter=n_iter,
             objective=objective,
             optimality=optimality,
-            gap=problem.gap(theta, gradient),
+            gap=problem.gap(theta, gradient) + excess,
             layout=problem.layout,
             trace=trace,
             loss=problem.loss,

@@ -3,7 +3,8 @@
 With the Frobenius penalty the minimiser has weights theta = D^-1 Phi^T alpha, with one number
 alpha_n per row. For the squared error alpha solves (K + S diag(1/s)) alpha = y with
 K = Phi D^-1 Phi^T, by one Cholesky factorisation. For other smooth losses the same kernel stands
-inside Newton steps. Biases that are not penalised impose Z^T alpha = 0 instead of a kernel term.
+inside Newton steps, for absolute errors and quantiles inside an interior-point method. Biases that
+are not penalised impose Z^T alpha = 0 instead of a kernel term.
 
 The kernel is
 
@@ -27,20 +28,22 @@ from jointleaf._core.arrays import array_namespace, cholesky_solver, shaped, upd
 from jointleaf._core.blocks import BlockDesign
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellLayout
+from jointleaf._core.losses import Kinked, Pinball
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import DataTerm, Problem
 from jointleaf._core.solvers.base import (
     Recorder,
     Run,
+    Solution,
     Solver,
     flat_curvature,
     line_search,
 )
+from jointleaf._core.solvers.interior import box_dual
 
 _BLOCK_ROWS = 512
 _MAX_COLUMNS = 4096  # one-hot columns of a product: bounds its memory
 _MAX_INNER = 250
-_SPARSE_PATIENCE = 3  # Newton steps without progress that leave rows without curvature out
 MAX_STALLED = 20  # Newton steps without progress: rounding is all that is left
 
 
@@ -61,6 +64,10 @@ class Dual(Solver):
         if isinstance(problem.design, BlockDesign):
             fitting = "pcg" if problem.loss.is_quadratic else "newton"
             return f"it needs all rows at once, and these are in blocks: use solver={fitting!r}"
+        if isinstance(problem.loss, Kinked) and not isinstance(problem.loss, Pinball):
+            return (
+                "of losses with kinks it knows absolute errors and quantiles: use solver='newton'"
+            )
         if not problem.loss.is_quadratic and problem.smoother is not None:
             return "with a penalty on predictions it needs the squared error: use solver='newton'"
         if not problem.loss.is_quadratic and problem.penalty.bias_strength == 0:
@@ -70,13 +77,27 @@ class Dual(Solver):
     def _minimise(self, problem: Problem, theta: NDArray, run: Run) -> tuple[NDArray, int, bool]:
         if problem.loss.is_quadratic:  # exact: no start is needed
             return self._squared(problem), 1, run.max_iter > 1
-        K, alpha = run.state.kernel or (kernel_matrix(problem), None)
         alpha, n_iter = newton_dual(
-            problem, K, tol=run.tol, max_iter=run.max_iter, alpha=alpha, recorder=run.recorder
+            problem,
+            kernel_matrix(problem),
+            tol=run.tol,
+            max_iter=run.max_iter,
+            recorder=run.recorder,
         )
-        if run.state.keeps_kernel:
-            run.state.kernel = K, alpha
         return _weights(problem, alpha), n_iter, n_iter < run.max_iter
+
+    def _solve_kinked(self, problem: Problem, theta: NDArray, run: Run) -> Solution:
+        """Solve the dual of an absolute error or a quantile loss, without smooth losses."""
+        K, start = kernel_matrix(problem), problem.data_value(problem.zero_predictions()) or 1.0
+        # Weights are as far from the best as the square root of the gap: one more step is worth it.
+        alpha, n_iter = pinball_dual(problem, K, 0.01 * run.tol, run.max_iter, run.recorder)
+        theta = _weights(problem, alpha)
+        f, gradient = problem.design.matvec(theta), -problem.design.rmatvec(alpha)
+        excess = problem.excess(f, -alpha * problem.s.sum() / problem.s)
+        optimality = max(problem.optimality(theta, gradient), excess / start)
+        return self._record(
+            problem, run, theta, f, gradient, optimality, n_iter, n_iter < run.max_iter, excess
+        )
 
     def _squared(self, problem: Problem) -> NDArray:
         A, target = _system(problem)
@@ -154,6 +175,20 @@ def _bias_spaces(problem: Problem) -> tuple[NDArray, NDArray, NDArray]:
     return vectors[:, :n_null], vectors[:, n_null:], values[n_null:]
 
 
+def pinball_dual(
+    problem: Problem, K: NDArray, tol: float, max_iter: int, recorder: Recorder | None = None
+) -> tuple[NDArray, int]:
+    """Return alpha (n,) of an absolute error or a quantile loss, and the number of steps.
+
+    The objective is within `tol` times its value at zero weights of the smallest.
+    """
+    loss, target = problem.loss, (problem.y - problem.offset).astype(float)
+    assert isinstance(loss, Pinball)
+    share = (problem.s / problem.s.sum()).astype(float)
+    low, high = -loss.over * share, loss.under * share
+    return box_dual(K, target, low, high, tol=tol, max_iter=max_iter, recorder=recorder)
+
+
 def newton_dual(
     problem: Problem,
     K: NDArray,
@@ -199,13 +234,7 @@ def newton_dual(
             best, best_at = optimality, n_iter
         if optimality <= 0.1 * tol or n_iter - best_at > MAX_STALLED:
             return alpha, n_iter
-        h = problem.loss_curvature(f)
-        # While that makes progress; else linear pieces of the loss need a little curvature.
-        is_sparse = h.ndim == 1 and 2 * np.count_nonzero(h) <= len(h)
-        if is_sparse and n_iter - best_at < _SPARSE_PATIENCE:
-            goal = _sparse_goal(K, h, h * f - slope)
-        else:
-            goal = newton_goal(problem, K, f, slope, optimality)
+        goal = newton_goal(problem, K, f, slope, optimality)
         move, f_move = goal - alpha, K @ goal - f
         length, objective = line_search(partial(along, alpha, f, move, f_move), objective, 0, 1e-14)
         if length == 0.0:
@@ -263,21 +292,6 @@ def newton_goal(problem: DataTerm, K: Any, f: Any, slope: Any, optimality: Any) 
 
     zero = xp.zeros_like(b)
     return while_loop(xp, go_on, advance, (zero, b, Kb, zero, xp.ones(()), 0))[0]
-
-
-def _sparse_goal(K: NDArray, h: NDArray, b: NDArray) -> NDArray:
-    """Solve (I + W K) alpha = b where most of the diagonal h of W is zero: there alpha is b."""
-    used = np.flatnonzero(h)
-    if not used.size:
-        return b
-    root, block = np.sqrt(h[used]), K[np.ix_(used, used)]
-    alpha = b.copy()
-    alpha[used] = 0.0
-    right = b[used] - h[used] * (K[used] @ alpha)
-    A = block * root * root[:, None]
-    A[np.diag_indices_from(A)] += 1.0
-    alpha[used] = right - root * cholesky_solver(A)(root * (block @ right))
-    return alpha
 
 
 # -- the kernel ----------------------------------------------------------------------------------
