@@ -22,7 +22,6 @@ and the cells are then fitted by a few rounds of reweighted least squares.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -36,10 +35,10 @@ from jointleaf._core.losses import SquaredError
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
-from jointleaf._core.solvers.krylov import Krylov, KrylovPath
+from jointleaf._core.solvers.krylov import Krylov
 from jointleaf._core.solvers.reweighted import Reweighted
 from jointleaf._data.rows import Rows
-from jointleaf._fit.blend import least_squares_weights, logistic_weights
+from jointleaf._fit.blend import logistic_weights
 from jointleaf._fit.boosting import JOINT_ROUNDS, Boosted
 from jointleaf._fit.budget import Seconds, Size
 from jointleaf._fit.component import (
@@ -47,9 +46,9 @@ from jointleaf._fit.component import (
     FitContext,
     JointSolve,
     Split,
-    Table,
 )
-from jointleaf._fit.folds import Fold, best_row, grow, join_tables, loss_columns
+from jointleaf._fit.folds import best_row, grow, join_tables, loss_columns
+from jointleaf._fit.group_fold import Choice, GroupFold, partition_weights
 from jointleaf._fit.joint import solve_problem
 from jointleaf._fit.memory import SPLIT_BYTES, FitShape, MemoryEstimate, partition_sizes
 from jointleaf._fit.partition_groups import partition_groups
@@ -68,8 +67,6 @@ _LEAST_GAIN = 3e-3  # of the validation loss in ten steps: less is not worth ten
 _SCALE_POWER = 4.0  # with which scales follow the weights of their groups
 _LEAST_SCALE = 1e-3
 _ROUNDS, _ROUND_TOL = 5, 1e-3  # of reweighted least squares
-_PRIOR_ROWS = 100.0
-_MOST_WEIGHT = 5.0  # of a group: next to nothing, multiplied, would be noise
 _FEATURE_POWER = 1.0
 _SLOPE_SCALES = (0.3, 1.0, 3.0, 10.0, 30.0)
 _FIRST_SLOPE_SCALE = 2  # which of them the search starts from
@@ -98,7 +95,7 @@ class GroupedJoint(Component):
     def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
         super().__init__(context, components)
         self._boosted = next((c for c in components.values() if isinstance(c, Boosted)), None)
-        self._folds: list[_GroupFold] = []
+        self._folds: list[GroupFold] = []
         #: names of the groups, and the kinds of their cells
         self._names: list[str] = []
         self._kinds: list[CellKind] = []
@@ -152,7 +149,7 @@ class GroupedJoint(Component):
             return self._reweigh()
         return predictions if context.is_regression else self._calibrate(predictions)
 
-    def _make_folds(self, splits: Sequence[Split]) -> list[_GroupFold]:
+    def _make_folds(self, splits: Sequence[Split]) -> list[GroupFold]:
         """Grow the groups on the training part of every split, after the boosted trees."""
         context, partitioners = self.context, self._set_groups(len(splits))
         unions = [self._grow(partitioners, train) for train, _ in splits]
@@ -161,7 +158,7 @@ class GroupedJoint(Component):
             pairs = zip(unions, self._boosted.partitioners, strict=True)
             unions = [UnionPartitioner.of_fitted([*u.partitioners_, trees]) for u, trees in pairs]
         return [
-            _GroupFold(context, *split, union, n_folds=len(splits), n_jobs=context.n_jobs).prepare(
+            GroupFold(context, *split, union, n_folds=len(splits), n_jobs=context.n_jobs).prepare(
                 *self._partition_kinds(union)
             )
             for split, union in zip(splits, unions, strict=True)
@@ -191,7 +188,7 @@ class GroupedJoint(Component):
                 return _SLOPE_SCALES[at]
             at = best
 
-    def _follow(self, scales: NDArray, slope_scale: float, folds: Sequence[_GroupFold]) -> _Choice:
+    def _follow(self, scales: NDArray, slope_scale: float, folds: Sequence[GroupFold]) -> Choice:
         """Run along the strengths with these scales; stop when further steps gain little."""
         v = feature_weights(folds[0].gains, _FEATURE_POWER)
         paths = [fold.path(scales, v, slope_scale) for fold in folds]
@@ -217,7 +214,7 @@ class GroupedJoint(Component):
         # A space that has ended holds the exact solution: that of all rows may need more steps, and
         # short of it small strengths leave large weights.
         n_steps = paths[0].n_steps if all(has_more) else _MOST_STEPS
-        return _Choice(strength, n_steps, loss, table, predictions, folds)
+        return Choice(strength, n_steps, loss, table, predictions, folds)
 
     def _calibrate(self, predictions: list[NDArray]) -> list[NDArray]:
         """Turn predictions of indicators into log-odds."""
@@ -255,7 +252,7 @@ class GroupedJoint(Component):
             setting.strength / setting.slope_scale**2,
             setting.strength,
             feature_weights(gains, _FEATURE_POWER)[sources],
-            _partition_weights(setting.scales, group_of),
+            partition_weights(setting.scales, group_of),
         )
 
     def _add_exact(self, raw: list[NDArray]) -> None:
@@ -389,121 +386,3 @@ class GroupedJoint(Component):
         sizes = [len(member.n_cells_) for member in fitted.partitioners_]
         group_of = np.repeat(self._group_of_member or range(len(sizes)), sizes)
         return [self._kinds[g] for g in group_of], group_of
-
-
-class _Choice(NamedTuple):
-    """A run along the strengths with some scales, and what the groups predict at the best."""
-
-    strength: float
-    n_steps: int
-    loss: float
-    table: Table
-    predictions: list[NDArray]  # of every fold, (groups, n[, K])
-    folds: Sequence[_GroupFold]
-
-    @property
-    def group_weights(self) -> NDArray[np.float64]:
-        """Weights (groups,) of the predictions of the groups, fitted to the held-out targets."""
-        folds, first = self.folds, self.predictions[0]
-        parts = np.concatenate([part.reshape(len(part), -1) for part in self.predictions], axis=1)
-        target = np.concatenate([fold.target_valid.ravel() for fold in folds])
-        s = np.concatenate([fold.s_valid for fold in folds])
-        weights = least_squares_weights(
-            list(parts), target, np.repeat(s, len(target) // len(s)),
-            np.ones(len(first)), _PRIOR_ROWS, _MOST_WEIGHT,
-        )  # fmt: skip
-        return np.array(weights)
-
-
-class _GroupFold(Fold):
-    """A fold with designs in single precision, whose kinds of cells differ between groups."""
-
-    partitioner: UnionPartitioner
-
-    def prepare(self, kinds: Sequence[CellKind], group_of: NDArray[np.intp]) -> _GroupFold:
-        """Make the designs of both parts; return the fold."""
-        self._group_of, self._cell_kinds = group_of, kinds
-        self._design, self._design_valid = (
-            LeafDesign(X.astype(np.float32), codes, self.n_cells, cells=kinds, n_jobs=self.n_jobs)
-            for X, codes in ((self.X, self.codes), (self.X_valid, self.codes_valid))
-        )
-        layout = self._design.layout
-        slopes = np.repeat(group_of[layout.partition_of_cell[layout.linear_cells]], layout.n_slopes)
-        self._group_of_weight = np.append(slopes, group_of[layout.partition_of_cell])
-        self.s, self.s_valid, self.curvature = self.train.s, self.valid.s, 1.0
-        if self.context.has_own_link:
-            response, self.s, self.curvature = self.context.working(self.train, self.constant)
-            centre = np.average(response, weights=self.s)
-            work = self.context.working(self.valid, self.constant)
-            self._target, self.target_valid = response - centre, work.response - centre
-            self.s_valid = work.weights
-            return self
-        target = self.context.loss.encode(self.y)
-        self._centre = np.average(target, axis=0, weights=self.train.s)
-        self._target = target - self._centre
-        self.target_valid = self.context.loss.encode(self.y_valid) - self._centre
-        return self
-
-    def own_problem(self, penalty: Frobenius) -> Problem:
-        """Return the problem of the training rows with the loss, smooth where it has kinks."""
-        loss, offset = self.context.smooth_loss, self.constant + self.train.offset
-        return Problem(self._design, self.y, loss, penalty, self.train.s, offset)
-
-    def predictions(self, theta: NDArray) -> NDArray:
-        """Return what all partitions predict for the validation rows, (n,)."""
-        return self._design_valid.matvec(theta)
-
-    def with_groups(self, groups: NDArray[np.intp]) -> _GroupFold:
-        """Return the fold with some of its groups alone."""
-        fold, is_used = copy.copy(self), np.isin(self._group_of, groups)
-        members = self.partitioner.partitioners_
-        fold.partitioner = UnionPartitioner.of_fitted([members[g] for g in groups])
-        fold.codes, fold.codes_valid = self.codes[:, is_used], self.codes_valid[:, is_used]
-        fold.n_cells, fold.gains = fold.partitioner.n_cells_, fold.partitioner.split_gains_
-        return fold
-
-    def sample(self, n_rows: int) -> _GroupFold:
-        """Return the fold with some of its rows, whose partitions are those of all."""
-        if len(self.train) <= n_rows:
-            return self
-        fold = copy.copy(self)
-        some, some_valid = slice(n_rows), slice(max(1, n_rows * len(self.valid) // len(self.train)))
-        fold.train, fold.valid = self.train.take(some), self.valid.take(some_valid)
-        fold.X, fold.y, fold.codes = self.X[some], self.y[some], self.codes[some]
-        fold.X_valid, fold.y_valid = self.X_valid[some_valid], self.y_valid[some_valid]
-        fold.codes_valid = self.codes_valid[some_valid]
-        fold.set_groups(self.n_groups)
-        return fold.prepare(self._cell_kinds, self._group_of)
-
-    def path(self, scales: NDArray, v: NDArray, slope_scale: float) -> KrylovPath:
-        """Start a run along the strengths."""
-        u = _partition_weights(scales, self._group_of)
-        penalty = Frobenius(1.0 / slope_scale**2, 1.0, v[self.context.plan.sources], u).bind(
-            self._design.layout
-        )
-        curvature = penalty.curvature()
-        assert curvature is not None
-        return KrylovPath(self._design, curvature, self._target, self.s, self._design_valid)
-
-    def strength_losses(self, path: KrylovPath, strengths: NDArray) -> NDArray[np.float64]:
-        """Return squared errors (groups of rows, strengths) of the validation rows."""
-        raw = path.predictions(strengths)
-        columns = [
-            self.group_losses(SquaredError(), self.target_valid, raw[:, k], self.s_valid)
-            for k in range(len(strengths))
-        ]
-        return np.stack(columns, axis=1)
-
-    def group_predictions(self, theta: NDArray, n_groups: int) -> NDArray:
-        """Return what every group of partitions predicts for the validation rows, (G, n[, K])."""
-        parts = []
-        for g in range(n_groups):
-            chosen = self._group_of_weight == g
-            mask = chosen.reshape(-1, *(1 for _ in theta.shape[1:]))
-            parts.append(self._design_valid.matvec(np.where(mask, theta, 0)))
-        return np.stack(parts)
-
-
-def _partition_weights(scales: NDArray, group_of: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return u_p = a_g / P_g."""
-    return (scales / np.bincount(group_of, minlength=len(scales)))[group_of]
