@@ -103,7 +103,7 @@ def test_residuals_are_true_after_any_number_of_steps(n_outputs, n_steps, make_c
     root = np.sqrt(s)[:, None]
     kernel = (root * phi / curvature) @ (root * phi).T
     right = root * target.reshape(len(target), -1)
-    basis = np.stack(path._basis[:n_steps]).reshape(n_steps, len(target), -1)
+    basis = path.basis[:n_steps].reshape(n_steps, len(target), -1)
     residuals = path.residuals(STRENGTHS)
     for k, strength in enumerate(STRENGTHS):
         coordinates = path.coefficients(STRENGTHS)[:, k].reshape(n_steps, -1)
@@ -122,7 +122,7 @@ def test_residuals_are_true_after_any_number_of_steps(n_outputs, n_steps, make_c
 def test_the_basis_stays_orthonormal(dtype, make_case):
     case = make_case(n=300, d=3, cells=(20, 30, 40))
     path = path_of(case, "constant", outputs(case, 2), n_steps=60, dtype=dtype)
-    basis = np.stack(path._basis).astype(float)
+    basis = path.basis.astype(float)
     for k in range(2):
         gram = basis[..., k] @ basis[..., k].T
         np.testing.assert_allclose(gram, np.eye(len(gram)), atol=100 * np.finfo(dtype).eps)

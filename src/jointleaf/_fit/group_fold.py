@@ -35,6 +35,7 @@ class Choice(NamedTuple):
     table: Table
     predictions: list[NDArray]  # of every fold, (groups, n[, K])
     folds: Sequence[GroupFold]
+    paths: Sequence[KrylovPath]
 
     @property
     def group_weights(self) -> NDArray[np.float64]:
@@ -58,11 +59,13 @@ class GroupFold(Fold):
     def prepare(self, kinds: Sequence[CellKind], group_of: NDArray[np.intp]) -> GroupFold:
         """Make the designs of both parts; return the fold."""
         self._group_of, self._cell_kinds = group_of, kinds
-        self._design, self._design_valid = (
+        #: of the training rows
+        self.design: LeafDesign
+        self.design, self._design_valid = (
             LeafDesign(X.astype(np.float32), codes, self.n_cells, cells=kinds, n_jobs=self.n_jobs)
             for X, codes in ((self.X, self.codes), (self.X_valid, self.codes_valid))
         )
-        layout = self._design.layout
+        layout = self.design.layout
         slopes = np.repeat(group_of[layout.partition_of_cell[layout.linear_cells]], layout.n_slopes)
         self._group_of_weight = np.append(slopes, group_of[layout.partition_of_cell])
         self.s, self.s_valid, self.curvature = self.train.s, self.valid.s, 1.0
@@ -82,7 +85,7 @@ class GroupFold(Fold):
     def own_problem(self, penalty: Frobenius) -> Problem:
         """Return the problem of the training rows with the loss, smooth where it has kinks."""
         loss, offset = self.context.smooth_loss, self.constant + self.train.offset
-        return Problem(self._design, self.y, loss, penalty, self.train.s, offset)
+        return Problem(self.design, self.y, loss, penalty, self.train.s, offset)
 
     def predictions(self, theta: NDArray) -> NDArray:
         """Return what all partitions predict for the validation rows, (n,)."""
@@ -114,11 +117,11 @@ class GroupFold(Fold):
         """Start a run along the strengths."""
         u = partition_weights(scales, self._group_of)
         penalty = Frobenius(1.0 / slope_scale**2, 1.0, v[self.context.plan.sources], u).bind(
-            self._design.layout
+            self.design.layout
         )
         curvature = penalty.curvature()
         assert curvature is not None
-        return KrylovPath(self._design, curvature, self._target, self.s, self._design_valid)
+        return KrylovPath(self.design, curvature, self._target, self.s, self._design_valid)
 
     def strength_losses(self, path: KrylovPath, strengths: NDArray) -> NDArray[np.float64]:
         """Return squared errors (groups of rows, strengths) of the validation rows."""

@@ -35,7 +35,8 @@ from jointleaf._core.losses import SquaredError
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
-from jointleaf._core.solvers.krylov import Krylov
+from jointleaf._core.solvers.base import Solver
+from jointleaf._core.solvers.krylov import Krylov, KrylovPath
 from jointleaf._core.solvers.reweighted import Reweighted
 from jointleaf._data.rows import Rows
 from jointleaf._fit.blend import logistic_weights
@@ -51,11 +52,11 @@ from jointleaf._fit.folds import best_row, grow, join_tables, loss_columns
 from jointleaf._fit.group_fold import Choice, GroupFold, partition_weights
 from jointleaf._fit.joint import solve_problem
 from jointleaf._fit.memory import SPLIT_BYTES, FitShape, MemoryEstimate, partition_sizes
-from jointleaf._fit.partition_groups import partition_groups
+from jointleaf._fit.partition_groups import Group, partition_groups, small_groups
 from jointleaf._fit.search import feature_weights
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges
-from jointleaf.partitions import Partitioner, UnionPartitioner
+from jointleaf.partitions import UnionPartitioner
 from jointleaf.partitions._base import seeded
 
 _SAMPLE_ROWS = 5000  # of a training part, that tell the scales; fewer with several outputs
@@ -94,16 +95,34 @@ class GroupedJoint(Component):
 
     def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
         super().__init__(context, components)
-        self._boosted = next((c for c in components.values() if isinstance(c, Boosted)), None)
+        boosted = (c for c in components.values() if isinstance(c, Boosted))
+        self._boosted = next(boosted, None)
         self._folds: list[GroupFold] = []
+        #: of the groups that a sample of the rows had a use for; None without a sample
+        self._useful: set[str] | None = None
+        #: of a split whose model is that of the fit
+        self._path: KrylovPath | None = None
         #: names of the groups, and the kinds of their cells
         self._names: list[str] = []
         self._kinds: list[CellKind] = []
 
-    def _set_groups(self, n_splits: int) -> list[Partitioner]:
-        """Name the groups for a number of splits; return their partitioners, unfitted."""
+    def follow(self, sample: Component) -> None:
+        """Leave out the groups that a joint fit of a sample of the rows had no use for."""
+        assert isinstance(sample, GroupedJoint)
+        self._useful = set(sample._names)
+
+    def _set_groups(self, n_splits: int) -> list[Group]:
+        """Name the groups for a number of splits; return them."""
+        groups = self._make_groups(n_splits)
+        groups = [g for g in groups if self._useful is None or g.name in self._useful] or groups
+        self._names = [group.name for group in groups]
+        self._kinds = [group.kind for group in groups]
+        return groups
+
+    def _make_groups(self, n_splits: int) -> list[Group]:
+        """Return the groups, unfitted."""
         context, options = self.context, self.context.options
-        groups = partition_groups(
+        return partition_groups(
             len(context.rows),
             len(context.plan.names),
             is_linear=options.cells == "linear",
@@ -111,15 +130,19 @@ class GroupedJoint(Component):
             n_outputs=context.n_outputs,
             n_splits=n_splits,
         )
-        self._names = [group.name for group in groups]
-        self._kinds = [group.kind for group in groups]
-        return [group.partitioner for group in groups]
 
-    def _grow(self, partitioners: list[Partitioner], rows: Rows) -> UnionPartitioner:
-        context = self.context
-        union = seeded(UnionPartitioner(partitioners), context.seed, context.n_jobs)
-        grow(union, context.growth_rows(rows), context.target_type, context.columns)
-        return union
+    def _grow(self, groups: list[Group], rows: Rows) -> UnionPartitioner:
+        """Grow the trees of all groups, each on rows of its own where there are many."""
+        context, rows = self.context, self.context.growth_rows(rows)
+        union = UnionPartitioner([group.partitioner for group in groups])
+        union = seeded(union, context.seed, context.n_jobs)
+        rng, members = np.random.default_rng(context.seed), []
+        for group, member in zip(groups, union.partitioners, strict=True):
+            some = rows
+            if len(rows) > group.max_rows:
+                some = rows.take(rng.choice(len(rows), group.max_rows, replace=False))
+            members.append(grow(member, some, context.target_type, context.columns))
+        return UnionPartitioner.of_fitted(members)
 
     # -- choosing ------------------------------------------------------------------------------
 
@@ -138,10 +161,13 @@ class GroupedJoint(Component):
         if first.group_weights.any():
             scales = scales * (first.group_weights / first.group_weights.max()) ** _SCALE_POWER
         is_used = scales >= _LEAST_SCALE * scales.max()
-        self._keep_groups(is_used)
+        if not is_used.all():
+            self._keep_groups(is_used)
         scales = scales[is_used] / scales[is_used].sum()
         best = self._follow(scales, slope_scale, self._folds)
         progress.step("strength")
+        if context.keeps_split and not context.has_own_link:
+            self._path = best.paths[0]
         self.table = best.table
         self._setting = _Setting(best.strength, slope_scale, scales, best.n_steps)
         predictions = [parts.sum(axis=0) for parts in best.predictions]
@@ -151,9 +177,10 @@ class GroupedJoint(Component):
 
     def _make_folds(self, splits: Sequence[Split]) -> list[GroupFold]:
         """Grow the groups on the training part of every split, after the boosted trees."""
-        context, partitioners = self.context, self._set_groups(len(splits))
-        unions = [self._grow(partitioners, train) for train, _ in splits]
-        if context.is_regression and self._boosted is not None and self._boosted.partitioners:
+        context, groups = self.context, self._set_groups(len(splits))
+        unions = [self._grow(groups, train) for train, _ in splits]
+        is_used = self._useful is None or _BOOSTED in self._useful
+        if is_used and self._boosted is not None and self._boosted.partitioners:
             self._names, self._kinds = [*self._names, _BOOSTED], [*self._kinds, "constant"]
             pairs = zip(unions, self._boosted.partitioners, strict=True)
             unions = [UnionPartitioner.of_fitted([*u.partitioners_, trees]) for u, trees in pairs]
@@ -214,7 +241,7 @@ class GroupedJoint(Component):
         # A space that has ended holds the exact solution: that of all rows may need more steps, and
         # short of it small strengths leave large weights.
         n_steps = paths[0].n_steps if all(has_more) else _MOST_STEPS
-        return Choice(strength, n_steps, loss, table, predictions, folds)
+        return Choice(strength, n_steps, loss, table, predictions, folds, paths)
 
     def _calibrate(self, predictions: list[NDArray]) -> list[NDArray]:
         """Turn predictions of indicators into log-odds."""
@@ -273,23 +300,21 @@ class GroupedJoint(Component):
     def fit(self, frame: Frame) -> CellModel:
         """Fit the cells of all groups to all rows."""
         context = self.context
-        rows, codes = self._rows_and_codes()
+        rows, codes, design = self._rows_and_design(frame)
         setting = self._setting
-        kinds, group_of = self._partition_kinds(self.partitioner)
+        _, group_of = self._partition_kinds(self.partitioner)
         penalty = self._penalty(self.partitioner.split_gains_, group_of)
         target = frame.loss.encode(frame.target(rows.y))
         centre = np.average(target, axis=0, weights=rows.s)
         if context.has_own_link:
             centre = frame.offset
-        design = LeafDesign(
-            frame.features.transform(rows.X).astype(np.float32), codes, self.partitioner.n_cells_,
-            cells=kinds, n_jobs=frame.n_jobs,
-        )  # fmt: skip
         problem = Problem(design, target, SquaredError(), penalty, rows.s, centre)
         if context.has_own_link:
             problem = replace(frame, loss=context.smooth_loss).problem(design, rows, penalty)
         n_steps = setting.n_steps
-        usual = Reweighted(_ROUNDS, n_steps) if context.has_own_link else Krylov(n_steps)
+        usual: Solver = Krylov(n_steps, self._path, setting.strength)
+        if context.has_own_link:
+            usual = Reweighted(_ROUNDS, n_steps)
         solution = solve_problem(context.options, problem, usual=usual)
         self.solve = JointSolve(solution, penalty, np.asarray(centre), self._numbers())
         # What classes start from is part of the constant that makes log-odds of indicators.
@@ -300,6 +325,20 @@ class GroupedJoint(Component):
         frame = replace(frame, offset=offset)
         model = CellModel.of_solution(frame, self.partitioner, solution, ranges)
         return (setting.log_odds * model).plus_constant(setting.constant)
+
+    def _rows_and_design(self, frame: Frame) -> tuple[Rows, NDArray, LeafDesign]:
+        """Return the rows that the cells are fitted to, their codes, and their design."""
+        if self._path is not None:
+            fold = self._folds[0]
+            self.partitioner = fold.partitioner
+            return fold.train, fold.codes, fold.design
+        rows, codes = self._rows_and_codes()
+        kinds, _ = self._partition_kinds(self.partitioner)
+        design = LeafDesign(
+            frame.features.transform(rows.X).astype(np.float32), codes, self.partitioner.n_cells_,
+            cells=kinds, n_jobs=frame.n_jobs,
+        )  # fmt: skip
+        return rows, codes, design
 
     def _rows_and_codes(self) -> tuple[Rows, NDArray]:
         """Return all rows, in any order, and their codes in the partitions of the splits.
@@ -386,3 +425,25 @@ class GroupedJoint(Component):
         sizes = [len(member.n_cells_) for member in fitted.partitioners_]
         group_of = np.repeat(self._group_of_member or range(len(sizes)), sizes)
         return [self._kinds[g] for g in group_of], group_of
+
+
+class SmallJoint(GroupedJoint):
+    """The joint fit of constants in very many small trees, for targets of few interactions.
+
+    Boosting finds the trees one after the other, with steps that are cut short; all their cells
+    together, fitted jointly to all rows, are a smooth additive model with few interactions.
+    """
+
+    name = "small_joint"
+
+    def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
+        super().__init__(context, {})
+
+    def _make_groups(self, n_splits: int) -> list[Group]:
+        context, options = self.context, self.context.options
+        return small_groups(
+            len(context.rows),
+            len(context.plan.names),
+            is_linear=options.cells == "linear",
+            root=options.root_cell,
+        )
