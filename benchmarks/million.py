@@ -2,9 +2,9 @@
 
     python -m benchmarks.million [--rows 200000 1000000] [--models jointleaf catboost]
 
-Friedman's first function with noise and 20 columns, as in `benchmarks.cliffs`: the error is the part
-of the signal that is not explained, on 20,000 new rows. One thread, one process a fit. The memory is
-that of the whole process at its peak, the table (160 MB for a million rows) included.
+Friedman's first function with noise and 20 columns, as in `benchmarks.cliffs`: the error is the
+part of the signal that is not explained, on 20,000 new rows. One thread, one process a fit. The
+memory is that of the whole process at its peak, with the table (160 MB for a million rows).
 """
 
 from __future__ import annotations

@@ -274,6 +274,18 @@ def test_a_loose_tolerance_ends_it_sooner(make_case):
     assert loose.optimality <= 1e-1
 
 
+def test_a_path_that_was_run_before_has_the_solution(make_case):
+    """Of any strength: the problem's penalty is that multiple of the path's."""
+    case, strength = make_case(n=80), 0.03
+    problem = problem_of(case, penalty=Frobenius(2.0 * strength, strength))
+    path = KrylovPath(problem.design, problem.quadratic()[0] / strength, case.y, case.s)
+    path.extend(7)
+    found, fresh = (solve(problem, s) for s in (Krylov(7, path, strength), Krylov(7)))
+    assert found.n_iter == fresh.n_iter == 7
+    np.testing.assert_allclose(found.theta, fresh.theta, rtol=1e-9, atol=1e-12)
+    assert found.optimality == pytest.approx(fresh.optimality)
+
+
 def test_single_precision(make_case):
     solution = solve(problem_of(make_case(n=80), dtype=np.float32), Krylov(200))
     assert solution.status == "converged"

@@ -157,7 +157,11 @@ class CellSums:
         self.dtype, self.n_rows, self.n_cells = np.dtype(dtype), len(codes), len(numbers) - 1
         self.q = 1 if X is None else X.shape[1]
         self._starts = starts
-        self._has_missing = bool((codes == self.n_cells - starts).any())
+        blocks = range(0, len(codes), _MAX_BLOCK_ROWS)
+        self._has_missing = any(
+            (codes[first : first + _MAX_BLOCK_ROWS] == self.n_cells - starts).any()
+            for first in blocks
+        )
         self._set_groups(codes, starts, None)
 
     @classmethod
@@ -175,10 +179,11 @@ class CellSums:
             codes = codes[:, partitions]
         sizes = np.asarray(layout.cells_per_partition)[partitions]
         starts = (np.cumsum(sizes) - sizes).astype(np.int32)
-        missing = codes < 0
-        largest = sizes.sum() if missing.any() else sizes.max() - 1
+        has_missing = codes.size > 0 and codes.min() < 0
+        largest = sizes.sum() if has_missing else sizes.max() - 1
         local = codes.astype(_code_dtype(largest))
-        if missing.any():
+        if has_missing:
+            missing = codes < 0
             local[missing] = np.broadcast_to(sizes.sum() - starts, codes.shape)[missing]
         owned = np.isin(layout.partition_of_cell, partitions)
         numbers = np.append(np.flatnonzero(owned), layout.n_cells).astype(np.int32)

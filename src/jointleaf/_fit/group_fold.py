@@ -23,6 +23,7 @@ from jointleaf.partitions import UnionPartitioner
 __all__ = ["Choice", "GroupFold", "partition_weights"]
 
 _PRIOR_ROWS = 100.0
+_BLOCK_ROWS = 2**17  # whose codes are found at a time
 _MOST_WEIGHT = 5.0  # of a group: next to nothing, multiplied, would be noise
 
 
@@ -81,6 +82,15 @@ class GroupFold(Fold):
         self._target = target - self._centre
         self.target_valid = self.context.loss.encode(self.y_valid) - self._centre
         return self
+
+    def _apply(self, X: NDArray) -> NDArray:
+        """Return the codes of rows, block by block, in as few bytes as they need."""
+        n_cells = self.partitioner.n_cells_
+        codes = np.empty((len(X), len(n_cells)), np.min_scalar_type(-int(n_cells.max())))
+        for first in range(0, len(X), _BLOCK_ROWS):
+            block = slice(first, first + _BLOCK_ROWS)
+            codes[block] = self.partitioner.apply(X[block])
+        return codes
 
     def own_problem(self, penalty: Frobenius) -> Problem:
         """Return the problem of the training rows with the loss, smooth where it has kinks."""

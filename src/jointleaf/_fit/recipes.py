@@ -83,9 +83,9 @@ RECIPES: dict[str, Recipe] = {
     )
 }
 
-#: With more rows, of which each costs time, a sample tells which one of a family takes part.
+#: With very many rows one of every family takes part; those that take less time come first.
 _FAMILIES: dict[TargetType, Sequence[Sequence[type[Component]]]] = {
-    "regression": ((Boosted, BoostedRandom, BoostedLinear), (GroupedJoint, SmallJoint), (Linear,)),
+    "regression": ((Boosted, BoostedLinear, BoostedRandom), (SmallJoint, GroupedJoint), (Linear,)),
     "classification": ((Boosted, BoostedRandom), (GroupedJoint,), (Linear,)),
 }
 
@@ -98,6 +98,7 @@ _HELD_OUT_ROWS = 20_000  # enough to choose on: the smallest fold of more than 1
 _NEARLY_ALL = 0.9  # of the rows: models of a split that is trained on so many need no other fit
 _MANY_ROWS = 100_000  # above which a sample tells what is worth fitting to all rows
 _SAMPLE_ROWS = 20_000  # that a sample is trained on, and a quarter of it to validate
+_COMPARABLE = 0.5  # of the largest weight in a family: less time then counts more
 _MOST_RAW = 5000  # raw predictions, rows times classes, up to which the exact joint fit is made
 
 #: Of partitions that the user gives, whose own model may take part.
@@ -319,8 +320,8 @@ def _keeps_split(context: FitContext, splits: Sequence[Split]) -> bool:
 def _tried_on_sample(context: FitContext, recipe: Recipe, split: Split) -> dict[str, Component]:
     """Return components that take part in the blend of a sample of a split's rows, by name.
 
-    Of every family it is the one with the largest weight: with few rows they differ by chance, and
-    their mean is better than each, which is worth less with every row.
+    Of every family it is the first with at least half of the largest weight. With few rows the
+    members differ by chance, and their mean is better than each; with every row that is worth less.
     """
     train, valid = split
     is_used = np.arange(len(train)) < _SAMPLE_ROWS
@@ -332,8 +333,13 @@ def _tried_on_sample(context: FitContext, recipe: Recipe, split: Split) -> dict[
     kinds = [kind for family in families for kind in family]
     components, held_out = _predict_held_out(context, kinds, [(train, valid)])
     weights = recipe.blending.fit(context, components, held_out, [(train, valid)]).weights
-    best = [max((k.name for k in f), key=lambda name: weights.get(name, 0.0)) for f in families]
-    return {name: components[name] for name in best if weights.get(name, 0.0) > 0}
+    chosen = []
+    for family in families:
+        largest = max(weights.get(kind.name, 0.0) for kind in family)
+        if largest > 0:
+            names = [k.name for k in family if weights.get(k.name, 0.0) >= _COMPARABLE * largest]
+            chosen.append(names[0])
+    return {name: components[name] for name in chosen}
 
 
 def _held_out_within(
