@@ -92,18 +92,17 @@ def test_trees_are_grown_on_some_of_the_rows(regression):
 
 @pytest.mark.parametrize(("n_rows", "n_trees"), [(100, 10), (5_000, 100), (10**6, 1000)])
 def test_small_trees_are_as_many_as_rows_ask_for(n_rows, n_trees):
-    trees, root = small_groups(n_rows, 3, is_linear=True, root=True)
-    assert (trees.partitioner.n_partitions, trees.kind, root.kind) == (
+    group, root = small_groups(n_rows, root=True)
+    assert (group.partitioner.n_partitions, group.kind, root.kind) == (
         n_trees,
         "constant",
         "linear",
     )
-    assert len(small_groups(n_rows, 3, is_linear=True, root=False)) == 1
-    assert len(small_groups(n_rows, 3, is_linear=False, root=True)) == 1
+    assert len(small_groups(n_rows, root=False)) == 1
 
 
 def test_codes_take_few_bytes_and_are_those_of_the_partitions(regression, monkeypatch):
-    monkeypatch.setattr(group_fold, "_BLOCK_ROWS", 50)
+    monkeypatch.setattr(group_fold, "_BLOCK_CODES", 1000)
     fold = regression["components"]["joint"]._folds[0]
     codes = fold._apply(fold.train.X)
     assert codes.dtype == np.int8
@@ -122,7 +121,7 @@ def test_a_joint_fit_of_many_small_trees_finds_additive_effects(monkeypatch):
     assert list(model.blend_.weights) == ["small_joint"]
     assert model.solution_ is not None
     error = np.mean((model.predict(rows[2500:]) - truth[2500:]) ** 2)
-    trees = small_groups(2500, 4, is_linear=True, root=True)[0].partitioner
+    trees = small_groups(2500, root=False)[0].partitioner
     trees.fit(rows[:2500], y[:2500])
     starts = np.cumsum(trees.n_cells_) - trees.n_cells_
     boosted = trees.leaf_values_[trees.apply(rows[2500:]) + starts, 0].sum(axis=1)

@@ -32,6 +32,7 @@ _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 128, 8192
 _TILE_ROWS = 1024  # codes become columns of so many rows at a time
 _MOST_MATRICES = 8  # of different shapes that a workspace keeps
 _ADJOINT_BYTES = 2**25  # of what the adjoint computes from at a time
+_COLUMNS = 64  # of codes that are turned at a time
 _MAX_SEGMENTS = 8  # the adjoint's partial sums: fixed, so that n_jobs cannot change a bit
 _SEGMENT_BYTES = 2**28  # and their memory
 _TABLE_BYTES = 2**17  # weights of one group's merged cells: beyond, gathers leave the cache
@@ -211,7 +212,7 @@ class CellSums:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is made again: memory, threads and the sparse form of the groups."""
-        left_out = {"_pool", "_workspaces", "_adder", "_adder_transposed"}
+        left_out = {"_pool", "_workspaces", "_turned", "_adder", "_adder_transposed"}
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -234,6 +235,7 @@ class CellSums:
         self._pool: ThreadPoolExecutor | None = None
         self._workspaces = shared_workspaces(self.dtype)
         self.groups = groups
+        self._turned: tuple[int, NDArray] | None = None  # some columns, each contiguous
         self._adder: sparse.csr_array | None = None
         self._adder_transposed: sparse.csc_array | None = None
         n_columns = self.n_cells + self._has_missing
@@ -266,6 +268,7 @@ class CellSums:
             columns.append(label.astype(_code_dtype(len(table) - 1)))
             start += len(table)
             first += table.shape[1]
+        self._turned = None
         if len(groups) < n_partitions:
             offsets = np.array([group.start for group in groups], np.int32)
             self._set_groups(np.stack(columns, axis=1), offsets, groups)
@@ -287,7 +290,11 @@ class CellSums:
 
     def _column(self, group: int) -> NDArray[np.int32]:
         """Return the merged cell of every row in one group, numbered over all groups."""
-        return self._merged[:, group] + self._offsets[group]
+        start = group - group % _COLUMNS
+        if self._turned is None or self._turned[0] != start:
+            columns = self._merged[:, start : start + _COLUMNS]
+            self._turned = start, np.ascontiguousarray(columns.T)
+        return self._turned[1][group - start] + self._offsets[group]
 
     def cells(self) -> NDArray[np.int32]:
         """Cell of every row in every partition, (n, P), numbered over these; C for none."""

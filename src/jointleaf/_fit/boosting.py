@@ -93,8 +93,7 @@ class Boosted(Component):
         super().__init__(context, components)
         self._stage = self._make_stage(len(context.rows), context.n_outputs)
         self._model: CellModel | None = None  # of a split that has nearly all rows
-        is_first = not any(isinstance(component, Boosted) for component in components.values())
-        self._keeps_trees = context.is_regression and is_first
+        self._is_first = not any(isinstance(c, Boosted) for c in components.values())
 
     @classmethod
     def _make_stage(cls, n_rows: int, n_outputs: int) -> Stage:
@@ -113,7 +112,7 @@ class Boosted(Component):
             booster = growth.train(valid)
             rounds.append(booster.best_iteration)
             predictions.append(growth.raw(booster, valid))
-            if self._keeps_trees:
+            if self._is_first and context.is_regression:
                 n_rounds = min(booster.best_iteration, JOINT_ROUNDS)
                 trees = growth.model(booster, n_rounds).partitioner
                 self.partitioners = [*self.partitioners, trees]

@@ -23,7 +23,7 @@ from jointleaf.partitions import UnionPartitioner
 __all__ = ["Choice", "GroupFold", "partition_weights"]
 
 _PRIOR_ROWS = 100.0
-_BLOCK_ROWS = 2**17  # whose codes are found at a time
+_BLOCK_CODES = 2**23  # that are found at a time
 _MOST_WEIGHT = 5.0  # of a group: next to nothing, multiplied, would be noise
 
 
@@ -70,6 +70,8 @@ class GroupFold(Fold):
         slopes = np.repeat(group_of[layout.partition_of_cell[layout.linear_cells]], layout.n_slopes)
         self._group_of_weight = np.append(slopes, group_of[layout.partition_of_cell])
         self.s, self.s_valid, self.curvature = self.train.s, self.valid.s, 1.0
+        #: of the targets, from which predictions differ
+        self.centre: NDArray | float = 0.0
         if self.context.has_own_link:
             response, self.s, self.curvature = self.context.working(self.train, self.constant)
             centre = np.average(response, weights=self.s)
@@ -78,17 +80,18 @@ class GroupFold(Fold):
             self.s_valid = work.weights
             return self
         target = self.context.loss.encode(self.y)
-        self._centre = np.average(target, axis=0, weights=self.train.s)
-        self._target = target - self._centre
-        self.target_valid = self.context.loss.encode(self.y_valid) - self._centre
+        self.centre = np.average(target, axis=0, weights=self.train.s)
+        self._target = target - self.centre
+        self.target_valid = self.context.loss.encode(self.y_valid) - self.centre
         return self
 
     def _apply(self, X: NDArray) -> NDArray:
         """Return the codes of rows, block by block, in as few bytes as they need."""
         n_cells = self.partitioner.n_cells_
         codes = np.empty((len(X), len(n_cells)), np.min_scalar_type(-int(n_cells.max())))
-        for first in range(0, len(X), _BLOCK_ROWS):
-            block = slice(first, first + _BLOCK_ROWS)
+        size = max(1, _BLOCK_CODES // len(n_cells))
+        for first in range(0, len(X), size):
+            block = slice(first, first + size)
             codes[block] = self.partitioner.apply(X[block])
         return codes
 

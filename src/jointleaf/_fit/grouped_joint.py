@@ -155,25 +155,34 @@ class GroupedJoint(Component):
         progress = Progress(2, "joint fit", enabled=context.options.verbose)
         scales = np.full(len(self._names), 1.0 / len(self._names))
         slope_scale = self._choose_slope_scale(scales)
-        n_rows = int(_SAMPLE_ROWS / context.n_outputs**0.5)
-        first = self._follow(scales, slope_scale, [fold.sample(n_rows) for fold in self._folds])
+        scales = self._choose_groups(scales, slope_scale)
         progress.step("scales of groups")
-        if first.group_weights.any():
-            scales = scales * (first.group_weights / first.group_weights.max()) ** _SCALE_POWER
-        is_used = scales >= _LEAST_SCALE * scales.max()
-        if not is_used.all():
-            self._keep_groups(is_used)
-        scales = scales[is_used] / scales[is_used].sum()
         best = self._follow(scales, slope_scale, self._folds)
         progress.step("strength")
         if context.keeps_split and not context.has_own_link:
             self._path = best.paths[0]
         self.table = best.table
         self._setting = _Setting(best.strength, slope_scale, scales, best.n_steps)
-        predictions = [parts.sum(axis=0) for parts in best.predictions]
         if context.has_own_link:
             return self._reweigh()
-        return predictions if context.is_regression else self._calibrate(predictions)
+        predictions = [parts.sum(axis=0) for parts in best.predictions]
+        if not context.is_regression:
+            return self._calibrate(predictions)
+        pairs = zip(predictions, self._folds, strict=True)
+        return [part + fold.centre for part, fold in pairs]
+
+    def _choose_groups(self, scales: NDArray, slope_scale: float) -> NDArray[np.float64]:
+        """Return the scales of the groups that count, and leave out the others."""
+        n_rows = int(_SAMPLE_ROWS / self.context.n_outputs**0.5)
+        weights = self._follow(
+            scales, slope_scale, [fold.sample(n_rows) for fold in self._folds]
+        ).group_weights
+        if weights.any():
+            scales = scales * (weights / weights.max()) ** _SCALE_POWER
+        is_used = scales >= _LEAST_SCALE * scales.max()
+        if not is_used.all():
+            self._keep_groups(is_used)
+        return scales[is_used] / scales[is_used].sum()
 
     def _make_folds(self, splits: Sequence[Split]) -> list[GroupFold]:
         """Grow the groups on the training part of every split, after the boosted trees."""
@@ -440,10 +449,14 @@ class SmallJoint(GroupedJoint):
         super().__init__(context, {})
 
     def _make_groups(self, n_splits: int) -> list[Group]:
-        context, options = self.context, self.context.options
-        return small_groups(
-            len(context.rows),
-            len(context.plan.names),
-            is_linear=options.cells == "linear",
-            root=options.root_cell,
-        )
+        options = self.context.options
+        has_slopes = options.cells == "linear" and len(self.context.plan.names) > 0
+        return small_groups(len(self.context.rows), root=options.root_cell and has_slopes)
+
+    def _choose_slope_scale(self, scales: NDArray) -> float:
+        # Larger ones make the kernel of the root cell so large that single precision does not
+        # resolve strengths that small trees need.
+        return 1.0
+
+    def _choose_groups(self, scales: NDArray, slope_scale: float) -> NDArray[np.float64]:
+        return scales  # there is nothing to choose: both are always of use

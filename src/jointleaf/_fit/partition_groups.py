@@ -87,8 +87,8 @@ def partition_groups(
     return groups
 
 
-def small_groups(n_rows: int, n_features: int, *, is_linear: bool, root: bool) -> list[Group]:
-    """Return the groups of a joint fit of many small trees: constants in them, and the root cell.
+def small_groups(n_rows: int, *, root: bool) -> list[Group]:
+    """Return the groups of a joint fit of many small trees: constants in these, and the root cell.
 
     There is a boosted tree of 4 leaves for every 50 rows, up to 1,000. Thresholds are drawn at
     random, so that no two trees have the same. Partitions of so few cells can be merged: a pass
@@ -97,6 +97,4 @@ def small_groups(n_rows: int, n_features: int, *, is_linear: bool, root: bool) -
     n_trees = int(np.clip(n_rows // _TREE_ROWS, 10, _MOST_TREES))
     trees = LightGBMPartitioner(n_trees, 4, options={"extra_trees": True})
     groups = [Group("small_boosted", trees, "constant", _SMALL_ROWS)]
-    if n_features and is_linear and root:
-        groups.append(Group("root", RootCell(), "linear"))
-    return groups
+    return [*groups, Group("root", RootCell(), "linear")] if root else groups
