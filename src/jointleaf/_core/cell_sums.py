@@ -177,7 +177,9 @@ class CellSums:
     ) -> CellSums:
         """Return the sums of some partitions of a layout; -1 in the codes is no cell."""
         if len(partitions) < layout.n_partitions:
-            codes = codes[:, partitions]
+            first, last = partitions[0], partitions[-1] + 1
+            is_run = last - first == len(partitions)
+            codes = codes[:, first:last] if is_run else codes[:, partitions]
         sizes = np.asarray(layout.cells_per_partition)[partitions]
         starts = (np.cumsum(sizes) - sizes).astype(np.int32)
         has_missing = codes.size > 0 and codes.min() < 0

@@ -91,8 +91,10 @@ class GroupFold(Fold):
         codes = np.empty((len(X), len(n_cells)), np.min_scalar_type(-int(n_cells.max())))
         size = max(1, _BLOCK_CODES // len(n_cells))
         for first in range(0, len(X), size):
-            block = slice(first, first + size)
-            codes[block] = self.partitioner.apply(X[block])
+            block, last = slice(first, first + size), 0
+            for member in self.partitioner.partitioners_:
+                begin, last = last, last + len(member.n_cells_)
+                codes[block, begin:last] = member.apply(X[block])
         return codes
 
     def own_problem(self, penalty: Frobenius) -> Problem:

@@ -97,7 +97,7 @@ _SPLIT_ROWS = 30_000  # rows of all training parts together, about
 _HELD_OUT_ROWS = 20_000  # enough to choose on: the smallest fold of more than 100,000 rows
 _NEARLY_ALL = 0.9  # of the rows: models of a split that is trained on so many need no other fit
 _MANY_ROWS = 100_000  # above which a sample tells what is worth fitting to all rows
-_SAMPLE_ROWS = 20_000  # that a sample is trained on, and a quarter of it to validate
+_SAMPLE_ROWS = 10_000  # that a sample is trained on, and a quarter of it to validate
 _COMPARABLE = 0.5  # of the largest weight in a family: less time then counts more
 _MOST_RAW = 5000  # raw predictions, rows times classes, up to which the exact joint fit is made
 

@@ -186,8 +186,6 @@ class UnionPartitioner(Nest):
         """Return the codes (n, P) of all members side by side."""
         check_is_fitted(self)
         X = check_apply_rows(self, X)
-        if len(self.partitioners_) == 1:
-            return self.partitioners_[0].apply(X)
         codes = np.empty((X.shape[0], len(self.n_cells_)), dtype=np.int32)
         parts = np.split(codes, np.cumsum([len(m.n_cells_) for m in self.partitioners_]), axis=1)
         for part, member in zip(parts, self.partitioners_, strict=False):
