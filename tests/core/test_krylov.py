@@ -103,7 +103,7 @@ def test_residuals_are_true_after_any_number_of_steps(n_outputs, n_steps, make_c
     root = np.sqrt(s)[:, None]
     kernel = (root * phi / curvature) @ (root * phi).T
     right = root * target.reshape(len(target), -1)
-    basis = np.stack(path._basis[:n_steps]).reshape(n_steps, len(target), -1)
+    basis = path.basis[:n_steps].reshape(n_steps, len(target), -1)
     residuals = path.residuals(STRENGTHS)
     for k, strength in enumerate(STRENGTHS):
         coordinates = path.coefficients(STRENGTHS)[:, k].reshape(n_steps, -1)
@@ -122,7 +122,7 @@ def test_residuals_are_true_after_any_number_of_steps(n_outputs, n_steps, make_c
 def test_the_basis_stays_orthonormal(dtype, make_case):
     case = make_case(n=300, d=3, cells=(20, 30, 40))
     path = path_of(case, "constant", outputs(case, 2), n_steps=60, dtype=dtype)
-    basis = np.stack(path._basis).astype(float)
+    basis = path.basis.astype(float)
     for k in range(2):
         gram = basis[..., k] @ basis[..., k].T
         np.testing.assert_allclose(gram, np.eye(len(gram)), atol=100 * np.finfo(dtype).eps)
@@ -272,6 +272,18 @@ def test_a_loose_tolerance_ends_it_sooner(make_case):
     assert loose.status == tight.status == "converged"
     assert loose.n_iter < tight.n_iter < 200
     assert loose.optimality <= 1e-1
+
+
+def test_a_path_that_was_run_before_has_the_solution(make_case):
+    """Of any strength: the problem's penalty is that multiple of the path's."""
+    case, strength = make_case(n=80), 0.03
+    problem = problem_of(case, penalty=Frobenius(2.0 * strength, strength))
+    path = KrylovPath(problem.design, problem.quadratic()[0] / strength, case.y, case.s)
+    path.extend(7)
+    found, fresh = (solve(problem, s) for s in (Krylov(7, path, strength), Krylov(7)))
+    assert found.n_iter == fresh.n_iter == 7
+    np.testing.assert_allclose(found.theta, fresh.theta, rtol=1e-9, atol=1e-12)
+    assert found.optimality == pytest.approx(fresh.optimality)
 
 
 def test_single_precision(make_case):

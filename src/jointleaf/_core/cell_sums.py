@@ -32,6 +32,7 @@ _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 128, 8192
 _TILE_ROWS = 1024  # codes become columns of so many rows at a time
 _MOST_MATRICES = 8  # of different shapes that a workspace keeps
 _ADJOINT_BYTES = 2**25  # of what the adjoint computes from at a time
+_COLUMNS = 64  # of codes that are turned at a time
 _MAX_SEGMENTS = 8  # the adjoint's partial sums: fixed, so that n_jobs cannot change a bit
 _SEGMENT_BYTES = 2**28  # and their memory
 _TABLE_BYTES = 2**17  # weights of one group's merged cells: beyond, gathers leave the cache
@@ -157,7 +158,11 @@ class CellSums:
         self.dtype, self.n_rows, self.n_cells = np.dtype(dtype), len(codes), len(numbers) - 1
         self.q = 1 if X is None else X.shape[1]
         self._starts = starts
-        self._has_missing = bool((codes == self.n_cells - starts).any())
+        blocks = range(0, len(codes), _MAX_BLOCK_ROWS)
+        self._has_missing = any(
+            (codes[first : first + _MAX_BLOCK_ROWS] == self.n_cells - starts).any()
+            for first in blocks
+        )
         self._set_groups(codes, starts, None)
 
     @classmethod
@@ -172,13 +177,16 @@ class CellSums:
     ) -> CellSums:
         """Return the sums of some partitions of a layout; -1 in the codes is no cell."""
         if len(partitions) < layout.n_partitions:
-            codes = codes[:, partitions]
+            first, last = partitions[0], partitions[-1] + 1
+            is_run = last - first == len(partitions)
+            codes = codes[:, first:last] if is_run else codes[:, partitions]
         sizes = np.asarray(layout.cells_per_partition)[partitions]
         starts = (np.cumsum(sizes) - sizes).astype(np.int32)
-        missing = codes < 0
-        largest = sizes.sum() if missing.any() else sizes.max() - 1
+        has_missing = codes.size > 0 and codes.min() < 0
+        largest = sizes.sum() if has_missing else sizes.max() - 1
         local = codes.astype(_code_dtype(largest))
-        if missing.any():
+        if has_missing:
+            missing = codes < 0
             local[missing] = np.broadcast_to(sizes.sum() - starts, codes.shape)[missing]
         owned = np.isin(layout.partition_of_cell, partitions)
         numbers = np.append(np.flatnonzero(owned), layout.n_cells).astype(np.int32)
@@ -206,7 +214,7 @@ class CellSums:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is made again: memory, threads and the sparse form of the groups."""
-        left_out = {"_pool", "_workspaces", "_adder", "_adder_transposed"}
+        left_out = {"_pool", "_workspaces", "_turned", "_adder", "_adder_transposed"}
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -229,6 +237,7 @@ class CellSums:
         self._pool: ThreadPoolExecutor | None = None
         self._workspaces = shared_workspaces(self.dtype)
         self.groups = groups
+        self._turned: tuple[int, NDArray] | None = None  # some columns, each contiguous
         self._adder: sparse.csr_array | None = None
         self._adder_transposed: sparse.csc_array | None = None
         n_columns = self.n_cells + self._has_missing
@@ -261,6 +270,7 @@ class CellSums:
             columns.append(label.astype(_code_dtype(len(table) - 1)))
             start += len(table)
             first += table.shape[1]
+        self._turned = None
         if len(groups) < n_partitions:
             offsets = np.array([group.start for group in groups], np.int32)
             self._set_groups(np.stack(columns, axis=1), offsets, groups)
@@ -282,7 +292,11 @@ class CellSums:
 
     def _column(self, group: int) -> NDArray[np.int32]:
         """Return the merged cell of every row in one group, numbered over all groups."""
-        return self._merged[:, group] + self._offsets[group]
+        start = group - group % _COLUMNS
+        if self._turned is None or self._turned[0] != start:
+            columns = self._merged[:, start : start + _COLUMNS]
+            self._turned = start, np.ascontiguousarray(columns.T)
+        return self._turned[1][group - start] + self._offsets[group]
 
     def cells(self) -> NDArray[np.int32]:
         """Cell of every row in every partition, (n, P), numbered over these; C for none."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.losses import Kinked, Logistic, Loss, Multinomial
 from jointleaf._core.progress import Progress
-from jointleaf._data.rows import Rows
 from jointleaf._fit.budget import Seconds, Size
-from jointleaf._fit.component import Component, FitContext, Split, in_units_of
+from jointleaf._fit.component import Component, FitContext, Split
 from jointleaf._fit.growth import Growth, Stage
 from jointleaf._fit.joint import BesideJoint
 from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
@@ -26,7 +24,6 @@ __all__ = ["Boosted", "BoostedLinear", "BoostedRandom", "LeafValues"]
 _ROUNDS, _RATE = 1000, 0.08  # most rounds, and their learning rate
 _CELLS, _MORE_CELLS, _FEW_ROWS = 31, 63, 8000
 _FEW_CLASSES = 5
-_NEARLY_ALL = 0.9  # of the rows
 LINEAR_STAGE = Stage(True, 31, 400, 0.06)
 JOINT_ROUNDS = 100  # whose cells a joint fit may take
 _SMOOTHING = 1.0  # rows of every class added to every cell (Laplace's rule of succession)
@@ -96,6 +93,7 @@ class Boosted(Component):
         super().__init__(context, components)
         self._stage = self._make_stage(len(context.rows), context.n_outputs)
         self._model: CellModel | None = None  # of a split that has nearly all rows
+        self._is_first = not any(isinstance(c, Boosted) for c in components.values())
 
     @classmethod
     def _make_stage(cls, n_rows: int, n_outputs: int) -> Stage:
@@ -110,15 +108,15 @@ class Boosted(Component):
             return None
         context, predictions, rounds, self.partitioners = self.context, [], [], []
         for train, valid in splits:
-            is_model = len(splits) == 1 and self._has_nearly_all_rows(train)
-            frame = context.standardize(context.rows if is_model else train)
-            growth = Growth(context, frame, train, self._stage)
+            growth = Growth(context, context.standardize(train), train, self._stage)
             booster = growth.train(valid)
             rounds.append(booster.best_iteration)
-            raw, units = growth.raw(booster, valid), (frame.centre, frame.unit)
-            predictions.append(in_units_of(raw, units, context.target_units(train)))
-            self._keep_trees(growth, booster)
-            self._model = growth.model(booster) if is_model else None
+            predictions.append(growth.raw(booster, valid))
+            if self._is_first and context.is_regression:
+                n_rounds = min(booster.best_iteration, JOINT_ROUNDS)
+                trees = growth.model(booster, n_rounds).partitioner
+                self.partitioners = [*self.partitioners, trees]
+            self._model = growth.model(booster) if context.keeps_split else None
         self.n_rounds = max(1, round(float(np.mean(rounds))))
         return predictions
 
@@ -128,16 +126,6 @@ class Boosted(Component):
         if self.context.signs is not None and isinstance(self.context.loss, Kinked):
             return False
         return self.context.n_outputs <= self._max_outputs
-
-    def _has_nearly_all_rows(self, train: Rows) -> bool:
-        """Whether trees of a split's training part need not be grown anew on all rows."""
-        context = self.context
-        return context.statistics is None and len(train) >= _NEARLY_ALL * len(context.rows)
-
-    def _keep_trees(self, growth: Growth, booster: Any) -> None:
-        if self.context.is_regression:
-            n_rounds = min(booster.best_iteration, JOINT_ROUNDS)
-            self.partitioners = [*self.partitioners, growth.model(booster, n_rounds).partitioner]
 
     def fit(self, frame: Frame) -> CellModel:
         """Grow the trees on all rows, unless those of a split have nearly all."""
@@ -185,9 +173,6 @@ class BoostedRandom(Boosted):
     @classmethod
     def _make_stage(cls, n_rows: int, n_outputs: int) -> Stage:
         return replace(super()._make_stage(n_rows, n_outputs), is_random=True)
-
-    def _keep_trees(self, growth: Growth, booster: Any) -> None:
-        pass
 
 
 class BoostedLinear(BoostedRandom):

@@ -76,6 +76,8 @@ class FitContext:
     class_weights: NDArray[np.float64] | None = None
     #: 1 or -1 (d,) of columns along which raw predictions must rise or fall; None without any
     signs: NDArray[np.intp] | None = None
+    #: whether models of the one split, which has nearly all rows in training, are those of the fit
+    keeps_split: bool = False
 
     @property
     def is_regression(self) -> bool:
@@ -106,7 +108,11 @@ class FitContext:
         return Size(n, d, self.n_outputs, self.is_regression)
 
     def standardize(self, rows: Rows) -> Frame:
-        """Return how linear features and targets become standard numbers, learned from rows."""
+        """Return how linear features and targets become standard numbers, learned from rows.
+
+        Where models of a split are those of the fit, they are learned from all rows.
+        """
+        rows = self.rows if self.keeps_split else rows
         features = self.plan.fit(rows.X, rows.s, clip=bool(self.options.clip))
         centre, unit = self.target_units(rows)
         return Frame(
@@ -119,8 +125,13 @@ class FitContext:
             return self.units
         if not self.is_regression:
             return 0.0, 1.0
-        centre, unit = mean_and_scale(rows.y[:, None], rows.s)
-        return float(centre[0]), float(unit[0])
+        if self.keeps_split:
+            return self._units_of_all
+        return _mean_and_scale(rows)
+
+    @cached_property
+    def _units_of_all(self) -> tuple[float, float]:
+        return _mean_and_scale(self.rows)
 
     def target(self, rows: Rows, units_of: Rows | None = None) -> NDArray:
         """Return encoded targets in the standard units of rows, by default their own."""
@@ -129,6 +140,7 @@ class FitContext:
 
     def constant(self, rows: Rows) -> NDArray:
         """Return the best constant raw prediction, besides their offsets, of rows."""
+        rows = self.rows if self.keeps_split else rows
         return np.asarray(self.loss.best_shift(self.target(rows), rows.s, rows.offset), float)
 
     @cached_property
@@ -201,6 +213,11 @@ class JointSolve:
     setting: dict[str, float] = field(default_factory=dict)  # of the default penalty
 
 
+def _mean_and_scale(rows: Rows) -> tuple[float, float]:
+    centre, unit = mean_and_scale(rows.y[:, None], rows.s)
+    return float(centre[0]), float(unit[0])
+
+
 class Component(ABC):
     """One additive part of a model; `components` are those before it in the recipe, by name."""
 
@@ -222,6 +239,10 @@ class Component(ABC):
         Returns raw predictions (n,) or (n, K) in standard units of the split's training rows, by
         models that have not seen the validation rows; None where the component takes no part.
         """
+
+    def follow(self, sample: Component) -> None:
+        """Leave out what the same component of a sample of the rows had no use for."""
+        return
 
     @abstractmethod
     def fit(self, frame: Frame) -> CellModel | None:

@@ -202,8 +202,12 @@ class Fold:
         self.set_groups(n_groups or -(-MIN_GROUPS // n_folds))
         if not hasattr(partitioner, "n_cells_"):
             grow(partitioner, context.growth_rows(train), context.target_type, context.columns)
-        self.codes, self.codes_valid = partitioner.apply(train.X), partitioner.apply(valid.X)
+        self.codes, self.codes_valid = self._apply(train.X), self._apply(valid.X)
         self.n_cells, self.gains = partitioner.n_cells_, partitioner.split_gains_
+
+    def _apply(self, X: NDArray) -> NDArray:
+        """Return the codes (n, P) of rows."""
+        return self.partitioner.apply(X)
 
     def set_groups(self, n_groups: int) -> None:
         """Divide the validation rows into groups, each of whole groups of the user's."""

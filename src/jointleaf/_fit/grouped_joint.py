@@ -22,7 +22,6 @@ and the cells are then fitted by a few rounds of reweighted least squares.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -36,10 +35,11 @@ from jointleaf._core.losses import SquaredError
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
+from jointleaf._core.solvers.base import Solver
 from jointleaf._core.solvers.krylov import Krylov, KrylovPath
 from jointleaf._core.solvers.reweighted import Reweighted
 from jointleaf._data.rows import Rows
-from jointleaf._fit.blend import least_squares_weights, logistic_weights
+from jointleaf._fit.blend import logistic_weights
 from jointleaf._fit.boosting import JOINT_ROUNDS, Boosted
 from jointleaf._fit.budget import Seconds, Size
 from jointleaf._fit.component import (
@@ -47,16 +47,16 @@ from jointleaf._fit.component import (
     FitContext,
     JointSolve,
     Split,
-    Table,
 )
-from jointleaf._fit.folds import Fold, best_row, grow, join_tables, loss_columns
+from jointleaf._fit.folds import best_row, grow, join_tables, loss_columns
+from jointleaf._fit.group_fold import Choice, GroupFold, partition_weights
 from jointleaf._fit.joint import solve_problem
 from jointleaf._fit.memory import SPLIT_BYTES, FitShape, MemoryEstimate, partition_sizes
-from jointleaf._fit.partition_groups import partition_groups
+from jointleaf._fit.partition_groups import Group, partition_groups, small_groups
 from jointleaf._fit.setting import feature_weights
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges
-from jointleaf.partitions import Partitioner, UnionPartitioner
+from jointleaf.partitions import UnionPartitioner
 from jointleaf.partitions._base import seeded
 
 _SAMPLE_ROWS = 5000  # of a training part, that tell the scales; fewer with several outputs
@@ -68,8 +68,6 @@ _LEAST_GAIN = 3e-3  # of the validation loss in ten steps: less is not worth ten
 _SCALE_POWER = 4.0  # with which scales follow the weights of their groups
 _LEAST_SCALE = 1e-3
 _ROUNDS, _ROUND_TOL = 5, 1e-3  # of reweighted least squares
-_PRIOR_ROWS = 100.0
-_MOST_WEIGHT = 5.0  # of a group: next to nothing, multiplied, would be noise
 _FEATURE_POWER = 1.0
 _SLOPE_SCALES = (0.3, 1.0, 3.0, 10.0, 30.0)
 _FIRST_SLOPE_SCALE = 2  # which of them the search starts from
@@ -97,16 +95,34 @@ class GroupedJoint(Component):
 
     def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
         super().__init__(context, components)
-        self._boosted = next((c for c in components.values() if isinstance(c, Boosted)), None)
-        self._folds: list[_GroupFold] = []
+        boosted = (c for c in components.values() if isinstance(c, Boosted))
+        self._boosted = next(boosted, None)
+        self._folds: list[GroupFold] = []
+        #: of the groups that a sample of the rows had a use for; None without a sample
+        self._useful: set[str] | None = None
+        #: of a split whose model is that of the fit
+        self._path: KrylovPath | None = None
         #: names of the groups, and the kinds of their cells
         self._names: list[str] = []
         self._kinds: list[CellKind] = []
 
-    def _set_groups(self, n_splits: int) -> list[Partitioner]:
-        """Name the groups for a number of splits; return their partitioners, unfitted."""
+    def follow(self, sample: Component) -> None:
+        """Leave out the groups that a joint fit of a sample of the rows had no use for."""
+        assert isinstance(sample, GroupedJoint)
+        self._useful = set(sample._names)
+
+    def _set_groups(self, n_splits: int) -> list[Group]:
+        """Name the groups for a number of splits; return them."""
+        groups = self._make_groups(n_splits)
+        groups = [g for g in groups if self._useful is None or g.name in self._useful] or groups
+        self._names = [group.name for group in groups]
+        self._kinds = [group.kind for group in groups]
+        return groups
+
+    def _make_groups(self, n_splits: int) -> list[Group]:
+        """Return the groups, unfitted."""
         context, options = self.context, self.context.options
-        groups = partition_groups(
+        return partition_groups(
             len(context.rows),
             len(context.plan.names),
             is_linear=options.cells == "linear",
@@ -114,15 +130,19 @@ class GroupedJoint(Component):
             n_outputs=context.n_outputs,
             n_splits=n_splits,
         )
-        self._names = [group.name for group in groups]
-        self._kinds = [group.kind for group in groups]
-        return [group.partitioner for group in groups]
 
-    def _grow(self, partitioners: list[Partitioner], rows: Rows) -> UnionPartitioner:
-        context = self.context
-        union = seeded(UnionPartitioner(partitioners), context.seed, context.n_jobs)
-        grow(union, context.growth_rows(rows), context.target_type, context.columns)
-        return union
+    def _grow(self, groups: list[Group], rows: Rows) -> UnionPartitioner:
+        """Grow the trees of all groups, each on rows of its own where there are many."""
+        context, rows = self.context, self.context.growth_rows(rows)
+        union = UnionPartitioner([group.partitioner for group in groups])
+        union = seeded(union, context.seed, context.n_jobs)
+        rng, members = np.random.default_rng(context.seed), []
+        for group, member in zip(groups, union.partitioners, strict=True):
+            some = rows
+            if len(rows) > group.max_rows:
+                some = rows.take(rng.choice(len(rows), group.max_rows, replace=False))
+            members.append(grow(member, some, context.target_type, context.columns))
+        return UnionPartitioner.of_fitted(members)
 
     # -- choosing ------------------------------------------------------------------------------
 
@@ -135,33 +155,46 @@ class GroupedJoint(Component):
         progress = Progress(2, "joint fit", enabled=context.options.verbose)
         scales = np.full(len(self._names), 1.0 / len(self._names))
         slope_scale = self._choose_slope_scale(scales)
-        n_rows = int(_SAMPLE_ROWS / context.n_outputs**0.5)
-        first = self._follow(scales, slope_scale, [fold.sample(n_rows) for fold in self._folds])
+        scales = self._choose_groups(scales, slope_scale)
         progress.step("scales of groups")
-        if first.group_weights.any():
-            scales = scales * (first.group_weights / first.group_weights.max()) ** _SCALE_POWER
-        is_used = scales >= _LEAST_SCALE * scales.max()
-        self._keep_groups(is_used)
-        scales = scales[is_used] / scales[is_used].sum()
         best = self._follow(scales, slope_scale, self._folds)
         progress.step("strength")
+        if context.keeps_split and not context.has_own_link:
+            self._path = best.paths[0]
         self.table = best.table
         self._setting = _Setting(best.strength, slope_scale, scales, best.n_steps)
-        predictions = [parts.sum(axis=0) for parts in best.predictions]
         if context.has_own_link:
             return self._reweigh()
-        return predictions if context.is_regression else self._calibrate(predictions)
+        predictions = [parts.sum(axis=0) for parts in best.predictions]
+        if not context.is_regression:
+            return self._calibrate(predictions)
+        pairs = zip(predictions, self._folds, strict=True)
+        return [part + fold.centre for part, fold in pairs]
 
-    def _make_folds(self, splits: Sequence[Split]) -> list[_GroupFold]:
+    def _choose_groups(self, scales: NDArray, slope_scale: float) -> NDArray[np.float64]:
+        """Return the scales of the groups that count, and leave out the others."""
+        n_rows = int(_SAMPLE_ROWS / self.context.n_outputs**0.5)
+        weights = self._follow(
+            scales, slope_scale, [fold.sample(n_rows) for fold in self._folds]
+        ).group_weights
+        if weights.any():
+            scales = scales * (weights / weights.max()) ** _SCALE_POWER
+        is_used = scales >= _LEAST_SCALE * scales.max()
+        if not is_used.all():
+            self._keep_groups(is_used)
+        return scales[is_used] / scales[is_used].sum()
+
+    def _make_folds(self, splits: Sequence[Split]) -> list[GroupFold]:
         """Grow the groups on the training part of every split, after the boosted trees."""
-        context, partitioners = self.context, self._set_groups(len(splits))
-        unions = [self._grow(partitioners, train) for train, _ in splits]
-        if context.is_regression and self._boosted is not None and self._boosted.partitioners:
+        context, groups = self.context, self._set_groups(len(splits))
+        unions = [self._grow(groups, train) for train, _ in splits]
+        is_used = self._useful is None or _BOOSTED in self._useful
+        if is_used and self._boosted is not None and self._boosted.partitioners:
             self._names, self._kinds = [*self._names, _BOOSTED], [*self._kinds, "constant"]
             pairs = zip(unions, self._boosted.partitioners, strict=True)
             unions = [UnionPartitioner.of_fitted([*u.partitioners_, trees]) for u, trees in pairs]
         return [
-            _GroupFold(context, *split, union, n_folds=len(splits), n_jobs=context.n_jobs).prepare(
+            GroupFold(context, *split, union, n_folds=len(splits), n_jobs=context.n_jobs).prepare(
                 *self._partition_kinds(union)
             )
             for split, union in zip(splits, unions, strict=True)
@@ -191,7 +224,7 @@ class GroupedJoint(Component):
                 return _SLOPE_SCALES[at]
             at = best
 
-    def _follow(self, scales: NDArray, slope_scale: float, folds: Sequence[_GroupFold]) -> _Choice:
+    def _follow(self, scales: NDArray, slope_scale: float, folds: Sequence[GroupFold]) -> Choice:
         """Run along the strengths with these scales; stop when further steps gain little."""
         v = feature_weights(folds[0].gains, _FEATURE_POWER)
         paths = [fold.path(scales, v, slope_scale) for fold in folds]
@@ -217,7 +250,7 @@ class GroupedJoint(Component):
         # A space that has ended holds the exact solution: that of all rows may need more steps, and
         # short of it small strengths leave large weights.
         n_steps = paths[0].n_steps if all(has_more) else _MOST_STEPS
-        return _Choice(strength, n_steps, loss, table, predictions, folds)
+        return Choice(strength, n_steps, loss, table, predictions, folds, paths)
 
     def _calibrate(self, predictions: list[NDArray]) -> list[NDArray]:
         """Turn predictions of indicators into log-odds."""
@@ -255,7 +288,7 @@ class GroupedJoint(Component):
             setting.strength / setting.slope_scale**2,
             setting.strength,
             feature_weights(gains, _FEATURE_POWER)[sources],
-            _partition_weights(setting.scales, group_of),
+            partition_weights(setting.scales, group_of),
         )
 
     def _add_exact(self, raw: list[NDArray]) -> None:
@@ -276,23 +309,21 @@ class GroupedJoint(Component):
     def fit(self, frame: Frame) -> CellModel:
         """Fit the cells of all groups to all rows."""
         context = self.context
-        rows, codes = self._rows_and_codes()
+        rows, codes, design = self._rows_and_design(frame)
         setting = self._setting
-        kinds, group_of = self._partition_kinds(self.partitioner)
+        _, group_of = self._partition_kinds(self.partitioner)
         penalty = self._penalty(self.partitioner.split_gains_, group_of)
         target = frame.loss.encode(frame.target(rows.y))
         centre = np.average(target, axis=0, weights=rows.s)
         if context.has_own_link:
             centre = frame.offset
-        design = LeafDesign(
-            frame.features.transform(rows.X).astype(np.float32), codes, self.partitioner.n_cells_,
-            cells=kinds, n_jobs=frame.n_jobs,
-        )  # fmt: skip
         problem = Problem(design, target, SquaredError(), penalty, rows.s, centre)
         if context.has_own_link:
             problem = replace(frame, loss=context.smooth_loss).problem(design, rows, penalty)
         n_steps = setting.n_steps
-        usual = Reweighted(_ROUNDS, n_steps) if context.has_own_link else Krylov(n_steps)
+        usual: Solver = Krylov(n_steps, self._path, setting.strength)
+        if context.has_own_link:
+            usual = Reweighted(_ROUNDS, n_steps)
         solution = solve_problem(context.options, problem, usual=usual)
         self.solve = JointSolve(solution, penalty, np.asarray(centre), self._numbers())
         # What classes start from is part of the constant that makes log-odds of indicators.
@@ -303,6 +334,20 @@ class GroupedJoint(Component):
         frame = replace(frame, offset=offset)
         model = CellModel.of_solution(frame, self.partitioner, solution, ranges)
         return (setting.log_odds * model).plus_constant(setting.constant)
+
+    def _rows_and_design(self, frame: Frame) -> tuple[Rows, NDArray, LeafDesign]:
+        """Return the rows that the cells are fitted to, their codes, and their design."""
+        if self._path is not None:
+            fold = self._folds[0]
+            self.partitioner = fold.partitioner
+            return fold.train, fold.codes, fold.design
+        rows, codes = self._rows_and_codes()
+        kinds, _ = self._partition_kinds(self.partitioner)
+        design = LeafDesign(
+            frame.features.transform(rows.X).astype(np.float32), codes, self.partitioner.n_cells_,
+            cells=kinds, n_jobs=frame.n_jobs,
+        )  # fmt: skip
+        return rows, codes, design
 
     def _rows_and_codes(self) -> tuple[Rows, NDArray]:
         """Return all rows, in any order, and their codes in the partitions of the splits.
@@ -391,119 +436,27 @@ class GroupedJoint(Component):
         return [self._kinds[g] for g in group_of], group_of
 
 
-class _Choice(NamedTuple):
-    """A run along the strengths with some scales, and what the groups predict at the best."""
+class SmallJoint(GroupedJoint):
+    """The joint fit of constants in very many small trees, for targets of few interactions.
 
-    strength: float
-    n_steps: int
-    loss: float
-    table: Table
-    predictions: list[NDArray]  # of every fold, (groups, n[, K])
-    folds: Sequence[_GroupFold]
+    Boosting finds the trees one after the other, with steps that are cut short; all their cells
+    together, fitted jointly to all rows, are a smooth additive model with few interactions.
+    """
 
-    @property
-    def group_weights(self) -> NDArray[np.float64]:
-        """Weights (groups,) of the predictions of the groups, fitted to the held-out targets."""
-        folds, first = self.folds, self.predictions[0]
-        parts = np.concatenate([part.reshape(len(part), -1) for part in self.predictions], axis=1)
-        target = np.concatenate([fold.target_valid.ravel() for fold in folds])
-        s = np.concatenate([fold.s_valid for fold in folds])
-        weights = least_squares_weights(
-            list(parts), target, np.repeat(s, len(target) // len(s)),
-            np.ones(len(first)), _PRIOR_ROWS, _MOST_WEIGHT,
-        )  # fmt: skip
-        return np.array(weights)
+    name = "small_joint"
 
+    def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
+        super().__init__(context, {})
 
-class _GroupFold(Fold):
-    """A fold with designs in single precision, whose kinds of cells differ between groups."""
+    def _make_groups(self, n_splits: int) -> list[Group]:
+        options = self.context.options
+        has_slopes = options.cells == "linear" and len(self.context.plan.names) > 0
+        return small_groups(len(self.context.rows), root=options.root_cell and has_slopes)
 
-    partitioner: UnionPartitioner
+    def _choose_slope_scale(self, scales: NDArray) -> float:
+        # Larger ones make the kernel of the root cell so large that single precision does not
+        # resolve strengths that small trees need.
+        return 1.0
 
-    def prepare(self, kinds: Sequence[CellKind], group_of: NDArray[np.intp]) -> _GroupFold:
-        """Make the designs of both parts; return the fold."""
-        self._group_of, self._cell_kinds = group_of, kinds
-        self._design, self._design_valid = (
-            LeafDesign(X.astype(np.float32), codes, self.n_cells, cells=kinds, n_jobs=self.n_jobs)
-            for X, codes in ((self.X, self.codes), (self.X_valid, self.codes_valid))
-        )
-        layout = self._design.layout
-        slopes = np.repeat(group_of[layout.partition_of_cell[layout.linear_cells]], layout.n_slopes)
-        self._group_of_weight = np.append(slopes, group_of[layout.partition_of_cell])
-        self.s, self.s_valid, self.curvature = self.train.s, self.valid.s, 1.0
-        if self.context.has_own_link:
-            response, self.s, self.curvature = self.context.working(self.train, self.constant)
-            centre = np.average(response, weights=self.s)
-            work = self.context.working(self.valid, self.constant)
-            self._target, self.target_valid = response - centre, work.response - centre
-            self.s_valid = work.weights
-            return self
-        target = self.context.loss.encode(self.y)
-        self._centre = np.average(target, axis=0, weights=self.train.s)
-        self._target = target - self._centre
-        self.target_valid = self.context.loss.encode(self.y_valid) - self._centre
-        return self
-
-    def own_problem(self, penalty: Frobenius) -> Problem:
-        """Return the problem of the training rows with the loss, smooth where it has kinks."""
-        loss, offset = self.context.smooth_loss, self.constant + self.train.offset
-        return Problem(self._design, self.y, loss, penalty, self.train.s, offset)
-
-    def predictions(self, theta: NDArray) -> NDArray:
-        """Return what all partitions predict for the validation rows, (n,)."""
-        return self._design_valid.matvec(theta)
-
-    def with_groups(self, groups: NDArray[np.intp]) -> _GroupFold:
-        """Return the fold with some of its groups alone."""
-        fold, is_used = copy.copy(self), np.isin(self._group_of, groups)
-        members = self.partitioner.partitioners_
-        fold.partitioner = UnionPartitioner.of_fitted([members[g] for g in groups])
-        fold.codes, fold.codes_valid = self.codes[:, is_used], self.codes_valid[:, is_used]
-        fold.n_cells, fold.gains = fold.partitioner.n_cells_, fold.partitioner.split_gains_
-        return fold
-
-    def sample(self, n_rows: int) -> _GroupFold:
-        """Return the fold with some of its rows, whose partitions are those of all."""
-        if len(self.train) <= n_rows:
-            return self
-        fold = copy.copy(self)
-        some, some_valid = slice(n_rows), slice(max(1, n_rows * len(self.valid) // len(self.train)))
-        fold.train, fold.valid = self.train.take(some), self.valid.take(some_valid)
-        fold.X, fold.y, fold.codes = self.X[some], self.y[some], self.codes[some]
-        fold.X_valid, fold.y_valid = self.X_valid[some_valid], self.y_valid[some_valid]
-        fold.codes_valid = self.codes_valid[some_valid]
-        fold.set_groups(self.n_groups)
-        return fold.prepare(self._cell_kinds, self._group_of)
-
-    def path(self, scales: NDArray, v: NDArray, slope_scale: float) -> KrylovPath:
-        """Start a run along the strengths."""
-        u = _partition_weights(scales, self._group_of)
-        penalty = Frobenius(1.0 / slope_scale**2, 1.0, v[self.context.plan.sources], u).bind(
-            self._design.layout
-        )
-        curvature = penalty.curvature()
-        assert curvature is not None
-        return KrylovPath(self._design, curvature, self._target, self.s, self._design_valid)
-
-    def strength_losses(self, path: KrylovPath, strengths: NDArray) -> NDArray[np.float64]:
-        """Return squared errors (groups of rows, strengths) of the validation rows."""
-        raw = path.predictions(strengths)
-        columns = [
-            self.group_losses(SquaredError(), self.target_valid, raw[:, k], self.s_valid)
-            for k in range(len(strengths))
-        ]
-        return np.stack(columns, axis=1)
-
-    def group_predictions(self, theta: NDArray, n_groups: int) -> NDArray:
-        """Return what every group of partitions predicts for the validation rows, (G, n[, K])."""
-        parts = []
-        for g in range(n_groups):
-            chosen = self._group_of_weight == g
-            mask = chosen.reshape(-1, *(1 for _ in theta.shape[1:]))
-            parts.append(self._design_valid.matvec(np.where(mask, theta, 0)))
-        return np.stack(parts)
-
-
-def _partition_weights(scales: NDArray, group_of: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return u_p = a_g / P_g."""
-    return (scales / np.bincount(group_of, minlength=len(scales)))[group_of]
+    def _choose_groups(self, scales: NDArray, slope_scale: float) -> NDArray[np.float64]:
+        return scales  # there is nothing to choose: both are always of use

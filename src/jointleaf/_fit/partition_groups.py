@@ -17,8 +17,10 @@ from jointleaf.partitions import (
     RotatedPartitioner,
 )
 
-__all__ = ["Group", "partition_groups"]
+__all__ = ["Group", "partition_groups", "small_groups"]
 
+_LARGE_ROWS, _SMALL_ROWS = 250_000, 50_000  # that trees of many and of few cells are grown on
+_TREE_ROWS, _MOST_TREES = 50, 1000  # rows for every small tree with constants, and most of these
 _LINEAR_ENTRIES = 1e7  # rows times features times outputs times linear partitions of a group
 
 
@@ -28,6 +30,7 @@ class Group(NamedTuple):
     name: str
     partitioner: Partitioner
     kind: CellKind
+    max_rows: int = _LARGE_ROWS  # that its trees are grown on
 
 
 def partition_groups(
@@ -45,7 +48,8 @@ def partition_groups(
     fewer beyond (37 for 100,000), or for more than four outputs, which keeps the time of a fit
     below that of its peers; of several splits each has its part of one and a half times as many.
     Linear cells, whose cost grows with rows and features, are in 100 to 10 small trees of each
-    kind.
+    kind. More rows than tell the borders of their cells would cost time alone: each group is grown
+    on at most 250,000 rows of its own, small trees on 50,000.
     """
     n_cells = int(np.clip(n_rows // 40, 8, 4000))
     n_large = 100 * min(1.0, 5_000 / n_rows) ** 0.33 * min(1.0, 4 / n_outputs) ** 0.5
@@ -68,13 +72,29 @@ def partition_groups(
         random, smaller = (RandomTreesPartitioner(n_small, cells) for cells in (8, 4))
         oblique = LargeTreesPartitioner(max(n_small // 2, 10), 16, thresholds="random")
         groups += [
-            Group("linear_boosted", boosted, "linear"),
-            Group("linear_random", random, "linear"),
-            Group("residual_boosted", ResidualPartitioner(boosted), "linear"),
-            Group("residual_random", ResidualPartitioner(random), "linear"),
-            Group("residual_small", ResidualPartitioner(smaller), "linear"),
-            Group("linear_rotated", RotatedPartitioner(oblique, n_rotations), "linear"),
+            Group(name, partitioner, "linear", _SMALL_ROWS)
+            for name, partitioner in (
+                ("linear_boosted", boosted),
+                ("linear_random", random),
+                ("residual_boosted", ResidualPartitioner(boosted)),
+                ("residual_random", ResidualPartitioner(random)),
+                ("residual_small", ResidualPartitioner(smaller)),
+                ("linear_rotated", RotatedPartitioner(oblique, n_rotations)),
+            )
         ]
         if root:
             groups.append(Group("root", RootCell(), "linear"))
     return groups
+
+
+def small_groups(n_rows: int, *, root: bool) -> list[Group]:
+    """Return the groups of a joint fit of many small trees: constants in these, and the root cell.
+
+    There is a boosted tree of 4 leaves for every 50 rows, up to 1,000. Thresholds are drawn at
+    random, so that no two trees have the same. Partitions of so few cells can be merged: a pass
+    over a thousand of them costs as much as over a hundred large trees.
+    """
+    n_trees = int(np.clip(n_rows // _TREE_ROWS, 10, _MOST_TREES))
+    trees = LightGBMPartitioner(n_trees, 4, options={"extra_trees": True})
+    groups = [Group("small_boosted", trees, "constant", _SMALL_ROWS)]
+    return [*groups, Group("root", RootCell(), "linear")] if root else groups

@@ -21,7 +21,7 @@ from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom, LeafV
 from jointleaf._fit.budget import Budget, Seconds
 from jointleaf._fit.calibration import HeldOut, held_out_rows
 from jointleaf._fit.component import Blend, Component, FitContext, Split
-from jointleaf._fit.grouped_joint import GroupedJoint
+from jointleaf._fit.grouped_joint import GroupedJoint, SmallJoint
 from jointleaf._fit.joint import Joint, few_partitions, many_partitions
 from jointleaf._fit.linear import CategoryLinear, Linear
 from jointleaf._fit.located import Located
@@ -83,12 +83,22 @@ RECIPES: dict[str, Recipe] = {
     )
 }
 
+#: With very many rows one of every family takes part; those that take less time come first.
+_FAMILIES: dict[TargetType, Sequence[Sequence[type[Component]]]] = {
+    "regression": ((Boosted, BoostedLinear, BoostedRandom), (SmallJoint, GroupedJoint), (Linear,)),
+    "classification": ((Boosted, BoostedRandom), (GroupedJoint,), (Linear,)),
+}
+
 #: What is tried first where time is short, for what it adds to a model in the time it takes.
 _IN_A_HURRY = (Linear, Boosted, GroupedJoint, BoostedRandom, BoostedLinear)
 _FEWEST_ROWS = 1000  # that are fitted where there is no time for all
 
 _SPLIT_ROWS = 30_000  # rows of all training parts together, about
 _HELD_OUT_ROWS = 20_000  # enough to choose on: the smallest fold of more than 100,000 rows
+_NEARLY_ALL = 0.9  # of the rows: models of a split that is trained on so many need no other fit
+_MANY_ROWS = 100_000  # above which a sample tells what is worth fitting to all rows
+_SAMPLE_ROWS = 10_000  # that a sample is trained on, and a quarter of it to validate
+_COMPARABLE = 0.5  # of the largest weight in a family: less time then counts more
 _MOST_RAW = 5000  # raw predictions, rows times classes, up to which the exact joint fit is made
 
 #: Of partitions that the user gives, whose own model may take part.
@@ -251,21 +261,21 @@ def fit_recipe(
     """
     if context.signs is not None:
         recipe = under_constraints(recipe)
-    if recipe.name == "blend" and not context.is_regression:
-        splits = _with_all_classes(context, splits)
+    if recipe.name == "blend":
+        splits = splits if context.is_regression else _with_all_classes(context, splits)
+        context = replace(context, keeps_split=_keeps_split(context, splits))
     components: dict[str, Component] = {}
     held_out: dict[str, list[NDArray]] = {}
     if budget is not None and recipe.name == "blend":
         components, held_out, skipped = _held_out_within(budget, context, recipe, splits)
         left_out = [*left_out, *skipped]
     else:
-        for kind in recipe.components[context.target_type]:
-            component = kind(context, components)
-            components[component.name] = component
-        for name, component in components.items():
-            predictions = component.held_out(splits)
-            if predictions:
-                held_out[name] = predictions
+        kinds: Sequence[type[Component]] = recipe.components[context.target_type]
+        tried = None
+        if recipe.name == "blend" and len(context.rows) > _MANY_ROWS and splits:
+            tried = _tried_on_sample(context, recipe, splits[0])
+            kinds = [type(component) for component in tried.values()]
+        components, held_out = _predict_held_out(context, kinds, splits, tried)
     blend = Blend.alone(next(iter(components)))
     if len(components) > 1:
         blend = recipe.blending.fit(context, components, held_out, splits)
@@ -275,6 +285,61 @@ def fit_recipe(
     has_offset = bool(context.rows.offset.any())
     report = replace(report, has_offset=has_offset, left_out=tuple(left_out))
     return Fit(model, importances, report, held_out_rows(context, blend, held_out, splits))
+
+
+def _predict_held_out(
+    context: FitContext,
+    kinds: Sequence[type[Component]],
+    splits: Sequence[Split],
+    tried: Mapping[str, Component] | None = None,
+) -> tuple[dict[str, Component], dict[str, list[NDArray]]]:
+    """Return components, and predictions of held-out rows of those that take part.
+
+    Components may follow those that were tried on a sample.
+    """
+    components: dict[str, Component] = {}
+    held_out: dict[str, list[NDArray]] = {}
+    for kind in kinds:
+        component = components[kind.name] = kind(context, dict(components))
+        if tried is not None:
+            component.follow(tried[kind.name])
+    for name, component in components.items():
+        predictions = component.held_out(splits)
+        if predictions:
+            held_out[name] = predictions
+    return components, held_out
+
+
+def _keeps_split(context: FitContext, splits: Sequence[Split]) -> bool:
+    """Whether models of the one split need not be fitted anew to all rows."""
+    if len(splits) != 1 or context.statistics is not None:
+        return False
+    return len(splits[0][0]) >= _NEARLY_ALL * len(context.rows)
+
+
+def _tried_on_sample(context: FitContext, recipe: Recipe, split: Split) -> dict[str, Component]:
+    """Return components that take part in the blend of a sample of a split's rows, by name.
+
+    Of every family it is the first with at least half of the largest weight. With few rows the
+    members differ by chance, and their mean is better than each; with every row that is worth less.
+    """
+    train, valid = split
+    is_used = np.arange(len(train)) < _SAMPLE_ROWS
+    if not context.is_regression:  # boosting cannot name classes that it has not seen
+        is_used[np.unique(train.y, return_index=True)[1]] = True
+    train, valid = train.take(is_used), valid.take(slice(_SAMPLE_ROWS // 4))
+    context = replace(context, rows=train.joined(valid), keeps_split=False)
+    families = _FAMILIES[context.target_type]
+    kinds = [kind for family in families for kind in family]
+    components, held_out = _predict_held_out(context, kinds, [(train, valid)])
+    weights = recipe.blending.fit(context, components, held_out, [(train, valid)]).weights
+    chosen = []
+    for family in families:
+        largest = max(weights.get(kind.name, 0.0) for kind in family)
+        if largest > 0:
+            names = [k.name for k in family if weights.get(k.name, 0.0) >= _COMPARABLE * largest]
+            chosen.append(names[0])
+    return {name: components[name] for name in chosen}
 
 
 def _held_out_within(

@@ -27,6 +27,7 @@ from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Run, Solution, Solver
 
 _LEAST_SHIFT = 100.0  # of S lambda, in rounding errors of K: smaller strengths count as this
+_ROOM = 64  # vectors of a basis that there is room for at first
 _EVERY = 5  # steps after which a solve looks whether it has arrived
 
 
@@ -59,10 +60,15 @@ class KrylovPath:
         self._mass = float(s.sum())
         right = self._root * target.astype(dtype)
         self._norm = np.sqrt(np.square(right, dtype=float).sum(axis=0))
-        self._basis = [self._unit(right, self._norm)]
+        self._basis = _Vectors(self._unit(right, self._norm))
         self._diagonal: list[NDArray] = []
         self._off_diagonal: list[NDArray] = []
         self._images: list[NDArray] = []
+
+    @property
+    def basis(self) -> NDArray:
+        """The vectors V of all steps and of the next, (steps + 1, n[, K])."""
+        return self._basis.array
 
     @property
     def n_steps(self) -> int:
@@ -85,7 +91,7 @@ class KrylovPath:
         return self._root * self._design.matvec(weights)
 
     def _step(self) -> None:
-        vector = self._basis[-1]
+        vector = self.basis[-1]
         product = self._times(vector)
         self._diagonal.append((product * vector).sum(axis=0, dtype=float))
         scale = np.linalg.norm(product, axis=0)
@@ -99,7 +105,7 @@ class KrylovPath:
 
     def _without_basis(self, vector: NDArray) -> NDArray:
         """Return a vector (n[, K]) less its projections on the basis."""
-        basis = np.stack(self._basis)
+        basis = self.basis
         if not self._outputs:
             # BLAS kernels may raise the flag of invalid values from lanes that they discard.
             with np.errstate(invalid="ignore"):
@@ -155,9 +161,31 @@ class KrylovPath:
     def weights(self, strength: float) -> NDArray:
         """Return the weights theta (N,) or (N, K) of a strength."""
         coefficients = self.coefficients(np.array([strength]))[:, 0]
-        basis = np.stack(self._basis)[: self.n_steps]
+        basis = self.basis[: self.n_steps]
         beta = np.einsum("jn...,j...->n...", basis, coefficients.astype(basis.dtype))
         return self._inverse * self._design.rmatvec(self._root * beta)
+
+
+class _Vectors:
+    """Vectors of one shape in one array, to which further ones are appended."""
+
+    def __init__(self, first: NDArray) -> None:
+        self._memory, self._count = np.empty((_ROOM, *first.shape), first.dtype), 0
+        self.append(first)
+
+    @property
+    def array(self) -> NDArray:
+        """All vectors, one after the other along the first axis."""
+        return self._memory[: self._count]
+
+    def append(self, vector: NDArray) -> None:
+        """Add a vector; memory is asked for seldom, and taken only as it is filled."""
+        if self._count == len(self._memory):
+            memory = np.empty((2 * self._count, *vector.shape), vector.dtype)
+            memory[: self._count] = self._memory
+            self._memory = memory
+        self._memory[self._count] = vector
+        self._count += 1
 
 
 class WeightKrylovPath(KrylovPath):
@@ -184,7 +212,7 @@ class WeightKrylovPath(KrylovPath):
         self._inverse = (1.0 / np.sqrt(curvature)).astype(design.dtype).reshape(-1, *extra)
         right = -self._inverse * design.rmatvec(g)
         self._norm = np.sqrt(np.square(right, dtype=float).sum(axis=0))
-        self._basis = [self._unit(right, self._norm)]
+        self._basis = _Vectors(self._unit(right, self._norm))
         self._diagonal, self._off_diagonal, self._images = [], [], []
 
     def _times(self, vector: NDArray) -> NDArray:
@@ -211,7 +239,7 @@ class WeightKrylovPath(KrylovPath):
     def weights(self, strength: float) -> NDArray:
         """Return the weights theta (N,) or (N, K) of a strength."""
         coefficients = self.coefficients(np.array([strength]))[:, 0]
-        basis = np.stack(self._basis)[: self.n_steps]
+        basis = self.basis[: self.n_steps]
         return self._inverse * np.einsum(
             "jn...,j...->n...", basis, coefficients.astype(basis.dtype)
         )
@@ -223,12 +251,17 @@ class Krylov(Solver):
     Early stopping regularises as the penalty does, so that the number of steps is chosen on
     held-out rows together with the strength: that the last digits of the optimum are not reached
     is no failure. Steps end before where optimality reaches the tolerance.
+
+    A path of the same design and target that was run before has the solution already: that of its
+    strength, by which the curvature of the problem is that of the path.
     """
 
     name = "krylov"
 
-    def __init__(self, n_steps: int = 100) -> None:
-        self.n_steps = n_steps
+    def __init__(
+        self, n_steps: int = 100, path: KrylovPath | None = None, strength: float = 1.0
+    ) -> None:
+        self.n_steps, self._path, self._strength = n_steps, path, strength
 
     def unsupported_reason(self, problem: Problem) -> str | None:
         """Return why the problem does not fit: another loss, or weights that are free."""
@@ -240,6 +273,9 @@ class Krylov(Solver):
         return None
 
     def _minimise(self, problem: Problem, theta: NDArray, run: Run) -> tuple[NDArray, int, bool]:
+        if self._path is not None:
+            theta = self._path.weights(self._strength).astype(theta.dtype)
+            return theta, self._path.n_steps, False
         curvature, _ = problem.quadratic()
         path = KrylovPath(problem.design, curvature, problem.y - problem.offset, problem.s)
         last = min(self.n_steps, run.max_iter)
