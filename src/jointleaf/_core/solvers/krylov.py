@@ -60,7 +60,7 @@ class KrylovPath:
         self._mass = float(s.sum())
         right = self._root * target.astype(dtype)
         self._norm = np.sqrt(np.square(right, dtype=float).sum(axis=0))
-        self._basis = _Vectors(self._unit(right, self._norm))
+        self._basis = _Vectors(self._unit(right, self._norm)[None])
         self._diagonal: list[NDArray] = []
         self._off_diagonal: list[NDArray] = []
         self._images: list[NDArray] = []
@@ -170,8 +170,9 @@ class _Vectors:
     """Vectors of one shape in one array, to which further ones are appended."""
 
     def __init__(self, first: NDArray) -> None:
-        self._memory, self._count = np.empty((_ROOM, *first.shape), first.dtype), 0
-        self.append(first)
+        self._count = len(first)
+        self._memory = np.empty((max(_ROOM, self._count), *first.shape[1:]), first.dtype)
+        self._memory[: self._count] = first
 
     @property
     def array(self) -> NDArray:
@@ -212,7 +213,7 @@ class WeightKrylovPath(KrylovPath):
         self._inverse = (1.0 / np.sqrt(curvature)).astype(design.dtype).reshape(-1, *extra)
         right = -self._inverse * design.rmatvec(g)
         self._norm = np.sqrt(np.square(right, dtype=float).sum(axis=0))
-        self._basis = _Vectors(self._unit(right, self._norm))
+        self._basis = _Vectors(self._unit(right, self._norm)[None])
         self._diagonal, self._off_diagonal, self._images = [], [], []
 
     def _times(self, vector: NDArray) -> NDArray:
@@ -224,7 +225,7 @@ class WeightKrylovPath(KrylovPath):
     def state(self) -> dict[str, NDArray]:
         """Return the steps that were taken, from which another path of the problem can go on."""
         return {
-            "basis": np.stack(self._basis),
+            "basis": self.basis.copy(),
             "diagonal": np.array(self._diagonal),
             "off_diagonal": np.array(self._off_diagonal),
             "images": np.array(self._images),
@@ -232,7 +233,7 @@ class WeightKrylovPath(KrylovPath):
 
     def restore(self, state: Mapping[str, NDArray]) -> None:
         """Take the steps of a `state`, without a pass."""
-        self._basis, self._images = list(state["basis"]), list(state["images"])
+        self._basis, self._images = _Vectors(state["basis"]), list(state["images"])
         self._diagonal = list(state["diagonal"])
         self._off_diagonal = list(state["off_diagonal"])
 
