@@ -1,6 +1,6 @@
 """One pass over all rows on Dask workers against one process: seconds, CPU seconds and memory.
 
-    python benchmarks/dask_scaling.py [--rows 2000000] [--features 20] [--blocks 40] [--passes 8]
+    python benchmarks/dask_scaling.py [--rows 2000000] [--blocks 40] [--passes 8] [--trim]
 
 A pass is Phi^T diag(h) Phi v, forth and back, as every step of the fit makes it. 100 trees of 32
 cells are grown on 100,000 rows; every block generates its rows where it is. Seconds are the best of
@@ -25,11 +25,15 @@ import psutil
 from distributed import Client, LocalCluster
 from numpy.typing import NDArray
 
+import dask
 from jointleaf._core.blocks import BlockDesign
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.row_vectors import Kept
 from jointleaf.dask._cluster import Cluster
 from jointleaf.partitions import LightGBMPartitioner
+
+#: Workers keep memory that they free, up to so many bytes, instead of asking for it in every pass.
+MALLOC = {"MALLOC_TRIM_THRESHOLD_": 2**28, "MALLOC_MMAP_THRESHOLD_": 2**28}
 
 
 def make_rows(n: int, d: int, seed: int) -> tuple[NDArray, NDArray]:
@@ -78,7 +82,9 @@ def measure(design: BlockDesign, processes: list[psutil.Process], n: int) -> tup
 def on_workers(given: Any, trees: Any, n_workers: int) -> None:
     """Measure on a cluster, and print a line of the table."""
     size = given.rows // given.blocks
+    kept = {} if given.trim else {"distributed.nanny.pre-spawn-environ": MALLOC}
     with (
+        dask.config.set(kept),
         LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None) as local,
         Client(local) as client,
     ):
@@ -117,6 +123,7 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=20)
     parser.add_argument("--blocks", type=int, default=40)
     parser.add_argument("--passes", type=int, default=8)
+    parser.add_argument("--trim", action="store_true", help="leave malloc of workers as Dask does")
     given = parser.parse_args()
     X, y = make_rows(100_000, given.features, 10**6)
     trees = LightGBMPartitioner(100, n_cells=32, random_state=0).fit(X, y)

@@ -59,4 +59,7 @@ def test_what_a_folder_cannot_be(folder, tmp_path, monkeypatch, capsys):
     refused("write all files with the same columns and types")
     (tmp_path / "nothing").mkdir()
     assert main(["fit", str(tmp_path / "nothing"), "-t", "price"]) != 0
-    assert "holds no Parquet files" in capsys.readouterr().err
+    assert "is a folder without files: give a file" in capsys.readouterr().err
+    (tmp_path / "nothing" / "rows.csv").write_text("price,size\n1,2\n")
+    assert main(["fit", str(tmp_path / "nothing"), "-t", "price"]) != 0
+    assert "holds a file that is not Parquet" in capsys.readouterr().err

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("distributed", reason="the extra dask is not installed")
-from distributed import Client
+from distributed import Client, LocalCluster
 
 from conftest import FEW, SMALL, chunked, kill_a_worker, make_rows, until
 from jointleaf import JOPLEnRegressor
@@ -110,18 +110,24 @@ def test_a_cluster_without_workers_ends_the_fit(client, cluster, rows, at_pass, 
         model.fit(chunked(X), chunked(y))
 
 
-def test_a_cluster_that_is_restarted_and_a_checkpoint(
-    client, rows, expected, at_pass, monkeypatch, tmp_path
-):
+def test_a_scheduler_that_is_gone_and_a_checkpoint(rows, expected, at_pass, monkeypatch, tmp_path):
     X, y = rows
     monkeypatch.setattr(checkpoints, "_EVERY", 0.0)
-    settings = SETTINGS | {"checkpoint": tmp_path / "fit"}
-    count = at_pass(10, client.restart)
-    with pytest.raises(RuntimeError, match="the cluster restarted, during a fit: fit again"):
-        DaskJOPLEnRegressor(**settings).fit(chunked(X), chunked(y))
+    monkeypatch.setattr(_cluster, "_LOOK", 0.2)
+    monkeypatch.setattr(_cluster, "_NO_WORKERS", 2.0)
+
+    def fit(*disturbance):
+        with (
+            LocalCluster(1, processes=False, threads_per_worker=1, dashboard_address=None) as other,
+            Client(other, set_as_default=False) as client,
+        ):
+            for number in disturbance:
+                at_pass(number, other.close)
+            model = DaskJOPLEnRegressor(**SETTINGS, client=client, checkpoint=tmp_path / "fit")
+            return model.fit(chunked(X), chunked(y)).to_local()
+
+    with pytest.raises(RuntimeError, match="fit again"):
+        fit(10)
     assert (tmp_path / "fit" / "model.jleaf").exists()
-    client.wait_for_workers(2, timeout=60)
-    count[0] = 100  # nothing more happens
-    model = DaskJOPLEnRegressor(**settings).fit(chunked(X), chunked(y))
-    np.testing.assert_array_equal(model.to_local().predict(X), expected)
+    np.testing.assert_array_equal(fit().predict(X), expected)
     assert not any(tmp_path.iterdir())

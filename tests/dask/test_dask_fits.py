@@ -83,6 +83,14 @@ def test_a_regressor_has_the_bits_of_a_fit_in_files(client):
     assert is_regressor(model)
 
 
+def test_few_rows_are_fitted_as_by_the_local_estimator(client):
+    X, y = make_rows()
+    model = DaskJOPLEnRegressor(**SMALL).fit(chunked(X), chunked(y))
+    assert model.source_fit_.n_passes == 0
+    expected = JOPLEnRegressor(**SMALL).fit(X, y)
+    np.testing.assert_array_equal(model.to_local().predict(X), expected.predict(X))
+
+
 def test_many_blocks_are_added_in_the_same_order(client):
     """Sums of sums, more blocks than are added at a time."""
     X, y = make_rows()

@@ -44,6 +44,8 @@ class Folder:
                     f"{args.data}: a folder is fitted in batches, for which --{option} is not "
                     "written: leave it out, or give one file"
                 )
+        if not any(path.is_file() for path in Path(args.data).rglob("*")):
+            raise CliError(f"{args.data} is a folder without files: give a file, or Parquet files")
         return cls(args.data, args.target)
 
     def _tables(self) -> Iterator[RawTable]:

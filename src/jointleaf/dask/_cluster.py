@@ -66,6 +66,7 @@ class Cluster(Place):
     def submit(self, function: Callable[..., Any], *args: Any) -> Future:
         """Start a task whose result is not looked up among those of equal tasks."""
         self._check()
+        # Weights of many cells are a large argument on purpose: one task that all others depend on.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
             return self.client.submit(function, *args, pure=False)
 
