@@ -25,6 +25,8 @@ __all__ = ["Boosted", "BoostedLinear", "BoostedRandom", "LeafValues"]
 
 _ROUNDS, _RATE = 1000, 0.08  # most rounds, and their learning rate
 _CELLS, _MORE_CELLS, _FEW_ROWS = 31, 63, 8000
+_EARLY = 250  # rounds that are few
+_LEAST_CELLS = 7
 _FEW_CLASSES = 5
 _NEARLY_ALL = 0.9  # of the rows
 LINEAR_STAGE = Stage(True, 31, 400, 0.06)
@@ -108,12 +110,14 @@ class Boosted(Component):
         """Choose the number of rounds, and predict the validation rows after them."""
         if not splits or not self._takes_part:
             return None
-        context, predictions, rounds, self.partitioners = self.context, [], [], []
+        context, predictions, self.partitioners = self.context, [], []
+        rounds: list[int] = []
         for train, valid in splits:
             is_model = len(splits) == 1 and self._has_nearly_all_rows(train)
             frame = context.standardize(context.rows if is_model else train)
-            growth = Growth(context, frame, train, self._stage)
-            booster = growth.train(valid)
+            growth, booster = self._grown(frame, train, valid)
+            if not rounds and context.loss.has_log_link:
+                growth, booster = self._with_smaller_trees(growth, booster, frame, train, valid)
             rounds.append(booster.best_iteration)
             raw, units = growth.raw(booster, valid), (frame.centre, frame.unit)
             predictions.append(in_units_of(raw, units, context.target_units(train)))
@@ -121,6 +125,28 @@ class Boosted(Component):
             self._model = growth.model(booster) if is_model else None
         self.n_rounds = max(1, round(float(np.mean(rounds))))
         return predictions
+
+    def _grown(self, frame: Frame, train: Rows, valid: Rows) -> tuple[Growth, Any]:
+        growth = Growth(self.context, frame, train, self._stage)
+        return growth, growth.train(valid)
+
+    def _with_smaller_trees(
+        self, growth: Growth, booster: Any, frame: Frame, train: Rows, valid: Rows
+    ) -> tuple[Growth, Any]:
+        """Halve the leaves of trees for as long as boosting stops early and held-out rows gain.
+
+        A row of rare counts tells little: trees as large as other targets allow learn by heart
+        what there is in few rounds.
+        """
+        while booster.best_iteration < _EARLY and self._stage.n_cells > _LEAST_CELLS:
+            before = self._stage
+            self._stage = replace(before, n_cells=before.n_cells // 2)
+            smaller = self._grown(frame, train, valid)
+            if _validation_loss(smaller[1]) >= _validation_loss(booster):
+                self._stage = before
+                break
+            growth, booster = smaller
+        return growth, booster
 
     @property
     def _takes_part(self) -> bool:
@@ -208,6 +234,13 @@ class BoostedLinear(BoostedRandom):
         # LightGBM gives a slope to every column of numbers.
         numbers = np.flatnonzero(context.columns.n_categories == 0)
         return np.array_equal(context.plan.numbers, numbers)
+
+
+def _validation_loss(booster: Any) -> float:
+    """Return the smallest loss of validation rows over all rounds."""
+    (losses,) = booster.best_score.values()
+    (loss,) = losses.values()
+    return float(loss)
 
 
 # -- values of cells -----------------------------------------------------------------------------
