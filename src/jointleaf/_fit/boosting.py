@@ -133,16 +133,22 @@ class Boosted(Component):
     def _with_smaller_trees(
         self, growth: Growth, booster: Any, frame: Frame, train: Rows, valid: Rows
     ) -> tuple[Growth, Any]:
-        """Halve the leaves of trees for as long as boosting stops early and held-out rows gain.
+        """Quarter the leaves of trees for as long as boosting stops early and held-out rows gain.
 
         A row of rare counts tells little: trees as large as other targets allow learn by heart
-        what there is in few rounds.
+        what there is in few rounds. A gain is one of more than a standard error.
         """
+
+        def losses(growth: Growth, booster: Any) -> NDArray:
+            raw = growth.raw(booster, valid) + valid.offset
+            return valid.s * self.context.loss.row_loss(self.context.target(valid), raw)
+
         while booster.best_iteration < _EARLY and self._stage.n_cells > _LEAST_CELLS:
             before = self._stage
-            self._stage = replace(before, n_cells=before.n_cells // 2)
+            self._stage = replace(before, n_cells=max(_LEAST_CELLS, before.n_cells // 4))
             smaller = self._grown(frame, train, valid)
-            if _validation_loss(smaller[1]) >= _validation_loss(booster):
+            gains = losses(growth, booster) - losses(*smaller)
+            if gains.mean() <= gains.std() / np.sqrt(len(gains)):
                 self._stage = before
                 break
             growth, booster = smaller
@@ -234,13 +240,6 @@ class BoostedLinear(BoostedRandom):
         # LightGBM gives a slope to every column of numbers.
         numbers = np.flatnonzero(context.columns.n_categories == 0)
         return np.array_equal(context.plan.numbers, numbers)
-
-
-def _validation_loss(booster: Any) -> float:
-    """Return the smallest loss of validation rows over all rounds."""
-    (losses,) = booster.best_score.values()
-    (loss,) = losses.values()
-    return float(loss)
 
 
 # -- values of cells -----------------------------------------------------------------------------
