@@ -6,10 +6,12 @@ import lightgbm
 import numpy as np
 import pytest
 
-from jointleaf._core.losses import Logistic, Multinomial, SquaredError
+from jointleaf._core.losses import Logistic, Multinomial, Poisson, SquaredError
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import plan_features
 from jointleaf._data.rows import canonical_rows
+from jointleaf._fit import boosting
+from jointleaf._fit.boosting import Boosted
 from jointleaf._fit.component import FitContext
 from jointleaf._fit.growth import Growth, Stage
 from jointleaf._trees.importers.lightgbm import ModelText, leaf_models, read_trees
@@ -130,3 +132,43 @@ def test_validation_rows_stop_the_growth():
     booster = growth.train(valid)
     assert booster.current_iteration() < 400
     assert growth.model(booster).layout.n_partitions == booster.best_iteration
+
+
+def _counts(rates):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (600, 4))
+    rows = canonical_rows(X, rng.poisson(rates(X)).astype(float), np.ones(600))
+    columns = Columns.numbers(4)
+    context = FitContext(
+        rows, columns, plan_features(rows.X, rows.s, columns, None), Poisson(), "regression",
+        None, None, 0, 1, units=(0.0, 1.0),
+    )  # fmt: skip
+    return context, (rows.take(slice(400)), rows.take(slice(400, None)))
+
+
+def test_rare_counts_have_smaller_trees():
+    context, (train, valid) = _counts(lambda X: 0.3 * np.exp(X[:, 0]))
+    boosted = Boosted(context, {})
+    large = Growth(context, context.standardize(train), train, boosted._stage)
+    raw = large.raw(large.train(valid), valid)
+    (smaller,) = boosted.held_out([(train, valid)])
+    assert boosted._stage.n_cells < 31
+    assert f"of {boosted._stage.n_cells} leaves" in boosted.describe()
+    losses = [Poisson().value(valid.y, f, valid.s) for f in (smaller, raw)]
+    assert losses[0] < losses[1]
+
+
+def test_boosting_that_goes_on_keeps_its_trees(monkeypatch):
+    context, split = _counts(lambda X: 0.3 * np.exp(X[:, 0]))
+    monkeypatch.setattr(boosting, "_EARLY", 3)
+    boosted = Boosted(context, {})
+    boosted.held_out([split])
+    assert boosted.n_rounds > 3
+    assert boosted._stage.n_cells == 31
+
+
+def test_other_targets_keep_their_trees():
+    context = _context()
+    boosted = Boosted(context, {})
+    boosted.held_out([(context.rows.take(slice(300)), context.rows.take(slice(300, None)))])
+    assert boosted._stage.n_cells == 31

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.losses import Kinked, Logistic, Loss, Multinomial
 from jointleaf._core.progress import Progress
+from jointleaf._data.rows import Rows
 from jointleaf._fit.budget import Seconds, Size
 from jointleaf._fit.component import Component, FitContext, Split
 from jointleaf._fit.growth import Growth, Stage
@@ -23,6 +25,8 @@ __all__ = ["Boosted", "BoostedLinear", "BoostedRandom", "LeafValues"]
 
 _ROUNDS, _RATE = 1000, 0.08  # most rounds, and their learning rate
 _CELLS, _MORE_CELLS, _FEW_ROWS = 31, 63, 8000
+_EARLY = 250  # rounds that are few
+_LEAST_CELLS = 7
 _FEW_CLASSES = 5
 LINEAR_STAGE = Stage(True, 31, 400, 0.06)
 JOINT_ROUNDS = 100  # whose cells a joint fit may take
@@ -106,10 +110,13 @@ class Boosted(Component):
         """Choose the number of rounds, and predict the validation rows after them."""
         if not splits or not self._takes_part:
             return None
-        context, predictions, rounds, self.partitioners = self.context, [], [], []
+        context, predictions, self.partitioners = self.context, [], []
+        rounds: list[int] = []
         for train, valid in splits:
-            growth = Growth(context, context.standardize(train), train, self._stage)
-            booster = growth.train(valid)
+            frame = context.standardize(train)
+            growth, booster = self._grown(frame, train, valid)
+            if not rounds and context.loss.has_log_link:
+                growth, booster = self._with_smaller_trees(growth, booster, frame, train, valid)
             rounds.append(booster.best_iteration)
             predictions.append(growth.raw(booster, valid))
             if self._is_first and context.is_regression:
@@ -119,6 +126,34 @@ class Boosted(Component):
             self._model = growth.model(booster) if context.keeps_split else None
         self.n_rounds = max(1, round(float(np.mean(rounds))))
         return predictions
+
+    def _grown(self, frame: Frame, train: Rows, valid: Rows) -> tuple[Growth, Any]:
+        growth = Growth(self.context, frame, train, self._stage)
+        return growth, growth.train(valid)
+
+    def _with_smaller_trees(
+        self, growth: Growth, booster: Any, frame: Frame, train: Rows, valid: Rows
+    ) -> tuple[Growth, Any]:
+        """Quarter the leaves of trees for as long as boosting stops early and held-out rows gain.
+
+        A row of rare counts tells little: trees as large as other targets allow learn by heart
+        what there is in few rounds. A gain is one of more than a standard error.
+        """
+
+        def losses(growth: Growth, booster: Any) -> NDArray:
+            raw = growth.raw(booster, valid) + valid.offset
+            return valid.s * self.context.loss.row_loss(self.context.target(valid), raw)
+
+        while booster.best_iteration < _EARLY and self._stage.n_cells > _LEAST_CELLS:
+            before = self._stage
+            self._stage = replace(before, n_cells=max(_LEAST_CELLS, before.n_cells // 4))
+            smaller = self._grown(frame, train, valid)
+            gains = losses(growth, booster) - losses(*smaller)
+            if gains.mean() <= gains.std() / np.sqrt(len(gains)):
+                self._stage = before
+                break
+            growth, booster = smaller
+        return growth, booster
 
     @property
     def _takes_part(self) -> bool:

@@ -171,7 +171,9 @@ class PredictsIntervals(_Calibrated):
         residuals of rows that the model has not seen, divided by their widths. Widths are equal (of
         counts and amounts, whose variance has the power p of the mean, f(x)^(p/2)), or
         depend on the row if held-out rows have shown that this is better; the shape of the
-        distribution is the same for all rows. For a model of one level fit ``loss="quantile"``.
+        distribution is the same for all rows. After a fit by ``loss="absolute_error"``, of the
+        median, quantiles are about as good as those of a fit for each by ``loss="quantile"``, which
+        may cross (measured in docs/losses.md).
 
         Of n residuals in rising order r_q is that of rank ceil((n + 1) q), and for q < 1/2 that of
         rank floor((n + 1) q), so that after `calibrate` the target is at or below a quantile q >=
