@@ -119,7 +119,7 @@ def run(
 def curves(
     results: dict[Key, tuple[float, float]], name: str, model: str
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """Return rows (k,), and the logarithms (seeds, k) of errors and times of complete seeds."""
+    """Return rows (k,), and the logarithms (seeds, k) of errors and times; NaN where not run."""
     found = {
         (seed, n): value
         for (function, seed, n, who), value in results.items()
@@ -127,10 +127,9 @@ def curves(
     }
     rows = sorted({n for _, n in found})
     seeds = sorted({seed for seed, _ in found})
-    complete = [seed for seed in seeds if all((seed, n) in found for n in rows)]
-    table = np.array([[found[seed, n] for n in rows] for seed in complete or []])
-    if not complete:
-        return np.array(rows), np.empty((0, len(rows))), np.empty((0, len(rows)))
+    missing = (np.nan, np.nan)
+    table = np.array([[found.get((seed, n), missing) for n in rows] for seed in seeds])
+    table = table.reshape(len(seeds), len(rows), 2)
     return np.array(rows), np.log(table[..., 0]), np.log(np.maximum(table[..., 1], 1e-3))
 
 
@@ -145,29 +144,33 @@ def report(results: dict[Key, tuple[float, float]]) -> str:
     for name in FUNCTIONS:
         for model in models:
             rows, errors, times = curves(results, name, model)
-            if len(rows) < 2 or not len(errors):
+            if len(rows) < 2:
                 continue
             lines.append(_report_line(FUNCTIONS[name].label, model, rows, errors, times))
     return "\n".join(lines)
 
 
 def _report_line(label: str, model: str, rows: NDArray, errors: NDArray, times: NDArray) -> str:
-    rises = np.diff(errors, axis=1)
-    mean, n_seeds = rises.mean(axis=0), len(errors)
+    rises = np.diff(errors, axis=1)  # of the same seed
+    counts = np.sum(~np.isnan(rises), axis=0)
+    mean, has_noise = np.nanmean(rises, axis=0), counts > 1
     beyond = "needs two seeds"
-    if n_seeds > 1:
+    if has_noise.any():
         # At least the noise of all steps together: that of one is itself noisy with few seeds.
-        variances = rises.var(axis=0, ddof=1)
-        spread = np.sqrt(np.maximum(variances, variances.mean()) / n_seeds)
-        where = np.flatnonzero(mean > NOISE_LIMIT * spread)
+        variances = np.zeros(len(mean))
+        variances[has_noise] = np.nanvar(rises[:, has_noise], axis=0, ddof=1)
+        variances = np.maximum(variances, variances[has_noise].mean())
+        where = np.flatnonzero(mean > NOISE_LIMIT * np.sqrt(variances / counts))
         steps = list(pairwise(rows))
         beyond = ", ".join(f"{steps[k][0]:,} to {steps[k][1]:,}" for k in where) or "none"
-    first, last = np.exp(errors.mean(axis=0)[[0, -1]])
-    seconds = np.exp(times.mean(axis=0))
-    jumps = seconds[1:] / seconds[:-1]
+    first, last = np.exp(np.nanmean(errors, axis=0)[[0, -1]])
+    seconds = np.exp(np.nanmean(times, axis=0))
+    jumps = np.exp(np.nanmean(np.diff(times, axis=1), axis=0))
+    runs = np.sum(~np.isnan(errors), axis=0)
+    n_seeds = str(runs[0]) if runs[0] == runs[-1] else f"{runs[0]} to {runs[-1]}"
     k, j = int(mean.argmax()), int(jumps.argmax())
     cells = [
-        label, MODELS[model].label, str(n_seeds), f"{first:.4f} to {last:.4f}",
+        label, MODELS[model].label, n_seeds, f"{first:.4f} to {last:.4f}",
         f"{100 * np.expm1(mean[k]):+.1f} % at {rows[k + 1]:,}", beyond,
         f"{seconds[0]:.2f} to {seconds[-1]:.2f}", f"{jumps[j]:.2f}x at {rows[j + 1]:,}",
     ]  # fmt: skip
@@ -187,14 +190,14 @@ def draw(results: dict[Key, tuple[float, float]], path: Path) -> None:
         for k, model in enumerate(models):
             rows, errors, times = curves(results, name, model)
             for ax, values in zip(axes[:, column], (errors, times), strict=True):
-                if not len(values):
-                    continue
                 colour = COLOURS[0] if model == OURS else COLOURS[1 + k % (len(COLOURS) - 1)]
                 points = np.exp(values)
                 everywhere = np.broadcast_to(rows, points.shape)
                 ax.scatter(everywhere, points, s=6, color=colour, alpha=0.25, lw=0)
                 label = MODELS[model].label
-                ax.plot(rows, np.exp(values.mean(axis=0)), color=colour, lw=1.6, label=label)
+                if len(rows):
+                    mean = np.exp(np.nanmean(values, axis=0))
+                    ax.plot(rows, mean, color=colour, lw=1.6, label=label)
         axes[0, column].set_title(FUNCTIONS[name].label, fontsize=10)
         axes[1, column].set_xlabel("training rows")
     for ax in axes.flat:

@@ -73,6 +73,9 @@ def test_rises_beyond_noise_are_named(module):
         for seed in range(10)
         for k, (n, level) in enumerate(zip((500, 625, 781, 977), levels, strict=True))
     }
-    row = cliffs.report(results).splitlines()[-1]
-    assert "| 625 to 781 |" in row
-    assert "2.00x" in row
+    for n_seeds, text in ((10, "| 10 |"), (4, "| 10 to 4 |")):
+        some = {k: v for k, v in results.items() if k[1] < n_seeds or k[2] < 977}
+        row = cliffs.report(some).splitlines()[-1]
+        assert "| 625 to 781 |" in row
+        assert "2.00x" in row
+        assert text in row

@@ -19,7 +19,8 @@ from jointleaf.partitions import (
 
 __all__ = ["Group", "partition_groups", "small_groups"]
 
-_LARGE_ROWS, _SMALL_ROWS = 250_000, 50_000  # that trees of many and of few cells are grown on
+# Rows that trees are grown on at most: of many cells, linear ones, and small ones with constants.
+_LARGE_ROWS, _LINEAR_ROWS, _SMALL_ROWS = 250_000, 100_000, 50_000
 _TREE_ROWS, _MOST_TREES = 50, 1000  # rows for every small tree with constants, and most of these
 _LINEAR_ENTRIES = 1e7  # rows times features times outputs times linear partitions of a group
 
@@ -49,7 +50,7 @@ def partition_groups(
     below that of its peers; of several splits each has its part of one and a half times as many.
     Linear cells, whose cost grows with rows and features, are in 100 to 10 small trees of each
     kind. More rows than tell the borders of their cells would cost time alone: each group is grown
-    on at most 250,000 rows of its own, small trees on 50,000.
+    on at most 250,000 rows of its own, linear cells on 100,000.
     """
     n_cells = int(np.clip(n_rows // 40, 8, 4000))
     n_large = 100 * min(1.0, 5_000 / n_rows) ** 0.33 * min(1.0, 4 / n_outputs) ** 0.5
@@ -72,7 +73,7 @@ def partition_groups(
         random, smaller = (RandomTreesPartitioner(n_small, cells) for cells in (8, 4))
         oblique = LargeTreesPartitioner(max(n_small // 2, 10), 16, thresholds="random")
         groups += [
-            Group(name, partitioner, "linear", _SMALL_ROWS)
+            Group(name, partitioner, "linear", _LINEAR_ROWS)
             for name, partitioner in (
                 ("linear_boosted", boosted),
                 ("linear_random", random),
