@@ -1,22 +1,14 @@
 """One cluster of two workers for all tests of this folder; it must leave nothing behind."""
 
 import gc
-import os
-import signal
-import time
 
-import numpy as np
 import pytest
 
 pytest.importorskip("distributed", reason="the extra dask is not installed")
-import dask.array as da
 import psutil
 from distributed import Client, LocalCluster
 
-from jointleaf import Frobenius
-from jointleaf.partitions import LightGBMPartitioner
-
-CHUNKS = (900, 0, 1, 1100, 700, 800)  # unequal, one empty, one of a single row
+from dask_rows import until
 
 
 @pytest.fixture(scope="session")
@@ -56,35 +48,3 @@ def client(cluster, connection):
         return set(cluster.scheduler.tasks) <= before
 
     until(is_idle)
-
-
-def until(is_so, seconds=20):
-    """Wait for something; fail if it does not come."""
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
-
-
-def kill_a_worker(client):
-    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-
-
-def make_rows(seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((sum(CHUNKS), 4))
-    y = np.sin(2 * X[:, 0]) * X[:, 1] + np.abs(X[:, 2]) + 0.1 * rng.standard_normal(len(X))
-    return X, y
-
-
-def chunked(values, chunks=CHUNKS):
-    """A Dask array in chunks of rows."""
-    return da.from_array(values, chunks=(chunks, *values.shape[1:]))
-
-
-SMALL = {
-    "partitioner": LightGBMPartitioner(10, n_cells=5),
-    "penalty": Frobenius(0.001),
-    "random_state": 0,
-}
-FEW = {"sample_rows": 400, "validation_rows": 300, "max_passes": 6}

@@ -11,7 +11,7 @@ pytest.importorskip("distributed", reason="the extra dask is not installed")
 import dask.array as da
 import dask.dataframe as dd
 
-from conftest import FEW, SMALL, chunked, make_rows
+from dask_rows import FEW, SMALL, chunked, make_rows
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor, Laplacian
 from jointleaf.dask import DaskJOPLEnClassifier, DaskJOPLEnRegressor, dask_fit_cells
 from jointleaf.partitions import LightGBMPartitioner

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("distributed", reason="the extra dask is not installed")
 from distributed import Client, LocalCluster
 
-from conftest import FEW, SMALL, chunked, kill_a_worker, make_rows, until
+from dask_rows import FEW, SMALL, chunked, kill_a_worker, make_rows, until
 from jointleaf import JOPLEnRegressor
 from jointleaf._sources import checkpoint as checkpoints
 from jointleaf.dask import DaskJOPLEnRegressor, _cluster

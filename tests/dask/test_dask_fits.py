@@ -13,7 +13,7 @@ import dask.dataframe as dd
 from sklearn.base import clone, is_classifier, is_regressor
 
 import jointleaf
-from conftest import CHUNKS, FEW, SMALL, chunked, make_rows
+from dask_rows import CHUNKS, FEW, SMALL, chunked, make_rows
 from jointleaf import (
     L21,
     BatchRows,

@@ -95,7 +95,7 @@ def test_data_that_cannot_be_fitted(rows, y, error, message):
         (np.zeros(60), "y holds one class only"),
         (["same"] * 60, "y holds one class only"),
         (Y, "continuous"),
-        (np.where(BINARY, np.nan, 0.0), "y contains NaN"),
+        (np.where(BINARY, np.nan, 0.0), "y is nan in row 0: leave out rows"),
         (BINARY[:7], "inconsistent numbers"),
     ],
 )

@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.metrics import r2_score
 
 import jointleaf
+from blend_fits import small_fits
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor, prune, refine
 from jointleaf.partitions import LightGBMPartitioner, RandomTreesPartitioner
 
@@ -71,7 +72,8 @@ def test_two_classes_and_counts_of_the_blend_are_monotone():
     X, mean = make_rows(400)
     counts = rng.poisson(np.exp(mean / 2))
     model = JOPLEnRegressor(monotonic_cst=SIGNS, loss="poisson", recipe="blend", random_state=0)
-    model.fit(with_missing_values(X), counts)
+    with small_fits():
+        model.fit(with_missing_values(X), counts)
     assert model.report_.recipe == "blend"
     assert {"joint", "boosted"} <= set(model.blend_.weights)
     assert_monotone(model, model.predict)

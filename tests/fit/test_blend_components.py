@@ -158,7 +158,8 @@ def test_models_of_nearly_all_rows_are_those_of_the_fit(task, n_train):
         model = pieces["components"][name].fit(context.standardize(context.rows))
         expected = centre + unit * pieces["held_out"][name][0]
         gap = np.abs(model.predict(valid.X) - expected).max()
-        assert (gap < 1e-5 * unit) == (n_train > 0.9 * len(X)), gap
+        rounding = 1e-5 * unit if name == "joint" else 1e-6  # single precision, or double
+        assert (gap < rounding) == (n_train > 0.9 * len(X)), gap
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -353,11 +353,10 @@ def test_an_interrupted_fit_leaves_the_estimator_as_it_was(monkeypatch):
 # -- unusual rows ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", [1e-9, 7.0])
 @pytest.mark.parametrize("task", TASKS)
-def test_the_scale_of_weights_does_not_matter(task, scale):
+def test_the_scale_of_weights_does_not_matter(task):
     estimator, y = TASKS[task]
-    one, scaled = (raw(blended(estimator).fit(X, y, c * WEIGHTS), NEW) for c in (1.0, scale))
+    one, scaled = (raw(blended(estimator).fit(X, y, c * WEIGHTS), NEW) for c in (1.0, 7e-9))
     np.testing.assert_allclose(one, scaled, rtol=1e-4, atol=1e-4)
 
 

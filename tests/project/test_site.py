@@ -114,7 +114,7 @@ def test_the_user_guide_runs_as_written(tmp_path, monkeypatch, capsys):
 def test_the_page_on_intervals_runs_as_written():
     names = run("intervals.md")
     assert 0.8 < names["coverage"] < 0.97
-    assert names["quantiles"].shape == (len(names["X_test"]), 3)
+    assert names["quantiles"].shape == (len(names["X_test"]), 5)
     assert names["sets"].shape == (75, 3)
 
 

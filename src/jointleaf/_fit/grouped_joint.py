@@ -411,8 +411,8 @@ class GroupedJoint(Component):
         n_linear = sum(p * min(c, n) for kind, _, p, c in sizes if kind == "linear")
         weights = 4 * (n_cells + n_linear * d) * K
         # Splits keep codes and designs of their rows while those of all rows are made.
-        codes = 4 * n * sum(n_splits * p + p_all for _, p, p_all, _ in sizes)
-        codes += 4 * n * (n_splits + 1) * n_boosted
+        codes = 2 * n * sum(n_splits * p + p_all for _, p, p_all, _ in sizes)
+        codes += 2 * n * (n_splits + 1) * n_boosted
         return MemoryEstimate(
             codes=codes,
             design=codes + 6 * n * (d + 1) * (n_splits + 1),
