@@ -37,12 +37,13 @@ def refused(kind, message, X, y, *args, model=DaskJOPLEnRegressor, **parameters)
         model(**SMALL | FEW | parameters).fit(X, y, *args)
 
 
-def test_without_a_client(rows):
+def test_without_a_client(rows, monkeypatch):
     X, y = rows
-    from distributed import default_client
 
-    with pytest.raises(ValueError, match="No clients"):
-        default_client()
+    def default_client():
+        raise ValueError("No clients found")  # as Dask says it
+
+    monkeypatch.setattr("distributed.default_client", default_client)
     message = r"client=None, and there is no default.*Client\(\)"
     refused(ValueError, message, chunked(X), chunked(y))
     refused(TypeError, r"client='tcp.*must be a dask", chunked(X), chunked(y), client="tcp://x")
@@ -56,7 +57,10 @@ def test_collections_of_the_wrong_kind(client, rows):
     refused(ValueError, r"X has 2 chunks along its columns: use X.rech", by_columns, chunked(y))
     refused(ValueError, r"X has 1 dimensions", chunked(y), chunked(y))
     refused(ValueError, r"y has shape .*: give 1 dim", chunked(X), chunked(X))
-    frame = dd.from_pandas(pd.DataFrame(X), npartitions=2)
+    table = pd.DataFrame(X)
+    refused(TypeError, r"X is a DataFrame.*dask.dataframe.from_pandas", table, table[0])
+    frame = dd.from_pandas(table, npartitions=2)
+    refused(TypeError, r"y is a Series.*use a column of the data frame", frame, table[0])
     refused(ValueError, "y is a data frame: give one of its columns", frame, frame)
     refused(ValueError, "X has 2 partitions and y has 6: make both", frame, chunked(y))
 

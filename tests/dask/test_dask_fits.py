@@ -144,6 +144,8 @@ def test_a_classifier_of_data_frames(client, table, tmp_path):
     loaded = jointleaf.load(tmp_path / "model.jointleaf")
     np.testing.assert_allclose(loaded.predict_proba(frame), local.predict_proba(frame), rtol=1e-12)
     assert local.explain(frame[:5]).values.shape[0] == 5
+    with pytest.raises(ValueError, match="X lacks the column"):
+        model.predict(X.drop(columns=["a"]))
 
 
 def test_columns_in_another_order_in_one_partition_and_sizes_that_are_not_known(client, table):

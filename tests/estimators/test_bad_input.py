@@ -70,7 +70,12 @@ def put(array, value):
             "y has shape .60, 2., but JOPLEnRegressor predicts one .* MultiTaskJOPLEnRegressor",
         ),
         (X, None, ValueError, "requires y"),
-        (X, np.array(["a"] * 60), ValueError, "could not convert string to float"),
+        (
+            X,
+            np.array(["a"] * 60),
+            ValueError,
+            "y holds 'a', which is no number: use JOPLEnClassifier",
+        ),
         (X.astype(str), Y, ValueError, r"column 0 holds numbers as text.*astype\(float\)"),
         (X + 1j, Y, ValueError, "Complex data not supported"),
         (sparse.csr_array(X), Y, TypeError, r"Sparse data .* dense data is required"),

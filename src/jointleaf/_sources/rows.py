@@ -296,7 +296,7 @@ def check_settings(
 
 
 def say(estimator: BaseJOPLEn, store: RowStore, text: str) -> None:
-    """Tell what is to come, if the estimator is to tell."""
+    """Print what is to come, with ``verbose``."""
     if estimator.verbose:
         print(f"{store.name}: {text}", file=sys.stderr, flush=True)
 

@@ -100,6 +100,7 @@ def _argument(*flags: str, **options: Any) -> _Argument:
 
 
 _DATA = 'CSV or Parquet, "-" for the standard input'
+_FIT_DATA = f"{_DATA}, or a folder of Parquet files that need not fit into memory"
 _MODEL = _argument("model", metavar="MODEL", help="a file of `jointleaf fit`")
 # Options of several arguments.
 _FLAG = {"action": "store_true"}
@@ -152,11 +153,11 @@ def _reading_and_json(contents: str) -> list[_Argument]:
     ]
 
 
-def _training(contents: str) -> list[_Argument]:
+def _training(contents: str, data: str = _DATA) -> list[_Argument]:
     """Return a training table, its target and columns, seed and threads."""
     task = "detected by default: text, yes/no and few whole numbers are classes"
     return [
-        _argument("data", metavar="DATA", help=_DATA),
+        _argument("data", metavar="DATA", help=data),
         _argument("--target", "-t", metavar="COLUMN", required=True, help="the column to predict"),
         _argument("--task", choices=("regression", "classification"), help=task),
         _argument("--drop", **_COLUMNS, help="leave a column out; repeatable"),
@@ -221,7 +222,7 @@ _COMMANDS: dict[str, tuple[str, str, str, list[_Argument]]] = {
         "Detect what the columns hold, fit all rows, compare jointleaf with other models on "
         "held-out rows, and write the model and a report.",
         [
-            *_training("the description of data, model and files"),
+            *_training("the description of data, model and files", _FIT_DATA),
             *_OBJECTIVE,
             _argument("--output", "-o", **_FILE, help="the model; by default DATA.jleaf, here"),
             _argument("--report", **_FILE, help="the report; by default beside the model, .html"),

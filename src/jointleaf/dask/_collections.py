@@ -33,9 +33,12 @@ def _is_of_frames(X: Any) -> bool:
 def check_rows(X: Any) -> None:
     """Raise an error for anything but an array (n, d) or data frame of Dask in blocks of rows."""
     if not isinstance(X, da.Array) and not is_frame(X):
+        remedy = "dask.array.from_array(X, chunks=(100_000, -1))"
+        if hasattr(X, "columns"):
+            remedy = "dask.dataframe.from_pandas(X, chunksize=100_000)"
         raise TypeError(
-            f"X is a {type(X).__name__}, not a Dask array or data frame: use "
-            "dask.array.from_array(X, chunks=(100_000, -1)), or the estimators of jointleaf itself"
+            f"X is a {type(X).__name__}, not a Dask array or data frame: use {remedy}, or the "
+            "estimators of jointleaf itself"
         )
     if isinstance(X, da.Array):
         if X.ndim != 2:
@@ -49,9 +52,11 @@ def check_rows(X: Any) -> None:
 def _parts_of(name: str, values: Any, X: Any, n_dims: int) -> list[Any]:
     """Return the partitions of what goes with X, with the same rows as those of X."""
     if not isinstance(values, da.Array) and not _is_of_frames(values):
+        remedy = f"dask.array.from_array({name}, chunks=X.chunks[0])"
+        if is_frame(X):
+            remedy = f"a column of the data frame from which X was taken, as {name}"
         raise TypeError(
-            f"{name} is a {type(values).__name__}, not a Dask array or series: use "
-            f"dask.array.from_array({name}, chunks=X.chunks[0])"
+            f"{name} is a {type(values).__name__}, not a Dask array or series: use {remedy}"
         )
     if is_frame(values):
         raise ValueError(f"{name} is a data frame: give one of its columns")

@@ -209,6 +209,7 @@ def _lazily(
 ) -> Any:
     """Return what a method of a model says of every partition, not computed yet."""
     check_rows(X)
+    _check_columns(model, X)
     sent = dask.delayed(model, pure=False, traverse=False)  # once, not with every partition
     if is_frame(X):
         import pandas as pd
@@ -228,6 +229,20 @@ def _lazily(
         drop_axis=1 if example.ndim == 1 else None,
         meta=example,
     )
+
+
+def _check_columns(model: Any, X: Any) -> None:
+    """Raise an error, before anything is computed, where columns of the fit are missing."""
+    names = getattr(model, "feature_names_in_", None)
+    if is_frame(X) and names is not None:
+        missing = [name for name in names.tolist() if name not in X.columns]
+        if missing:
+            raise ValueError(f"X lacks the column {missing[0]!r} of the fit: add it")
+    elif X.shape[1] != model.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} columns, but the model was fitted to {model.n_features_in_}: give "
+            "the same columns"
+        )
 
 
 def _of_array(X: NDArray, model: Any, method: str, example: NDArray) -> NDArray:

@@ -179,11 +179,29 @@ def check_targets(estimator: Any, y: Any) -> None:
             f"MultiTaskJOPLEn{kind} for tasks that are fitted together, or "
             f"sklearn.multioutput.MultiOutput{kind} with this estimator for one model per column"
         )
+    if kind == "Regressor" and values.dtype.kind in "OUS" and values.ndim == 1:
+        text = next((value for value in values.tolist() if _is_text(value)), None)
+        if text is not None:
+            raise ValueError(
+                f"y holds {text!r}, which is no number: use JOPLEnClassifier for classes, or "
+                "convert y to numbers"
+            )
     is_label = values.dtype == object or (kind == "Classifier" and values.dtype.kind == "f")
     labels = values.tolist() if is_label and values.ndim == 1 else []
     row = next((i for i, label in enumerate(labels) if _is_missing(label)), None)
     if row is not None:
         raise ValueError(f"y is {labels[row]} in row {row}: leave out rows without a target")
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value is a text that does not say a number."""
+    if not isinstance(value, str | bytes):
+        return False
+    try:
+        float(value)
+    except ValueError:
+        return True
+    return False
 
 
 def _is_missing(label: Any) -> bool:
