@@ -29,7 +29,7 @@ def test_hessian_product_agrees_with_finite_differences(at):
     step = 1e-5
     up, down = loss.gradient(y, f + step * v, s), loss.gradient(y, f - step * v, s)
     expected = (up - down) / (2 * step)
-    np.testing.assert_allclose(loss.hessian_product(y, f, s, v), expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(loss.hessian(y, f, s)(v), expected, rtol=1e-6, atol=1e-9)
 
 
 def test_curvature_is_the_diagonal_of_the_hessian(at):
@@ -38,7 +38,7 @@ def test_curvature_is_the_diagonal_of_the_hessian(at):
     for i in np.ndindex(f.shape):
         unit = np.zeros_like(f)
         unit[i] = 1.0
-        diagonal[i] = loss.hessian_product(y, f, s, unit)[i]
+        diagonal[i] = loss.hessian(y, f, s)(unit)[i]
     curvature = loss.curvature(y, f, s)
     assert curvature.shape == f.shape
     np.testing.assert_allclose(curvature, diagonal, rtol=1e-12)
@@ -54,7 +54,7 @@ def test_max_curvature_bounds_the_hessian_and_is_reached(at):
             columns = []
             for k in np.ndindex(f.shape[1:]):
                 unit[(n, *k)] = 1.0
-                columns.append(np.atleast_1d(loss.hessian_product(y, point, s, unit)[n]))
+                columns.append(np.atleast_1d(loss.hessian(y, point, s)(unit)[n]))
                 unit[(n, *k)] = 0.0
             largest = max(largest, np.linalg.eigvalsh(np.array(columns))[-1] / shares[n])
     assert largest == pytest.approx(loss.max_curvature)
@@ -99,7 +99,7 @@ def test_no_overflow_at_extreme_predictions(at, sign, dtype):
     for result in (
         loss.gradient(y, f, s),
         loss.curvature(y, f, s),
-        loss.hessian_product(y, f, s, v.astype(dtype)),
+        loss.hessian(y, f, s)(v.astype(dtype)),
         loss.link(f),
     ):
         assert np.isfinite(result).all()

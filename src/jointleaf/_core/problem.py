@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -52,10 +53,10 @@ class DataTerm:
         """Second derivative of the loss by every prediction, of the shape of f."""
         return self.loss.curvature(self.y, f + self.offset, self.s, self.total)
 
-    def hessian_product(self, f: Any, v: Any) -> Any:
-        """Hessian of the data term by the predictions, at f, times v of the shape of f."""
-        product = self.loss.hessian_product(self.y, f + self.offset, self.s, v, self.total)
-        return product if self.smoother is None else product + self.smoother @ v
+    def hessian(self, f: Any) -> Callable[[Any], Any]:
+        """Hessian of the data term by the predictions, at f: a function of what it multiplies."""
+        of_loss = self.loss.hessian(self.y, f + self.offset, self.s, self.total)
+        return of_loss if self.smoother is None else lambda v: of_loss(v) + self.smoother @ v
 
     def weigh(self, h: Any, image: Any) -> Any:
         """Return (diag(h) + A) times predictions, for curvatures h (n,)."""

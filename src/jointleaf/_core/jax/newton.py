@@ -203,11 +203,11 @@ def pcg(smooth: Smooth, theta: Any, tol: Any, max_iter: Any) -> Outcome:
         design, h, diagonal.astype(float), biases, eliminate=problem.smoother is None
     )
     noise = 10 * float(jnp.finfo(theta.dtype).eps)
-    zero = jnp.zeros_like(problem.y)
+    times_hessian = problem.hessian(jnp.zeros_like(problem.y))
 
     def operator(p: Any) -> tuple[Any, Any, Any]:
         p, image = precondition.complete(p, design.matvec(p))
-        return p, design.rmatvec(problem.hessian_product(zero, image)) + D * p, image
+        return p, design.rmatvec(times_hessian(image)) + D * p, image
 
     def turn(state: _State) -> _State:
         theta, f, residual, n_iter = state.theta, state.f, -state.gradient, state.n_iter

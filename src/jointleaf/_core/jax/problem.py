@@ -291,7 +291,7 @@ def compiled_loss(loss: Loss, shape: tuple[int, ...]) -> str | None:
 
     def derivatives(y: Any, f: Any) -> Any:
         rows = loss.row_loss(y, f), loss.row_gradient(y, f), loss.row_curvature(y, f)
-        return *rows, loss.row_hessian_product(y, f, f)
+        return *rows, loss.row_hessian_product(loss.row_hessian(y, f), f)
 
     return _reason(derivatives, f, f)
 

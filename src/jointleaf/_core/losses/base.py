@@ -13,6 +13,7 @@ Written with the functions of `array_namespace`, a loss runs on NumPy's arrays a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,8 @@ class Loss(ABC):
     """A convex loss on raw predictions f (n,), or (n, K) with K outputs.
 
     A subclass gives `row_loss`, `row_gradient`, `row_curvature` and `best_constant` and, where
-    outputs couple, `row_hessian_product`. Losses of one class with equal attributes are equal.
+    outputs couple, `row_hessian` and `row_hessian_product`. Losses of one class with equal
+    attributes are equal.
     """
 
     name: str = ""
@@ -67,9 +69,13 @@ class Loss(ABC):
     def row_curvature(self, y: Any, f: Any) -> Any:
         """Return the second derivative by every entry of f, of the shape of f."""
 
-    def row_hessian_product(self, y: Any, f: Any, v: Any) -> Any:
-        """Return the Hessian of every row times v, of the shape of f."""
-        return self.row_curvature(y, f) * v
+    def row_hessian(self, y: Any, f: Any) -> Any:
+        """Return what `row_hessian_product` needs of f, of its shape: by default the curvature."""
+        return self.row_curvature(y, f)
+
+    def row_hessian_product(self, hessian: Any, v: Any) -> Any:
+        """Return the Hessian of every row, as of `row_hessian`, times v, of the shape of v."""
+        return hessian * v
 
     def row_working_curvature(self, y: Any, f: Any) -> Any:
         """Return positive curvatures of a quadratic model of the loss around f.
@@ -134,9 +140,10 @@ class Loss(ABC):
         """Return the second derivative of L by every entry of f, of the shape of f."""
         return _row_weights(s, f, total) * over_rows(self.row_curvature, y, f)
 
-    def hessian_product(self, y: Any, f: Any, s: Any, v: Any, total: Any = None) -> Any:
-        """Return the Hessian of L times a direction v, of the shape of f."""
-        return _row_weights(s, f, total) * over_rows(self.row_hessian_product, y, f, v)
+    def hessian(self, y: Any, f: Any, s: Any, total: Any = None) -> Callable[[Any], Any]:
+        """Return the Hessian of L at f, as a function of the direction that it multiplies."""
+        weights, hessian = _row_weights(s, f, total), over_rows(self.row_hessian, y, f)
+        return lambda v: weights * over_rows(self.row_hessian_product, hessian, v)
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())

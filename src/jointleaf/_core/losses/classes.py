@@ -94,10 +94,13 @@ class Multinomial(Loss):
         p = _softmax(f)
         return p * (1 - p)
 
-    def row_hessian_product(self, y: Any, f: Any, v: Any) -> Any:
+    def row_hessian(self, y: Any, f: Any) -> Any:
+        """Return the probabilities p."""
+        return _softmax(f)
+
+    def row_hessian_product(self, hessian: Any, v: Any) -> Any:
         """Return p v - p <p, v>."""
-        p = _softmax(f)
-        return p * (v - (p * v).sum(axis=1, keepdims=True))
+        return hessian * (v - (hessian * v).sum(axis=1, keepdims=True))
 
     def best_constant(self, y: NDArray, s: NDArray) -> NDArray:
         """Return logarithms of the weighted class frequencies, centred."""

@@ -32,9 +32,6 @@ class SquaredError(Loss):
     def row_curvature(self, y: Any, f: Any) -> Any:
         return array_namespace(f).ones_like(f)
 
-    def row_hessian_product(self, y: Any, f: Any, v: Any) -> Any:
-        return v
-
     def best_constant(self, y: NDArray, s: NDArray) -> NDArray:
         """Return the weighted mean."""
         return np.average(y, axis=0, weights=s)

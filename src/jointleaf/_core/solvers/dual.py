@@ -254,7 +254,8 @@ def newton_goal(problem: DataTerm, K: Any, f: Any, slope: Any, optimality: Any) 
     alike.
     """
     xp = array_namespace(K)
-    b = problem.hessian_product(f, f) - slope
+    times_hessian = problem.hessian(f)
+    b = times_hessian(f) - slope
     h = problem.loss_curvature(f)
     if h.ndim == 1:
         flat = flat_curvature(h, optimality)
@@ -284,7 +285,7 @@ def newton_goal(problem: DataTerm, K: Any, f: Any, slope: Any, optimality: Any) 
         product = xp.vdot(K_residual, z)
         direction = z + (product / previous) * direction
         K_direction = K @ direction
-        curved = direction + problem.hessian_product(f, K_direction)
+        curved = direction + times_hessian(K_direction)
         bend = xp.vdot(K_direction, curved)
         length = xp.where(product > 0, product / bend, 0.0)
         residual = residual - length * curved

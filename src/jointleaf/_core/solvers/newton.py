@@ -54,6 +54,7 @@ class PCG(Solver):
         design = problem.design.merge_partitions()
         f = design.matvec(theta)
         h = problem.loss_curvature(f)
+        times_hessian = problem.hessian(f)
         curvature, diagonal = problem.quadratic()
         precondition = BlockPreconditioner(
             design, h if h.ndim == 1 else h[:, 0], curvature, eliminate=problem.smoother is None
@@ -61,7 +62,7 @@ class PCG(Solver):
 
         def operator(p: NDArray) -> tuple[NDArray, NDArray, NDArray]:
             p, image = precondition.complete(p, design.matvec(p))
-            return p, design.rmatvec(problem.hessian_product(f, image)) + diagonal * p, image
+            return p, design.rmatvec(times_hessian(image)) + diagonal * p, image
 
         def is_done(residual: NDArray) -> Any:
             return np.abs(residual).max() <= 0.5 * tol * problem.start_slope
@@ -168,8 +169,10 @@ def newton_direction(
     eliminate = eliminate and h.ndim == 1
     precondition = BlockPreconditioner(design, mean, curvature, biases, eliminate=eliminate)
 
+    times_hessian = problem.hessian(f)
+
     def back(image: Any) -> Any:
-        return design.rmatvec(problem.hessian_product(f, image) + flat * image)
+        return design.rmatvec(times_hessian(image) + flat * image)
 
     def operator(p: Any) -> tuple[Any, Any, Any]:
         p, image = precondition.complete(p, design.matvec(p))
