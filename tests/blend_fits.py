@@ -1,6 +1,7 @@
 """Small fits of the default recipes, and what their blends were fitted to."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from jointleaf._fit.blend import Stacking
 from jointleaf._fit.grouped_joint import GroupedJoint
 from jointleaf._fit.growth import Stage
 from jointleaf._fit.partition_groups import Group
+from jointleaf._fit.search import default_plan
 from jointleaf.partitions import (
     LargeTreesPartitioner,
     LightGBMPartitioner,
@@ -44,19 +46,19 @@ def raw(model, rows):
 def few_groups(n_rows, n_features, *, is_linear, root, **sizes):
     """As `partition_groups`, with fewer partitions."""
     best, random = (
-        LargeTreesPartitioner(10, 16, thresholds=thresholds) for thresholds in ("best", "random")
+        LargeTreesPartitioner(6, 16, thresholds=thresholds) for thresholds in ("best", "random")
     )
     groups = [Group("large_trees", best, "constant"), Group("random_trees", random, "constant")]
     if n_features and is_linear:
-        small = LargeTreesPartitioner(6, 6, thresholds="random")
+        small = LargeTreesPartitioner(4, 6, thresholds="random")
         groups.append(Group("linear_rotated", RotatedPartitioner(small), "linear"))
         groups += [Group("root", RootCell(), "linear")] if root else []
     return groups
 
 
 def few_small_trees(target_type):
-    """As `many_partitions`, with a tenth of its trees."""
-    on_residuals = [LightGBMPartitioner(5, 4), RandomTreesPartitioner(20, 6)]
+    """As `many_partitions`, with a few of its trees."""
+    on_residuals = [LightGBMPartitioner(4, 4), RandomTreesPartitioner(10, 6)]
     return UnionPartitioner(
         [
             LightGBMPartitioner(10, 4),
@@ -66,16 +68,39 @@ def few_small_trees(target_type):
     )
 
 
+def short_plan(is_regression):
+    """As `default_plan`, with fewer settings."""
+    return replace(default_plan(is_regression), scales=(0.0, 1.0, 3.0))
+
+
+#: What makes fits small: module, name, value.
+_SMALL = (
+    (boosting, "_ROUNDS", N_ROUNDS),
+    (boosting, "_CELLS", 8),
+    (boosting, "LINEAR_STAGE", Stage(True, 4, N_ROUNDS, 0.2)),
+    (grouped_joint, "partition_groups", few_groups),
+    (joint, "many_partitions", few_small_trees),
+    (joint, "default_plan", short_plan),
+)
+_TRUE = tuple((module, name, getattr(module, name)) for module, name, _ in _SMALL)
+
+
 @contextmanager
+def _patched(values):
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, value in values:
+            patch.setattr(module, name, value)
+        yield
+
+
 def small_fits():
     """Fits in here have few rounds and partitions."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(boosting, "_ROUNDS", N_ROUNDS)
-        patch.setattr(boosting, "_CELLS", 8)
-        patch.setattr(boosting, "LINEAR_STAGE", Stage(True, 4, N_ROUNDS, 0.2))
-        patch.setattr(grouped_joint, "partition_groups", few_groups)
-        patch.setattr(joint, "many_partitions", few_small_trees)
-        yield
+    return _patched(_SMALL)
+
+
+def true_fits():
+    """Fits in here are those that users get, among others that are small."""
+    return _patched(_TRUE)
 
 
 @contextmanager

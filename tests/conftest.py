@@ -76,7 +76,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 #: Folders with tests of what is done with models: it does not depend on how many trees they have.
-SMALL_FITS = {"cli", "data", "inspection", "io", "plot"}
+SMALL_FITS = {"cli", "data", "estimators", "inspection", "io", "multitask", "plot", "project"}
 
 
 @pytest.fixture(scope="module", autouse=True)

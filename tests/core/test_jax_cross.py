@@ -80,12 +80,16 @@ STRUCTURES = {
     "tasks, DirtyLasso",
     "tasks, DirtyLasso + ridge + Laplacian",
 }
+#: A loss of the user's own is one more function of y and f: one structure for every solver.
+STRUCTURES_OF = {"squared_error": set(PENALTIES), "jax_poisson": {"ridge", "tasks, DirtyLasso"}}
 COMPARED = [
     (loss, penalty, solver, dtype)
     for loss, penalty, solver in ACCEPTED
     for dtype in PRECISIONS
-    if penalty in (STRUCTURES if loss != "squared_error" else PENALTIES)
-    if dtype is np.float64 or penalty in ("ridge", "L21", "tasks, DirtyLasso")
+    if penalty in STRUCTURES_OF.get(loss, STRUCTURES)
+    if dtype is np.float64
+    or (loss in ("squared_error", "multinomial") and penalty in ("ridge", "L21"))
+    or (loss == "squared_error" and penalty == "tasks, DirtyLasso")
 ]
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
+from blend_fits import true_fits
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 #: All modules whose docstrings have examples.
@@ -22,8 +24,9 @@ def test_the_readme_runs_as_written(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(blocks) >= 3
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
+    with true_fits():
+        for block in blocks:
+            exec(compile(block, "README.md", "exec"), {})
     assert "converged" in capsys.readouterr().out
 
 
@@ -79,8 +82,9 @@ def test_the_page_on_explanations_runs_as_written(capsys):
     plt.switch_backend("Agg")
     text = (ROOT / "docs" / "explaining.md").read_text()
     space: dict = {}
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(compile(block, "explaining.md", "exec"), space)
+    with true_fits():
+        for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+            exec(compile(block, "explaining.md", "exec"), space)
     plt.close("all")
     printed = capsys.readouterr().out
     assert printed.startswith("baseline")
