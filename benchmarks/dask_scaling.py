@@ -1,9 +1,10 @@
 """One pass over all rows on Dask workers against one process: seconds, CPU seconds and memory.
 
-    python benchmarks/dask_scaling.py [--rows 2000000] [--blocks 40] [--passes 8] [--trim]
+    python benchmarks/dask_scaling.py [--rows 2000000] [--blocks 12] [--passes 8] [--trim]
 
 A pass is Phi^T diag(h) Phi v, forth and back, as every step of the fit makes it. 100 trees of 32
-cells are grown on 100,000 rows; every block generates its rows where it is. Seconds are the best of
+cells are grown on 20,000 rows; every block generates its rows where it is, and is prepared as a fit
+does it. Seconds are the best of
 several passes, CPU seconds their median over all processes. An empty round sends the same weights
 and adds arrays of the same size, and computes nothing. What a process took is its peak memory less
 what it had before blocks were made.
@@ -26,9 +27,12 @@ from distributed import Client, LocalCluster
 from numpy.typing import NDArray
 
 import dask
+from jointleaf import Frobenius, JOPLEnRegressor
 from jointleaf._core.blocks import BlockDesign
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.row_vectors import Kept
+from jointleaf._data.sources import Batch
+from jointleaf._sources.rows import FittedSample
 from jointleaf.dask._cluster import Cluster
 from jointleaf.partitions import LightGBMPartitioner
 
@@ -44,10 +48,10 @@ def make_rows(n: int, d: int, seed: int) -> tuple[NDArray, NDArray]:
     return X, f + 0.5 * rng.standard_normal(n).astype(np.float32)
 
 
-def make_block(seed: int, n: int, d: int, trees: Any) -> LeafDesign:
+def make_block(seed: int, n: int, d: int, model: FittedSample) -> LeafDesign:
     """Return the design of generated rows."""
-    X, _ = make_rows(n, d, seed)
-    return LeafDesign(X, trees.apply(X), trees.n_cells_).merge_partitions()
+    X, y = make_rows(n, d, seed)
+    return model.prepare(Batch(X, y, None)).design.merge_partitions()
 
 
 def nothing(design: LeafDesign, v: NDArray) -> NDArray:
@@ -79,7 +83,7 @@ def measure(design: BlockDesign, processes: list[psutil.Process], n: int) -> tup
     return times(lambda: design.gram_product(h, v), processes, n)
 
 
-def on_workers(given: Any, trees: Any, n_workers: int) -> None:
+def on_workers(given: Any, model: FittedSample, n_workers: int) -> None:
     """Measure on a cluster, and print a line of the table."""
     size = given.rows // given.blocks
     kept = {} if given.trim else {"distributed.nanny.pre-spawn-environ": MALLOC}
@@ -91,10 +95,10 @@ def on_workers(given: Any, trees: Any, n_workers: int) -> None:
         client.run(import_libraries)
         before = max(client.run(memory, "VmRSS").values())
         cluster = Cluster(client)
-        grown = cluster.share(trees)
+        shared = cluster.share(model)
         blocks = Kept(
             [
-                cluster.submit(make_block, k, size, given.features, grown)
+                cluster.submit(make_block, k, size, given.features, shared)
                 for k in range(given.blocks)
             ]
         )
@@ -128,28 +132,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--features", type=int, default=20)
-    parser.add_argument("--blocks", type=int, default=40)
+    parser.add_argument("--blocks", type=int, default=12)
     parser.add_argument("--passes", type=int, default=8)
     parser.add_argument("--trim", action="store_true", help="leave malloc of workers as Dask does")
     given = parser.parse_args()
-    X, y = make_rows(100_000, given.features, 10**6)
-    trees = LightGBMPartitioner(100, n_cells=32, random_state=0).fit(X, y)
-    size = given.rows // given.blocks
-    print(
-        f"{given.rows:,} rows x {given.features}, {sum(trees.n_cells_)} cells, load",
-        os.getloadavg(),
-    )
+    X, y = make_rows(20_000, given.features, 10**6)
+    trees = LightGBMPartitioner(100, n_cells=32)
+    estimator = JOPLEnRegressor(trees, penalty=Frobenius(0.01), random_state=0).fit(X, y)
+    model = FittedSample.of(estimator, Batch(X, y, None))
+    size, n_cells = given.rows // given.blocks, estimator.cell_model_.layout.n_cells
+    print(f"{given.rows:,} rows x {given.features}, {n_cells} cells, load", os.getloadavg())
     print("| where | seconds | CPU seconds | empty round | blocks of a worker | what it took |")
     print("|---|---|---|---|---|---|")
     before = memory("VmRSS")
-    designs = [make_block(k, size, given.features, trees) for k in range(given.blocks)]
+    designs = [make_block(k, size, given.features, model) for k in range(given.blocks)]
     seconds, cpu = measure(BlockDesign(designs), [psutil.Process()], given.passes)
     held = sum(design.__sizeof__() for design in designs) / 2**20
     most = memory("VmHWM") - before
     print(f"| one process | {seconds:.2f} | {cpu:.2f} | | {held:.0f} MB | {most:.0f} MB |")
     del designs
     for n_workers in (1, 2):
-        on_workers(given, trees, n_workers)
+        on_workers(given, model, n_workers)
 
 
 if __name__ == "__main__":

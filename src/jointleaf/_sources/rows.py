@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -34,6 +34,7 @@ from jointleaf.estimators._base import BaseJOPLEn
 from jointleaf.estimators._checks import check_parameters, class_factors, restored_on_error
 
 Estimator = TypeVar("Estimator", bound=BaseJOPLEn)
+_PIECE_ROWS = 2**14  # that are read and routed at a time: what this takes comes on top of the block
 
 
 @dataclass(frozen=True)
@@ -167,24 +168,47 @@ class FittedSample:
         s = s if batch.sample_weight is None else s * batch.sample_weight
         batch, s = batch.take(np.flatnonzero(s > 0)), s[s > 0]
         if len(s):
-            rows: Rows = self.estimator.read_known_rows(batch.X, batch.y, s)
-            X, codes = model.features.transform(rows.X), model.partitioner.apply(rows.X)
-            raw, y = model.predict(rows.X), rows.y
-            dtype = rows.X.dtype if self.dtype is None else self.dtype
+            X, codes, y, raw = _filled(
+                (self._piece(batch, s, first) for first in range(0, len(s), _PIECE_ROWS)), len(s)
+            )
         else:
             assert self.dtype is not None
-            layout, dtype = model.layout, self.dtype
+            layout, n_outputs = model.layout, model.biases.shape[1:]
             X, codes = np.empty((0, layout.n_features)), np.empty((0, layout.n_partitions), int)
-            raw, y = np.empty((0, *model.biases.shape[1:])), np.empty(0)
+            X, y, raw = (a.astype(self.dtype) for a in (X, np.empty(0), np.empty((0, *n_outputs))))
         design = LeafDesign(
-            X.astype(dtype, copy=False),
+            X,
             codes,
             model.partitioner.n_cells_,
             cells=model.layout.kinds,
             n_jobs=effective_n_jobs(self.estimator.n_jobs),
         )
-        raw, y = (raw - model.centre) / model.unit, (y - model.centre) / model.unit
-        return Prepared(design, y.astype(dtype), s, raw.astype(dtype))
+        return Prepared(design, y, s, raw)
+
+    def _piece(self, batch: Batch, s: NDArray, first: int) -> tuple[NDArray, ...]:
+        """Return features, codes, targets and predictions of some rows, all as small as can be."""
+        model = self.estimator.cell_model_
+        chosen = np.arange(first, min(first + _PIECE_ROWS, len(s)))
+        part = batch.take(chosen)
+        rows: Rows = self.estimator.read_known_rows(part.X, part.y, s[chosen])
+        dtype = rows.X.dtype if self.dtype is None else self.dtype
+        codes = model.partitioner.apply(rows.X)
+        codes = codes.astype(np.min_scalar_type(-int(max(model.partitioner.n_cells_))))
+        y, raw = ((f - model.centre) / model.unit for f in (rows.y, model.predict(rows.X)))
+        X = model.features.transform(rows.X)
+        return X.astype(dtype, copy=False), codes, y.astype(dtype), raw.astype(dtype)
+
+
+def _filled(pieces: Iterable[tuple[NDArray, ...]], n_rows: int) -> list[NDArray]:
+    """Return what pieces of rows make together, with no more than one of them in memory twice."""
+    arrays: list[NDArray] = []
+    start = 0
+    for piece in pieces:
+        arrays = arrays or [np.empty((n_rows, *part.shape[1:]), part.dtype) for part in piece]
+        for array, part in zip(arrays, piece, strict=True):
+            array[start : start + len(part)] = part
+        start += len(piece[0])
+    return arrays
 
 
 @dataclass(frozen=True)
