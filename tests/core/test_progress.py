@@ -1,5 +1,6 @@
 """The progress bar: silent unless asked for, lines in files, one line on terminals."""
 
+import sys
 from io import StringIO
 
 from jointleaf._core.progress import Progress, SolveProgress
@@ -26,7 +27,8 @@ def test_nothing_is_written_when_disabled():
 
 def test_a_file_gets_a_line_for_every_tenth():
     lines = _run(StringIO(), 200).splitlines()
-    assert len(lines) == 11
+    assert len(lines) == 11  # the first before any step
+    assert " 0/200 " in lines[0]
     assert all(line.startswith("fitting [") for line in lines)
     assert "200/200" in lines[-1]
     assert "#" * 24 in lines[-1]
@@ -35,9 +37,50 @@ def test_a_file_gets_a_line_for_every_tenth():
 
 def test_a_terminal_line_is_redrawn_and_ended_once():
     text = _run(Terminal(), 5)
-    assert text.count("\r") == 5
+    assert text.count("\r") == 6
     assert text.count("\n") == 1
     assert text.endswith("\n")
+
+
+def test_it_is_there_before_the_first_step_and_names_what_is_being_done():
+    stream = Terminal()
+    progress = Progress(2, "fitting", stream=stream)
+    assert " 0/2 " in stream.getvalue()
+    progress.begin("a forest")
+    assert stream.getvalue().endswith("s a forest")
+
+
+class Notebook:
+    """Stands in for IPython in a notebook: keeps what is displayed, and how often it is new."""
+
+    def __init__(self):
+        self.bundles, self.n_new = [], 0
+        self.get_ipython = type("ZMQInteractiveShell", (), {})
+
+    def display(self, bundle, raw, display_id):
+        assert raw
+        assert display_id
+        self.n_new += 1
+        return self
+
+    def update(self, bundle, raw):
+        self.bundles.append(bundle)
+
+
+def test_a_notebook_has_one_bar(monkeypatch, capsys):
+    notebook = Notebook()
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    monkeypatch.setitem(sys.modules, "IPython.display", notebook)
+    progress = Progress(3, "a <b>")
+    progress.step("one")
+    progress.finish()
+    assert notebook.n_new == 1
+    assert [bundle["text/html"].split(">")[0] for bundle in notebook.bundles] == [
+        f'<progress value="{k}" max="3"' for k in (0, 1, 3)
+    ]
+    assert "a &lt;b&gt; 1/3" in notebook.bundles[1]["text/html"]
+    assert "1/3" in notebook.bundles[1]["text/plain"]
+    assert capsys.readouterr() == ("", "")
 
 
 def test_finish_completes_the_bar():

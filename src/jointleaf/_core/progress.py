@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import html
 import sys
 import time
+from collections.abc import Callable
 from typing import TextIO
 
 
 class Progress:
     """Shows how much of `total` steps is done, on the standard error stream if enabled.
 
-    On a terminal one line is redrawn; elsewhere a line is written for every tenth.
+    It shows itself at once, before the first step. On a terminal one line is redrawn, in a notebook
+    one bar; elsewhere a line is written for every tenth.
     """
 
     def __init__(
@@ -23,23 +26,20 @@ class Progress:
         self._done = 0
         self._start = time.perf_counter()
         self._shown = -1
+        self._note = ""
+        self._display = _notebook_display() if enabled and stream is None else None
+        self._show()
+
+    def begin(self, note: str) -> None:
+        """Say what is being done now."""
+        self._note = note
+        self._show()
 
     def step(self, note: str = "") -> None:
-        """Count one step."""
+        """Count one step; the note says what is being done from now on."""
         self._done = min(self._done + 1, self.total)
-        if not self._enabled:
-            return
-        share = self._done / self.total
-        seconds = time.perf_counter() - self._start
-        bar = "#" * round(24 * share)
-        line = f"{self.label} [{bar:<24}] {self._done}/{self.total} {seconds:6.1f} s {note}"
-        if self._stream.isatty():
-            end = "\n" if self._done == self.total else ""
-            self._stream.write("\r\x1b[K" + line.rstrip() + end)
-        elif int(10 * share) > self._shown or self._done == self.total:
-            self._shown = int(10 * share)
-            self._stream.write(line.rstrip() + "\n")
-        self._stream.flush()
+        self._note = note
+        self._show()
 
     def step_to(self, done: int, note: str = "") -> None:
         """Count steps until so many are done."""
@@ -51,6 +51,38 @@ class Progress:
         if self._done < self.total:
             self._done = self.total - 1
             self.step()
+
+    def _show(self) -> None:
+        if not self._enabled:
+            return
+        share = self._done / self.total
+        seconds = time.perf_counter() - self._start
+        bar = "#" * round(24 * share)
+        line = f"{self.label} [{bar:<24}] {self._done}/{self.total} {seconds:6.1f} s {self._note}"
+        if self._display is not None:
+            words = html.escape(f"{self.label} {self._done}/{self.total}, {seconds:.1f} s")
+            note = html.escape(self._note)
+            meter = f'<progress value="{self._done}" max="{self.total}"></progress>'
+            self._display({"text/html": f"{meter} {words} {note}", "text/plain": line.rstrip()})
+        elif self._stream.isatty():
+            end = "\n" if self._done == self.total else ""
+            self._stream.write("\r\x1b[K" + line.rstrip() + end)
+        elif int(10 * share) > self._shown or (self._done == self.total and self._shown < 10):
+            self._shown = int(10 * share)
+            self._stream.write(line.rstrip() + "\n")
+        self._stream.flush()
+
+
+def _notebook_display() -> Callable[[dict[str, str]], None] | None:
+    """Return what shows a bundle of forms in place of the last one; None outside of notebooks."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if type(shell).__name__ != "ZMQInteractiveShell":
+        return None
+    from IPython.display import display  # type: ignore[import-not-found, unused-ignore]
+
+    handle = display({"text/plain": ""}, raw=True, display_id=True)
+    return lambda bundle: handle.update(bundle, raw=True)
 
 
 class SolveProgress:

@@ -151,14 +151,16 @@ class GroupedJoint(Component):
         if not splits:
             return []
         context = self.context
-        self._folds = self._make_folds(splits)
-        progress = Progress(2, "joint fit", enabled=context.options.verbose)
+        progress = Progress(len(splits) + 4, "joint fit", enabled=context.options.verbose)
+        self._folds = self._make_folds(splits, progress)
+        progress.step("choosing the scale of slopes")
         scales = np.full(len(self._names), 1.0 / len(self._names))
         slope_scale = self._choose_slope_scale(scales)
+        progress.step("choosing the scales of groups")
         scales = self._choose_groups(scales, slope_scale)
-        progress.step("scales of groups")
+        progress.step("choosing the strength")
         best = self._follow(scales, slope_scale, self._folds)
-        progress.step("strength")
+        progress.step()
         if context.keeps_split and not context.has_own_link:
             self._path = best.paths[0]
         self.table = best.table
@@ -184,10 +186,15 @@ class GroupedJoint(Component):
             self._keep_groups(is_used)
         return scales[is_used] / scales[is_used].sum()
 
-    def _make_folds(self, splits: Sequence[Split]) -> list[GroupFold]:
+    def _make_folds(self, splits: Sequence[Split], progress: Progress) -> list[GroupFold]:
         """Grow the groups on the training part of every split, after the boosted trees."""
         context, groups = self.context, self._set_groups(len(splits))
-        unions = [self._grow(groups, train) for train, _ in splits]
+        progress.begin("growing trees")
+        unions = []
+        for train, _ in splits:
+            unions.append(self._grow(groups, train))
+            progress.step("growing trees")
+        progress.begin("routing rows")
         is_used = self._useful is None or _BOOSTED in self._useful
         if is_used and self._boosted is not None and self._boosted.partitioners:
             self._names, self._kinds = [*self._names, _BOOSTED], [*self._kinds, "constant"]

@@ -77,10 +77,14 @@ def _fit_and_validate(
     """
     start = time.perf_counter()
     model = jointleaf_estimator(data.rows.X, options)
-    if folder is None:
-        fit_jointleaf(model, data.rows)
-    else:
-        folder.fit(model.set_params(verbose=1), data).set_params(verbose=0)
+    # Bars are for those who look on; the standard output is for the result alone.
+    with contextlib.redirect_stdout(sys.stderr):
+        if folder is None:
+            model.set_params(verbose=int(sys.stderr.isatty()))
+            fit_jointleaf(model, data.rows)
+        else:
+            folder.fit(model.set_params(verbose=1), data)
+    model.set_params(verbose=0)
     middle = time.perf_counter()
     options = options._replace(recipe=model.report_.recipe)
     validation = validate(data.encoded_rows, FIT_MODELS, options)

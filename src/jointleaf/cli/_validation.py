@@ -142,6 +142,7 @@ def _fit_splits(
         known, new = part.take(train), part.take(test)
         for model in models:
             is_ours = model.name == JOINTLEAF
+            progress.begin(model.name)
             start = time.perf_counter()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of peers, on feature names and iterations
@@ -153,5 +154,5 @@ def _fit_splits(
                 found.intervals.append(fitted.intervals(new.X, new.exposure, n_classes))
                 if found.loss is not None and found.loss.needs_scale:
                     found.loss = fitted.estimator.loss_  # also for the others, which find none
-            progress.step(model.name)
+            progress.step()
     return found
