@@ -25,7 +25,9 @@ def test_nothing_is_written_when_disabled():
     assert _run(Terminal(), 20, 3, enabled=False) == ""
 
 
-def test_a_file_gets_a_line_for_every_tenth():
+def test_a_file_gets_a_line_for_every_tenth(monkeypatch):
+    assert len(_run(StringIO(), 200).splitlines()) == 2  # so quickly: the first and the last
+    monkeypatch.setattr("jointleaf._core.progress._LINE_SECONDS", 0.0)
     lines = _run(StringIO(), 200).splitlines()
     assert len(lines) == 11  # the first before any step
     assert " 0/200 " in lines[0]

@@ -331,7 +331,7 @@ def test_progress_is_shown_when_asked_for(capsys):
     out, err = capsys.readouterr()
     assert "krylov" in out
     assert "joint fit [" in err
-    assert "boosting [" in err
+    assert "boosted, held-out rows [" in err
 
 
 def test_an_interrupted_fit_leaves_the_estimator_as_it_was(monkeypatch):

@@ -8,12 +8,15 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+_LINE_SECONDS = 1.0  # between two lines of a bar in a file
+
 
 class Progress:
     """Shows how much of `total` steps is done, on the standard error stream if enabled.
 
     It shows itself at once, before the first step. On a terminal one line is redrawn, in a notebook
-    one bar; elsewhere a line is written for every tenth.
+    one bar; elsewhere a line is written for every tenth, at most one
+    a second.
     """
 
     def __init__(
@@ -25,7 +28,7 @@ class Progress:
         self._enabled = enabled
         self._done = 0
         self._start = time.perf_counter()
-        self._shown = -1
+        self._shown, self._shown_at, self._shown_done = -1, -_LINE_SECONDS, -1  # tenth, time, step
         self._note = ""
         self._display = _notebook_display() if enabled and stream is None else None
         self._show()
@@ -67,10 +70,14 @@ class Progress:
         elif self._stream.isatty():
             end = "\n" if self._done == self.total else ""
             self._stream.write("\r\x1b[K" + line.rstrip() + end)
-        elif int(10 * share) > self._shown or (self._done == self.total and self._shown < 10):
-            self._shown = int(10 * share)
+        elif self._done == self.total > self._shown_done or self._is_due(share, seconds):
+            self._shown, self._shown_at, self._shown_done = int(10 * share), seconds, self._done
             self._stream.write(line.rstrip() + "\n")
         self._stream.flush()
+
+    def _is_due(self, share: float, seconds: float) -> bool:
+        """Whether a tenth has passed since the last line, and some time."""
+        return int(10 * share) > self._shown and seconds - self._shown_at >= _LINE_SECONDS
 
 
 def _notebook_display() -> Callable[[dict[str, str]], None] | None:

@@ -112,9 +112,11 @@ class Boosted(Component):
             return None
         context, predictions, self.partitioners = self.context, [], []
         rounds: list[int] = []
-        for train, valid in splits:
+        progress = self._progress(len(splits) * self._stage.rounds, ", held-out rows")
+        for k, (train, valid) in enumerate(splits, 1):
             frame = context.standardize(train)
-            growth, booster = self._grown(frame, train, valid)
+            growth, booster = self._grown(frame, train, valid, progress)
+            progress.step_to(k * self._stage.rounds)  # it has stopped early
             if not rounds and context.loss.has_log_link:
                 growth, booster = self._with_smaller_trees(growth, booster, frame, train, valid)
             rounds.append(booster.best_iteration)
@@ -127,9 +129,15 @@ class Boosted(Component):
         self.n_rounds = max(1, round(float(np.mean(rounds))))
         return predictions
 
-    def _grown(self, frame: Frame, train: Rows, valid: Rows) -> tuple[Growth, Any]:
+    def _progress(self, n_rounds: int, what: str = "") -> Progress:
+        label = self.name.replace("_", " ") + what
+        return Progress(n_rounds, label, enabled=self.context.options.verbose)
+
+    def _grown(
+        self, frame: Frame, train: Rows, valid: Rows, progress: Progress | None = None
+    ) -> tuple[Growth, Any]:
         growth = Growth(self.context, frame, train, self._stage)
-        return growth, growth.train(valid)
+        return growth, growth.train(valid, progress)
 
     def _with_smaller_trees(
         self, growth: Growth, booster: Any, frame: Frame, train: Rows, valid: Rows
@@ -168,7 +176,9 @@ class Boosted(Component):
             return self._model
         context, stage = self.context, replace(self._stage, rounds=max(1, self.n_rounds))
         growth = Growth(context, frame, context.rows, stage)
-        progress = Progress(stage.rounds, "boosting", enabled=context.options.verbose)
+        progress = Progress(
+            stage.rounds, self.name.replace("_", " "), enabled=context.options.verbose
+        )
         model = growth.model(growth.train(progress=progress))
         progress.finish()
         return model
