@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from jointleaf.inspection._parts import (
 )
 
 _REST = "cells"  # name of what no single column is credited with
+_HTML_ROWS = 3  # that a notebook shows
 
 
 @dataclass(frozen=True, repr=False)
@@ -202,6 +204,44 @@ class Explanation:
         """Return the name of a column with its value in a row: "age = 31"."""
         return f"{self.feature_names[column]} = {_shown(self.data[row, column])}"
 
+    def to_frame(self) -> Any:
+        """Return a pandas table: baseline, what every column adds, and prediction of every row.
+
+        Rows are numbered from 0; where there are several outputs, the index has a second level with
+        their names. What no single column is credited with has a column "cells" of its own.
+        """
+        try:
+            import pandas as pd
+        except ImportError as cause:
+            raise ImportError("to_frame needs pandas: pip install pandas") from cause
+        names = ["baseline", *self.feature_names, *([_REST] if self.has_rest else []), "prediction"]
+        base = np.broadcast_to(self.baseline, self.cells_rest.shape)
+        rest = [self.cells_rest[:, None]] if self.has_rest else []
+        parts = [base[:, None], self.values, *rest, self.prediction[:, None]]
+        table = np.concatenate(parts, axis=1)
+        if self.output_names is None:
+            return pd.DataFrame(table, pd.RangeIndex(len(self), name="row"), names)
+        index = pd.MultiIndex.from_product(
+            [range(len(self)), self.output_names], names=["row", "output"]
+        )
+        return pd.DataFrame(np.moveaxis(table, 2, 1).reshape(-1, len(names)), index, names)
+
+    def _repr_html_(self) -> str:
+        """Return what made the first predictions, for notebooks; of several outputs the words."""
+        if self.output_names is not None:
+            return f"<p>{html.escape(repr(self))}: <code>output(name)</code> has one of them.</p>"
+        tables = "".join(self[row]._html_table(row) for row in range(min(_HTML_ROWS, len(self))))
+        flow = "display:flex;flex-wrap:wrap;gap:2em"
+        return f'<p>{html.escape(repr(self))}</p><div style="{flow}">{tables}</div>'
+
+    def _html_table(self, number: int) -> str:
+        entries = self.entries()
+        longest = max((abs(value) for _, value in entries), default=0.0) or 1.0
+        lines = [_html_line("baseline", f"{float(np.reshape(self.baseline, -1)[0]):.4g}", 0.0)]
+        lines += [_html_line(name, f"{value:+.4g}", value / longest) for name, value in entries]
+        lines.append(_html_line("prediction", f"{float(self.prediction[0]):.4g}", 0.0))
+        return f"<table><tr><th colspan=3>row {number}</th></tr>{''.join(lines)}</table>"
+
     def to_shap(self) -> Any:
         """Return the same as a `shap.Explanation`, for the plots of shap (extra ``shap``).
 
@@ -227,6 +267,16 @@ class Explanation:
             feature_names=names,
             output_names=None if self.output_names is None else list(map(str, self.output_names)),
         )
+
+
+def _html_line(name: str, number: str, share: float) -> str:
+    """Return a line of a table: a name, a number, and a bar of the size of a share of 1."""
+    color = "#c0504d" if share < 0 else "#4f81bd"
+    bar = f"height:0.7em;width:{round(80 * abs(share))}px;background:{color}"
+    return (
+        f'<tr><td style="text-align:left">{html.escape(name)}</td>'
+        f'<td style="text-align:right">{number}</td><td><div style="{bar}"></div></td></tr>'
+    )
 
 
 def _shown(value: Any) -> str:
