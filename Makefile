@@ -15,11 +15,13 @@ help:
 
 # Each environment is made once and again when the dependencies change.
 $(VENV)/demo.done: pyproject.toml
+	@echo "Installing jointleaf and what it needs into $(VENV): about a minute."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot,cli]"
 	touch $@
 
 $(VENV)/dev.done: pyproject.toml
+	@echo "Installing jointleaf with all that its tests need into $(VENV): some minutes."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,plot]"
 	touch $@
@@ -30,6 +32,7 @@ $(VENV)/docs.done: pyproject.toml
 	touch $@
 
 demo: $(VENV)/demo.done
+	@echo "Comparing with peers on four data sets, then a CSV file from the shell: less than a minute."
 	$(BIN)/python examples/demo.py --splits 3
 	$(BIN)/jointleaf fit examples/flats.csv --target price -o output/flats.jleaf
 	$(BIN)/jointleaf predict output/flats.jleaf examples/flats_new.csv --id flat -o output/prices.csv
@@ -47,9 +50,11 @@ types: $(VENV)/dev.done
 	$(BIN)/mypy
 
 quick: $(VENV)/dev.done
+	@echo "Quick tests, on two cores: about a minute."
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
 
 tests: $(VENV)/dev.done
+	@echo "All tests, on two cores: about six minutes."
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2  # two workers: no threads beside them
 
 # Every warning is an error: a link or an anchor that leads nowhere, a docstring that is not understood.
