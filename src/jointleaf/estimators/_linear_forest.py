@@ -41,6 +41,13 @@ class _BaseLinearForest(TabularEstimator):
     n_jobs: int | None = None
     random_state: Any = None
 
+    def check_parameters(self) -> None:
+        check_count(self, "n_estimators", self.n_estimators, 1)
+        if self.max_leaf_nodes is not None:
+            check_count(self, "max_leaf_nodes", self.max_leaf_nodes, 2)
+        if not isinstance(self.options, Mapping | None):
+            raise TypeError(f"options={self.options!r} must be a mapping of parameters, or None")
+
     @abstractmethod
     def _encode_target(self, y: NDArray) -> NDArray:
         """Targets as numbers; class numbers in classification."""
@@ -62,7 +69,7 @@ class _BaseLinearForest(TabularEstimator):
         -------
         self
         """
-        check_count(self, "n_estimators", self.n_estimators, 1)
+        self.check_parameters()
         columns, matrix, targets = read_training_rows(
             self,
             X,

@@ -48,7 +48,9 @@ from jointleaf.partitions import (
 from jointleaf.partitions._base import LeftOut, TreeCells
 from jointleaf.partitions._factory import RegrownEnsemble
 
-_MOST_JOBS = 2**16
+_MOST_JOBS = 2**10
+_MOST_LEVELS = 2**12  # of a tree
+_TREE_BYTES = 100  # of what is kept for a tree besides its splits and leaves
 _TEXTS = Each(Text())
 
 
@@ -110,6 +112,17 @@ def _has_cells(trees: FlatTrees) -> bool:
     return bool(np.bincount(trees.leaf_cells, minlength=int(n_cells.sum()))[: n_cells.sum()].all())
 
 
+def _is_shallow(trees: FlatTrees) -> bool:
+    """Whether no row takes more than `_MOST_LEVELS` steps to its leaf."""
+    level = trees.starts[:-1][np.diff(trees.starts) > 0]
+    for _ in range(_MOST_LEVELS):
+        if not len(level):
+            return True
+        level = np.concatenate([trees.left[level], trees.right[level]])
+        level = level[level >= 0]
+    return False
+
+
 _NO_TREE = "names a split that does not follow its parent in the tree, or a leaf that it lacks"
 TREES = record(
     FlatTrees,
@@ -135,10 +148,12 @@ TREES = record(
     single_precision=Flag(),
     zero_is_missing=Flag(),
     leaf_values=Maybe(Array("f8", "n_all_leaves ?", finite=True)),
+    cost=lambda s: _TREE_BYTES * len(s.n_leaves),
     rules=(
         ("left", lambda trees: _goes_down(trees, trees.left), _NO_TREE),
         ("right", lambda trees: _goes_down(trees, trees.right), _NO_TREE),
         ("", _has_one_parent, "has a split or leaf that is not the child of exactly one split"),
+        ("", _is_shallow, f"has a tree of more than {_MOST_LEVELS} levels"),
         ("table", _has_tables, "does not fit the categories of the columns"),
         ("cell_of_leaf", _has_cells, "does not number the cells of a tree from 0 on"),
     ),
@@ -222,7 +237,13 @@ _SCALER = record(
     high=_OF_FEATURES.must(lambda s: (s.low <= s.high).all(), "is below low"),
     clip=Flag(),
 )
-FEATURES = record(LinearFeatures, plan=_PLAN, m=Let(lambda s: len(s.plan.names)), scaler=_SCALER)
+FEATURES = record(
+    LinearFeatures,
+    plan=_PLAN,
+    m=Let(lambda s: len(s.plan.names)),
+    scaler=_SCALER,
+    cost=lambda s: 16 * s.m,
+)
 
 # -- penalties -----------------------------------------------------------------------------------
 
@@ -328,12 +349,40 @@ class Parameters(Field):
             place.fail(f"has the unknown field {unknown[0][:40]!r}")
         plain = Plain(_PARAMETER_KINDS)
         parameters = {k: plain.read(value, place.at(k), scope) for k, value in data.items()}
-        Text(DEVICES).read(parameters.get("device", "cpu"), place.at("device"), scope)
+        self._check(parameters, place)
+        return parameters
+
+    def _check(self, parameters: dict[str, Any], place: Place) -> None:
+        """Check parameters by the rules of `fit`, which a file might break unnoticed until then.
+
+        For what was left out something stands in, and for a device that may not be here the CPU.
+        """
+        Text(DEVICES).read(parameters.get("device", "cpu"), place.at("device"), Scope())
         n_jobs = parameters.get("n_jobs")
         is_whole = isinstance(n_jobs, int | np.integer) and not isinstance(n_jobs, bool)
         if n_jobs is not None and not (is_whole and 0 < abs(int(n_jobs)) <= _MOST_JOBS):
-            place.at("n_jobs").fail("must be null or a number of threads")
-        return parameters
+            place.at("n_jobs").fail(f"must be null or a number of threads up to {_MOST_JOBS}")
+        if not hasattr(self.cls, "check_parameters"):
+            return  # partitioners, which check theirs when they are fitted
+        values = {name: _stand_in(name, value) for name, value in parameters.items()}
+        values = {
+            name: value
+            for name, value in values.items()
+            if name != "device" and not isinstance(value, LeftOut)
+        }
+        try:
+            self.cls(**values).check_parameters()
+        except (TypeError, ValueError) as cause:
+            place.fail(f"are not possible: {cause}")
+
+
+def _stand_in(name: str, value: Any) -> Any:
+    """Return a parameter with something in the place of penalties and models that were left out."""
+    if name == "penalty" and isinstance(value, LeftOut):
+        return Frobenius(1.0)
+    if isinstance(value, list | tuple):
+        return [partitions.RootCell() if isinstance(v, LeftOut) else v for v in value]
+    return value
 
 
 # -- partitioners --------------------------------------------------------------------------------
@@ -369,7 +418,8 @@ def fitted(
             fill(model, s)
         return model
 
-    return Record(cls, {"parameters": _parameters(cls), **steps}, make)
+    # Gains of all columns and, of a union, cells of all partitions are arrays of its own.
+    return Record(cls, {"parameters": _parameters(cls), **steps}, make, cost=lambda s: 24 * s.d)
 
 
 def _parameters(cls: type) -> Parameters:
