@@ -27,12 +27,11 @@ from jointleaf.estimators._pruning import Pruning
 from jointleaf.io._model_file.objects import (
     COLUMNS,
     FEATURES,
-    LOSS,
     PARTITIONER,
-    PENALTY,
     TREES,
     fitted,
 )
+from jointleaf.io._model_file.parameters import LOSS, PENALTY
 from jointleaf.io._model_file.schema import (
     Array,
     Arrays,
