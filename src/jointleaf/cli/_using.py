@@ -23,9 +23,11 @@ from jointleaf.cli._record import model_summary, without_charts
 from jointleaf.cli._report import render_report
 from jointleaf.cli._scores import error_table, measures, prediction_summary
 from jointleaf.cli._tables import RawTable, read_table
+from jointleaf.cli._values import are_floats
 from jointleaf.inspection import Explanation
 
 _MOST_SHOWN = 3
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def _read(
@@ -37,7 +39,12 @@ def _read(
     training, which are also printed to the standard error stream. `known` are names of further
     columns that may be there.
     """
-    table = read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
+    table = read_table(
+        args.data,
+        delimiter=args.delimiter,
+        encoding=args.encoding,
+        max_unpacked=args.max_unpacked,
+    )
     for name in known:
         table.column(name, "--id")
     familiar = {*known, *(table.names if args.ignore_extra else ())}
@@ -80,8 +87,8 @@ def _unseen_categories(model: Any, X: Any) -> list[str]:
 
 def predict(args: argparse.Namespace) -> None:
     """Write predictions for the rows of a table."""
-    if args.output != "-":
-        out.check_writable(Path(args.output))
+    path = None if args.output == "-" else Path(args.output)
+    out.check_outputs({"--output": path}, args.model, args.data)
     loaded = load_model(args.model)
     table, X, remarks = _read(loaded, args, args.id)
     columns = {name: table.column(name).values.tolist() for name in args.id}
@@ -101,12 +108,12 @@ def predict(args: argparse.Namespace) -> None:
         records = [dict(zip(columns, row, strict=True)) for row in rows]
         text = out.as_json({"predictions": records, "remarks": remarks}) + "\n"
     else:
-        text = _csv(columns)
-    if args.output == "-":
-        out.show(text)
+        text = _csv(columns, escapes_formulas=args.escape_formulas)
+    if path is None:
+        out.show_data(text)
         return
-    data = text.encode()
-    out.write_file(Path(args.output), gzip.compress(data) if args.output.endswith(".gz") else data)
+    data = text.encode(errors="backslashreplace")
+    out.write_file(path, gzip.compress(data) if path.suffix == ".gz" else data)
     out.print_remark(f"wrote {args.output}: {out.plural(len(table), 'row')}")
 
 
@@ -129,13 +136,19 @@ def _intervals(model: Any, X: Any, exposure: NDArray | None, coverage: float) ->
     return {"set": ["|".join(names[is_in]) for is_in in model.predict_set(X, coverage)]}
 
 
-def _csv(columns: dict[str, list]) -> str:
+def _csv(columns: dict[str, list], *, escapes_formulas: bool = False) -> str:
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(columns)
-    for row in zip(*columns.values(), strict=True):
-        writer.writerow([f"{v:.10g}" if isinstance(v, float) else v for v in row])
+    for row in [tuple(columns), *zip(*columns.values(), strict=True)]:
+        cells = [f"{v:.10g}" if isinstance(v, float) else v for v in row]
+        writer.writerow(map(_without_formula, cells) if escapes_formulas else cells)
     return lines.getvalue()
+
+
+def _without_formula(cell: Any) -> Any:
+    """Return a cell that a spreadsheet shows as it is, and does not run."""
+    is_formula = isinstance(cell, str) and cell.startswith(_FORMULAS) and not are_floats([cell])
+    return f"'{cell}" if is_formula else cell
 
 
 # -- explain -----------------------------------------------------------------------------------
@@ -143,8 +156,7 @@ def _csv(columns: dict[str, list]) -> str:
 
 def explain(args: argparse.Namespace) -> None:
     """Show what every column adds to the prediction of a row."""
-    if args.plot is not None:
-        out.check_writable(args.plot)
+    out.check_outputs({"--plot": args.plot}, args.model, args.data)
     loaded = load_model(args.model)
     table, X, remarks = _read(loaded, args)
     if args.row > len(table):
@@ -286,7 +298,7 @@ def _draw(explanation: Explanation, output: str, args: argparse.Namespace) -> No
 def report(args: argparse.Namespace) -> None:
     """Write the report of a model file, with the errors on further data if there are any."""
     path = args.output or Path(args.model).with_suffix(".html")
-    out.check_writable(path)
+    out.check_outputs({"--output": path}, args.model, args.data)
     loaded = load_model(args.model)
     record = loaded.record
     if record is None:

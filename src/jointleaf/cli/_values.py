@@ -259,6 +259,6 @@ def _parse_date(text: str, form: str) -> datetime | None:
         if form != "iso":
             return datetime.strptime(text, form)
         time = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
+        return time if time.tzinfo is None else time.astimezone(timezone.utc).replace(tzinfo=None)
+    except (ValueError, OverflowError):  # of the year 0 or 10000 in UTC
         return None
-    return time if time.tzinfo is None else time.astimezone(timezone.utc).replace(tzinfo=None)

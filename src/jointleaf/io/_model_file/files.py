@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -196,6 +197,8 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _check_regular(status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(status.st_mode):
         raise ModelFileError("this is no regular file")
 
@@ -238,6 +241,10 @@ def _part_name(place: str) -> str:
 
 def _mode(place: str) -> int | None:
     """Return the permissions of the file that is replaced; None where there is none."""
-    with contextlib.suppress(OSError):
-        return stat.S_IMODE(os.stat(place).st_mode)
-    return None
+    try:
+        mode = os.stat(place).st_mode
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(mode):  # a device, which must not become a file
+        raise OSError(errno.EINVAL, "Is no regular file", place)
+    return stat.S_IMODE(mode)
