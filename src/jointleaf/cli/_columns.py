@@ -251,7 +251,7 @@ def _text_target(column: RawColumn, source: str, task: Task | None) -> Target:
             f"{source}: --task regression needs numbers, but the target {name!r} holds "
             f"{texts.present(column.values)[0]!r}"
         )
-    classes = np.unique(texts.present(column.values)).tolist()
+    classes = sorted(set(texts.present(column.values)))
     labels = _boolean_labels(column)
     _check_varies(labels or classes, name, source)
     reason = f"text with {len(classes)} different values"

@@ -168,6 +168,7 @@ class Labels(Field):
         place.budget.spend(2 * labels.nbytes)
         kind, items = labels.dtype.kind, labels.tolist()
         is_plain = all(isinstance(v, str | int | float | np.generic) for v in items)
+        is_plain &= not self.types or kind != "O" or all(isinstance(v, str) for v in items)
         if (self.types and kind not in self.types) or not is_plain:
             place.fail("holds labels of a kind that is not allowed here")
         if kind == "f" and not np.isfinite(labels).all():
