@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import random
 import struct
 import zlib
@@ -85,7 +86,7 @@ class Mutations:
     def __iter__(self):
         ways = [self.flip, self.cut, self.swap, self.edit, self.edit, self.edit, self.numbers]
         for _ in range(self.n_mutations):
-            yield self.random.choice([*ways, self.numbers, self.shape, self.compress])()
+            yield self.random.choice([*ways, self.numbers, self.shape, self.compress, self.grow])()
 
     def flip(self):
         """Some bytes anywhere, without a new checksum or with one."""
@@ -126,10 +127,10 @@ class Mutations:
         body = body[:a] + two + body[a + width : b] + one + body[b + width :]
         return packed(body, self.n_header, self.version)
 
-    def file(self, header):
+    def file(self, header, tail=b""):
         text = json.dumps(header).encode()
         padding = bytes(-(START + len(text)) % 64)
-        return packed(text + padding + self.arrays, len(text), self.version)
+        return packed(text + padding + self.arrays + tail, len(text), self.version)
 
     def edit(self):
         """Other values, fields that are gone, and values from elsewhere in the header."""
@@ -147,6 +148,33 @@ class Mutations:
                 owner[key] = owner[key] + self.random.choice([-1, 1, 100])
             else:
                 owner[key] = copy.deepcopy(self.random.choice(ODD))
+        return self.file(header)
+
+    def grow(self):
+        """Lists, texts and dicts that are very long, and arrays without numbers or of zeros."""
+        header = copy.deepcopy(self.header)
+        owner, key = self.random.choice(places(header["model"], []))
+        n = self.random.choice([10, 300, 5000])
+        value = owner[key]
+        zeros = len(header["arrays"])
+        if self.random.random() < 0.2:
+            shape = [self.random.choice([0, 1, 4, n, 2**20, 2**34]) for _ in range(3)]
+            entry = [self.random.choice(["<f8", "<i8", "|b1"]), shape, "C", 0]
+            header["arrays"].append(entry)
+            owner[key] = {"array": zeros}
+            n_bits = -(-math.prod(shape) // 8)
+            place = -(len(self.arrays)) % 64
+            tail = bytes(place + (n_bits if n_bits < 2**21 else 0))
+            return self.file(header, tail)
+        if isinstance(value, list) and value:
+            owner[key] = [*value, *[self.random.choice(value)] * n]
+        elif isinstance(value, str):
+            owner[key] = value + "a" * 20 * n
+        else:
+            wide = ["a" * n, *[""] * n]
+            numbers = [[k * (2**61 - 1), 0] for k in range(n)]
+            kinds = [{"texts": wide}, {"dict": numbers}, {"objects": [value] * n}]
+            owner[key] = self.random.choice([*kinds, [value] * n])
         return self.file(header)
 
     def shape(self):
@@ -170,14 +198,14 @@ class Mutations:
     def numbers(self):
         """Numbers of the arrays, in their own types."""
         body = bytearray(self.arrays)
-        kind, shape, _ = self.random.choice(self.header["arrays"])
+        chosen = self.random.randrange(len(self.header["arrays"]))
         place = 0
-        for dtype, lengths, _ in self.header["arrays"]:
-            place += -place % 64
-            if dtype == kind and lengths == shape:
-                break
-            place += int(np.prod(lengths, dtype=int)) * np.dtype(dtype).itemsize
-        array = np.frombuffer(body, kind, int(np.prod(shape, dtype=int)), place)
+        for kind, shape, _, *count in self.header["arrays"][: chosen + 1]:
+            size, width = math.prod(shape), np.dtype(kind).itemsize
+            place += -place % 64 + (-(-size // 8) if count else 0)
+            n_values = count[0] if count else size
+            place += n_values * width
+        array = np.frombuffer(body, kind, n_values, place - n_values * width)
         if len(array):
             odd = [-2, -1, 0, 1, 2, 3, 1000, 2**31 - 1, -(2**31)]
             if array.dtype.kind == "f":
@@ -208,7 +236,9 @@ def predict(model, matrix):
             for t in range(len(model.task_names_)):
                 assert len(model.raw_predictions(matrix, t)) == len(matrix)
         else:
-            assert len(model.predict(matrix)) == len(matrix)
+            numbers = np.clip(model.encoding_.numbers(matrix), -1e38, 1e38)
+            raw = model.linear_.predict(matrix) + model.forest_.predict(numbers)
+            assert len(raw) == len(matrix)
 
 
 def edited(data, change):

@@ -3,6 +3,7 @@
 import os
 import time
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from jointleaf._trees.importers.base import threads
 from jointleaf.io._model_file import files
 from jointleaf.io._model_file.container import pack, unpack
 from jointleaf.partitions import RandomTreesPartitioner, RootCell
-from model_file_damage import edited, plain
+from model_file_damage import START, edited, packed, plain
 from model_kinds import TASKS, X, Y
 
 MOST = 2**26  # bytes that any file may take
@@ -305,3 +306,32 @@ def test_permissions_are_never_wider_than_those_of_the_file(small, tmp_path, mon
     monkeypatch.delattr(files.os, "umask")  # which all threads share
     jl.save(small, path)
     assert seen == [0o600]
+
+
+@pytest.mark.parametrize("kind", ["labels", "layout", "columns"])
+def test_arrays_of_many_zeros_that_would_become_objects(data, kind):
+    """Millions of zeros take kilobytes in a file, and bytes as long as they are an array."""
+    n = 2**23
+    whole = unpack(data)
+    header, arrays = whole.header, [*whole.arrays, np.zeros(n, np.int8), np.ones(2**21, np.int32)]
+    zeros, ones = ({"array": len(arrays) - k} for k in (2, 1))
+    if kind == "labels":
+        header["model"]["columns"]["columns"][0]["categories"] = zeros
+    elif kind == "layout":
+        header["model"]["report"]["joint"]["solution"]["layout"]["cells_per_partition"] = ones
+    else:
+        old = Path(__file__).parent / "model_files" / "format-1" / "bouts.jl"
+        whole = unpack(old.read_bytes())
+        header, arrays = whole.header, [*whole.arrays, np.zeros(n, np.int8)]
+        header["model"]["n_features"] = n
+        for task in header["model"]["tasks"]:
+            task["importances"] = {"array": len(arrays) - 1}
+    del header["arrays"]
+    file = pack(header, arrays)
+    if kind == "columns":
+        file = packed(file[START:], int.from_bytes(file[24:32], "little"), 1)
+    tracemalloc.start()
+    with pytest.raises(jl.ModelFileError):
+        files._from_bytes(file)
+    assert tracemalloc.get_traced_memory()[1] < MOST + 5 * (n + 2**23)
+    tracemalloc.stop()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jointleaf import estimators, multitask
 from jointleaf._core.layout import CellKind, CellLayout, TaskLayout
@@ -79,9 +79,9 @@ class _Kinds(Field):
         return tuple("linear" if flag else "constant" for flag in is_linear.tolist())
 
 
-def _layout_bytes(cells_per_partition: Sequence[int]) -> int:
-    """Return how many bytes the numbers of partitions and cells in a layout take."""
-    return 64 * len(cells_per_partition) + 8 * sum(cells_per_partition)
+def _layout_bytes(n_cells: NDArray) -> int:
+    """Return how many bytes a layout of partitions with so many cells takes."""
+    return 64 * len(n_cells) + 8 * int(n_cells.sum())
 
 
 _LIMITS = Array(_FLOATS, "n_limits m")
@@ -117,7 +117,7 @@ _CELL_MODEL = record(
         lambda s: s.ranges is None or s.n_linear, "is for linear cells alone"
     ),
     means=Maybe(_MEANS),
-    cost=lambda s: _layout_bytes(s.layout.cells_per_partition),
+    cost=lambda s: _layout_bytes(s.partitioner.n_cells_),
     make=lambda s: CellModel(**{f.name: getattr(s, f.name) for f in fields(CellModel)}),
 )
 
@@ -127,7 +127,7 @@ _LAYOUT = record(
     n_partitions=Let(lambda s: len(s.cells_per_partition)),
     n_features=Integer(0, 2**31),
     kinds=_Kinds(),
-    cost=lambda s: _layout_bytes(s.cells_per_partition.tolist()),
+    cost=lambda s: _layout_bytes(s.cells_per_partition),
     make=lambda s: CellLayout(tuple(s.cells_per_partition.tolist()), s.n_features, s.kinds),
 )
 _TRACE = Made(

@@ -270,8 +270,15 @@ def fitted(
             fill(model, s)
         return model
 
-    # Gains of all columns and, of a union, cells of all partitions are arrays of its own.
-    return Record(cls, {"parameters": _parameters(cls), **steps}, make, cost=lambda s: 24 * s.d)
+    return Record(cls, {"parameters": _parameters(cls), **steps}, make, cost=_fitted_bytes)
+
+
+def _fitted_bytes(s: Scope) -> int:
+    """Return what gains of all columns, and numbers of cells of all partitions, take."""
+    members = getattr(s, "partitioners", getattr(s, "members", ()))
+    n_partitions = sum(len(member.n_cells_) for member in members)
+    n_partitions += len(getattr(s, "centres", ()))
+    return 24 * s.d + 64 * n_partitions
 
 
 def _parameters(cls: type) -> Parameters:

@@ -42,6 +42,7 @@ _ATTRIBUTES = {
 }
 #: Columns of tables of cross-validation that were renamed in format 2.
 _COLUMNS = {"share": "joint_weight", "own_loss": "is_exact"}
+_COLUMN_BYTES = 500  # of what is made of a column
 _TASK_BYTES = 500  # of what is added for a task
 _SETTING_BYTES = 1000  # of a row of such a table, which becomes a dict
 
@@ -157,6 +158,7 @@ class _Upgrade:
         key = number, kind, n_features
         if key not in self._weights_of:
             theta = self._arrays.stored[number]
+            self._place.budget.spend(theta.nbytes)
             slopes = theta[:, :-1]
             if kind == "constant":
                 slopes = np.zeros((0, n_features, *theta.shape[2:]), theta.dtype)
@@ -275,6 +277,7 @@ class _Upgrade:
         names, d, tasks = model["feature_names"], model.pop("n_features"), model.pop("tasks")
         if d != len(self._array(tasks[0]["importances"])):
             raise ValueError("n_features does not fit the importances")
+        self._place.budget.spend(_COLUMN_BYTES * d)
         labels = [f"x{j}" for j in range(d)] if names is None else names["objects"]
         model["columns"] = [{"label": label, "levels": None} for label in labels]
         model["form"] = "single" if model.pop("is_single") else "pairs"

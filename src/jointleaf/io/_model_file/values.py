@@ -165,17 +165,22 @@ class Labels(Field):
             place.fail("must be an array of labels")
         if len(labels) < self.least:
             place.fail(f"has less than {self.least} labels")
-        place.budget.spend(2 * labels.nbytes)
-        kind, items = labels.dtype.kind, labels.tolist()
-        is_plain = all(isinstance(v, str | int | float | np.generic) for v in items)
-        is_plain &= not self.types or kind != "O" or all(isinstance(v, str) for v in items)
-        if (self.types and kind not in self.types) or not is_plain:
+        place.budget.spend(labels.nbytes)
+        kind = labels.dtype.kind
+        if (self.types and kind not in self.types) or not self._are_plain(labels):
             place.fail("holds labels of a kind that is not allowed here")
         if kind == "f" and not np.isfinite(labels).all():
             place.fail("holds infinity or NaN")
-        check_keys(items, place)
-        if len(set(items)) < len(items):
+        if kind == "O":
+            check_keys(labels.tolist(), place)
+        distinct: Any = set(labels.tolist()) if kind in "OU" else np.unique(labels)
+        if len(distinct) < len(labels):
             place.fail("holds a label twice")
         if self.rising and (labels[1:] <= labels[:-1]).any():
             place.fail("must rise")
         return labels
+
+    def _are_plain(self, labels: NDArray) -> bool:
+        """Whether objects are numbers or text; those in the place of texts text alone."""
+        plain = (str,) if self.types else (str, int, float, np.generic)
+        return labels.dtype != object or all(isinstance(label, plain) for label in labels.tolist())
