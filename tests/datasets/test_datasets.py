@@ -139,3 +139,22 @@ def test_cache_folder(monkeypatch, tmp_path):
     assert data_folder() == tmp_path / "x" / "jointleaf"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert data_folder().parts[-2:] == (".cache", "jointleaf")
+
+
+def test_downloads_are_limited_and_secure(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetching, "urlopen", lambda address, timeout: io.BytesIO(packed()))
+    options = {"timeout": 1.0, "what": "the file", "unknown": ""}
+    with pytest.raises(ConnectionError, match=r"http://x.org/a is no HTTPS address"):
+        fetching.download(tmp_path / "a", address="http://x.org/a", **options)
+
+    class Elsewhere(io.BytesIO):
+        url = "http://y.org/a"
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fetching, "urlopen", lambda address, timeout: Elsewhere(packed()))
+        with pytest.raises(ConnectionError, match=r"http://y.org/a is no HTTPS address"):
+            fetching.download(tmp_path / "a", address="https://x.org/a", **options)
+    monkeypatch.setattr(fetching, "MAX_BYTES", 10)
+    with pytest.raises(ConnectionError, match="more than 10 bytes"):
+        fetching.download(tmp_path / "a", address="https://x.org/a", **options)
+    assert list(tmp_path.iterdir()) == []

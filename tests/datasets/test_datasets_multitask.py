@@ -68,7 +68,7 @@ def mat(name, table):
     return file.getvalue()
 
 
-BASE = "http://www.gaussianprocess.org/gpml/data"
+BASE = "https://gaussianprocess.org/gpml/data"
 
 
 def test_sarcos_download_once(server, tmp_path):

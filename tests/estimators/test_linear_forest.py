@@ -10,6 +10,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import jointleaf
 from jointleaf._data.columns import Columns
 from jointleaf.estimators._linear_forest import LinearForestClassifier, LinearForestRegressor
 from jointleaf.partitions import LinearForestPartitioner, RandomForestPartitioner
@@ -334,3 +335,25 @@ def test_options_and_rejections():
     empty[:, 1] = np.nan
     with pytest.raises(ValueError, match="no values at all"):
         LinearForestRegressor().fit(empty, y)
+
+
+def test_the_same_bits_for_every_number_of_threads():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((2000, 3)), rng.standard_normal(2000)
+    one, two = (
+        LinearForestRegressor(100, max_leaf_nodes=50, n_jobs=n, random_state=0).fit(X, y)
+        for n in (1, 2)
+    )
+    expected = one.predict(X)
+    for _ in range(10):  # threads end in another order every time
+        np.testing.assert_array_equal(two.predict(X), expected)
+
+
+def test_very_large_values_before_and_after_saving(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 2))
+    model = LinearForestRegressor(5, random_state=0).fit(X, X[:, 0])
+    jointleaf.save(model, tmp_path / "model.jleaf")
+    rows = np.array([[1e300, 0.0], [-1e300, 0.0]])
+    expected = jointleaf.load(tmp_path / "model.jleaf").predict(rows)
+    np.testing.assert_array_equal(model.predict(rows), expected)

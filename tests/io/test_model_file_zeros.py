@@ -39,7 +39,7 @@ def sparse_arrays(draw):
 @given(st.lists(sparse_arrays(), max_size=4))
 def test_arrays_come_back_bit_for_bit(arrays):
     data = pack(HEADER, arrays)
-    _, _, read = unpack(data)
+    read = unpack(data).arrays
     assert len(read) == len(arrays)
     for a, b in zip(arrays, read, strict=True):
         assert (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())

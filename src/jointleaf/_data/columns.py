@@ -29,6 +29,10 @@ _MOST_EXACT = 2.0**53  # up to here floats hold every whole number
 _MOST_WHOLE = int(np.iinfo(np.int64).max)
 
 
+#: Characters of texts, of all categories together, that may be there for nothing.
+_MOST_PADDED = 10**5
+
+
 @dataclass(frozen=True)
 class Column:
     """One column."""
@@ -187,7 +191,18 @@ def _learn(values: _Values, label: str, is_declared: bool, known: ArrayLike | No
             f"{values.name} mixes text and numbers as categories, for example "
             f"{sorted(map(repr, categories))[:4]}: make them all text"
         )
-    return Column(label, np.array(sorted(categories)))
+    return Column(label, category_array(sorted(categories)))
+
+
+def category_array(categories: Sequence[Any]) -> NDArray:
+    """Return categories (L,), int or str; texts as objects where the longest would be a burden.
+
+    NumPy's own texts are all as long as the longest, and end before NUL characters.
+    """
+    lengths = [len(text) for text in categories if isinstance(text, str)]
+    is_long = len(lengths) * max(lengths, default=0) > _MOST_PADDED + 2 * sum(lengths)
+    is_cut = any(isinstance(text, str) and text.endswith("\0") for text in categories)
+    return np.array(categories, dtype=object if is_long or is_cut else None)
 
 
 def _check_not_numbers(name: str, texts: set[str]) -> None:

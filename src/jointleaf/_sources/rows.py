@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
@@ -30,6 +29,7 @@ from jointleaf._fit import memory
 from jointleaf._fit.component import NARROW, smooth
 from jointleaf._fit.correction import Correction, fit_correction, move_penalty
 from jointleaf._sources.checkpoint import Checkpoint
+from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._base import BaseJOPLEn
 from jointleaf.estimators._checks import check_parameters, class_factors, restored_on_error
 
@@ -181,7 +181,7 @@ class FittedSample:
             codes,
             model.partitioner.n_cells_,
             cells=model.layout.kinds,
-            n_jobs=effective_n_jobs(self.estimator.n_jobs),
+            n_jobs=threads(self.estimator.n_jobs),
         )
         return Prepared(design, y, s, raw)
 

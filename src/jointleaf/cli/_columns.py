@@ -251,7 +251,7 @@ def _text_target(column: RawColumn, source: str, task: Task | None) -> Target:
             f"{source}: --task regression needs numbers, but the target {name!r} holds "
             f"{texts.present(column.values)[0]!r}"
         )
-    classes = np.unique(texts.present(column.values)).tolist()
+    classes = sorted(set(texts.present(column.values)))
     labels = _boolean_labels(column)
     _check_varies(labels or classes, name, source)
     reason = f"text with {len(classes)} different values"
@@ -280,6 +280,9 @@ def _boolean_labels(column: RawColumn) -> tuple[str, ...]:
 
 def _check_varies(different: Any, name: str, source: str) -> None:
     if len(different) == 1:
+        value = different[0]
+        is_large = not isinstance(value, str) and abs(value) >= 2**53
+        digits = " (as far as 16 digits tell: subtract a constant)" if is_large else ""
         raise CliError(
-            f"{source}: the target {name!r} is always {different[0]!s}: nothing to learn"
+            f"{source}: the target {name!r} is always {value!s}{digits}: nothing to learn"
         )

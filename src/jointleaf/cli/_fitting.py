@@ -37,8 +37,7 @@ def fit(args: argparse.Namespace) -> None:
     model_path = args.output or Path(_stem(args.data) + ".jleaf")
     report_path = None if args.no_report else args.report or model_path.with_suffix(".html")
     paths = [path for path in (model_path, report_path) if path is not None]
-    for path in paths:
-        out.check_writable(path)
+    out.check_outputs({"--output": model_path, "--report": report_path}, args.data)
     objective = Objective.of(args)
     folder = Folder.of(args)
     table = None if folder is None else folder.sample(args.seed)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jointleaf
-from jointleaf.cli._output import CliError
+from jointleaf.cli._output import CliError, printable
 
 # Exit codes; the last two are 128 plus the number of the signal, as shells have it.
 _OK, _DATA_ERROR, _USAGE_ERROR, _INTERRUPTED, _PIPE_CLOSED = 0, 1, 2, 130, 141
@@ -39,6 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     It is 0 for success, 1 for an error of data or model, 2 for wrong arguments, 130 after Ctrl-C,
     141 where the reader of the output closed the pipe.
     """
+    if sys.stderr is None:  # closed: print would write to the standard output
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        return _fail("the standard output is closed: send it to a file or to /dev/null")
     if hasattr(sys.stdout, "reconfigure"):
         # Names that a terminal's encoding lacks are written as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -66,9 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int = _DATA_ERROR) -> int:
-    if os.environ.get("JOINTLEAF_TRACEBACK"):  # for reports of defects
+    if os.environ.get("JOINTLEAF_TRACEBACK") and sys.exc_info()[0]:  # for reports of defects
         raise
-    line = " ".join(message.split())
+    line = printable(" ".join(message.split()))
     print(f"jointleaf: error: {line or 'no message'}", file=sys.stderr)
     return code
 
@@ -108,7 +112,7 @@ _FILE = {"metavar": "FILE", "type": Path}
 _COLUMNS: dict[str, Any] = {"metavar": "COLUMN", "action": "append", "default": []}
 
 
-def _number(option: str, least: int, default: int, text: str) -> _Argument:
+def _number(option: str, least: int, default: int | None, text: str) -> _Argument:
     def whole(value: str) -> int:
         if not value.isdecimal() or int(value) < least:
             raise argparse.ArgumentTypeError(f"{value!r} must be a whole number from {least} on")
@@ -149,6 +153,12 @@ def _reading_and_json(contents: str) -> list[_Argument]:
     return [
         _argument("--delimiter", metavar="CHAR", type=_delimiter, help=text),
         _argument("--encoding", metavar="NAME", default="utf-8", help="utf-8 by default"),
+        _number(
+            "--max-unpacked",
+            1,
+            None,
+            "megabytes that a compressed file may unpack to; by default 256, or 50 times the file",
+        ),
         _argument("--json", **_FLAG, help=f"{contents} as JSON"),
     ]
 
@@ -241,6 +251,11 @@ _COMMANDS: dict[str, tuple[str, str, str, list[_Argument]]] = {
                 help='CSV, with gzip if its name ends in .gz; "-", the standard output, by default',
             ),
             _argument("--id", **_COLUMNS, help="a column of DATA to write along; repeatable"),
+            _argument(
+                "--escape-formulas", **_FLAG,
+                help="write ' before texts that spreadsheets would run: those that begin with =, "
+                "+, - or @ and are no numbers",
+            ),
             _argument(
                 "--interval", metavar="P", type=_probability,
                 help="also write intervals that hold the target with this probability, such as "

@@ -7,6 +7,7 @@ numbers, dates and missing values exactly as ``fit`` did.
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -154,7 +155,7 @@ def _check_outputs(kinds: list[ColumnKind], source: str) -> None:
     if not names:
         reasons = "; ".join(f"{kind.name!r} is left out ({kind.kind})" for kind in kinds[:4])
         raise CliError(f"{source}: no column is left to learn from: {reasons or 'only a target'}")
-    repeated = [name for name in names if names.count(name) > 1]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise CliError(
             f"{source}: a part of a date would have the name of column {repeated[0]!r}: rename it"
@@ -301,7 +302,12 @@ def read_training_data(
     A `table` is taken instead of a file.
     """
     if table is None:
-        table = tables.read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
+        table = tables.read_table(
+            args.data,
+            delimiter=args.delimiter,
+            encoding=args.encoding,
+            max_unpacked=args.max_unpacked,
+        )
     splits.check_columns(args)
     if args.target in args.drop:
         raise CliError(f"--drop {args.target!r} is the target: drop another column")

@@ -6,6 +6,7 @@ Whatever ``info`` and ``report`` show comes from it.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -26,6 +27,7 @@ from jointleaf.inspection._methods import fit_lines
 #: The format of records that is written and read.
 RECORD_FORMAT = 1
 _MOST_TRACE = 200
+_MOST_TEXT = 200  # characters of a category
 
 
 def make_record(
@@ -77,10 +79,10 @@ def _column_summary(column: RawColumn, kind: ColumnKind, frame: Any) -> dict[str
         first, last = np.nanargmin(times), np.nanargmax(times)
         text = f"{column.values[first]} to {column.values[last]}"
     elif kind.kind == "category":
-        categories, counts = np.unique(present.astype(str), return_counts=True)
-        top = np.argsort(-counts, kind="stable")[:3]
-        text = ", ".join(f"{categories[k]} ({counts[k]:,})" for k in top)
-        text += f" and {len(categories) - 3} more" if len(categories) > 3 else ""
+        counts = Counter(map(str, present.tolist()))
+        top = sorted(counts, key=lambda name: (-counts[name], name))[:3]
+        text = ", ".join(f"{name[:_MOST_TEXT]} ({counts[name]:,})" for name in top)
+        text += f" and {len(counts) - 3} more" if len(counts) > 3 else ""
     return {
         "name": kind.name,
         "kind": kind.kind,

@@ -22,6 +22,7 @@ MEASURES = {
 }  # fmt: skip
 _MOST_POINTS = 1000
 _BINS = 10
+_LARGE = 1e150  # whose square is finite
 
 
 def measures(rows: Rows, predicted: NDArray, loss: Loss | None = None) -> dict[str, float]:
@@ -31,11 +32,15 @@ def measures(rows: Rows, predicted: NDArray, loss: Loss | None = None) -> dict[s
     """
     truth, s = rows.y, rows.weight
     if predicted.ndim == 1:
-        mse = np.average((truth - predicted) ** 2, weights=s)
-        mae = np.average(np.abs(truth - predicted), weights=s)
-        variance = np.average((truth - np.average(truth, weights=s)) ** 2, weights=s)
+        # Squares of very large targets would overflow; a power of two changes no digit.
+        largest = max(np.abs(truth).max(), np.abs(predicted).max())
+        unit = 2.0 ** np.ceil(np.log2(largest)) if largest > _LARGE else 1.0
+        y, f = truth / unit, predicted / unit
+        mse = np.average((y - f) ** 2, weights=s)
+        mae = np.average(np.abs(y - f), weights=s)
+        variance = np.average((y - np.average(y, weights=s)) ** 2, weights=s)
         r2 = 1 - mse / variance if variance > 0 else np.nan
-        errors = {"rmse": float(mse**0.5), "mae": float(mae), "r2": float(r2)}
+        errors = {"rmse": float(unit * mse**0.5), "mae": float(unit * mae), "r2": float(r2)}
         return {**_loss_measure(rows, predicted, loss, errors), **errors}
     likelihood = np.clip(predicted[np.arange(len(truth)), truth], 1e-15, None)
     errors = {

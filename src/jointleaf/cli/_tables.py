@@ -7,8 +7,10 @@ import gzip
 import io
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from jointleaf.cli._output import CliError, reading
 from jointleaf.cli._values import are_floats, parse_numbers
 
 _MOST_LISTED = 8
+_MB = 2**20
+#: Bytes that a compressed file may unpack to, or times its own length if that is more.
+_UNPACKED, _MOST_RATIO = 256 * _MB, 50
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _SAMPLE_LINES = 50
@@ -66,6 +71,10 @@ class RawTable:
     def __len__(self) -> int:
         return len(self.columns[0].values)
 
+    @cached_property
+    def _by_name(self) -> dict[str, RawColumn]:
+        return {column.name: column for column in self.columns}
+
     @property
     def names(self) -> list[str]:
         """Names of the columns."""
@@ -73,9 +82,8 @@ class RawTable:
 
     def column(self, name: str, option: str = "the column") -> RawColumn:
         """Return a column by its name, or raise an error that lists the names."""
-        for column in self.columns:
-            if column.name == name:
-                return column
+        if name in self._by_name:
+            return self._by_name[name]
         if len(self.columns) == 1:
             raise CliError(
                 f"{self.source}: {option} {name!r} is not there and the only column is "
@@ -126,33 +134,64 @@ def _folded(text: str) -> str:
 # -- files ---------------------------------------------------------------------------------------
 
 
-def read_table(path: str, *, delimiter: str | None = None, encoding: str = "utf-8") -> RawTable:
+def read_table(
+    path: str,
+    *,
+    delimiter: str | None = None,
+    encoding: str = "utf-8",
+    max_unpacked: int | None = None,
+) -> RawTable:
     """Read a table with a header from a file, or from the standard input if it is "-".
 
     The format is detected from the first bytes, not from the name; delimiter, by default detected
-    among comma, semicolon, tab and "|", and encoding are those of a CSV file.
+    among comma, semicolon, tab and "|", and encoding are those of a CSV file. A compressed file
+    may unpack to so many megabytes; by default 256, and more for large files.
     """
     source = "standard input" if path == "-" else path
     data = _read_bytes(path, source)
+    limit = max(_UNPACKED, _MOST_RATIO * len(data)) if max_unpacked is None else max_unpacked * _MB
+    if data.startswith(_GZIP):
+        data = _unzip(data, source, limit)
     if not data.strip():
         raise CliError(f"{source}: the file is empty")
-    is_parquet = data.startswith(_PARQUET)
-    table = _parquet(data, source) if is_parquet else _csv(data, source, delimiter, encoding)
-    repeated = sorted({name for name in table.names if table.names.count(name) > 1})
+    if data.startswith(_PARQUET):
+        table = _parquet(data, source, limit)
+    else:
+        table = _csv(data, source, delimiter, encoding)
+    repeated = sorted(name for name, count in Counter(table.names).items() if count > 1)
     if repeated:
         raise CliError(f"{source}: several columns have the name {listed(repeated)}: rename them")
+    unclear = [name for name in table.names if "\0" in name]
+    if unclear:
+        raise CliError(f"{source}: the column {unclear[0]!r} has a NUL character: rename it")
     if not len(table):
         raise CliError(f"{source}: there is a header and no rows")
     return table
 
 
 def _read_bytes(path: str, source: str) -> bytes:
+    if path == "-" and sys.stdin is None:
+        raise CliError("the standard input is closed: name a file, or send one to it")
     with reading(source):
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+
+
+def _unzip(data: bytes, source: str, limit: int) -> bytes:
     try:
-        return gzip.decompress(data) if data.startswith(_GZIP) else data
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            unpacked = file.read(limit + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as cause:
         raise CliError(f"{source}: the gzip file is damaged or truncated ({cause})") from None
+    if len(unpacked) > limit:
+        raise _too_large(source, limit)
+    return unpacked
+
+
+def _too_large(source: str, limit: int) -> CliError:
+    return CliError(
+        f"{source}: unpacks to more than {limit / _MB:,.0f} MB: if you expect that, raise it with "
+        "--max-unpacked"
+    )
 
 
 def _texts(values: list[str | None]) -> NDArray:
@@ -180,10 +219,12 @@ def _csv(data: bytes, source: str, delimiter: str | None, encoding: str) -> RawT
 
 
 def _decode(data: bytes, source: str, encoding: str) -> str:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if data.startswith((b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")):
+        encoding = "utf-32"
+    elif data.startswith((b"\xff\xfe", b"\xfe\xff")):
         encoding = "utf-16"
     try:
-        return data.decode("utf-8-sig" if encoding == "utf-8" else encoding)
+        text = data.decode("utf-8-sig" if encoding == "utf-8" else encoding)
     except UnicodeDecodeError as cause:
         line = data[: cause.start].count(b"\n") + 1
         raise CliError(
@@ -192,6 +233,20 @@ def _decode(data: bytes, source: str, encoding: str) -> str:
         ) from None
     except LookupError:
         raise CliError(f"--encoding {encoding!r} is not known: use utf-8 or latin-1") from None
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        likely = _likely_encoding(data)
+        remedy = f"name the encoding, --encoding {likely}" if likely else "remove it"
+        raise CliError(f"{source}: line {line} holds a NUL character, which is no text: {remedy}")
+    return text
+
+
+def _likely_encoding(data: bytes) -> str | None:
+    """Return the encoding of text without a mark in which most characters have NUL bytes."""
+    is_zero = [2 * data[k : 4 * _SAMPLE_LINES : 4].count(0) > _SAMPLE_LINES for k in range(4)]
+    names = {"utf-32-le": "0111", "utf-32-be": "1110", "utf-16-le": "0101", "utf-16-be": "1010"}
+    pattern = "".join(str(int(zero)) for zero in is_zero)
+    return next((name for name, zeros in names.items() if zeros == pattern), None)
 
 
 def _detect_delimiter(text: str) -> str:
@@ -257,7 +312,7 @@ def _check_header(header: list[str], source: str, delimiter: str) -> None:
 # -- Parquet -------------------------------------------------------------------------------------
 
 
-def _parquet(data: bytes, source: str) -> RawTable:
+def _parquet(data: bytes, source: str, limit: int) -> RawTable:
     """Read a Parquet file; columns of lists and records are left out, with a note."""
     try:
         import pyarrow as pa
@@ -266,6 +321,9 @@ def _parquet(data: bytes, source: str) -> RawTable:
         remedy = "pip install 'jointleaf[cli]'"
         raise CliError(f"{source}: Parquet files need pyarrow: {remedy}") from None
     try:
+        shape = pq.read_metadata(pa.BufferReader(data))
+        if 8 * shape.num_rows * shape.num_columns > limit:
+            raise _too_large(source, limit)
         table = pq.read_table(pa.BufferReader(data))
     except (pa.ArrowException, OSError) as cause:
         first = str(cause).splitlines()[0]
@@ -311,7 +369,7 @@ def _arrow_values(column: Any, pa: Any) -> NDArray:
     if pa.types.is_decimal(kind):
         return np.array([np.nan if v is None else float(v) for v in column.to_pylist()], float)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        times = column.cast(pa.timestamp("us"))
+        times = column.cast(pa.timestamp("us"), safe=False)  # nanoseconds are cut off
         times = times.to_numpy(**_COPIED if isinstance(column, pa.Array) else {})
         return times.astype("datetime64[us]")
-    return _texts([None if v is None else str(v).strip() for v in column.to_pylist()])
+    return _texts([None if v is None else str(v).strip().rstrip("\0") for v in column.to_pylist()])

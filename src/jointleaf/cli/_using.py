@@ -8,55 +8,26 @@ import gzip
 import io
 import warnings
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import jointleaf
 from jointleaf.cli import _output as out
-from jointleaf.cli._columns import Target
 from jointleaf.cli._intervals import COVERAGE, intervals_or_sets, with_exposure
-from jointleaf.cli._preparation import Preparation, Rows
-from jointleaf.cli._record import RECORD_FORMAT, model_summary, without_charts
+from jointleaf.cli._loading import LoadedModel, load_model
+from jointleaf.cli._preparation import Rows
+from jointleaf.cli._record import model_summary, without_charts
 from jointleaf.cli._report import render_report
 from jointleaf.cli._scores import error_table, measures, prediction_summary
 from jointleaf.cli._tables import RawTable, read_table
+from jointleaf.cli._values import are_floats
 from jointleaf.inspection import Explanation
 
 _MOST_SHOWN = 3
-
-
-@dataclass(frozen=True)
-class LoadedModel:
-    """A model from a file."""
-
-    model: Any
-    preparation: Preparation
-    record: dict[str, Any] | None  # of its fit; None if it was saved by `jointleaf.save`
-
-
-def load_model(path: str) -> LoadedModel:
-    """Read a model file."""
-    with out.reading(path, "model file"):
-        model, metadata = jointleaf.load(path), jointleaf.load_metadata(path)
-    if not isinstance(model, jointleaf.JOPLEnRegressor | jointleaf.JOPLEnClassifier):
-        raise out.CliError(
-            f"{path}: holds a {type(model).__name__}, which the command line does not know: "
-            "use it from Python with jointleaf.load"
-        )
-    record = metadata.get("cli")
-    if record is None:
-        return LoadedModel(model, Preparation.of_model(model, path), None)
-    if record.get("format", 0) > RECORD_FORMAT:
-        raise out.CliError(f"{path}: was written by a newer jointleaf: upgrade jointleaf")
-    try:
-        preparation = Preparation.from_dict(record["preparation"])
-    except (KeyError, TypeError) as cause:
-        raise out.CliError(f"{path}: the record of the fit is damaged ({cause})") from None
-    return LoadedModel(model, preparation, record)
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def _read(
@@ -68,12 +39,17 @@ def _read(
     training, which are also printed to the standard error stream. `known` are names of further
     columns that may be there.
     """
-    table = read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
+    table = read_table(
+        args.data,
+        delimiter=args.delimiter,
+        encoding=args.encoding,
+        max_unpacked=args.max_unpacked,
+    )
     for name in known:
         table.column(name, "--id")
     familiar = {*known, *(table.names if args.ignore_extra else ())}
-    if loaded.record is not None:
-        familiar.add(loaded.record["target"]["name"])
+    if loaded.target is not None:
+        familiar.add(loaded.target.name)
     loaded.preparation.check_columns(table, familiar)
     X, remarks = loaded.preparation.apply(table)
     if loaded.record is None and loaded.model.report_.has_offset:
@@ -111,8 +87,8 @@ def _unseen_categories(model: Any, X: Any) -> list[str]:
 
 def predict(args: argparse.Namespace) -> None:
     """Write predictions for the rows of a table."""
-    if args.output != "-":
-        out.check_writable(Path(args.output))
+    path = None if args.output == "-" else Path(args.output)
+    out.check_outputs({"--output": path}, args.model, args.data)
     loaded = load_model(args.model)
     table, X, remarks = _read(loaded, args, args.id)
     columns = {name: table.column(name).values.tolist() for name in args.id}
@@ -132,12 +108,12 @@ def predict(args: argparse.Namespace) -> None:
         records = [dict(zip(columns, row, strict=True)) for row in rows]
         text = out.as_json({"predictions": records, "remarks": remarks}) + "\n"
     else:
-        text = _csv(columns)
-    if args.output == "-":
-        out.show(text)
+        text = _csv(columns, escapes_formulas=args.escape_formulas)
+    if path is None:
+        out.show_data(text)
         return
-    data = text.encode()
-    out.write_file(Path(args.output), gzip.compress(data) if args.output.endswith(".gz") else data)
+    data = text.encode(errors="backslashreplace")
+    out.write_file(path, gzip.compress(data) if path.suffix == ".gz" else data)
     out.print_remark(f"wrote {args.output}: {out.plural(len(table), 'row')}")
 
 
@@ -160,13 +136,19 @@ def _intervals(model: Any, X: Any, exposure: NDArray | None, coverage: float) ->
     return {"set": ["|".join(names[is_in]) for is_in in model.predict_set(X, coverage)]}
 
 
-def _csv(columns: dict[str, list]) -> str:
+def _csv(columns: dict[str, list], *, escapes_formulas: bool = False) -> str:
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(columns)
-    for row in zip(*columns.values(), strict=True):
-        writer.writerow([f"{v:.10g}" if isinstance(v, float) else v for v in row])
+    for row in [tuple(columns), *zip(*columns.values(), strict=True)]:
+        cells = [f"{v:.10g}" if isinstance(v, float) else v for v in row]
+        writer.writerow(map(_without_formula, cells) if escapes_formulas else cells)
     return lines.getvalue()
+
+
+def _without_formula(cell: Any) -> Any:
+    """Return a cell that a spreadsheet shows as it is, and does not run."""
+    is_formula = isinstance(cell, str) and cell.startswith(_FORMULAS) and not are_floats([cell])
+    return f"'{cell}" if is_formula else cell
 
 
 # -- explain -----------------------------------------------------------------------------------
@@ -174,8 +156,7 @@ def _csv(columns: dict[str, list]) -> str:
 
 def explain(args: argparse.Namespace) -> None:
     """Show what every column adds to the prediction of a row."""
-    if args.plot is not None:
-        out.check_writable(args.plot)
+    out.check_outputs({"--plot": args.plot}, args.model, args.data)
     loaded = load_model(args.model)
     table, X, remarks = _read(loaded, args)
     if args.row > len(table):
@@ -317,7 +298,7 @@ def _draw(explanation: Explanation, output: str, args: argparse.Namespace) -> No
 def report(args: argparse.Namespace) -> None:
     """Write the report of a model file, with the errors on further data if there are any."""
     path = args.output or Path(args.model).with_suffix(".html")
-    out.check_writable(path)
+    out.check_outputs({"--output": path}, args.model, args.data)
     loaded = load_model(args.model)
     record = loaded.record
     if record is None:
@@ -325,16 +306,18 @@ def report(args: argparse.Namespace) -> None:
             f"{args.model}: was saved from Python and holds no record of its fit: "
             "`jointleaf report` needs a model of `jointleaf fit`"
         )
-    scores = None if args.data is None else _score(loaded, record, args)
-    out.write_file(path, render_report(record, scores))
+    scores = None if args.data is None else _score(loaded, args)
+    with loaded.shown():
+        page = render_report(record, scores)
+    out.write_file(path, page)
     errors = {name: scores and scores[name] for name in ("rows", "errors")}
     out.print_result({"report": str(path), **errors}, f"wrote {path}", is_json=args.json)
 
 
-def _score(loaded: LoadedModel, record: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+def _score(loaded: LoadedModel, args: argparse.Namespace) -> dict[str, Any]:
     """Return the errors of a model on the rows of a file that have a target."""
-    names = ("name", "task", "notation", "reason", "labels")
-    model, target = loaded.model, Target(**{name: record["target"][name] for name in names})
+    model, target = loaded.model, loaded.target
+    assert target is not None
     table, X, _ = _read(loaded, args)
     truth, present = target.read(table.column(target.name, "the target"), table.source)
     exposure, weight = (
@@ -366,10 +349,13 @@ def info(args: argparse.Namespace) -> None:
     if loaded.record is None:
         contents: dict[str, Any] = {"model": model_summary(loaded.model)}
     else:
-        contents = without_charts(loaded.record)
+        with loaded.shown():
+            contents = without_charts(loaded.record)
     contents["file"] = args.model
     contents["columns"] = asdict(loaded.preparation)["columns"]
-    out.print_result(contents, _info_text(contents, loaded.preparation.names), is_json=args.json)
+    with loaded.shown():
+        text = _info_text(contents, loaded.preparation.names)
+    out.print_result(contents, text, is_json=args.json)
 
 
 def _info_text(contents: dict[str, Any], columns: list[str]) -> str:

@@ -40,6 +40,8 @@ _PATTERNS = {
 }
 # In groups of three digits throughout, as whole numbers with thousands are.
 _GROUPS = {mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}([{mark}]\d{{3}})+") for mark in ",."}
+#: How numbers may be written; see `detect_notation`.
+NOTATIONS = tuple(name + mark for name in ("plain", *_PATTERNS) for mark in ("", "%"))
 _SMALL = re.compile(r"[+-]?\d{1,3}")
 # Digits with marks between them, and perhaps a sign before and a short unit behind.
 _NUMBER_LIKE = re.compile(r"[^\w\s]{0,2}\s*\d[\d.,'’\s]*[^\W\d]{0,3}[^\w\s]{0,2}")
@@ -200,7 +202,8 @@ _DAYS = (
     "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y",
 )  # fmt: skip
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p")
-_FORMATS = ("iso", "%Y-%m", *(day + time for day in _DAYS for time in _TIMES))
+#: How dates may be written.
+DATE_FORMATS = ("iso", "%Y-%m", *(day + time for day in _DAYS for time in _TIMES))
 _SAMPLE = 1000
 _EPOCH = datetime(1970, 1, 1)
 
@@ -213,7 +216,7 @@ def detect_format(texts: list[str]) -> str | None:
     sample = list(dict.fromkeys(texts))[:_SAMPLE]
     if not sample or not any(mark.isdigit() for mark in sample[0]):
         return None
-    matches = (f for f in _FORMATS if all(_parse_date(text, f) is not None for text in sample))
+    matches = (f for f in DATE_FORMATS if all(_parse_date(text, f) is not None for text in sample))
     return next(matches, None)
 
 
@@ -256,6 +259,6 @@ def _parse_date(text: str, form: str) -> datetime | None:
         if form != "iso":
             return datetime.strptime(text, form)
         time = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
+        return time if time.tzinfo is None else time.astimezone(timezone.utc).replace(tzinfo=None)
+    except (ValueError, OverflowError):  # of the year 0 or 10000 in UTC
         return None
-    return time if time.tzinfo is None else time.astimezone(timezone.utc).replace(tzinfo=None)

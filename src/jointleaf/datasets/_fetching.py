@@ -14,6 +14,10 @@ from urllib.request import urlopen
 Folder = str | os.PathLike[str]
 
 
+#: No data set that is offered here is nearly as large.
+MAX_BYTES = 2**28
+
+
 def data_folder() -> Path:
     """Return the folder of downloaded data sets.
 
@@ -69,13 +73,18 @@ def _cache(cache: Folder | None) -> Path:
 def download(path: Path, *, address: str, timeout: float, what: str, unknown: str) -> None:
     """Fetch a file; `path` appears complete or not at all, and its folder is made.
 
-    Errors name what is fetched, or that it is unknown to the server.
+    Only by HTTPS, also where the server leads elsewhere, and no more than `MAX_BYTES`. Errors name
+    what is fetched, or that it is unknown to the server.
     """
     from jointleaf.io._model_file.files import write_whole  # not needed for files that are here
 
     try:
+        _check_secure(address)
         with urlopen(address, timeout=timeout) as answer:
-            content = answer.read()
+            _check_secure(getattr(answer, "url", address))
+            content = answer.read(MAX_BYTES + 1)
+            if len(content) > MAX_BYTES:
+                raise OSError(f"the answer has more than {MAX_BYTES} bytes")
     except OSError as cause:  # also those of HTTP and of addresses
         if isinstance(cause, HTTPError) and cause.code == 404:
             raise FileNotFoundError(f"{unknown} (looked at {address})") from cause
@@ -85,3 +94,8 @@ def download(path: Path, *, address: str, timeout: float, what: str, unknown: st
         ) from cause
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
+
+
+def _check_secure(address: str) -> None:
+    if not address.startswith("https://"):
+        raise OSError(f"{address} is no HTTPS address, so that others may change the answer")

@@ -20,7 +20,7 @@ from jointleaf.datasets._fetching import Folder, find_file, locate
 
 _PMLB = "https://github.com/EpistasisLab/pmlb/raw/master/datasets/{name}/{name}.tsv.gz"
 _MULAN = "https://github.com/tsoumakas/mulan/raw/master/data/multi-target/{name}.arff"
-_SARCOS = "http://www.gaussianprocess.org/gpml/data/{file}"
+_SARCOS = "https://gaussianprocess.org/gpml/data/{file}"
 
 #: Column names and the columns themselves.
 _Table = tuple[list[str], NDArray[np.float64]]

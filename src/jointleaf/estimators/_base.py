@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_X_y
 from sklearn.utils.validation import check_is_fitted
@@ -36,6 +35,7 @@ from jointleaf._fit.report import FitReport
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import by_column, warn_of_no_features
 from jointleaf._trees.importers import check_fitted_model, is_ensemble
+from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._checks import (
     check_missing_values,
     check_parameters,
@@ -303,7 +303,7 @@ class BaseJOPLEn(Explainable, MonotoneParameters):
     def fitted_frame(self) -> Frame:
         """Return how rows and targets became standard numbers in the joint fit."""
         model, offset = self.cell_model_, self.report_.joint_or_raise("pruning").offset
-        n_jobs = effective_n_jobs(self.n_jobs)
+        n_jobs = threads(self.n_jobs)
         return Frame(
             self.columns_.of_matrix(),
             model.features,
@@ -441,7 +441,7 @@ class BaseJOPLEn(Explainable, MonotoneParameters):
     def _raw_predictions(self, X: ArrayLike) -> NDArray:
         """Return predictions on the scale of the loss, (n,) or (n, K)."""
         model = self._cells
-        return model.predict(read_rows(self, X), effective_n_jobs(self.n_jobs), self.device)
+        return model.predict(read_rows(self, X), threads(self.n_jobs), self.device)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the codes (n, P): the cell of every partition of each row; -1 is no cell."""

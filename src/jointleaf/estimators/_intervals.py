@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.rows import read_rows
 from jointleaf._fit.calibration import Calibration, HeldOut, check_level, interval_levels
+from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._docs import CALIBRATE, described
 from jointleaf.estimators._offsets import check_has_offset, n_rows_of, read_offset
 
@@ -58,7 +58,7 @@ class _Calibrated:
 
     def _answers(self, matrix: NDArray, offset: NDArray | None = None) -> NDArray:
         """Return predictions (n,), or probabilities (n, K), of rows as the fit sees them."""
-        raw = self.cell_model_.predict(matrix, effective_n_jobs(self.n_jobs), self.device)
+        raw = self.cell_model_.predict(matrix, threads(self.n_jobs), self.device)
         return self._loss.link(raw if offset is None or raw.ndim == 2 else raw + offset)
 
     def _known_calibration(self, purpose: str) -> Calibration:

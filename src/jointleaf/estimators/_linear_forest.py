@@ -28,6 +28,8 @@ from jointleaf.partitions._base import as_seed, check_count, check_fit_rows
 from jointleaf.partitions._growers.sklearn import grow_linear_forest
 from jointleaf.partitions._union import LinearPart
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 
 @dataclass(eq=False, repr=False)
 class _BaseLinearForest(TabularEstimator):
@@ -40,6 +42,13 @@ class _BaseLinearForest(TabularEstimator):
     options: Mapping[str, Any] | None = None
     n_jobs: int | None = None
     random_state: Any = None
+
+    def check_parameters(self) -> None:
+        check_count(self, "n_estimators", self.n_estimators, 1)
+        if self.max_leaf_nodes is not None:
+            check_count(self, "max_leaf_nodes", self.max_leaf_nodes, 2)
+        if not isinstance(self.options, Mapping | None):
+            raise TypeError(f"options={self.options!r} must be a mapping of parameters, or None")
 
     @abstractmethod
     def _encode_target(self, y: NDArray) -> NDArray:
@@ -62,7 +71,7 @@ class _BaseLinearForest(TabularEstimator):
         -------
         self
         """
-        check_count(self, "n_estimators", self.n_estimators, 1)
+        self.check_parameters()
         columns, matrix, targets = read_training_rows(
             self,
             X,
@@ -86,7 +95,8 @@ class _BaseLinearForest(TabularEstimator):
         fitted = grow_linear_forest(rows, {**params, **(self.options or {})})
         self.columns_ = columns
         self.linear_: LinearPart = fitted.linear
-        self.forest_ = fitted.forest
+        # Threads would add up the trees in the order in which they end: other bits every time.
+        self.forest_ = fitted.forest.set_params(n_jobs=1)
         self.encoding_ = fitted.encoding
         return self
 
@@ -94,7 +104,8 @@ class _BaseLinearForest(TabularEstimator):
         """Sum of both predictions: (n,), or (n, K) for K > 2 classes."""
         check_is_fitted(self)
         matrix = read_rows(self, X)
-        numbers = self.encoding_.numbers(matrix)
+        # The trees see single precision, in which numbers end here.
+        numbers = np.clip(self.encoding_.numbers(matrix), -_LARGEST, _LARGEST)
         return self.linear_.predict(matrix) + self.forest_.predict(numbers)
 
 

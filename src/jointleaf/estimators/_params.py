@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
@@ -23,7 +22,13 @@ from jointleaf._fit.component import CellKinds, FitContext, FitOptions, Split, l
 from jointleaf._fit.folds import make_splits
 from jointleaf._fit.scale import find_scale
 from jointleaf._trees.importers import is_ensemble
-from jointleaf.estimators._checks import check_effect, has_linear_cells, is_whole
+from jointleaf._trees.importers.base import threads
+from jointleaf.estimators._checks import (
+    check_effect,
+    check_parameters,
+    has_linear_cells,
+    is_whole,
+)
 from jointleaf.partitions import Partitioner, make_partitioner
 from jointleaf.partitions._base import TargetType, without_models
 
@@ -39,6 +44,9 @@ class TabularEstimator(BaseEstimator):
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
+
+    def check_parameters(self) -> None:
+        """Raise for values that are not possible, before any work is done."""
 
 
 @dataclass(eq=False, repr=False)
@@ -85,6 +93,13 @@ class JOPLEnParameters(TabularEstimator):
             state["partitioner"] = without_models(self.partitioner)
         return state
 
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        check_parameters(self)
+        if not self._has_default_partitions:
+            make_partitioner(self.partitioner)
+        check_random_state(self.random_state)
+
     def _seed(self, *, keep: bool = False) -> int:
         """Draw a seed, with `keep` from a copy, so that a generator stays as it is."""
         random_state = deepcopy(self.random_state) if keep else self.random_state
@@ -129,7 +144,7 @@ class JOPLEnParameters(TabularEstimator):
         """Return what the fit of one task works on; the loss is in units of the targets."""
         penalty = self.penalty if isinstance(self.penalty, Term) else None
         partitioner, options = self._partitions_for(len(rows), penalty), self.fit_options()
-        n_jobs = effective_n_jobs(self.n_jobs)
+        n_jobs = threads(self.n_jobs)
         return FitContext(
             rows,
             columns.of_matrix(),
@@ -227,6 +242,10 @@ class LossParameters(TabularEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self.loss in ("poisson", "gamma", "tweedie")
         return tags
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        self._given_loss()
 
     def _given_loss(self) -> Loss:
         """Return the loss that the parameters say, with a scale that may be missing."""

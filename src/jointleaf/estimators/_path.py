@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.path import N_STRENGTHS, StrengthPath, strength_path
@@ -13,6 +12,7 @@ from jointleaf._core.penalties import Penalty
 from jointleaf._core.penalties.base import on_weights
 from jointleaf._data.rows import Rows
 from jointleaf._fit.component import JointSolve
+from jointleaf._trees.importers.base import threads
 
 if TYPE_CHECKING:
     from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
@@ -41,7 +41,7 @@ def follow_strengths(
     if auto:  # biases as in the fit
         penalty = penalty.with_bias(joint.penalty.terms[auto[0]].bias_strength)
     layout = joint.solution.layout
-    settings = {"n_jobs": effective_n_jobs(estimator.n_jobs), **options}
+    settings = {"n_jobs": threads(estimator.n_jobs), **options}
     if on_weights(joint.penalty).bind(layout).curvature() is not None:
         # No strength sets all slopes to zero: three decades on both sides of the fit.
         steps = np.geomspace(1e3, 1e-3, settings.pop("n_strengths", N_STRENGTHS))

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.pipeline import Pipeline
@@ -36,6 +35,7 @@ from jointleaf._fit.calibration import Calibration, interval_levels
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import sum_of_entries
 from jointleaf._trees.flat import FlatTrees
+from jointleaf._trees.importers.base import threads
 from jointleaf._trees.routing import Router, leaves_as_cells
 from jointleaf.inspection._methods import Explainable, ExplainableTasks
 from jointleaf.partitions import Partitioner
@@ -375,7 +375,7 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
 def _of_cells(model: Any, cell_model: CellModel, read: Callable[[Any], NDArray]) -> RawModel:
     if cell_model.means is None:
         raise ValueError("the model holds no means of its training rows: fit it again")
-    n_jobs, columns = effective_n_jobs(model.n_jobs), model.columns_
+    n_jobs, columns = threads(model.n_jobs), model.columns_
     outputs = tuple(model.classes_.tolist()) if cell_model.biases.ndim == 2 else None
 
     def parts(rows: NDArray) -> Parts:

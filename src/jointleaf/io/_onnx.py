@@ -19,7 +19,6 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,7 +93,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     names = [column.label for column in model.columns_]
     onnx.helper.set_model_props(proto, {"columns": json.dumps(names)})
     if path is not None:
-        write_whole(Path(os.path.realpath(path)), proto.SerializeToString())
+        write_whole(path, proto.SerializeToString())
     return proto
 
 

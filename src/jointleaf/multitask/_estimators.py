@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -25,6 +24,7 @@ from jointleaf._fit.calibration import Calibration, interval_levels
 from jointleaf._fit.folds import IndexPairs, split_labels, user_splits
 from jointleaf._fit.recipes import Fit, choose_recipe, default_partitions
 from jointleaf._model.contributions import by_column, warn_of_no_features
+from jointleaf._trees.importers.base import threads
 from jointleaf.estimators import _checks as checks
 from jointleaf.estimators import _params as params
 from jointleaf.estimators._docs import LOSS_PARAMETERS, described
@@ -344,7 +344,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
 
     def raw_predictions(self, rows: NDArray, t: int) -> NDArray:
         """Return raw predictions (n,) of task number t for encoded rows (n, d)."""
-        return self.cell_models_[t].predict(rows, effective_n_jobs(self.n_jobs), self.device)
+        return self.cell_models_[t].predict(rows, threads(self.n_jobs), self.device)
 
     def _codes(self, rows: NDArray, t: int) -> NDArray[np.int32]:
         return self.partitioners_[t].apply(rows)

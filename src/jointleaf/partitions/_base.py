@@ -10,7 +10,6 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_random_state
@@ -20,6 +19,7 @@ from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers import is_ensemble
+from jointleaf._trees.importers.base import threads
 from jointleaf._trees.routing import Router
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ class TreeCells(Partitioner):
         return self._router
 
     def _threads(self) -> int:
-        return int(effective_n_jobs(self.n_jobs))
+        return threads(self.n_jobs)
 
     @property
     def split_features_(self) -> NDArray[np.intp]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -145,8 +146,9 @@ def with_labels(model: Any, rows: TrainingRows) -> TrainingRows:
 
 
 def threads(n_jobs: int | None) -> int:
-    """Return the number of threads for `n_jobs`: None is 1, -1 all cores."""
-    return int(effective_n_jobs(n_jobs))
+    """Return the number of threads for `n_jobs`: None is 1, -1 all cores, and never more."""
+    # Results do not depend on it, and a model may come from a machine with other cores.
+    return min(int(effective_n_jobs(n_jobs)), os.cpu_count() or 1)
 
 
 def native_codes(categories: NDArray, native_categories: Sequence[Any] | None) -> NDArray[np.int64]:

@@ -281,7 +281,7 @@ class _ModelJson:
         """
         from_frame = bool(self._learner.get("feature_names"))
         is_range = categories.tolist() == list(range(len(categories)))
-        if categories.dtype.kind == "U" or (from_frame and not is_range):
+        if categories.dtype.kind in "UO" or (from_frame and not is_range):
             raise ValueError(
                 f"The {self._name} does not hold the categories of column {label}: train it again "
                 "on a data frame with XGBoost 3.1 or later"

@@ -22,7 +22,8 @@ that wrote the file), ``model``, perhaps
 number, whether it is not zero, first bits of a byte first, followed by the n numbers that are not.
 
 Neither the uncompressed file nor all arrays together are larger than 64 times the file: what zlib
-would make smaller than that is written without it.
+would make smaller than that is written without it. What else is made of a file when it is read is
+paid for from a `Budget`, so that its cost is bounded by its size.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ import json
 import math
 import struct
 import zlib
-from typing import Any, Literal, NoReturn
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +58,12 @@ _MOST_RATIO = 64  # of uncompressed bytes, and of bytes of arrays, to those of t
 _MOST_AXES = 4
 _MOST_LENGTH = 2**40  # of an axis
 _MOST_TEXT = 400  # characters of a message, parts of which may come from a damaged file
+#: Bytes that reading may take: any file so many, and times what it unpacks to, its length, and
+#: the limit of the caller, whichever is least.
+_BUDGET, _PER_UNPACKED, _PER_FILE, _PER_LIMIT = 2**26, 16, 4 * _MOST_RATIO, 4
+#: Bytes of Python's objects for marks of JSON, and for a character of its text.
+_MARKS = {b"[": 64, b"{": 240, b",": 64, b":": 100}
+_PER_ASCII, _PER_CHARACTER = 2, 8
 
 
 class ModelFileError(ValueError):
@@ -66,57 +74,111 @@ class ModelFileError(ValueError):
         super().__init__(line if len(line) <= _MOST_TEXT else f"{line[:_MOST_TEXT]}...")
 
 
+class Budget:
+    """Bytes that reading a file may still take; all is paid before it is allocated."""
+
+    def __init__(self, n_file: int, n_unpacked: int, max_bytes: float) -> None:
+        least = min(_PER_UNPACKED * n_unpacked, _PER_FILE * n_file, _PER_LIMIT * max_bytes)
+        self._left = _BUDGET + least
+
+    def spend(self, n_bytes: float) -> None:
+        """Pay for an allocation, or raise the error that the file asks for too much."""
+        self._left -= n_bytes
+        if self._left < 0:
+            raise ModelFileError(
+                "the model takes more memory than a file of its size may ask for: it is damaged, "
+                "or holds too many small objects (metadata, texts, columns)"
+            )
+
+
+class Unpacked(NamedTuple):
+    """What a file holds, and what may still be made of it."""
+
+    version: int
+    header: dict[str, Any]
+    arrays: list[NDArray]
+    budget: Budget
+
+
 def pack(header: dict[str, Any], arrays: list[NDArray]) -> bytes:
     """Return the bytes of a file with this header, to which the list of arrays is added."""
     listed, parts = [], []
     for array in arrays:
-        is_turned = array.flags.f_contiguous and not array.flags.c_contiguous
-        order: Literal["C", "F"] = "F" if is_turned else "C"
         stored = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        entry: list[Any] = [stored.dtype.str, list(array.shape), order]
-        nonzeros = NonZeros.of(stored.T if is_turned else stored)
+        entry: list[Any] = [stored.dtype.str, list(array.shape), order_of(array)]
+        flat = in_order(stored)
+        nonzeros = NonZeros.of(flat)
         if nonzeros is None:
-            parts.append(stored.tobytes(order))
+            parts.append([flat])
         else:
             entry.append(len(nonzeros.values))
-            parts.append(nonzeros.bits.tobytes() + nonzeros.values.tobytes())
+            parts.append([nonzeros.bits, nonzeros.values])
         listed.append(entry)
     text = json.dumps({**header, "arrays": listed}, allow_nan=False, separators=(",", ":"))
-    body = bytearray(text.encode("ascii"))
-    n_header = len(body)
+    pieces: list[Any] = [text.encode("ascii")]
+    n_body = len(text)
     for part in parts:
-        body += bytes(-(_START.size + len(body)) % _ALIGNED)
-        body += part
-    packed = zlib.compress(body, _LEVEL)
-    n_unpacked = max(len(body) + _START.size, sum(array.nbytes for array in arrays))
-    if n_unpacked > _MOST_RATIO * (len(packed) + _START.size):
-        packed = bytes(body)
-    checked = struct.pack("<QQ", _START.size + len(packed), n_header) + packed
-    return MAGIC + struct.pack("<II", FORMAT, zlib.crc32(checked)) + checked
+        pieces += [bytes(-(_START.size + n_body) % _ALIGNED), *part]
+        n_body += len(pieces[-1 - len(part)]) + sum(piece.nbytes for piece in part)
+    packer = zlib.compressobj(_LEVEL)
+    packed = [*(packer.compress(piece) for piece in pieces), packer.flush()]
+    n_unpacked = max(n_body + _START.size, sum(array.nbytes for array in arrays))
+    if n_unpacked > _MOST_RATIO * (sum(map(len, packed)) + _START.size):
+        packed = [piece if isinstance(piece, bytes) else piece.tobytes() for piece in pieces]
+    lengths = struct.pack("<QQ", _START.size + sum(map(len, packed)), len(text))
+    checksum = zlib.crc32(lengths)
+    for piece in packed:
+        checksum = zlib.crc32(piece, checksum)
+    return b"".join([MAGIC, struct.pack("<II", FORMAT, checksum), lengths, *packed])
 
 
-def unpack(data: bytes, max_bytes: float = math.inf) -> tuple[int, dict[str, Any], list[NDArray]]:
-    """Return the format, the header and the arrays of a file; an error where it is damaged.
+def order_of(array: NDArray) -> str:
+    """Return "F" for an array that is stored column after column, else "C"."""
+    return "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+
+
+def in_order(array: NDArray) -> NDArray:
+    """Return the numbers of an array (size,) in its order, without a copy where possible."""
+    return np.ascontiguousarray(array.T if order_of(array) == "F" else array).reshape(-1)
+
+
+def unpack(data: bytes, max_bytes: float = math.inf) -> Unpacked:
+    """Return what a file holds; an error where it is damaged.
 
     Lengths are compared with the data before anything is allocated: arrays together are never
     larger than `max_bytes` and 64 times the data.
     """
     version, n_header = _check_start(data)
-    max_bytes = min(max_bytes, _MOST_RATIO * len(data))
-    data = _uncompressed(data, max_bytes)
-    if n_header > len(data) - _START.size:
+    most = min(max_bytes, _MOST_RATIO * len(data))
+    body = _uncompressed(data, most)
+    if n_header > len(body):
         raise ModelFileError("the lengths at the start of the file do not fit: it is damaged")
-    header = _parse(data[_START.size : _START.size + n_header])
-    arrays = []
-    place = _START.size + n_header
+    text = bytes(body[:n_header])
+    cost = _json_cost(text)
+    Budget(len(data), len(body), max_bytes).spend(cost)
+    header = _parse(text)
+    arrays, place, n_bytes = [], n_header, 0
     for k, entry in enumerate(header["arrays"]):
-        place += -place % _ALIGNED
-        array, place = _array(data, place, k, entry, max_bytes)
+        place += -(_START.size + place) % _ALIGNED
+        array, place = _array(body, place, k, entry, most - n_bytes)
+        n_bytes += max(array.nbytes, _empty_bytes(array.shape))
         arrays.append(array)
-        max_bytes -= array.nbytes
-    if place != len(data):
-        raise ModelFileError(f"{len(data) - place} bytes follow the last array")
-    return version, header, arrays
+    if place != len(body):
+        raise ModelFileError(f"{len(body) - place} bytes follow the last array")
+    budget = Budget(len(data), len(body) + n_bytes, max_bytes)
+    budget.spend(cost + len(body) + n_bytes)
+    return Unpacked(version, header, arrays, budget)
+
+
+def _json_cost(text: bytes) -> int:
+    """Return about how many bytes Python's objects for a JSON text take, rather more than less."""
+    size = len(text) * (_PER_ASCII if text.isascii() else _PER_CHARACTER)
+    return size + sum(n_bytes * text.count(mark) for mark, n_bytes in _MARKS.items())
+
+
+def _empty_bytes(shape: Sequence[int]) -> int:
+    """Return what is counted for an array without numbers, whose other axes may be believed."""
+    return 0 if math.prod(shape) else 8 * math.prod(n for n in shape if n)
 
 
 def _check_start(data: bytes) -> tuple[int, int]:
@@ -144,10 +206,10 @@ def _check_start(data: bytes) -> tuple[int, int]:
     return int(version), int(n_header)
 
 
-def _uncompressed(data: bytes, max_bytes: float) -> bytes:
-    """Return a file without compression, of at most `max_bytes`."""
+def _uncompressed(data: bytes, max_bytes: float) -> memoryview:
+    """Return what follows the start of a file, without compression, of at most `max_bytes`."""
     if data[_START.size : _START.size + 1] == _PLAIN:
-        return data
+        return memoryview(data)[_START.size :]
     stream = zlib.decompressobj()
     try:
         body = stream.decompress(memoryview(data)[_START.size :], max(1, int(max_bytes)))
@@ -157,7 +219,7 @@ def _uncompressed(data: bytes, max_bytes: float) -> bytes:
         raise _too_large()
     if not stream.eof or stream.unused_data:
         raise ModelFileError("the compressed part of the file does not end where the file does")
-    return data[: _START.size] + body
+    return memoryview(body)
 
 
 def _too_large() -> ModelFileError:
@@ -190,7 +252,9 @@ def _parse(text: bytes) -> dict[str, Any]:
     return header
 
 
-def _array(data: bytes, place: int, k: int, entry: Any, max_bytes: float) -> tuple[NDArray, int]:
+def _array(
+    data: memoryview, place: int, k: int, entry: Any, max_bytes: float
+) -> tuple[NDArray, int]:
     """Return array k, described by its entry in the header, and the place after it."""
     if not isinstance(entry, list) or len(entry) not in (3, 4):
         raise ModelFileError(f"array {k} is not described by type, shape and order")
@@ -209,7 +273,7 @@ def _array(data: bytes, place: int, k: int, entry: Any, max_bytes: float) -> tup
     end = begin + n_values * dtype.itemsize
     if end > len(data):
         raise ModelFileError(f"an array of shape {tuple(shape)} does not fit into the file")
-    if size * dtype.itemsize > max_bytes:
+    if max(size * dtype.itemsize, _empty_bytes(shape)) > max_bytes:
         raise _too_large()
     flat = np.frombuffer(data, dtype, n_values, begin) if n_values else np.zeros(0, dtype)
     if dtype.kind == "b" and n_values and flat.view(np.uint8).max() > 1:
@@ -220,4 +284,6 @@ def _array(data: bytes, place: int, k: int, entry: Any, max_bytes: float) -> tup
         if n_set != n_values or n_set != np.count_nonzero(np.unpackbits(bits)):
             raise ModelFileError(f"array {k} has other bits than numbers that are not zero")
         flat = NonZeros((size,), bits, flat).array()
-    return flat.reshape(shape, order=order).astype(dtype.newbyteorder("="), order="K"), end
+    else:
+        flat = flat.copy()  # of memory that is read-only, and belongs to the whole file
+    return flat.reshape(shape, order=order).astype(dtype.newbyteorder("="), copy=False), end

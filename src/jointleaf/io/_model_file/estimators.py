@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jointleaf import estimators, multitask
 from jointleaf._core.layout import CellKind, CellLayout, TaskLayout
@@ -26,12 +27,11 @@ from jointleaf.estimators._pruning import Pruning
 from jointleaf.io._model_file.objects import (
     COLUMNS,
     FEATURES,
-    LOSS,
     PARTITIONER,
-    PENALTY,
     TREES,
     fitted,
 )
+from jointleaf.io._model_file.parameters import LOSS, PENALTY
 from jointleaf.io._model_file.schema import (
     Array,
     Arrays,
@@ -51,7 +51,7 @@ from jointleaf.io._model_file.schema import (
     indices,
     record,
 )
-from jointleaf.io._model_file.values import Labels, Plain
+from jointleaf.io._model_file.values import Labels, Plain, check_keys
 from jointleaf.partitions._base import LeftOut
 from jointleaf.partitions._union import LinearPart
 
@@ -75,8 +75,13 @@ class _Kinds(Field):
     def read(self, data: Any, place: Place, scope: Scope) -> Any:
         if isinstance(data, str):
             return Text(get_args(CellKind)).read(data, place, scope)
-        is_linear = Array("b1", "n_partitions").read(data, place, scope)
+        is_linear = Array("b1", "n_partitions", cost=16).read(data, place, scope)
         return tuple("linear" if flag else "constant" for flag in is_linear.tolist())
+
+
+def _layout_bytes(n_cells: NDArray) -> int:
+    """Return how many bytes a layout of partitions with so many cells takes."""
+    return 64 * len(n_cells) + 8 * int(n_cells.sum())
 
 
 _LIMITS = Array(_FLOATS, "n_limits m")
@@ -112,6 +117,7 @@ _CELL_MODEL = record(
         lambda s: s.ranges is None or s.n_linear, "is for linear cells alone"
     ),
     means=Maybe(_MEANS),
+    cost=lambda s: _layout_bytes(s.partitioner.n_cells_),
     make=lambda s: CellModel(**{f.name: getattr(s, f.name) for f in fields(CellModel)}),
 )
 
@@ -121,10 +127,11 @@ _LAYOUT = record(
     n_partitions=Let(lambda s: len(s.cells_per_partition)),
     n_features=Integer(0, 2**31),
     kinds=_Kinds(),
+    cost=lambda s: _layout_bytes(s.cells_per_partition),
     make=lambda s: CellLayout(tuple(s.cells_per_partition.tolist()), s.n_features, s.kinds),
 )
 _TRACE = Made(
-    Array("f8", "? 4"),
+    Array("f8", "? 4", cost=12),
     lambda rows: [TracePoint(int(row[0]), *row[1:]) for row in rows.tolist()],
     lambda trace: np.array(trace, dtype=np.float64).reshape(-1, 4),
 )
@@ -187,6 +194,7 @@ _JOINT_SOLUTION = record(
     common=_slopes_by_task("common"),
     specific=_slopes_by_task("specific"),
     **_SOLVE,
+    cost=lambda s: 2 * sum(task.coef.nbytes + task.intercept.nbytes for task in s.task_solutions),
     make=_joint_solution,
 )
 
@@ -376,14 +384,26 @@ def _fill_forest(model: Any, s: Scope) -> None:
 # -- several tasks -------------------------------------------------------------------------------
 
 
-def _are_task_names(s: Scope) -> bool:
-    names = s.task_names
-    return isinstance(names, list) and len(names) > 0 and len(set(names)) == len(names)
+@dataclass(frozen=True)
+class _TaskNames(Field):
+    """A list of different names, which may be anything that a dict may have as a key."""
+
+    def write(self, value: Any, arrays: Arrays) -> Any:
+        return Plain().write(value, arrays)
+
+    def read(self, data: Any, place: Place, scope: Scope) -> list:
+        names = Plain().read(data, place, scope)
+        if not isinstance(names, list) or not names:
+            place.fail("must be a list of names")
+        check_keys(names, place)
+        if len(set(names)) < len(names):
+            place.fail("holds a name twice")
+        return names
 
 
 _TASKS: _Steps = {
     **_COLUMNS,
-    "task_names": Plain().must(_are_task_names, "must be a list of different names"),
+    "task_names": _TaskNames(),
     "n_tasks": Let(lambda s: len(s.task_names)),
     "task_form": Text(get_args(Form)).must(
         lambda s: s.task_form != "single" or s.n_tasks == 1,
@@ -461,7 +481,8 @@ _PAIRS: _Steps = {
 
 
 def _fill_bouts(model: Any, s: Scope) -> None:
-    model.feature_importances_ = np.mean(list(s.task_importances.values()), axis=0)
+    # One after the other: a file may have one array for very many tasks.
+    model.feature_importances_ = sum(s.task_importances.values()) / s.n_tasks
 
 
 ESTIMATOR = Variants({})

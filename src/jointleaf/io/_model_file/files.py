@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
-import math
 import os
+import secrets
 import stat
-import tempfile
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sklearn.pipeline import Pipeline
@@ -23,10 +22,16 @@ from jointleaf.io._model_file.upgrades import upgrade
 
 #: The largest file that is loaded by default.
 MAX_BYTES = 2**31
+_MOST_NAME = 200  # bytes of a name to which a mark is added; most systems allow 255
+_BINARY = getattr(os, "O_BINARY", 0)  # of Windows
 
 
 def save(
-    model: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    max_bytes: int = MAX_BYTES,
 ) -> None:
     """Save a fitted model to a file that holds data alone.
 
@@ -44,11 +49,14 @@ def save(
     metadata : mapping, optional
         Whatever belongs to the model and is plain JSON: names, dates, scores. `load_metadata`
         returns it; nothing in jointleaf's estimators looks at it.
+    max_bytes : int
+        What `load` would refuse with the same number is not written.
 
     Raises
     ------
     ModelFileError
-        Where the model is no such estimator, or its partitions are of a class of the user's own.
+        Where the model is no such estimator, its partitions are of a class of the user's own, or
+        `load` would refuse the file.
 
     Notes
     -----
@@ -77,8 +85,9 @@ def save(
     if ESTIMATOR.knows(model):
         check_is_fitted(model)
     data = _to_bytes(model, metadata)
-    _from_bytes(data)  # what cannot be loaded must not be written
-    write_whole(Path(os.path.realpath(path)), data)
+    _check_size(len(data), max_bytes)
+    _from_bytes(data, max_bytes)  # what cannot be loaded must not be written
+    write_whole(path, data)
 
 
 def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
@@ -91,7 +100,8 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
     path : str or path
     max_bytes : int
         Larger files are an error before they are read, and so are files that take more when they
-        are uncompressed. Loading takes up to three times as much.
+        are uncompressed. Whatever the file holds, loading takes at most 64 MB and four times this,
+        16 times what the file unpacks to, or 256 times its length.
 
     Returns
     -------
@@ -115,7 +125,7 @@ def load_metadata(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -
     max_bytes : int
         As for `load`.
     """
-    return _read_file(path, max_bytes, lambda data: unpack(data, max_bytes)[1].get("metadata", {}))
+    return _read_file(path, max_bytes, lambda data: _read_metadata(data, max_bytes))
 
 
 # -- models and bytes ----------------------------------------------------------------------------
@@ -141,16 +151,28 @@ def _checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return loaded
 
 
-def _from_bytes(data: bytes, max_bytes: float = math.inf) -> Any:
+def _from_bytes(data: bytes, max_bytes: float = MAX_BYTES) -> Any:
+    with _one_error():
+        file = unpack(data, max_bytes)
+        place = Place("model", file.arrays, file.budget)
+        model = upgrade(file.header["model"], place, file.version)
+        return ESTIMATOR.read(model, place, Scope())
+
+
+def _read_metadata(data: bytes, max_bytes: float) -> dict[str, Any]:
+    with _one_error():
+        return unpack(data, max_bytes).header.get("metadata", {})
+
+
+@contextlib.contextmanager
+def _one_error() -> Iterator[None]:
+    """Behind all checks, so that callers have one error to catch."""
     try:
-        version, header, arrays = unpack(data, max_bytes)
-        model = upgrade(header["model"], arrays, version)
-        return ESTIMATOR.read(model, Place("model", arrays), Scope())
+        yield
     except ModelFileError:
         raise
-    # Behind all checks, so that callers have one error to catch.
-    except (ValueError, TypeError, OverflowError, RecursionError, MemoryError) as cause:
-        raise ModelFileError(f"the file holds no valid model: {cause}") from None
+    except Exception as cause:
+        raise ModelFileError(f"the file holds no valid model: {cause!r}") from cause
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -159,41 +181,70 @@ def _from_bytes(data: bytes, max_bytes: float = math.inf) -> Any:
 def _read_file(path: str | os.PathLike[str], max_bytes: int, parse: Callable[[bytes], Any]) -> Any:
     """Return what a file of at most `max_bytes` holds; errors name the file."""
     try:
-        with open(path, "rb") as file:
+        _check_regular(os.stat(path))  # opening a pipe or a device may wait, or do something
+        with open(path, "rb", opener=_open_at_once) as file:
             status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise ModelFileError("this is no regular file")
-            if status.st_size > max_bytes:
-                raise ModelFileError(
-                    f"the file has {status.st_size} bytes, more than max_bytes={max_bytes}: raise "
-                    "max_bytes if you expect so large a model"
-                )
-            data = file.read(max_bytes)
+            _check_regular(status)  # of what was opened
+            _check_size(status.st_size, max_bytes)
+            data = file.read(status.st_size + 1)
         return parse(data)
     except ModelFileError as error:
         raise ModelFileError(f"{os.fspath(path)}: {error}") from None
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file next to its place, then move it there."""
-    number, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(status.st_mode):
+        raise ModelFileError("this is no regular file")
+
+
+def _check_size(n_bytes: int, max_bytes: int) -> None:
+    if n_bytes > max_bytes:
+        raise ModelFileError(
+            f"the file has {n_bytes} bytes, more than max_bytes={max_bytes}: raise max_bytes if "
+            "you expect so large a model"
+        )
+
+
+def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file next to its place, then move it there; of a link, to where it leads."""
+    place = os.path.realpath(path)
+    name, mode = _part_name(place), _mode(place)
+    # Nobody may read what is written who may not read the file that it replaces.
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | _BINARY
+    number = os.open(name, flags, 0o666 if mode is None else mode)
     try:
         with os.fdopen(number, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, _mode(path))
-        os.replace(name, path)
+        if mode is not None:
+            os.chmod(name, mode)
+        os.replace(name, place)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(name)
         raise
 
 
-def _mode(path: Path) -> int:
-    """Permissions of the file that is replaced, or those of a new one."""
-    with contextlib.suppress(OSError):
-        return stat.S_IMODE(path.stat().st_mode)
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+def _part_name(place: str) -> str:
+    """Return a new name next to a place, as long as the name of the place or not very long."""
+    folder, name = os.path.split(place)
+    short = os.fsencode(name)[:_MOST_NAME].decode(errors="ignore")
+    return os.path.join(folder, f".{short}.{secrets.token_hex(4)}.part")
+
+
+def _mode(place: str) -> int | None:
+    """Return the permissions of the file that is replaced; None where there is none."""
+    try:
+        mode = os.stat(place).st_mode
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(mode):  # a device, which must not become a file
+        raise OSError(errno.EINVAL, "Is no regular file", place)
+    return stat.S_IMODE(mode)

@@ -1,27 +1,21 @@
-"""Schemas of trees, columns, linear features, penalties, parameters and partitioners."""
+"""Schemas of trees, columns, linear features and partitioners."""
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jointleaf import partitions
-from jointleaf._core import losses, penalties
-from jointleaf._core.arrays import DEVICES
-from jointleaf._core.penalties import Frobenius, PerTask, Sum, Term
-from jointleaf._core.penalties.per_task import Scaled
 from jointleaf._data.columns import Column, Columns
 from jointleaf._data.features import FeaturePlan, Indicators, LinearFeatures, Standardizer
 from jointleaf._data.statistics import CategoryStatistics, CategoryTable
 from jointleaf._trees.flat import FlatTrees, KeyPart, Lookup
+from jointleaf.io._model_file.parameters import PARAMETER_KINDS, Parameters
 from jointleaf.io._model_file.schema import (
     Array,
-    Arrays,
     Each,
     Field,
     Flag,
@@ -29,7 +23,6 @@ from jointleaf.io._model_file.schema import (
     Let,
     Maybe,
     Number,
-    Place,
     Record,
     Scope,
     Text,
@@ -37,7 +30,7 @@ from jointleaf.io._model_file.schema import (
     indices,
     record,
 )
-from jointleaf.io._model_file.values import Labels, Plain
+from jointleaf.io._model_file.values import Labels
 from jointleaf.multitask import BoUTSPartitioner
 from jointleaf.partitions import (
     Partitioner,
@@ -48,7 +41,8 @@ from jointleaf.partitions import (
 from jointleaf.partitions._base import LeftOut, TreeCells
 from jointleaf.partitions._factory import RegrownEnsemble
 
-_MOST_JOBS = 2**16
+_MOST_LEVELS = 2**12  # of a tree
+_TREE_BYTES = 100  # of what is kept for a tree besides its splits and leaves
 _TEXTS = Each(Text())
 
 
@@ -110,6 +104,17 @@ def _has_cells(trees: FlatTrees) -> bool:
     return bool(np.bincount(trees.leaf_cells, minlength=int(n_cells.sum()))[: n_cells.sum()].all())
 
 
+def _is_shallow(trees: FlatTrees) -> bool:
+    """Whether no row takes more than `_MOST_LEVELS` steps to its leaf."""
+    level = trees.starts[:-1][np.diff(trees.starts) > 0]
+    for _ in range(_MOST_LEVELS):
+        if not len(level):
+            return True
+        level = np.concatenate([trees.left[level], trees.right[level]])
+        level = level[level >= 0]
+    return False
+
+
 _NO_TREE = "names a split that does not follow its parent in the tree, or a leaf that it lacks"
 TREES = record(
     FlatTrees,
@@ -135,10 +140,12 @@ TREES = record(
     single_precision=Flag(),
     zero_is_missing=Flag(),
     leaf_values=Maybe(Array("f8", "n_all_leaves ?", finite=True)),
+    cost=lambda s: _TREE_BYTES * len(s.n_leaves),
     rules=(
         ("left", lambda trees: _goes_down(trees, trees.left), _NO_TREE),
         ("right", lambda trees: _goes_down(trees, trees.right), _NO_TREE),
         ("", _has_one_parent, "has a split or leaf that is not the child of exactly one split"),
+        ("", _is_shallow, f"has a tree of more than {_MOST_LEVELS} levels"),
         ("table", _has_tables, "does not fit the categories of the columns"),
         ("cell_of_leaf", _has_cells, "does not number the cells of a tree from 0 on"),
     ),
@@ -146,7 +153,7 @@ TREES = record(
 
 # -- columns and features ------------------------------------------------------------------------
 
-_COLUMN = record(Column, label=Text(), categories=Maybe(Labels(types="iU", rising=True)))
+_COLUMN = record(Column, label=Text(), categories=Maybe(Labels(types="iUO", rising=True)))
 
 
 def _are_placed(statistics: CategoryStatistics) -> bool:
@@ -222,119 +229,13 @@ _SCALER = record(
     high=_OF_FEATURES.must(lambda s: (s.low <= s.high).all(), "is below low"),
     clip=Flag(),
 )
-FEATURES = record(LinearFeatures, plan=_PLAN, m=Let(lambda s: len(s.plan.names)), scaler=_SCALER)
-
-# -- penalties -----------------------------------------------------------------------------------
-
-PENALTY = Variants({})
-
-
-def _penalty(cls: Any, **fitted: Field) -> Record:
-    """Return the schema of a penalty that is made with its parameters, which its class checks."""
-    names = [name for name in inspect.signature(cls).parameters if name != "layout"]
-
-    def make(s: Scope) -> Term:
-        values = {name: getattr(s, name) for name in names}
-        if cls is Frobenius and s.bias_follows:
-            values["bias_strength"] = None
-        term = cls(**values)
-        for name in ("share", *fitted):
-            setattr(term, name, getattr(s, name))
-        return term
-
-    return Record(cls, {**dict.fromkeys(names, Plain()), "share": Number(0.0), **fitted}, make)
-
-
-_DIRTY: dict[str, Any] = {"ratio": Maybe(Number()), "support": Maybe(Array("b1", "? ?"))}
-_NORMS = "L1", "L21", "LInf1", "Nuclear", "Lp1", "SchattenP", "KyFan", "GrOWL", "Laplacian", "Free"
-PENALTY.add(
-    *(_penalty(getattr(penalties, name)) for name in _NORMS),
-    _penalty(Frobenius, bias_follows=Flag()),
-    _penalty(penalties.DirtyLasso, **_DIRTY),
-    _penalty(penalties.DirtyLInf, **_DIRTY),
-    record(PerTask, penalty=PENALTY),
-    record(Scaled, factor=Number(0.0), penalty=PENALTY),
-    record(Sum, terms=Each(PENALTY, least=1), make=lambda s: Sum(*s.terms)),
+FEATURES = record(
+    LinearFeatures,
+    plan=_PLAN,
+    m=Let(lambda s: len(s.plan.names)),
+    scaler=_SCALER,
+    cost=lambda s: 16 * s.m,
 )
-
-# -- losses --------------------------------------------------------------------------------------
-
-#: Of numbers; losses of the user's own are code, which a file does not hold.
-LOSS = Variants(
-    {}, "a model with loss={name} cannot be saved: model files hold {known}; use pickle or joblib"
-)
-LOSS.add(
-    record(losses.SquaredError, make=lambda s: losses.SquaredError()),
-    record(losses.AbsoluteError, make=lambda s: losses.AbsoluteError()),
-    record(losses.Poisson, make=lambda s: losses.Poisson()),
-    record(losses.Gamma, make=lambda s: losses.Gamma()),
-    record(losses.Huber, delta=Maybe(Number(0.0)).must(lambda s: s.delta != 0, "must be positive")),
-    record(
-        losses.Quantile,
-        quantile=Number(0.0).must(lambda s: 0 < s.quantile < 1, "must be between 0 and 1"),
-    ),
-    record(
-        losses.Tweedie, power=Number(1.0).must(lambda s: 1 < s.power < 2, "must be between 1 and 2")
-    ),
-)
-
-# -- parameters ----------------------------------------------------------------------------------
-
-
-def _random_state(s: Scope) -> np.random.RandomState:
-    random_state = np.random.RandomState()
-    random_state.set_state(("MT19937", s.key, s.pos, s.has_gauss, s.gauss))
-    return random_state
-
-
-_RANDOM_STATE = record(
-    np.random.RandomState,
-    key=Array("u4", "624").of(lambda state: state.get_state()[1]),
-    pos=Integer(0, 624).of(lambda state: state.get_state()[2]),
-    has_gauss=Integer(0, 1).of(lambda state: state.get_state()[3]),
-    gauss=Number().of(lambda state: state.get_state()[4]),
-    make=_random_state,
-)
-_PARAMETER_KINDS = {
-    "penalty": PENALTY,
-    "loss": LOSS,
-    "random_state": Variants({"RandomState": _RANDOM_STATE}),
-}
-
-
-@dataclass(frozen=True)
-class Parameters(Field):
-    """The parameters of an estimator or partitioner; those that a file lacks have their default.
-
-    Partitioners, penalties and random states are stored as what they are; of anything else that is
-    not plain, such as a trained model or a splitter, only the name of its class.
-    """
-
-    cls: type
-
-    def get(self, owner: Any, name: str) -> Any:
-        return owner
-
-    def write(self, value: Any, arrays: Arrays) -> dict[str, Any]:
-        plain = Plain(_PARAMETER_KINDS, leaves_out=True)
-        parameters = value.get_params(deep=False)
-        return {name: plain.write(parameter, arrays) for name, parameter in parameters.items()}
-
-    def read(self, data: Any, place: Place, scope: Scope) -> dict[str, Any]:
-        if not isinstance(data, dict):
-            place.fail("is no object")
-        unknown = sorted(set(data) - set(inspect.signature(self.cls).parameters))
-        if unknown:
-            place.fail(f"has the unknown field {unknown[0][:40]!r}")
-        plain = Plain(_PARAMETER_KINDS)
-        parameters = {k: plain.read(value, place.at(k), scope) for k, value in data.items()}
-        Text(DEVICES).read(parameters.get("device", "cpu"), place.at("device"), scope)
-        n_jobs = parameters.get("n_jobs")
-        is_whole = isinstance(n_jobs, int | np.integer) and not isinstance(n_jobs, bool)
-        if n_jobs is not None and not (is_whole and 0 < abs(int(n_jobs)) <= _MOST_JOBS):
-            place.at("n_jobs").fail("must be null or a number of threads")
-        return parameters
-
 
 # -- partitioners --------------------------------------------------------------------------------
 
@@ -369,7 +270,15 @@ def fitted(
             fill(model, s)
         return model
 
-    return Record(cls, {"parameters": _parameters(cls), **steps}, make)
+    return Record(cls, {"parameters": _parameters(cls), **steps}, make, cost=_fitted_bytes)
+
+
+def _fitted_bytes(s: Scope) -> int:
+    """Return what gains of all columns, and numbers of cells of all partitions, take."""
+    members = getattr(s, "partitioners", getattr(s, "members", ()))
+    n_partitions = sum(len(member.n_cells_) for member in members)
+    n_partitions += len(getattr(s, "centres", ()))
+    return 24 * s.d + 64 * n_partitions
 
 
 def _parameters(cls: type) -> Parameters:
@@ -469,6 +378,6 @@ PARTITIONER.add(
         partitioner=PARTITIONER,
     ),
 )
-_PARAMETER_KINDS["partitioner"] = Variants(
+PARAMETER_KINDS["partitioner"] = Variants(
     {name: _unfitted(known.cls) for name, known in PARTITIONER.records.items()}
 )

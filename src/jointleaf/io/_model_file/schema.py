@@ -11,17 +11,24 @@ All that is read may be damaged: nothing is used before it was checked, and ever
 
 from __future__ import annotations
 
+import hashlib
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.io._model_file.container import TYPES, ModelFileError
+from jointleaf.io._model_file.container import (
+    TYPES,
+    Budget,
+    ModelFileError,
+    in_order,
+    order_of,
+)
 
 F = TypeVar("F", bound="Field")
 #: What was read so far, by name.
@@ -33,6 +40,7 @@ _NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 _MOST_INT = 2**63 - 1
 _MOST_FLOAT = sys.float_info.max
 _MOST_DEPTH = 160  # objects and lists inside each other
+_OBJECT_BYTES = 512  # of an object with its attributes, about
 
 
 class Arrays:
@@ -50,8 +58,9 @@ class Arrays:
                 f"arrays of type {array.dtype} cannot be saved: model files hold numbers, truth "
                 "values and text"
             )
-        order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-        key = (array.dtype.str, array.shape, order, array.tobytes())
+        # A digest instead of the numbers: memory for a second copy of a model is not needed.
+        digest = hashlib.blake2b(in_order(array).data).digest()
+        key = (array.dtype.str, array.shape, order_of(array), digest)
         number = self._numbers.setdefault(key, len(self.stored))
         if number == len(self.stored):
             self.stored.append(array)
@@ -65,10 +74,12 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value is in a file that is read, and the arrays of that file."""
+    """Where a value is in a file that is read, the arrays of that file, and its budget."""
 
     path: str
     arrays: list[NDArray]
+    budget: Budget
+    converted: dict[tuple[int, Any], NDArray] = field(default_factory=dict)
     depth: int = 0
 
     def at(self, name: str) -> Place:
@@ -83,7 +94,17 @@ class Place:
     def _inside(self, path: str) -> Place:
         if self.depth > _MOST_DEPTH:
             self.fail("is nested too deeply")
-        return Place(path, self.arrays, self.depth + 1)
+        return Place(path, self.arrays, self.budget, self.converted, self.depth + 1)
+
+    def array(self, number: int, dtype: Any = None) -> NDArray:
+        """Return an array of the file, converted once for all that refer to it."""
+        array = self.arrays[number]
+        if dtype is None or array.dtype == dtype:
+            return array
+        if (number, dtype) not in self.converted:
+            self.budget.spend(array.size * np.dtype(dtype).itemsize)
+            self.converted[number, dtype] = array.astype(dtype)
+        return self.converted[number, dtype]
 
     def fail(self, problem: str) -> NoReturn:
         """Raise the error of a file that is not valid here."""
@@ -209,6 +230,7 @@ class Array(Field):
     stop: Size = None
     rising: bool = False  # strictly
     dtype: Any = None  # in which it is written, and given to the object that is made
+    cost: float = 0.25  # per byte: of checks, or of what is made of it
 
     def write(self, value: Any, arrays: Arrays) -> dict[str, int]:
         return arrays.add(np.asarray(value, self.dtype))
@@ -218,6 +240,7 @@ class Array(Field):
         if type(number) is not int or not 0 <= number < len(place.arrays):
             place.fail("must be a reference to an array")
         array = place.arrays[number]
+        place.budget.spend(self.cost * array.nbytes)
         if array.dtype.str[1:] not in self.types.split():
             place.fail(f"has type {array.dtype}, but must have one of {self.types}")
         if self.shape is not None:
@@ -235,7 +258,7 @@ class Array(Field):
             place.fail(f"holds numbers above {stop - 1}")
         if self.rising and (array[1:] <= array[:-1]).any():
             place.fail("must rise")
-        return array if self.dtype is None else array.astype(self.dtype, copy=False)
+        return place.array(number, self.dtype)
 
     def _lengths(self, scope: Scope) -> tuple[int | None, ...]:
         lengths: list[int | None] = []
@@ -339,12 +362,14 @@ class Record(Field):
 
     `make` makes it of the scope; by default `cls` is called with all fields by their attributes.
     Rules are the name of a field, a condition of the object, and the problem where it fails.
+    `cost` is how many bytes the object takes that are not those of arrays of the file.
     """
 
     cls: type
     steps: dict[str, Field | Let]
     make: Callable[[Scope], Any] | None = None
     rules: tuple[tuple[str, Callable[[Any], Any], str], ...] = ()
+    cost: Size = 0
 
     @property
     def fields(self) -> dict[str, Field]:
@@ -383,6 +408,7 @@ class Record(Field):
         unknown = sorted(set(data) - set(self.fields))
         if unknown:
             place.fail(f"has the unknown field {unknown[0][:40]!r}")
+        place.budget.spend(_OBJECT_BYTES + _resolve(self.cost, scope))
         if self.make is not None:
             return self.make(scope)
         names = {name: field.attribute or name for name, field in self.fields.items()}
@@ -393,10 +419,11 @@ def record(
     cls: type,
     make: Callable[[Scope], Any] | None = None,
     rules: tuple[tuple[str, Callable[[Any], Any], str], ...] = (),
+    cost: Size = 0,
     **steps: Field | Let,
 ) -> Record:
     """Return the field of objects of a class; see `Record`."""
-    return Record(cls, steps, make, rules)
+    return Record(cls, steps, make, rules, cost)
 
 
 @dataclass(frozen=True)

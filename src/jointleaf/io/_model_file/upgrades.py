@@ -42,27 +42,35 @@ _ATTRIBUTES = {
 }
 #: Columns of tables of cross-validation that were renamed in format 2.
 _COLUMNS = {"share": "joint_weight", "own_loss": "is_exact"}
-_MOST_SETTINGS = 10**6  # rows of such a table, each of which becomes a dict
+_COLUMN_BYTES = 500  # of what is made of a column
+_TASK_BYTES = 500  # of what is added for a task
+_SETTING_BYTES = 1000  # of a row of such a table, which becomes a dict
 
 
-def upgrade(model: Any, arrays: list[NDArray], version: int) -> Any:
+def upgrade(model: Any, place: Place, version: int) -> Any:
     """Return the JSON of a model of format `version`, changed in place, in the newest format.
 
     To the arrays of the file some are added, which together are not larger.
     """
     if version < 2:
         try:
-            _Upgrade(arrays).estimator(model)
+            _Upgrade(place).estimator(model)
+        except ModelFileError:
+            raise
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as cause:
             raise ModelFileError(f"the file holds no valid model of format 1: {cause!r}") from None
     if isinstance(model, dict) and isinstance(model.get("columns"), list):
         model["columns"] = {"columns": model["columns"], "statistics": None}
     if isinstance(model, dict):
         _add_losses(model)
+        parameters = model.get("parameters")
+        if isinstance(parameters, dict) and parameters.get("recipe") == "boosting":
+            parameters["recipe"] = "auto"  # which chose it
     if isinstance(model, dict) and "cell_model" in model:
         model.setdefault("calibration", None)
     if isinstance(model, dict) and model.get("class") == "MultiTaskJOPLEnRegressor":
         n_tasks = len(model["report"]) if isinstance(model.get("report"), list) else 0
+        place.budget.spend(_TASK_BYTES * n_tasks)
         model.setdefault("losses", [{"class": "SquaredError"} for _ in range(n_tasks)])
         model.setdefault("calibrations", [None] * n_tasks)
     return model
@@ -102,9 +110,10 @@ def _rename(item: dict[str, Any], names: dict[str, str]) -> None:
 class _Upgrade:
     """From format 1 to format 2."""
 
-    def __init__(self, arrays: list[NDArray]) -> None:
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self._arrays = Arrays()
-        self._arrays.stored = arrays
+        self._arrays.stored = place.arrays
         self._weights_of: dict[tuple, dict[str, Any]] = {}  # so that each is split once
 
     def estimator(self, model: dict[str, Any]) -> None:
@@ -149,6 +158,7 @@ class _Upgrade:
         key = number, kind, n_features
         if key not in self._weights_of:
             theta = self._arrays.stored[number]
+            self._place.budget.spend(theta.nbytes)
             slopes = theta[:, :-1]
             if kind == "constant":
                 slopes = np.zeros((0, n_features, *theta.shape[2:]), theta.dtype)
@@ -210,11 +220,10 @@ class _Upgrade:
         }
 
     def _cv_results(self, table: Any) -> Any:
-        columns = Plain().read(table, Place("cv_results", self._arrays.stored), Scope())
+        columns = Plain().read(table, self._place.at("cv_results"), Scope())
         if columns is None:
             return None
-        if len(columns["mean_loss"]) > _MOST_SETTINGS:
-            raise ValueError("cv_results has too many rows")
+        self._place.budget.spend(_SETTING_BYTES * len(columns["mean_loss"]))
         _rename(columns, _COLUMNS)
         return self._plain(cv_results(columns))
 
@@ -268,6 +277,7 @@ class _Upgrade:
         names, d, tasks = model["feature_names"], model.pop("n_features"), model.pop("tasks")
         if d != len(self._array(tasks[0]["importances"])):
             raise ValueError("n_features does not fit the importances")
+        self._place.budget.spend(_COLUMN_BYTES * d)
         labels = [f"x{j}" for j in range(d)] if names is None else names["objects"]
         model["columns"] = [{"label": label, "levels": None} for label in labels]
         model["form"] = "single" if model.pop("is_single") else "pairs"

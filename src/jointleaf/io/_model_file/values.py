@@ -10,6 +10,7 @@ in parameters also ``partitioner``, ``penalty`` and ``random_state``.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,8 @@ from jointleaf.io._model_file.schema import Array, Arrays, Field, Place, Scope
 from jointleaf.partitions._base import LeftOut
 
 _SCALARS = {t.__name__: t for t in (np.dtype(name).type for name in TYPES)}
-_MOST_INT = 2**128
+_MOST_INT = 2**63
+_MOST_COLLISIONS = 8  # keys of one hash: more are made so that dicts are slow
 _ANY_ARRAY = Array(" ".join(name[1:] for name in TYPES), None)
 
 
@@ -59,7 +61,11 @@ class Plain(Field):
         if kind is dict:
             return {"dict": [[self._write(x, arrays) for x in pair] for pair in value.items()]}
         if isinstance(value, np.generic) and kind.__name__ in _SCALARS:
-            return {"scalar": [kind.__name__, self._write(value.item(), arrays)]}
+            number = value.item()
+            is_largest = kind is np.uint64  # beyond whole numbers of Python that are taken
+            return {
+                "scalar": [kind.__name__, number if is_largest else self._write(number, arrays)]
+            }
         if isinstance(value, np.str_):
             return str(value)
         if kind is np.ndarray and value.dtype.kind == "U" and value.ndim == 1:
@@ -108,6 +114,8 @@ class Plain(Field):
         if kind == "tuple":
             return tuple(self._read_all(content, place, scope))
         if kind == "texts" and all(isinstance(item, str) for item in content):
+            # All are as long as the longest.
+            place.budget.spend(4 * len(content) * max(map(len, content), default=0))
             return np.array(content, dtype=str)
         if kind == "objects":
             array = np.empty(len(content), dtype=object)
@@ -115,12 +123,12 @@ class Plain(Field):
             return array
         if kind == "dict" and all(isinstance(pair, list) and len(pair) == 2 for pair in content):
             pairs = [self._read_all(pair, place, scope) for pair in content]
-            try:
-                return dict(pairs)
-            except TypeError:
-                place.fail("has a key that cannot be one")
-        if kind == "scalar" and len(content) == 2 and content[0] in _SCALARS:
-            value = self.read(content[1], place, scope)
+            check_keys([pair[0] for pair in pairs], place)
+            return dict(pairs)
+        if kind == "scalar" and len(content) == 2 and content[0] in list(_SCALARS):
+            value = content[1]
+            if type(value) is not int or value >= 2**64:  # which uint64 needs
+                value = self.read(value, place, scope)
             if not isinstance(value, bool | int | float):
                 place.fail("is no number")
             try:
@@ -128,6 +136,16 @@ class Plain(Field):
             except (OverflowError, ValueError):
                 place.fail(f"is no {content[0]}")
         place.fail("holds an object of no known kind")
+
+
+def check_keys(keys: list, place: Place) -> None:
+    """Check that values can be keys of a dict, and were not chosen to have the same hash."""
+    try:
+        hashes = [hash(key) for key in keys]
+    except TypeError:
+        place.fail("has a key that cannot be one")
+    if max(Counter(hashes).values(), default=0) > _MOST_COLLISIONS:
+        place.fail("has keys that were chosen to be slow to look up")
 
 
 @dataclass(frozen=True)
@@ -147,14 +165,22 @@ class Labels(Field):
             place.fail("must be an array of labels")
         if len(labels) < self.least:
             place.fail(f"has less than {self.least} labels")
-        kind, items = labels.dtype.kind, labels.tolist()
-        is_plain = all(isinstance(v, str | int | float | np.generic) for v in items)
-        if (self.types and kind not in self.types) or not is_plain:
+        place.budget.spend(labels.nbytes)
+        kind = labels.dtype.kind
+        if (self.types and kind not in self.types) or not self._are_plain(labels):
             place.fail("holds labels of a kind that is not allowed here")
         if kind == "f" and not np.isfinite(labels).all():
             place.fail("holds infinity or NaN")
-        if len(set(items)) < len(items):
+        if kind == "O":
+            check_keys(labels.tolist(), place)
+        distinct: Any = set(labels.tolist()) if kind in "OU" else np.unique(labels)
+        if len(distinct) < len(labels):
             place.fail("holds a label twice")
         if self.rising and (labels[1:] <= labels[:-1]).any():
             place.fail("must rise")
         return labels
+
+    def _are_plain(self, labels: NDArray) -> bool:
+        """Whether objects are numbers or text; those in the place of texts text alone."""
+        plain = (str,) if self.types else (str, int, float, np.generic)
+        return labels.dtype != object or all(isinstance(label, plain) for label in labels.tolist())

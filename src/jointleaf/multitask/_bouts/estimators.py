@@ -113,11 +113,16 @@ class BaseBoUTS(BoUTSParameters, TaskPredictor, BaseEstimator):
         -------
         self
         """
-        depth = check_count(self, "max_depth", self.max_depth, 1)
-        self.check_boosting()
+        self.check_parameters()
+        shape = TreeShape(self.max_depth, 2**self.max_depth)
         with restored_on_error(self):
-            self._fit(TaskTable.read(X, y, sample_weight, task), TreeShape(depth, 2**depth))
+            self._fit(TaskTable.read(X, y, sample_weight, task), shape)
         return self
+
+    def check_parameters(self) -> None:
+        """Raise for values that are not possible, before any work is done."""
+        check_count(self, "max_depth", self.max_depth, 1)
+        self.check_boosting()
 
     def _fit(self, table: TaskTable, shape: TreeShape) -> None:
         columns, matrix, s, table = self._read_training(table)
