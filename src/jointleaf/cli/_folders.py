@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from jointleaf import BatchRows, ParquetRows, fit_source
+from jointleaf._data.raw_table import RawTable
 from jointleaf.cli._output import CliError
-from jointleaf.cli._preparation import TrainingData
-from jointleaf.cli._tables import RawTable, arrow_table, stacked_tables
+from jointleaf.cli._preparation import TrainingData, missing_words, prepared, role_numbers
+from jointleaf.cli._tables import arrow_table, stacked_tables
 
 _SAMPLE = 100_000  # rows that tell what columns hold, and that partitions are grown on
 
@@ -22,8 +23,9 @@ _SAMPLE = 100_000  # rows that tell what columns hold, and that partitions are g
 class Folder:
     """The Parquet files of a folder."""
 
-    def __init__(self, path: str, target: str) -> None:
+    def __init__(self, path: str, target: str, missing: tuple[str, ...]) -> None:
         self.path = path
+        self._missing = missing
         try:
             self._rows = ParquetRows(path, target)
             self._rows.check_files()
@@ -46,11 +48,11 @@ class Folder:
                 )
         if not any(path.is_file() for path in Path(args.data).rglob("*")):
             raise CliError(f"{args.data} is a folder without files: give a file, or Parquet files")
-        return cls(args.data, args.target)
+        return cls(args.data, args.target, missing_words(args))
 
     def _tables(self) -> Iterator[RawTable]:
         for batch in self._rows.read():
-            yield arrow_table(batch, self.path)
+            yield arrow_table(batch, self.path, self._missing)
 
     def sample(self, seed: int) -> RawTable:
         """Return some rows, drawn across all files."""
@@ -74,8 +76,8 @@ class Folder:
         def batches() -> Iterator[tuple[Any, ...]]:
             for table in self._tables():
                 y, present = target.read(table.column(target.name), self.path)
-                weights = preparation.row_numbers(table, "weight", present)
-                yield preparation.apply(table.take(present))[0], y, weights
+                weights = role_numbers(preparation, table, "weight", present)
+                yield prepared(preparation, table.take(present))[0], y, weights
 
         # Progress goes to the standard error stream, all of it: the result alone is for pipes.
         try:

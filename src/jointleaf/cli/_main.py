@@ -144,6 +144,10 @@ def _delimiter(text: str) -> str:
     return mark
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
 def _reading_and_json(contents: str) -> list[_Argument]:
     text = 'between fields; detected by default (comma, semicolon, tab, "|")'
     return [
@@ -161,7 +165,17 @@ def _training(contents: str, data: str = _DATA) -> list[_Argument]:
         _argument("--target", "-t", metavar="COLUMN", required=True, help="the column to predict"),
         _argument("--task", choices=("regression", "classification"), help=task),
         _argument("--drop", **_COLUMNS, help="leave a column out; repeatable"),
+        _argument(
+            "--keep", **_COLUMNS,
+            help="use a column although it counts or names the rows or equals the target; "
+            "repeatable",
+        ),
         _argument("--categorical", **_COLUMNS, help="a column whose numbers are names; repeatable"),
+        _argument(
+            "--na", metavar="WORDS", type=_words,
+            help="what counts as missing, besides empty fields: words with commas between them, "
+            'such as "NA,-"; by default NA, N/A, NaN, null, none, ? and the like',
+        ),
         _argument(
             "--group", metavar="COLUMN",
             help="rows with the same value belong together: they are never fitted and validated on "

@@ -16,14 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 import jointleaf
+from jointleaf._data.preparation import Preparation
+from jointleaf._data.raw_table import RawTable
 from jointleaf.cli import _output as out
 from jointleaf.cli._columns import Target
 from jointleaf.cli._intervals import COVERAGE, intervals_or_sets, with_exposure
-from jointleaf.cli._preparation import Preparation, Rows
+from jointleaf.cli._preparation import (
+    Rows,
+    check_columns,
+    of_model,
+    preparation_of,
+    prepared,
+    role_numbers,
+)
 from jointleaf.cli._record import RECORD_FORMAT, model_summary, without_charts
 from jointleaf.cli._report import render_report
 from jointleaf.cli._scores import error_table, measures, prediction_summary
-from jointleaf.cli._tables import RawTable, read_table
+from jointleaf.cli._tables import read_table
 from jointleaf.inspection import Explanation
 
 _MOST_SHOWN = 3
@@ -49,11 +58,11 @@ def load_model(path: str) -> LoadedModel:
         )
     record = metadata.get("cli")
     if record is None:
-        return LoadedModel(model, Preparation.of_model(model, path), None)
+        return LoadedModel(model, of_model(model, path), None)
     if record.get("format", 0) > RECORD_FORMAT:
         raise out.CliError(f"{path}: was written by a newer jointleaf: upgrade jointleaf")
     try:
-        preparation = Preparation.from_dict(record["preparation"])
+        preparation = preparation_of(record["preparation"])
     except (KeyError, TypeError) as cause:
         raise out.CliError(f"{path}: the record of the fit is damaged ({cause})") from None
     return LoadedModel(model, preparation, record)
@@ -68,14 +77,19 @@ def _read(
     training, which are also printed to the standard error stream. `known` are names of further
     columns that may be there.
     """
-    table = read_table(args.data, delimiter=args.delimiter, encoding=args.encoding)
+    table = read_table(
+        args.data,
+        delimiter=args.delimiter,
+        encoding=args.encoding,
+        missing=loaded.preparation.missing,
+    )
     for name in known:
         table.column(name, "--id")
     familiar = {*known, *(table.names if args.ignore_extra else ())}
     if loaded.record is not None:
         familiar.add(loaded.record["target"]["name"])
-    loaded.preparation.check_columns(table, familiar)
-    X, remarks = loaded.preparation.apply(table)
+    check_columns(loaded.preparation, table, familiar)
+    X, remarks = prepared(loaded.preparation, table)
     if loaded.record is None and loaded.model.report_.has_offset:
         remarks.append(
             "the model was fitted with exposure or an offset, which a file saved from Python does "
@@ -116,7 +130,7 @@ def predict(args: argparse.Namespace) -> None:
     loaded = load_model(args.model)
     table, X, remarks = _read(loaded, args, args.id)
     columns = {name: table.column(name).values.tolist() for name in args.id}
-    exposure = loaded.preparation.row_numbers(table, "exposure")
+    exposure = role_numbers(loaded.preparation, table, "exposure")
     predictions = _predictions(loaded.model, X, exposure)
     if args.interval is not None:
         with warnings.catch_warnings(record=True) as caught:
@@ -183,7 +197,8 @@ def explain(args: argparse.Namespace) -> None:
             f"--row {args.row}: {table.source} has {out.plural(len(table), 'row')} below the header"
         )
     row = X.iloc[[args.row - 1]]
-    exposure = loaded.preparation.row_numbers(table.take(np.array([args.row - 1])), "exposure")
+    one_row = table.take(np.array([args.row - 1]))
+    exposure = role_numbers(loaded.preparation, one_row, "exposure")
     explanation, output = _one_output(loaded.model, row, args.label)
     contents: dict[str, Any] = {
         "row": args.row,
@@ -338,7 +353,7 @@ def _score(loaded: LoadedModel, record: dict[str, Any], args: argparse.Namespace
     table, X, _ = _read(loaded, args)
     truth, present = target.read(table.column(target.name, "the target"), table.source)
     exposure, weight = (
-        loaded.preparation.row_numbers(table, role, present) for role in ("exposure", "weight")
+        role_numbers(loaded.preparation, table, role, present) for role in ("exposure", "weight")
     )
     X = X[present]
     if target.task == "classification":

@@ -180,6 +180,7 @@ class BaseJOPLEn(Explainable, MonotoneParameters):
             sample_weight=sample_weight,
             y_numeric=self._target_type == "regression",
         )
+        X = columns.prepared(X)
         check_memory(self, matrix, targets)
         weights = check_weights(sample_weight, len(targets))
         factors = self.class_weights_of(targets, weights)

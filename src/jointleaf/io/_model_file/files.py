@@ -9,6 +9,8 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import jointleaf
+from jointleaf._data.preprocessor import TablePreprocessor
 from jointleaf.io._model_file.container import ModelFileError, pack, unpack
 from jointleaf.io._model_file.estimators import ESTIMATOR
 from jointleaf.io._model_file.schema import Arrays, Place, Scope
@@ -38,7 +41,9 @@ def save(
     model : fitted estimator
         `JOPLEnRegressor`, `JOPLEnClassifier` (also from `refine` and `prune`),
         `MultiTaskJOPLEnRegressor`, `MultiTaskJOPLEnClassifier`, `BoUTSRegressor`,
-        `BoUTSClassifier`, `LinearForestRegressor` or `LinearForestClassifier`.
+        `BoUTSClassifier`, `LinearForestRegressor` or `LinearForestClassifier`. Also a Pipeline of a
+        `TablePreprocessor` and one of these: what is loaded is its last step, which then takes the
+        raw table.
     path : str or path
         By convention it ends in ``.jleaf``.
     metadata : mapping, optional
@@ -70,15 +75,29 @@ def save(
     np.True_
     """
     if isinstance(model, Pipeline):
-        raise ModelFileError(
-            "a Pipeline cannot be saved, because its other steps may hold any code: save its last "
-            "step, jointleaf.save(pipeline[-1], path), and make the steps before it anew"
-        )
+        model = _with_preparation(model)
     if ESTIMATOR.knows(model):
         check_is_fitted(model)
     data = _to_bytes(model, metadata)
     _from_bytes(data)  # what cannot be loaded must not be written
     write_whole(Path(os.path.realpath(path)), data)
+
+
+def _with_preparation(pipeline: Pipeline) -> Any:
+    """Return the last step of a pipeline, which then prepares raw tables as the first one does."""
+    steps = [step for _, step in pipeline.steps if step not in (None, "passthrough")]
+    if len(steps) != 2 or type(steps[0]) is not TablePreprocessor or not ESTIMATOR.knows(steps[1]):
+        raise ModelFileError(
+            "a Pipeline cannot be saved, because its other steps may hold any code, unless these "
+            "are a TablePreprocessor alone: save its last step, jointleaf.save(pipeline[-1], "
+            "path), and make the steps before it anew"
+        )
+    check_is_fitted(steps[1])
+    if not hasattr(steps[1], "feature_names_in_"):
+        raise ModelFileError("the Pipeline was fitted on an array: fit it on a data frame")
+    model = copy(steps[1])
+    model.columns_ = replace(model.columns_, preparation=steps[0].preparation_)
+    return model
 
 
 def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
