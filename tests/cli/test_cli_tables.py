@@ -487,3 +487,11 @@ def test_new_texts_in_numbers_are_told_and_a_column_of_them_is_rejected(tmp_path
     assert np.isnan(frame["area"][4])
     with pytest.raises(ValueError, match=r"'area' held numbers in training and holds 'x' in row 1"):
         prepared(made, replaced(texts(*["x"] * len(table))))
+
+
+def test_the_task_that_is_guessed_can_be_overruled():
+    counts = column(*(str(k % 5) for k in range(50)), name="visits")
+    assert detect_target(counts, "f").advice == "; --task regression predicts numbers instead"
+    assert detect_target(counts, "f", "classification").advice == ""
+    assert detect_target(counts, "f", "regression").advice == ""
+    assert detect_target(column(*"abab" * 9, name="y"), "f").advice == ""

@@ -262,3 +262,29 @@ def test_sparse_matrices_are_refused_with_their_memory():
     for estimator in (JOPLEnRegressor(**SMALL), TablePreprocessor()):
         with pytest.raises(TypeError, match=message):
             estimator.fit(X, np.zeros(40_000))
+
+
+# -- columns that should not be used -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (np.arange(1, 61), "column 'x2' counts the rows, 1, 2, ...: leave it out"),
+        (np.arange(60), "column 'x2' counts the rows, 0, 1, ...: leave it out"),
+        ("y", "column 'x2' is equal to y in every row: leave it out"),
+    ],
+)
+def test_row_counters_and_copies_of_the_target_are_named(column, message):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = X[:, 0] + X[:, 1] ** 2
+    more = np.c_[X, y if isinstance(column, str) else column]
+    with pytest.warns(UserWarning, match=message):
+        JOPLEnRegressor(**SMALL).fit(more, y)
+
+
+@pytest.mark.parametrize("column", [np.arange(60)[::-1], np.arange(1960, 2020), np.r_[0, 0:59]])
+def test_other_columns_are_not(column, recwarn):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    JOPLEnRegressor(**SMALL).fit(np.c_[X, column], X[:, 0])
+    assert [str(w.message)[:11] for w in recwarn] == ["column 'x0'"]  # the target itself

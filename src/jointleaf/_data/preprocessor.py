@@ -23,7 +23,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
     It does what ``jointleaf fit`` does with the columns of a file: numbers written as text are read
     (1,234.5 or 1.234,5, with currencies and percent signs), text becomes categories, yes and no
     become 1 and 0, dates become numbers (days since 1970, year, month, day, weekday, hour), and
-    words such as "NA" count as missing. Columns from which nothing can be learned are left out: empty and constant ones,
+    words such as "NA" count as missing.
+
+    Columns from which nothing can be learned are left out: empty and constant ones,
     those that name or count the rows, and copies of the target.
 
     Parameters

@@ -68,6 +68,12 @@ class Target:
     reason: str  # why it is this task, in a few words
     labels: Sequence[str] = ()  # names of false and true where the classes are these two
 
+    @property
+    def advice(self) -> str:
+        """How to overrule a task that was detected and may be wrong; empty where it was not."""
+        is_guess = self.task == "classification" and self.notation and self.reason != _REQUESTED
+        return "; --task regression predicts numbers instead" if is_guess else ""
+
     def read(self, column: RawColumn, source: str) -> tuple[NDArray, NDArray[np.bool_]]:
         """Return targets (m,), floats, whole numbers or text, and a mask (n,) of their rows."""
         has_target = ~column.missing

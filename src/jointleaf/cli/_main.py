@@ -28,7 +28,7 @@ example:
   jointleaf predict houses.jleaf new.csv -o out.csv
   jointleaf explain houses.jleaf new.csv --row 12
 
-Files are CSV (the delimiter is detected) or Parquet, as they are or compressed with gzip; "-" is
+Files are CSV (the delimiter is detected), JSON Lines or Parquet, also compressed with gzip; "-" is
 the standard input or output. Exit codes: 0 for success, 1 for an error of the data or the model,
 2 for wrong arguments."""
 
@@ -99,7 +99,7 @@ def _argument(*flags: str, **options: Any) -> _Argument:
     return flags, options
 
 
-_DATA = 'CSV or Parquet, "-" for the standard input'
+_DATA = 'CSV, JSON Lines or Parquet, "-" for the standard input'
 _FIT_DATA = f"{_DATA}, or a folder of Parquet files that need not fit into memory"
 _MODEL = _argument("model", metavar="MODEL", help="a file of `jointleaf fit`")
 # Options of several arguments.

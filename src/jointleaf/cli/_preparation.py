@@ -156,7 +156,7 @@ class TrainingData:
             f"{self.table.source}: {plural(len(self.y), 'row')}, "
             f"{plural(len(self.preparation.columns), 'column')} and the target",
             *self.table.notes,
-            f"target {target.name!r}: {target.task} ({target.reason})",
+            f"target {target.name!r}: {target.task} ({target.reason}{target.advice})",
         ]
         if self.n_without_target:
             lines.append(f"{plural(self.n_without_target, 'row')} without a target left out")

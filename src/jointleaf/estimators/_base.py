@@ -45,6 +45,7 @@ from jointleaf.estimators._checks import (
     class_factors,
     has_linear_cells,
     restored_on_error,
+    warn_of_columns,
 )
 from jointleaf.estimators._monotone import (
     MonotoneParameters,
@@ -180,6 +181,7 @@ class BaseJOPLEn(Explainable, MonotoneParameters):
             sample_weight=sample_weight,
             y_numeric=self._target_type == "regression",
         )
+        warn_of_columns(columns, matrix, targets)
         X = columns.prepared(X)
         check_memory(self, matrix, targets)
         weights = check_weights(sample_weight, len(targets))
