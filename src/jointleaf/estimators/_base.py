@@ -54,12 +54,13 @@ from jointleaf.estimators._monotone import (
     read_signs,
 )
 from jointleaf.estimators._params import check_memory
+from jointleaf.estimators._updating import Updatable
 from jointleaf.inspection._methods import Explainable
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories
 
 
-class BaseJOPLEn(Explainable, MonotoneParameters):
+class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
     """Joint optimisation of piecewise linear ensembles: the part common to all estimators.
 
     A fit leaves a model, a report and few other attributes; everything else is read from these.
@@ -331,6 +332,7 @@ class BaseJOPLEn(Explainable, MonotoneParameters):
             self.__dict__.pop(name, None)
         self.report_ = fit.report
         self.store_model(fit.model, fit.importances, rows)
+        self.keep_rows(rows)
         self.calibration_ = None
         if fit.held_out is not None:
             self.calibration_ = Calibration.of_fit(fit.held_out, self.columns_.of_matrix())
