@@ -20,7 +20,7 @@ _MODULES = {
     "_sources.fitting": "fit_source",
     "_data.sources": "ParquetRows BatchRows",
     "_data.preprocessor": "TablePreprocessor",
-    "io": "save load load_metadata ModelFileError to_onnx",
+    "io": "save load load_metadata ModelFileError to_onnx to_sql",
     "_core.fitting": "fit_cells",
     "_core.path": "strength_path",
     "multitask": (
