@@ -182,14 +182,14 @@ def warn_of_columns(columns: Columns, X: NDArray, y: NDArray) -> None:
                 f"column {columns[j].label!r} counts the rows, {X[0, j]:g}, {X[1, j]:g}, ...: "
                 "leave it out unless their order means something",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=5,  # where fit is called
             )
         if y.dtype.kind in "biuf" and X[0, j] == y[0] and np.array_equal(X[:, j], y):
             warnings.warn(
                 f"column {columns[j].label!r} is equal to y in every row: leave it out unless new "
                 "rows have it too",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=5,  # where fit is called
             )
 
 
