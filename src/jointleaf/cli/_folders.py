@@ -23,8 +23,16 @@ _SAMPLE = 100_000  # rows that tell what columns hold, and that partitions are g
 class Folder:
     """The Parquet files of a folder."""
 
-    def __init__(self, path: str, target: str, missing: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        path: str,
+        target: str,
+        missing: tuple[str, ...],
+        sample_rows: int | None = None,
+        checkpoint: str | None = None,
+    ) -> None:
         self.path = path
+        self._sample_rows, self._checkpoint = sample_rows or _SAMPLE, checkpoint
         self._missing = missing
         try:
             self._rows = ParquetRows(path, target)
@@ -39,6 +47,13 @@ class Folder:
     def of(cls, args: argparse.Namespace) -> Folder | None:
         """Return the folder that a command is given; None if it is given a file."""
         if args.data == "-" or not Path(args.data).is_dir():
+            for option in ("sample_rows", "checkpoint"):
+                if getattr(args, option) is not None:
+                    name = option.replace("_", "-")
+                    raise CliError(
+                        f"--{name} {getattr(args, option)} is for folders of Parquet files, and "
+                        f"{args.data} is none: leave it out"
+                    )
             return None
         for option in ("group", "time", "exposure"):
             if getattr(args, option) is not None:
@@ -48,7 +63,7 @@ class Folder:
                 )
         if not any(path.is_file() for path in Path(args.data).rglob("*")):
             raise CliError(f"{args.data} is a folder without files: give a file, or Parquet files")
-        return cls(args.data, args.target, missing_words(args))
+        return cls(args.data, args.target, missing_words(args), args.sample_rows, args.checkpoint)
 
     def _tables(self) -> Iterator[RawTable]:
         for batch in self._rows.read():
@@ -60,7 +75,7 @@ class Folder:
         if not n_rows:
             raise CliError(f"{self.path}: the files have no rows")
         rng = np.random.default_rng(seed)
-        drawn = np.sort(rng.choice(n_rows, min(_SAMPLE, n_rows), replace=False))
+        drawn = np.sort(rng.choice(n_rows, min(self._sample_rows, n_rows), replace=False))
         parts, start = [], 0
         for table in self._tables():
             stop = start + len(table)
@@ -82,6 +97,11 @@ class Folder:
         # Progress goes to the standard error stream, all of it: the result alone is for pipes.
         try:
             with contextlib.redirect_stdout(sys.stderr):
-                return fit_source(estimator, BatchRows(batches), sample_rows=_SAMPLE)
+                return fit_source(
+                    estimator,
+                    BatchRows(batches),
+                    sample_rows=self._sample_rows,
+                    checkpoint=self._checkpoint,
+                )
         except (ValueError, MemoryError) as cause:
             raise CliError(f"{self.path}: {cause}") from None

@@ -108,7 +108,7 @@ _FILE = {"metavar": "FILE", "type": Path}
 _COLUMNS: dict[str, Any] = {"metavar": "COLUMN", "action": "append", "default": []}
 
 
-def _number(option: str, least: int, default: int, text: str) -> _Argument:
+def _number(option: str, least: int, default: int | None, text: str) -> _Argument:
     def whole(value: str) -> int:
         if not value.isdecimal() or int(value) < least:
             raise argparse.ArgumentTypeError(f"{value!r} must be a whole number from {least} on")
@@ -238,6 +238,16 @@ _COMMANDS: dict[str, tuple[str, str, str, list[_Argument]]] = {
         [
             *_training("the description of data, model and files", _FIT_DATA),
             *_OBJECTIVE,
+            _number(
+                "--sample-rows", 1, None,
+                "rows of a folder that columns are detected and partitions grown on, 100,000 by "
+                "default",
+            ),
+            _argument(
+                "--checkpoint", metavar="FOLDER",
+                help="where a fit of a folder that is interrupted goes on from, by the same "
+                "command",
+            ),
             _argument("--output", "-o", **_FILE, help="the model; by default DATA.jleaf, here"),
             _argument("--report", **_FILE, help="the report; by default beside the model, .html"),
             _argument("--no-report", **_FLAG, help="write no report"),

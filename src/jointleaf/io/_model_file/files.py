@@ -76,6 +76,11 @@ def save(
     """
     if isinstance(model, Pipeline):
         model = _with_preparation(model)
+    if hasattr(model, "to_local"):
+        raise ModelFileError(
+            f"a {type(model).__name__} is saved as the ordinary estimator that it holds: "
+            "jointleaf.save(model.to_local(), path)"
+        )
     if ESTIMATOR.knows(model):
         check_is_fitted(model)
     data = _to_bytes(model, metadata)
