@@ -19,7 +19,8 @@ _MODULES = {
     "estimators._pruning": "prune",
     "_sources.fitting": "fit_source",
     "_data.sources": "ParquetRows BatchRows",
-    "io": "save load load_metadata ModelFileError to_onnx",
+    "_data.preprocessor": "TablePreprocessor",
+    "io": "save load load_metadata ModelFileError to_onnx to_sql",
     "_core.fitting": "fit_cells",
     "_core.path": "strength_path",
     "multitask": (
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from jointleaf._core.fitting import fit_cells as fit_cells
     from jointleaf._core.path import strength_path as strength_path
     from jointleaf._core.solvers import Solution as Solution
+    from jointleaf._data.preprocessor import TablePreprocessor as TablePreprocessor
     from jointleaf._data.sources import BatchRows as BatchRows
     from jointleaf._data.sources import ParquetRows as ParquetRows
     from jointleaf._sources.fitting import fit_source as fit_source

@@ -171,7 +171,7 @@ def test_missing_and_extra_columns(capsys, folder, tmp_path):
     without = [[*row[:3], *row[4:]] for row in ROWS]
     header = (*HEADER[:3], *HEADER[4:])
     line = predict(capsys, folder, tmp_path, as_csv(without, header))
-    assert line.endswith("the model needs column 'area', which the file does not have")
+    assert line.endswith("the model needs column 'area', which the table does not have")
     line = predict(capsys, folder, tmp_path, with_column("rooms", ["1"] * 40))
     assert "the model does not know column 'rooms': leave it out, or use --ignore-extra" in line
     assert "did you mean 'Area', 'HEATING'?" in predict(

@@ -16,6 +16,7 @@ import pytest
 import jointleaf
 from cli_data import HEADER, as_csv, fails, make_rows, run
 from jointleaf.cli import _validation, main
+from jointleaf.cli._preparation import prepared
 from jointleaf.cli._tables import read_table
 from jointleaf.cli._using import load_model
 
@@ -96,7 +97,7 @@ def test_the_model_is_that_of_the_library(capsys, folder):
     run(capsys, "fit", folder / "flats.csv", "-t", "price", "-o", path, "--no-report")
     loaded = load_model(str(path))
     table = read_table(str(folder / "flats.csv"))
-    X, _ = loaded.preparation.apply(table)
+    X, _ = prepared(loaded.preparation, table)
     y = np.array([float(row[-1]) for row in ROWS])
     own = jointleaf.JOPLEnRegressor(random_state=0).fit(X, y)
     np.testing.assert_array_equal(own.predict(X), loaded.model.predict(X))
@@ -167,7 +168,7 @@ def test_predict_keeps_order_and_identifiers(capsys, folder, tmp_path):
     rows = read_csv(out.read_text())
     assert [row["id"] for row in rows] == [f"F{k:03d}" for k in range(9)]
     loaded = load_model(str(folder / "flats.jleaf"))
-    X, _ = loaded.preparation.apply(read_table(str(folder / "new.csv")))
+    X, _ = prepared(loaded.preparation, read_table(str(folder / "new.csv")))
     found = [float(row["prediction"]) for row in rows]
     np.testing.assert_allclose(found, loaded.model.predict(X), rtol=1e-9)
     truth = [float(row[-1]) for row in make_rows(9, seed=1)]
@@ -195,7 +196,7 @@ def test_predict_with_intervals_and_sets(capsys, folder):
     model, data = folder / "flats.jleaf", folder / "new.csv"
     _, text, _ = run(capsys, "predict", model, data, "--interval", "0.8")
     loaded = load_model(str(model))
-    X, _ = loaded.preparation.apply(read_table(str(data)))
+    X, _ = prepared(loaded.preparation, read_table(str(data)))
     found = [[float(row["lower"]), float(row["upper"])] for row in read_csv(text)]
     np.testing.assert_allclose(found, loaded.model.predict_interval(X, 0.8), rtol=1e-9)
     city = folder / "city.jleaf"
@@ -268,7 +269,7 @@ def test_explanations_add_up(capsys, folder):
     total = found["baseline"] + sum(c["contribution"] for c in found["contributions"])
     assert total == pytest.approx(found["prediction"], rel=1e-9)
     loaded = load_model(str(folder / "flats.jleaf"))
-    X, _ = loaded.preparation.apply(read_table(str(folder / "flats.csv")))
+    X, _ = prepared(loaded.preparation, read_table(str(folder / "flats.csv")))
     assert found["prediction"] == pytest.approx(loaded.model.predict(X)[11], rel=1e-9)
     _, text, _ = run(capsys, *arguments, "--top", 3)
     assert text.startswith("row 12: the prediction")

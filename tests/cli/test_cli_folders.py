@@ -31,8 +31,16 @@ def folder(tmp_path):
 
 def test_all_rows_of_a_folder_are_fitted(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_folders, "_SAMPLE", 300)
-    assert main(["fit", str(folder), "-t", "price", "--weight", "weight", "--json"]) == 0
+    given = {}
+
+    def fit_source(*args, **settings):
+        given.update(settings)
+        return jointleaf.fit_source(*args, **settings)
+
+    monkeypatch.setattr(_folders, "fit_source", fit_source)
+    options = ["--sample-rows", "300", "--checkpoint", "state", "--weight", "weight", "--json"]
+    assert main(["fit", str(folder), "-t", "price", *options]) == 0
+    assert given == {"sample_rows": 300, "checkpoint": "state"}
     record = json.loads(capsys.readouterr().out)
     assert record["n_rows"] == 3 * 396  # without those that have no target
     model = jointleaf.load("houses.jleaf")
@@ -57,6 +65,12 @@ def test_what_a_folder_cannot_be(folder, tmp_path, monkeypatch, capsys):
     assert "has no column 'cost'" in capsys.readouterr().err
     pd.DataFrame({"price": ["much"]}).to_parquet(folder / "9.parquet")
     refused("write all files with the same columns and types")
+    assert main(["fit", f"{tmp_path}/nof/", "-t", "price"]) != 0
+    assert "nof/: there is no such folder" in capsys.readouterr().err
+    (tmp_path / "one.csv").write_text("price,size\n1,2\n")
+    for option in ("--sample-rows", "--checkpoint"):
+        assert main(["fit", str(tmp_path / "one.csv"), "-t", "price", option, "7"]) != 0
+        assert f"{option} 7 is for folders of Parquet files, and" in capsys.readouterr().err
     (tmp_path / "nothing").mkdir()
     assert main(["fit", str(tmp_path / "nothing"), "-t", "price"]) != 0
     assert "is a folder without files: give a file" in capsys.readouterr().err

@@ -13,13 +13,13 @@ import pytest
 
 import jointleaf as jl
 from cli_data import as_csv, fails, make_rows, run
+from jointleaf._data.texts import detect_format, parse_dates
 from jointleaf.cli import _output as out
 from jointleaf.cli import _tables as tables
 from jointleaf.cli import main
 from jointleaf.cli._loading import load_model
 from jointleaf.cli._report import render_report
 from jointleaf.cli._scores import measures
-from jointleaf.cli._values import detect_format, parse_dates
 from model_file_damage import ODD, places
 
 ROWS = make_rows(40)

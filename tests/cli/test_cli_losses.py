@@ -95,7 +95,7 @@ def test_prediction_needs_exposure_and_no_weight(capsys, folder):
     np.testing.assert_array_equal(short, whole)
     (folder / "new.csv").write_text(as_csv([row[:2] for row in rows], header[:2]))
     line = fails(capsys, "predict", folder / "m.jleaf", folder / "new.csv")
-    assert "the model needs column 'years', which the file does not have" in line
+    assert "the model needs column 'years', which the table does not have" in line
     (folder / "new.csv").write_text(as_csv([[*row[:2], ""] for row in rows], header))
     line = fails(capsys, "predict", folder / "m.jleaf", folder / "new.csv")
     assert "the exposure 'years' is missing in row 1: it must be a positive number" in line

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 from dataclasses import asdict
 from datetime import datetime, timezone
 
@@ -12,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli_data import as_csv, make_rows
-from jointleaf.cli._columns import detect_kind, detect_target
-from jointleaf.cli._output import CliError
-from jointleaf.cli._preparation import Preparation
-from jointleaf.cli._tables import RawColumn, RawTable, read_table
-from jointleaf.cli._values import (
+from jointleaf._data.kinds import detect_kind
+from jointleaf._data.preparation import Preparation
+from jointleaf._data.raw_table import RawColumn, RawTable
+from jointleaf._data.texts import (
     date_parts,
     detect_format,
     detect_notation,
@@ -24,6 +24,13 @@ from jointleaf.cli._values import (
     parse_dates,
     parse_numbers,
 )
+from jointleaf.cli._columns import detect_target
+from jointleaf.cli._output import CliError
+from jointleaf.cli._preparation import prepared
+from jointleaf.cli._tables import read_table
+from jointleaf.io._model_file.container import Budget
+from jointleaf.io._model_file.objects import PREPARATION
+from jointleaf.io._model_file.schema import Place, Scope
 
 
 def texts(*values):
@@ -97,7 +104,7 @@ def test_parquet_gives_what_csv_gives(tmp_path):
         assert [kinds[n].kind for n in table.names] == [
             "number", "number", "category", "boolean", "date",
         ]  # fmt: skip
-        made.append(Preparation(tuple(kinds.values())).apply(table)[0])
+        made.append(prepared(Preparation(tuple(kinds.values())), table)[0])
     pd.testing.assert_frame_equal(*made)
 
 
@@ -248,11 +255,84 @@ def test_kinds_of_columns(given, kind):
     assert detect_kind(column(*given)).kind == kind
 
 
-def test_row_numbers_are_identifiers_by_their_name_only():
-    counted = [str(k) for k in range(30)]
-    assert detect_kind(column(*counted, name="id")).kind == "identifier"
-    assert detect_kind(column(*counted, name="week")).kind == "number"
-    assert detect_kind(column(*counted[::-1], name="index")).kind == "number"
+@pytest.mark.parametrize(("name", "start"), [("id", 7), ("rownames", 1), ("week", 0)])
+def test_a_column_that_counts_the_rows_is_left_out_unless_it_is_kept(name, start):
+    counted = column(*(str(k + start) for k in range(30)), name=name)
+    kind = detect_kind(counted)
+    assert (kind.kind, kind.note) == ("identifier", "counts the rows")
+    assert kind.can_be_kept
+    kept = detect_kind(counted, is_kept=True)
+    assert (kept.kind, kept.note) == ("number", "counts the rows")
+
+
+def test_years_in_order_and_shuffled_numbers_are_used():
+    years = column(*(str(k) for k in range(1990, 2020)), name="year")
+    assert (detect_kind(years).kind, detect_kind(years).note) == ("number", "counts the rows")
+    assert detect_kind(column(*map(str, [2, 1, *range(3, 31)]), name="week")).kind == "number"
+
+
+@pytest.mark.parametrize(
+    ("values", "target", "kind"),
+    [
+        (["1,200", "950", "3"], ["1200", "950.0", "3"], "copy"),
+        (["1200", "950", "4"], ["1200", "950", "3"], "number"),
+        (["a", "b", "a"], ["a", "b", "a"], "copy"),
+        (["a", "b", "a"], ["a", "b", "c"], "category"),
+        (["1", None, "3"], ["1", "2", "3"], "number"),
+    ],
+)
+def test_a_copy_of_the_target_is_left_out_unless_it_is_kept(values, target, kind):
+    pair = column(*values), column(*target, name="y")
+    assert detect_kind(pair[0], target=pair[1]).kind == kind
+    assert detect_kind(pair[0], target=pair[1], is_kept=True).kind != "copy"
+
+
+def test_near_unique_text_can_be_kept():
+    names = column(*(f"F{k:03d}" for k in range(30)), name="flat")
+    assert detect_kind(names).kind == "identifier"
+    assert detect_kind(names, is_kept=True).kind == "category"
+
+
+def test_words_that_count_as_missing_can_be_chosen(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("size,x\nnone,1\nsmall,-\n,3\nnone,2\nsmall,5\n")
+    usual = read_table(str(path)).column("size")
+    assert usual.values.tolist() == [None, "small", None, None, "small"]
+    assert detect_kind(usual).note == "1 categories; 'none' counts as missing"
+    chosen = read_table(str(path), missing=("-",))
+    assert values(chosen, "size") == ["none", "small", None, "none", "small"]
+    assert values(chosen, "x") == ["1", None, "3", "2", "5"]
+
+
+# -- JSON and other formats ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["lines", "list"])
+def test_json_gives_what_csv_gives(tmp_path, form):
+    rows = [{"a": 1.5, "b": "x", "c": True}, {"a": None, "b": "NA"}, {"a": 3, "c": False, "d": [1]}]
+    lines = [json.dumps(row) for row in rows]
+    text = "\n".join(lines) if form == "lines" else "[" + ",\n".join(lines) + "]"
+    (tmp_path / "data.json").write_text(text)
+    table = read_table(str(tmp_path / "data.json"))
+    np.testing.assert_array_equal(table.column("a").values, [1.5, np.nan, 3])
+    assert values(table, "b") == ["x", None, None]
+    assert values(table, "c") == ["True", None, "False"]
+    assert table.notes == ("column 'd' holds lists or objects: left out",)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04xl/workbook.xml", "Excel file.*save the sheet as CSV.*read_excel"),
+        (b'{"a": 1}\n{"a": \n', "line 2 is no JSON object"),
+        (b'{"a": 1}\n[2]\n', "line 2 is no JSON object"),
+        (b'{\n"a": [1, 2]\n}', "no list of objects: write one object per row and line"),
+    ],
+)
+def test_other_formats_are_named(tmp_path, content, message):
+    (tmp_path / "data").write_bytes(content)
+    with pytest.raises(CliError, match=message):
+        read_table(str(tmp_path / "data"))
 
 
 @pytest.mark.parametrize("name", ["id", "customer_id", "Customer ID", "customerId"])
@@ -288,14 +368,14 @@ def test_texts_that_look_like_numbers_are_not_left_out_in_silence(given):
 
 def test_percent_signs_are_expected_where_training_had_them():
     made = Preparation((detect_kind(column("12.5%", "3%")),))
-    frame, notes = made.apply(RawTable("new.csv", (column("0.5", "7%"),)))
+    frame, notes = prepared(made, RawTable("new.csv", (column("0.5", "7%"),)))
     assert frame["x"].tolist() == [0.5, 7]
     assert notes == [
         "column 'x': 1 without the percent sign of training, such as '0.5': taken as percent"
     ]
     plain = Preparation((detect_kind(column("12.5", "3")),))
-    with pytest.raises(CliError, match="'x' held numbers in training and holds '7%' in row 1"):
-        plain.apply(RawTable("new.csv", (column("7%"),)))
+    with pytest.raises(ValueError, match="'x' held numbers in training and holds '7%' in row 1"):
+        prepared(plain, RawTable("new.csv", (column("7%"),)))
 
 
 def test_a_few_other_values_in_numbers_are_missing_with_a_note():
@@ -351,11 +431,11 @@ def test_categories_that_differ_in_case_or_spaces_only_are_told():
 
 def test_booleans_may_come_as_one_and_zero():
     made = Preparation((detect_kind(column("true", "false", "true")),))
-    frame, notes = made.apply(RawTable("new.csv", (column("1", "0", "1.0", None, "TRUE"),)))
+    frame, notes = prepared(made, RawTable("new.csv", (column("1", "0", "1.0", None, "TRUE"),)))
     np.testing.assert_array_equal(frame["x"], [1, 0, 1, np.nan, 1])
     assert notes == []
     numbers = RawColumn("x", np.array([1.0, 0.0, 2.0, np.nan]))
-    frame, notes = made.apply(RawTable("new.parquet", (numbers,)))
+    frame, notes = prepared(made, RawTable("new.parquet", (numbers,)))
     np.testing.assert_array_equal(frame["x"], [1, 0, np.nan, np.nan])
     assert len(notes) == 1
     assert "'x': 1 not true or false" in notes[0]
@@ -381,24 +461,25 @@ def training_table(tmp_path):
 
 def test_preparation_survives_a_file_and_gives_the_same_frame(tmp_path):
     table = training_table(tmp_path)
-    made = Preparation.learn(table, target="price")
-    again = Preparation.from_dict(json.loads(json.dumps(asdict(made))))
+    made = Preparation.learn(table, target=table.column("price"))
+    record = json.loads(json.dumps(asdict(made)))
+    again = PREPARATION.read(record, Place("", [], Budget(0, 0, math.inf)), Scope())
     assert again == made
-    first, notes = made.apply(table)
-    second, _ = again.apply(table)
+    first, notes = prepared(made, table)
+    second, _ = prepared(again, table)
     assert notes == []
     pd.testing.assert_frame_equal(first, second)
     assert made.names == ["sold", "city", "area", "balcony", "heating"]
     assert list(first.columns[:2]) == ["sold: day number", "sold: year"]
     assert first["area"].isna().sum() == sum(row[3] == "" for row in make_rows())
     # A single row means the same as within the table.
-    alone, _ = made.apply(table.take(np.array([7])))
+    alone, _ = prepared(made, table.take(np.array([7])))
     assert alone["sold: day number"][0] == first["sold: day number"][7]
 
 
 def test_new_texts_in_numbers_are_told_and_a_column_of_them_is_rejected(tmp_path):
     table = training_table(tmp_path)
-    made = Preparation.learn(table, target="price")
+    made = Preparation.learn(table, target=table.column("price"))
     area = table.column("area").values.copy()
     area[4] = "large"
 
@@ -406,8 +487,16 @@ def test_new_texts_in_numbers_are_told_and_a_column_of_them_is_rejected(tmp_path
         columns = [RawColumn(c.name, new) if c.name == "area" else c for c in table.columns]
         return RawTable("new.csv", tuple(columns))
 
-    frame, notes = made.apply(replaced(area))
+    frame, notes = prepared(made, replaced(area))
     assert notes == ["column 'area': 1 not a number, 'large' in row 5: taken as missing"]
     assert np.isnan(frame["area"][4])
-    with pytest.raises(CliError, match=r"'area' held numbers in training and holds 'x' in row 1"):
-        made.apply(replaced(texts(*["x"] * len(table))))
+    with pytest.raises(ValueError, match=r"'area' held numbers in training and holds 'x' in row 1"):
+        prepared(made, replaced(texts(*["x"] * len(table))))
+
+
+def test_the_task_that_is_guessed_can_be_overruled():
+    counts = column(*(str(k % 5) for k in range(50)), name="visits")
+    assert detect_target(counts, "f").advice == "; --task regression predicts numbers instead"
+    assert detect_target(counts, "f", "classification").advice == ""
+    assert detect_target(counts, "f", "regression").advice == ""
+    assert detect_target(column(*"abab" * 9, name="y"), "f").advice == ""

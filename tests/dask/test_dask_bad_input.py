@@ -11,6 +11,7 @@ pytest.importorskip("distributed", reason="the extra dask is not installed")
 import dask.array as da
 import dask.dataframe as dd
 
+import jointleaf
 from dask_rows import FEW, SMALL, chunked, make_rows
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor, Laplacian
 from jointleaf.dask import DaskJOPLEnClassifier, DaskJOPLEnRegressor, dask_fit_cells
@@ -130,3 +131,14 @@ def test_dask_is_asked_for(monkeypatch):
     monkeypatch.delattr("jointleaf.dask")
     with pytest.raises(ImportError, match=r"needs Dask: pip install 'jointleaf\[dask\]'"):
         import_module("jointleaf.dask")
+
+
+def test_what_is_saved_is_the_local_model(tmp_path):
+    with pytest.raises(jointleaf.ModelFileError, match=r"save\(model.to_local\(\), path\)"):
+        jointleaf.save(DaskJOPLEnRegressor(), tmp_path / "model.jleaf")
+
+
+def test_errors_name_no_private_class(rows):
+    X, y = rows
+    with pytest.raises(TypeError, match=r"^BaseDaskJOPLEn.fit\(\) got an unexpected keyword"):
+        DaskJOPLEnRegressor().fit(X, y, exposure=y)

@@ -268,7 +268,7 @@ def test_frames_that_cannot_be_fitted(change, error, message):
 def test_a_failed_fit_leaves_the_fitted_frame_model_alone(regressor):
     model = clone(regressor).fit(X, Y)
     with pytest.raises(ValueError, match="holds times"):
-        model.fit(X.assign(age=pd.Timestamp("2020")), Y)
+        model.fit(X.assign(age=pd.Timedelta(days=2)), Y)
     np.testing.assert_array_equal(model.predict(NEW), regressor.predict(NEW))
 
 

@@ -381,3 +381,11 @@ def test_a_quantile_is_one_number():
 def test_names_in_place_of_numbers(name):
     with pytest.raises(ValueError, match=rf"^{name}='days' must be numbers and not a name: give "):
         JOPLEnRegressor(loss="poisson").fit([[0.0], [1.0]], [0, 1], **{name: "days"})
+
+
+@pytest.mark.parametrize("name", ["exposure", "offset"])
+@pytest.mark.parametrize("given", [["days"], pd.DataFrame({"days": [1.0, 2.0]})])
+def test_tables_in_place_of_numbers(name, given):
+    message = rf"^{name} must be numbers and not names or a table: give the column .* X\['days'\]"
+    with pytest.raises(ValueError, match=message):
+        JOPLEnRegressor(loss="poisson").fit([[0.0], [1.0]], [0, 1], **{name: given})

@@ -38,7 +38,7 @@ def test_damaged_files(name, is_old):
     predict(files._from_bytes(data), matrix)
     counts, longest = {"errors": 0, "valid": 0}, ""
     for mutated in Mutations(data, name, n_mutations):
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             loaded = files._from_bytes(mutated)
         except jl.ModelFileError as error:
@@ -47,7 +47,7 @@ def test_damaged_files(name, is_old):
         else:
             predict(loaded, matrix)
             counts["valid"] += 1
-        assert time.perf_counter() - start < 3
+        assert time.process_time() - start < 3
     assert "\n" not in longest
     assert len(longest) < 450
     assert counts["errors"] > n_mutations // 3
@@ -57,10 +57,10 @@ def test_damaged_files(name, is_old):
 @pytest.mark.parametrize("n_features", [2**31, 2**40, 10**300, -1, 4.0, "4", None])
 def test_numbers_in_old_headers_ask_for_no_memory(n_features):
     data = (OLD / "bouts_classes.jl").read_bytes()
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(jl.ModelFileError):
         files._from_bytes(edited(data, lambda h: h["model"].update(n_features=n_features)))
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,10 @@ def test_arrays_without_bytes_ask_for_no_memory(name, number, field, shape, matc
 
     data = plain(files._to_bytes(MODELS[name]()))
     data += bytes(-len(data) % 64)  # where the empty arrays are
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(jl.ModelFileError, match=match):
         files._from_bytes(edited(data, change))
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
+import jointleaf
 from blend_fits import true_fits
 
 ROOT = Path(__file__).parents[2]
@@ -94,6 +95,17 @@ def test_the_page_on_explanations_runs_as_written(capsys):
         line.split()[0] for line in printed.splitlines()[: len(shown.splitlines())]
     ]
     assert "('all', 'half')" in printed
+
+
+def test_the_example_of_sql_runs_as_written(capsys):
+    text = (ROOT / "docs" / "model-files.md").read_text()
+    section = text.split("\n## SQL\n")[1].split("\n## ")[0]
+    (block,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    names = {"jointleaf": jointleaf}
+    exec(compile(block, "model-files.md", "exec"), names)
+    rows = eval(capsys.readouterr().out)
+    predicted = names["small"].predict(names["patients"].head(3))
+    assert [row[1] for row in rows] == pytest.approx(predicted.tolist())
 
 
 def test_the_example_of_onnx_runs_as_written(capsys, tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from narwhals.exceptions import DuplicateError
 from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
+    from jointleaf._data.preparation import Preparation
     from jointleaf._data.statistics import CategoryStatistics
 
 
@@ -71,6 +72,8 @@ class Columns(Sequence[Column]):
     columns: tuple[Column, ...]
     #: Numbers in place of the codes of columns with many categories, where a model has some.
     statistics: CategoryStatistics | None = None
+    #: How a raw table becomes the one with these columns, where a model takes such tables.
+    preparation: Preparation | None = None
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -130,6 +133,10 @@ class Columns(Sequence[Column]):
             for j in sorted(set(range(len(self))) - set(together)):
                 matrix[:, j] = self[j].encode(_read_column(X if frame is None else frame, j))
         return matrix
+
+    def prepared(self, X: Any) -> Any:
+        """Return the table with these columns that a raw table becomes."""
+        return X if self.preparation is None else self.preparation.transform(X)
 
     def matrix(self, coded: NDArray) -> NDArray:
         """Return what a model sees of rows (n, d) with codes: statistics instead of some."""
@@ -453,8 +460,8 @@ def _check_number(name: str, kind: type, example: Any) -> None:
 
 def _times(name: str, what: Any) -> str:
     return (
-        f"{name} holds times ({what}): turn it into numbers or categories first, for example year, "
-        "month and weekday"
+        f"{name} holds times ({what}): give a data frame with a column of dates, of which numbers "
+        "are made, or turn it into numbers first, for example year, month and weekday"
     )
 
 

@@ -18,10 +18,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
 from jointleaf._data.columns import Columns, as_frame, column_names, declared_columns
+from jointleaf._data.preparation import Preparation
 
 _DTYPES = [np.float64, np.float32]
 
@@ -44,6 +46,28 @@ def read_training_rows(
     ``n_features_in_`` and ``feature_names_in_``. Columns with categories are as for `Columns.read`;
     categories are learned from rows of positive weight.
     """
+    _check_readable(X)
+    preparation = Preparation.of_times(X)
+    if preparation is not None:
+        _check_names(estimator)
+        X = preparation.transform(X)
+    columns, matrix, targets = _read_training_rows(
+        estimator, X, y, categorical, known, sample_weight, y_numeric, multi_output
+    )
+    return replace(columns, preparation=preparation), matrix, targets
+
+
+def _read_training_rows(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    categorical: Any,
+    known: Mapping[int, NDArray | None] | None,
+    sample_weight: ArrayLike | None,
+    y_numeric: bool,
+    multi_output: bool,
+) -> tuple[Columns, NDArray, NDArray]:
+    """Return what `read_training_rows` returns, of a table without times."""
     X, table, is_plain = _as_native(X)
     options: dict[str, Any] = {
         "dtype": _DTYPES,
@@ -76,8 +100,9 @@ def read_rows(estimator: Any, X: Any) -> NDArray:
 
 def read_coded_rows(estimator: Any, X: Any) -> NDArray:
     """Return the matrix (n, d), numbers and codes, of rows with the same columns as in training."""
-    X, table, is_plain = _as_native(X)
     columns: Columns = estimator.columns_
+    _check_readable(X)
+    X, table, is_plain = _as_native(columns.prepared(X))
     options: dict[str, Any] = {"dtype": _DTYPES, "ensure_all_finite": "allow-nan"}
     if is_plain:
         matrix = validate_data(estimator, X, reset=False, **options)
@@ -100,8 +125,33 @@ def check_is_here(name: str, values: Any) -> None:
         )
 
 
-def _as_native(X: Any) -> tuple[Any, Any, bool]:
-    """Return a table as scikit-learn and as `Columns` take it, and whether the former reads it."""
+def check_not_sparse(X: Any) -> None:
+    """Raise for a sparse matrix, with the memory that it would take."""
+    if issparse(X):
+        size = np.prod(X.shape, dtype=float) * 8
+        shown = f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
+        raise TypeError(
+            f"Sparse data was passed for X, of shape {X.shape}, but dense data is required: use "
+            f"X.toarray(), which takes {shown}, or fewer columns, for example of TruncatedSVD"
+        )
+
+
+def _check_names(estimator: Any) -> None:
+    """Raise if parameters number columns, of which those of times become several."""
+    for parameter in ("categorical_features", "linear_features"):
+        value = getattr(estimator, parameter, None)
+        if value is None or isinstance(value, str):
+            continue
+        if not all(isinstance(entry, str) for entry in value):
+            raise ValueError(
+                f"{parameter}={value!r} must name columns where X has columns of times, as each of "
+                "these becomes several"
+            )
+
+
+def _check_readable(X: Any) -> None:
+    """Raise for what is no table in memory."""
+    check_not_sparse(X)
     kind = type(X).__name__
     if kind in ("DMatrix", "QuantileDMatrix", "Pool", "Dataset"):
         raise TypeError(
@@ -109,6 +159,10 @@ def _as_native(X: Any) -> tuple[Any, Any, bool]:
             "that it was made from"
         )
     check_is_here("X", X)
+
+
+def _as_native(X: Any) -> tuple[Any, Any, bool]:
+    """Return a table as scikit-learn and as `Columns` take it, and whether the former reads it."""
     if isinstance(X, np.ndarray):
         return X, X, not (X.ndim == 2 and X.dtype.kind in "OUS")
     frame = as_frame(X)

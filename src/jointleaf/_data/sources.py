@@ -168,8 +168,9 @@ class BatchRows(RowSource):
     def __init__(self, make_batches: Callable[[], Iterable[tuple[Any, ...]]]) -> None:
         if not callable(make_batches):
             raise TypeError(
-                f"make_batches={make_batches!r} must be a function that returns a fresh iterator: "
-                "batches are read several times"
+                f"make_batches is a {type(make_batches).__name__} and must be a function that "
+                "returns a fresh iterator, such as lambda: iter(batches): batches are read several "
+                "times"
             )
         self._make_batches = make_batches
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
 
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.losses import Loss
@@ -329,6 +330,8 @@ def _read_drawn(estimator: BaseJOPLEn, store: RowStore, draw: Draw) -> tuple[Bat
     """Return the sample and the held-out rows; raise where a class is not in the sample."""
     is_for_classes = is_classifier(estimator)
     sample, validation, labels = store.read_drawn(draw, with_labels=is_for_classes)
+    if is_for_classes:
+        check_classification_targets(sample.y)
     lost = labels.difference(np.unique(sample.y).tolist()) if is_for_classes else set()
     if lost:
         raise ValueError(

@@ -1,8 +1,7 @@
-"""What a column, or the target, holds, detected from its values."""
+"""What the target holds, and the columns with the exposure or weight of rows."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,134 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.cli import _values as texts
+from jointleaf._data import texts
+from jointleaf._data.kinds import ColumnKind
+from jointleaf._data.raw_table import RawColumn, listed, similar_texts
 from jointleaf.cli._output import CliError
-from jointleaf.cli._tables import RawColumn, listed, similar_texts
-
-#: What columns that the user names can say of rows, besides features and target.
-ROLES = ("exposure", "weight")
-_MOST_DIFFERENT = 0.5  # share of different texts above which a text column is no category
-_MANY_CATEGORIES = 50
-_ROW_NAMES = ("id", "index", "row", "row number", "rownumber", "no", "nr", "column 1")
-_ID_NAME = re.compile(r"(.*[\W_])?[iI][dD]|.*[a-z0-9]I[dD]")  # id, flat_id, flatId, but not paid
-
-
-@dataclass(frozen=True)
-class ColumnKind:
-    """What a column holds and how it is read.
-
-    Its kind is "number", "category", "boolean" or "date", or "identifier", "constant", "empty" or
-    "dropped", which are left out of the model, or "exposure" or "weight" of the rows. Its notation
-    is how numbers (see `detect_notation`) or dates ("iso", a format of strptime, "time" for a
-    column of times) are written.
-    """
-
-    name: str
-    kind: str
-    notation: str = ""
-    parts: Sequence[str] = ()  # what a date becomes, some of `DATE_PARTS`
-    note: str = ""  # for the user
-
-    @property
-    def is_used(self) -> bool:
-        """Whether the model sees the column."""
-        return self.kind in ("number", "category", "boolean", "date")
-
-    @property
-    def holds(self) -> str:
-        """What the column holds, in words."""
-        return self.kind if self.is_used or self.kind in ROLES else f"left out: {self.kind}"
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of the columns that the model sees."""
-        if self.kind == "date":
-            return tuple(f"{self.name}: {part}" for part in self.parts)
-        return (self.name,) if self.is_used else ()
-
-
-def detect_kind(column: RawColumn, *, is_category: bool = False) -> ColumnKind:
-    """Detect what a column holds; the user may name it categorical, whatever it looks like."""
-    name, missing = column.name, column.missing
-    if missing.all():
-        return ColumnKind(name, "empty", note="no values")
-    if is_category:
-        return ColumnKind(name, "category", note="as requested")
-    if column.values.dtype.kind == "M":
-        return _date(column, "time")
-    if not column.is_text:
-        return _number(column, "plain")
-    categories = sorted(set(texts.present(column.values)))
-    if len(categories) == 1 and not missing.any():
-        return ColumnKind(name, "constant", note=f"always {column.values[0]!r}")
-    if texts.parse_booleans(column.values) is not None:
-        return ColumnKind(name, "boolean")
-    notation = texts.detect_notation(column.values)
-    if notation is not None:
-        return _number(column, notation)
-    form = texts.detect_format(texts.present(column.values))
-    return _text(column, categories) if form is None else _date(column, form)
-
-
-def _number(column: RawColumn, notation: str) -> ColumnKind:
-    numbers = column.numbers(notation)
-    finite = numbers[np.isfinite(numbers)]
-    if not finite.size:
-        return ColumnKind(column.name, "empty", note="no finite numbers")
-    if finite.min() == finite.max() and finite.size == numbers.size:
-        return ColumnKind(column.name, "constant", notation, note=f"always {finite[0]:g}")
-    steps = np.diff(numbers)
-    counts_rows = len(steps) > 1 and bool((steps == 1.0).all())
-    if counts_rows and column.name.lower().replace("_", " ") in _ROW_NAMES:
-        return ColumnKind(column.name, "identifier", notation, note="counts the rows")
-    if _ID_NAME.fullmatch(column.name) and _all_differ(finite):
-        note = "named an id, and whole numbers that all differ"
-        return ColumnKind(column.name, "identifier", notation, note=note)
-    notes = texts.notation_remarks(column.values, notation) if column.is_text else []
-    unread = np.flatnonzero(np.isnan(numbers) & ~column.missing)
-    if unread.size:
-        notes.append(
-            f"{unread.size:,} not a number, such as {column.values[unread[0]]!r} in row "
-            f"{unread[0] + 1:,}: taken as missing"
-        )
-    return ColumnKind(column.name, "number", notation, note="; ".join(notes))
-
-
-def _all_differ(numbers: NDArray) -> bool:
-    whole = bool((numbers == np.floor(numbers)).all())
-    return whole and len(numbers) > 2 and len(np.unique(numbers)) == len(numbers)
-
-
-def _date(column: RawColumn, form: str) -> ColumnKind:
-    parts = texts.date_parts(texts.parse_dates(column.values, form))
-    varying = tuple(p for p in texts.DATE_PARTS if np.nanmin(parts[p]) < np.nanmax(parts[p]))
-    if not varying:
-        return ColumnKind(column.name, "constant", form, note=f"always {column.values[0]}")
-    note = {"iso": "year-month-day", "time": ""}.get(form, _in_words(form))
-    return ColumnKind(column.name, "date", form, varying, note)
-
-
-def _text(column: RawColumn, categories: list[str]) -> ColumnKind:
-    n_present, different = int((~column.missing).sum()), len(categories)
-    if different == n_present and n_present > 2:
-        kind, note = "identifier", "all values differ"
-    elif different > _MANY_CATEGORIES and different > _MOST_DIFFERENT * n_present:
-        kind, note = "identifier", f"{different:,} different texts"
-    else:
-        kind = "category"
-        note = "; ".join([f"{different:,} categories", *similar_texts(categories)])
-    if texts.look_like_numbers(column.values):
-        unread = next(v for v in texts.present(column.values) if not texts.are_floats([v]))
-        note += f"; looks like numbers, but {unread!r} cannot be read as one"
-    return ColumnKind(column.name, kind, note=note)
-
-
-def _in_words(form: str) -> str:
-    words = {
-        "Y": "year", "y": "year", "m": "month", "b": "month", "B": "month", "d": "day",
-        "H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "am/pm",
-    }  # fmt: skip
-    return re.sub("%(.)", lambda mark: words[mark[1]], form)
 
 
 def row_numbers(
@@ -192,6 +67,12 @@ class Target:
     notation: str  # how numbers are written; "" for classes that are text
     reason: str  # why it is this task, in a few words
     labels: Sequence[str] = ()  # names of false and true where the classes are these two
+
+    @property
+    def advice(self) -> str:
+        """How to overrule a task that was detected and may be wrong; empty where it was not."""
+        is_guess = self.task == "classification" and self.notation and self.reason != _REQUESTED
+        return "; --task regression predicts numbers instead" if is_guess else ""
 
     def read(self, column: RawColumn, source: str) -> tuple[NDArray, NDArray[np.bool_]]:
         """Return targets (m,), floats, whole numbers or text, and a mask (n,) of their rows."""

@@ -7,12 +7,14 @@ import contextlib
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor, save
+from jointleaf._data.kinds import ROLES
 from jointleaf._fit.report import loss_table
 from jointleaf.cli import _output as out
 from jointleaf.cli._folders import Folder
@@ -44,6 +46,8 @@ def fit(args: argparse.Namespace) -> None:
     data = read_training_data(args, objective, table)
     options = Options(data.target.task, args.seed, args.jobs, loss=objective.loss)
     model, record = _fit_and_validate(data, options, folder)
+    used = tuple(kind for kind in data.preparation.columns if kind.kind not in ROLES)
+    model.columns_ = replace(model.columns_, preparation=replace(data.preparation, columns=used))
     with out.writing(model_path):
         save(model, model_path, metadata={"cli": out.finite(record)})
     if report_path is not None:

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from jointleaf import BatchRows, ParquetRows, fit_source
+from jointleaf._data.raw_table import RawTable
 from jointleaf.cli._output import CliError
-from jointleaf.cli._preparation import TrainingData
-from jointleaf.cli._tables import RawTable, arrow_table, stacked_tables
+from jointleaf.cli._preparation import TrainingData, missing_words, prepared, role_numbers
+from jointleaf.cli._tables import arrow_table, stacked_tables
 
 _SAMPLE = 100_000  # rows that tell what columns hold, and that partitions are grown on
 
@@ -22,8 +23,17 @@ _SAMPLE = 100_000  # rows that tell what columns hold, and that partitions are g
 class Folder:
     """The Parquet files of a folder."""
 
-    def __init__(self, path: str, target: str) -> None:
+    def __init__(
+        self,
+        path: str,
+        target: str,
+        missing: tuple[str, ...],
+        sample_rows: int | None = None,
+        checkpoint: str | None = None,
+    ) -> None:
         self.path = path
+        self._sample_rows, self._checkpoint = sample_rows or _SAMPLE, checkpoint
+        self._missing = missing
         try:
             self._rows = ParquetRows(path, target)
             self._rows.check_files()
@@ -37,6 +47,13 @@ class Folder:
     def of(cls, args: argparse.Namespace) -> Folder | None:
         """Return the folder that a command is given; None if it is given a file."""
         if args.data == "-" or not Path(args.data).is_dir():
+            for option in ("sample_rows", "checkpoint"):
+                if getattr(args, option) is not None:
+                    name = option.replace("_", "-")
+                    raise CliError(
+                        f"--{name} {getattr(args, option)} is for folders of Parquet files, and "
+                        f"{args.data} is none: leave it out"
+                    )
             return None
         for option in ("group", "time", "exposure"):
             if getattr(args, option) is not None:
@@ -46,11 +63,11 @@ class Folder:
                 )
         if not any(path.is_file() for path in Path(args.data).rglob("*")):
             raise CliError(f"{args.data} is a folder without files: give a file, or Parquet files")
-        return cls(args.data, args.target)
+        return cls(args.data, args.target, missing_words(args), args.sample_rows, args.checkpoint)
 
     def _tables(self) -> Iterator[RawTable]:
         for batch in self._rows.read():
-            yield arrow_table(batch, self.path)
+            yield arrow_table(batch, self.path, self._missing)
 
     def sample(self, seed: int) -> RawTable:
         """Return some rows, drawn across all files."""
@@ -58,7 +75,7 @@ class Folder:
         if not n_rows:
             raise CliError(f"{self.path}: the files have no rows")
         rng = np.random.default_rng(seed)
-        drawn = np.sort(rng.choice(n_rows, min(_SAMPLE, n_rows), replace=False))
+        drawn = np.sort(rng.choice(n_rows, min(self._sample_rows, n_rows), replace=False))
         parts, start = [], 0
         for table in self._tables():
             stop = start + len(table)
@@ -74,12 +91,17 @@ class Folder:
         def batches() -> Iterator[tuple[Any, ...]]:
             for table in self._tables():
                 y, present = target.read(table.column(target.name), self.path)
-                weights = preparation.row_numbers(table, "weight", present)
-                yield preparation.apply(table.take(present))[0], y, weights
+                weights = role_numbers(preparation, table, "weight", present)
+                yield prepared(preparation, table.take(present))[0], y, weights
 
         # Progress goes to the standard error stream, all of it: the result alone is for pipes.
         try:
             with contextlib.redirect_stdout(sys.stderr):
-                return fit_source(estimator, BatchRows(batches), sample_rows=_SAMPLE)
+                return fit_source(
+                    estimator,
+                    BatchRows(batches),
+                    sample_rows=self._sample_rows,
+                    checkpoint=self._checkpoint,
+                )
         except (ValueError, MemoryError) as cause:
             raise CliError(f"{self.path}: {cause}") from None

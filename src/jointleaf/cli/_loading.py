@@ -9,25 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import jointleaf
+from jointleaf._data.preparation import Preparation
+from jointleaf._data.raw_table import MISSING_WORDS
+from jointleaf._data.texts import NOTATIONS
 from jointleaf.cli import _output as out
-from jointleaf.cli._columns import ROLES, ColumnKind, Target
-from jointleaf.cli._preparation import Preparation
+from jointleaf.cli._columns import Target
+from jointleaf.cli._preparation import of_model
 from jointleaf.cli._record import RECORD_FORMAT
-from jointleaf.cli._values import DATE_FORMATS, DATE_PARTS, NOTATIONS
 from jointleaf.io._model_file.container import Budget
+from jointleaf.io._model_file.objects import PREPARATION
 from jointleaf.io._model_file.schema import Each, Integer, Place, Scope, Text, record
 
-_UNUSED = ("identifier", "constant", "empty", "dropped")
-_KINDS = ("number", "category", "boolean", "date", *_UNUSED, *ROLES)
-_COLUMN = record(
-    ColumnKind,
-    name=Text(),
-    kind=Text(_KINDS),
-    notation=Text(("", "time", *NOTATIONS, *DATE_FORMATS)),
-    parts=Each(Text(DATE_PARTS)),
-    note=Text(),
-)
-_PREPARATION = record(Preparation, columns=Each(_COLUMN, least=1))
 _TARGET = record(
     Target,
     name=Text(),
@@ -70,7 +62,7 @@ def load_model(path: str) -> LoadedModel:
         )
     fit = metadata.get("cli")
     if fit is None:
-        return LoadedModel(path, model, Preparation.of_model(model, path))
+        return LoadedModel(path, model, of_model(model, path))
     if not isinstance(fit, dict):
         raise _damaged(path, "it is no object")
     place = Place("", [], Budget(0, 0, math.inf))
@@ -78,7 +70,10 @@ def load_model(path: str) -> LoadedModel:
         version = Integer(1).read(fit.get("format"), place.at("format"), Scope())
         if version > RECORD_FORMAT:
             raise out.CliError(f"{path}: was written by a newer jointleaf: upgrade jointleaf")
-        columns = _PREPARATION.read(fit.get("preparation"), place.at("preparation"), Scope())
+        preparation = fit.get("preparation")
+        if isinstance(preparation, dict):  # of files that had no words of their own
+            preparation = {"missing": list(MISSING_WORDS), **preparation}
+        columns = PREPARATION.read(preparation, place.at("preparation"), Scope())
         summary = fit["target"] if isinstance(fit.get("target"), dict) else {}
         fields = {name: value for name, value in summary.items() if name in _TARGET.fields}
         target = _TARGET.read(fields, place.at("target"), Scope())

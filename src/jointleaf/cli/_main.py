@@ -28,7 +28,7 @@ example:
   jointleaf predict houses.jleaf new.csv -o out.csv
   jointleaf explain houses.jleaf new.csv --row 12
 
-Files are CSV (the delimiter is detected) or Parquet, as they are or compressed with gzip; "-" is
+Files are CSV (the delimiter is detected), JSON Lines or Parquet, also compressed with gzip; "-" is
 the standard input or output. Exit codes: 0 for success, 1 for an error of the data or the model,
 2 for wrong arguments."""
 
@@ -103,7 +103,7 @@ def _argument(*flags: str, **options: Any) -> _Argument:
     return flags, options
 
 
-_DATA = 'CSV or Parquet, "-" for the standard input'
+_DATA = 'CSV, JSON Lines or Parquet, "-" for the standard input'
 _FIT_DATA = f"{_DATA}, or a folder of Parquet files that need not fit into memory"
 _MODEL = _argument("model", metavar="MODEL", help="a file of `jointleaf fit`")
 # Options of several arguments.
@@ -148,6 +148,10 @@ def _delimiter(text: str) -> str:
     return mark
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
 def _reading_and_json(contents: str) -> list[_Argument]:
     text = 'between fields; detected by default (comma, semicolon, tab, "|")'
     return [
@@ -171,7 +175,17 @@ def _training(contents: str, data: str = _DATA) -> list[_Argument]:
         _argument("--target", "-t", metavar="COLUMN", required=True, help="the column to predict"),
         _argument("--task", choices=("regression", "classification"), help=task),
         _argument("--drop", **_COLUMNS, help="leave a column out; repeatable"),
+        _argument(
+            "--keep", **_COLUMNS,
+            help="use a column although it counts or names the rows or equals the target; "
+            "repeatable",
+        ),
         _argument("--categorical", **_COLUMNS, help="a column whose numbers are names; repeatable"),
+        _argument(
+            "--na", metavar="WORDS", type=_words,
+            help="what counts as missing, besides empty fields: words with commas between them, "
+            'such as "NA,-"; by default NA, N/A, NaN, null, none, ? and the like',
+        ),
         _argument(
             "--group", metavar="COLUMN",
             help="rows with the same value belong together: they are never fitted and validated on "
@@ -234,6 +248,16 @@ _COMMANDS: dict[str, tuple[str, str, str, list[_Argument]]] = {
         [
             *_training("the description of data, model and files", _FIT_DATA),
             *_OBJECTIVE,
+            _number(
+                "--sample-rows", 1, None,
+                "rows of a folder that columns are detected and partitions grown on, 100,000 by "
+                "default",
+            ),
+            _argument(
+                "--checkpoint", metavar="FOLDER",
+                help="where a fit of a folder that is interrupted goes on from, by the same "
+                "command",
+            ),
             _argument("--output", "-o", **_FILE, help="the model; by default DATA.jleaf, here"),
             _argument("--report", **_FILE, help="the report; by default beside the model, .html"),
             _argument("--no-report", **_FLAG, help="write no report"),

@@ -30,8 +30,9 @@ def reading(source: str, kind: str = "file") -> Iterator[None]:
     """Raise errors of reading a file as lines that name it."""
     try:
         yield
-    except FileNotFoundError:
-        raise CliError(f"{source}: there is no such file") from None
+    except (FileNotFoundError, NotADirectoryError):
+        noun = "folder" if source.endswith(("/", os.sep)) else "file"
+        raise CliError(f"{source}: there is no such {noun}") from None
     except IsADirectoryError:
         raise CliError(f"{source}: is a folder: name a {kind}") from None
     except OSError as cause:

@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import jointleaf
+from jointleaf._data.kinds import ROLES, ColumnKind
+from jointleaf._data.preparation import Preparation
+from jointleaf._data.raw_table import RawColumn
 from jointleaf._fit.report import loss_table
-from jointleaf.cli._columns import ROLES, ColumnKind, Target
+from jointleaf.cli._columns import Target
 from jointleaf.cli._output import number
-from jointleaf.cli._preparation import Preparation, TrainingData
+from jointleaf.cli._preparation import TrainingData
 from jointleaf.cli._scores import histogram, spread_over
-from jointleaf.cli._tables import RawColumn
 from jointleaf.inspection._methods import fit_lines
 
 #: The format of records that is written and read.

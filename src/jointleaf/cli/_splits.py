@@ -7,10 +7,10 @@ import argparse
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._data import texts
+from jointleaf._data.raw_table import RawColumn, RawTable
 from jointleaf._data.rows import deal_groups
-from jointleaf.cli import _values as texts
 from jointleaf.cli._output import CliError
-from jointleaf.cli._tables import RawColumn, RawTable
 
 Pairs = list[tuple[NDArray, NDArray]]
 

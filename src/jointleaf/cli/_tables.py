@@ -1,134 +1,39 @@
-"""Tables as they are read from CSV or Parquet: named columns of text, numbers or times."""
+"""Tables as they are read from CSV, JSON Lines or Parquet."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import io
+import json
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from jointleaf._data.raw_table import (
+    MISSING_WORDS,
+    RawColumn,
+    RawTable,
+    listed,
+    object_column,
+    text_column,
+)
+from jointleaf._data.texts import are_floats
 from jointleaf.cli._output import CliError, reading
-from jointleaf.cli._values import are_floats, parse_numbers
 
-_MOST_LISTED = 8
 _MB = 2**20
 #: Bytes that a compressed file may unpack to, or times its own length if that is more.
 _UNPACKED, _MOST_RATIO = 256 * _MB, 50
-_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+_GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
+_OLD_EXCEL = b"\xd0\xcf\x11\xe0"
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _SAMPLE_LINES = 50
-#: How a missing value may be written.
-_MISSING = frozenset(
-    ["", "?"]
-    + [form(word) for word in ("na", "n/a", "nan", "null", "none", "#n/a", "<na>")
-       for form in (str.lower, str.upper, str.capitalize)]
-    + ["NaN"]
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class RawColumn:
-    """One column: text (dtype object, None where missing), floats (NaN) or datetime64 (NaT)."""
-
-    name: str
-    values: NDArray
-
-    @property
-    def is_text(self) -> bool:
-        """Whether the values are text."""
-        return self.values.dtype == object
-
-    @property
-    def missing(self) -> NDArray[np.bool_]:
-        """Where values are missing, (n,)."""
-        if self.is_text:
-            return np.array([value is None for value in self.values], dtype=bool)
-        return np.isnat(self.values) if self.values.dtype.kind == "M" else np.isnan(self.values)
-
-    def numbers(self, notation: str) -> NDArray[np.float64]:
-        """Return floats (n,), of text in a notation (see `detect_notation`)."""
-        return parse_numbers(self.values, notation) if self.is_text else self.values
-
-
-@dataclass(frozen=True)
-class RawTable:
-    """All columns of a file."""
-
-    source: str  # name of the file, for messages
-    columns: tuple[RawColumn, ...]
-    notes: tuple[str, ...] = ()  # about the reading, such as which delimiter was detected
-
-    def __len__(self) -> int:
-        return len(self.columns[0].values)
-
-    @cached_property
-    def _by_name(self) -> dict[str, RawColumn]:
-        return {column.name: column for column in self.columns}
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns."""
-        return [column.name for column in self.columns]
-
-    def column(self, name: str, option: str = "the column") -> RawColumn:
-        """Return a column by its name, or raise an error that lists the names."""
-        if name in self._by_name:
-            return self._by_name[name]
-        if len(self.columns) == 1:
-            raise CliError(
-                f"{self.source}: {option} {name!r} is not there and the only column is "
-                f"{self.names[0]!r}: check the --delimiter"
-            )
-        similar = closest_name(name, self.names)
-        hint = f"did you mean {similar!r}?" if similar else f"the columns are {listed(self.names)}"
-        raise CliError(f"{self.source}: {option} {name!r} is not there: {hint}")
-
-    def take(self, rows: NDArray) -> RawTable:
-        """Return some rows, by number or mask."""
-        columns = tuple(RawColumn(column.name, column.values[rows]) for column in self.columns)
-        return RawTable(self.source, columns, self.notes)
-
-
-def object_array(values: list) -> NDArray:
-    """Return an array (n,) of dtype object."""
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names in quotes, the first few of many."""
-    shown = ", ".join(map(repr, names[:_MOST_LISTED]))
-    n_others = len(names) - _MOST_LISTED
-    return f"{shown} and {n_others} more" if n_others > 0 else shown
-
-
-def closest_name(name: str, names: Sequence[str]) -> str | None:
-    """Return the first name that is the same but for case and spaces."""
-    return next((known for known in names if _folded(known) == _folded(name)), None)
-
-
-def similar_texts(categories: Sequence[str]) -> list[str]:
-    """Return at most one remark, on texts that are the same but for case and spaces."""
-    groups: dict[str, list[str]] = {}
-    for category in categories:
-        groups.setdefault(_folded(category), []).append(category)
-    similar = [group for group in groups.values() if len(group) > 1]
-    return [f"{listed(similar[0])} differ only in case or spaces"] if similar else []
-
-
-def _folded(text: str) -> str:
-    return "".join(text.casefold().split())
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -139,13 +44,15 @@ def read_table(
     *,
     delimiter: str | None = None,
     encoding: str = "utf-8",
+    missing: Collection[str] = MISSING_WORDS,
     max_unpacked: int | None = None,
 ) -> RawTable:
     """Read a table with a header from a file, or from the standard input if it is "-".
 
     The format is detected from the first bytes, not from the name; delimiter, by default detected
-    among comma, semicolon, tab and "|", and encoding are those of a CSV file. A compressed file
-    may unpack to so many megabytes; by default 256, and more for large files.
+    among comma, semicolon, tab and "|", and encoding are those of a CSV file. Texts in `missing`
+    count as missing, and so do empty ones. A compressed file may unpack to so many megabytes; by
+    default 256, and more for large files.
     """
     source = "standard input" if path == "-" else path
     data = _read_bytes(path, source)
@@ -154,10 +61,16 @@ def read_table(
         data = _unzip(data, source, limit)
     if not data.strip():
         raise CliError(f"{source}: the file is empty")
+    if data.startswith((_ZIP, _OLD_EXCEL)):
+        raise CliError(
+            f"{source}: this is an Excel file or an archive, which is not read: save the sheet as "
+            "CSV, for example with pandas.read_excel(...).to_csv('data.csv', index=False)"
+        )
     if data.startswith(_PARQUET):
-        table = _parquet(data, source, limit)
+        table = _parquet(data, source, missing, limit)
     else:
-        table = _csv(data, source, delimiter, encoding)
+        text = _decode(data, source, encoding)
+        table = _json(text, source, missing) or _csv(text, source, delimiter, missing)
     repeated = sorted(name for name, count in Counter(table.names).items() if count > 1)
     if repeated:
         raise CliError(f"{source}: several columns have the name {listed(repeated)}: rename them")
@@ -194,16 +107,62 @@ def _too_large(source: str, limit: int) -> CliError:
     )
 
 
-def _texts(values: list[str | None]) -> NDArray:
-    """Return texts (n,) with None where a value is missing."""
-    return object_array([None if text in _MISSING else text for text in values])
+# -- JSON ----------------------------------------------------------------------------------------
+
+
+def _json(text: str, source: str, missing: Collection[str]) -> RawTable | None:
+    """Read JSON Lines, or a list of objects; None for another format."""
+    rows = _json_rows(text, source)
+    if rows is None:
+        return None
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns, notes = [], []
+    for name in names:
+        values = [row.get(name) for row in rows]
+        if any(isinstance(value, dict | list) for value in values):
+            notes.append(f"column {name!r} holds lists or objects: left out")
+        else:
+            columns.append(object_column(name, values, missing))
+    if not columns:
+        raise CliError(f"{source}: no column holds numbers or text")
+    return RawTable(source, tuple(columns), tuple(notes))
+
+
+def _json_rows(text: str, source: str) -> list[dict[str, Any]] | None:
+    """Return the objects of a file; None if it is no JSON."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    lines = [(k + 1, line) for k, line in enumerate(text.split("\n")) if line.strip()]
+    try:
+        is_lines = isinstance(json.loads(lines[0][1]), dict)
+    except ValueError:
+        is_lines = False
+    if not is_lines:
+        try:
+            rows = json.loads(text)
+        except ValueError:
+            return None
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise CliError(
+                f"{source}: this JSON is no list of objects: write one object per row and line, "
+                "for example with jq -c"
+            )
+        return rows
+    rows = []
+    for k, line in lines:
+        try:
+            rows.append(json.loads(line))
+        except ValueError as cause:
+            raise CliError(f"{source}: line {k} is no JSON object ({cause})") from None
+        if not isinstance(rows[-1], dict):
+            raise CliError(f"{source}: line {k} is no JSON object: write one object per line")
+    return rows
 
 
 # -- CSV -----------------------------------------------------------------------------------------
 
 
-def _csv(data: bytes, source: str, delimiter: str | None, encoding: str) -> RawTable:
-    text = _decode(data, source, encoding)
+def _csv(text: str, source: str, delimiter: str | None, missing: Collection[str]) -> RawTable:
     notes = []
     if delimiter is None:
         delimiter = _detect_delimiter(text)
@@ -212,10 +171,10 @@ def _csv(data: bytes, source: str, delimiter: str | None, encoding: str) -> RawT
     header, rows = _split(text, source, delimiter)
     _check_header(header, source, delimiter)
     columns = (
-        RawColumn(name or f"column {j + 1}", _texts([row[j] for row in rows]))
+        text_column(name or f"column {j + 1}", [row[j] for row in rows], missing)
         for j, name in enumerate(header)
     )
-    return RawTable(source, tuple(columns), tuple(notes))
+    return RawTable(source, tuple(columns), tuple(notes), hint=": check the --delimiter")
 
 
 def _decode(data: bytes, source: str, encoding: str) -> str:
@@ -312,7 +271,7 @@ def _check_header(header: list[str], source: str, delimiter: str) -> None:
 # -- Parquet -------------------------------------------------------------------------------------
 
 
-def _parquet(data: bytes, source: str, limit: int) -> RawTable:
+def _parquet(data: bytes, source: str, missing: Collection[str], limit: int) -> RawTable:
     """Read a Parquet file; columns of lists and records are left out, with a note."""
     try:
         import pyarrow as pa
@@ -328,10 +287,10 @@ def _parquet(data: bytes, source: str, limit: int) -> RawTable:
     except (pa.ArrowException, OSError) as cause:
         first = str(cause).splitlines()[0]
         raise CliError(f"{source}: the Parquet file is damaged or truncated ({first})") from None
-    return arrow_table(table, source)
+    return arrow_table(table, source, missing)
 
 
-def arrow_table(table: Any, source: str) -> RawTable:
+def arrow_table(table: Any, source: str, missing: Collection[str] = MISSING_WORDS) -> RawTable:
     """Return a table, or a batch, of Arrow; columns of lists and records are left out."""
     import pyarrow as pa
 
@@ -340,7 +299,7 @@ def arrow_table(table: Any, source: str) -> RawTable:
         if pa.types.is_nested(column.type):
             notes.append(f"column {name!r} holds {column.type}: left out")
         else:
-            columns.append(RawColumn(name, _arrow_values(column, pa)))
+            columns.append(_arrow_column(name, column, missing))
     if not columns:
         raise CliError(f"{source}: no column holds numbers, text or times")
     return RawTable(source, tuple(columns), tuple(notes))
@@ -350,26 +309,35 @@ def stacked_tables(tables: Sequence[RawTable], note: str) -> RawTable:
     """Return the rows of tables with the same columns as one, with a note."""
     first = tables[0]
     columns = (
-        RawColumn(name, np.concatenate([table.column(name).values for table in tables]))
-        for name in first.names
+        replace(
+            column,
+            values=np.concatenate([table.column(column.name).values for table in tables]),
+            words=tuple(sorted({w for t in tables for w in t.column(column.name).words})),
+        )
+        for column in first.columns
     )
-    return RawTable(first.source, tuple(columns), (*first.notes, note))
+    return replace(first, columns=tuple(columns), notes=(*first.notes, note))
 
 
 #: to Arrow's arrays, not to their chunks: values that are missing make a copy necessary
 _COPIED = {"zero_copy_only": False}
 
 
-def _arrow_values(column: Any, pa: Any) -> NDArray:
+def _arrow_column(name: str, column: Any, missing: Collection[str]) -> RawColumn:
     """Return floats, datetime64, or text with None."""
+    import pyarrow as pa
+
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         numbers = column.cast(pa.float64(), safe=False)
-        return np.asarray(numbers.to_numpy(**_COPIED if isinstance(column, pa.Array) else {}))
+        values = np.asarray(numbers.to_numpy(**_COPIED if isinstance(column, pa.Array) else {}))
+        return RawColumn(name, values)
     if pa.types.is_decimal(kind):
-        return np.array([np.nan if v is None else float(v) for v in column.to_pylist()], float)
+        floats = [np.nan if v is None else float(v) for v in column.to_pylist()]
+        return RawColumn(name, np.array(floats, float))
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         times = column.cast(pa.timestamp("us"), safe=False)  # nanoseconds are cut off
         times = times.to_numpy(**_COPIED if isinstance(column, pa.Array) else {})
-        return times.astype("datetime64[us]")
-    return _texts([None if v is None else str(v).strip().rstrip("\0") for v in column.to_pylist()])
+        return RawColumn(name, times.astype("datetime64[us]"))
+    stripped = [None if v is None else str(v).rstrip("\0") for v in column.to_pylist()]
+    return text_column(name, stripped, missing)

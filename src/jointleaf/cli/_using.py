@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._data.raw_table import RawTable
+from jointleaf._data.texts import are_floats
 from jointleaf.cli import _output as out
 from jointleaf.cli._intervals import COVERAGE, intervals_or_sets, with_exposure
 from jointleaf.cli._loading import LoadedModel, load_model
-from jointleaf.cli._preparation import Rows
+from jointleaf.cli._preparation import Rows, check_columns, prepared, role_numbers
 from jointleaf.cli._record import model_summary, without_charts
 from jointleaf.cli._report import render_report
 from jointleaf.cli._scores import error_table, measures, prediction_summary
-from jointleaf.cli._tables import RawTable, read_table
-from jointleaf.cli._values import are_floats
+from jointleaf.cli._tables import read_table
 from jointleaf.inspection import Explanation
 
 _MOST_SHOWN = 3
@@ -43,6 +44,7 @@ def _read(
         args.data,
         delimiter=args.delimiter,
         encoding=args.encoding,
+        missing=loaded.preparation.missing,
         max_unpacked=args.max_unpacked,
     )
     for name in known:
@@ -50,8 +52,8 @@ def _read(
     familiar = {*known, *(table.names if args.ignore_extra else ())}
     if loaded.target is not None:
         familiar.add(loaded.target.name)
-    loaded.preparation.check_columns(table, familiar)
-    X, remarks = loaded.preparation.apply(table)
+    check_columns(loaded.preparation, table, familiar)
+    X, remarks = prepared(loaded.preparation, table)
     if loaded.record is None and loaded.model.report_.has_offset:
         remarks.append(
             "the model was fitted with exposure or an offset, which a file saved from Python does "
@@ -92,7 +94,7 @@ def predict(args: argparse.Namespace) -> None:
     loaded = load_model(args.model)
     table, X, remarks = _read(loaded, args, args.id)
     columns = {name: table.column(name).values.tolist() for name in args.id}
-    exposure = loaded.preparation.row_numbers(table, "exposure")
+    exposure = role_numbers(loaded.preparation, table, "exposure")
     predictions = _predictions(loaded.model, X, exposure)
     if args.interval is not None:
         with warnings.catch_warnings(record=True) as caught:
@@ -164,7 +166,8 @@ def explain(args: argparse.Namespace) -> None:
             f"--row {args.row}: {table.source} has {out.plural(len(table), 'row')} below the header"
         )
     row = X.iloc[[args.row - 1]]
-    exposure = loaded.preparation.row_numbers(table.take(np.array([args.row - 1])), "exposure")
+    one_row = table.take(np.array([args.row - 1]))
+    exposure = role_numbers(loaded.preparation, one_row, "exposure")
     explanation, output = _one_output(loaded.model, row, args.label)
     contents: dict[str, Any] = {
         "row": args.row,
@@ -321,7 +324,7 @@ def _score(loaded: LoadedModel, args: argparse.Namespace) -> dict[str, Any]:
     table, X, _ = _read(loaded, args)
     truth, present = target.read(table.column(target.name, "the target"), table.source)
     exposure, weight = (
-        loaded.preparation.row_numbers(table, role, present) for role in ("exposure", "weight")
+        role_numbers(loaded.preparation, table, role, present) for role in ("exposure", "weight")
     )
     X = X[present]
     if target.task == "classification":

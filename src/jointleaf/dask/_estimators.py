@@ -50,7 +50,7 @@ _ATTRIBUTES = """Attributes
 
 
 @dataclass(eq=False, repr=False)
-class _DaskEstimator(JOPLEnParameters):
+class BaseDaskJOPLEn(JOPLEnParameters):
     """What both have in common."""
 
     _: KW_ONLY
@@ -63,7 +63,7 @@ class _DaskEstimator(JOPLEnParameters):
 
     _local: ClassVar[type]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> _DaskEstimator:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BaseDaskJOPLEn:
         """Grow partitions on a sample, and fit the models of all their cells to all rows.
 
         Parameters
@@ -123,7 +123,7 @@ class _DaskEstimator(JOPLEnParameters):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "client": None}
 
-    def __sklearn_clone__(self) -> _DaskEstimator:
+    def __sklearn_clone__(self) -> BaseDaskJOPLEn:
         client, self.client = self.client, None  # a connection cannot be copied
         try:
             copied = super().__sklearn_clone__()
@@ -138,7 +138,7 @@ class _DaskEstimator(JOPLEnParameters):
     attributes=_ATTRIBUTES,
 )
 @dataclass(eq=False, repr=False)
-class DaskJOPLEnRegressor(RegressorMixin, LossParameters, _DaskEstimator):
+class DaskJOPLEnRegressor(RegressorMixin, LossParameters, BaseDaskJOPLEn):
     """`JOPLEnRegressor` for rows on the workers of a Dask cluster.
 
     A `JOPLEnRegressor` is fitted to a sample; all weights of all cells are then fitted jointly to
@@ -168,7 +168,7 @@ class DaskJOPLEnRegressor(RegressorMixin, LossParameters, _DaskEstimator):
     attributes=_ATTRIBUTES,
 )
 @dataclass(eq=False, repr=False)
-class DaskJOPLEnClassifier(ClassifierMixin, _DaskEstimator):
+class DaskJOPLEnClassifier(ClassifierMixin, BaseDaskJOPLEn):
     """`JOPLEnClassifier` for rows on the workers of a Dask cluster.
 
     See `DaskJOPLEnRegressor`. Every class must be in the sample.
@@ -233,9 +233,9 @@ def _lazily(
 
 def _check_columns(model: Any, X: Any) -> None:
     """Raise an error, before anything is computed, where columns of the fit are missing."""
-    names = getattr(model, "feature_names_in_", None)
+    names = _names_of(model)
     if is_frame(X) and names is not None:
-        missing = [name for name in names.tolist() if name not in X.columns]
+        missing = [name for name in names if name not in X.columns]
         if missing:
             raise ValueError(f"X lacks the column {missing[0]!r} of the fit: add it")
     elif X.shape[1] != model.n_features_in_:
@@ -245,6 +245,13 @@ def _check_columns(model: Any, X: Any) -> None:
         )
 
 
+def _names_of(model: Any) -> list | None:
+    """Return the columns of a data frame that a model needs; None where it has no names."""
+    if model.columns_.preparation is not None:
+        return model.columns_.preparation.names
+    return model.feature_names_in_.tolist() if hasattr(model, "feature_names_in_") else None
+
+
 def _of_array(X: NDArray, model: Any, method: str, example: NDArray) -> NDArray:
     return getattr(model, method)(X).astype(example.dtype, copy=False) if len(X) else example
 
@@ -252,8 +259,8 @@ def _of_array(X: NDArray, model: Any, method: str, example: NDArray) -> NDArray:
 def _of_frame(X: Any, model: Any, method: str, meta: Any) -> Any:
     if not len(X):
         return meta
-    names = getattr(model, "feature_names_in_", X.columns)
-    values = getattr(model, method)(X[list(names)])
+    names = _names_of(model)
+    values = getattr(model, method)(X if names is None else X[names])
     if meta.ndim == 1:
         return type(meta)(values, index=X.index)
     return type(meta)(values, index=X.index, columns=meta.columns)

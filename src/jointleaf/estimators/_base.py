@@ -45,6 +45,7 @@ from jointleaf.estimators._checks import (
     class_factors,
     has_linear_cells,
     restored_on_error,
+    warn_of_columns,
 )
 from jointleaf.estimators._monotone import (
     MonotoneParameters,
@@ -53,12 +54,13 @@ from jointleaf.estimators._monotone import (
     read_signs,
 )
 from jointleaf.estimators._params import check_memory
+from jointleaf.estimators._updating import Updatable
 from jointleaf.inspection._methods import Explainable
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories
 
 
-class BaseJOPLEn(Explainable, MonotoneParameters):
+class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
     """Joint optimisation of piecewise linear ensembles: the part common to all estimators.
 
     A fit leaves a model, a report and few other attributes; everything else is read from these.
@@ -180,6 +182,8 @@ class BaseJOPLEn(Explainable, MonotoneParameters):
             sample_weight=sample_weight,
             y_numeric=self._target_type == "regression",
         )
+        warn_of_columns(columns, matrix, targets)
+        X = columns.prepared(X)
         check_memory(self, matrix, targets)
         weights = check_weights(sample_weight, len(targets))
         factors = self.class_weights_of(targets, weights)
@@ -328,6 +332,7 @@ class BaseJOPLEn(Explainable, MonotoneParameters):
             self.__dict__.pop(name, None)
         self.report_ = fit.report
         self.store_model(fit.model, fit.importances, rows)
+        self.keep_rows(rows)
         self.calibration_ = None
         if fit.held_out is not None:
             self.calibration_ = Calibration.of_fit(fit.held_out, self.columns_.of_matrix())

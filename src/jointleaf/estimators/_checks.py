@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +18,13 @@ from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.penalties import PerTask, PredictionPenalty, SlopeNorm, TaskNorm, Term
 from jointleaf._core.solvers import check_limits, check_solver_name
 from jointleaf._data.columns import Columns
+from jointleaf._data.kinds import counts_rows
 from jointleaf._data.rows import check_is_here
 from jointleaf._fit import recipes
 from jointleaf._fit.component import CellKinds
 from jointleaf.partitions._base import LeftOut
 
-if TYPE_CHECKING:
-    pass
+_FEWEST_COUNTED = 20  # rows
 
 
 def check_parameters(estimator: Any) -> None:
@@ -165,6 +166,31 @@ def check_missing_values(X: NDArray, columns: Columns) -> None:
             f"column {columns[empty[0]].label!r} has no values at all in rows of positive weight: "
             "leave it out"
         )
+
+
+def warn_of_columns(columns: Columns, X: NDArray, y: NDArray) -> None:
+    """Warn of columns of X (n, d) that count the rows in their order, or are equal to y (n,).
+
+    In few rows, and where there is no other column, they may well be meant.
+    """
+    n, d = X.shape
+    if n < _FEWEST_COUNTED or d < 2:
+        return
+    for j in np.flatnonzero(columns.n_categories == 0):
+        if X[0, j] in (0, 1) and X[1, j] == X[0, j] + 1 and counts_rows(X[:, j]):
+            warnings.warn(
+                f"column {columns[j].label!r} counts the rows, {X[0, j]:g}, {X[1, j]:g}, ...: "
+                "leave it out unless their order means something",
+                UserWarning,
+                stacklevel=5,  # where fit is called
+            )
+        if y.dtype.kind in "biuf" and X[0, j] == y[0] and np.array_equal(X[:, j], y):
+            warnings.warn(
+                f"column {columns[j].label!r} is equal to y in every row: leave it out unless new "
+                "rows have it too",
+                UserWarning,
+                stacklevel=5,  # where fit is called
+            )
 
 
 def check_targets(estimator: Any, y: Any) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.losses import Loss
 from jointleaf._core.problem import as_numbers
+from jointleaf._data.columns import column_names
 from jointleaf._data.rows import check_is_here
 
 __all__ = ["check_has_offset", "n_rows_of", "read_offset"]
@@ -47,10 +48,13 @@ def read_offset(
             "(is_of_residuals) nor of exp(f) (has_log_link): set one of these where it is"
         )
     name, given = (names[0], offset) if exposure is None else (names[1], exposure)
-    if isinstance(given, str):
+    column = _named_column(given)
+    if column is not None:
+        what = "a name" if isinstance(given, str) else "names or a table"
+        shown = f"={given!r}" if isinstance(given, str) else ""
         raise ValueError(
-            f"{name}={given!r} must be numbers and not a name: give the column itself, such as "
-            f"X[{given!r}]"
+            f"{name}{shown} must be numbers and not {what}: give the column itself, such as "
+            f"X[{column!r}]"
         )
     values = as_numbers(name, np.asarray(given))
     if n_rows is not None and values.shape != (n_rows,):
@@ -65,6 +69,16 @@ def read_offset(
     if (values <= 0).any():
         raise ValueError(f"{name} holds {values.min():g}: it must be positive, leave such rows out")
     return np.log(values)
+
+
+def _named_column(given: Any) -> str | None:
+    """Return the name of a column that is named, or is a table of its own; None for numbers."""
+    if isinstance(given, str):
+        return given
+    names = column_names(given) if hasattr(given, "shape") else given
+    if isinstance(names, list) and len(names) == 1 and isinstance(names[0], str):
+        return names[0]
+    return None
 
 
 def check_has_offset(has_offset: bool, shift: NDArray | None, purpose: str) -> None:

@@ -17,16 +17,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-import jointleaf
 from jointleaf._data.features import LinearFeatures
 from jointleaf._fit.report import LOSS_UNITS, loss_name
 from jointleaf._model.cell_model import CellModel
@@ -34,15 +32,13 @@ from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import ZERO
 from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.io._model_file.files import write_whole
+from jointleaf.io._onnx_graph import ML_DOMAIN, ROWS, Graph, import_onnx
+from jointleaf.io._onnx_inputs import add_inputs, split_pipeline
 from jointleaf.partitions import Partitioner, RootCell, RotatedPartitioner, VoronoiPartitioner
 from jointleaf.partitions._base import TreeCells
 from jointleaf.partitions._rotated import FARTHEST, GRID
 from jointleaf.partitions._voronoi import TIE
 
-_ROWS = "X"
-_ML_DOMAIN = "ai.onnx.ml"
-# Old enough for runtimes of 2022 on, new enough for reductions over axes that are inputs.
-_OPSET, _ML_OPSET, _IR_VERSION = 18, 3, 8
 #: Largest model that the format can hold, and about what one weight takes of it.
 _MOST_BYTES, _WEIGHT_BYTES = 2**31, 16
 
@@ -50,10 +46,13 @@ _MOST_BYTES, _WEIGHT_BYTES = 2**31, 16
 def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     """Return a fitted model as an ONNX model (extra ``onnx``), and write it to a file.
 
-    The graph takes rows ``X`` (n, d), doubles with NaN for missing values. A regressor returns
-    ``variable`` (n, 1), doubles: for losses with a log link means per unit of exposure. A
-    classifier returns ``label`` (n,) of the type of its classes and ``probabilities`` (n, K),
-    doubles, in the order of ``classes_``.
+    The graph takes rows ``X`` (n, d), doubles with NaN for missing values. Where a model has
+    columns of categories, it takes a value (n, 1) for every column, under its name: text, an empty
+    one where it is missing, or doubles; categories that the fit did not see are allowed.
+
+    A regressor returns ``variable`` (n, 1), doubles: for losses with a log link means per unit of
+    exposure. A classifier returns ``label`` (n,) of the type of its classes and ``probabilities``
+    (n, K), doubles, in the order of ``classes_``.
 
     Rows reach the same cells as with `predict`. The sums of the weights of trees are rounded to
     single precision by the operator that makes them, so that predictions agree to about 1e-7 of the
@@ -62,7 +61,9 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     Parameters
     ----------
     model : JOPLEnRegressor or JOPLEnClassifier
-        Fitted, also by `refine` and `prune`.
+        Fitted, also by `refine` and `prune`; or a Pipeline that ends in one, with the steps
+        `StandardScaler`, `MinMaxScaler` and `SimpleImputer`, or a `TablePreprocessor`, of which the
+        graph takes the columns that it makes (``get_feature_names_out()``).
     path : str or path, optional
         By convention it ends in ``.onnx``. The file is replaced at once or not at all.
 
@@ -75,22 +76,26 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     TypeError
         Where the model is no such estimator.
     ValueError
-        Where the model cannot be expressed: with columns of categories, with ``clip="cell"``,
-        with partitions of a class of the user, or too large for the format.
+        Where the model cannot be expressed: with CatBoost's combinations of categories, with
+        ``clip="cell"``, with partitions of a class of the user, or too large for the format.
     """
-    onnx = _import_onnx()
+    onnx = import_onnx()
+    steps, model = split_pipeline(model)
     _check(model)
     cells: CellModel = model.cell_model_
-    graph = _Graph()
-    raw = _add_raw_predictions(graph, cells, model.n_features_in_)
+    graph = Graph()
+    inputs = add_inputs(graph, model.columns_, steps)
+    raw = _add_raw_predictions(graph, cells, len(model.columns_.of_matrix()))
     if isinstance(model, JOPLEnRegressor):
         raw = graph.add("Exp", raw) if model.loss_.has_log_link else raw
         graph.name(raw, "variable")
         outputs: dict[str, Any] = {"variable": (np.float64, (1,))}
     else:
         outputs = _add_classes(graph, raw, _labels(model.classes_))
-    proto = graph.model(model.n_features_in_, outputs, f"jointleaf {type(model).__name__}")
+    proto = graph.model(inputs, outputs, f"jointleaf {type(model).__name__}")
     names = [column.label for column in model.columns_]
+    if steps and hasattr(steps[0], "feature_names_in_"):
+        names = steps[0].feature_names_in_.tolist()
     onnx.helper.set_model_props(proto, {"columns": json.dumps(names)})
     if path is not None:
         write_whole(path, proto.SerializeToString())
@@ -99,11 +104,6 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
 
 def _check(model: Any) -> None:
     """Raise for what ONNX has no expression for."""
-    if isinstance(model, Pipeline):
-        raise TypeError(
-            "a Pipeline cannot be exported: give its last step, to_onnx(pipeline[-1]), and make "
-            "the steps before it with another converter"
-        )
     if type(model) not in (JOPLEnRegressor, JOPLEnClassifier):
         raise TypeError(
             f"a {type(model).__name__} cannot be exported: to_onnx takes a fitted "
@@ -118,12 +118,6 @@ def _check(model: Any) -> None:
             f"loss={model.loss_!r} is code of one's own, and its link cannot be exported: use one "
             "of the losses by name, or pickle"
         )
-    if model.columns_.categorical.size:
-        names = [model.columns_[j].label for j in model.columns_.categorical]
-        raise ValueError(
-            f"column {names[0]!r} holds categories, which the ONNX graph of a model cannot read: "
-            "encode them as numbers before fit, or use jointleaf.save"
-        )
     if model.cell_model_.ranges is not None:
         raise ValueError(
             "clip='cell' cannot be exported, because every cell has its ranges: fit with "
@@ -134,6 +128,11 @@ def _check(model: Any) -> None:
             raise ValueError(
                 f"partitions of a {type(member).__name__} cannot be exported: to_onnx knows trees, "
                 "rotated trees, Voronoi partitions and the root cell"
+            )
+        if isinstance(member, TreeCells) and member.trees_.lookups:
+            raise ValueError(
+                "trees that look up combinations of categories, as CatBoost's do, cannot be "
+                "exported: use jointleaf.save"
             )
 
 
@@ -149,14 +148,14 @@ class _Part:
     is_linear: bool
     rows: str  # what the partitions divide
 
-    def add(self, graph: _Graph, weights: NDArray) -> str:
+    def add(self, graph: Graph, weights: NDArray) -> str:
         """Add sums (n, w) of the weights (C', w) of these cells."""
         if isinstance(self.partitions, FlatTrees):
             return _add_trees(graph, self.rows, self.partitions, weights)
         return _add_voronoi(graph, self.partitions, weights)
 
 
-def _add_raw_predictions(graph: _Graph, model: CellModel, n_columns: int) -> str:
+def _add_raw_predictions(graph: Graph, model: CellModel, n_columns: int) -> str:
     biases = model.biases.astype(np.float64).reshape(model.layout.n_cells, -1)
     slopes = model.slopes.astype(np.float64).reshape(*model.slopes.shape[:2], biases.shape[1])
     slopes = np.concatenate([slopes, np.zeros((1, *slopes.shape[1:]))])  # for constant cells
@@ -180,11 +179,11 @@ def _add_raw_predictions(graph: _Graph, model: CellModel, n_columns: int) -> str
     return graph.add("Add", total, constant)
 
 
-def _members(graph: _Graph, model: CellModel) -> Iterator[tuple[Partitioner, int, str]]:
+def _members(graph: Graph, model: CellModel) -> Iterator[tuple[Partitioner, int, str]]:
     """Yield innermost partitioners, the numbers of their first partitions, and what they divide."""
     for member, first in model.partitioner.walk():
         if not isinstance(member, RotatedPartitioner):
-            yield member, first, _ROWS
+            yield member, first, ROWS
             continue
         spaces = _add_rotations(graph, member)
         for trees, space in zip(member.members_, spaces, strict=True):
@@ -192,7 +191,7 @@ def _members(graph: _Graph, model: CellModel) -> Iterator[tuple[Partitioner, int
             first += len(trees.n_cells_)
 
 
-def _parts(graph: _Graph, model: CellModel) -> tuple[NDArray[np.intp], list[_Part]]:
+def _parts(graph: Graph, model: CellModel) -> tuple[NDArray[np.intp], list[_Part]]:
     """The cells that hold every row, and the partitions that divide rows."""
     offsets, shared, parts = model.layout.offsets, [np.zeros(0, np.intp)], []
     is_linear = np.array(model.layout.kinds) == "linear"
@@ -211,12 +210,13 @@ def _parts(graph: _Graph, model: CellModel) -> tuple[NDArray[np.intp], list[_Par
             chosen = divides & (is_linear[numbers] == kind)
             if chosen.any():
                 cells = np.concatenate([cells_of[i] for i in np.flatnonzero(chosen)])
-                parts.append(_Part(member.trees_.only(chosen), cells, kind, rows))
+                trees, seen = _without_categories(graph, rows, member.trees_.only(chosen))
+                parts.append(_Part(trees, cells, kind, seen))
     return np.concatenate(shared), parts
 
 
 def _add_linear(
-    graph: _Graph, z: str, parts: list[_Part], tables: list[tuple[NDArray, NDArray]]
+    graph: Graph, z: str, parts: list[_Part], tables: list[tuple[NDArray, NDArray]]
 ) -> str:
     """Add <z, sum of slopes> + sum of biases, (n, K), over linear partitions that divide rows.
 
@@ -253,7 +253,7 @@ def _labels(classes: NDArray) -> NDArray:
     return labels.astype(types[labels.dtype.kind])
 
 
-def _add_classes(graph: _Graph, raw: str, labels: NDArray) -> dict[str, Any]:
+def _add_classes(graph: Graph, raw: str, labels: NDArray) -> dict[str, Any]:
     """Add labels and probabilities; return the outputs."""
     if len(labels) == 2:
         positive = graph.add("Greater", raw, 0.0)
@@ -271,28 +271,76 @@ def _add_classes(graph: _Graph, raw: str, labels: NDArray) -> dict[str, Any]:
 # -- partitions and features as operators ---------------------------------------------------------
 
 
-def _add_features(graph: _Graph, features: LinearFeatures, n_columns: int) -> str:
-    """Add the standardised linear features (n, m) of rows (n, d); see `Standardizer`.
+def _without_categories(graph: Graph, rows: str, trees: FlatTrees) -> tuple[FlatTrees, str]:
+    """Return trees that split numbers alone, and what they see of rows.
 
-    There are no indicators of categories among them: models with categories are not exported.
+    Behind the columns of rows there is one for every set of categories that a split sends left: 1
+    for these, 2 for the others.
     """
+    splits = np.flatnonzero(trees.table >= 0)
+    if not splits.size:
+        return trees, rows
+    feature, threshold = trees.feature.copy(), trees.threshold.copy()
+    missing_left, width, seen = trees.missing_left.copy(), trees.n_features, [rows]
+    for j in np.unique(trees.feature[splits]):
+        own = splits[trees.feature[splits] == j]
+        entries = trees.table[own][:, None] + np.arange(trees.n_categories[j] + 1)
+        is_left = np.c_[trees.categories_left[entries], trees.missing_left[own]]
+        tables, which = np.unique(is_left, axis=0, return_inverse=True)
+        feature[own] = width + which.reshape(-1)
+        width += len(tables)
+        seen.append(graph.add("Gather", np.where(tables.T, 1.0, 2.0), graph.codes[j], axis=0))
+    threshold[splits], missing_left[splits] = 1.5, False
+    numbers = replace(
+        trees,
+        n_features=width,
+        feature=feature,
+        threshold=threshold,
+        missing_left=missing_left,
+        table=np.full_like(trees.table, -1),
+        n_categories=np.zeros(width, np.intp),
+    )
+    return numbers, graph.add("Concat", *seen, axis=1)
+
+
+def _add_features(graph: Graph, features: LinearFeatures, n_columns: int) -> str:
+    """Add the standardised linear features (n, m) of rows (n, d); see `Standardizer`."""
     plan, scaler = features.plan, features.scaler
-    z = _ROWS
-    if len(plan.numbers) != n_columns:
-        z = graph.add("Gather", z, plan.numbers, axis=1)
-    if len(plan.missing_indicators):
-        columns = graph.add("Gather", _ROWS, plan.missing_indicators, axis=1)
+    n_numbers, n_missing = len(plan.numbers), len(plan.missing_indicators)
+    parts = []
+    if n_numbers:
+        is_all = n_numbers == n_columns
+        z = ROWS if is_all else graph.add("Gather", ROWS, plan.numbers, axis=1)
+        parts.append(_add_standard(graph, z, features, slice(n_numbers)))
+    for part in plan.indicators:
+        if part.names:
+            # What the standardiser makes of every category, of unseen ones and of missing values.
+            n_categories = len(part.place) - 2
+            rows = np.zeros((n_categories + 2, n_columns))
+            rows[:, part.column] = [*range(n_categories + 1), np.nan]
+            start = n_numbers + sum(len(p.names) for p in plan.indicators if p.column < part.column)
+            table = features.transform(rows)[:, start : start + len(part.names)]
+            parts.append(graph.add("Gather", table, graph.codes[part.column], axis=0))
+    if n_missing:
+        columns = graph.add("Gather", ROWS, plan.missing_indicators, axis=1)
         indicators = graph.cast(graph.add("IsNaN", columns), np.float64)
-        z = graph.add("Concat", z, indicators, axis=1)
+        last = slice(len(scaler.mean) - n_missing, None)
+        parts.append(_add_standard(graph, indicators, features, last))
+    return parts[0] if len(parts) == 1 else graph.add("Concat", *parts, axis=1)
+
+
+def _add_standard(graph: Graph, z: str, features: LinearFeatures, which: slice) -> str:
+    """Add numbers (n, k), clipped and standardised as some of the features, 0 where missing."""
+    scaler = features.scaler
     is_missing = graph.add("IsNaN", z)
     if scaler.clip:
-        z = graph.add("Min", graph.add("Max", z, scaler.low), scaler.high)
-    factor = 1.0 / np.maximum(scaler.scale, np.finfo(np.float64).tiny)
-    z = graph.add("Mul", graph.add("Sub", z, scaler.mean), factor)
+        z = graph.add("Min", graph.add("Max", z, scaler.low[which]), scaler.high[which])
+    factor = 1.0 / np.maximum(scaler.scale[which], np.finfo(np.float64).tiny)
+    z = graph.add("Mul", graph.add("Sub", z, scaler.mean[which]), factor)
     return graph.add("Where", is_missing, 0.0, z)
 
 
-def _add_rotations(graph: _Graph, partitioner: RotatedPartitioner) -> list[str]:
+def _add_rotations(graph: Graph, partitioner: RotatedPartitioner) -> list[str]:
     """Add what the trees of each rotation see, (n, q), of rows (n, d).
 
     The steps are those of `RotatedPartitioner.apply`, and none but the standardisation is rounded.
@@ -303,7 +351,7 @@ def _add_rotations(graph: _Graph, partitioner: RotatedPartitioner) -> list[str]:
     return [graph.add("MatMul", z, rotation) for rotation in partitioner.rotations_]
 
 
-def _add_trees(graph: _Graph, rows: str, trees: FlatTrees, weights: NDArray) -> str:
+def _add_trees(graph: Graph, rows: str, trees: FlatTrees, weights: NDArray) -> str:
     """Add sums (n, w) of the weights (C, w) of the leaves of trees, each of which has a split."""
     if trees.single_precision:
         rows = graph.cast(graph.cast(rows, np.float32), np.float64)
@@ -313,7 +361,7 @@ def _add_trees(graph: _Graph, rows: str, trees: FlatTrees, weights: NDArray) -> 
     sums = graph.add(
         "TreeEnsembleRegressor",
         rows,
-        domain=_ML_DOMAIN,
+        domain=ML_DOMAIN,
         n_targets=weights.shape[1],
         **_nodes(graph, trees),
         **_targets(graph, trees, weights),
@@ -321,7 +369,7 @@ def _add_trees(graph: _Graph, rows: str, trees: FlatTrees, weights: NDArray) -> 
     return graph.cast(sums, np.float64)
 
 
-def _nodes(graph: _Graph, trees: FlatTrees) -> dict[str, Any]:
+def _nodes(graph: Graph, trees: FlatTrees) -> dict[str, Any]:
     """Return the attributes of the nodes: of every tree its splits, then its leaves."""
     sizes, tree = np.diff(trees.starts), trees.tree_of_split
     n_nodes = sizes + trees.n_leaves
@@ -352,7 +400,7 @@ def _nodes(graph: _Graph, trees: FlatTrees) -> dict[str, Any]:
     }
 
 
-def _targets(graph: _Graph, trees: FlatTrees, weights: NDArray) -> dict[str, Any]:
+def _targets(graph: Graph, trees: FlatTrees, weights: NDArray) -> dict[str, Any]:
     """Return the attributes of the weights; zeros are left out, but every leaf has at least one."""
     tree = np.repeat(np.arange(trees.n_trees), trees.n_leaves)
     # Leaves that no training row reached add nothing: an entry of zeros behind all cells.
@@ -374,7 +422,7 @@ def _targets(graph: _Graph, trees: FlatTrees, weights: NDArray) -> dict[str, Any
     }
 
 
-def _add_voronoi(graph: _Graph, partitioner: VoronoiPartitioner, weights: NDArray) -> str:
+def _add_voronoi(graph: Graph, partitioner: VoronoiPartitioner, weights: NDArray) -> str:
     """Add sums (n, w) of the weights (C, w) of the cells with the nearest centres.
 
     The steps are those of `VoronoiPartitioner.apply`, ties included.
@@ -395,92 +443,3 @@ def _add_voronoi(graph: _Graph, partitioner: VoronoiPartitioner, weights: NDArra
     flat = graph.add("Reshape", is_cell, [-1, len(centres)])
     by_cell = weights.reshape(n_partitions, n_cells, -1).swapaxes(0, 1).reshape(len(centres), -1)
     return graph.add("MatMul", flat, by_cell)
-
-
-def _import_onnx() -> Any:
-    """Return the package onnx with what is used of it, or raise with how to install it."""
-    try:
-        import onnx
-        import onnx.checker
-        import onnx.helper
-        import onnx.numpy_helper
-    except ImportError as cause:
-        raise ImportError("to_onnx needs onnx: pip install 'jointleaf[onnx]'") from cause
-    return onnx
-
-
-class _Graph:
-    """Operators in the order in which they run, and the constants that they use.
-
-    Values are known by their names, which the methods return.
-    """
-
-    def __init__(self) -> None:
-        self._onnx = _import_onnx()
-        self._nodes: list[Any] = []
-        self._constants: list[Any] = []
-
-    def add(self, operator: str, *inputs: Any, **attributes: Any) -> str:
-        """Append an operator with one output; inputs that are no names are constants."""
-        return self._append(operator, inputs, [f"v{len(self._nodes)}"], **attributes)[0]
-
-    def split(self, value: str, sizes: list[int], axis: int) -> list[str]:
-        """Split a value into parts of these sizes."""
-        names = [f"v{len(self._nodes)}_{i}" for i in range(len(sizes))]
-        return self._append("Split", (value, sizes), names, axis=axis)
-
-    def name(self, value: str, name: str) -> None:
-        """Name a value as an output."""
-        self._append("Identity", (value,), [name])
-
-    def cast(self, value: str, dtype: Any) -> str:
-        """Cast a value to another type."""
-        return self.add("Cast", value, to=self._type(dtype))
-
-    def tensor(self, values: Any, name: str | None = None) -> Any:
-        """Return an array in the form of ONNX, numbers in 64 bits."""
-        array = np.asarray(values)
-        wide = {"i": np.int64, "u": np.int64, "f": np.float64}.get(array.dtype.kind, array.dtype)
-        return self._onnx.numpy_helper.from_array(array.astype(wide), name)
-
-    def model(
-        self, n_features: int, outputs: dict[str, tuple[Any, tuple[int, ...]]], about: str
-    ) -> Any:
-        """Return the checked model: input X (n, d) of doubles, outputs by name (type, shape).
-
-        Shapes are those of one row; the number of rows is left open.
-        """
-        helper = self._onnx.helper
-        rows, *results = (
-            helper.make_tensor_value_info(name, self._type(dtype), ["n", *shape])
-            for name, (dtype, shape) in {_ROWS: (np.float64, (n_features,)), **outputs}.items()
-        )
-        graph = helper.make_graph(self._nodes, "jointleaf", [rows], results, self._constants)
-        versions = {"": _OPSET, _ML_DOMAIN: _ML_OPSET}
-        model = helper.make_model(
-            graph,
-            opset_imports=[helper.make_opsetid(*version) for version in versions.items()],
-            ir_version=_IR_VERSION,
-            producer_name="jointleaf",
-            producer_version=jointleaf.__version__,
-            doc_string=about,
-        )
-        self._onnx.checker.check_model(model, full_check=True)
-        return model
-
-    def _append(
-        self, operator: str, inputs: Sequence[Any], outputs: list[str], **attributes: Any
-    ) -> list[str]:
-        names = [value if isinstance(value, str) else self._constant(value) for value in inputs]
-        self._nodes.append(self._onnx.helper.make_node(operator, names, outputs, **attributes))
-        return outputs
-
-    def _constant(self, values: Any) -> str:
-        name = f"c{len(self._constants)}"
-        self._constants.append(self.tensor(values, name))
-        return name
-
-    def _type(self, dtype: Any) -> int:
-        if np.dtype(dtype).kind in "OU":
-            return int(self._onnx.TensorProto.STRING)
-        return int(self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))

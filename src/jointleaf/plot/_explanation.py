@@ -59,7 +59,7 @@ class ExplanationDisplay(base.Display):
     >>> import numpy as np
     >>> from jointleaf import ExplanationDisplay, Frobenius, JOPLEnRegressor
     >>> X = np.random.default_rng(0).standard_normal((100, 3))
-    >>> model = JOPLEnRegressor(penalty=Frobenius(0.01), random_state=0).fit(X, X[:, 0])
+    >>> model = JOPLEnRegressor(penalty=Frobenius(0.01), random_state=0).fit(X, X[:, 0] ** 2)
     >>> display = ExplanationDisplay.from_estimator(model, X[:1])
     >>> len(display.bars_)
     3

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from jointleaf._core.arrays import array_namespace, shaped, while_loop
 from jointleaf._core.layout import CellLayout
+from jointleaf._core.penalties.params import HasParams, with_inner
 
 if TYPE_CHECKING:
     from scipy.sparse import sparray
@@ -23,7 +24,7 @@ _MAX_ROUNDS = 5000  # of the proximal map of a sum
 _PRECISION = 1e-11
 
 
-class Term:
+class Term(HasParams):
     """What can stand in a sum of penalties; ``a + b`` is the penalty R_a + R_b.
 
     A strength of ``"auto"`` is a place to fill: estimators choose it by cross-validation and
@@ -287,6 +288,24 @@ class Sum(Penalty):
     @property
     def terms(self) -> tuple[Term, ...]:
         return self._terms
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the terms by the small letters of their classes, such as ``l1``.
+
+        Several of one class are ``l1-1``, ``l1-2`` and so on, as in scikit-learn's `make_union`.
+        With `deep` also their parameters, such as ``l1__strength``.
+        """
+        kinds = [type(term).__name__.lower() for term in self._terms]
+        numbered = [
+            f"{kind}-{kinds[: k + 1].count(kind)}" if kinds.count(kind) > 1 else kind
+            for k, kind in enumerate(kinds)
+        ]
+        return with_inner(dict(zip(numbered, self._terms, strict=True)), deep)
+
+    def set_params(self, **params: Any) -> Sum:
+        """Change terms, or parameters of these, in place; return the sum."""
+        vars(self).update(vars(Sum(*self.changed_params(params).values())))
+        return self
 
     @property
     def weight_terms(self) -> list[Penalty]:

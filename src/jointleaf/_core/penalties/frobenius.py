@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -48,6 +50,11 @@ class Frobenius(Quadratic):
             self.bias_strength = check_number("bias_strength", bias_strength, positive=False)
         self.feature_weights = _weights("feature_weights", feature_weights)
         self.partition_weights = _weights("partition_weights", partition_weights)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; biases that follow the slopes have no strength of their own."""
+        params = super().get_params(deep)
+        return {**params, "bias_strength": None} if self.bias_follows else params
 
     def __repr__(self) -> str:
         names = ("strength", "bias_strength", "feature_weights", "partition_weights")

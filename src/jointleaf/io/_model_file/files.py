@@ -9,12 +9,15 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import jointleaf
+from jointleaf._data.preprocessor import TablePreprocessor
 from jointleaf.io._model_file.container import ModelFileError, pack, unpack
 from jointleaf.io._model_file.estimators import ESTIMATOR
 from jointleaf.io._model_file.schema import Arrays, Place, Scope
@@ -43,7 +46,9 @@ def save(
     model : fitted estimator
         `JOPLEnRegressor`, `JOPLEnClassifier` (also from `refine` and `prune`),
         `MultiTaskJOPLEnRegressor`, `MultiTaskJOPLEnClassifier`, `BoUTSRegressor`,
-        `BoUTSClassifier`, `LinearForestRegressor` or `LinearForestClassifier`.
+        `BoUTSClassifier`, `LinearForestRegressor` or `LinearForestClassifier`. Also a Pipeline of a
+        `TablePreprocessor` and one of these: what is loaded is its last step, which then takes the
+        raw table.
     path : str or path
         By convention it ends in ``.jleaf``.
     metadata : mapping, optional
@@ -78,9 +83,11 @@ def save(
     np.True_
     """
     if isinstance(model, Pipeline):
+        model = _with_preparation(model)
+    if hasattr(model, "to_local"):
         raise ModelFileError(
-            "a Pipeline cannot be saved, because its other steps may hold any code: save its last "
-            "step, jointleaf.save(pipeline[-1], path), and make the steps before it anew"
+            f"a {type(model).__name__} is saved as the ordinary estimator that it holds: "
+            "jointleaf.save(model.to_local(), path)"
         )
     if ESTIMATOR.knows(model):
         check_is_fitted(model)
@@ -88,6 +95,23 @@ def save(
     _check_size(len(data), max_bytes)
     _from_bytes(data, max_bytes)  # what cannot be loaded must not be written
     write_whole(path, data)
+
+
+def _with_preparation(pipeline: Pipeline) -> Any:
+    """Return the last step of a pipeline, which then prepares raw tables as the first one does."""
+    steps = [step for _, step in pipeline.steps if step not in (None, "passthrough")]
+    if len(steps) != 2 or type(steps[0]) is not TablePreprocessor or not ESTIMATOR.knows(steps[1]):
+        raise ModelFileError(
+            "a Pipeline cannot be saved, because its other steps may hold any code, unless these "
+            "are a TablePreprocessor alone: save its last step, jointleaf.save(pipeline[-1], "
+            "path), and make the steps before it anew"
+        )
+    check_is_fitted(steps[1])
+    if not hasattr(steps[1], "feature_names_in_"):
+        raise ModelFileError("the Pipeline was fitted on an array: fit it on a data frame")
+    model = copy(steps[1])
+    model.columns_ = replace(model.columns_, preparation=steps[0].preparation_)
+    return model
 
 
 def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:

@@ -11,7 +11,10 @@ import numpy as np
 from jointleaf import partitions
 from jointleaf._data.columns import Column, Columns
 from jointleaf._data.features import FeaturePlan, Indicators, LinearFeatures, Standardizer
+from jointleaf._data.kinds import KINDS, ColumnKind
+from jointleaf._data.preparation import Preparation
 from jointleaf._data.statistics import CategoryStatistics, CategoryTable
+from jointleaf._data.texts import DATE_FORMATS, DATE_PARTS, NOTATIONS
 from jointleaf._trees.flat import FlatTrees, KeyPart, Lookup
 from jointleaf.io._model_file.parameters import PARAMETER_KINDS, Parameters
 from jointleaf.io._model_file.schema import (
@@ -191,7 +194,24 @@ _STATISTICS = record(
     make=lambda s: CategoryStatistics(len(s.n_codes_of), s.classes, s.tables),
     rules=(("tables", _are_placed, "must have single columns in rising order before pairs"),),
 )
-COLUMNS = record(Columns, columns=Each(_COLUMN, least=1), statistics=Maybe(_STATISTICS))
+_KIND = record(
+    ColumnKind,
+    name=Text(),
+    kind=Text(KINDS),
+    notation=Text(("", "time", *NOTATIONS, *DATE_FORMATS)),
+    parts=Each(Text(DATE_PARTS)),
+    note=Text(),
+)
+PREPARATION = record(Preparation, columns=Each(_KIND, least=1), missing=_TEXTS)
+COLUMNS = record(
+    Columns,
+    columns=Each(_COLUMN, least=1),
+    statistics=Maybe(_STATISTICS),
+    preparation=Maybe(PREPARATION).must(
+        lambda s: s.preparation is None or s.preparation.outputs == [c.label for c in s.columns],
+        "does not make the columns of the model",
+    ),
+)
 _INDICATORS = record(
     Indicators,
     column=Integer(0, lambda s: s.d - 1),

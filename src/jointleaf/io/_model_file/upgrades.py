@@ -61,6 +61,8 @@ def upgrade(model: Any, place: Place, version: int) -> Any:
             raise ModelFileError(f"the file holds no valid model of format 1: {cause!r}") from None
     if isinstance(model, dict) and isinstance(model.get("columns"), list):
         model["columns"] = {"columns": model["columns"], "statistics": None}
+    if isinstance(model, dict) and isinstance(model.get("columns"), dict):
+        model["columns"].setdefault("preparation", None)
     if isinstance(model, dict):
         _add_losses(model)
         parameters = model.get("parameters")

@@ -1,0 +1,57 @@
+"""Parameters of penalties by name, as scikit-learn's searches and clones want them."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import Any
+
+
+class HasParams:
+    """What is made of the parameters of its signature, which are attributes of their names."""
+
+    share: float
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, with `deep` also those of penalties inside as ``name__inner``."""
+        names = [p for p in inspect.signature(type(self)).parameters if p != "layout"]
+        params = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        return with_inner(params, deep)
+
+    def set_params(self, **params: Any) -> Any:
+        """Change parameters in place, checked as those of a new penalty; return the penalty."""
+        vars(self).update(vars(type(self)(**self.changed_params(params))), share=self.share)
+        return self
+
+    def changed_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Return all parameters with some changed, also those of penalties inside."""
+        own = self.get_params(deep=False)
+        inner: dict[str, dict[str, Any]] = {}
+        for key, value in params.items():
+            name, is_inner, rest = key.partition("__")
+            if name not in own or (is_inner and not isinstance(own[name], HasParams)):
+                raise ValueError(
+                    f"{name!r} is no parameter of {self!r} that can be set: the parameters are "
+                    f"{sorted(own)}"
+                )
+            if is_inner:
+                inner.setdefault(name, {})[rest] = value
+            else:
+                own[name] = value
+        return {**own, **{name: own[name].set_params(**values) for name, values in inner.items()}}
+
+    def __sklearn_clone__(self) -> Any:
+        return copy.deepcopy(self)
+
+
+def with_inner(params: dict[str, Any], deep: bool) -> dict[str, Any]:
+    """Return parameters, with `deep` also those of penalties among them as ``name__inner``."""
+    if not deep:
+        return params
+    inner = {
+        f"{name}__{key}": value
+        for name, term in params.items()
+        if isinstance(term, HasParams)
+        for key, value in term.get_params().items()
+    }
+    return {**params, **inner}

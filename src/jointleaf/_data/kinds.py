@@ -1,0 +1,192 @@
+"""What a column holds, detected from its values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._data import texts
+from jointleaf._data.raw_table import RawColumn, listed, similar_texts
+
+#: What columns that the user names can say of rows, besides features and target.
+ROLES = ("exposure", "weight")
+_MOST_DIFFERENT = 0.5  # share of different texts above which a text column is no category
+_MANY_CATEGORIES = 50
+_FEWEST_COUNTED = 3  # rows; two consecutive numbers are no count
+_ROW_NAMES = ("id", "index", "row", "row number", "rownumber", "no", "nr", "column 1")
+_ID_NAME = re.compile(r"(.*[\W_])?[iI][dD]|.*[a-z0-9]I[dD]")  # id, flat_id, flatId, but not paid
+_USED = ("number", "category", "boolean", "date", "unchanged")
+#: All kinds of columns.
+KINDS = (*_USED, "identifier", "copy", "constant", "empty", "dropped", *ROLES)
+
+
+@dataclass(frozen=True)
+class ColumnKind:
+    """What a column holds and how it is read.
+
+    Its kind is "number", "category", "boolean" or "date", or "identifier", "copy", "constant",
+    "empty" or "dropped", which are left out of the model, or "exposure" or "weight" of the rows, or
+    "unchanged" where a model takes it as it is. Its notation is how numbers (see
+    `detect_notation`) or dates ("iso", a format of strptime, "time" for a column of times) are
+    written.
+    """
+
+    name: str
+    kind: str
+    notation: str = ""
+    parts: Sequence[str] = ()  # what a date becomes, some of `DATE_PARTS`
+    note: str = ""  # for the user
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the model sees the column."""
+        return self.kind in _USED
+
+    @property
+    def can_be_kept(self) -> bool:
+        """Whether the column was left out because it looks useless, not because it is."""
+        return self.kind in ("identifier", "copy")
+
+    @property
+    def holds(self) -> str:
+        """What the column holds, in words."""
+        return self.kind if self.is_used or self.kind in ROLES else f"left out: {self.kind}"
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the columns that the model sees."""
+        if self.kind == "date":
+            return tuple(f"{self.name}: {part}" for part in self.parts)
+        return (self.name,) if self.is_used else ()
+
+
+def detect_kind(
+    column: RawColumn,
+    *,
+    is_category: bool = False,
+    is_kept: bool = False,
+    target: RawColumn | None = None,
+) -> ColumnKind:
+    """Detect what a column holds.
+
+    The user may name it categorical, whatever it looks like, or have it kept although it counts the
+    rows, names them, or is equal to the target.
+    """
+    name, missing = column.name, column.missing
+    if missing.all():
+        return ColumnKind(name, "empty", note="no values")
+    if not is_kept and target is not None and _are_equal(column, target):
+        return ColumnKind(name, "copy", note="equal to the target in every row")
+    if is_category or column.is_category:
+        note = "as requested" if is_category else f"{len(set(column.values) - {None}):,} categories"
+        return ColumnKind(name, "category", note=note)
+    if column.values.dtype.kind == "M":
+        return _date(column, "time")
+    if not column.is_text:
+        return _number(column, "plain", is_kept)
+    categories = sorted(set(texts.present(column.values)))
+    if len(categories) == 1 and not missing.any():
+        return ColumnKind(name, "constant", note=f"always {column.values[0]!r}")
+    if texts.parse_booleans(column.values) is not None:
+        return ColumnKind(name, "boolean")
+    notation = texts.detect_notation(column.values)
+    if notation is not None:
+        return _number(column, notation, is_kept)
+    form = texts.detect_format(texts.present(column.values))
+    return _text(column, categories, is_kept) if form is None else _date(column, form)
+
+
+def _are_equal(column: RawColumn, target: RawColumn) -> bool:
+    """Whether two columns hold the same in every row, numbers however they are written."""
+    if "M" in (column.values.dtype.kind, target.values.dtype.kind):
+        return False
+    if len(column.values) < _FEWEST_COUNTED or (column.missing != target.missing).any():
+        return False
+    notations = [
+        texts.detect_notation(c.values) if c.is_text else "plain" for c in (column, target)
+    ]
+    if None in notations:
+        return column.is_text and target.is_text and bool((column.values == target.values).all())
+    numbers, targets = column.numbers(str(notations[0])), target.numbers(str(notations[1]))
+    return np.array_equal(numbers, targets, equal_nan=True)
+
+
+def _number(column: RawColumn, notation: str, is_kept: bool) -> ColumnKind:
+    numbers = column.numbers(notation)
+    finite = numbers[np.isfinite(numbers)]
+    if not finite.size:
+        return ColumnKind(column.name, "empty", note="no finite numbers")
+    if finite.min() == finite.max() and finite.size == numbers.size:
+        return ColumnKind(column.name, "constant", notation, note=f"always {finite[0]:g}")
+    notes = texts.notation_remarks(column.values, notation) if column.is_text else []
+    if counts_rows(numbers):
+        # Others, such as years in order, may well be features.
+        is_name = column.name.lower().replace("_", " ") in _ROW_NAMES
+        if not is_kept and (is_name or numbers[0] in (0.0, 1.0)):
+            return ColumnKind(column.name, "identifier", notation, note="counts the rows")
+        notes.append("counts the rows")
+    elif not is_kept and _ID_NAME.fullmatch(column.name) and _all_differ(finite):
+        note = "named an id, and whole numbers that all differ"
+        return ColumnKind(column.name, "identifier", notation, note=note)
+    unread = np.flatnonzero(np.isnan(numbers) & ~column.missing)
+    if unread.size:
+        notes.append(
+            f"{unread.size:,} not a number, such as {column.values[unread[0]]!r} in row "
+            f"{unread[0] + 1:,}: taken as missing"
+        )
+    return ColumnKind(column.name, "number", notation, note="; ".join(notes))
+
+
+def counts_rows(numbers: NDArray) -> bool:
+    """Whether numbers (n,) count the rows in their order, from any number on."""
+    return len(numbers) >= _FEWEST_COUNTED and bool((np.diff(numbers) == 1.0).all())
+
+
+def _all_differ(numbers: NDArray) -> bool:
+    whole = bool((numbers == np.floor(numbers)).all())
+    return whole and len(numbers) > 2 and len(np.unique(numbers)) == len(numbers)
+
+
+def _date(column: RawColumn, form: str) -> ColumnKind:
+    varying = varying_parts(texts.parse_dates(column.values, form))
+    if not varying:
+        return ColumnKind(column.name, "constant", form, note=f"always {column.values[0]}")
+    note = {"iso": "year-month-day", "time": ""}.get(form, _in_words(form))
+    return ColumnKind(column.name, "date", form, varying, note)
+
+
+def varying_parts(seconds: NDArray[np.float64]) -> tuple[str, ...]:
+    """Return those of `DATE_PARTS` that differ between times (n,) in seconds."""
+    known = seconds[~np.isnan(seconds)]
+    parts = texts.date_parts(known) if known.size else {}
+    return tuple(part for part, values in parts.items() if values.min() < values.max())
+
+
+def _text(column: RawColumn, categories: list[str], is_kept: bool) -> ColumnKind:
+    n_present, different = int((~column.missing).sum()), len(categories)
+    if not is_kept and different == n_present and n_present > 2:
+        kind, note = "identifier", "all values differ"
+    elif not is_kept and different > _MANY_CATEGORIES and different > _MOST_DIFFERENT * n_present:
+        kind, note = "identifier", f"{different:,} different texts"
+    else:
+        kind = "category"
+        # "none" may be the name of a category, unlike the other words.
+        words = [word for word in column.words if word.lower() == "none"]
+        missing = [f"{listed(words)} counts as missing"] if words else []
+        note = "; ".join([f"{different:,} categories", *missing, *similar_texts(categories)])
+    if texts.look_like_numbers(column.values):
+        unread = next(v for v in texts.present(column.values) if not texts.are_floats([v]))
+        note += f"; looks like numbers, but {unread!r} cannot be read as one"
+    return ColumnKind(column.name, kind, note=note)
+
+
+def _in_words(form: str) -> str:
+    words = {
+        "Y": "year", "y": "year", "m": "month", "b": "month", "B": "month", "d": "day",
+        "H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "am/pm",
+    }  # fmt: skip
+    return re.sub("%(.)", lambda mark: words[mark[1]], form)

@@ -1,0 +1,216 @@
+"""Tables before anyone knows what they mean: named columns of text, numbers or times.
+
+Files that the shell reads and data frames of every library come to this form, so that both are
+prepared for a model in the same way.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._data.columns import as_frame
+from jointleaf._data.texts import parse_numbers
+
+_MOST_LISTED = 8
+#: How a missing value may be written, besides nothing at all.
+MISSING_WORDS = (
+    "?", "NaN",
+    *(form(word) for word in ("na", "n/a", "nan", "null", "none", "#n/a", "<na>")
+      for form in (str.lower, str.upper, str.capitalize)),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RawColumn:
+    """One column: text (dtype object, None where missing), floats (NaN) or datetime64 (NaT)."""
+
+    name: str
+    values: NDArray
+    is_category: bool = False  # by its type, whatever the values look like
+    words: tuple[str, ...] = ()  # texts that were taken as missing
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the values are text."""
+        return self.values.dtype == object
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """Where values are missing, (n,)."""
+        if self.is_text:
+            return np.array([value is None for value in self.values], dtype=bool)
+        return np.isnat(self.values) if self.values.dtype.kind == "M" else np.isnan(self.values)
+
+    def numbers(self, notation: str) -> NDArray[np.float64]:
+        """Return floats (n,), of text in a notation (see `detect_notation`)."""
+        return parse_numbers(self.values, notation) if self.is_text else self.values
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """All columns of a table."""
+
+    source: str  # name of the file, or of the argument, for messages
+    columns: tuple[RawColumn, ...]
+    notes: tuple[str, ...] = ()  # about the reading, such as which delimiter was detected
+    hint: str = ""  # what to check where a table has one column only
+
+    def __len__(self) -> int:
+        return len(self.columns[0].values)
+
+    @cached_property
+    def _by_name(self) -> dict[str, RawColumn]:
+        return {column.name: column for column in self.columns}
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return [column.name for column in self.columns]
+
+    def column(self, name: str, option: str = "the column") -> RawColumn:
+        """Return a column by its name, or raise an error that lists the names."""
+        if name in self._by_name:
+            return self._by_name[name]
+        if len(self.columns) == 1:
+            raise ValueError(
+                f"{self.source}: {option} {name!r} is not there and the only column is "
+                f"{self.names[0]!r}{self.hint}"
+            )
+        similar = closest_name(name, self.names)
+        remedy = (
+            f"did you mean {similar!r}?" if similar else f"the columns are {listed(self.names)}"
+        )
+        raise ValueError(f"{self.source}: {option} {name!r} is not there: {remedy}")
+
+    def take(self, rows: NDArray) -> RawTable:
+        """Return some rows, by number or mask."""
+        columns = tuple(replace(column, values=column.values[rows]) for column in self.columns)
+        return replace(self, columns=columns)
+
+
+def object_array(values: list) -> NDArray:
+    """Return an array (n,) of dtype object."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names in quotes, the first few of many."""
+    shown = ", ".join(map(repr, names[:_MOST_LISTED]))
+    n_others = len(names) - _MOST_LISTED
+    return f"{shown} and {n_others} more" if n_others > 0 else shown
+
+
+def closest_name(name: str, names: Sequence[str]) -> str | None:
+    """Return the first name that is the same but for case and spaces."""
+    return next((known for known in names if _folded(known) == _folded(name)), None)
+
+
+def similar_texts(categories: Sequence[str]) -> list[str]:
+    """Return at most one remark, on texts that are the same but for case and spaces."""
+    groups: dict[str, list[str]] = {}
+    for category in categories:
+        groups.setdefault(_folded(category), []).append(category)
+    similar = [group for group in groups.values() if len(group) > 1]
+    return [f"{listed(similar[0])} differ only in case or spaces"] if similar else []
+
+
+def _folded(text: str) -> str:
+    return "".join(text.casefold().split())
+
+
+# -- from values and data frames -----------------------------------------------------------------
+
+
+def text_column(
+    name: str, values: list[str | None], missing: Collection[str] = MISSING_WORDS
+) -> RawColumn:
+    """Return a column of texts; empty ones and those that count as missing become None."""
+    absent = {"", *missing}
+    texts = [None if text is None else text.strip() for text in values]
+    words = tuple(sorted({text for text in texts if text and text in absent}))
+    return RawColumn(name, object_array([None if t in absent else t for t in texts]), words=words)
+
+
+def object_column(name: str, values: list, missing: Collection[str] = MISSING_WORDS) -> RawColumn:
+    """Return a column of Python objects: floats, times, or text where it is anything else."""
+    present = [value for value in values if not _is_missing(value)]
+    if present and all(isinstance(v, Real) and not isinstance(v, bool) for v in present):
+        return RawColumn(name, np.array([np.nan if _is_missing(v) else v for v in values], float))
+    if present and all(isinstance(v, datetime.date) for v in present):
+        times = [None if _is_missing(v) else _utc(v) for v in values]
+        return RawColumn(name, np.array(times, "datetime64[us]"))
+    texts = [None if _is_missing(v) else _as_text(v) for v in values]
+    return text_column(name, texts, missing)
+
+
+def raw_table(X: Any, missing: Collection[str] = MISSING_WORDS, source: str = "X") -> RawTable:
+    """Return a data frame of any library, or an array (n, d) with columns x0, x1, ..."""
+    frame = as_frame(X)
+    if frame is not None:
+        columns = [_series_column(frame[name], missing) for name in frame.columns]
+        return RawTable(source, tuple(columns))
+    columns = []
+    for j, values in enumerate(np.asarray(X).T):
+        if values.dtype.kind in "biuf":
+            columns.append(RawColumn(f"x{j}", values.astype(float)))
+        else:
+            columns.append(object_column(f"x{j}", values.tolist(), missing))
+    return RawTable(source, tuple(columns))
+
+
+def _series_column(series: nw.Series, missing: Collection[str]) -> RawColumn:
+    name, dtype = str(series.name), series.dtype
+    if dtype.is_integer() or dtype.is_float():
+        numbers = series.cast(nw.Float64).to_numpy()
+        return RawColumn(name, np.array(numbers, dtype=float))
+    if isinstance(dtype, nw.Datetime | nw.Date):
+        return RawColumn(name, series_times(series))
+    if isinstance(dtype, nw.Categorical | nw.Enum):
+        texts = [None if _is_missing(v) else _as_text(v) for v in series.to_list()]
+        return replace(text_column(name, texts, ()), is_category=True)
+    return object_column(name, series.to_list(), missing)
+
+
+def series_times(series: nw.Series) -> NDArray:
+    """Return a column of times or dates as datetime64[us] in UTC, NaT where missing."""
+    dtype = series.dtype
+    if isinstance(dtype, nw.Datetime) and dtype.time_zone is not None:
+        series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    values = series.to_numpy()
+    if values.dtype.kind == "M":
+        return values.astype("datetime64[us]")
+    return np.array(
+        [None if _is_missing(v) else _utc(v) for v in values.tolist()], "datetime64[us]"
+    )
+
+
+def _utc(time: Any) -> Any:
+    if isinstance(time, datetime.datetime) and time.tzinfo is not None:
+        return time.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    return time
+
+
+def _as_text(value: Any) -> str:
+    """Return a value as it would be written in a CSV file."""
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, or pandas' NA or NaT, which are not equal to themselves."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):
+        return type(value).__name__ == "NAType"

@@ -1,0 +1,130 @@
+"""update: the cells of a model fitted to old and new rows, by closed forms and other solvers."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+
+import jointleaf
+from jointleaf import L21, Frobenius, JOPLEnClassifier, JOPLEnRegressor
+from jointleaf.partitions import LightGBMPartitioner
+
+CELLS = LightGBMPartitioner(3, n_cells=3)
+SMALL = {"partitioner": CELLS, "random_state": 0}
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(90, 3))
+Y = X[:, 0] * (X[:, 1] > 0) + 0.1 * RNG.normal(size=90)
+OLD, NEW = slice(0, 50), slice(50, 90)
+WEIGHTS = RNG.integers(0, 3, 90).astype(float)
+
+
+def dense_design(model, rows):
+    """Return the design (n, N) of standardised slopes and biases of all cells, cell by cell."""
+    cells = model.cell_model_
+    features, codes = cells.features.transform(rows), cells.partitioner.apply(rows)
+    columns = []
+    for p, n_cells in enumerate(cells.partitioner.n_cells_):
+        for c in range(n_cells):
+            inside = (codes[:, p] == c)[:, None].astype(float)
+            columns += [inside * features, inside]
+    return np.hstack(columns)
+
+
+@pytest.mark.parametrize("solver", ["auto", "fista"])
+def test_squared_errors_are_those_of_the_normal_equations(solver):
+    model = JOPLEnRegressor(**SMALL, penalty=Frobenius(0.01), solver=solver)
+    model.fit(X[OLD], Y[OLD], WEIGHTS[OLD]).update(X[NEW], Y[NEW], WEIGHTS[NEW])
+    cells, s = model.cell_model_, WEIGHTS / WEIGHTS.sum()
+    A = dense_design(model, X)
+    target = (Y - cells.centre) / cells.unit - cells.offset
+    theta = np.linalg.solve(A.T @ (s[:, None] * A) + 0.01 * np.eye(A.shape[1]), A.T @ (s * target))
+    expected = cells.centre + cells.unit * (A @ theta + cells.offset)
+    np.testing.assert_allclose(model.predict(X), expected, atol=1e-8)
+
+
+def test_the_order_of_updates_makes_no_difference():
+    fitted = JOPLEnRegressor(**SMALL, penalty=Frobenius(0.01)).fit(X[OLD], Y[OLD])
+    at_once = copy.copy(fitted).update(X[NEW], Y[NEW], X_old=X[OLD], y_old=Y[OLD])
+    fitted.update(X[70:], Y[70:]).update(X[50:70], Y[50:70])
+    np.testing.assert_allclose(fitted.predict(X), at_once.predict(X), atol=1e-8)
+    before = JOPLEnRegressor(**SMALL, penalty=Frobenius(0.01)).fit(X[OLD], Y[OLD])
+    assert np.abs(fitted.predict(X) - before.predict(X)).max() > 0.01
+    explained = fitted.explain(X)
+    np.testing.assert_allclose(explained.prediction, fitted.predict(X))
+
+
+def test_other_losses_are_solved_to_their_optimum():
+    labels = np.where(Y > 0, "b", "a")
+    model = JOPLEnClassifier(**SMALL, penalty=Frobenius(0.02), tol=1e-9)
+    model.fit(X[OLD], labels[OLD]).update(X[NEW], labels[NEW])
+    A, sign = dense_design(model, X), np.where(Y > 0, 1.0, -1.0)
+    offset = float(model.cell_model_.offset)
+
+    def objective(theta):
+        margin = sign * (A @ theta + offset)
+        slope = -sign / (1 + np.exp(margin)) / len(sign)
+        value = np.logaddexp(0, -margin).mean() + 0.01 * theta @ theta
+        return value, A.T @ slope + 0.02 * theta
+
+    best = minimize(objective, np.zeros(A.shape[1]), jac=True, method="L-BFGS-B", tol=1e-14)
+    np.testing.assert_allclose(model.decision_function(X), A @ best.x + offset, atol=1e-4)
+
+
+def test_sparse_penalties_categories_and_frames():
+    frame = pd.DataFrame(X, columns=list("abc")).assign(d=np.where(X[:, 2] > 0, "u", "v"))
+    model = JOPLEnRegressor(**SMALL, penalty=L21(0.05)).fit(frame[OLD], Y[OLD])
+    model.update(frame[NEW].assign(d="new"), Y[NEW])
+    assert model.solution_.optimality < 1e-5
+    counts = JOPLEnRegressor(**SMALL, penalty=Frobenius(0.1), loss="poisson")
+    counts.fit(X[OLD], np.exp(Y[OLD])).update(X[NEW], np.exp(Y[NEW]))
+    assert counts.predict(X).min() > 0
+
+
+def test_what_is_not_kept_is_asked_for(tmp_path):
+    model = JOPLEnRegressor(**SMALL, penalty=Frobenius(0.1)).fit(X[OLD], Y[OLD])
+    jointleaf.save(model, tmp_path / "m.jleaf")
+    for other in (jointleaf.load(tmp_path / "m.jleaf"), pickle.loads(pickle.dumps(model))):
+        with pytest.raises(ValueError, match=r"model files .* leave out: give X_old and y_old"):
+            other.update(X[NEW], Y[NEW])
+        other.update(X[NEW], Y[NEW], X_old=X[OLD], y_old=Y[OLD])
+        expected = copy.deepcopy(model).update(X[NEW], Y[NEW], X_old=X[OLD], y_old=Y[OLD])
+        np.testing.assert_array_equal(other.predict(X), expected.predict(X))
+    with pytest.raises(ValueError, match="X_old and y_old belong together"):
+        model.update(X[NEW], Y[NEW], X_old=X[OLD])
+
+
+def test_what_has_no_joint_problem_is_refused_and_left_alone():
+    labels = np.where(Y > 0, "b", "a")
+    blend = JOPLEnClassifier(recipe="blend", random_state=0, time_budget=5).fit(X, labels)
+    with pytest.raises(ValueError, match=r"the model is a blend .*: fit all rows again, or give"):
+        blend.update(X, labels)
+    model = JOPLEnClassifier(**SMALL, penalty=Frobenius(0.1)).fit(X, labels)
+    before = model.predict_proba(X)
+    with pytest.raises(ValueError, match="y_new holds class 'c', which the fit did not see"):
+        model.update(X[:1], ["c"])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.update(X[:3], ["a", "b"])
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+    balanced = JOPLEnClassifier(**SMALL, penalty=Frobenius(0.1), class_weight="balanced")
+    with pytest.raises(ValueError, match="class_weight='balanced'"):
+        balanced.fit(X, labels).update(X, labels)
+    counts = JOPLEnRegressor(**SMALL, penalty=Frobenius(0.1), loss="poisson")
+    with pytest.raises(ValueError, match="takes no exposure or offset"):
+        counts.fit(X, np.exp(Y), exposure=np.ones(90) * 2).update(X, np.exp(Y))
+    monotone = JOPLEnRegressor(**SMALL, cells="constant", penalty=Frobenius(0.1))
+    monotone.set_params(monotonic_cst=[1, 0, 0])
+    with pytest.raises(ValueError, match="monotone constraints: fit all rows again"):
+        monotone.fit(X, Y).update(X, Y)
+
+
+def test_class_weights_by_name_are_those_of_new_rows_too():
+    labels = np.where(Y > 0, "b", "a")
+    weighted = JOPLEnClassifier(**SMALL, penalty=Frobenius(0.1), class_weight={"b": 3.0})
+    by_class = weighted.fit(X[OLD], labels[OLD]).update(X[NEW], labels[NEW])
+    rows = JOPLEnClassifier(**SMALL, penalty=Frobenius(0.1))
+    s = np.where(labels == "b", 3.0, 1.0)
+    by_row = rows.fit(X[OLD], labels[OLD], s[OLD]).update(X[NEW], labels[NEW], s[NEW])
+    np.testing.assert_allclose(by_class.predict_proba(X), by_row.predict_proba(X), atol=1e-6)
