@@ -61,6 +61,7 @@ def upgrade(model: Any, arrays: list[NDArray], version: int) -> Any:
         _add_losses(model)
     if isinstance(model, dict) and "cell_model" in model:
         model.setdefault("calibration", None)
+        model.setdefault("quantiles", None)
     if isinstance(model, dict) and model.get("class") == "MultiTaskJOPLEnRegressor":
         n_tasks = len(model["report"]) if isinstance(model.get("report"), list) else 0
         model.setdefault("losses", [{"class": "SquaredError"} for _ in range(n_tasks)])
