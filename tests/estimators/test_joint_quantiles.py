@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.metrics import mean_pinball_loss
@@ -18,7 +19,9 @@ from jointleaf import (
     prune,
     refine,
 )
+from jointleaf._sources.rows import check_settings
 from jointleaf.cli import main
+from jointleaf.estimators._path import follow_strengths
 
 LEVELS = [0.1, 0.5, 0.9]
 RNG = np.random.default_rng(0)
@@ -65,9 +68,12 @@ def test_score_is_minus_the_mean_loss(model):
     assert model.score(X, Y, weights) == pytest.approx(-np.mean(losses))
     with small_fits():
         scores = cross_val_score(clone(model), X, Y, cv=2)
-    constant = np.quantile(Y, LEVELS)
-    worst = np.mean([mean_pinball_loss(Y, np.full(240, q), alpha=a) for a, q in zip(LEVELS, constant, strict=True)])
-    assert (-worst < scores).all()
+    constants = np.quantile(Y, LEVELS)
+    losses = [
+        mean_pinball_loss(Y, np.full(240, constant), alpha=level)
+        for level, constant in zip(LEVELS, constants, strict=True)
+    ]
+    assert (-np.mean(losses) < scores).all()
     assert (scores < 0).all()
 
 
@@ -84,14 +90,17 @@ def test_a_copy_and_a_file_predict_the_same(model, tmp_path):
     assert "0.1, 0.5, 0.9 jointly from 240 held-out rows" in loaded.summary()
 
 
-def test_the_shell_writes_every_level(model, tmp_path, capsys):
+def test_the_shell_writes_every_level(tmp_path, capsys):
+    with small_fits():
+        model = estimator().fit(pd.DataFrame(X, columns=["x0", "x1", "x2"]), Y)
     jointleaf.save(model, tmp_path / "model.jleaf")
     np.savetxt(tmp_path / "rows.csv", X[:3], delimiter=",", header="x0,x1,x2", comments="")
     assert main(["predict", str(tmp_path / "model.jleaf"), str(tmp_path / "rows.csv")]) == 0
     header, *lines = capsys.readouterr().out.splitlines()
     assert header == "quantile 0.1,quantile 0.5,quantile 0.9"
     written = np.array([line.split(",") for line in lines], float)
-    np.testing.assert_allclose(written, model.predict(X[:3]), rtol=1e-8)
+    rows = pd.DataFrame(X[:3], columns=["x0", "x1", "x2"])
+    np.testing.assert_allclose(written, model.predict(rows), rtol=1e-8)
 
 
 def test_offsets_and_weights_move_all_levels():
@@ -159,7 +168,7 @@ def test_other_estimators_and_losses_refuse_a_list():
     with pytest.raises(ValueError, match="trees of a trained model"):
         refine(forest, X, Y, loss="quantile", quantile=[0.1, 0.9])
     with pytest.raises(ValueError, match=r"quantile=\[0.1, 0.9\] is not possible with a source"):
-        jointleaf.fit_source(estimator([0.1, 0.9]), jointleaf.ArraySource(X, Y))
+        check_settings(estimator([0.1, 0.9]), 100, 100, 1)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +179,7 @@ def test_other_estimators_and_losses_refuse_a_list():
         ("calibrate", lambda model: model.calibrate(X, Y)),
         ("prune", lambda model: prune(model, X, Y)),
         ("to_onnx", jointleaf.to_onnx),
-        ("a path of strengths", lambda model: jointleaf.strength_path(model, X, Y)),
+        ("a path of strengths", lambda model: follow_strengths(model, X, Y)),
         ("a picture of intervals", lambda model: IntervalDisplay.from_estimator(model, X, Y)),
     ],
 )

@@ -42,11 +42,11 @@ def test_cells_take_part_where_the_shape_depends_on_the_row(kind, n_forests):
     ratio = loss_of(new, predicted) / loss_of(new, of_widths)
     assert ratio < (0.97 if kind == "skew" else 1.01)
     below = (new.y[:, None] <= predicted).mean(axis=0)
-    np.testing.assert_allclose(below, LEVELS, atol=0.04)
+    np.testing.assert_allclose(below, LEVELS, atol=0.06)
 
 
 def test_quantiles_never_cross_near_rows_and_far_from_them(monkeypatch):
-    monkeypatch.setattr(quantiles, "_STRENGTHS", (1e-4,))  # nearly free
+    monkeypatch.setattr(quantiles._LevelFit, "choose_strength", lambda self: 1e-4)  # nearly free
     levels = np.array([0.05, 0.1, 0.4, 0.45, 0.5, 0.95])
     joint = JointQuantiles.of_fit(make_rows("skew"), COLUMNS, levels)
     assert joint.cells

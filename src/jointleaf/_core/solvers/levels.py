@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve_banded, cholesky_banded
+from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
 
 from jointleaf._core.solvers.interior import KEPT, SIDES, centre_of, longest_step
 
-_JITTER = 1e-13  # of the mean diagonal: what rounding makes of an eigenvalue of zero
+_JITTER = 1e-14  # of the diagonal: what rounding makes of an eigenvalue of zero
 _LEAST = 1e-3  # of the largest sum of a column: what the slope of a constraint is at least made of
 
 
@@ -63,25 +63,32 @@ def fit_levels(
     problem = _Problem(basis, target, s / s.sum(), levels, curvature)
     low, high, goal = problem.low, problem.high, problem.goal
     theta, alpha = np.zeros((len(levels), basis.shape[1])), (low + high) / 2
+    slack = np.stack([alpha - low, high - alpha])
     start = float(np.maximum(high * goal, low * goal).sum())
     if start == 0.0:
         return Levels(theta.T, 0, 0.0)
     z = np.full((2, len(goal)), float(np.average(np.abs(target), weights=s)))
-    n_iter, gap = 0, np.inf
+    best = Levels(theta.T, 0, np.inf)
     for n_iter in range(max_iter + 1):
         residual = goal - problem.forward(theta)
         dual = problem.adjoint(alpha) - problem.penalty_gradient(theta)
         excess = np.maximum(high * residual, low * residual) - alpha * residual
         gap = float(excess.sum() + np.abs(dual * theta).sum()) / start
+        if gap < best.gap:
+            best = Levels(_rising(theta), n_iter, gap)
         if gap <= tol or n_iter == max_iter:
             break
-        point = _Point(problem, residual, dual, np.stack([alpha - low, high - alpha]), z)
+        try:
+            point = _Point(problem, residual, dual, slack, z)
+        except LinAlgError:  # more digits than numbers have
+            break
         _, move, z_move = point.moves(np.zeros_like(z))
-        near = centre_of(point.slack, SIDES * move, z, z_move) - z_move * SIDES * move
+        near = centre_of(slack, SIDES * move, z, z_move) - z_move * SIDES * move
         step, move, z_move = point.moves(near)
-        length = KEPT * longest_step(point.slack, SIDES * move, z, z_move)
+        length = KEPT * longest_step(slack, SIDES * move, z, z_move)
         theta, alpha, z = theta + length * step, alpha + length * move, z + length * z_move
-    return Levels(_rising(theta), n_iter, gap)
+        slack = slack + length * SIDES * move  # and no difference, which rounding would make zero
+    return best
 
 
 class _Point:
@@ -91,17 +98,17 @@ class _Point:
         self, problem: _Problem, residual: NDArray, dual: NDArray, slack: NDArray, z: NDArray
     ) -> None:
         self._problem, self._residual, self._dual = problem, residual, dual
-        self.slack, self._z = slack, z
+        self._slack, self._z = slack, z
         self._h = 1.0 / (z / slack).sum(axis=0)
         self._solve = problem.solver(self._h)
 
     def moves(self, products: NDArray) -> tuple[NDArray, NDArray, NDArray]:
         """Return steps of theta, alpha and z after which z times slack is about `products`."""
-        ahead = self._residual + (SIDES * products / self.slack).sum(axis=0)
+        ahead = self._residual + (SIDES * products / self._slack).sum(axis=0)
         right = self._dual + self._problem.adjoint(self._h * ahead)
         step = self._solve(right.ravel()).reshape(right.shape)
         move = self._h * (ahead - self._problem.forward(step))
-        return step, move, (products - self._z * SIDES * move) / self.slack - self._z
+        return step, move, (products - self._z * SIDES * move) / self._slack - self._z
 
 
 class _Problem:
@@ -156,7 +163,7 @@ class _Problem:
         low, high = np.tril_indices(m)
         bands[low - high, :, high] = grams[:, low, high].T
         bands[0] += diagonal
-        bands[0] += _JITTER * bands[0].mean()
+        bands[0] *= 1.0 + _JITTER
         bands[m, :-1] = -pairs
         factor = cholesky_banded(bands.reshape(m + 1, -1), lower=True, overwrite_ab=True)
         return lambda b: cho_solve_banded((factor, True), b)
