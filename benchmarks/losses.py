@@ -231,12 +231,13 @@ def report_numbers(output: Path) -> None:
     models = list(dict.fromkeys([first, "jointleaf", "of mean", "of median", *peers]))
     print(f"| sets | quantile | {' | '.join(models)} | won |")
     print("|" + "---|" * (len(models) + 3))
-    for (half, level), part in frame.groupby(["half", "level"]):
+    of_sets = ["set", "half", "model"]
+    means = frame.groupby(of_sets, as_index=False)["loss"].mean().assign(level="all")
+    for (half, level), part in pd.concat([frame, means]).groupby(["half", "level"], sort=False):
         table = part.pivot(index="set", columns="model", values="loss")
-        means = np.exp(np.log(table.clip(lower=1e-4)).mean())
-        numbers = (means[name] for name in models)
+        geometric = np.exp(np.log(table.clip(lower=1e-4)).mean())
         won = (table[first] < table[rivals].min(axis=1)).sum()
-        texts = " | ".join(f"{number:.4f}" for number in numbers)
+        texts = " | ".join(f"{geometric[name]:.4f}" for name in models)
         print(f"| {half} | {level} | {texts} | {won} of {len(table)} |")
     wide = frame.pivot_table(index=["set", "level"], columns="model", values="seconds")
     ratios = wide[first] / wide["of mean"]

@@ -167,6 +167,8 @@ def test_other_estimators_and_losses_refuse_a_list():
     forest = RandomForestRegressor(2, max_leaf_nodes=4, random_state=0).fit(X, Y)
     with pytest.raises(ValueError, match="trees of a trained model"):
         refine(forest, X, Y, loss="quantile", quantile=[0.1, 0.9])
+    with pytest.raises(ValueError, match="trees of a trained model"):
+        estimator(partitioner=["lightgbm", forest]).fit(X, Y)
     with pytest.raises(ValueError, match=r"quantile=\[0.1, 0.9\] is not possible with a source"):
         check_settings(estimator([0.1, 0.9]), 100, 100, 1)
 

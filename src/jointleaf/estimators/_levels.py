@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from jointleaf._fit.calibration import check_level
 from jointleaf._fit.quantiles import MOST_LEVELS
 from jointleaf._trees.importers import is_ensemble
+from jointleaf.partitions import FittedEnsemble
 
 
 def read_levels(loss: Any, quantile: Any) -> NDArray[np.float64] | None:
@@ -45,7 +46,7 @@ def check_joint_levels(estimator: Any) -> None:
             f"monotonic_cst={estimator.monotonic_cst!r}, which distances between quantiles would "
             "not keep: leave it out, or fit one level"
         )
-    elif is_ensemble(estimator.partitioner):
+    elif _has_trained_trees(estimator.partitioner):
         reason = (
             "the trees of a trained model, which have seen every row: give partitioner a name such "
             "as 'lightgbm', or refine a model of one level"
@@ -53,6 +54,11 @@ def check_joint_levels(estimator: Any) -> None:
     else:
         return
     raise ValueError(f"several levels in quantile are not possible with {reason}")
+
+
+def _has_trained_trees(partitioner: Any) -> bool:
+    members = partitioner if isinstance(partitioner, list | tuple) else [partitioner]
+    return any(is_ensemble(member) or isinstance(member, FittedEnsemble) for member in members)
 
 
 def mean_quantile_loss(
