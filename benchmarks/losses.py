@@ -2,14 +2,16 @@
 
     python -m benchmarks.losses insurance ausprivauto0405 --data DIR
     python -m benchmarks.losses numbers --data DIR [--output FILE]
+    python -m benchmarks.losses quantiles --data DIR [--output FILE]
     python -m benchmarks.losses report [--output FILE]
     python -m benchmarks.losses times
 
 The first prints the Poisson deviance per unit of exposure on a fixed fifth of the rows of a motor
 portfolio, the second mean absolute errors and quantile losses on a fixed quarter of the rows of 40
 regression sets, relative to those of the best constant, beside all quantiles of one fit by squared
-or by absolute error; the third prints their means, the last times on generated rows. Seconds are
-CPU seconds. What is in the file is not run again.
+or by absolute error; the third compares quantiles that are fitted jointly with these and with one
+fit for each level, on the sets of at most 2,000 rows; the fourth prints means, the last times on
+generated rows. Seconds are CPU seconds. What is in the file is not run again.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ PORTFOLIOS = {
 }
 LEVELS = (0.1, 0.5, 0.9)
 N_SETS = 40
+_MOST_JOINT_ROWS = 2000
 #: The same rows under several names.
 REPEATS = (
     "195_auto_price", "207_autoPrice", "230_machine_cpu", "561_cpu", "557_analcatdata_apnea1",
@@ -164,17 +167,17 @@ def number_models(level: float) -> dict[str, Any]:
     }
 
 
-def compare_numbers(data: Path, output: Path) -> None:
+def compare_numbers(data: Path, output: Path, *, is_joint: bool) -> None:
     """Append quantile losses, relative to the training rows' quantile, to a table."""
     known = set(pd.read_csv(output)["set"]) if output.exists() else set()
     for entry, half in number_sets():
-        if entry.name in known:
+        if entry.name in known or (is_joint and entry.rows > _MOST_JOINT_ROWS):
             continue
         table = load(entry, data)
         rows = np.random.default_rng(0).permutation(len(table.y))
         test, train = np.split(rows, [len(rows) // 4])
         X, X_test = (part_of(table.X, part) for part in (train, test))
-        results = quantile_losses(X, table.y[train], X_test, table.y[test])
+        results = quantile_losses(X, table.y[train], X_test, table.y[test], is_joint=is_joint)
         frame = pd.DataFrame(results, columns=["level", "model", "loss", "seconds"])
         frame.insert(0, "half", half)
         frame.insert(0, "set", entry.name)
@@ -182,12 +185,20 @@ def compare_numbers(data: Path, output: Path) -> None:
         print(frame.to_string(header=False, index=False), flush=True)
 
 
-def quantile_losses(X: Any, y: NDArray, X_test: Any, y_test: NDArray) -> list[tuple]:
-    """Return level, model, loss and seconds of all levels and models."""
+def quantile_losses(
+    X: Any, y: NDArray, X_test: Any, y_test: NDArray, *, is_joint: bool
+) -> list[tuple]:
+    """Return level, model, loss and seconds of all levels and models; peers only if not joint."""
     of_one_fit = {}
-    for name, loss in (("of mean", "squared_error"), ("of median", "absolute_error")):
+    fits: dict[str, dict[str, Any]] = {
+        "of mean": {"loss": "squared_error"},
+        "of median": {"loss": "absolute_error"},
+    }
+    if is_joint:
+        fits["joint"] = {"loss": "quantile", "quantile": LEVELS}
+    for name, options in fits.items():
         start = time.process_time()
-        model = JOPLEnRegressor(loss=loss, random_state=0).fit(X, y)
+        model = JOPLEnRegressor(random_state=0, **options).fit(X, y)
         seconds = time.process_time() - start
         of_one_fit[name] = model.predict_quantiles(X_test, LEVELS), seconds
     results = []
@@ -195,6 +206,8 @@ def quantile_losses(X: Any, y: NDArray, X_test: Any, y_test: NDArray) -> list[tu
         constant = np.full(len(y_test), np.quantile(y, level))
         predictions = {name: (q[:, k], seconds) for name, (q, seconds) in of_one_fit.items()}
         for name, model in number_models(level).items():
+            if is_joint and name != "jointleaf":
+                continue
             start = time.process_time()
             predictions[name] = model.fit(X, y).predict(X_test), time.process_time() - start
         scale = mean_pinball_loss(y_test, constant, alpha=level)
@@ -212,52 +225,60 @@ def part_of(X: Any, rows: NDArray) -> Any:
 def report_numbers(output: Path) -> None:
     """Print geometric means over sets, and how many of these are won from both peers."""
     frame = pd.read_csv(output)
-    models = ("jointleaf", "of mean", "of median", "lightgbm", "histogram")
+    peers = [name for name in ("lightgbm", "histogram") if name in set(frame["model"])]
+    rivals = peers or ["of median", "jointleaf"]
+    first = "jointleaf" if peers else "joint"
+    models = list(dict.fromkeys([first, "jointleaf", "of mean", "of median", *peers]))
     print(f"| sets | quantile | {' | '.join(models)} | won |")
-    print("|---|---|---|---|---|---|---|---|")
-    for (half, level), part in frame.groupby(["half", "level"]):
+    print("|" + "---|" * (len(models) + 3))
+    of_sets = ["set", "half", "model"]
+    means = frame.groupby(of_sets, as_index=False)["loss"].mean().assign(level="all")
+    for (half, level), part in pd.concat([frame, means]).groupby(["half", "level"], sort=False):
         table = part.pivot(index="set", columns="model", values="loss")
-        means = np.exp(np.log(table.clip(lower=1e-4)).mean())
-        numbers = (means[name] for name in models)
-        won = (table["jointleaf"] < table[["lightgbm", "histogram"]].min(axis=1)).sum()
-        texts = " | ".join(f"{number:.4f}" for number in numbers)
+        geometric = np.exp(np.log(table.clip(lower=1e-4)).mean())
+        won = (table[first] < table[rivals].min(axis=1)).sum()
+        texts = " | ".join(f"{geometric[name]:.4f}" for name in models)
         print(f"| {half} | {level} | {texts} | {won} of {len(table)} |")
     wide = frame.pivot_table(index=["set", "level"], columns="model", values="seconds")
-    ratios = wide["jointleaf"] / wide["of mean"]
+    ratios = wide[first] / wide["of mean"]
     print(f"times of the squared-error fit: median {ratios.median():.2f}, most {ratios.max():.2f}")
 
 
 def print_times() -> None:
     """Print CPU seconds of fits with several losses, relative to the squared error."""
     rng = np.random.default_rng(0)
-    losses = ("squared_error", "absolute_error", "quantile", "huber", "poisson")
+    losses: dict[str, dict[str, Any]] = {
+        name: {"loss": name} for name in ("squared_error", "absolute_error", "huber", "poisson")
+    }
+    losses["quantile"] = {"loss": "quantile", "quantile": 0.9}
+    losses["quantiles"] = {"loss": "quantile", "quantile": LEVELS}
     for n in (200, 600, 1500, 3000):
         X, noise = rng.standard_normal((n, 8)), rng.standard_normal(n)
         y = X[:, 0] + np.sin(2 * X[:, 1]) + X[:, 2] * X[:, 3] + (0.3 + 0.3 * (X[:, 4] > 0)) * noise
         counts, seconds = rng.poisson(np.exp(0.5 * y)), {}
-        for loss in losses:
+        for loss, options in losses.items():
             start = time.process_time()
-            level = {"quantile": 0.9} if loss == "quantile" else {}
-            model = JOPLEnRegressor(loss=loss, random_state=0, **level)
+            model = JOPLEnRegressor(random_state=0, **options)
             model.fit(X, counts if loss == "poisson" else y)
             seconds[loss] = time.process_time() - start
         first = seconds["squared_error"]
-        ratios = ", ".join(f"{loss} {seconds[loss] / first:.2f}" for loss in losses[1:])
+        ratios = ", ".join(f"{loss} {seconds[loss] / first:.2f}" for loss in list(losses)[1:])
         print(f"{n} rows, squared error {first:.2f} s: {ratios}", flush=True)
 
 
 def main() -> None:
     """Print one line of JSON for every model and portfolio, or append to a table of numbers."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=["insurance", "numbers", "report", "times"])
+    parser.add_argument("what", choices=["insurance", "numbers", "quantiles", "report", "times"])
     parser.add_argument("names", nargs="*", default=list(PORTFOLIOS), help="portfolios")
     parser.add_argument("--data", type=Path, help="folder with the data sets")
     parser.add_argument("--output", type=Path, default=Path("losses.csv"), help="of numbers")
     parser.add_argument("--only", nargs="*", default=[], help="models of claim counts")
     parser.add_argument("--n-jobs", type=int, default=1)
     arguments = parser.parse_args()
-    if arguments.what == "numbers":
-        compare_numbers(arguments.data, arguments.output)
+    if arguments.what in ("numbers", "quantiles"):
+        is_joint = arguments.what == "quantiles"
+        compare_numbers(arguments.data, arguments.output, is_joint=is_joint)
     elif arguments.what == "report":
         report_numbers(arguments.output)
     elif arguments.what == "times":

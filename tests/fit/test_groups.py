@@ -9,7 +9,7 @@ from blend_fits import small_fits
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._data import statistics
 from jointleaf._data.rows import canonical_rows, deal_groups
-from jointleaf._fit import calibration, recipes, scale
+from jointleaf._fit import recipes, scale, widths
 from jointleaf._fit.folds import Fold
 from jointleaf.partitions import LightGBMPartitioner
 
@@ -40,8 +40,8 @@ def probe(monkeypatch):
         seen.setdefault(purpose, []).append((set(first.tolist()), set(second.tolist())))
 
     fit_recipe, fit_table = recipes.fit_recipe, statistics._fit_table
-    residuals, logs = scale._residuals, calibration._Growth.logs
-    learn = calibration._learn_widths
+    residuals, logs = scale._residuals, widths.ResidualTrees.predict
+    learn = widths.log_widths
 
     def see_splits(context, recipe, splits, *args):
         for train, valid in splits:
@@ -68,8 +68,8 @@ def probe(monkeypatch):
     monkeypatch.setattr(recipes, "fit_recipe", see_splits)
     monkeypatch.setattr(statistics, "_fit_table", see_parts)
     monkeypatch.setattr(scale, "_residuals", see_halves)
-    monkeypatch.setattr(calibration, "_learn_widths", see_rows)
-    monkeypatch.setattr(calibration._Growth, "logs", see_widths)
+    monkeypatch.setattr(widths, "log_widths", see_rows)
+    monkeypatch.setattr(widths.ResidualTrees, "predict", see_widths)
     return seen
 
 

@@ -8,7 +8,7 @@ guarantee of split-conformal prediction (Vovk, Gammerman and Shafer 2005).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.losses import Loss
-from jointleaf._data.columns import Column, Columns
-from jointleaf._data.rows import deal_groups
+from jointleaf._data.columns import Columns
 from jointleaf._fit.component import Blend, FitContext, Split
+from jointleaf._fit.widths import learn_widths, with_predictions
 from jointleaf._trees.flat import FlatTrees
-from jointleaf._trees.importers.lightgbm import ModelText, read_trees
 from jointleaf._trees.routing import Router
 
 __all__ = ["Calibration", "HeldOut", "check_level", "held_out_rows", "interval_levels"]
@@ -28,29 +27,9 @@ __all__ = ["Calibration", "HeldOut", "check_level", "held_out_rows", "interval_l
 _MOST_SCORES = 1000  # that are kept; more are thinned out, those at both ends least
 _END_SCORES = 100
 _ROUNDED = 1e-9  # ranks that are whole but for rounding
-_ZERO = 1e-9  # residuals that are smaller, relative to the target, are rounding errors
 #: How errors fall with the rows m of a fit, as m^-(R^2 / 8): the part of the target that is
 #: predicted is what further rows make better. Measured, see docs/intervals.md.
 _LEARNING = 0.125
-# Widths that depend on the row.
-_FEWEST_ROWS, _MOST_ROWS = 100, 20_000  # that they are learned from
-_PARTS = 4  # of cross-fitting
-_POWERS = (1.0, 0.5)  # of the learned sizes
-_MISSED = 0.1  # part of the rows outside the intervals that are compared
-_SMALLEST = 1e-3  # size of a residual, in mean sizes: widths are positive
-_ROUNDS = 40
-_PARAMS = {
-    "objective": "gamma",
-    "learning_rate": 0.1,
-    "num_leaves": 4,
-    "min_data_in_leaf": 40,
-    "lambda_l2": 5.0,
-    "max_bin": 63,
-    "num_threads": 1,
-    "deterministic": True,
-    "force_row_wise": True,
-    "verbosity": -1,
-}
 
 
 @dataclass(frozen=True)
@@ -174,7 +153,7 @@ class Calibration:
         """Return the calibration on held-out rows of a fit; numbers have widths if these help."""
         if rows.predictions.ndim == 2:
             return cls._of_scores(_class_scores(rows), rows)
-        sizes, trees = _learn_widths(rows, columns)
+        sizes, trees = learn_widths(rows, columns)
         return cls._of_scores(rows.shrinkage() * rows.residuals / sizes, rows, widths=trees)
 
     @classmethod
@@ -243,7 +222,7 @@ class Calibration:
     def sizes(self, X: NDArray, predictions: NDArray) -> NDArray[np.float64]:
         """Return widths (n,) by the trees, of rows X (n, d) as models see them."""
         assert self.widths is not None
-        leaves = self._router(_with_predictions(X, predictions))
+        leaves = self._router(with_predictions(X, predictions))
         return np.exp(self.widths.leaf_sums(leaves)[:, 0])
 
     @cached_property
@@ -288,79 +267,3 @@ def _kept(n: int) -> NDArray[np.intp]:
     ends = np.arange(_END_SCORES)
     middle = np.linspace(0, n - 1, _MOST_SCORES - 2 * _END_SCORES).round().astype(np.intp)
     return np.unique(np.concatenate([ends, middle, n - 1 - ends]))
-
-
-# -- widths --------------------------------------------------------------------------------------
-
-
-def _learn_widths(rows: HeldOut, columns: Columns) -> tuple[NDArray[np.float64], FlatTrees | None]:
-    """Return widths (n,) of held-out rows by trees that have not seen them, and trees of all rows.
-
-    Trees of the sizes of residuals, fitted by the gamma deviance. Widths are their power with the
-    smallest interval score (Gneiting and Raftery 2007), and the deviations that the loss gives
-    where that is not clearly smaller than their score.
-    """
-    n, residuals = len(rows.y), rows.residuals
-    given = np.broadcast_to(rows.deviations, n), None
-    if n < _FEWEST_ROWS or np.abs(residuals).max() <= _ZERO * np.abs(rows.y).max():
-        return given
-    growth = _Growth(rows, np.abs(residuals), columns)
-    parts, logs = np.arange(n) % _PARTS, np.empty(n)
-    if rows.groups is not None:
-        parts = deal_groups(rows.groups, _PARTS)
-        if parts.max() == 0:  # one group: nothing to validate widths on
-            return given
-    for part in range(int(parts.max()) + 1):
-        logs[parts == part] = growth.logs(parts != part, parts == part)
-    losses = {power: _interval_scores(residuals, np.exp(power * logs)) for power in _POWERS}
-    power = min(_POWERS, key=lambda power: float(rows.s @ losses[power]))
-    gains = rows.s * (_interval_scores(residuals, given[0]) - losses[power])
-    if gains.mean() <= gains.std() / np.sqrt(n):
-        return given
-    trees = growth.trees(np.ones(n, bool))
-    assert trees.leaf_values is not None
-    return np.exp(power * logs), replace(trees, leaf_values=power * trees.leaf_values)
-
-
-class _Growth:
-    """Grows trees of the sizes (n,) of residuals on some of the held-out rows."""
-
-    def __init__(self, rows: HeldOut, sizes: NDArray, columns: Columns) -> None:
-        self._table = _with_predictions(rows.X, rows.predictions)
-        self._sizes = np.maximum(sizes / np.average(sizes, weights=rows.s), _SMALLEST)
-        self._s = rows.s / rows.s.mean()
-        self._columns = Columns((*columns.coded().columns, Column("prediction")))
-
-    def trees(self, is_used: NDArray[np.bool_]) -> FlatTrees:
-        """Return the trees, whose leaf values add up to the logarithm of a width."""
-        return read_trees(ModelText(self._booster(is_used)), self._columns)
-
-    def logs(self, is_used: NDArray[np.bool_], is_predicted: NDArray[np.bool_]) -> NDArray:
-        """Return logarithms of widths of some rows, by trees of others."""
-        booster = self._booster(is_used)
-        return np.asarray(booster.predict(self._table[is_predicted], raw_score=True))
-
-    def _booster(self, is_used: NDArray[np.bool_]) -> Any:
-        import lightgbm
-
-        used = np.flatnonzero(is_used)
-        used = used[:: -(-len(used) // _MOST_ROWS)]
-        data = lightgbm.Dataset(
-            self._table[used],
-            self._sizes[used],
-            weight=self._s[used],
-            categorical_feature=self._columns.categorical.tolist(),
-            params=_PARAMS,
-        )
-        return lightgbm.train(_PARAMS, data, num_boost_round=_ROUNDS)
-
-
-def _with_predictions(X: NDArray, predictions: NDArray) -> NDArray:
-    return np.column_stack([X, predictions])
-
-
-def _interval_scores(residuals: NDArray, sizes: NDArray) -> NDArray[np.float64]:
-    """Return widths of intervals, plus what misses cost, of all rows."""
-    low, high = np.quantile(residuals / sizes, (_MISSED / 2, 1 - _MISSED / 2))
-    below, above = low * sizes - residuals, residuals - high * sizes
-    return (high - low) * sizes + 2 / _MISSED * np.maximum(np.maximum(below, above), 0.0)

@@ -318,6 +318,9 @@ def check_settings(
         value = getattr(estimator, name)
         if value is not None:
             raise ValueError(f"{name}={value!r} is not possible with a source: {instead}")
+    level: Any = getattr(estimator, "quantile", None)
+    if np.ndim(level):
+        raise ValueError(f"quantile={level!r} is not possible with a source: give one level")
 
 
 def say(estimator: BaseJOPLEn, store: RowStore, text: str) -> None:

@@ -120,8 +120,11 @@ def predict(args: argparse.Namespace) -> None:
 
 
 def _predictions(model: Any, X: Any, exposure: NDArray | None) -> dict[str, list]:
-    """Return the prediction and, for classes, the probability of every class."""
+    """Return the prediction, or several quantiles; for classes the probability of every class."""
     predicted = model.predict(X, **with_exposure(exposure))
+    if predicted.ndim == 2:
+        names = (f"quantile {level:g}" for level in model.quantiles_.levels)
+        return dict(zip(names, predicted.T.tolist(), strict=True))
     columns: dict[str, list] = {"prediction": predicted.tolist()}
     if hasattr(model, "predict_proba"):
         names = (f"probability {name}" for name in model.classes_)

@@ -27,7 +27,7 @@ from jointleaf._data.rows import (
 )
 from jointleaf._data.statistics import learn_statistics
 from jointleaf._fit.budget import Budget
-from jointleaf._fit.calibration import Calibration
+from jointleaf._fit.calibration import Calibration, HeldOut
 from jointleaf._fit.component import Blend, FitContext
 from jointleaf._fit.folds import split_labels, user_splits
 from jointleaf._fit.recipes import Fit
@@ -328,17 +328,21 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
 
     def _store(self, fit: Fit, rows: Rows) -> None:
         """Put the results on the estimator."""
-        for name in ("pruning_", "source_fit_"):  # of a model that is fitted once more
+        for name in ("pruning_", "source_fit_", "quantiles_"):  # of a model that is fitted again
             self.__dict__.pop(name, None)
         self.report_ = fit.report
         self.store_model(fit.model, fit.importances, rows)
         self.keep_rows(rows)
-        self.calibration_ = None
-        if fit.held_out is not None:
-            self.calibration_ = Calibration.of_fit(fit.held_out, self.columns_.of_matrix())
+        self._learn_residuals(fit.held_out)
         is_empty = not self.selected_features_.size and has_linear_cells(self.cells)
         if isinstance(self.penalty, Term) and self.penalty.is_auto and is_empty:
             warn_of_no_features(self.penalty)
+
+    def _learn_residuals(self, rows: HeldOut | None) -> None:
+        """Learn from held-out rows, where there are any, how far targets are from predictions."""
+        self.calibration_ = None
+        if rows is not None:
+            self.calibration_ = Calibration.of_fit(rows, self.columns_.of_matrix())
 
     def store_model(self, model: CellModel, importances: NDArray, rows: Rows) -> None:
         """Put a model of training rows, and the importances of what it sees, on the estimator."""

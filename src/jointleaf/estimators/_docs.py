@@ -157,8 +157,10 @@ LOSS_PARAMETERS = """
         (amounts with many zeros); or an object of `jointleaf.losses`, such as a convex loss of
         one's own. Trees are grown on the same loss, and everything is validated by it; ``score`` is
         R^2 with every loss.
-    quantile : float in (0, 1), optional
-        The level, for loss="quantile"; 0.5 by default.
+    quantile : float in (0, 1) or list of these, optional
+        The level, for loss="quantile"; 0.5 by default. `JOPLEnRegressor` takes a list of rising
+        levels as well, at most 20, which are fitted jointly and never cross: ``predict`` returns a
+        column for each, and ``score`` minus their mean loss (docs/intervals.md).
     power : float, optional
         Of loss="tweedie", 1.5 by default: the variance grows with this power of the mean. Between 1
         and 2, which are "poisson" and "gamma"; 0 is the squared error."""
@@ -173,7 +175,10 @@ CLASS_PARAMETERS = """
 LOSS_ATTRIBUTE = """
     loss_ : Loss
         The loss that was minimised, with the scale that was found for "huber" (``loss_.delta``), in
-        units of y."""
+        units of y; with several levels in `quantile` that of the median.
+    quantiles_ : JointQuantiles
+        The distances of several quantiles from the median, which everything else that was fitted
+        describes; only with several levels in `quantile`."""
 
 
 CALIBRATE = """The model itself stays as it is, and so do the widths that the fit has learned. What

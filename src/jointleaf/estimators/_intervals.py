@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.rows import read_rows
 from jointleaf._fit.calibration import Calibration, HeldOut, check_level, interval_levels
+from jointleaf._fit.quantiles import check_single
 from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._docs import CALIBRATE, described
 from jointleaf.estimators._offsets import check_has_offset, n_rows_of, read_offset
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from jointleaf._core.losses import Loss
     from jointleaf._data.rows import Rows
+    from jointleaf._fit.quantiles import JointQuantiles
     from jointleaf._fit.report import FitReport
     from jointleaf._model.cell_model import CellModel
 
@@ -76,6 +78,13 @@ class PredictsIntervals(_Calibrated):
     """Intervals and quantiles of a fitted regressor."""
 
     loss_: Loss
+    quantiles_: JointQuantiles
+
+    @property
+    def _has_levels(self) -> bool:
+        """Whether the model has several quantiles that were fitted jointly."""
+        check_is_fitted(self)
+        return hasattr(self, "quantiles_")
 
     @described(calibrate=CALIBRATE)
     def calibrate(
@@ -98,6 +107,7 @@ class PredictsIntervals(_Calibrated):
         self
         """
         check_is_fitted(self)
+        check_single(self, "calibrate")
         shift = read_offset(self.loss_, offset, exposure, n_rows_of(X))
         check_has_offset(self.report_.has_offset, shift, "calibrate")
         return self._calibrate(self.read_known_rows(X, y, sample_weight, shift))
@@ -183,6 +193,10 @@ class PredictsIntervals(_Calibrated):
         that cannot be negative ("poisson", "gamma", "tweedie") have no negative quantiles, and
         those of counts below the middle are at most those of a Poisson distribution with mean f(x).
 
+        After a fit by ``loss="quantile"`` with a list of levels these are the ones that there are:
+        they were fitted jointly, as distances f(x) + sum_j b_j(x) v_jk from a median f(x) with
+        functions b_j >= 0 of the row and values v_jk that rise with the level (docs/intervals.md).
+
         Parameters
         ----------
         X : array-like or data frame (n, d)
@@ -212,6 +226,8 @@ class PredictsIntervals(_Calibrated):
     def _quantiles(
         self, X: ArrayLike, levels: NDArray, shift: NDArray | None, asked: str
     ) -> NDArray[np.float64]:
+        if self._has_levels:
+            return self._joint_quantiles(X, levels, shift, asked)
         calibration = self._known_calibration("a prediction interval")
         matrix = read_rows(self, X)
         has_log_link = self.loss_.has_log_link
@@ -220,6 +236,23 @@ class PredictsIntervals(_Calibrated):
         if np.isinf(quantiles).any():
             warn_of_few_rows(calibration, asked, "infinite")
         return quantiles if shift is None or has_log_link else quantiles + shift[:, None]
+
+    def _joint_quantiles(
+        self, X: ArrayLike, levels: NDArray, shift: NDArray | None, asked: str
+    ) -> NDArray[np.float64]:
+        """Return columns of the quantiles that were fitted jointly; those of other levels raise."""
+        fitted = self.quantiles_.levels
+        # Ends of intervals are differences of numbers, and no level is known to so many digits.
+        is_level = np.isclose(levels[:, None], fitted, rtol=0.0, atol=1e-9)
+        if not is_level.any(axis=1).all():
+            raise ValueError(
+                f"{asked} asks for the levels {levels.round(9).tolist()!r}, but quantile="
+                f"{fitted.tolist()!r} was fitted: ask for levels of these, or fit with the others"
+            )
+        matrix = read_rows(self, X)
+        quantiles = self.quantiles_.predict(matrix, self._answers(matrix))
+        quantiles = quantiles[:, is_level.argmax(axis=1)]
+        return quantiles if shift is None else quantiles + shift[:, None]
 
 
 class PredictsSets(_Calibrated):

@@ -11,9 +11,11 @@ from scipy.special import log_expit, log_softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._core.losses import Logistic, Loss, Multinomial
+from jointleaf._core.losses import AbsoluteError, Logistic, Loss, Multinomial
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows
+from jointleaf._fit.calibration import HeldOut
+from jointleaf._fit.quantiles import JointQuantiles
 from jointleaf.estimators._base import BaseJOPLEn
 from jointleaf.estimators._checks import class_weights, number_classes
 from jointleaf.estimators._docs import (
@@ -26,6 +28,7 @@ from jointleaf.estimators._docs import (
     described,
 )
 from jointleaf.estimators._intervals import PredictsIntervals, PredictsSets
+from jointleaf.estimators._levels import check_joint_levels, mean_quantile_loss, read_levels
 from jointleaf.estimators._offsets import check_has_offset, n_rows_of, read_offset
 from jointleaf.estimators._params import LossParameters
 
@@ -115,6 +118,8 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
         self
         """
         given = self._given_loss()
+        if self._levels is not None:
+            check_joint_levels(self)
         n_rows = None if X_val is None else n_rows_of(X_val)
         return self._fit(
             X,
@@ -127,6 +132,27 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
             read_offset(given, offset, exposure, n_rows_of(X)),
             read_offset(given, offset_val, exposure_val, n_rows, "_val"),
         )
+
+    @property
+    def _levels(self) -> NDArray[np.float64] | None:
+        return read_levels(self.loss, self.quantile)
+
+    def _given_loss(self) -> Loss:
+        # Several levels are distances from a median.
+        return super()._given_loss() if self._levels is None else AbsoluteError()
+
+    def _learn_residuals(self, rows: HeldOut | None) -> None:
+        levels = self._levels
+        if levels is None:
+            super()._learn_residuals(rows)
+            return
+        if rows is None:
+            raise ValueError(
+                f"quantile={levels.tolist()!r}: several levels are fitted to held-out rows, and "
+                "there are too few to hold out any: give more rows"
+            )
+        self.calibration_ = None
+        self.quantiles_ = JointQuantiles.of_fit(rows, self.columns_.of_matrix(), levels)
 
     def _without_offset(self, y: NDArray, offset: NDArray) -> tuple[NDArray, NDArray]:
         return (y - offset, 0.0 * offset) if self._given_loss().is_of_residuals else (y, offset)
@@ -147,8 +173,13 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
         """Predict targets (n,) of rows X (n, d).
 
         With the losses "poisson", "gamma" and "tweedie" these are means, exp(raw + offset) or
-        exposure times exp(raw); without exposure they are per unit of it.
+        exposure times exp(raw); without exposure they are per unit of it. After a fit with a list
+        of K levels in `quantile` predictions are (n, K), a column for every level, and rise from
+        column to column.
         """
+        if self._has_levels:
+            levels = self.quantiles_.levels
+            return self.predict_quantiles(X, levels, offset=offset, exposure=exposure)
         raw = self._raw_predictions(X)
         shift = read_offset(self.loss_, offset, exposure, len(raw))
         return self.loss_.link(raw if shift is None else raw + shift)
@@ -164,7 +195,9 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
     ) -> float:
         """Return the coefficient of determination R^2 of predictions for rows X (n, d).
 
-        A model that was fitted with exposure or an offset needs those of the rows.
+        After a fit with a list of levels in `quantile` it is minus the mean of the quantile losses
+        of all levels: the higher the better. A model that was fitted with exposure or an offset
+        needs those of the rows.
         """
         from sklearn.metrics import r2_score
 
@@ -172,6 +205,8 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
         shift = read_offset(self.loss_, offset, exposure, n_rows_of(X))
         check_has_offset(self.report_.has_offset, shift, "score")
         predictions = self.predict(X, offset=shift)
+        if self._has_levels:
+            return -mean_quantile_loss(y, predictions, self.quantiles_.levels, sample_weight)
         return float(r2_score(y, predictions, sample_weight=sample_weight))
 
 

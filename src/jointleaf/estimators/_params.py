@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
@@ -235,7 +236,7 @@ class LossParameters(TabularEstimator):
 
     _: KW_ONLY
     loss: str | Loss = "squared_error"
-    quantile: float | None = None
+    quantile: float | Sequence[float] | None = None
     power: float | None = None
 
     def __sklearn_tags__(self) -> Tags:

@@ -12,6 +12,7 @@ from jointleaf._core.penalties import Penalty
 from jointleaf._core.penalties.base import on_weights
 from jointleaf._data.rows import Rows
 from jointleaf._fit.component import JointSolve
+from jointleaf._fit.quantiles import check_single
 from jointleaf._trees.importers.base import threads
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def follow_strengths(
     """Follow the strengths of a fitted estimator's penalty, with options of `strength_path`."""
     if (X_val is None) != (y_val is None):
         raise ValueError("X_val and y_val belong together: pass both or none")
+    check_single(estimator, "a path of strengths")
     if estimator.monotonic_cst is not None:
         raise ValueError(
             f"estimator has monotonic_cst={estimator.monotonic_cst!r}, which a path of strengths "

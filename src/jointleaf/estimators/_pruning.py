@@ -23,6 +23,7 @@ from jointleaf._data.rows import Rows
 from jointleaf._fit.folds import grow, make_splits
 from jointleaf._fit.joint import Joint, fit_cells_of
 from jointleaf._fit.pruning import Candidate, Descent, Path, Walk, prune_to_size
+from jointleaf._fit.quantiles import check_single
 from jointleaf._fit.report import FitReport
 from jointleaf._fit.setting import DEFAULT_SETTING, Setting, auto_penalty
 from jointleaf._model.cell_model import Frame
@@ -206,6 +207,7 @@ def _check_arguments(estimator: Any, n_cells: Any, tol: Any, step_fraction: Any)
             "give the last step, and rows as that step sees them"
         )
     check_is_fitted(estimator)
+    check_single(estimator, "prune")
     if estimator.monotonic_cst is not None:
         raise ValueError(
             f"estimator has monotonic_cst={estimator.monotonic_cst!r}, which cells that are merged "

@@ -139,6 +139,8 @@ def fit_lines(model: Any) -> list[tuple[str, str]]:
     lines = model.report_.lines()
     if model.calibration_ is not None:
         lines.append(model.calibration_.line(is_regression=not is_classifier(model)))
+    if hasattr(model, "quantiles_"):
+        lines.append(model.quantiles_.line())
     return lines
 
 

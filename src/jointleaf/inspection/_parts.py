@@ -32,6 +32,7 @@ from jointleaf._core.losses import Loss
 from jointleaf._data.columns import Columns, as_codes
 from jointleaf._data.rows import read_coded_rows
 from jointleaf._fit.calibration import Calibration, interval_levels
+from jointleaf._fit.quantiles import check_single
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import sum_of_entries
 from jointleaf._trees.flat import FlatTrees
@@ -352,6 +353,7 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
     if isinstance(model, Explainable):
         if task is not None:
             raise ValueError(f"task={task!r}: the model has no tasks, leave it out")
+        check_single(model, "an explanation")
         raw = _of_cells(model, model.cell_model_, partial(read_coded_rows, model))
         calibration, loss = (getattr(model, name, None) for name in ("calibration_", "loss_"))
         return replace(raw, calibration=calibration, loss=loss)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.features import LinearFeatures
+from jointleaf._fit.quantiles import check_single
 from jointleaf._fit.report import LOSS_UNITS, loss_name
 from jointleaf._model.cell_model import CellModel
 from jointleaf._trees.flat import FlatTrees
@@ -110,6 +111,7 @@ def _check(model: Any) -> None:
             "JOPLEnRegressor or JOPLEnClassifier"
         )
     check_is_fitted(model)
+    check_single(model, "to_onnx")
     if (
         isinstance(model, JOPLEnRegressor)
         and loss_name("regression", model.loss_) not in LOSS_UNITS

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from jointleaf._fit.quantiles import check_single
 from jointleaf.estimators import JOPLEnRegressor
 from jointleaf.plot import _base as base
 
@@ -82,6 +83,7 @@ class IntervalDisplay(base.Display):
             Of ``predict_interval`` and ``predict``: offset or exposure.
         """
         base.check_fitted(estimator, JOPLEnRegressor, "JOPLEnRegressor")
+        check_single(estimator, "a picture of intervals")
         intervals = estimator.predict_interval(X, coverage, **options)
         predictions = estimator.predict(X, **options)
         return cls(intervals, predictions, np.asarray(y), coverage).plot(ax=ax)

@@ -74,7 +74,7 @@ def joined_loss(losses: Sequence[Loss], sizes: Sequence[int]) -> Loss:
 
 
 def make_number_loss(
-    loss: str | Loss, quantile: float | None = None, power: float | None = None
+    loss: str | Loss, quantile: float | Sequence[float] | None = None, power: float | None = None
 ) -> Loss:
     """Return the loss of numbers of a name and its parameters, or the object itself.
 

@@ -153,9 +153,10 @@ class Quantile(Pinball):
 
     name = "quantile"
 
-    def __init__(self, quantile: float = 0.5) -> None:
+    def __init__(self, quantile: Any = 0.5) -> None:
         if np.ndim(quantile) or not (np.isreal(quantile) and 0 < quantile < 1):
-            raise ValueError(f"quantile={quantile!r} must be a number between 0 and 1")
+            several = "; only JOPLEnRegressor takes several levels" if np.ndim(quantile) else ""
+            raise ValueError(f"quantile={quantile!r} must be a number between 0 and 1{several}")
         self.quantile = float(quantile)
 
     @property

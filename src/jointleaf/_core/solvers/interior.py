@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from jointleaf._core.arrays import cholesky_solver
 from jointleaf._core.solvers.base import Recorder
 
-_KEPT = 0.995  # of the way to the nearest bound
-_SIDES = np.array([[1.0], [-1.0]])  # directions away from the lower and the upper bound
+KEPT = 0.995  # of the way to the nearest bound
+SIDES = np.array([[1.0], [-1.0]])  # directions away from the lower and the upper bound
 _JITTER = 1e-14  # of the mean diagonal of K: what rounding makes of an eigenvalue of zero
 
 
@@ -62,13 +62,9 @@ def box_dual(
         solve = cholesky_solver(A)
         # Where that leads without a view to the centre tells how near to the bounds one may go.
         move, z_move = _moves(solve, residual, slack, z, np.zeros((2, n)))
-        length = _longest(slack, _SIDES * move, z, z_move)
-        reached = np.vdot(z + length * z_move, slack + length * _SIDES * move)
-        complementarity = np.vdot(z, slack)
-        centre = complementarity / (2 * n) * (reached / complementarity) ** 3
-        products = centre - z_move * _SIDES * move
+        products = centre_of(slack, SIDES * move, z, z_move) - z_move * SIDES * move
         move, z_move = _moves(solve, residual, slack, z, products)
-        length = _KEPT * _longest(slack, _SIDES * move, z, z_move)
+        length = KEPT * longest_step(slack, SIDES * move, z, z_move)
         alpha, z = alpha + length * move, z + length * z_move
         f = K @ alpha
     return alpha, max_iter
@@ -82,11 +78,19 @@ def _moves(
     products: NDArray,
 ) -> tuple[NDArray, NDArray]:
     """Return steps of alpha (n,) and z (2, n) after which z times slack is about `products`."""
-    move = solve(residual + (_SIDES * products / slack).sum(axis=0))
-    return move, (products - z * _SIDES * move) / slack - z
+    move = solve(residual + (SIDES * products / slack).sum(axis=0))
+    return move, (products - z * SIDES * move) / slack - z
 
 
-def _longest(slack: NDArray, slack_move: NDArray, z: NDArray, z_move: NDArray) -> float:
+def centre_of(slack: NDArray, slack_move: NDArray, z: NDArray, z_move: NDArray) -> float:
+    """Return what z times slack shall be next, from how near steps (2, n) lead to the bounds."""
+    length = longest_step(slack, slack_move, z, z_move)
+    reached = np.vdot(z + length * z_move, slack + length * slack_move)
+    complementarity = np.vdot(z, slack)
+    return complementarity / slack.size * (reached / complementarity) ** 3
+
+
+def longest_step(slack: NDArray, slack_move: NDArray, z: NDArray, z_move: NDArray) -> float:
     """Return the longest step, at most 1 / 0.995, after which slack and z are not negative."""
-    steepest = max(float((-slack_move / slack).max()), float((-z_move / z).max()), _KEPT)
+    steepest = max(float((-slack_move / slack).max()), float((-z_move / z).max()), KEPT)
     return 1.0 / steepest

@@ -16,6 +16,7 @@ from jointleaf._core.solvers.base import Status, TracePoint
 from jointleaf._data.tasks import Form
 from jointleaf._fit.calibration import Calibration
 from jointleaf._fit.component import Blend, JointSolve
+from jointleaf._fit.quantiles import JointQuantiles
 from jointleaf._fit.recipes import RECIPES
 from jointleaf._fit.report import ComponentReport, FitReport
 from jointleaf._model.cell_model import CellModel
@@ -309,10 +310,43 @@ _CALIBRATION = record(
         lambda s: s.widths is None or _has_leaf_values(s.widths, 1), "must have leaf values"
     ),
 )
+_RISING = "must rise with the level"
+_QUANTILES = record(
+    JointQuantiles,
+    levels=Array("f8", finite=True, rising=True).must(
+        lambda s: len(s.levels) and s.levels[0] > 0 and s.levels[-1] < 1, "must be from 0 to 1"
+    ),
+    n_levels=Let(lambda s: len(s.levels)),
+    coefficients=Array("f8", "? n_levels", finite=True).must(
+        lambda s: _rises(s.coefficients), _RISING
+    ),
+    n_rows=Integer(1),
+    d=Let(lambda s: s.d + 1),
+    widths=Maybe(TREES)
+    .must(lambda s: s.widths is None or _has_leaf_values(s.widths, 1), "must have leaf values")
+    .must(
+        lambda s: len(s.coefficients) == (1 if s.widths is None else 3),
+        "does not fit the coefficients",
+    ),
+    cells=Made(Each(TREES), tuple).must(
+        lambda s: all(
+            _has_leaf_values(trees, s.n_levels) and _rises(trees.leaf_values) for trees in s.cells
+        ),
+        _RISING,
+    ),
+    make=lambda s: JointQuantiles(**{f.name: getattr(s, f.name) for f in fields(JointQuantiles)}),
+)
+
+
+def _rises(values: NDArray) -> bool:
+    return bool((np.diff(values, axis=1) >= 0).all())
+
+
 _JOPLEN: _Steps = {
     "cell_model": _CELL_MODEL,
     "report": _REPORT,
     "calibration": Maybe(_CALIBRATION),
+    "quantiles": Maybe(_QUANTILES).of("quantiles_", optional=True),
     "feature_importances": Array(_FLOATS, "#columns"),
     "pruning": Maybe(_PRUNING).of("pruning_", optional=True),
 }

@@ -70,6 +70,7 @@ def upgrade(model: Any, place: Place, version: int) -> Any:
             parameters["recipe"] = "auto"  # which chose it
     if isinstance(model, dict) and "cell_model" in model:
         model.setdefault("calibration", None)
+        model.setdefault("quantiles", None)
     if isinstance(model, dict) and model.get("class") == "MultiTaskJOPLEnRegressor":
         n_tasks = len(model["report"]) if isinstance(model.get("report"), list) else 0
         place.budget.spend(_TASK_BYTES * n_tasks)
