@@ -17,7 +17,7 @@ from jointleaf._core.penalties import Frobenius, PerTask, Sum, Term
 from jointleaf._core.penalties.per_task import Scaled
 from jointleaf._data.columns import Column, Columns
 from jointleaf._data.features import FeaturePlan, Indicators, LinearFeatures, Standardizer
-from jointleaf._data.kinds import ColumnKind
+from jointleaf._data.kinds import KINDS, ColumnKind
 from jointleaf._data.preparation import Preparation
 from jointleaf._data.statistics import CategoryStatistics, CategoryTable
 from jointleaf._data.texts import DATE_PARTS
@@ -190,7 +190,7 @@ _STATISTICS = record(
 _KIND = record(
     ColumnKind,
     name=Text(),
-    kind=Text(),
+    kind=Text(KINDS),
     notation=Text(),
     parts=Each(Text(DATE_PARTS)),
     note=Text(),
