@@ -193,6 +193,7 @@ def test_a_pipeline_of_python_predicts_a_file_in_the_shell(folder, capsys):
 
 def test_a_model_with_times_predicts_a_file_in_the_shell(folder, capsys):
     frame, y = times()
+    frame["c"] = frame["a"] > 0  # truth values
     jointleaf.save(JOPLEnRegressor(**SMALL).fit(frame, y), folder / "times.jleaf")
     frame.to_csv(folder / "times.csv", index=False)
     shell = predictions_of_the_shell(capsys, folder / "times.jleaf", folder / "times.csv")

@@ -20,7 +20,7 @@ _FEWEST_COUNTED = 3  # rows; two consecutive numbers are no count
 _ROW_NAMES = ("id", "index", "row", "row number", "rownumber", "no", "nr", "column 1")
 _ID_NAME = re.compile(r"(.*[\W_])?[iI][dD]|.*[a-z0-9]I[dD]")  # id, flat_id, flatId, but not paid
 _USED = ("number", "category", "boolean", "date", "unchanged")
-#: All kinds of columns.
+#: All kinds of columns; see `ColumnKind`.
 KINDS = (*_USED, "identifier", "copy", "constant", "empty", "dropped", *ROLES)
 
 

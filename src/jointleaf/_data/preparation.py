@@ -223,7 +223,11 @@ def _numbers(column: RawColumn, kind: ColumnKind) -> NDArray[np.float64]:
     if kind.kind == "boolean":
         booleans = [None if v is None else texts.parse_boolean(v) for v in values.tolist()]
         return np.array(booleans, dtype=float)  # NaN for None
-    return column.numbers(kind.notation)
+    numbers = column.numbers(kind.notation)
+    if np.isnan(numbers).all():  # numbers may have been truth values in training
+        booleans_of_text = texts.parse_booleans(values)
+        return numbers if booleans_of_text is None else booleans_of_text
+    return numbers
 
 
 def _remarks(

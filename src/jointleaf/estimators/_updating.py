@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.rows import Rows, canonical_rows
 from jointleaf._fit.joint import fit_cells_of
+from jointleaf._fit.quantiles import check_single
 from jointleaf.estimators._checks import class_factors, restored_on_error
 
 E = TypeVar("E", bound="Updatable")
@@ -66,6 +67,7 @@ class Updatable:
         refused: fit them again, or use ``recipe="joint"`` with a `penalty` or a `partitioner`.
         """
         check_is_fitted(self)
+        check_single(self, "update")
         with restored_on_error(self):
             self._check_updates()
             old = self._old_rows(X_old, y_old, sample_weight_old)

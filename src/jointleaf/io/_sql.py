@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.columns import Column, Columns
 from jointleaf._data.statistics import CategoryTable
+from jointleaf._fit.quantiles import check_single
 from jointleaf._fit.report import LOSS_UNITS, loss_name
 from jointleaf._model.cell_model import CellModel
 from jointleaf._trees.flat import FlatTrees
@@ -101,6 +102,7 @@ def _check(model: Any) -> None:
             "or JOPLEnClassifier"
         )
     check_is_fitted(model)
+    check_single(model, "to_sql")
     if not hasattr(model, "feature_names_in_"):
         raise ValueError("the model was fitted on a matrix without column names: fit a data frame")
     if model.cell_model_.ranges is not None:
