@@ -57,6 +57,7 @@ NAVIGATION = {
         "explaining",
         "command-line",
         "model-files",
+        "reliability",
         "jax",
         "scaling-out",
         "extending",

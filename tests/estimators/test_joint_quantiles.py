@@ -181,6 +181,8 @@ def test_other_estimators_and_losses_refuse_a_list():
         ("calibrate", lambda model: model.calibrate(X, Y)),
         ("prune", lambda model: prune(model, X, Y)),
         ("to_onnx", jointleaf.to_onnx),
+        ("to_sql", jointleaf.to_sql),
+        ("update", lambda model: model.update(X, Y)),
         ("a path of strengths", lambda model: follow_strengths(model, X, Y)),
         ("a picture of intervals", lambda model: IntervalDisplay.from_estimator(model, X, Y)),
     ],

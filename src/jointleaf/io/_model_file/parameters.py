@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -134,7 +135,7 @@ class Parameters(Field):
     def read(self, data: Any, place: Place, scope: Scope) -> dict[str, Any]:
         if not isinstance(data, dict):
             place.fail("is no object")
-        unknown = sorted(set(data) - set(inspect.signature(self.cls).parameters))
+        unknown = sorted(set(data) - _parameter_names(self.cls))
         if unknown:
             place.fail(f"has the unknown field {unknown[0][:40]!r}")
         plain = Plain(PARAMETER_KINDS)
@@ -164,6 +165,11 @@ class Parameters(Field):
             self.cls(**values).check_parameters()
         except (TypeError, ValueError) as cause:
             place.fail(f"are not possible: {cause}")
+
+
+@cache
+def _parameter_names(cls: type) -> frozenset[str]:
+    return frozenset(inspect.signature(cls).parameters)
 
 
 def _stand_in(name: str, value: Any) -> Any:
