@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _MOST_EXACT = 2.0**53  # up to here floats hold every whole number
 _MOST_WHOLE = int(np.iinfo(np.int64).max)
+_MOST_TEXT = 2**24  # characters of an array of text, which has the longest for every other
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Column:
     """One column."""
 
     label: str  # its name, or "x3" for column 3 of a table without names
-    categories: NDArray | None = None  # (L,), int or str, sorted; None for a column of numbers
+    categories: NDArray | None = None  # (L,), int or text, sorted; None for a column of numbers
 
     def encode(self, values: _Values) -> NDArray:
         """Return numbers, or the codes of categories; NaN where missing."""
@@ -173,10 +174,11 @@ class Columns(Sequence[Column]):
 
 def _learn(values: _Values, label: str, is_declared: bool, known: ArrayLike | None) -> Column:
     """Return the column of some values, with its categories where it has any."""
+    is_typed = is_declared or values.is_category or values.values.dtype == object
+    if is_typed and values.missing.all() and known is None:
+        return Column(label, np.array([], dtype=str))  # whatever it may hold later is unseen
     if not is_declared and not values.is_text and not values.is_category:
         return Column(label)
-    if values.missing.all():
-        raise ValueError(f"{values.name} has no values at all: leave it out")
     categories = set(values.distinct().values)
     if not is_declared and not values.is_category:
         _check_not_numbers(values.name, categories)
@@ -187,7 +189,13 @@ def _learn(values: _Values, label: str, is_declared: bool, known: ArrayLike | No
             f"{values.name} mixes text and numbers as categories, for example "
             f"{sorted(map(repr, categories))[:4]}: make them all text"
         )
-    return Column(label, np.array(sorted(categories)))
+    return Column(label, _labels(sorted(categories)))
+
+
+def _labels(categories: list) -> NDArray:
+    """Return sorted categories as an array, of objects where one long text would pad all others."""
+    longest = max((len(c) for c in categories if isinstance(c, str)), default=0)
+    return np.array(categories, dtype=object if longest * len(categories) > _MOST_TEXT else None)
 
 
 def _check_not_numbers(name: str, texts: set[str]) -> None:

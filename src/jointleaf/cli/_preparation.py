@@ -7,6 +7,7 @@ numbers, dates and missing values exactly as ``fit`` did.
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ from jointleaf.cli._output import CliError, plural, text_table
 from jointleaf.cli._values import date_parts, parse_boolean, parse_dates, without_percent
 
 _FEWEST_ROWS = 10
+_MOST_HINTS = 8  # names that others are looked up for
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,8 @@ class Preparation:
 
         Columns that were left out in training, and those in `known`, may be there or not.
         """
-        absent = [name for name in self.names if name not in table.names]
+        there = set(table.names)
+        absent = [name for name in self.names if name not in there]
         if absent:
             raise CliError(
                 f"{table.source}: the model needs {_columns(absent)}, which the file does not "
@@ -154,7 +157,7 @@ def _check_outputs(kinds: list[ColumnKind], source: str) -> None:
     if not names:
         reasons = "; ".join(f"{kind.name!r} is left out ({kind.kind})" for kind in kinds[:4])
         raise CliError(f"{source}: no column is left to learn from: {reasons or 'only a target'}")
-    repeated = [name for name in names if names.count(name) > 1]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise CliError(
             f"{source}: a part of a date would have the name of column {repeated[0]!r}: rename it"
@@ -165,7 +168,9 @@ def _hint(absent: list[str], table: tables.RawTable) -> str:
     """Return what may be wrong with a file that lacks columns."""
     if len(table.names) == 1:
         return f" and whose only column is {table.names[0]!r}: check the --delimiter"
-    similar = [name for name in (tables.closest_name(a, table.names) for a in absent) if name]
+    similar = [
+        name for name in (tables.closest_name(a, table.names) for a in absent[:_MOST_HINTS]) if name
+    ]
     return f": did you mean {tables.listed(similar)}?" if similar else ""
 
 

@@ -7,8 +7,10 @@ import gzip
 import io
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +73,15 @@ class RawTable:
         """Names of the columns."""
         return [column.name for column in self.columns]
 
+    @cached_property
+    def _by_name(self) -> dict[str, RawColumn]:
+        """The columns by their names; the first of those that share one."""
+        return {column.name: column for column in reversed(self.columns)}
+
     def column(self, name: str, option: str = "the column") -> RawColumn:
         """Return a column by its name, or raise an error that lists the names."""
-        for column in self.columns:
-            if column.name == name:
-                return column
+        if name in self._by_name:
+            return self._by_name[name]
         if len(self.columns) == 1:
             raise CliError(
                 f"{self.source}: {option} {name!r} is not there and the only column is "
@@ -138,7 +144,7 @@ def read_table(path: str, *, delimiter: str | None = None, encoding: str = "utf-
         raise CliError(f"{source}: the file is empty")
     is_parquet = data.startswith(_PARQUET)
     table = _parquet(data, source) if is_parquet else _csv(data, source, delimiter, encoding)
-    repeated = sorted({name for name in table.names if table.names.count(name) > 1})
+    repeated = sorted(name for name, count in Counter(table.names).items() if count > 1)
     if repeated:
         raise CliError(f"{source}: several columns have the name {listed(repeated)}: rename them")
     if not len(table):

@@ -149,6 +149,8 @@ class Labels(Field):
             place.fail(f"has less than {self.least} labels")
         kind, items = labels.dtype.kind, labels.tolist()
         is_plain = all(isinstance(v, str | int | float | np.generic) for v in items)
+        if kind == "O" and self.rising:  # others may have no order
+            is_plain = all(isinstance(v, str) for v in items)
         if (self.types and kind not in self.types) or not is_plain:
             place.fail("holds labels of a kind that is not allowed here")
         if kind == "f" and not np.isfinite(labels).all():
