@@ -117,3 +117,14 @@ def test_every_group_is_held_out_once():
 )
 def test_columns_that_cannot_be(table, capsys, options, message):
     assert message in fails(capsys, "fit", table, "-t", "price", *options)
+
+
+def test_splits_that_train_on_one_class_are_left_out(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(_validation, "_FOLDS", 2)
+    rng = np.random.default_rng(0)
+    rows = [[f"{rng.normal():.3f}", "rare" if k == 4 else "usual"] for k in range(30)]
+    (tmp_path / "one.csv").write_text(as_csv(rows, ("a", "kind")))
+    model = tmp_path / "m.jleaf"
+    code, out, err = run(capsys, "fit", tmp_path / "one.csv", "-t", "kind", "-o", model)
+    assert code == 0, err
+    assert "without 1 of 2 splits that train on one class" in out

@@ -118,8 +118,8 @@ def test_only_rows_that_count_are_learned_from():
     columns = Columns.read(X, ["n"], counts=counts)
     assert [c.categories.tolist() for c in columns] == [["b", "c"], [7]]
     np.testing.assert_array_equal(columns.encode(X), [[2, 1], [0, 0], [1, 0]])
-    with pytest.raises(ValueError, match="column 'a' has no values at all"):
-        Columns.read(frame(["z", None]), counts=np.array([False, True]))
+    (none,) = Columns.read(frame(["z", None]), counts=np.array([False, True]))
+    assert none.categories.tolist() == []
 
 
 def test_categories_that_a_model_knows_besides():
@@ -162,7 +162,6 @@ def test_different_kinds_side_by_side():
         (frame([1, 2.5, None, NAN, pd.NA], dtype=object), [1, 2.5, NAN, NAN, NAN]),
         (frame([True, None], dtype=object), [1, NAN]),
         (frame([decimal.Decimal("1.5"), None], dtype=object), [1.5, NAN]),
-        (frame([pd.NaT, None], dtype=object), [NAN, NAN]),
         (frame([1, None], dtype=pd.ArrowDtype(pa.int64())), [1, NAN]),
         (frame([True, None], dtype=pd.ArrowDtype(pa.bool_())), [1, NAN]),
         (frame(pd.arrays.SparseArray([0.0, 2.0, NAN])), [0, 2, NAN]),
@@ -376,8 +375,6 @@ DAY = datetime.date(2020, 1, 31)
         (frame(["1.5", "2"]), ValueError, r"numbers as text, for example '1.5'.*astype\(float\)"),
         (frame(["1", "nan"]), ValueError, "numbers as text, for example 'nan'"),
         (pl.DataFrame({"a": ["-1e-3", None]}), ValueError, "numbers as text.*'-1e-3'"),
-        (frame([None, None], dtype="category"), ValueError, "has no values at all"),
-        (pl.DataFrame({"a": [None]}, schema={"a": pl.Categorical}), ValueError, "no values at all"),
     ],
 )
 def test_what_is_neither_number_nor_category(X, error, message):
@@ -386,13 +383,24 @@ def test_what_is_neither_number_nor_category(X, error, message):
     assert "column 'a'" in str(caught.value)
 
 
-def test_a_declared_column_without_values():
-    with pytest.raises(ValueError, match="column 'a' has no values at all: leave it out"):
-        Columns.read(frame([NAN, NAN]), ["a"])
+@pytest.mark.parametrize(
+    ("X", "declared"),
+    [
+        (frame([NAN, NAN]), ["a"]),
+        (frame([None, None], dtype="category"), "from_dtype"),
+        (pl.DataFrame({"a": [None]}, schema={"a": pl.Categorical}), "from_dtype"),
+    ],
+)
+def test_a_column_without_values_takes_whatever_comes_later(X, declared):
+    columns = Columns.read(X, declared)
+    assert np.isnan(columns.encode(X)).all()
+    np.testing.assert_array_equal(columns.encode(frame(["u", None])), [[0.0], [NAN]])
 
 
 def test_missing_values_alone_do_not_tell_text_from_numbers():
-    assert Columns.read(frame([None, None], dtype="str"))[0].categories is None
+    columns = Columns.read(frame([None, None], dtype="str"))
+    for later in (["u", None], [3.0, None]):
+        np.testing.assert_array_equal(columns.encode(frame(later)), [[0.0], [NAN]])
 
 
 def test_whole_numbers_as_text_are_categories():

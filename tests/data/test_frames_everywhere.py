@@ -243,9 +243,6 @@ def test_rows_that_cannot_be_predicted(regressor, change, error, message, method
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda F: F.assign(city=None), ValueError, "column 'city' has no values at all"),
-        (lambda F: F.assign(city=F["city"].where(F.index < 0)), ValueError, "no values at all"),
-        (lambda F: F.assign(age=np.nan), ValueError, "column 'age' has no values at all"),
         (lambda F: F.assign(age=np.inf), ValueError, "column 'age' contains infinity"),
         (lambda F: F.assign(age=F["age"].astype(str)), ValueError, "'age' holds numbers as text"),
         (lambda F: F.rename(columns={"age": "city"}), ValueError, "several .* name 'city'"),

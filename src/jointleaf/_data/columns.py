@@ -39,7 +39,7 @@ class Column:
     """One column."""
 
     label: str  # its name, or "x3" for column 3 of a table without names
-    categories: NDArray | None = None  # (L,), int or str, sorted; None for a column of numbers
+    categories: NDArray | None = None  # (L,), int or text, sorted; None for a column of numbers
 
     def encode(self, values: _Values) -> NDArray:
         """Return numbers, or the codes of categories; NaN where missing."""
@@ -184,10 +184,11 @@ class Columns(Sequence[Column]):
 
 def _learn(values: _Values, label: str, is_declared: bool, known: ArrayLike | None) -> Column:
     """Return the column of some values, with its categories where it has any."""
+    is_typed = is_declared or values.is_category or values.values.dtype == object
+    if is_typed and values.missing.all() and known is None:
+        return Column(label, np.array([], dtype=str))  # whatever it may hold later is unseen
     if not is_declared and not values.is_text and not values.is_category:
         return Column(label)
-    if values.missing.all():
-        raise ValueError(f"{values.name} has no values at all: leave it out")
     categories = set(values.distinct().values)
     if not is_declared and not values.is_category:
         _check_not_numbers(values.name, categories)

@@ -29,6 +29,8 @@ from jointleaf._data.raw_table import (
     series_times,
 )
 
+_MOST_HINTS = 8  # missing columns for which similar names are looked for
+
 
 @dataclass(frozen=True)
 class Preparation:
@@ -102,9 +104,10 @@ class Preparation:
 
     def check_names(self, source: str, names: list[str], hint: str = "") -> None:
         """Raise if a table lacks columns; `hint` is added where it has a single one."""
-        absent = [name for name in self.names if name not in names]
+        there = set(names)
+        absent = [name for name in self.names if name not in there]
         if absent:
-            similar = [name for name in (closest_name(a, names) for a in absent) if name]
+            similar = [n for n in (closest_name(a, names) for a in absent[:_MOST_HINTS]) if n]
             remedy = f": did you mean {listed(similar)}?" if similar else ""
             if len(names) == 1 and hint:
                 remedy = f" and whose only column is {names[0]!r}{hint}"

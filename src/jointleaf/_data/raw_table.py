@@ -69,7 +69,8 @@ class RawTable:
 
     @cached_property
     def _by_name(self) -> dict[str, RawColumn]:
-        return {column.name: column for column in self.columns}
+        """The columns by their names; the first of those that share one."""
+        return {column.name: column for column in reversed(self.columns)}
 
     @property
     def names(self) -> list[str]:

@@ -16,6 +16,7 @@ from jointleaf._fit.budget import Seconds, Size
 from jointleaf._fit.component import Component, FitContext, Split
 from jointleaf._fit.growth import Growth, Stage
 from jointleaf._fit.joint import BesideJoint
+from jointleaf._fit.limits import has_many_classes, is_wide
 from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import FittedEnsemble, Partitioner
@@ -24,7 +25,8 @@ from jointleaf.partitions._base import TreeCells
 __all__ = ["Boosted", "BoostedLinear", "BoostedRandom", "LeafValues"]
 
 _ROUNDS, _RATE = 1000, 0.08  # most rounds, and their learning rate
-_CELLS, _MORE_CELLS, _FEW_ROWS = 31, 63, 8000
+_WIDE_RATE = 0.16  # of wide tables, whose rounds take long
+_FEW_CELLS, _CELLS, _MORE_CELLS, _FEW_ROWS = 15, 31, 63, 8000
 _EARLY = 250  # rounds that are few
 _LEAST_CELLS = 7
 _FEW_CLASSES = 5
@@ -95,16 +97,24 @@ class Boosted(Component):
 
     def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
         super().__init__(context, components)
-        self._stage = self._make_stage(len(context.rows), context.n_outputs)
+        n_rows, n_columns = context.rows.X.shape
+        self._stage = self._make_stage(n_rows, context.n_outputs, n_columns)
         self._model: CellModel | None = None  # of a split that has nearly all rows
         self._is_first = not any(isinstance(c, Boosted) for c in components.values())
 
     @classmethod
-    def _make_stage(cls, n_rows: int, n_outputs: int) -> Stage:
+    def _make_stage(cls, n_rows: int, n_outputs: int, n_columns: int) -> Stage:
         # K trees a round: many classes have fewer rounds, and larger steps.
         few = min(1.0, _FEW_CLASSES / n_outputs)
         n_cells = _CELLS if n_rows <= _FEW_ROWS else _MORE_CELLS
-        return Stage(False, n_cells, round(few * _ROUNDS), _RATE / few**0.5)
+        n_cells = _FEW_CELLS if has_many_classes(n_outputs) else n_cells
+        rate = _WIDE_RATE if is_wide(n_columns) else _RATE
+        return Stage(False, n_cells, round(few * _ROUNDS), rate / few**0.5)
+
+    @classmethod
+    def takes(cls, n_outputs: int) -> bool:
+        """Whether it takes part in fits of so many raw predictions a row."""
+        return n_outputs <= cls._max_outputs
 
     def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
         """Choose the number of rounds, and predict the validation rows after them."""
@@ -168,7 +178,7 @@ class Boosted(Component):
         # For the median and other quantiles LightGBM changes leaves again, out of their order.
         if self.context.signs is not None and isinstance(self.context.loss, Kinked):
             return False
-        return self.context.n_outputs <= self._max_outputs
+        return self.takes(self.context.n_outputs)
 
     def fit(self, frame: Frame) -> CellModel:
         """Grow the trees on all rows, unless those of a split have nearly all."""
@@ -193,9 +203,9 @@ class Boosted(Component):
     @classmethod
     def memory(cls, shape: FitShape) -> MemoryEstimate:
         """Return what the trees of all classes and the weights of their cells take."""
-        if shape.n_outputs > cls._max_outputs:
+        if not cls.takes(shape.n_outputs):
             return MemoryEstimate()
-        stage = cls._make_stage(shape.n_rows, shape.n_outputs)
+        stage = cls._make_stage(shape.n_rows, shape.n_outputs, shape.n_columns)
         n_cells = shape.n_outputs * stage.rounds * stage.n_cells
         n_weights = shape.n_outputs * (1 + shape.n_features * stage.is_linear)
         return trees_memory(n_cells, n_cells * n_weights)
@@ -203,7 +213,7 @@ class Boosted(Component):
     @classmethod
     def seconds(cls, size: Size) -> Seconds:
         """Return the time of the rounds until boosting stops, and of a few more."""
-        if size.n_outputs > cls._max_outputs:
+        if not cls.takes(size.n_outputs):
             return Seconds()
         once = (0.012 + 2.7e-6 * size.n_rows) * max(size.n_columns, 4) * size.n_outputs
         return Seconds(once, 1.3 * once)
@@ -216,8 +226,8 @@ class BoostedRandom(Boosted):
     _max_outputs = np.inf
 
     @classmethod
-    def _make_stage(cls, n_rows: int, n_outputs: int) -> Stage:
-        return replace(super()._make_stage(n_rows, n_outputs), is_random=True)
+    def _make_stage(cls, n_rows: int, n_outputs: int, n_columns: int) -> Stage:
+        return replace(super()._make_stage(n_rows, n_outputs, n_columns), is_random=True)
 
 
 class BoostedLinear(BoostedRandom):
@@ -226,7 +236,7 @@ class BoostedLinear(BoostedRandom):
     name = "boosted_linear"
 
     @classmethod
-    def _make_stage(cls, n_rows: int, n_outputs: int) -> Stage:
+    def _make_stage(cls, n_rows: int, n_outputs: int, n_columns: int) -> Stage:
         return LINEAR_STAGE
 
     @property

@@ -26,6 +26,7 @@ from jointleaf._fit.component import (
 )
 from jointleaf._fit.folds import Fold, grow, partition_kinds
 from jointleaf._fit.joint_fold import JointFold
+from jointleaf._fit.limits import partition_share, scaled_partitions
 from jointleaf._fit.memory import FitShape, MemoryEstimate, joint_memory
 from jointleaf._fit.search import GIVEN_PLAN, default_plan, search_setting
 from jointleaf._fit.setting import DEFAULT_SETTING, Setting, auto_penalty, setting_cells
@@ -103,7 +104,7 @@ class Joint(Component):
     def memory(cls, shape: FitShape) -> MemoryEstimate:
         """Return what the largest of its joint problems takes."""
         target_type: TargetType = "regression" if shape.is_regression else "classification"
-        partitioner = cls._partitions(shape.partitioner, target_type)
+        partitioner = cls._partitions(shape.partitioner, target_type, shape.n_columns)
         return joint_memory(shape, partitioner, shape.n_rows)
 
     @classmethod
@@ -114,9 +115,13 @@ class Joint(Component):
         return Seconds(0.28 * total, 0.16 * total)
 
     @staticmethod
-    def _partitions(partitioner: Partitioner | None, target_type: TargetType) -> Partitioner:
+    def _partitions(
+        partitioner: Partitioner | None, target_type: TargetType, n_columns: int
+    ) -> Partitioner:
         """Return the unfitted partitions, without the root cell."""
-        return many_partitions(target_type) if partitioner is None else partitioner
+        if partitioner is not None:
+            return partitioner
+        return scaled_partitions(many_partitions(target_type), partition_share(n_columns))
 
     def _search(self, splits: Sequence[Split]) -> None:
         """Choose a setting of the default penalty."""
@@ -171,7 +176,9 @@ class Joint(Component):
         return penalty, setting_cells(setting) if cells == "linear" else cells
 
     def _seeded(self, n_jobs: int) -> Partitioner:
-        partitioner = self._partitions(self.context.partitioner, self.context.target_type)
+        context = self.context
+        n_columns = context.rows.X.shape[1]
+        partitioner = self._partitions(context.partitioner, context.target_type, n_columns)
         if self.context.options.root_cell:
             is_union = isinstance(partitioner, UnionPartitioner)
             members = partitioner.partitioners if is_union else [partitioner]

@@ -92,6 +92,7 @@ class FitShape:
     """The numbers that the memory of a fit depends on."""
 
     n_rows: int
+    n_columns: int
     n_features: int  # d, 0 for constant cells
     n_outputs: int  # K
     n_tasks: int  # T

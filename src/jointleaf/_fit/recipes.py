@@ -23,6 +23,7 @@ from jointleaf._fit.calibration import HeldOut, held_out_rows
 from jointleaf._fit.component import Blend, Component, FitContext, Split
 from jointleaf._fit.grouped_joint import GroupedJoint, SmallJoint
 from jointleaf._fit.joint import Joint, few_partitions, many_partitions
+from jointleaf._fit.limits import is_heavy, is_wide, partition_share
 from jointleaf._fit.linear import CategoryLinear, Linear
 from jointleaf._fit.located import Located
 from jointleaf._fit.monotone import MonotoneJoint
@@ -35,12 +36,14 @@ __all__ = [
     "RECIPES",
     "Fit",
     "Recipe",
+    "affordable",
     "choose_recipe",
     "default_partitions",
     "fit_recipe",
     "n_folds_and_splits",
     "plan_within",
     "recipe_for",
+    "spared",
 ]
 
 
@@ -89,6 +92,10 @@ _FAMILIES: dict[TargetType, Sequence[Sequence[type[Component]]]] = {
     "classification": ((Boosted, BoostedRandom), (GroupedJoint,), (Linear,)),
 }
 
+#: Components that wide tables are spared. Where few of many columns count, random thresholds miss
+#: them; the time of linear leaves grows with the cube of the columns.
+_NOT_WIDE = (BoostedRandom, BoostedLinear)
+
 #: What is tried first where time is short, for what it adds to a model in the time it takes.
 _IN_A_HURRY = (Linear, Boosted, GroupedJoint, BoostedRandom, BoostedLinear)
 _FEWEST_ROWS = 1000  # that are fitted where there is no time for all
@@ -99,6 +106,7 @@ _NEARLY_ALL = 0.9  # of the rows: models of a split that is trained on so many n
 _MANY_ROWS = 150_000  # above which a sample tells what is worth fitting to all rows
 _SAMPLE_ROWS = 10_000  # that a sample is trained on, and a quarter of it to validate
 _COMPARABLE = 0.5  # of the largest weight in a family: less time then counts more
+_FEW_ROWS = 8  # up to which all fits have five folds
 _MOST_RAW = 5000  # raw predictions, rows times classes, up to which the exact joint fit is made
 
 #: Of partitions that the user gives, whose own model may take part.
@@ -144,18 +152,26 @@ def choose_recipe(
 
 
 def n_folds_and_splits(
-    recipe: Recipe, n_rows: int, target_type: TargetType = "regression"
+    recipe: Recipe,
+    n_rows: int,
+    target_type: TargetType = "regression",
+    *,
+    heavy: bool = False,
 ) -> tuple[int, int]:
     """Return the folds that rows are dealt out to without `cv`, and how many are held out in turn.
 
     Five folds up to 2,500 rows, above that one of them; the default joint fit has three folds with
     more than 200 rows, for classes 400, which say as much. Blends have three splits below 12,000
     rows, two up to 20,000, and one above: held-out rows choose a lot, and many are needed. 20,000
-    are enough, however many rows there are.
+    are enough, however many rows there are. Where fits are
+    `heavy` there are the fewest of each.
     """
     if recipe.name == "blend":
-        return max(5, n_rows // _HELD_OUT_ROWS), int(np.clip(round(_SPLIT_ROWS / n_rows), 1, 3))
+        most = 1 if heavy else 3
+        n_splits = int(np.clip(round(_SPLIT_ROWS / n_rows), 1, most))
+        return max(5, n_rows // _HELD_OUT_ROWS), n_splits
     few = 200 if target_type == "regression" else 400
+    few = _FEW_ROWS if heavy else few
     if recipe is RECIPES["joint"] and few < n_rows <= recipe.max_rows:
         return 3, 3
     return 5, 5 if n_rows <= 2500 else 1
@@ -184,6 +200,41 @@ def under_constraints(recipe: Recipe) -> Recipe:
         "classification": kinds,
     }
     return replace(recipe, components=components, blending=Stacking())
+
+
+def affordable(recipe: Recipe, n_columns: int, n_outputs: int) -> Recipe:
+    """Return the recipe without components that wide tables are spared; see `_fit.limits`.
+
+    Of more classes than `Boosted` takes, random thresholds must do.
+    """
+    if recipe.name != "blend" or not is_wide(n_columns) or not Boosted.takes(n_outputs):
+        return recipe
+    return replace(
+        recipe,
+        components={
+            target_type: tuple(kind for kind in kinds if kind not in _NOT_WIDE)
+            for target_type, kinds in recipe.components.items()
+        },
+    )
+
+
+def spared(
+    recipe: Recipe, context: FitContext, n_splits: int, *, splits_are_given: bool
+) -> list[str]:
+    """Return what a wide table, or one of many classes, goes without."""
+    n_rows, n_columns = context.rows.X.shape
+    if recipe not in RECIPES.values() or not is_heavy(n_columns, context.n_outputs):
+        return []
+    reason = f"{n_columns:,} columns" if is_wide(n_columns) else f"{context.n_outputs:,} classes"
+    kept = affordable(recipe, n_columns, context.n_outputs).components[context.target_type]
+    names = [k.name for k in recipe.components[context.target_type] if k not in kept]
+    n_all = n_folds_and_splits(recipe, n_rows, context.target_type)[1]
+    if n_splits < n_all and not splits_are_given:
+        names.append(f"{n_all - n_splits} of {n_all} splits")
+    share = partition_share(n_columns)
+    if recipe.name == "joint" and share < 1:
+        names.append(f"{1 - share:.0%} of the partitions")
+    return [f"{name} ({reason})" for name in names]
 
 
 class Plan(NamedTuple):
@@ -261,6 +312,7 @@ def fit_recipe(
     """
     if context.signs is not None:
         recipe = under_constraints(recipe)
+    recipe = affordable(recipe, context.rows.X.shape[1], context.n_outputs)
     if recipe.name == "blend":
         splits = splits if context.is_regression else _with_all_classes(context, splits)
         context = replace(context, keeps_split=_keeps_split(context, splits))

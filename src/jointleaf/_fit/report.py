@@ -72,7 +72,7 @@ class FitReport:
     has_offset : bool
         Whether rows had offsets.
     left_out : tuple of str
-        What there was no time for.
+        What there was no time for, or what wide tables and many classes are spared.
     """
 
     recipe: str
@@ -176,7 +176,7 @@ class FitReport:
         if self.joint is not None:
             lines.append(("solver", describe_solution(self.joint.solution)))
         if self.left_out:
-            lines.append(("no time for", ", ".join(self.left_out).replace("_", " ")))
+            lines.append(("left out", ", ".join(self.left_out).replace("_", " ")))
         return lines
 
 

@@ -104,10 +104,10 @@ class Encoding:
 
     def translate(self, trees: FlatTrees) -> FlatTrees:
         """Turn thresholds on scores into tables of categories, and fills into directions."""
-        missing_left = trees.missing_left.copy()
-        for j, fill in self._fills.items():
-            here = trees.feature == j
-            missing_left[here] = fill <= trees.threshold[here]
+        fills = np.full(trees.n_features, np.nan)
+        fills[list(self._fills)] = list(self._fills.values())
+        fill = fills[trees.feature]
+        missing_left = np.where(np.isnan(fill), trees.missing_left, fill <= trees.threshold)
         return tables_from_scores(replace(trees, missing_left=missing_left), self._scores)
 
 

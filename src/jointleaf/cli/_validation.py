@@ -66,6 +66,15 @@ def _other_groups(
     return splits, f"by {len(splits)}-fold cross-validation over groups of all {n:,} rows"
 
 
+def _with_two_classes(splits: Pairs, y: NDArray, method: str) -> tuple[Pairs, str]:
+    """Leave out splits whose training rows are of one class, unless all are; say so."""
+    useful = [split for split in splits if np.ptp(y[split[0]]) > 0]
+    if not useful or len(useful) == len(splits):
+        return splits, method
+    n_left = len(splits) - len(useful)
+    return useful, f"{method}, without {n_left} of {len(splits)} splits that train on one class"
+
+
 def validate(
     rows: Rows, models: Sequence[Model], options: Options, n_folds: int | None = None
 ) -> dict[str, Any]:
@@ -87,6 +96,8 @@ def validate(
         splits, method = _other_groups(rows.groups, classes, n_folds)
     else:
         splits, method = make_splits(strata, task, options.seed, n_folds)
+    if options.task == "classification":
+        splits, method = _with_two_classes(splits, rows.y, method)
     found = _fit_splits(rows, models, options, splits)
     held_out = rows.take(np.concatenate([test for _, test in splits]))
     joined = {name: np.concatenate(parts) for name, parts in found.predictions.items()}

@@ -37,7 +37,6 @@ from jointleaf._model.contributions import by_column, warn_of_no_features
 from jointleaf._trees.importers import check_fitted_model, is_ensemble
 from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._checks import (
-    check_missing_values,
     check_parameters,
     check_penalty,
     check_single_task,
@@ -46,6 +45,7 @@ from jointleaf.estimators._checks import (
     has_linear_cells,
     restored_on_error,
     warn_of_columns,
+    warn_of_no_values,
 )
 from jointleaf.estimators._monotone import (
     MonotoneParameters,
@@ -191,7 +191,7 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         is_used = weights > 0
         group_numbers = read_groups(groups, is_used)
         splits = user_splits(self.cv, matrix, targets, self._target_type, group_numbers)
-        check_missing_values(matrix[is_used], columns)
+        warn_of_no_values(matrix[is_used], columns)
         chosen = chosen_columns(self.linear_features, columns, X)
         signs = read_signs(self.monotonic_cst, columns)
         target = self._encode_target(targets[is_used])

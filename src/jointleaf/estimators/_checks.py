@@ -26,6 +26,8 @@ from jointleaf.partitions._base import LeftOut
 
 _FEWEST_COUNTED = 20  # rows
 
+_MOST_NAMED = 3  # columns in a message
+
 
 def check_parameters(estimator: Any) -> None:
     """Check the values of an estimator's parameters, before any work is done."""
@@ -158,14 +160,20 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def check_missing_values(X: NDArray, columns: Columns) -> None:
-    """Name a column of X (n, d) that has no values at all."""
+def warn_of_no_values(X: NDArray, columns: Columns) -> None:
+    """Warn of columns of X (n, d) without any value: no model sees what they may hold later."""
     empty = np.flatnonzero(np.isnan(X).all(axis=0))
-    if empty.size:
-        raise ValueError(
-            f"column {columns[empty[0]].label!r} has no values at all in rows of positive weight: "
-            "leave it out"
-        )
+    if not empty.size:
+        return
+    named = ", ".join(repr(columns[j].label) for j in empty[:_MOST_NAMED])
+    named += f" and {empty.size - _MOST_NAMED} others" if empty.size > _MOST_NAMED else ""
+    noun, verb = ("column", "has") if empty.size == 1 else ("columns", "have")
+    warnings.warn(
+        f"{noun} {named} {verb} no values at all in rows of positive weight, and nothing is "
+        "learned from what is not there: leave out what stays empty",
+        UserWarning,
+        stacklevel=5,
+    )
 
 
 def warn_of_columns(columns: Columns, X: NDArray, y: NDArray) -> None:

@@ -22,7 +22,7 @@ from jointleaf._data.rows import canonical_rows, read_rows, read_training_rows
 from jointleaf._trees.flat import FlatTrees, flatten
 from jointleaf._trees.importers.sklearn import node_table
 from jointleaf._trees.routing import Router
-from jointleaf.estimators._checks import check_missing_values, number_classes
+from jointleaf.estimators._checks import number_classes, warn_of_no_values
 from jointleaf.estimators._params import TabularEstimator
 from jointleaf.partitions._base import as_seed, check_count, check_fit_rows
 from jointleaf.partitions._growers.sklearn import grow_linear_forest
@@ -82,7 +82,7 @@ class _BaseLinearForest(TabularEstimator):
         )
         weights = check_weights(sample_weight, len(targets))
         keep = weights > 0
-        check_missing_values(matrix[keep], columns)
+        warn_of_no_values(matrix[keep], columns)
         # Equal rows become one, so that weights and copies mean the same to the bootstrap.
         merged = canonical_rows(matrix[keep], self._encode_target(targets[keep]), weights[keep])
         rows = check_fit_rows(merged.X, merged.y, merged.s, self._target_type, columns)

@@ -21,6 +21,7 @@ from jointleaf._fit import memory, recipes
 from jointleaf._fit.budget import Budget
 from jointleaf._fit.component import CellKinds, FitContext, FitOptions, Split, loss_units
 from jointleaf._fit.folds import make_splits
+from jointleaf._fit.limits import is_heavy
 from jointleaf._fit.scale import find_scale
 from jointleaf._trees.importers import is_ensemble
 from jointleaf._trees.importers.base import threads
@@ -173,10 +174,12 @@ class JOPLEnParameters(TabularEstimator):
         recipe = recipes.choose_recipe(self.recipe, n_rows, partitioner, penalty, n_outputs)
         n_splits = 0
         if self._chooses:
-            n_splits = recipes.n_folds_and_splits(recipe, n_rows, self._target_type)[1]
+            heavy = is_heavy(n_columns, n_outputs)
+            n_splits = recipes.n_folds_and_splits(recipe, n_rows, self._target_type, heavy=heavy)[1]
             n_splits = self.cv if is_whole(self.cv) else n_splits
         shape = memory.FitShape(
             n_rows,
+            n_columns,
             n_columns if has_linear_cells(self.cells) else 0,
             n_outputs,
             n_tasks,
@@ -191,6 +194,7 @@ class JOPLEnParameters(TabularEstimator):
         rows = memory.MemoryEstimate(
             rows=3 * n_rows * max(shape.n_features, 1) * itemsize, other=memory.FIXED
         )
+        recipe = recipes.affordable(recipe, n_columns, n_outputs)
         parts = [kind.memory(shape) for kind in recipe.components[self._target_type]]
         return sum(parts, rows)
 
@@ -206,18 +210,24 @@ class JOPLEnParameters(TabularEstimator):
         splits: list[Split] = []
         left_out: tuple[str, ...] = ()
         if self._chooses:
-            n_folds, n_splits = recipes.n_folds_and_splits(recipe, n_rows, self._target_type)
+            heavy = is_heavy(context.rows.X.shape[1], context.n_outputs)
+            n_folds, n_splits = recipes.n_folds_and_splits(
+                recipe, n_rows, self._target_type, heavy=heavy
+            )
+            is_given = self.cv is not None or valid is not None
+            without = recipes.spared(recipe, context, n_splits, splits_are_given=is_given)
+            left_out = tuple(without)
             if budget is not None:
-                is_given = self.cv is not None or valid is not None
                 if is_given:
                     n_given = self.cv if is_whole(self.cv) else context.rows.labels.shape[1]
                     n_splits = 1 if valid is not None else n_given
-                context, recipe, n_splits, left_out = recipes.plan_within(
+                context, recipe, n_splits, more = recipes.plan_within(
                     budget, context, recipe, n_splits, splits_are_given=is_given
                 )
-                n_folds = recipes.n_folds_and_splits(recipe, len(context.rows), self._target_type)[
-                    0
-                ]
+                left_out += more
+                n_folds, _ = recipes.n_folds_and_splits(
+                    recipe, len(context.rows), self._target_type, heavy=heavy
+                )
             splits = make_splits(
                 context.rows,
                 self.cv,

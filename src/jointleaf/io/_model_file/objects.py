@@ -156,7 +156,7 @@ TREES = record(
 
 # -- columns and features ------------------------------------------------------------------------
 
-_COLUMN = record(Column, label=Text(), categories=Maybe(Labels(types="iUO", rising=True)))
+_COLUMN = record(Column, label=Text(), categories=Maybe(Labels(0, types="iUO", rising=True)))
 
 
 def _are_placed(statistics: CategoryStatistics) -> bool:

@@ -1,0 +1,77 @@
+"""Wide tables and many classes: what they are spared, by rule, and what the report says of it."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_friedman1
+
+import jointleaf as jl
+from blend_fits import small_fits
+from jointleaf._data.columns import Columns
+from jointleaf._fit import limits, recipes
+from jointleaf._fit.boosting import Boosted, BoostedRandom
+from jointleaf._fit.joint import many_partitions
+from jointleaf._fit.memory import partition_sizes
+
+JOINT, BLEND = recipes.RECIPES["joint"], recipes.RECIPES["blend"]
+X, Y = make_friedman1(60, n_features=300, noise=0.5, random_state=0)
+
+
+def test_nothing_is_spared_of_ordinary_tables():
+    assert not limits.is_heavy(200, 50)
+    assert limits.partition_share(200) == 1.0
+    assert recipes.affordable(BLEND, 200, 50) is BLEND
+    whole = many_partitions("regression")
+    assert partition_sizes(limits.scaled_partitions(whole, 1.0)) == partition_sizes(whole)
+
+
+@pytest.mark.parametrize(("n_columns", "n_trees"), [(400, 200), (2000, 40), (50_000, 40)])
+def test_partitions_of_wide_tables(n_columns, n_trees):
+    share = limits.partition_share(n_columns)
+    sizes = partition_sizes(limits.scaled_partitions(many_partitions("regression"), share))
+    assert sum(count for count, _ in sizes) == n_trees
+
+
+def test_components_of_wide_tables():
+    kept = recipes.affordable(BLEND, 201, 1).components["regression"]
+    assert [kind.name for kind in kept] == ["boosted", "joint", "linear"]
+    # Best thresholds take no part with many classes: random ones stay.
+    assert Boosted.takes(5)
+    assert not Boosted.takes(6)
+    assert BoostedRandom in recipes.affordable(BLEND, 201, 6).components["classification"]
+
+
+def test_splits_of_heavy_fits():
+    assert recipes.n_folds_and_splits(JOINT, 100, heavy=True) == (3, 3)
+    assert recipes.n_folds_and_splits(JOINT, 100) == (5, 5)
+    assert recipes.n_folds_and_splits(BLEND, 5000, heavy=True) == (5, 1)
+
+
+def test_trees_of_many_classes_are_small():
+    sizes = [BoostedRandom._make_stage(10_000, K, 5).n_cells for K in (50, 51)]
+    assert sizes == [63, 15]
+
+
+def test_the_report_says_what_was_left_out():
+    with small_fits():
+        joint = jl.JOPLEnRegressor(random_state=0).fit(X, Y)
+        blend = jl.JOPLEnRegressor(recipe="blend", random_state=0).fit(X, Y)
+        ordinary = jl.JOPLEnRegressor(random_state=0, cv=2).fit(X[:, :200], Y)
+    assert joint.report_.left_out == (
+        "2 of 5 splits (300 columns)",
+        "33% of the partitions (300 columns)",
+    )
+    components = ("boosted_random (300 columns)", "boosted_linear (300 columns)")
+    assert blend.report_.left_out == (*components, "2 of 3 splits (300 columns)")
+    assert ordinary.report_.left_out == ()
+    assert "left out" in dict(joint.report_.lines())
+
+
+def test_one_long_category_does_not_pad_the_others():
+    import pandas as pd
+
+    texts = [f"k{i}" for i in range(300)] + ["x" * 240_000]
+    frame = pd.DataFrame({"a": texts})
+    columns = Columns.read(frame)
+    assert columns[0].categories.nbytes < 10_000
+    np.testing.assert_array_equal(columns.encode(frame)[:, 0], np.argsort(np.argsort(texts)))
+    assert Columns.read(frame[:300])[0].categories.dtype.kind == "U"
