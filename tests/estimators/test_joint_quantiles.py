@@ -1,6 +1,7 @@
 """Several levels in `quantile`: one fit, a column for each, and what is refused."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -88,6 +89,16 @@ def test_a_copy_and_a_file_predict_the_same(model, tmp_path):
     np.testing.assert_array_equal(loaded.predict(X), predicted)
     assert loaded.quantile == LEVELS
     assert "0.1, 0.5, 0.9 jointly from 240 held-out rows" in loaded.summary()
+
+
+@pytest.mark.parametrize("name", ["levels", "coefficients"])
+def test_a_file_whose_levels_do_not_rise_is_refused(model, name, tmp_path):
+    damaged = clone(model)
+    damaged.__dict__.update(model.__dict__)
+    backwards = np.flip(getattr(model.quantiles_, name), axis=-1)
+    damaged.quantiles_ = replace(model.quantiles_, **{name: backwards})
+    with pytest.raises(jointleaf.ModelFileError, match=rf"quantiles\.{name} must rise"):
+        jointleaf.save(damaged, tmp_path / "model.jleaf")  # which reads what it has written
 
 
 def test_the_shell_writes_every_level(tmp_path, capsys):
