@@ -149,10 +149,10 @@ def predictions_of_the_shell(capsys, model, data):
 
 
 def test_a_model_of_the_shell_predicts_a_raw_frame(folder, capsys, small_shell_fit):
-    code, _, err = run(
-        capsys, "fit", folder / "flats.csv", "-t", "price", "-o", folder / "a.jleaf", "--no-report"
-    )
+    fit = ("fit", folder / "flats.csv", "-t", "price", "-o", folder / "a.jleaf", "--no-report")
+    code, out, err = run(capsys, *fit)
     assert code == 0, err
+    assert "left out: 'id': use one all the same with --keep NAME" in out
     shell = predictions_of_the_shell(capsys, folder / "a.jleaf", folder / "new.csv")
     model = jointleaf.load(folder / "a.jleaf")
     raw = pd.read_csv(folder / "new.csv")
@@ -163,6 +163,21 @@ def test_a_model_of_the_shell_predicts_a_raw_frame(folder, capsys, small_shell_f
     np.testing.assert_array_equal(model.predict(prepared), model.predict(raw))
     with pytest.raises(ValueError, match="needs column 'sold'"):
         model.predict(raw.drop(columns="sold"))
+
+
+@pytest.mark.usefixtures("small_shell_fit")
+def test_columns_are_kept_and_words_are_missing_as_the_shell_is_told(folder, capsys):
+    options = ("-o", folder / "k.jleaf", "--no-report", "--keep", "id", "--na", "gas")
+    code, out, err = run(capsys, "fit", folder / "flats.csv", "-t", "price", *options)
+    assert code == 0, err
+    assert "left out: 'id'" not in out
+    model = jointleaf.load(folder / "k.jleaf")
+    assert "id" in model.feature_names_in_
+    heating = next(column for column in model.columns_ if column.label == "heating")
+    assert heating.categories.tolist() == ["NA", "oil"]  # "gas" is missing, and "NA" is not
+    raw = pd.read_csv(folder / "new.csv", keep_default_na=False)
+    gas, missing = raw.assign(heating="gas"), raw.assign(heating=None)
+    np.testing.assert_array_equal(model.predict(gas), model.predict(missing))
 
 
 @pytest.fixture

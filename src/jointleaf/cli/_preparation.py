@@ -167,6 +167,8 @@ class TrainingData:
         left_out = [kind.name for kind in self.preparation.columns if kind.can_be_kept]
         if left_out:
             lines.append(f"left out: {listed(left_out)}: use one all the same with --keep NAME")
+        if any("counts as missing" in kind.note for kind in self.preparation.columns):
+            lines.append('where "none" is a category, say what counts as missing: --na WORDS')
         return "\n".join(lines)
 
 

@@ -292,7 +292,7 @@ class Sum(Penalty):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the terms by the small letters of their classes, such as ``l1``.
 
-        Several of one class are ``l1-1``, ``l1-2`` and so on, as in scikit-learn's `make_union`.
+        Several of one class are ``l1-1``, ``l1-2`` and so on.
         With `deep` also their parameters, such as ``l1__strength``.
         """
         kinds = [type(term).__name__.lower() for term in self._terms]
