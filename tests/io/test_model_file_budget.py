@@ -335,3 +335,16 @@ def test_arrays_of_many_zeros_that_would_become_objects(data, kind):
         files._from_bytes(file)
     assert tracemalloc.get_traced_memory()[1] < MOST + 5 * (n + 2**23)
     tracemalloc.stop()
+
+
+def test_many_columns_and_classes_without_slopes(tmp_path):
+    """Arrays without numbers that models have are not taken for those that ask for memory."""
+    empty = np.zeros((0, 20_000, 400))
+    assert unpack(pack({"jointleaf": "1", "model": {}}, [np.arange(9000.0), empty])).arrays[1].shape
+    path = tmp_path / "model.jleaf"
+    X = np.random.default_rng(0).standard_normal((12, 3000))
+    trees = RandomTreesPartitioner(2, 3)
+    options = {"cells": "constant", "penalty": jl.Frobenius(0.1)}
+    model = jl.JOPLEnClassifier(trees, **options).fit(X, np.arange(12) % 4)
+    jl.save(model, path)
+    assert (jl.load(path).predict(X) == model.predict(X)).all()

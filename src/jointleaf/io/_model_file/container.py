@@ -178,7 +178,7 @@ def _json_cost(text: bytes) -> int:
 
 def _empty_bytes(shape: Sequence[int]) -> int:
     """Return what is counted for an array without numbers, whose other axes may be believed."""
-    return 0 if math.prod(shape) else 8 * math.prod(n for n in shape if n)
+    return 0 if math.prod(shape) else 8 * max(shape)
 
 
 def _check_start(data: bytes) -> tuple[int, int]:
