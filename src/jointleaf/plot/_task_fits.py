@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from jointleaf._core.solvers import Solution
 from jointleaf._core.tasks import task_strengths
 from jointleaf._fit.report import loss_table
-from jointleaf.multitask._estimators import BaseMultiTaskJOPLEn
+from jointleaf.multitask._joint_base import BaseMultiTaskJOPLEn
 from jointleaf.plot import _base as base
 
 if TYPE_CHECKING:
