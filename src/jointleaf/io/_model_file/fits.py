@@ -19,6 +19,7 @@ from jointleaf._fit.recipes import RECIPES
 from jointleaf._fit.report import ComponentReport, FitReport
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import CellRanges, TrainingMeans
+from jointleaf._trees.flat import FlatTrees
 from jointleaf.estimators._pruning import Pruning
 from jointleaf.io._model_file.objects import (
     FEATURES,
