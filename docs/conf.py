@@ -23,6 +23,7 @@ version = release = jointleaf.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 default_role = "literal"  # single backticks in docstrings are code
+myst_enable_extensions = ["dollarmath"]  # as on GitHub
 myst_heading_anchors = 4  # the anchors of GitHub
 autodoc_typehints = "none"  # docstrings tell types, with shapes
 autodoc_member_order = "bysource"
