@@ -46,7 +46,8 @@ html_show_sphinx = False
 html_math_renderer = "mathml"
 
 NAVIGATION = {
-    "": ["getting-started", "user-guide", "gallery"],
+    "": ["getting-started", "tutorial", "user-guide", "gallery", "faq"],
+    "Choosing": ["migrating", "tuning", "targets", "when-it-loses"],
     "By subject": [
         "partitions",
         "penalties",
@@ -77,7 +78,7 @@ NAVIGATION = {
         "decisions/0007-canonical-rows",
         "decisions/0008-jax-array-namespace",
     ],
-    "Measured": ["performance", "comparison"],
+    "Measured": ["accuracy", "performance", "comparison", "experiments-log"],
     "Reference": [
         "api/index",
         "api/estimators",
@@ -90,6 +91,7 @@ NAVIGATION = {
         "api/fitting",
         "api/losses",
         "api/files",
+        "releases",
     ],
 }
 #: a relative link to a page, which need not be one of the site
