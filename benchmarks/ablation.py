@@ -1,11 +1,11 @@
-"""What the parts of the default recipe are worth: each left out in turn.
+"""What the components of the default recipe are worth: each left out in turn.
 
     python benchmarks/ablation.py --data FOLDER [--task regression|binary] [--step 1]
 
 Runs over the half of the paper's sets on which the recipe was chosen (every second one in
 alphabetical order), splits and scores as in `benchmarks.accuracy`: geometric-mean NMSE over seed 0
 for regression, mean log-loss over seeds 0 and 1 of sets with fewer than 700 rows for two classes.
-Parts are left out by replacing pieces of the library, which is no interface: this file
+Components are left out by replacing pieces of the library, which is no interface: this file
 changes with the recipe.
 """
 
@@ -17,6 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -27,6 +28,8 @@ import numpy as np  # noqa: E402
 from sklearn.model_selection import train_test_split  # noqa: E402
 
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor  # noqa: E402
+from jointleaf._fit.recipes import RECIPES  # noqa: E402
+from jointleaf._fit.search import default_plan  # noqa: E402
 from jointleaf.datasets import load_pmlb  # noqa: E402
 from jointleaf.partitions import (  # noqa: E402
     LightGBMPartitioner,
@@ -36,8 +39,7 @@ from jointleaf.partitions import (  # noqa: E402
 )
 
 SETS = Path(__file__).parent / "accuracy" / "sets.csv"
-BASE = "jointleaf.estimators._fit.joint.many_partitions"
-RECIPE = "jointleaf._fit.recipe"
+BASE = "jointleaf._fit.joint.many_partitions"
 
 
 def boosted_alone(target_type: str = "") -> UnionPartitioner:
@@ -55,6 +57,23 @@ def target_alone(target_type: str = "") -> UnionPartitioner:
     return UnionPartitioner([*members, RandomTreesPartitioner(100, 4)])
 
 
+def joint_of(*components: str) -> dict[str, object]:
+    """Return what replaces the recipe "joint" by one of these components for classes."""
+    joint = RECIPES["joint"]
+    kept = tuple(c for c in joint.components["classification"] if c.__name__ in components)
+    changed = replace(joint, components={**joint.components, "classification": kept})
+    return {"jointleaf._fit.recipes.RECIPES": {**RECIPES, "joint": changed}}
+
+
+def search_from(**plan: object) -> Callable[[bool], object]:
+    """Return what replaces `default_plan`, with these fields of it changed."""
+    return lambda is_regression: replace(default_plan(is_regression), **plan)
+
+
+CONSTANT_CELLS: dict[str, object] = {
+    "jointleaf._fit.search.SLOPE_SCALES": (0.0,),
+    "jointleaf._fit.joint.default_plan": search_from(scales=(0.0,)),
+}
 #: name -> what is replaced by what
 REGRESSION: dict[str, dict[str, object]] = {
     "the recipe": {},
@@ -62,18 +81,18 @@ REGRESSION: dict[str, dict[str, object]] = {
     "no boosted trees": {BASE: random_alone},
     "no trees on residuals": {BASE: target_alone},
     "no feature weights (q = 0)": {
-        f"{RECIPE}.FEATURE_POWERS": (0.0,),
-        f"{RECIPE}._FIRST_POWERS": {"numbers": 0.0, "classes": 0.0},
+        "jointleaf._fit.search.FEATURE_POWERS": (0.0,),
+        "jointleaf._fit.joint.default_plan": search_from(power=0.0),
     },
-    "constant cells (s = 0)": {f"{RECIPE}._FIRST_SCALES": (0.0,), f"{RECIPE}.SLOPE_SCALES": (0.0,)},
+    "constant cells (s = 0)": CONSTANT_CELLS,
     "no root cell": {"root_cell": False},
 }
 BINARY: dict[str, dict[str, object]] = {
     "the recipe": {},
     "no random trees": {BASE: boosted_alone},
-    "no simpler models": {f"{RECIPE}.choose_shares": lambda folds, setting: None},
-    "no constants for values": {"jointleaf._fit.shares.find_levels": lambda rows, columns: None},
-    "constant cells (s = 0)": {f"{RECIPE}._FIRST_SCALES": (0.0,), f"{RECIPE}.SLOPE_SCALES": (0.0,)},
+    "the joint fit alone, no other components": joint_of("Joint"),
+    "no constants for values": joint_of("Joint", "Linear", "LeafValues"),
+    "constant cells (s = 0)": CONSTANT_CELLS,
 }
 
 

@@ -23,6 +23,7 @@ version = release = jointleaf.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 default_role = "literal"  # single backticks in docstrings are code
+myst_enable_extensions = ["dollarmath"]  # as on GitHub
 myst_heading_anchors = 4  # the anchors of GitHub
 autodoc_typehints = "none"  # docstrings tell types, with shapes
 autodoc_member_order = "bysource"
@@ -45,7 +46,8 @@ html_show_sphinx = False
 html_math_renderer = "mathml"
 
 NAVIGATION = {
-    "": ["getting-started", "user-guide", "gallery"],
+    "": ["getting-started", "tutorial", "user-guide", "gallery", "faq"],
+    "Choosing": ["migrating", "tuning", "targets", "when-it-loses"],
     "By subject": [
         "partitions",
         "penalties",
@@ -77,7 +79,7 @@ NAVIGATION = {
         "decisions/0007-canonical-rows",
         "decisions/0008-jax-array-namespace",
     ],
-    "Measured": ["performance", "comparison"],
+    "Measured": ["accuracy", "performance", "comparison", "experiments-log"],
     "Reference": [
         "api/index",
         "api/estimators",
@@ -90,6 +92,7 @@ NAVIGATION = {
         "api/fitting",
         "api/losses",
         "api/files",
+        "releases",
     ],
 }
 #: a relative link to a page, which need not be one of the site

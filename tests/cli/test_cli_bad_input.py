@@ -238,7 +238,7 @@ def test_models_of_a_newer_version_and_other_files(capsys, folder, tmp_path):
     line = fails(capsys, "info", tmp_path / "m.jleaf")
     assert "newer jointleaf" in line
     assert "upgrade jointleaf" in line
-    assert "no model file of jointleaf" in fails(capsys, "info", folder / "flats.csv")
+    assert "not a jointleaf model file" in fails(capsys, "info", folder / "flats.csv")
 
 
 def test_models_of_other_kinds(capsys, tmp_path):

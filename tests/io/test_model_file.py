@@ -200,7 +200,7 @@ def test_truncated_files_are_one_clear_line(small, tmp_path):
     with pytest.raises(jl.ModelFileError, match="the file is empty"):
         jl.load(path)
     path.write_bytes(b"PK\x03\x04" + data)
-    with pytest.raises(jl.ModelFileError, match="no model file of jointleaf"):
+    with pytest.raises(jl.ModelFileError, match="not a jointleaf model file"):
         jl.load(path)
     path.write_bytes(data[:500] + b"?" + data[501:])
     with pytest.raises(jl.ModelFileError, match="checksum"):

@@ -73,7 +73,7 @@ def fit_cells(
     tol : float
         Stops when the scale-free optimality measure (`Problem.optimality`) is at most this.
     max_iter : int
-        Most iterations; a solve that ends above `tol` warns with `ConvergenceWarning`.
+        Maximum number of iterations; a solve that ends above `tol` warns with `ConvergenceWarning`.
     sample_weight : array (n,), optional
         Weights; zero equals leaving the row out.
     offset : number or array (n,) or (K,)

@@ -131,7 +131,7 @@ def _quality_parts(summary: Record, target: Record) -> list[str]:
         return [text, _coverage(summary), _figures(*figures)]
     text = (
         "Rows in groups of equal size: on the diagonal events are as frequent as predicted. The "
-        "vertical bars are two standard errors of chance alone."
+        "error bars show two standard errors."
     )
     return [
         f"<p>{text}</p>",
@@ -197,7 +197,7 @@ def _importances(features: list[Record]) -> str:
         [f["name"], _bar_cell(f["importance"], largest), f"{f['importance']:.1%}"]
         for f in features[:_MOST_FEATURES]
     ]
-    text = "Half the share in the gain of all splits, half that in the spread of the linear models."
+    text = "Importance is the average of two fractions: split gain and spread of the linear terms."
     if len(features) > _MOST_FEATURES:
         text += f" The first {_MOST_FEATURES} of {len(features)}."
     html = _table(["feature", "", "share"], rows, numbers=(2,), bars=(1,))

@@ -53,7 +53,7 @@ PARAMETERS = """Parameters
     tol : float
         Tolerance of the scale-free optimality measure.
     max_iter : int
-        Most iterations of the solver.
+        Maximum number of solver iterations.
     cv : None, int, splitter or iterable of index pairs
         Splits for what is "auto". None is 5 folds up to 2,500 distinct rows (3 folds with 400 to
         2,000 rows where partitions and penalty are "auto"), above that one validation split of a
@@ -141,7 +141,7 @@ ATTRIBUTES = """Attributes
     partitioner_ : Partitioner
         The fitted partitions of all components.
     feature_importances_ : array (d,)
-        Half the share in split gains, half the share in the spread of linear contributions.
+        The average of two fractions: of the split gain, and of the spread of linear contributions.
     n_iter_ : int
         Iterations of the solver, or rounds of boosting where no joint problem was solved.
     n_features_in_ : int

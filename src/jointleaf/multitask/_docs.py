@@ -30,7 +30,7 @@ PARAMETERS = """Tasks have the same features and each its own target, partitions
         `JOPLEnRegressor`: penalties that tie tasks together are solved by first-order steps, for
         which the last digits are slow.
     max_iter : int
-        Most iterations of the solver.
+        Maximum number of solver iterations.
     cv : None, int, splitter
         Splits of every task's rows. None is 5 folds, or one validation split of a fifth where some
         task has more than 2,500 distinct rows.
