@@ -6,9 +6,9 @@
 Every cell is one fit of jointleaf's and one of LightGBM's defaults on the same generated rows, each
 in a process of its own on one thread: CPU seconds, the peak of memory above what the process had
 before the fit, and the score of new rows (R^2, or accuracy and log-loss). The report adds what
-`estimate_memory` says. Cells run in the order of the time that LightGBM is expected to take; runs that are in
-the file of results are not repeated (`--refit`: those of jointleaf are). Peaks are read from /proc,
-so that this runs on Linux alone.
+`estimate_memory` says. Cells in which fits once ran away come first, then the others in the order of
+the time that LightGBM is expected to take; runs that are in the file of results are not repeated
+(`--refit`: those of jointleaf are). Peaks are read from /proc, so that this runs on Linux alone.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def cells() -> list[Cell]:
     """Return the grid, without tables that are too large, and with ten rows a class at least."""
     grid = [Cell(*numbers) for numbers in (*product(ROWS, COLUMNS, CLASSES), *REPORTED)]
     used = [c for c in grid if c.rows * c.columns <= MOST_NUMBERS and c.classes <= c.rows / 5]
-    return sorted(used, key=lambda cell: cell.expected)
+    return sorted(used, key=lambda cell: (cell not in REPORTED, cell.expected))
 
 
 def generate(cell: Cell, n: int, seed: int) -> tuple[NDArray, NDArray]:
@@ -159,7 +159,7 @@ def run(path: Path, minutes: float, *, refit: bool = False) -> None:
         if process.returncode:
             print(f"{name} {cell}: {process.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
             continue
-        done[*cell, name] = json.loads(process.stdout)
+        done[(*cell, name)] = json.loads(process.stdout)
         print(process.stdout.strip(), flush=True)
         _write(path, done)
 
@@ -189,7 +189,7 @@ def comparisons(results: dict[Key, dict[str, Any]]) -> list[Comparison]:
     for cell in cells():
         if not all((*cell, name) in results for name in MODELS):
             continue
-        pair = [results[*cell, name] for name in MODELS]
+        pair = [results[(*cell, name)] for name in MODELS]
 
         def numbers(field: str, pair: list[dict[str, Any]] = pair) -> tuple[float, float]:
             first, second = (float(row[field] or "nan") for row in pair)

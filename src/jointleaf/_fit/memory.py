@@ -10,8 +10,8 @@ codes         4 n P
 design        2 n d b + 8 n P; once more with FISTA, which works on few features at a time
 solver        dual: 2.5 n x n matrices, or 2.8 for the training part of every fold at once;
               PCG and Newton: 3 slope blocks C q^2 and two C x C matrices of biases;
-              all: 12 times the weights C q K, and 10 n K
-model         4 times the weights, and the trees
+              all: 12 times the weights C q K (dual: 4), and 10 n K
+model         4 times the weights (dual: once), and the trees
 ============  ===========================================================================
 
 Rows are counted once, everything else by every component for itself (`Component.memory`).
@@ -114,13 +114,14 @@ def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> MemoryEst
     weights = 8 * C * (d + 1) * K
     solver = _solver_name(shape, n, C * (d + 1))
     twice = 2 if solver == "fista" else 1
+    n_copies = 4 if solver == "dual" else 12  # of the weights, which the dual has at its end
     # Training parts of all folds together are (n_splits - 1) times the rows.
     copies = 1 + (max(shape.n_splits - 1, 0) if shape.n_rows <= _MAX_FOLD_ROWS else 0)
     return MemoryEstimate(
         codes=4 * n * P * copies,
         design=twice * (2 * n * max(d, 1) * b + 8 * n * P) * copies,
-        solver=_solver_bytes(solver, n, d, C, shape.n_splits) + 12 * weights + 80 * n * K,
-        model=4 * weights + SPLIT_BYTES * C,
+        solver=_solver_bytes(solver, n, d, C, shape.n_splits) + n_copies * weights + 80 * n * K,
+        model=n_copies // 3 * weights + SPLIT_BYTES * C,
     )
 
 
