@@ -6,8 +6,8 @@
 Every cell is one fit of jointleaf's and one of LightGBM's defaults on the same generated rows, each
 in a process of its own on one thread: CPU seconds, the peak of memory above what the process had
 before the fit, and the score of new rows (R^2, or accuracy and log-loss). The report adds what
-`estimate_memory` says. Cells in which fits once ran away come first, then the others in the order of
-the time that LightGBM is expected to take; runs that are in the file of results are not repeated
+`estimate_memory` says. Cells in which fits once ran away come first, then the others in the order
+of the time that LightGBM is expected to take; runs that are in the file of results are not repeated
 (`--refit`: those of jointleaf are). Peaks are read from /proc, so that this runs on Linux alone.
 """
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from blend_fits import small_fits
 
+from blend_fits import small_fits
 from jointleaf import JOPLEnRegressor
 
 RNG = np.random.default_rng(0)

@@ -41,7 +41,7 @@ from jointleaf.partitions import (
 #: Bytes that may be used, where the system's own word is not to be taken.
 VARIABLE = "JOINTLEAF_MAX_MEMORY"
 
-FIXED = 30 * 2**20  # buffers of blocks of rows, whatever the shape
+_BUFFERS, _BUFFER_ROWS = 30 * 2**20, 1000  # of blocks of rows, which fewer rows do not fill
 SPLIT_BYTES = 60  # of a split and a leaf
 _DUAL, _FOLD_DUAL = 2.5, 2.8  # n x n matrices alive
 _MAX_FOLD_ROWS = 2500  # up to here penalties are chosen on several folds side by side
@@ -123,6 +123,13 @@ def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> MemoryEst
         solver=_solver_bytes(solver, n, d, C, shape.n_splits) + n_copies * weights + 80 * n * K,
         model=n_copies // 3 * weights + SPLIT_BYTES * C,
     )
+
+
+def rows_memory(shape: FitShape) -> MemoryEstimate:
+    """Return what copies of the rows take, and buffers of blocks of them."""
+    buffers = int(_BUFFERS * min(1.0, shape.n_rows / _BUFFER_ROWS))
+    rows = 3 * shape.n_rows * max(shape.n_features, 1) * shape.itemsize
+    return MemoryEstimate(rows=rows, other=buffers)
 
 
 def partition_sizes(partitioner: Partitioner) -> list[tuple[int, int]]:
