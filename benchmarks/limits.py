@@ -48,7 +48,8 @@ N_TEST = 2000
 N_SIGNAL = 8  # columns that tell the class
 CLUSTERS = 3  # of a class
 LIMIT = 10.0  # times LightGBM's time
-COLOURS = {0: "#33658a", 2: "#4a7c3a", 20: "#b08d57", 200: "#c1440e"}
+#: By the smallest number of classes that they stand for.
+COLOURS = {0: "#33658a", 2: "#4a7c3a", 10: "#b08d57", 100: "#c1440e"}
 
 Key = tuple[int, int, int, str]
 
@@ -255,7 +256,7 @@ def draw(found: list[Comparison], path: Path) -> None:
         axis.set(xlabel=labels[0], ylabel=labels[1])
         axis.spines[["top", "right"]].set_visible(False)
     for k, colour in COLOURS.items():
-        label = {0: "regression", 2: "2 classes"}.get(k, f"{k} classes")
+        label = {0: "regression", 2: "2 classes", 10: "12 to 35 classes", 100: "200 classes"}[k]
         axes[0].scatter([], [], c=colour, s=26, label=label)
     axes[0].legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=110)

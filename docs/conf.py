@@ -76,7 +76,7 @@ NAVIGATION = {
         "decisions/0007-canonical-rows",
         "decisions/0008-jax-array-namespace",
     ],
-    "Measured": ["performance", "comparison"],
+    "Measured": ["performance", "limits", "comparison"],
     "Reference": [
         "api/index",
         "api/estimators",
