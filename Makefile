@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo check test docs lint types quick tests format clean
+.PHONY: help demo check test docs lint types quick tests oldest newest format clean
 
 help:
 	@echo "make demo   set up an environment and run jointleaf, from Python and from the shell"
 	@echo "make check  set up an environment and run lint, types and the quick tests: two minutes"
 	@echo "make test   set up an environment and run lint, types and all tests"
+	@echo "make oldest run the quick tests with the oldest versions that are declared, in .venv-oldest"
+	@echo "make newest run the quick tests with the newest versions, in .venv-newest"
 	@echo "make docs   set up an environment and build the documentation into site/"
 	@echo "make format format the source, and fix what can be fixed"
 	@echo "make clean  remove the environments and the built documentation"
@@ -57,6 +59,18 @@ tests: $(VENV)/dev.done
 	@echo "All tests, on two cores: about six minutes."
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2  # two workers: no threads beside them
 
+# The versions that pyproject.toml declares: the lower bound of each, and the newest there are.
+oldest:
+	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python tests/oldest_versions.py > .venv-oldest/constraints.txt
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-oldest/constraints.txt -e ".[dev,plot]"
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 -m "not slow"
+
+newest:
+	test -x .venv-newest/bin/python || $(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -e ".[dev,plot]"
+	OMP_NUM_THREADS=1 .venv-newest/bin/python -m pytest -n 2 -m "not slow"
+
 # Every warning is an error: a link or an anchor that leads nowhere, a docstring that is not understood.
 docs: $(VENV)/docs.done
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet -b html -d site/.doctrees docs site
@@ -67,4 +81,4 @@ format: $(VENV)/dev.done
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) site
+	rm -rf $(VENV) .venv-oldest .venv-newest site

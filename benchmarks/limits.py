@@ -6,9 +6,9 @@
 Every cell is one fit of jointleaf's and one of LightGBM's defaults on the same generated rows, each
 in a process of its own on one thread: CPU seconds, the peak of memory above what the process had
 before the fit, and the score of new rows (R^2, or accuracy and log-loss). The report adds what
-`estimate_memory` says. Cells run in the order of the time that LightGBM is expected to take; runs that are in
-the file of results are not repeated (`--refit`: those of jointleaf are). Peaks are read from /proc,
-so that this runs on Linux alone.
+`estimate_memory` says. Cells in which fits once ran away come first, then the others in the order
+of the time that LightGBM is expected to take; runs that are in the file of results are not repeated
+(`--refit`: those of jointleaf are). Peaks are read from /proc, so that this runs on Linux alone.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ N_TEST = 2000
 N_SIGNAL = 8  # columns that tell the class
 CLUSTERS = 3  # of a class
 LIMIT = 10.0  # times LightGBM's time
-COLOURS = {0: "#33658a", 2: "#4a7c3a", 20: "#b08d57", 200: "#c1440e"}
+#: By the smallest number of classes that they stand for.
+COLOURS = {0: "#33658a", 2: "#4a7c3a", 10: "#b08d57", 100: "#c1440e"}
 
 Key = tuple[int, int, int, str]
 
@@ -72,7 +73,7 @@ def cells() -> list[Cell]:
     """Return the grid, without tables that are too large, and with ten rows a class at least."""
     grid = [Cell(*numbers) for numbers in (*product(ROWS, COLUMNS, CLASSES), *REPORTED)]
     used = [c for c in grid if c.rows * c.columns <= MOST_NUMBERS and c.classes <= c.rows / 5]
-    return sorted(used, key=lambda cell: cell.expected)
+    return sorted(used, key=lambda cell: (cell not in REPORTED, cell.expected))
 
 
 def generate(cell: Cell, n: int, seed: int) -> tuple[NDArray, NDArray]:
@@ -159,7 +160,7 @@ def run(path: Path, minutes: float, *, refit: bool = False) -> None:
         if process.returncode:
             print(f"{name} {cell}: {process.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
             continue
-        done[*cell, name] = json.loads(process.stdout)
+        done[(*cell, name)] = json.loads(process.stdout)
         print(process.stdout.strip(), flush=True)
         _write(path, done)
 
@@ -189,7 +190,7 @@ def comparisons(results: dict[Key, dict[str, Any]]) -> list[Comparison]:
     for cell in cells():
         if not all((*cell, name) in results for name in MODELS):
             continue
-        pair = [results[*cell, name] for name in MODELS]
+        pair = [results[(*cell, name)] for name in MODELS]
 
         def numbers(field: str, pair: list[dict[str, Any]] = pair) -> tuple[float, float]:
             first, second = (float(row[field] or "nan") for row in pair)
@@ -255,7 +256,7 @@ def draw(found: list[Comparison], path: Path) -> None:
         axis.set(xlabel=labels[0], ylabel=labels[1])
         axis.spines[["top", "right"]].set_visible(False)
     for k, colour in COLOURS.items():
-        label = {0: "regression", 2: "2 classes"}.get(k, f"{k} classes")
+        label = {0: "regression", 2: "2 classes", 10: "12 to 35 classes", 100: "200 classes"}[k]
         axes[0].scatter([], [], c=colour, s=26, label=label)
     axes[0].legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=110)

@@ -79,7 +79,7 @@ NAVIGATION = {
         "decisions/0007-canonical-rows",
         "decisions/0008-jax-array-namespace",
     ],
-    "Measured": ["accuracy", "performance", "comparison", "experiments-log"],
+    "Measured": ["accuracy", "performance", "limits", "comparison", "experiments-log"],
     "Reference": [
         "api/index",
         "api/estimators",

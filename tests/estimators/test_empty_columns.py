@@ -48,11 +48,8 @@ def test_default_fits(options):
 
 
 def test_a_file_and_missing_indicators(tmp_path):
-    model = one_warning(
-        lambda: jl.JOPLEnRegressor(SMALL, penalty=jl.Frobenius(0.01), add_indicator=True).fit(
-            EMPTY, Y
-        )
-    )
+    model = jl.JOPLEnRegressor(SMALL, penalty=jl.Frobenius(0.01), add_indicator=True)
+    one_warning(lambda: model.fit(EMPTY, Y))
     jl.save(model, tmp_path / "m.jleaf")
     loaded = jl.load(tmp_path / "m.jleaf")
     np.testing.assert_array_equal(loaded.predict(LATER), model.predict(LATER))

@@ -6,8 +6,10 @@ from sklearn.datasets import make_friedman1
 
 import jointleaf as jl
 from blend_fits import small_fits
+from jointleaf._core.layout import CellLayout
+from jointleaf._core.solvers import dual
 from jointleaf._data.columns import Columns
-from jointleaf._fit import limits, recipes
+from jointleaf._fit import joint_fold, limits, recipes
 from jointleaf._fit.boosting import Boosted, BoostedRandom
 from jointleaf._fit.joint import many_partitions
 from jointleaf._fit.memory import partition_sizes
@@ -75,3 +77,23 @@ def test_one_long_category_does_not_pad_the_others():
     assert columns[0].categories.nbytes < 10_000
     np.testing.assert_array_equal(columns.encode(frame)[:, 0], np.argsort(np.argsort(texts)))
     assert Columns.read(frame[:300])[0].categories.dtype.kind == "U"
+
+
+def test_a_kernel_that_rounding_has_made_indefinite():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((20, 5))
+    K, shift, b = A @ A.T - 1e-9 * np.eye(20), np.full(20, 1e-12), rng.standard_normal(20)
+    with pytest.raises(np.linalg.LinAlgError):
+        np.linalg.cholesky(K + np.diag(shift))
+    x = joint_fold._solve_shifted(K, shift, b)
+    np.testing.assert_allclose((K + np.diag(shift)) @ x, b, atol=1e-4)
+    good = joint_fold._solve_shifted(A @ A.T, np.ones(20), b)
+    np.testing.assert_allclose((A @ A.T + np.eye(20)) @ good, b)
+
+
+def test_kernels_are_exact_in_double_precision():
+    cells = np.array([[0, 2], [1, 2], [0, 3]])
+    layout = CellLayout((2, 2), 1, ("constant", "constant"))
+    weights = np.array([1 / 3, 1 / 3])
+    shared = dual.shared_cells(cells, cells, layout, weights)
+    np.testing.assert_array_equal(shared, np.array([[2, 1, 1], [1, 2, 0], [1, 0, 2]]) * (1 / 3))

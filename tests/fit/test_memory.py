@@ -116,7 +116,7 @@ def test_a_fit_that_cannot_fit_is_rejected_with_the_numbers(monkeypatch):
         model.fit(X, y)
     assert not hasattr(model, "partitioner_")
     tasks = jl.MultiTaskJOPLEnRegressor("steps", penalty=jl.DirtyLasso(0.1, 0.1))
-    monkeypatch.setattr("jointleaf._fit.memory.available_memory", lambda: 30_000_000)
+    monkeypatch.setattr("jointleaf._fit.memory.available_memory", lambda: 20_000_000)
     with pytest.raises(MemoryError, match="600 rows with 5 columns"):
         tasks.fit([(X[:300], y[:300]), (X[300:600], y[300:600])])
     monkeypatch.setattr(

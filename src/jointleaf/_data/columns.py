@@ -240,7 +240,9 @@ def as_frame(X: Any) -> nw.DataFrame | None:
     if isinstance(X, nw.DataFrame):
         return X
     try:
-        frame = nw.from_native(X, pass_through=True)
+        # Frames of other API versions of narwhals are not known to all of its releases.
+        native = X.to_native() if hasattr(X, "to_native") else X
+        frame = nw.from_native(native, pass_through=True)
         if hasattr(X, "__arrow_c_array__") and hasattr(X, "num_columns"):  # a record batch
             frame = nw.from_arrow(X, backend="pyarrow")
     except DuplicateError:

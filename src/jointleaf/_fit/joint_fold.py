@@ -169,9 +169,7 @@ class JointFold(Fold):
         for strength in strengths:
             tol = 10 * _path_tol(strength, setting.slope_scale)  # Newton overshoots it
             if problem.loss.is_quadratic:
-                A = K.copy()
-                A[np.diag_indices_from(A)] += strength * spread
-                alpha = strength * cholesky_solver(A)(target)
+                alpha = strength * _solve_shifted(K, strength * spread, target)
             elif isinstance(problem.loss, Pinball):
                 alpha, _ = pinball_dual(problem, K / strength, _GAP, max_iter=30)
             else:
@@ -232,6 +230,23 @@ class JointFold(Fold):
             )
             theta = solution.theta
             yield valid.matvec(theta) + self._constant_of(problem), solution.converged
+
+
+def _solve_shifted(K: NDArray, shift: NDArray, b: NDArray) -> NDArray[np.float64]:
+    """Return x of (K + diag(shift)) x = b; by least squares where rounding has cost definiteness.
+
+    K (n, n) is a kernel, shift (n,) is positive.
+    """
+
+    def shifted() -> NDArray[np.float64]:
+        A = K.copy()
+        A[np.diag_indices_from(A)] += shift
+        return A
+
+    try:
+        return cholesky_solver(shifted())(b)
+    except np.linalg.LinAlgError:
+        return np.linalg.lstsq(shifted(), b, rcond=None)[0]
 
 
 def _path_tol(strength: float, slope_scale: float) -> float:

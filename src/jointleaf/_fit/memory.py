@@ -10,8 +10,8 @@ codes         4 n P
 design        2 n d b + 8 n P; once more with FISTA, which works on few features at a time
 solver        dual: 2.5 n x n matrices, or 2.8 for the training part of every fold at once;
               PCG and Newton: 3 slope blocks C q^2 and two C x C matrices of biases;
-              all: 12 times the weights C q K, and 10 n K
-model         4 times the weights, and the trees
+              all: 12 times the weights C q K (dual: 4), and 10 n K
+model         4 times the weights (dual: once), and the trees
 ============  ===========================================================================
 
 Rows are counted once, everything else by every component for itself (`Component.memory`).
@@ -41,7 +41,7 @@ from jointleaf.partitions import (
 #: Bytes that may be used, where the system's own word is not to be taken.
 VARIABLE = "JOINTLEAF_MAX_MEMORY"
 
-FIXED = 30 * 2**20  # buffers of blocks of rows, whatever the shape
+_BUFFERS, _BUFFER_ROWS = 30 * 2**20, 1000  # of blocks of rows, which fewer rows do not fill
 SPLIT_BYTES = 60  # of a split and a leaf
 _DUAL, _FOLD_DUAL = 2.5, 2.8  # n x n matrices alive
 _MAX_FOLD_ROWS = 2500  # up to here penalties are chosen on several folds side by side
@@ -114,14 +114,22 @@ def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> MemoryEst
     weights = 8 * C * (d + 1) * K
     solver = _solver_name(shape, n, C * (d + 1))
     twice = 2 if solver == "fista" else 1
+    n_copies = 4 if solver == "dual" else 12  # of the weights, which the dual has at its end
     # Training parts of all folds together are (n_splits - 1) times the rows.
     copies = 1 + (max(shape.n_splits - 1, 0) if shape.n_rows <= _MAX_FOLD_ROWS else 0)
     return MemoryEstimate(
         codes=4 * n * P * copies,
         design=twice * (2 * n * max(d, 1) * b + 8 * n * P) * copies,
-        solver=_solver_bytes(solver, n, d, C, shape.n_splits) + 12 * weights + 80 * n * K,
-        model=4 * weights + SPLIT_BYTES * C,
+        solver=_solver_bytes(solver, n, d, C, shape.n_splits) + n_copies * weights + 80 * n * K,
+        model=n_copies // 3 * weights + SPLIT_BYTES * C,
     )
+
+
+def rows_memory(shape: FitShape) -> MemoryEstimate:
+    """Return what copies of the rows take, and buffers of blocks of them."""
+    buffers = int(_BUFFERS * min(1.0, shape.n_rows / _BUFFER_ROWS))
+    rows = 3 * shape.n_rows * max(shape.n_features, 1) * shape.itemsize
+    return MemoryEstimate(rows=rows, other=buffers)
 
 
 def partition_sizes(partitioner: Partitioner) -> list[tuple[int, int]]:

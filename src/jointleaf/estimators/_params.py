@@ -191,12 +191,9 @@ class JOPLEnParameters(TabularEstimator):
             penalty,
             n_splits,
         )
-        rows = memory.MemoryEstimate(
-            rows=3 * n_rows * max(shape.n_features, 1) * itemsize, other=memory.FIXED
-        )
         recipe = recipes.affordable(recipe, n_columns, n_outputs)
         parts = [kind.memory(shape) for kind in recipe.components[self._target_type]]
-        return sum(parts, rows)
+        return sum(parts, memory.rows_memory(shape))
 
     def _fit_context(
         self, context: FitContext, valid: Rows | None, budget: Budget | None = None

@@ -333,7 +333,7 @@ def shared_cells(
             a = _one_hot(cells, chunk, layout)
             b = a if others is cells else _one_hot(others, chunk, layout)
             counts += a @ b.T
-        total += weight * counts
+        total += np.multiply(weight, counts, dtype=np.float64)  # NumPy 1 would stay in float32
     return total
 
 
