@@ -55,7 +55,8 @@ def raw(model, X):
 FORMS = {
     "category": lambda X: X.astype({"city": "category", "kind": "category"}),
     "string": lambda X: X.astype({"city": "string[python]", "kind": "string[pyarrow]"}),
-    "str": lambda X: X.astype({"city": "str"}),
+    # Before pandas 3 "str" made text of missing values.
+    "str": lambda X: X.astype({"city": "str" if pd.__version__ >= "3" else "string"}),
     "object": lambda X: X.astype({"kind": object}),
     "nullable": lambda X: X.astype({"age": "Float64"}),
     "all objects": lambda X: X.astype(object),

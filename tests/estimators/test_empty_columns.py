@@ -70,3 +70,14 @@ def test_a_column_that_is_empty_in_one_fold_or_task_alone():
     data = [(EMPTY[:60], Y[:60]), (EMPTY[60:], Y[60:])]
     fitted = one_warning(lambda: tasks.fit(data))
     np.testing.assert_array_equal(fitted.predict(LATER, 0), fitted.predict(EMPTY, 0))
+
+
+def test_rows_in_files(tmp_path):
+    for k, part in enumerate((EMPTY[:60], EMPTY[60:])):
+        part.drop(columns="text").assign(y=Y[part.index]).to_parquet(tmp_path / f"{k}.parquet")
+    model = jl.JOPLEnRegressor(SMALL, penalty=jl.Frobenius(0.01), random_state=0)
+    source = jl.ParquetRows(tmp_path, "y")
+    with pytest.warns(UserWarning, match="column 'late' has no values"):
+        jl.fit_source(model, source, sample_rows=60, validation_rows=20)
+    rows = X.assign(late=np.nan)
+    np.testing.assert_array_equal(model.predict(rows), model.predict(rows.assign(late=7.0)))
