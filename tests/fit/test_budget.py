@@ -49,7 +49,7 @@ def test_what_takes_too_long_is_left_out(slow):
         model = JOPLEnRegressor(recipe="blend", time_budget=1e6, random_state=0).fit(X, Y)
     assert set(model.blend_.weights) == {"boosted", "boosted_random", "boosted_linear", "linear"}
     assert model.report_.left_out == ("2 of 3 splits", "joint")
-    assert "no time for 2 of 3 splits, joint" in " ".join(model.summary().split())
+    assert "left out 2 of 3 splits, joint" in " ".join(model.summary().split())
     assert model.calibration_.n_rows == len(X) // 5
 
 
