@@ -24,7 +24,7 @@ from blend_fits import (
 )
 from jointleaf import JOPLEnClassifier
 from jointleaf._core.losses import SquaredError
-from jointleaf._data.rows import Rows
+from jointleaf._data.rows import Rows, canonical_rows
 from jointleaf._fit import blend, grouped_joint
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom
@@ -184,17 +184,24 @@ def test_boosting_ends_at_the_best_round(key, fits):
         assert component.n_rounds == round(np.mean(rounds))
 
 
+class FewColumns:
+    """What a component asks its context for before it is fitted."""
+
+    def __init__(self, n_outputs, n_rows):
+        X = np.zeros((n_rows, 3))
+        self.n_outputs, self.rows = n_outputs, canonical_rows(X, np.arange(n_rows), np.ones(n_rows))
+
+
 def test_many_classes_have_fewer_rounds_with_larger_steps():
     for n_outputs, part in ((1, 1), (5, 1), (6, 5 / 6), (30, 1 / 6)):
-        context = SimpleNamespace(n_outputs=n_outputs, rows=range(100))
+        context = FewColumns(n_outputs, 100)
         for kind in (Boosted, BoostedRandom):
             stage = kind(context, {})._stage
             assert stage.rounds == round(part * N_ROUNDS)
             assert stage.rate == pytest.approx(0.08 / part**0.5)
             assert stage.is_random == (kind is BoostedRandom)
             assert stage.n_cells == 8
-        more_rows = SimpleNamespace(n_outputs=n_outputs, rows=range(8001))
-        assert Boosted(more_rows, {})._stage.n_cells == 63
+        assert Boosted(FewColumns(n_outputs, 8001), {})._stage.n_cells == 63
 
 
 def test_many_classes_have_no_trees_with_the_best_thresholds():

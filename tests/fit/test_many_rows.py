@@ -5,6 +5,7 @@ import pytest
 
 from blend_fits import TASKS, X, Y, blend_pieces, blended, small_fits
 from jointleaf import JOPLEnRegressor
+from jointleaf._core.progress import Progress
 from jointleaf._fit import group_fold, recipes
 from jointleaf._fit.boosting import Boosted
 from jointleaf._fit.grouped_joint import GroupedJoint, SmallJoint
@@ -69,7 +70,7 @@ def test_groups_that_the_sample_has_no_use_for_are_not_grown(regression):
     sample, joint = GroupedJoint(context, {}), GroupedJoint(context, {})
     sample._names = ["random_trees", "root"]
     joint.follow(sample)
-    (fold,) = joint._make_folds(splits[:1])
+    (fold,) = joint._make_folds(splits[:1], Progress(9, "", enabled=False))
     assert joint._names == sample._names
     assert len(fold.partitioner.partitioners_) == 2
 

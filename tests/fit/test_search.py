@@ -202,7 +202,7 @@ def test_a_fixed_penalty_grows_partitions_once(recording):
 
 def test_many_rows_use_one_validation_split(recording, monkeypatch):
     name = "jointleaf._fit.recipes.n_folds_and_splits"
-    monkeypatch.setattr(name, lambda recipe, n_rows, target_type: (5, 1 if n_rows > 100 else 5))
+    monkeypatch.setattr(name, lambda recipe, n_rows, *_, **__: (5, 1 if n_rows > 100 else 5))
     model = JOPLEnRegressor(recording, random_state=0).fit(X, Y)
     assert [len(rows) for rows in recording.fits] == [96, 120]
     assert setting_of(model) == best_in(loss_table(model.cv_results_))
