@@ -372,7 +372,7 @@ class GroupIndex:
         self._bytes()
         self._whole()
         for entries, start, out in self._written:  # read in one go, written column by column
-            np.add(entries, start, out=out)
+            np.add(entries, start, out=out, dtype=np.int32)  # NumPy 1 would add in 16 bits
 
 
 def _terms(digits: tuple[Digit, ...]) -> list[tuple[int, int]]:
