@@ -56,7 +56,7 @@ quick: $(VENV)/dev.done
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
 
 tests: $(VENV)/dev.done
-	@echo "All tests, on two cores: about six minutes."
+	@echo "All tests, on two cores: about eight minutes."
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2  # two workers: no threads beside them
 
 # The versions that pyproject.toml declares: the lower bound of each, and the newest there are.

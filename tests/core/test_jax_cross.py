@@ -80,16 +80,20 @@ STRUCTURES = {
     "tasks, DirtyLasso",
     "tasks, DirtyLasso + ridge + Laplacian",
 }
-#: A loss of the user's own is one more function of y and f: one structure for every solver.
-STRUCTURES_OF = {"squared_error": set(PENALTIES), "jax_poisson": {"ridge", "tasks, DirtyLasso"}}
+#: Other losses are one more function of y and f: one structure for every solver.
+STRUCTURES_OF = {
+    "squared_error": set(PENALTIES),
+    "jax_poisson": {"ridge"},
+    "multinomial": {"ridge", "L21"},
+}
 COMPARED = [
     (loss, penalty, solver, dtype)
     for loss, penalty, solver in ACCEPTED
     for dtype in PRECISIONS
     if penalty in STRUCTURES_OF.get(loss, STRUCTURES)
     if dtype is np.float64
-    or (loss in ("squared_error", "multinomial") and penalty in ("ridge", "L21"))
-    or (loss == "squared_error" and penalty == "tasks, DirtyLasso")
+    or (loss in ("squared_error", "multinomial") and penalty == "ridge")
+    or (loss == "squared_error" and penalty in ("L21", "tasks, DirtyLasso"))
 ]
 
 
