@@ -126,6 +126,8 @@ def test_places_that_cannot_be_written_are_found_before_the_fit(capsys, folder):
     assert "does not exist" in line
     line = fails(capsys, "predict", folder / "model.jleaf", data, "-o", folder)
     assert "is a folder: name a file" in line
+    line = fails(capsys, "predict", folder / "model.jleaf", data, "-o", folder / "out.parquet")
+    assert "out.parquet: predictions are written as CSV, or as JSON with --json" in line
 
 
 @pytest.mark.parametrize(

@@ -304,3 +304,13 @@ def test_other_columns_are_not(column, recwarn):
     X = np.random.default_rng(0).normal(size=(60, 2))
     JOPLEnRegressor(**SMALL).fit(np.c_[X, column], X[:, 0])
     assert [str(w.message)[:11] for w in recwarn] == ["column 'x0'"]  # the target itself
+
+
+def test_values_that_cannot_be_read_are_told():
+    fees = ["$1,200", "$950", "$1,010", "$800"] * 10
+    raw = pd.DataFrame({"fee": fees, "balcony": ["yes", "no"] * 20})
+    prepared = jointleaf.TablePreprocessor().fit(raw)
+    raw.loc[:9, "balcony"] = "maybe"
+    message = r"X: column 'balcony': 10 not true or false, 'maybe' in row 1"
+    with pytest.warns(UserWarning, match=message):
+        assert prepared.transform(raw)["balcony"].isna().sum() == 10

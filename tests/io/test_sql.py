@@ -141,3 +141,22 @@ def test_what_cannot_be_exported_is_named():
         jl.to_sql(jl.JOPLEnRegressor(VoronoiPartitioner(2), penalty=PENALTY).fit(X, Y))
     with pytest.raises(ValueError, match="clip='cell'"):
         jl.to_sql(plain.set_params(clip="cell").fit(X, Y))
+
+
+def test_columns_that_are_read_from_text_are_refused(tmp_path):
+    raw = pd.DataFrame({"fee": ["$1,200", "$950", "$1,010", "$800"] * 10, "area": range(40)})
+    raw["area"] = np.random.default_rng(0).permutation(40)
+    steps = jl.TablePreprocessor(), jl.JOPLEnRegressor("lightgbm", penalty=PENALTY)
+    pipeline = make_pipeline(*steps).fit(raw, raw["area"] ** 2)
+    jl.save(pipeline, tmp_path / "model.jleaf")
+    with pytest.raises(ValueError, match=r"reads column 'fee' from text .*, which SQL does not"):
+        jl.to_sql(jl.load(tmp_path / "model.jleaf"), "flats")
+
+
+def test_kept_columns_are_checked():
+    table = pd.DataFrame({"a": np.arange(40.0), "b": np.arange(40.0) % 7})
+    model = jl.JOPLEnRegressor("lightgbm", penalty=PENALTY).fit(table, table["a"] % 5)
+    with pytest.raises(TypeError, match=r"keep='a' must be a list of names: give \['a'\]"):
+        jl.to_sql(model, "t", keep="a")
+    with pytest.raises(ValueError, match="keep names 'prediction', which a prediction has"):
+        jl.to_sql(model, "t", keep=["prediction"])

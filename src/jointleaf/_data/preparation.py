@@ -6,6 +6,7 @@ exactly as they were: numbers with their marks, dates, categories and missing va
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -158,7 +159,9 @@ class Preparation:
         self.check_names("X", names)
         if any(kind.kind == "unchanged" for kind in self.columns):
             return self._with_times(frame)
-        columns, _ = self.apply(raw_table(frame.select(self.names), self.missing))
+        columns, remarks = self.apply(raw_table(frame.select(self.names), self.missing))
+        if remarks:
+            warnings.warn(f"X: {'; '.join(remarks)}", UserWarning, stacklevel=2)
         return self.frame(columns, frame.implementation)
 
     def _with_times(self, frame: nw.DataFrame) -> Any:

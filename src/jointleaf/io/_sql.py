@@ -31,6 +31,8 @@ from jointleaf.partitions._base import TreeCells
 
 _NUMBER, _TEXT, _WHOLE = "DOUBLE PRECISION", "VARCHAR", "BIGINT"
 
+_PLAIN = ("", "plain")  # notations that SQL reads
+
 
 def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     """Return a fitted model as one SELECT statement.
@@ -76,6 +78,7 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     True
     """
     _check(model)
+    _check_kept(model, keep)
     columns, cells = model.columns_, model.cell_model_
     raw = _raw(cells, columns)
     kept = [f"t.{_name(name)} AS {_name(name)}" for name in keep]
@@ -105,6 +108,14 @@ def _check(model: Any) -> None:
     check_single(model, "to_sql")
     if not hasattr(model, "feature_names_in_"):
         raise ValueError("the model was fitted on a matrix without column names: fit a data frame")
+    preparation = model.columns_.preparation
+    for kind in () if preparation is None else preparation.columns:
+        if kind.kind == "boolean" or (kind.kind == "number" and kind.notation not in _PLAIN):
+            raise ValueError(
+                f"the model reads column {kind.name!r} from text (yes and no, $1,200, 5 %), which "
+                "SQL does not: export a model that was fitted on numbers, such as the last step "
+                "of the pipeline before it is saved"
+            )
     if model.cell_model_.ranges is not None:
         raise ValueError("clip='cell' cannot be exported to SQL: fit with clip=True")
     loss = getattr(model, "loss_", None)
@@ -121,6 +132,15 @@ def _check(model: Any) -> None:
                 "trees that look up combinations of categories, as CatBoost's do, cannot be "
                 "exported to SQL: use jointleaf.save"
             )
+
+
+def _check_kept(model: Any, keep: Sequence[str]) -> None:
+    if isinstance(keep, str):
+        raise TypeError(f"keep={keep!r} must be a list of names: give [{keep!r}]")
+    outputs = {*_outputs(model, model.cell_model_.n_outputs), _name("prediction")}
+    taken = [name for name in keep if any(text.endswith(_name(name)) for text in outputs)]
+    if taken:
+        raise ValueError(f"keep names {taken[0]!r}, which a prediction has: rename the column")
 
 
 # -- words of SQL ----------------------------------------------------------------------------------
