@@ -91,12 +91,12 @@ def _unseen_categories(model: Any, X: Any) -> list[str]:
 def predict(args: argparse.Namespace) -> None:
     """Write predictions for the rows of a table."""
     path = None if args.output == "-" else Path(args.output)
+    out.check_outputs({"--output": path}, args.model, args.data)
     if path is not None and path.suffix.lower() in _OTHER_FORMATS:
         raise out.CliError(
             f"--output {args.output}: predictions are written as CSV, or as JSON with --json: name "
             "a file that ends in .csv, .csv.gz or .json"
         )
-    out.check_outputs({"--output": path}, args.model, args.data)
     loaded = load_model(args.model)
     table, X, remarks = _read(loaded, args, args.id)
     columns = {name: table.column(name).values.tolist() for name in args.id}
