@@ -34,7 +34,7 @@ class Progress:
         self._show()
 
     def begin(self, note: str) -> None:
-        """Say what is being done now."""
+        """Show what is being done now."""
         self._note = note
         self._show()
 

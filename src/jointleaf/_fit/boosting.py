@@ -186,9 +186,7 @@ class Boosted(Component):
             return self._model
         context, stage = self.context, replace(self._stage, rounds=max(1, self.n_rounds))
         growth = Growth(context, frame, context.rows, stage)
-        progress = Progress(
-            stage.rounds, self.name.replace("_", " "), enabled=context.options.verbose
-        )
+        progress = self._progress(stage.rounds)
         model = growth.model(growth.train(progress=progress))
         progress.finish()
         return model

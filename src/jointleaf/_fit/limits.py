@@ -6,7 +6,8 @@ of boosting has a tree for every one of K classes, whose cells hold K numbers. U
 or nearly so, with fewer trees and splits:
 
 - the exact joint fit has 200 / d of its partitions, a tenth at least, and three splits;
-- a blend has one split, and of wide tables no boosted trees but those with random thresholds;
+- a blend has one split, and of wide tables no boosted trees with random thresholds or linear
+  leaves, unless there are so many classes that no others take part;
 - boosted trees of many classes have 15 leaves.
 """
 
