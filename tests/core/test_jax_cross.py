@@ -1,8 +1,8 @@
 """All solvers, losses and penalties give the same objective through SciPy and through JAX.
 
-Squared error with every penalty and every solver, and every loss with a penalty of every structure
-of compiled loops: in float64 to 1e-10 of the objective of SciPy, in float32 with some penalties
-to 1e-4 of the objective of SciPy in float64.
+Squared error with every penalty and every solver, the logistic loss with a penalty of every
+structure of compiled loops, other losses with one or two: in float64 to 1e-10 of the objective of
+SciPy, in float32 with some penalties to 1e-4 of the objective of SciPy in float64.
 What a solver does not accept must be rejected on the device with the same words as without one.
 Predictions are the same, too. FISTA's loops are shared by penalties (see `jax_cross`);
 `test_jax_solvers` has loops of single penalties as a fit compiles them.
