@@ -3,9 +3,11 @@
 import os
 import signal
 import time
+from contextlib import contextmanager
 
 import dask.array as da
 import numpy as np
+from distributed import Client, LocalCluster
 
 from jointleaf import Frobenius
 from jointleaf.partitions import LightGBMPartitioner
@@ -23,6 +25,16 @@ def until(is_so, seconds=20):
 
 def kill_a_worker(client):
     os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+
+@contextmanager
+def cluster_of_threads():
+    """One worker in this process, which starts at once, and its client."""
+    with (
+        LocalCluster(1, processes=False, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield cluster, client
 
 
 def make_rows(seed=0):

@@ -104,17 +104,26 @@ def test_products_equal_those_of_all_rows(case, tmp_path, place, form, dtype, n_
             np.testing.assert_allclose(np.triu(got), np.triu(expected), rtol=1e-10)
 
 
+@pytest.fixture(scope="module")
+def whole_fits():
+    """Fits of all rows at once, by loss and penalty."""
+    return {}
+
+
 @pytest.mark.parametrize(
     "penalty", [Frobenius(0.02, 0.01), L21(0.05, 0.05)], ids=["frobenius", "l21"]
 )
 @pytest.mark.parametrize("loss", ["squared_error", "logistic", "multinomial"])
-@pytest.mark.parametrize("n_blocks", BLOCKS)
+@pytest.mark.parametrize(("place", "n_blocks"), [*(("memory", k) for k in BLOCKS), ("files", 3)])
 def test_a_fit_in_blocks_equals_the_fit_of_all_rows(
-    make_case, tmp_path, place, n_blocks, loss, penalty
+    make_case, tmp_path, place, n_blocks, loss, penalty, whole_fits
 ):
     case = make_case(loss, n=300, d=10, cells=N_CELLS)
-    given = {"loss": loss, "penalty": penalty, "sample_weight": case.s, "cells": KINDS}
-    expected = fit_cells(*case.data, **given, n_cells=N_CELLS, **TIGHT)
+    key = loss, type(penalty)
+    if key not in whole_fits:
+        given = {"loss": loss, "penalty": penalty, "sample_weight": case.s, "cells": KINDS}
+        whole_fits[key] = fit_cells(*case.data, **given, n_cells=N_CELLS, **TIGHT)
+    expected = whole_fits[key]
     blocks = make_blocks(place, tmp_path, case.X, case.codes, BLOCKS[n_blocks])
     problem = Problem(blocks, case.y, make_loss(loss), penalty, case.s)
     solution = solve(problem, **TIGHT)

@@ -1,5 +1,8 @@
 """Fits of sources: the same model as in memory, whatever the batches, and nothing left behind."""
 
+import tracemalloc
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -17,6 +20,7 @@ from jointleaf import (
     fit_source,
 )
 from jointleaf._core.blocks import BlockDesign
+from jointleaf._core.problem import Problem
 from jointleaf._sources import checkpoint as checkpoints
 from jointleaf._sources import rows as many_rows
 from jointleaf.partitions import LightGBMPartitioner
@@ -68,6 +72,50 @@ def test_a_folder_of_files_equals_the_same_rows_in_memory(tmp_path):
     error = np.mean((got - target) ** 2) / 2 / model.cell_model_.unit**2
     assert error == pytest.approx(outcome.loss_after, rel=0.1)
     assert [path.name for path in tmp_path.iterdir()] == ["rows"]
+
+
+def test_the_correction_is_that_of_rows_in_memory():
+    X, y = _rows(N)
+    settings = {"sample_rows": 3000, "validation_rows": 2000}
+    source = BatchRows(lambda: ((X[k : k + 7000], y[k : k + 7000]) for k in range(0, N, 7000)))
+    model = fit_source(_small(), source, **settings)
+    draw = many_rows.Draw.of(_small(), N, *settings.values())
+    batch = many_rows.Batch(X, y, None)
+    sample = batch.take(draw.sample)
+    fitted = many_rows.FittedSample.of(_small().fit(sample.X, sample.y), sample)
+    rest = np.setdiff1d(np.arange(N), draw.validation)
+    problem, held_out = (
+        Problem(part.design, part.y, fitted.loss, fitted.penalty, *part[2:])
+        for part in (fitted.prepare(batch, rest), fitted.prepare(batch, draw.validation))
+    )
+    expected = many_rows.fit_correction(problem, held_out, 20)
+    before, after = fitted.estimator.cell_model_, model.cell_model_
+    slopes, biases = before.layout.split(expected.theta)
+    moved = replace(before, slopes=before.slopes + slopes, biases=before.biases + biases)
+    fresh = _rows(5000, seed=1)[0]
+    wanted = moved.predict(fresh)
+    assert np.abs(wanted - before.predict(fresh)).max() > 0.1  # it does something
+    np.testing.assert_allclose(after.predict(fresh), wanted, atol=1e-6 * np.abs(wanted).max())
+
+
+def test_a_block_is_made_in_less_than_three_times_its_memory():
+    X, y = _rows(N)
+    X = np.tile(X, 4).astype(np.float32)
+    trees = LightGBMPartitioner(64, n_cells=6)
+    estimator = JOPLEnRegressor(trees, penalty=Frobenius(0.001), random_state=0)
+    batch = many_rows.Batch(X, y, None)
+    sample = batch.take(np.arange(2000))
+    model = many_rows.FittedSample.of(estimator.fit(sample.X, sample.y), sample)
+    model.prepare(sample).design.merge_partitions()  # what stays with the model is made
+    tracemalloc.start()
+    try:
+        prepared = model.prepare(batch, np.arange(1, N))
+        prepared.design.merge_partitions()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    block = sum(part.__sizeof__() for part in prepared)
+    assert peak < 3 * block
 
 
 def test_the_model_is_an_ordinary_one(tmp_path):

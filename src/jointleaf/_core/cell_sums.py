@@ -32,7 +32,7 @@ _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 128, 8192
 _TILE_ROWS = 1024  # codes become columns of so many rows at a time
 _MOST_MATRICES = 8  # of different shapes that a workspace keeps
 _ADJOINT_BYTES = 2**25  # of what the adjoint computes from at a time
-_COLUMNS = 64  # of codes that are turned at a time
+_COLUMNS = 16  # of codes that are turned at a time
 _MAX_SEGMENTS = 8  # the adjoint's partial sums: fixed, so that n_jobs cannot change a bit
 _SEGMENT_BYTES = 2**28  # and their memory
 _TABLE_BYTES = 2**17  # weights of one group's merged cells: beyond, gathers leave the cache
@@ -174,8 +174,13 @@ class CellSums:
         X: NDArray | None,
         dtype: DTypeLike,
         n_jobs: int,
+        *,
+        is_owned: bool = False,
     ) -> CellSums:
-        """Return the sums of some partitions of a layout; -1 in the codes is no cell."""
+        """Return the sums of some partitions of a layout; -1 in the codes is no cell.
+
+        Codes that are owned may be changed, which saves a copy.
+        """
         if len(partitions) < layout.n_partitions:
             first, last = partitions[0], partitions[-1] + 1
             is_run = last - first == len(partitions)
@@ -184,9 +189,13 @@ class CellSums:
         starts = (np.cumsum(sizes) - sizes).astype(np.int32)
         has_missing = codes.size > 0 and codes.min() < 0
         largest = sizes.sum() if has_missing else sizes.max() - 1
-        local = codes.astype(_code_dtype(largest))
-        if has_missing:
-            missing = codes < 0
+        dtype_of_codes = np.dtype(_code_dtype(largest))
+        missing = codes < 0 if has_missing else None
+        if is_owned and codes.dtype.itemsize == dtype_of_codes.itemsize:
+            local = codes.view(dtype_of_codes)
+        else:
+            local = codes.astype(dtype_of_codes)
+        if missing is not None:
             local[missing] = np.broadcast_to(sizes.sum() - starts, codes.shape)[missing]
         owned = np.isin(layout.partition_of_cell, partitions)
         numbers = np.append(np.flatnonzero(owned), layout.n_cells).astype(np.int32)
@@ -261,19 +270,33 @@ class CellSums:
         if self.n_cells**2 > self.n_rows * n_partitions**2:
             return  # two partitions of so many cells have about as many intersections as rows
         groups: list[_Group] = []
-        columns: list[NDArray[np.int32]] = []
+        columns: list[NDArray] = []
+        most = max(int(np.diff(self._starts, append=self.n_cells).max()), self._most_merged)
+        room = np.empty((0, self.n_rows), _code_dtype(most))
         start = first = 0
         while first < n_partitions:
             label, table = self._grow_group(first)
             number = int(self.partitions[first])
             groups.append(_Group(range(number, number + table.shape[1]), table, start))
-            columns.append(label.astype(_code_dtype(len(table) - 1)))
+            if not len(room):  # many columns at a time: malloc returns large arrays to the system
+                room = np.empty((_COLUMNS, self.n_rows), room.dtype)
+            room[0] = label
+            columns.append(room[0])
+            room = room[1:]
             start += len(table)
             first += table.shape[1]
         self._turned = None
         if len(groups) < n_partitions:
             offsets = np.array([group.start for group in groups], np.int32)
-            self._set_groups(np.stack(columns, axis=1), offsets, groups)
+            del self._merged  # before the merged cells are there twice
+            dtype = _code_dtype(max(len(group.table) for group in groups) - 1)
+            merged = np.stack(columns, axis=1, dtype=dtype, casting="unsafe")
+            self._set_groups(merged, offsets, groups)
+
+    @property
+    def _most_merged(self) -> int:
+        """Merged cells whose weights stay in the cache."""
+        return _TABLE_BYTES // (self.q * self.dtype.itemsize)
 
     def _grow_group(self, first: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Merge partitions from `first` on while the cost per member, n/m + k, falls."""
@@ -284,8 +307,7 @@ class CellSums:
                 break  # a group is a range of the layout's partitions
             new_label, new_table = _relabel(self._column(p), (label, table))
             new_cost = self.n_rows / (p - first + 1) + len(new_table)
-            table_bytes = len(new_table) * self.q * self.dtype.itemsize
-            if new_cost > 0.97 * cost or table_bytes > _TABLE_BYTES:
+            if new_cost > 0.97 * cost or len(new_table) > self._most_merged:
                 break
             label, table, cost = new_label, new_table, new_cost
         return label, table

@@ -62,6 +62,9 @@ class LeafDesign:
         Of all products; by default that of X (float64 unless X is float32).
     n_jobs : int
         Threads over blocks of rows. The results are bit-identical for every value.
+    is_owned : bool
+        Whether X ends with a column of ones already, (n, d + 1), has the dtype of products, and is
+        given away together with the codes: neither is copied where that can be avoided.
 
     Attributes
     ----------
@@ -81,29 +84,43 @@ class LeafDesign:
         cells: CellKind | Sequence[CellKind] = "linear",
         dtype: DTypeLike | None = None,
         n_jobs: int = 1,
+        is_owned: bool = False,
     ) -> None:
         X = np.asarray(X)
         self.dtype = np.dtype(dtype or (np.float32 if X.dtype == np.float32 else np.float64))
         if self.dtype not in (np.float32, np.float64):
             raise ValueError(f"dtype={self.dtype} is not supported: use float32 or float64")
         checked, counts = check_codes(codes, X.shape[0], n_cells, allow_no_cell=True)
-        self.layout = CellLayout(counts, X.shape[1], cells)
+        self.layout = CellLayout(counts, X.shape[1] - is_owned, cells)
         self.n_rows = X.shape[0]
         self.n_jobs = max(1, n_jobs)
-        self.X = np.ones((self.n_rows, self.layout.n_slopes + 1), self.dtype)
-        self.X[:, : self.layout.n_slopes] = X[:, : self.layout.n_slopes]
-        is_copied = bool(self.layout.n_linear_cells) and X.dtype == self.dtype
-        self._rows = None if is_copied else X
+        self._set_rows(X, is_owned)
         self._is_merged = False
         self._dense: NDArray | None = None
         kinds = np.array(self.layout.kinds)
         self._parts = [
             CellSums.of_codes(
-                checked, self.layout, np.flatnonzero(kinds == kind), X, self.dtype, self.n_jobs
+                checked,
+                self.layout,
+                np.flatnonzero(kinds == kind),
+                X,
+                self.dtype,
+                self.n_jobs,
+                is_owned=is_owned,
             )
             for kind, X in (("linear", self.X), ("constant", None))
             if kind in kinds
         ]
+
+    def _set_rows(self, X: NDArray, is_owned: bool) -> None:
+        d = self.layout.n_slopes
+        is_held = bool(self.layout.n_linear_cells) and X.dtype == self.dtype
+        if is_held and is_owned:
+            self.X = X
+        else:
+            self.X = np.ones((self.n_rows, d + 1), self.dtype)
+            self.X[:, :d] = X[:, :d]
+        self._rows = None if is_held else X[:, :-1] if is_owned else X
 
     #: cells of which pairs may be counted: no limit of its own
     most_joint_cells = np.inf

@@ -174,7 +174,7 @@ class _Files(RowStore):
         for batch, _, validation in self._numbered(draw):
             used = np.setdiff1d(np.arange(len(batch.y)), validation, assume_unique=True)
             for first in range(0, len(used), block_rows):
-                part = model.prepare(batch.take(used[first : first + block_rows]))
+                part = model.prepare(batch, used[first : first + block_rows])
                 stored.append(part.design)
                 numbers.append(part[1:])
             n_done += len(batch.y)

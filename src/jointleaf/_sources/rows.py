@@ -35,7 +35,7 @@ from jointleaf.estimators._base import BaseJOPLEn
 from jointleaf.estimators._checks import check_parameters, class_factors, restored_on_error
 
 Estimator = TypeVar("Estimator", bound=BaseJOPLEn)
-_PIECE_ROWS = 2**14  # that are read and routed at a time: what this takes comes on top of the block
+_PIECE_ROWS = 2**12  # that are read and routed at a time: what this takes comes on top of the block
 
 
 @dataclass(frozen=True)
@@ -162,20 +162,26 @@ class FittedSample:
         """The penalty on moves of weights."""
         return move_penalty(self.estimator.cell_model_.layout.n_partitions)
 
-    def prepare(self, batch: Batch) -> Prepared:
-        """Return rows with a positive weight for the correction; there may be none."""
+    def prepare(self, batch: Batch, used: NDArray[np.intp] | None = None) -> Prepared:
+        """Return rows with a positive weight, of all or those used, for the correction.
+
+        There may be none.
+        """
         model = self.estimator.cell_model_
         s = class_factors(self.class_weights, batch.y)
         s = s if batch.sample_weight is None else s * batch.sample_weight
-        batch, s = batch.take(np.flatnonzero(s > 0)), s[s > 0]
+        used = np.arange(len(s)) if used is None else used
+        used = used[s[used] > 0]
+        s = s[used]
         if len(s):
+            pieces = (slice(k, k + _PIECE_ROWS) for k in range(0, len(s), _PIECE_ROWS))
             X, codes, y, raw = _filled(
-                (self._piece(batch, s, first) for first in range(0, len(s), _PIECE_ROWS)), len(s)
+                (self._piece(batch.take(used[k]), s[k]) for k in pieces), len(s)
             )
         else:
             assert self.dtype is not None
             layout, n_outputs = model.layout, model.biases.shape[1:]
-            X, codes = np.empty((0, layout.n_features)), np.empty((0, layout.n_partitions), int)
+            X, codes = np.empty((0, layout.n_features + 1)), np.empty((0, layout.n_partitions), int)
             X, y, raw = (a.astype(self.dtype) for a in (X, np.empty(0), np.empty((0, *n_outputs))))
         design = LeafDesign(
             X,
@@ -183,21 +189,21 @@ class FittedSample:
             model.partitioner.n_cells_,
             cells=model.layout.kinds,
             n_jobs=threads(self.estimator.n_jobs),
+            is_owned=True,
         )
         return Prepared(design, y, s, raw)
 
-    def _piece(self, batch: Batch, s: NDArray, first: int) -> tuple[NDArray, ...]:
-        """Return features, codes, targets and predictions of some rows, all as small as can be."""
+    def _piece(self, part: Batch, s: NDArray) -> tuple[NDArray, ...]:
+        """Return features and a one, codes, targets and predictions, all as small as can be."""
         model = self.estimator.cell_model_
-        chosen = np.arange(first, min(first + _PIECE_ROWS, len(s)))
-        part = batch.take(chosen)
-        rows: Rows = self.estimator.read_known_rows(part.X, part.y, s[chosen])
+        rows: Rows = self.estimator.read_known_rows(part.X, part.y, s)
         dtype = rows.X.dtype if self.dtype is None else self.dtype
         codes = model.partitioner.apply(rows.X)
         codes = codes.astype(np.min_scalar_type(-int(max(model.partitioner.n_cells_))))
         y, raw = ((f - model.centre) / model.unit for f in (rows.y, model.predict(rows.X)))
-        X = model.features.transform(rows.X)
-        return X.astype(dtype, copy=False), codes, y.astype(dtype), raw.astype(dtype)
+        X = np.ones((len(s), model.layout.n_features + 1), dtype)
+        X[:, :-1] = model.features.transform(rows.X)
+        return X, codes, y.astype(dtype), raw.astype(dtype)
 
 
 def _filled(pieces: Iterable[tuple[NDArray, ...]], n_rows: int) -> list[NDArray]:

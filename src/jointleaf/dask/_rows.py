@@ -79,7 +79,7 @@ def _prepare(batch: Batch, drawn: tuple[NDArray, NDArray, int], model: FittedSam
     """Return the block of a partition, without the rows that are held out."""
     _check_count(batch, drawn[2])
     used = np.setdiff1d(np.arange(len(batch.y)), drawn[1], assume_unique=True)
-    prepared = model.prepare(batch.take(used))
+    prepared = model.prepare(batch, used)
     prepared.design.merge_partitions()
     return prepared
 
