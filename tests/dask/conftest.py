@@ -11,10 +11,16 @@ from distributed import Client, LocalCluster
 from dask_rows import until
 
 
+def open_ports():
+    """Ports on which this process listens."""
+    found = psutil.Process().net_connections("inet")
+    return {connection.laddr.port for connection in found if connection.status == "LISTEN"}
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
     folder = tmp_path_factory.mktemp("workers")
-    before = set(psutil.Process().children(recursive=True))
+    before, ports = set(psutil.Process().children(recursive=True)), open_ports()
     with LocalCluster(
         n_workers=2,
         threads_per_worker=1,
@@ -26,6 +32,7 @@ def cluster(tmp_path_factory):
     left = set(psutil.Process().children(recursive=True)) - before
     left = {process for process in left if "resource_tracker" not in " ".join(process.cmdline())}
     assert not left
+    assert open_ports() <= ports
     assert not [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
@@ -40,8 +47,9 @@ def client(cluster, connection):
     """The client, with two workers before a test and no more tasks after it than before."""
     cluster.scale(2)
     connection.wait_for_workers(2, timeout=60)
-    before = set(cluster.scheduler.tasks)
+    before, ports = set(cluster.scheduler.tasks), open_ports()
     yield connection
+    assert open_ports() <= ports  # clusters of tests' own are closed, and fits open none
 
     def is_idle():
         gc.collect()  # tracebacks of expected errors hold what they have seen

@@ -140,5 +140,5 @@ def test_what_is_saved_is_the_local_model(tmp_path):
 
 def test_errors_name_no_private_class(rows):
     X, y = rows
-    with pytest.raises(TypeError, match=r"^BaseDaskJOPLEn.fit\(\) got an unexpected keyword"):
+    with pytest.raises(ValueError, match=r"^exposure is not possible with DaskJOPLEnRegressor"):
         DaskJOPLEnRegressor().fit(X, y, exposure=y)

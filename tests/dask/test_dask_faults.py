@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 
 pytest.importorskip("distributed", reason="the extra dask is not installed")
-from distributed import Client, LocalCluster
+from distributed import Client
 
-from dask_rows import FEW, SMALL, chunked, kill_a_worker, make_rows, until
+from dask_rows import (
+    FEW,
+    SMALL,
+    chunked,
+    cluster_of_threads,
+    kill_a_worker,
+    make_rows,
+    until,
+)
 from jointleaf import JOPLEnRegressor
 from jointleaf._sources import checkpoint as checkpoints
 from jointleaf.dask import DaskJOPLEnRegressor, _cluster
@@ -74,12 +82,17 @@ def test_a_worker_is_killed_while_partitions_are_grown(client, rows, expected, m
     np.testing.assert_allclose(future.result(timeout=60), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_one_worker_and_one_that_joins_late(client, cluster, rows, expected, at_pass):
+def test_one_worker_and_one_that_joins_late(rows, expected, at_pass):
     X, y = rows
-    cluster.scale(1)
-    until(lambda: len(client.nthreads()) == 1)
-    at_pass(5, lambda: cluster.scale(2))
-    model = DaskJOPLEnRegressor(**SETTINGS).fit(chunked(X), chunked(y))
+    with cluster_of_threads() as (cluster, client):
+
+        def join():
+            cluster.scale(2)
+            until(lambda: len(client.nthreads()) == 2)
+
+        assert len(client.nthreads()) == 1
+        at_pass(5, join)
+        model = DaskJOPLEnRegressor(**SETTINGS, client=client).fit(chunked(X), chunked(y))
     np.testing.assert_array_equal(model.to_local().predict(X), expected)
 
 
@@ -95,19 +108,21 @@ def test_a_client_that_is_closed_ends_the_fit(client, cluster, rows, at_pass):
             model.fit(chunked(X), chunked(y))
 
 
-def test_a_cluster_without_workers_ends_the_fit(client, cluster, rows, at_pass, monkeypatch):
+def test_a_cluster_without_workers_ends_the_fit(rows, at_pass, monkeypatch):
     X, y = rows
     monkeypatch.setattr(_cluster, "_LOOK", 0.2)
     monkeypatch.setattr(_cluster, "_NO_WORKERS", 1.0)
 
-    def stop():
-        cluster.scale(0)
-        until(lambda: not client.nthreads())
+    with cluster_of_threads() as (cluster, client):
 
-    at_pass(5, stop)
-    model = DaskJOPLEnRegressor(**SETTINGS)
-    with pytest.raises(RuntimeError, match="the cluster has had no worker for 1 seconds"):
-        model.fit(chunked(X), chunked(y))
+        def stop():
+            cluster.scale(0)
+            until(lambda: not client.nthreads())
+
+        at_pass(5, stop)
+        model = DaskJOPLEnRegressor(**SETTINGS, client=client)
+        with pytest.raises(RuntimeError, match="the cluster has had no worker for 1 seconds"):
+            model.fit(chunked(X), chunked(y))
 
 
 def test_a_scheduler_that_is_gone_and_a_checkpoint(rows, expected, at_pass, monkeypatch, tmp_path):
@@ -117,10 +132,7 @@ def test_a_scheduler_that_is_gone_and_a_checkpoint(rows, expected, at_pass, monk
     monkeypatch.setattr(_cluster, "_NO_WORKERS", 2.0)
 
     def fit(*disturbance):
-        with (
-            LocalCluster(1, processes=False, threads_per_worker=1, dashboard_address=None) as other,
-            Client(other, set_as_default=False) as client,
-        ):
+        with cluster_of_threads() as (other, client):
             for number in disturbance:
                 at_pass(number, other.close)
             model = DaskJOPLEnRegressor(**SETTINGS, client=client, checkpoint=tmp_path / "fit")

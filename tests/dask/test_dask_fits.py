@@ -23,8 +23,9 @@ from jointleaf import (
     fit_cells,
     fit_source,
 )
-from jointleaf._core.row_vectors import FAN
+from jointleaf._core.row_vectors import FAN, Here, Kept
 from jointleaf.dask import DaskJOPLEnClassifier, DaskJOPLEnRegressor, dask_fit_cells
+from jointleaf.dask._cluster import Cluster
 
 BOUNDS = np.cumsum(CHUNKS)[:-1]
 
@@ -34,10 +35,19 @@ def in_batches(*values):
     return BatchRows(lambda: zip(*(np.split(v, BOUNDS) for v in values), strict=True))
 
 
+QUADRATIC, SPARSE = Frobenius(0.2, 0.1), L21(0.02, 0.05)
+
+
 @pytest.mark.parametrize(
-    "penalty", [Frobenius(0.2, 0.1), L21(0.02, 0.05)], ids=["frobenius", "l21"]
+    ("loss", "penalty"),  # every solver with one output, and several outputs
+    [
+        ("squared_error", QUADRATIC),
+        ("logistic", QUADRATIC),
+        ("squared_error", SPARSE),
+        ("multinomial", SPARSE),
+    ],
+    ids=["pcg", "newton", "fista", "multinomial"],
 )
-@pytest.mark.parametrize("loss", ["squared_error", "logistic", "multinomial"])
 def test_given_cells_are_fitted_as_in_one_process(client, loss, penalty):
     rng = np.random.default_rng(0)
     X, y = make_rows()
@@ -179,3 +189,18 @@ def test_it_is_cloned_with_its_client_and_pickled_without(client):
     assert set(model.get_params(deep=False)) == {*local, *own}
     local = JOPLEnClassifier().get_params(deep=False)
     assert set(DaskJOPLEnClassifier().get_params(deep=False)) == {*local, *own}
+
+
+def test_sums_do_not_depend_on_which_block_is_done_first(client):
+    terms = np.random.default_rng(0).lognormal(0, 20, (FAN + 3, 5))
+    expected = Here().sum(np.copy, Kept(list(terms)))
+    assert (expected != terms.sum(axis=0)).any()  # the order matters
+    cluster = Cluster(client)
+    for waits in (np.linspace(0, 0.2, len(terms)), np.linspace(0.2, 0, len(terms))):
+        late = Kept([cluster.submit(_later, *pair) for pair in zip(terms, waits, strict=True)])
+        np.testing.assert_array_equal(cluster.sum(np.copy, late), expected)
+
+
+def _later(term, seconds):
+    time.sleep(seconds)
+    return term

@@ -162,6 +162,35 @@ class DaskJOPLEnRegressor(RegressorMixin, LossParameters, BaseDaskJOPLEn):
 
     _local = JOPLEnRegressor
 
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None, exposure: Any = None
+    ) -> DaskJOPLEnRegressor:
+        """Grow partitions on a sample, and fit the models of all their cells to all rows.
+
+        Parameters
+        ----------
+        X : dask array (n, d) or data frame
+            In partitions of rows, of any sizes; they stay on the workers. They are computed three
+            times, unless they are persisted.
+        y : dask array (n,) or series
+            In the same partitions.
+        sample_weight : dask array (n,) or series, optional
+        offset, exposure : None
+            Not possible on a cluster.
+
+        Returns
+        -------
+        self
+        """
+        for name, value in (("offset", offset), ("exposure", exposure)):
+            if value is not None:
+                raise ValueError(
+                    f"{name} is not possible with DaskJOPLEnRegressor: fit JOPLEnRegressor to rows "
+                    "in memory, or y / exposure with sample_weight=exposure"
+                )
+        super().fit(X, y, sample_weight)
+        return self
+
 
 @described(
     parameters=PARAMETERS + MONOTONE_PARAMETERS + CLASS_PARAMETERS + _PARAMETERS,
