@@ -1,6 +1,7 @@
 """The PMLB loader: where it looks, what it reads, how it fails. No network."""
 
 import gzip
+import hashlib
 import io
 from urllib.error import HTTPError, URLError
 
@@ -66,7 +67,8 @@ def test_download_once_into_the_cache(tmp_path, monkeypatch):
     base = "https://github.com/EpistasisLab/pmlb/raw/master/datasets"
     assert asked == [(f"{base}/tiny/tiny.tsv.gz", 3.0)]
     np.testing.assert_array_equal(first.data, second.data)
-    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["tiny.tsv.gz"]
+    files = sorted(path.name for path in (tmp_path / "kept").iterdir())
+    assert files == ["tiny.tsv.gz", "tiny.tsv.gz.sha256"]
 
 
 def test_a_download_that_breaks_off_leaves_nothing(tmp_path, monkeypatch):
@@ -158,3 +160,36 @@ def test_downloads_are_limited_and_secure(tmp_path, monkeypatch):
     with pytest.raises(ConnectionError, match="more than 10 bytes"):
         fetching.download(tmp_path / "a", address="https://x.org/a", **options)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_downloads_stay_what_they_were(tmp_path, monkeypatch):
+    content = packed()
+    monkeypatch.setattr(fetching, "urlopen", lambda address, timeout: io.BytesIO(content))
+    load_pmlb("tiny", cache=tmp_path)
+    path, checksum = tmp_path / "tiny.tsv.gz", tmp_path / "tiny.tsv.gz.sha256"
+    known = f"{hashlib.sha256(content).hexdigest()}  tiny.tsv.gz\n"
+    assert checksum.read_text() == known
+    load_pmlb("tiny", cache=tmp_path)
+    other = packed(TEXT.replace("1.5", "9.5"))
+    path.write_bytes(other)  # a table that can be read
+    with pytest.raises(ValueError, match=r"not what was downloaded, by tiny\.tsv\.gz\.sha256"):
+        load_pmlb("tiny", cache=tmp_path)
+    path.unlink()
+    content = other
+    with pytest.raises(ConnectionError, match=r"another than the one before; delete .*sha256"):
+        load_pmlb("tiny", cache=tmp_path)
+    assert not path.exists()
+    assert checksum.read_text() == known
+    for text in ("", "no checksum", "\xff"):
+        checksum.write_text(text, encoding="latin-1")
+        with pytest.raises(ConnectionError, match="another than the one before"):
+            load_pmlb("tiny", cache=tmp_path)
+    checksum.unlink()  # as the message says
+    assert load_pmlb("tiny", cache=tmp_path).data[0, 0] == 9.5
+    assert checksum.read_text() != known
+
+
+def test_own_files_need_no_checksum(tmp_path, no_network):
+    (tmp_path / "tiny.tsv.gz").write_bytes(packed())
+    load_pmlb("tiny", folder=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.tsv.gz"]

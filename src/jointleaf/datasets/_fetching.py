@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,10 @@ def data_folder() -> Path:
 
     It is the environment variable ``JOINTLEAF_DATA``, or else ``jointleaf`` in the user's
     usual cache folder. It need not exist yet.
+
+    Next to every download stands ``NAME.sha256``, which ``sha256sum --check`` reads: the checksum
+    of what was first downloaded. A file that differs from it is refused, and so is another
+    download that does. Delete the checksum to take what the server has now.
     """
     variable = os.environ.get("JOINTLEAF_DATA")
     if variable:
@@ -58,11 +63,19 @@ def locate(
     cache: Folder | None,
     **options: Any,
 ) -> Path:
-    """Return what `find_file` finds, or else download ``names[0]`` with options of `download`."""
+    """Return what `find_file` finds, or else download ``names[0]`` with options of `download`.
+
+    Raise an error where a file was downloaded and is no longer the same.
+    """
     path = find_file(names, folder, subfolders, cache)
     if path is None:
         path = _cache(cache) / names[0]
         download(path, **options)
+    elif not _is_known(path, path.read_bytes()):
+        raise ValueError(
+            f"{path} is not what was downloaded, by {_checksum_of(path).name} next to it: delete "
+            "it, so that it is downloaded again"
+        )
     return path
 
 
@@ -73,8 +86,9 @@ def _cache(cache: Folder | None) -> Path:
 def download(path: Path, *, address: str, timeout: float, what: str, unknown: str) -> None:
     """Fetch a file; `path` appears complete or not at all, and its folder is made.
 
-    Only by HTTPS, also where the server leads elsewhere, and no more than `MAX_BYTES`. Errors name
-    what is fetched, or that it is unknown to the server.
+    Only by HTTPS, also where the server leads elsewhere, no more than `MAX_BYTES`, and nothing else
+    than what the same address gave before. Errors name what is fetched, or that it is unknown to
+    the server.
     """
     from jointleaf.io._model_file.files import write_whole  # not needed for files that are here
 
@@ -85,6 +99,11 @@ def download(path: Path, *, address: str, timeout: float, what: str, unknown: st
             content = answer.read(MAX_BYTES + 1)
             if len(content) > MAX_BYTES:
                 raise OSError(f"the answer has more than {MAX_BYTES} bytes")
+            if not _is_known(path, content):
+                raise OSError(
+                    f"the answer is another than the one before; delete {_checksum_of(path)} if "
+                    "you trust it"
+                )
     except OSError as cause:  # also those of HTTP and of addresses
         if isinstance(cause, HTTPError) and cause.code == 404:
             raise FileNotFoundError(f"{unknown} (looked at {address})") from cause
@@ -94,6 +113,20 @@ def download(path: Path, *, address: str, timeout: float, what: str, unknown: st
         ) from cause
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
+    checksum = f"{hashlib.sha256(content).hexdigest()}  {path.name}\n"  # as sha256sum has it
+    write_whole(_checksum_of(path), checksum.encode())
+
+
+def _checksum_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
+
+
+def _is_known(path: Path, content: bytes) -> bool:
+    """Whether a content is the first that was downloaded to a path; yes where none was."""
+    checksum = _checksum_of(path)
+    if not checksum.is_file():
+        return True
+    return checksum.read_bytes().split()[:1] == [hashlib.sha256(content).hexdigest().encode()]
 
 
 def _check_secure(address: str) -> None:
