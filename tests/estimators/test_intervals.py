@@ -297,6 +297,9 @@ def test_the_summary_says_what_intervals_are_from(fitted, classifier):
     model = JOPLEnRegressor(**FAST).fit(X, y)
     assert "intervals" not in str(model.summary())
     assert "from 60 fresh rows, constant width" in str(model.calibrate(X, y).summary())
+    counts = JOPLEnRegressor(**FAST, loss="poisson").fit(X, np.abs(y).round())
+    text = str(counts.calibrate(X, np.abs(y).round()).summary())
+    assert "from 60 fresh rows, width by the prediction" in text
 
 
 def test_a_pruned_model_is_not_calibrated():

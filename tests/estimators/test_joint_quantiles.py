@@ -1,6 +1,8 @@
 """Several levels in `quantile`: one fit, a column for each, and what is refused."""
 
 import pickle
+import re
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -112,6 +114,10 @@ def test_the_shell_writes_every_level(tmp_path, capsys):
     written = np.array([line.split(",") for line in lines], float)
     rows = pd.DataFrame(X[:3], columns=["x0", "x1", "x2"])
     np.testing.assert_allclose(written, model.predict(rows), rtol=1e-8)
+    assert main(["explain", str(tmp_path / "model.jleaf"), str(tmp_path / "rows.csv")]) == 0
+    text = capsys.readouterr().out
+    assert "the median that the quantiles are measured from" in text
+    assert re.search(r"prediction: \S+, \S+, \S+ \(quantiles\)", text)
 
 
 def test_offsets_and_weights_move_all_levels():
@@ -187,17 +193,58 @@ def test_other_estimators_and_losses_refuse_a_list():
 @pytest.mark.parametrize(
     ("purpose", "use"),
     [
-        ("an explanation", lambda model: model.explain(X[:1])),
-        ("an explanation", lambda model: model.local_model(X[:1])),
-        ("calibrate", lambda model: model.calibrate(X, Y)),
         ("prune", lambda model: prune(model, X, Y)),
         ("to_onnx", jointleaf.to_onnx),
         ("to_sql", jointleaf.to_sql),
         ("update", lambda model: model.update(X, Y)),
         ("a path of strengths", lambda model: follow_strengths(model, X, Y)),
-        ("a picture of intervals", lambda model: IntervalDisplay.from_estimator(model, X, Y)),
     ],
 )
 def test_what_knows_one_output_refuses(model, purpose, use):
     with pytest.raises(ValueError, match=f"^{purpose} is not possible for a model of several"):
         use(model)
+
+
+def test_the_median_is_explained(model):
+    explanation = model.explain(X[:3])
+    median = model.cell_model_.predict(X[:3])
+    np.testing.assert_allclose(explanation.prediction, median, rtol=1e-9)
+    assert explanation.interval is None
+    assert model.local_model(X[:1]) is not None
+
+
+def test_the_picture_has_the_level_in_the_middle(model):
+    display = IntervalDisplay.from_estimator(model, X, Y, coverage=0.8)
+    np.testing.assert_array_equal(display.predictions, model.predict(X)[:, 1])
+
+
+def fresh_rows(rng, n):
+    rows = rng.uniform(-1, 1, (n, 3))
+    return rows, 2 * rows[:, 0] + 3 * rng.standard_normal(n)  # wider than in training
+
+
+def test_calibration_guarantees_levels_and_intervals(model):
+    rng, misses, n_repeats = np.random.default_rng(1), np.zeros(3), 150
+    for _ in range(n_repeats):
+        calibrated = copy(model).calibrate(*fresh_rows(rng, 39))
+        rows, y = fresh_rows(rng, 50)
+        low, middle, high = calibrated.predict(rows).T
+        misses += np.mean([(y < low) | (y > high), y > middle, y > high], axis=1) / n_repeats
+    # Of n = 39 rows ranks are whole: probabilities are the nominal ones. The coverage of one
+    # calibration has a Beta distribution, whose mean over the repeats has this standard error.
+    errors = np.sqrt(np.array([0.2 * 0.8, 0.5 * 0.5, 0.1 * 0.9]) / 41 / n_repeats)
+    assert (misses <= [0.2, 0.5, 0.1] + 4 * errors).all()
+    assert (misses >= [0.2, 0.5, 0.1] - 6 * errors).all()  # nor is it wider than needed
+    assert (np.diff(calibrated.predict(50 * RNG.standard_normal((500, 3))), axis=1) >= 0).all()
+    before = model.predict_interval(X, 0.8)
+    assert not np.array_equal(before, calibrated.predict_interval(X, 0.8))
+
+
+def test_calibrated_levels_survive_a_file_and_too_few_rows_are_refused(model, tmp_path):
+    calibrated = copy(model).calibrate(X + 0.1, Y)
+    jointleaf.save(calibrated, tmp_path / "m.jleaf")
+    loaded = jointleaf.load(tmp_path / "m.jleaf")
+    np.testing.assert_array_equal(loaded.predict(X), calibrated.predict(X))
+    with pytest.raises(ValueError, match=r"at least 9 rows for the level 0.1, and has 8"):
+        copy(model).calibrate(X[:8], Y[:8])
+    copy(model).calibrate(X[:9], Y[:9])

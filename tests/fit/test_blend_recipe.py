@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+from copy import deepcopy
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -27,6 +28,7 @@ from blend_fits import (
     few_groups,
     raw,
     small_fits,
+    usual_blend,
 )
 from frame_data import make_frame
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor
@@ -55,8 +57,7 @@ def pieces():
 
 @pytest.mark.parametrize("task", TASKS)
 def test_coefficients_give_the_predictions(task):
-    estimator, y = TASKS[task]
-    model = blended(estimator).fit(X, y)
+    model, (_, y) = usual_blend(task), TASKS[task]
     rows = X[:40]
     assert len(model.coef_) == model.partitioner_.n_cells_.sum()
     found = []
@@ -78,7 +79,7 @@ def test_noise_ends_boosting_at_once(pieces, monkeypatch):
 
 
 def test_the_strength_is_the_best_of_those_tried():
-    model = blended(JOPLEnRegressor).fit(X, Y)
+    model = usual_blend()
     table = model.cv_results_
     assert list(table["param_strength"]) == list(grouped_joint._STRENGTHS)
     best = table["param_strength"][np.argmax(table["mean_test_score"])]
@@ -177,7 +178,7 @@ def test_every_split_that_is_given_counts(pieces):
     model = blended(JOPLEnRegressor, cv=3).fit(X, Y)
     assert len(pieces["splits"]) == 3
     assert {len(parts) for parts in pieces["held_out"].values()} == {3}
-    assert model.blend_ != blended(JOPLEnRegressor).fit(X, Y).blend_
+    assert model.blend_ != usual_blend().blend_
 
 
 def test_a_class_that_training_lacks(pieces):
@@ -199,7 +200,7 @@ def test_a_class_that_training_lacks(pieces):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_better_than_a_constant_and_a_linear_model(weighted):
     s = WEIGHTS if weighted else None
-    model = blended(JOPLEnRegressor).fit(X, Y, s)
+    model = blended(JOPLEnRegressor).fit(X, Y, s) if weighted else usual_blend()
     error = np.mean((model.predict(NEW) - NEW_Y) ** 2)
     for other in (DummyRegressor(), LinearRegression()):
         assert error < 0.6 * np.mean((other.fit(X, Y, s).predict(NEW) - NEW_Y) ** 2)
@@ -216,7 +217,8 @@ def test_weights_count_as_rows():
 
 
 def test_same_seed_same_model_whatever_the_threads():
-    one, two = (blended(JOPLEnRegressor, n_jobs=k).fit(X, Y).predict(NEW) for k in (1, 2))
+    one = usual_blend().predict(NEW)
+    two = blended(JOPLEnRegressor, n_jobs=2).fit(X, Y).predict(NEW)
     np.testing.assert_array_equal(one, two)
     other = JOPLEnRegressor(recipe="blend", random_state=1).fit(X, Y).predict(NEW)
     assert (one != other).any()
@@ -255,7 +257,7 @@ def test_rows_decide_by_default(pieces, monkeypatch):
 @pytest.mark.parametrize("task", TASKS)
 def test_other_cells_are_no_other_recipe(task):
     estimator, y = TASKS[task]
-    usual, far = blended(estimator).fit(X, y), NEW + 3.0
+    usual, far = usual_blend(task), NEW + 3.0
     names, linear = set(usual.blend_.weights), {"boosted_linear", "linear"}
     assert names == {"boosted", "boosted_random", "joint", "linear"} | (
         linear if task == "regression" else set()
@@ -289,8 +291,7 @@ def test_cells_limit_their_linear_models(task):
     assert len(ranges.low) == model.cell_model_.layout.n_linear_cells + 1
     far, farther = (raw(model, NEW + shift) for shift in (1e3, 1e6))
     np.testing.assert_allclose(far, farther, rtol=1e-6)
-    usual = blended(estimator).fit(X, y)
-    np.testing.assert_allclose(raw(model, X), raw(usual, X), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(raw(model, X), raw(usual_blend(task), X), rtol=1e-3, atol=1e-3)
 
 
 # -- parameters --------------------------------------------------------------------------------
@@ -306,7 +307,7 @@ def test_solvers_that_are_named_are_used(task, solver):
 
 
 def test_iterations_and_tolerance_act():
-    usual = blended(JOPLEnRegressor).fit(X, Y)
+    usual = usual_blend()
     assert usual.solution_.solver == "krylov"
     assert usual.solution_.status in ("stopped", "converged")
     with pytest.warns(ConvergenceWarning, match="raise max_iter"):
@@ -321,7 +322,7 @@ def test_devices_act_or_raise():
     with pytest.raises(ValueError, match="device='abacus'"):
         blended(JOPLEnRegressor, device="abacus").fit(X, Y)
     model = blended(JOPLEnRegressor, device="auto").fit(X, Y)
-    np.testing.assert_allclose(model.predict(NEW), blended(JOPLEnRegressor).fit(X, Y).predict(NEW))
+    np.testing.assert_allclose(model.predict(NEW), usual_blend().predict(NEW))
 
 
 def test_progress_is_shown_when_asked_for(capsys):
@@ -339,7 +340,7 @@ def test_an_interrupted_fit_leaves_the_estimator_as_it_was(monkeypatch):
         raise KeyboardInterrupt
 
     for owner, name in ((boosting.Growth, "train"), (KrylovPath, "_step"), (LeafDesign, "matvec")):
-        fresh, fitted = blended(JOPLEnRegressor), blended(JOPLEnRegressor).fit(X, Y)
+        fresh, fitted = blended(JOPLEnRegressor), deepcopy(usual_blend())
         before, predictions = dict(vars(fresh)), fitted.predict(NEW)
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, interrupt)
@@ -412,7 +413,7 @@ ELSEWHERE = """
 
 
 def test_pickles_predict_without_lightgbm(tmp_path):
-    models = [blended(estimator).fit(X, y) for estimator, y in TASKS.values()]
+    models = [usual_blend(task) for task in TASKS]
     (tmp_path / "models").write_bytes(pickle.dumps((models, NEW)))
     names = tmp_path / "models", tmp_path / "answers"
     command = [sys.executable, "-c", textwrap.dedent(ELSEWHERE), *names]

@@ -9,7 +9,7 @@ import pytest
 from sklearn.ensemble import RandomForestRegressor
 
 import jointleaf as jl
-from jointleaf._fit import memory
+from jointleaf._data import memory as free_memory
 from jointleaf.partitions import (
     LightGBMPartitioner,
     RandomTreesPartitioner,
@@ -58,8 +58,8 @@ FITS = {
         "jl.JOPLEnRegressor(VoronoiPartitioner(25, 8), penalty=jl.Frobenius(1), solver='pcg',"
         " max_iter=2)",
     ),
-    "recipe": (21_000, 6, "f8", "jl.JOPLEnRegressor(random_state=0)"),
-    "splits": (4_000, 12, "f8", "jl.JOPLEnRegressor(random_state=0)"),
+    "recipe": (21_000, 3, "f8", "jl.JOPLEnRegressor(random_state=0)"),
+    "splits": (2_600, 12, "f8", "jl.JOPLEnRegressor(random_state=0)"),
     "classes": (
         40_000, 15, "f8", "jl.JOPLEnClassifier('steps', penalty=jl.Frobenius(1), max_iter=1)"
     ),
@@ -126,23 +126,23 @@ def test_a_fit_that_cannot_fit_is_rejected_with_the_numbers(monkeypatch):
 
 
 def test_available_memory(monkeypatch, tmp_path):
-    found = memory.available_memory()
+    found = free_memory.available_memory()
     assert found > 0 if sys.platform == "linux" else found is None or found > 0
     for name, text in (("max", "9000"), ("current", "5000"), ("stat", "anon 1\nfile 3000\n")):
         (tmp_path / f"memory.{name}").write_text(text)
     monkeypatch.setattr(
-        memory, "_LIMITS", ((str(tmp_path), "memory.max", "memory.current", "file"),)
+        free_memory, "_LIMITS", ((str(tmp_path), "memory.max", "memory.current", "file"),)
     )
-    assert memory.available_memory() == 7000
+    assert free_memory.available_memory() == 7000
     (tmp_path / "memory.max").write_text("max\n")
     # Two readings of a live system differ: the one of the system is given.
-    monkeypatch.setattr(memory, "_system_memory", lambda: 123_456_789)
-    assert memory.available_memory() == 123_456_789
-    monkeypatch.setenv(memory.VARIABLE, "1e9")
-    assert memory.available_memory() == 10**9
-    monkeypatch.setenv(memory.VARIABLE, "much")
+    monkeypatch.setattr(free_memory, "_system_memory", lambda: 123_456_789)
+    assert free_memory.available_memory() == 123_456_789
+    monkeypatch.setenv(free_memory.VARIABLE, "1e9")
+    assert free_memory.available_memory() == 10**9
+    monkeypatch.setenv(free_memory.VARIABLE, "much")
     with pytest.raises(ValueError, match="JOINTLEAF_MAX_MEMORY='much'"):
-        memory.available_memory()
+        free_memory.available_memory()
 
 
 def test_bad_arguments():

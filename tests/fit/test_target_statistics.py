@@ -8,6 +8,7 @@ import pytest
 from sklearn.metrics import log_loss
 
 import jointleaf
+from blend_fits import small_fits, true_fits
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.estimators._path import follow_strengths
 from jointleaf.inspection import effect, local_model
@@ -28,9 +29,17 @@ def make_table(n, seed=0, classes=0):
     return X, np.digitize(target, [-1, 1, 2][: classes - 1]) if classes else target
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_trees():
+    """Where nothing depends on how good models are."""
+    with small_fits():
+        yield
+
+
 @pytest.fixture(scope="module")
 def regressor():
-    return JOPLEnRegressor(random_state=0).fit(*make_table(1200))
+    with true_fits():
+        return JOPLEnRegressor(random_state=0).fit(*make_table(1200))
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +74,8 @@ def test_noise_in_many_categories_does_not_hurt(n):
     X = pd.DataFrame({"id": [f"i{k}" for k in rng.integers(0, n // 3, n + 2000)], "x": 0.0})
     X["x"] = rng.standard_normal(len(X))
     y = (rng.random(len(X)) < 0.3).astype(int)
-    model = JOPLEnClassifier(random_state=0).fit(X[:n], y[:n])
+    with true_fits():
+        model = JOPLEnClassifier(random_state=0).fit(X[:n], y[:n])
     constant = np.full(2000, y[:n].mean())
     assert log_loss(y[n:], model.predict_proba(X[n:])) < 1.01 * log_loss(y[n:], constant)
     of_category, _ = model.explain(X[:n]).importances

@@ -233,13 +233,16 @@ class Calibration:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_router"}
 
-    def line(self, *, is_regression: bool) -> tuple[str, str]:
-        """Return the line of a summary."""
+    def line(self, *, is_regression: bool, has_log_link: bool = False) -> tuple[str, str]:
+        """Return the line of a summary; with a log link widths follow the prediction."""
         kind = "fresh rows" if self.is_fresh else "held-out rows of the fit"
         text = f"from {self.n_rows:,} {kind}"
         if not is_regression:
             return "sets", text
-        return "intervals", f"{text}, {'constant' if self.widths is None else 'adaptive'} width"
+        kind = "adaptive width"
+        if self.widths is None:
+            kind = "width by the prediction" if has_log_link else "constant width"
+        return "intervals", f"{text}, {kind}"
 
 
 def check_level(name: str, value: Any) -> float:

@@ -1,4 +1,4 @@
-"""How much memory a fit takes, estimated before it begins, and how much there is.
+"""How much memory a fit takes, estimated before it begins.
 
 The numbers are those of the arrays that live at the same time at the peak of a fit, with factors
 that were measured (`tests/fit/test_memory.py` holds them to a factor of two). For n rows with d
@@ -19,9 +19,7 @@ Rows are counted once, everything else by every component for itself (`Component
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +27,7 @@ import numpy as np
 from jointleaf._core.penalties import Frobenius, Term
 from jointleaf._core.solvers import MAX_DUAL_ROWS, MAX_DUAL_ROWS_NEWTON, WIDE
 from jointleaf._core.solvers.newton import MAX_BLOCK_ENTRIES, MAX_JOINT_BIASES
+from jointleaf._data.memory import VARIABLE, available_memory, readable_bytes
 from jointleaf.partitions import (
     Partitioner,
     ResidualPartitioner,
@@ -38,20 +37,13 @@ from jointleaf.partitions import (
     UnionPartitioner,
 )
 
-#: Bytes that may be used, where the system's own word is not to be taken.
-VARIABLE = "JOINTLEAF_MAX_MEMORY"
+__all__ = ["VARIABLE", "available_memory", "readable_bytes"]  # shown beside estimates
 
 _BUFFERS, _BUFFER_ROWS = 30 * 2**20, 1000  # of blocks of rows, which fewer rows do not fill
 SPLIT_BYTES = 60  # of a split and a leaf
 _DUAL, _FOLD_DUAL = 2.5, 2.8  # n x n matrices alive
 _MAX_FOLD_ROWS = 2500  # up to here penalties are chosen on several folds side by side
 _USUAL = (100, 31)  # trees and leaves of a trained model that does not say
-#: Files with the limit of the group of processes and what it uses, in two generations of Linux, and
-#: the name of what of that is a copy of files and can be given up.
-_LIMITS = (
-    ("/sys/fs/cgroup", "memory.max", "memory.current", "file"),
-    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"),
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,11 +69,6 @@ class MemoryEstimate:
     def __repr__(self) -> str:
         parts = ", ".join(f"{p.name} {readable_bytes(getattr(self, p.name))}" for p in fields(self))
         return f"MemoryEstimate({readable_bytes(self.total)}: {parts})"
-
-
-def readable_bytes(n_bytes: float) -> str:
-    """Return bytes as text, in MB or GB."""
-    return f"{n_bytes / 1e6:.0f} MB" if n_bytes < 1e9 else f"{n_bytes / 1e9:.1f} GB"
 
 
 # -- what is fitted ------------------------------------------------------------------------------
@@ -208,41 +195,3 @@ def _model_size(model: Any) -> tuple[int, int]:
         depth = depth if isinstance(depth, int) and 0 < depth <= 16 else 6
         return int(booster.num_boosted_rounds()), 2**depth
     return int(getattr(model, "n_iter_", _USUAL[0])), _USUAL[1]
-
-
-# -- what there is -------------------------------------------------------------------------------
-
-
-def available_memory() -> int | None:
-    """Return the bytes that this process can still use; None where that is not known.
-
-    The environment variable JOINTLEAF_MAX_MEMORY (bytes) is believed where it is set, else the
-    system (Linux) and the limit of the group of processes (containers).
-    """
-    text = os.environ.get(VARIABLE, "")
-    if text:
-        try:
-            return int(float(text))
-        except (ValueError, OverflowError):
-            raise ValueError(f"{VARIABLE}={text!r} must be a number of bytes") from None
-    limits = [_system_memory(), *(_group_memory(*paths) for paths in _LIMITS)]
-    known = [n for n in limits if n is not None]
-    return min(known) if known else None
-
-
-def _system_memory() -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(1024 * int(line.split()[1]) for line in lines if "MemAvailable:" in line)
-    except (OSError, ValueError, IndexError, StopIteration):
-        return None
-
-
-def _group_memory(place: str, limit: str, used: str, cached: str) -> int | None:
-    try:
-        most, now = (int((Path(place) / name).read_text()) for name in (limit, used))
-        lines = (Path(place) / "memory.stat").read_text().splitlines()
-        freed = next(int(line.split()[1]) for line in lines if line.startswith(f"{cached} "))
-    except (OSError, ValueError, IndexError, StopIteration):  # there is no limit: "max"
-        return None
-    return max(0, most - now + freed)

@@ -11,19 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.solvers.levels import fit_levels
 from jointleaf._data.columns import Columns
+from jointleaf._fit.calibration import Calibration, HeldOut
 from jointleaf._fit.widths import LogWidths, ResidualTrees, log_widths, with_predictions
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import Router
-
-if TYPE_CHECKING:
-    from jointleaf._fit.calibration import HeldOut
 
 __all__ = ["MOST_LEVELS", "JointQuantiles", "check_single"]
 
@@ -101,6 +99,32 @@ class JointQuantiles:
             assert router is not None
             quantiles += router.trees.leaf_sums(router(table))
         return np.maximum.accumulate(quantiles, axis=1)  # sums rise but for rounding
+
+    def calibrated(self, rows: HeldOut) -> JointQuantiles:
+        """Return these quantiles, each shifted so that fresh rows are below it as often as it says.
+
+        That is asymmetric conformalised quantile regression (Romano, Patterson and Candes 2019):
+        the shift is a residual of rank ceil((n + 1) level), or floor below the middle. Levels that
+        would cross then are moved away from the middle, which keeps what is guaranteed.
+        """
+        shifts = np.empty(len(self.levels))
+        for k, quantile in enumerate(self.predict(rows.X, rows.predictions).T):
+            scores = Calibration.of_fresh(replace(rows, predictions=quantile), None)
+            level = self.levels[k]
+            shifts[k] = scores.lower(level) if level < 0.5 else scores.upper(level)
+        if not np.isfinite(shifts).all():
+            worst = min(self.levels[0], 1 - self.levels[-1])
+            raise ValueError(
+                f"calibrate needs at least {int(np.ceil(1 / worst - 1e-9)) - 1} rows for the level "
+                f"{self.levels[np.isinf(shifts)][0]:g}, and has {rows.n_rows}: give more"
+            )
+        constants = self.coefficients[0] + shifts
+        n_low = int((self.levels < 0.5).sum())
+        constants[n_low:] = np.maximum.accumulate(constants[n_low:])
+        if n_low < len(constants):
+            constants[:n_low] = np.minimum(constants[:n_low], constants[n_low])
+        constants[:n_low] = np.minimum.accumulate(constants[:n_low][::-1])[::-1]
+        return replace(self, coefficients=np.vstack([constants, self.coefficients[1:]]))
 
     @cached_property
     def _routers(self) -> list[Router | None]:

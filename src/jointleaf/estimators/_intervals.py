@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.rows import read_rows
 from jointleaf._fit.calibration import Calibration, HeldOut, check_level, interval_levels
-from jointleaf._fit.quantiles import check_single
 from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._docs import CALIBRATE, described
 from jointleaf.estimators._offsets import check_has_offset, n_rows_of, read_offset
@@ -105,12 +104,25 @@ class PredictsIntervals(_Calibrated):
         Returns
         -------
         self
+
+        Notes
+        -----
+        Several quantiles of one fit are shifted, every level by a residual of these rows, as in
+        asymmetric conformalised quantile regression (Romano, Patterson and Candes 2019). If the n
+        rows and a new one are exchangeable, the target of the new one is at or below a quantile
+        q >= 1/2 with a probability of at least q, and below one of q < 1/2 with at most q, for
+        every n and every distribution; so intervals hold it with a probability of at least their
+        coverage. They still never cross.
         """
         check_is_fitted(self)
-        check_single(self, "calibrate")
         shift = read_offset(self.loss_, offset, exposure, n_rows_of(X))
         check_has_offset(self.report_.has_offset, shift, "calibrate")
-        return self._calibrate(self.read_known_rows(X, y, sample_weight, shift))
+        rows = self.read_known_rows(X, y, sample_weight, shift)
+        if not self._has_levels:
+            return self._calibrate(rows)
+        fresh = HeldOut(rows.X, rows.y, self._answers(rows.X), rows.s, len(rows))
+        self.quantiles_ = self.quantiles_.calibrated(fresh)
+        return self
 
     def predict_interval(
         self,

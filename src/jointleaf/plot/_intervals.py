@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._fit.quantiles import check_single
 from jointleaf.estimators import JOPLEnRegressor
 from jointleaf.plot import _base as base
 
@@ -83,9 +82,11 @@ class IntervalDisplay(base.Display):
             Of ``predict_interval`` and ``predict``: offset or exposure.
         """
         base.check_fitted(estimator, JOPLEnRegressor, "JOPLEnRegressor")
-        check_single(estimator, "a picture of intervals")
         intervals = estimator.predict_interval(X, coverage, **options)
         predictions = estimator.predict(X, **options)
+        if predictions.ndim == 2:  # several quantiles: that in the middle
+            levels = estimator.quantiles_.levels
+            predictions = predictions[:, np.abs(levels - 0.5).argmin()]
         return cls(intervals, predictions, np.asarray(y), coverage).plot(ax=ax)
 
     def _height(self) -> float:
