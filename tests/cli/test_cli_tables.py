@@ -323,7 +323,10 @@ def test_json_gives_what_csv_gives(tmp_path, form):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"PK\x03\x04xl/workbook.xml", "Excel file.*save the sheet as CSV.*read_excel"),
+        (
+            b"PK\x03\x04xl/workbook.xml",
+            "Excel file, a damaged one .*save .* as .xlsx or CSV",
+        ),
         (b'{"a": 1}\n{"a": \n', "line 2 is no JSON object"),
         (b'{"a": 1}\n[2]\n', "line 2 is no JSON object"),
         (b'{\n"a": [1, 2]\n}', "no list of objects: write one object per row and line"),

@@ -28,9 +28,9 @@ example:
   jointleaf predict houses.jleaf new.csv -o out.csv
   jointleaf explain houses.jleaf new.csv --row 12
 
-Files are CSV (the delimiter is detected), JSON Lines or Parquet, also compressed with gzip; "-" is
-the standard input or output. Exit codes: 0 for success, 1 for an error of the data or the model,
-2 for wrong arguments."""
+Files are CSV (the delimiter is detected), JSON Lines, Parquet or Excel (.xlsx), also compressed
+with gzip; "-" is the standard input or output. Exit codes: 0 for success, 1 for an error of the
+data or the model, 2 for wrong arguments."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,7 +103,7 @@ def _argument(*flags: str, **options: Any) -> _Argument:
     return flags, options
 
 
-_DATA = 'CSV, JSON Lines or Parquet, "-" for the standard input'
+_DATA = 'CSV, JSON Lines, Parquet or Excel, "-" for the standard input'
 _FIT_DATA = f"{_DATA}, or a folder of Parquet files that need not fit into memory"
 _MODEL = _argument("model", metavar="MODEL", help="a file of `jointleaf fit`")
 # Options of several arguments.
@@ -157,6 +157,7 @@ def _reading_and_json(contents: str) -> list[_Argument]:
     return [
         _argument("--delimiter", metavar="CHAR", type=_delimiter, help=text),
         _argument("--encoding", metavar="NAME", default="utf-8", help="utf-8 by default"),
+        _argument("--sheet", metavar="NAME", help="of an Excel file; the first by default"),
         _number(
             "--max-unpacked",
             1,

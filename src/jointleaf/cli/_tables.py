@@ -1,4 +1,4 @@
-"""Tables as they are read from CSV, JSON Lines or Parquet."""
+"""Tables as they are read from CSV, JSON Lines, Parquet or Excel."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from jointleaf._data.raw_table import (
     text_column,
 )
 from jointleaf._data.texts import are_floats
+from jointleaf.cli._excel import read_excel
 from jointleaf.cli._output import CliError, reading
 
 _MB = 2**20
@@ -46,11 +47,13 @@ def read_table(
     encoding: str = "utf-8",
     missing: Collection[str] = MISSING_WORDS,
     max_unpacked: int | None = None,
+    sheet: str | None = None,
 ) -> RawTable:
     """Read a table with a header from a file, or from the standard input if it is "-".
 
     The format is detected from the first bytes, not from the name; delimiter, by default detected
-    among comma, semicolon, tab and "|", and encoding are those of a CSV file. Texts in `missing`
+    among comma, semicolon, tab and "|", and encoding are those of a CSV file, `sheet` is the name
+    of one in an Excel file, by default the first. Texts in `missing`
     count as missing, and so do empty ones. A compressed file may unpack to so many megabytes; by
     default 256, and more for large files.
     """
@@ -61,16 +64,31 @@ def read_table(
         data = _unzip(data, source, limit)
     if not data.strip():
         raise CliError(f"{source}: the file is empty")
-    if data.startswith((_ZIP, _OLD_EXCEL)):
-        raise CliError(
-            f"{source}: this is an Excel file or an archive, which is not read: save the sheet as "
-            "CSV, for example with pandas.read_excel(...).to_csv('data.csv', index=False)"
-        )
-    if data.startswith(_PARQUET):
+    is_excel = data.startswith((_ZIP, _OLD_EXCEL))
+    if sheet is not None and not is_excel:
+        raise CliError(f"{source}: --sheet {sheet!r} is for Excel files: leave it out")
+    if is_excel:
+        table = _excel(data, source, sheet, missing, limit)
+    elif data.startswith(_PARQUET):
         table = _parquet(data, source, missing, limit)
     else:
         text = _decode(data, source, encoding)
         table = _json(text, source, missing) or _csv(text, source, delimiter, missing)
+    _check_table(table, source)
+    return table
+
+
+def _excel(
+    data: bytes, source: str, sheet: str | None, missing: Collection[str], limit: int
+) -> RawTable:
+    table = read_excel(data, source, sheet, missing, limit)
+    if table is None:
+        raise _too_large(source, limit)
+    return table
+
+
+def _check_table(table: RawTable, source: str) -> None:
+    """Raise for names that are not clear, and for a table without rows."""
     repeated = sorted(name for name, count in Counter(table.names).items() if count > 1)
     if repeated:
         raise CliError(f"{source}: several columns have the name {listed(repeated)}: rename them")
@@ -79,7 +97,6 @@ def read_table(
         raise CliError(f"{source}: the column {unclear[0]!r} has a NUL character: rename it")
     if not len(table):
         raise CliError(f"{source}: there is a header and no rows")
-    return table
 
 
 def _read_bytes(path: str, source: str) -> bytes:
