@@ -8,13 +8,14 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
 import pytest
 
 import jointleaf
 from cli_data import HEADER, as_csv, fails, make_rows, run
+from jointleaf._data.formatting import number, signed
 from jointleaf.cli import _validation, main
 from jointleaf.cli._preparation import prepared
 from jointleaf.cli._tables import read_table
@@ -30,10 +31,12 @@ def folder(tmp_path_factory):
     (path / "flats.csv").write_text(as_csv(ROWS))
     (path / "new.csv").write_text(as_csv([row[:-1] for row in make_rows(9, seed=1)], HEADER[:-1]))
     without = [[*row[:2], row[2] if k else "", *row[3:]] for k, row in enumerate(ROWS)]
-    first = command("fit", "flats.csv", "--target", "price", cwd=path)
-    assert first.returncode == 0, first.stderr
-    (path / "number.out").write_text(first.stdout)
-    (path / "number.err").write_text(first.stderr)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+            assert main(["fit", "flats.csv", "--target", "price"]) == 0
+    (path / "number.out").write_text(out.getvalue())
+    (path / "number.err").write_text(err.getvalue())
     arguments = ["fit", "-", "-t", "city", "-o", "city.jleaf", "--no-report", "--json"]
     stdin = io.TextIOWrapper(io.BytesIO(as_csv(without).encode()))
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as out:
@@ -91,11 +94,9 @@ def test_fit_as_json_and_from_the_standard_input(folder):
     assert {row["model"] for row in found["validation"]["table"]} >= {"jointleaf", "linear model"}
 
 
-def test_the_model_is_that_of_the_library(capsys, folder):
+def test_the_model_is_that_of_the_library(folder):
     """The command fits what a user would fit by hand on the same columns."""
-    path = folder / "here.jleaf"
-    run(capsys, "fit", folder / "flats.csv", "-t", "price", "-o", path, "--no-report")
-    loaded = load_model(str(path))
+    loaded = load_model(str(folder / "flats.jleaf"))
     table = read_table(str(folder / "flats.csv"))
     X, _ = prepared(loaded.preparation, table)
     y = np.array([float(row[-1]) for row in ROWS])
@@ -259,7 +260,7 @@ def test_explanations_of_voronoi_cells_add_up(capsys, tmp_path):
     assert abs(contents["cells"]) > 1e-3
     assert total + contents["cells"] == pytest.approx(contents["raw_prediction"], abs=1e-9)
     lines = [line.split() for line in run(capsys, *arguments)[1].splitlines()]
-    assert ["cells", f"{contents['cells']:+.4g}"] in [line[:2] for line in lines]
+    assert ["cells", signed(number(contents["cells"]))] in [line[:2] for line in lines]
 
 
 def test_explanations_add_up(capsys, folder):
@@ -275,6 +276,12 @@ def test_explanations_add_up(capsys, folder):
     assert text.startswith("row 12: the prediction")
     assert found["contributions"][0]["feature"] in text
     assert f"{len(found['contributions']) - 3} others" in text
+    # Dates are shown as dates, and stay numbers in JSON.
+    (day,) = [c for c in found["contributions"] if c["feature"].endswith(": day number")]
+    shown = next(
+        x for x in run(capsys, *arguments, "--top", 99)[1].splitlines() if day["feature"] in x
+    )
+    assert str(np.datetime64(int(day["value"]), "D")) in shown
 
 
 def test_explanations_of_classes(capsys, folder, tmp_path):
@@ -374,7 +381,7 @@ def test_pipes(folder):
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_a_reader_that_goes_away_is_no_error(folder, tmp_path):
     many = tmp_path / "many.csv"
-    many.write_text(as_csv(ROWS * 200))  # more than a pipe holds
+    many.write_text(as_csv(ROWS * 50))  # more than a pipe holds
     line = (
         f"{sys.executable} -m jointleaf predict {folder / 'flats.jleaf'} {many} --json | head -n 1"
     )

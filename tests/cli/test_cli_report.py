@@ -15,12 +15,14 @@ import pytest
 
 from cli_data import as_csv, fails, make_rows, run
 from jointleaf.cli import _validation, main
-from jointleaf.cli._charts import Axis, Chart, search_chart
+from jointleaf.cli._charts import class_charts, classes_chart, effect_chart, search_chart
+from jointleaf.cli._html import breakable, page, table
 from jointleaf.cli._report import render_report
+from jointleaf.cli._svg import LARGE, SMALL, Axis, Chart, Matrix, text_width
 from jointleaf.cli._using import load_model
 
 NASTY = '<script>alert("x")</script>'
-SECTIONS = ["data", "errors", "predictions", "search", "importances", "selected", "fit"]
+SECTIONS = ["errors", "target", "predictions", "importances", "effects", "data", "fit"]
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +139,135 @@ def test_ticks_are_few_and_inside(low, high, log):
     assert all(-1e-9 <= axis.share(tick) <= 1 + 1e-9 for tick in ticks)
 
 
+def texts_outside(svg):
+    """Return the texts of a chart that reach beyond it, by a narrow estimate of their widths."""
+    root = ElementTree.fromstring(f"<p>{svg}</p>").find("svg")
+    _, _, width, height = map(float, root.get("viewBox").split())
+    found = []
+    for text in root.iter("text"):
+        if text.get("transform") is not None:
+            continue
+        half = (
+            0.8 * text_width(text.text or "") * {"middle": 0.5, "end": 1}[text.get("text-anchor")]
+        )
+        x, y = float(text.get("x")), float(text.get("y"))
+        right = x if text.get("text-anchor") == "end" else x + half
+        if x - half < 0 or right > width or not 0 < y < height:
+            found.append(text.text)
+    return found
+
+
+@pytest.mark.parametrize("size", [LARGE, SMALL])
+@pytest.mark.parametrize(
+    ("low", "high", "log"),
+    [(0, 600_000, False), (-150_000, 150_000, False), (0, 9.4e6, False), (1, 0.001, True)],
+)
+def test_labels_are_whole_and_clear_of_titles(low, high, log, size):
+    chart = Chart(
+        Axis(low, high, "SalePrice", log=log), Axis(low, high, "y " * 90, log=log), "t", size
+    )
+    svg = chart.render()
+    assert texts_outside(svg) == []
+    texts = list(ElementTree.fromstring(svg).iter("text"))
+    (title,) = [t for t in texts if t.get("transform")]
+    assert title.text.endswith("…")  # longer than the axis
+    baseline = float(re.match(r"translate\((\d+)", title.get("transform"))[1])
+    numbers = [t for t in texts if t.get("text-anchor") == "end"]
+    assert len(numbers) >= 2
+    for number in numbers:
+        assert float(number.get("x")) - text_width(number.text) > baseline + 3
+
+
+def test_ticks_of_dates_are_dates():
+    assert Axis(13222, 13400, "sold", days=True).texts() == ["2006-05", "2006-07", "2006-09"]
+    assert Axis(0, 9000, "sold", days=True).texts() == ["1970", "1980", "1990"]
+    assert Axis(13222, 13230, "sold", days=True).texts() == ["2006-03-15", "2006-03-23"]
+
+
+NAMES = ["sulfur_dioxide.mean", "SquareFeet", "a b", "x" * 200, NASTY]
+
+
+def test_names_break_behind_marks_and_never_within_words():
+    shown = [breakable(name) for name in NAMES]
+    assert shown[0] == "sulfur_<wbr/>dioxide.<wbr/>mean"
+    assert shown[1:3] == ["SquareFeet", "a b"]
+    assert shown[3] == f'<span class="long">{"x" * 200}</span>'
+    for name, html in zip(NAMES, shown, strict=True):
+        assert "".join(ElementTree.fromstring(f"<p>{html}</p>").itertext()) == name
+    style = page("", "").split("<style>")[1].split("</style>")[0]
+    assert "break-all" not in style
+    for rule in re.findall(r"([^{}]+)\{[^{}]*overflow-wrap:anywhere", style):
+        assert rule.strip() == ".text,.long"
+    cells = ElementTree.fromstring(table(["feature", "values"], [["a_b", "c_d"]], texts=(1,)))
+    assert [cell.get("class") for cell in cells.iter("td")] == [None, "text"]
+
+
+@pytest.mark.parametrize("n", [2, 9, 26, 41])
+def test_confusion_is_a_picture(n):
+    classes = [f"class number {k}" for k in range(n)]
+    counts = (1234 * np.eye(n, dtype=int) + np.arange(n)).tolist()
+    groups = [{"probability": 0.5, "frequency": 0.5, "error": 0.1, "count": 10}]
+    pictures = class_charts({"calibration": groups, "confusion": counts}, classes)
+    assert len(pictures) == (2 if n <= 40 else 1)
+    if n > 40:
+        return
+    svg = pictures[1][1]
+    assert svg == Matrix(counts, classes).render()
+    root = ElementTree.fromstring(svg)
+    assert float(root.get("viewBox").split()[2]) == LARGE[0]
+    right, total = np.trace(counts), np.sum(counts)
+    assert f"{right:,} of {total:,} rows are predicted right" in root.get("aria-label")
+    squares = list(root.iter("rect"))
+    assert len(squares) == n * n
+    assert squares[1].find("title").text == "true class number 0, predicted class number 1: 1"
+    assert texts_outside(svg) == []
+    shown = [t.text for t in root.iter("text") if t.get("class") == "count"]
+    assert (f"{1234 + 1:,}" in shown) == (n <= 12)
+    assert shown or n > 12
+
+
+def test_every_class_has_its_name_beside_its_bar():
+    target = {"classes": [f"class number {k}" for k in range(30)], "counts": [*range(1, 31)]}
+    root = ElementTree.fromstring(classes_chart(target))
+    assert "20 most frequent of 30" in root.get("aria-label")
+    names = [t.text for t in root.iter("text") if t.get("text-anchor") == "end"]
+    assert names == target["classes"][10:]
+
+
+@pytest.mark.parametrize("name", ["number", "classes"])
+def test_effects_of_the_main_columns_are_drawn(folder, name):
+    record = load_model(str(folder / f"{name}.jleaf")).record
+    curves = record["effects"]["curves"]
+    assert [c["name"] for c in curves] == [f["name"] for f in record["features"]][: len(curves)]
+    _, root = parsed(folder / f"{name}.html")
+    section = root.find(".//section[@id='effects']")
+    captions = ["".join(caption.itertext()) for caption in section.iter("figcaption")]
+    assert captions == [c["name"] for c in curves]
+    assert len(section.findall(".//figure/svg")) == len(curves) == 2
+    if name == "number":
+        kinds = {c["name"]: "names" in c for c in curves}
+        assert kinds["city"]
+        assert sum(kinds.values()) == 1
+    else:
+        assert record["effects"]["outputs"] == record["target"]["classes"]
+        assert {len(c["values"]) for c in curves} == {3}
+    older = {key: value for key, value in record.items() if key != "effects"}
+    assert 'id="effects"' not in render_report(older)
+
+
+def test_an_effect_of_dates_has_dates_below_it():
+    curve = {"name": "sold", "days": True, "grid": [0.0, 9000.0], "values": [[-1.0, 1.0]]}
+    assert ">1980</text>" in effect_chart(curve, (-1.0, 1.0), "change")
+
+
+def test_intervals_are_shown(folder):
+    text, root = parsed(folder / "number.html")
+    figures = root.findall(".//section[@id='predictions']//figure")
+    assert len(figures) == 3
+    assert figures[2].find("figcaption").text == "Intervals of 90 %"
+    assert "Intervals of 90 % hold" in text
+
+
 def test_points_are_where_they_belong():
     chart = Chart(Axis(0, 10, "x"), Axis(0, 100, "y"), "t")
     chart.points([0, 5, 10], [0, 50, 100])
@@ -230,10 +361,12 @@ def test_reports_in_a_browser(folder, tmp_path, name, width):
             # Text of charts is readable, and no two labels of an axis overlap.
             small = browser.run(
                 "return Math.min(...[...document.querySelectorAll('figure > svg')].map("
-                "s => 11 * s.getBoundingClientRect().width / 420))"
+                "s => 11 * s.getBoundingClientRect().width / s.viewBox.baseVal.width))"
             )
             assert small > 8
             assert browser.run(OVERLAPS) == []
+            assert browser.run(CUT) == []
+            assert browser.run(SPLIT_NAMES) == []
             assert browser.run("return performance.getEntriesByType('resource').length") == 0
             assert browser.call("POST", "/se/log", {"type": "browser"}) == []
             picture = base64.b64decode(browser.call("GET", "/screenshot"))
@@ -252,6 +385,34 @@ return [...document.querySelectorAll('.facts b')].filter(b => {
   range.selectNodeContents(b);
   return range.getClientRects().length > 1;
 }).map(b => b.textContent);
+"""
+
+# Texts of charts that reach beyond them.
+CUT = """
+return [...document.querySelectorAll('figure > svg')].flatMap(svg => {
+  const frame = svg.getBoundingClientRect();
+  return [...svg.querySelectorAll('text')].filter(t => {
+    const box = t.getBoundingClientRect();
+    const [left, right, bottom] = [frame.left - 1, frame.right + 1, frame.bottom + 1];
+    return box.left < left || box.right > right || box.bottom > bottom;
+  }).map(t => t.textContent);
+});
+"""
+
+# Words of names in tables that take several lines, but for those too long for any.
+SPLIT_NAMES = """
+return [...document.querySelectorAll('td:first-child')].flatMap(cell => {
+  const found = [];
+  for (const node of cell.childNodes) if (node.nodeType === 3) {
+    for (const word of node.data.matchAll(/[^\\s-]+/g)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      if (range.getClientRects().length > 1) found.push(word[0]);
+    }
+  }
+  return found;
+});
 """
 
 OVERLAPS = """

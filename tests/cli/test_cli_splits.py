@@ -9,6 +9,8 @@ import jointleaf
 from cli_data import HEADER, as_csv, fails, make_rows, run
 from jointleaf.cli import _validation
 from jointleaf.cli._splits import group_splits, time_splits
+from jointleaf.partitions import VoronoiPartitioner
+from jointleaf.partitions._factory import PARTITIONERS
 
 SOLD, CITY = HEADER.index("sold"), HEADER.index("city")
 GROUPED = (*HEADER, "street")
@@ -72,7 +74,8 @@ def test_times(table, fits, capsys):
     assert jointleaf.load(path).cv is None
 
 
-def test_bench_and_select_take_them_too(table, fits, capsys):
+def test_bench_and_select_take_them_too(table, fits, capsys, monkeypatch):
+    monkeypatch.setitem(PARTITIONERS, "voronoi", lambda: VoronoiPartitioner(5, 4))  # for speed
     code, out, err = run(capsys, "bench", table, "-t", "price", "--time", "sold", "--folds", 2)
     assert code == 0, err
     assert "by time, in 2 steps" in out

@@ -65,7 +65,7 @@ def fit(args: argparse.Namespace) -> None:
 def _stem(data: str) -> str:
     """Return the name of the data without its folder and endings."""
     name = "model" if data == "-" else Path(data).name
-    for ending in (".gz", ".csv", ".tsv", ".txt", ".parquet", ".pq"):
+    for ending in (".gz", ".csv", ".tsv", ".txt", ".parquet", ".pq", ".xlsx"):
         name = name.removesuffix(ending)
     return name or "model"
 

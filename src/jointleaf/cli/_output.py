@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jointleaf._data.formatting import number as number
+
 _CHUNK = 8192
 # All but line ends and tabs: ESC begins a command, others write over what was there.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -171,19 +173,6 @@ def finite(value: Any) -> Any:
 def print_remark(text: str) -> None:
     """Print something that is not the result: on the standard error stream."""
     print(printable(text), file=sys.stderr, flush=True)
-
-
-def number(value: float, digits: int = 4) -> str:
-    """Format a number: a few digits, with commas between thousands from 10,000 on."""
-    if value is None or not math.isfinite(value):
-        return "-"
-    if value == int(value) and abs(value) < 1e15:
-        return f"{int(value):,}" if abs(value) >= 10_000 else f"{int(value)}"
-    size = abs(value)
-    if size >= 1e6 or size < 1e-4:
-        return f"{value:.{digits - 1}g}"
-    places = max(0, digits - 1 - math.floor(math.log10(size)))
-    return f"{value:,.{places}f}" if size >= 10_000 else f"{value:.{places}f}"
 
 
 def seconds(value: float) -> str:

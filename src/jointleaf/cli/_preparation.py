@@ -188,6 +188,7 @@ def read_training_data(
             encoding=args.encoding,
             missing=missing_words(args),
             max_unpacked=args.max_unpacked,
+            sheet=args.sheet,
         )
     splits.check_columns(args)
     if args.target in args.drop:

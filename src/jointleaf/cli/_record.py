@@ -21,6 +21,7 @@ from jointleaf._data.preparation import Preparation
 from jointleaf._data.raw_table import RawColumn
 from jointleaf._fit.report import loss_table
 from jointleaf.cli._columns import Target
+from jointleaf.cli._effects import effect_summary
 from jointleaf.cli._output import number
 from jointleaf.cli._preparation import TrainingData
 from jointleaf.cli._scores import histogram, spread_over
@@ -28,6 +29,7 @@ from jointleaf.inspection._methods import fit_lines
 
 #: The format of records that is written and read.
 RECORD_FORMAT = 1
+_CHARTS = ("effects", "search", "preparation", "format")
 _MOST_TRACE = 200
 _MOST_TEXT = 200  # characters of a category
 
@@ -36,6 +38,8 @@ def make_record(
     model: Any, data: TrainingData, validation: dict[str, Any], seconds: dict[str, float]
 ) -> dict[str, Any]:
     """Return everything that ``info`` and ``report`` show, as plain values."""
+    target = _target_summary(data.target, data.y)
+    features = _feature_summaries(model, data.preparation)
     return {
         "format": RECORD_FORMAT,
         "created": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
@@ -45,7 +49,7 @@ def make_record(
         "n_rows": len(data.y),
         "n_without_target": data.n_without_target,
         "n_without_weight": data.n_without_weight,
-        "target": _target_summary(data.target, data.y),
+        "target": target,
         "preparation": asdict(data.preparation),
         "columns": [
             _column_summary(data.table.column(kind.name), kind, data.rows.X)
@@ -53,7 +57,8 @@ def make_record(
         ],
         "validation": validation,
         "model": model_summary(model),
-        "features": _feature_summaries(model, data.preparation),
+        "features": features,
+        "effects": effect_summary(model, data.rows.X, features, target, data.preparation.days),
         "search": _search_lines(model.cv_results_),
         "seconds": seconds,
     }
@@ -61,7 +66,7 @@ def make_record(
 
 def without_charts(record: dict[str, Any]) -> dict[str, Any]:
     """Return a record without what only charts and ``predict`` need."""
-    short = {k: v for k, v in record.items() if k not in ("search", "preparation", "format")}
+    short = {k: v for k, v in record.items() if k not in _CHARTS}
     for name, chart in (("target", "histogram"), ("validation", "summary")):
         short[name] = {k: v for k, v in record[name].items() if k != chart}
     joint = record["model"]["joint"]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 from jointleaf.cli import _charts as charts
+from jointleaf.cli import _html as html
 from jointleaf.cli._intervals import coverage_text
 from jointleaf.cli._output import number, plural, seconds
 from jointleaf.cli._scores import JOINTLEAF, MEASURES, error_rows, format_measure
+from jointleaf.cli._svg import LARGE, PALETTE, SMALL, legend
 
 Record = dict[str, Any]
 
 _MOST_FEATURES = 30
-_MOST_CLASSES = 12
 _MOST_COLUMNS = 20
+_MOST_ALIKE = 3  # effects on one scale
 
 
 def render_report(record: Record, scores: Record | None = None) -> str:
@@ -23,17 +24,16 @@ def render_report(record: Record, scores: Record | None = None) -> str:
     target = record["target"]
     parts = [
         _head(record),
-        _data(record),
-        _errors(record["validation"]),
+        html.row(_errors(record["validation"]), _target(target)),
         _quality(record["validation"], target),
         "" if scores is None else _further_data(scores, target),
-        _search(record),
         _importances(record["features"]),
-        _selected(record["features"]),
-        _fit(record["model"]),
+        _effects(record.get("effects")),  # which older files do not have
+        _data(record),
+        _fit(record),
         _foot(record),
     ]
-    return _page(f"jointleaf: {target['name']}", "\n".join(part for part in parts if part))
+    return html.page(f"jointleaf: {target['name']}", "\n".join(part for part in parts if part))
 
 
 def _head(record: Record) -> str:
@@ -44,13 +44,14 @@ def _head(record: Record) -> str:
         (f"{record['n_rows']:,}", "rows"),
         (str(sum(c["used"] for c in record["columns"])), "columns used"),
         (target["task"], f"target {target['name']}"),
-        *((format_measure(k, errors[k]), f"{MEASURES[k]}, held-out rows") for k in names),
+        *((format_measure(k, errors[k]), f"{MEASURES[k]} (held out)") for k in names),
     ]
     boxes = "".join(
-        f"<div><b>{escape(value)}</b><span>{escape(label)}</span></div>" for value, label in facts
+        f"<div><b>{escape(value)}</b><span>{html.breakable(label)}</span></div>"
+        for value, label in facts
     )
     return (
-        f"<h1>{escape(target['name'])}, from {escape(record['source'])}</h1>\n"
+        f"<h1>{html.breakable(target['name'])}, from {html.breakable(record['source'])}</h1>\n"
         f'<p class="small">A {escape(record["model"]["kind"])} of jointleaf '
         f"{escape(record['version'])}, fitted {escape(record['created'])}</p>\n"
         f'<div class="facts">{boxes}</div>'
@@ -58,7 +59,7 @@ def _head(record: Record) -> str:
 
 
 def _data(record: Record) -> str:
-    columns, target, n = record["columns"], record["target"], record["n_rows"]
+    columns, n = record["columns"], record["n_rows"]
     rows = [
         [
             column["name"],
@@ -75,16 +76,20 @@ def _data(record: Record) -> str:
         text += f" {plural(record['n_without_target'], 'row')} without a target left out."
     if record.get("n_without_weight"):
         text += f" {plural(record['n_without_weight'], 'row')} of weight 0 left out."
-    text += f" The task is {target['task']}: {target['reason']}."
-    if "histogram" in target:
-        figure = ("Target", charts.histogram_chart(target["histogram"], target["name"]))
-    else:
-        figure = ("Rows of every class", charts.classes_chart(target))
     header = ["column", "holds", "missing", "different", "values"]
-    html = _table(header, rows, numbers=(2, 3), styles=styles)
+    table = html.table(header, rows, numbers=(2, 3), texts=(4,), styles=styles)
     if len(rows) > _MOST_COLUMNS:  # on a phone it takes many screens
-        html = f"<details><summary>All {len(rows):,} columns</summary>{html}</details>"
-    return _section("data", "Data", text, html, "<p></p>", _figures(figure))
+        table = f"<details><summary>All {len(rows):,} columns</summary>{table}</details>"
+    return html.section("data", "Columns", text, table)
+
+
+def _target(target: Record) -> str:
+    text = f"The task is {target['task']}: {target['reason']}."
+    if "histogram" in target:
+        figure = "", charts.histogram_chart(target["histogram"], target["name"], SMALL)
+    else:
+        figure = "Rows of every class", charts.classes_chart(target)
+    return html.section("target", "Target", text, html.figures(figure))
 
 
 def _holds(column: Record) -> str:
@@ -96,7 +101,7 @@ def _holds(column: Record) -> str:
 def _errors(validation: Record) -> str:
     measure, records = validation["measure"], validation["table"]
     largest = max(record[measure] for record in records)
-    bars = ["", *(_bar_cell(record[measure], largest) for record in records)]
+    bars = ["", *(html.bar(record[measure], largest) for record in records)]
     cells = zip(error_rows(validation, "fit and predict"), bars, strict=True)
     header, *rows = [[name, bar, *values] for (name, *values), bar in cells]
     styles = ["ours" if record["model"] == JOINTLEAF else "" for record in records]
@@ -104,55 +109,47 @@ def _errors(validation: Record) -> str:
         f"Errors {validation['method']}, the same for all models, which have their defaults where "
         f"their name says no more. Bars are the {MEASURES[measure]}; shorter is better."
     )
-    html = _table(header, rows, numbers=range(2, len(header)), bars=(1,), styles=styles)
-    return _section("errors", "Errors against other models", text, html)
+    table = html.table(header, rows, numbers=range(2, len(header)), bars=(1,), styles=styles)
+    return html.section("errors", "Errors against other models", text, table)
 
 
 def _quality(validation: Record, target: Record) -> str:
-    title, noun = "Residuals", "Predictions"
+    noun = "Predictions"
     if "classes" in target:
         classes = target["classes"]
-        title = "Calibration"
         noun = f"Probabilities of {classes[1] if len(classes) == 2 else 'all classes'}"
     text = f"{noun} for held-out rows, {validation['method']}."
-    return _section("predictions", title, text, *_quality_parts(validation["summary"], target))
+    words, pictures = _quality_parts(validation["summary"], target)
+    return html.section("predictions", "Predictions", f"{text} {words}", html.figures(*pictures))
 
 
-def _quality_parts(summary: Record, target: Record) -> list[str]:
-    if "truth" in summary:
-        drawn, n_all = len(summary["truth"]), summary["n_all"]
-        text = f"<p>{drawn:,} of {n_all:,} rows are drawn.</p>" if drawn < n_all else ""
-        pairs = "Target against prediction", charts.pairs_chart(summary, target["name"])
-        residuals = charts.histogram_chart(summary["residuals"], "residual")
-        figures = [pairs, ("Residuals: target minus prediction", residuals)]
-        if summary.get("intervals"):
-            chart = charts.intervals_chart(summary, target["name"])
-            figures.append((f"Intervals of {100 * summary['intervals']['coverage']:.4g} %", chart))
-        return [text, _coverage(summary), _figures(*figures)]
-    text = (
-        "Rows in groups of equal size: on the diagonal events are as frequent as predicted. The "
-        "error bars show two standard errors."
-    )
-    return [
-        f"<p>{text}</p>",
-        _coverage(summary),
-        _figures(("Calibration", charts.calibration_chart(summary["calibration"]))),
-        _confusion(summary["confusion"], target["classes"]),
-    ]
-
-
-def _coverage(summary: Record) -> str:
+def _quality_parts(summary: Record, target: Record) -> tuple[str, list[tuple[str, str]]]:
+    """Return what there is to say of predictions, and captions and charts."""
     sentence = coverage_text(summary.get("intervals"))
-    return f"<p>{sentence[:1].upper()}{sentence[1:]}.</p>" if sentence else ""
-
-
-def _confusion(counts: list[list[int]], classes: list[str]) -> str:
-    if len(classes) > _MOST_CLASSES:
-        return ""
-    header = ["true class", *(f"predicted {name}" for name in classes)]
-    pairs = zip(classes, counts, strict=True)
-    rows = [[name, *(f"{count:,}" for count in line)] for name, line in pairs]
-    return "<p></p>" + _table(header, rows, numbers=range(1, len(header)))
+    text = f"{sentence[:1].upper()}{sentence[1:]}. " if sentence else ""
+    if "truth" not in summary:
+        text += (
+            "Calibration has rows in groups of equal size: on the diagonal events are as frequent "
+            "as predicted. The error bars show two standard errors."
+        )
+        pictures = charts.class_charts(summary, target["classes"])
+        if len(pictures) > 1:
+            text += " Shades of classes are fractions of the rows of a true class."
+        return text, pictures
+    drawn, n_all = len(summary["truth"]), summary["n_all"]
+    if drawn < n_all:
+        text += f"{drawn:,} of {n_all:,} rows are drawn."
+    name, intervals = target["name"], summary.get("intervals")
+    size = SMALL if intervals else LARGE
+    residuals = charts.histogram_chart(summary["residuals"], "residual", size)
+    pictures = [
+        ("Target against prediction", charts.pairs_chart(summary, name, size)),
+        ("Residuals: target minus prediction", residuals),
+    ]
+    if intervals:
+        title = f"Intervals of {100 * intervals['coverage']:.4g} %"
+        pictures.append((title, charts.intervals_chart(summary, name, size)))
+    return text, pictures
 
 
 def _further_data(scores: Record, target: Record) -> str:
@@ -163,191 +160,109 @@ def _further_data(scores: Record, target: Record) -> str:
         f"that have a target: {values}. On the rows it was fitted to, errors are smaller than on "
         "others."
     )
-    parts = _quality_parts(scores["summary"], target)
-    return _section("further", f"On {scores['source']}", text, *parts)
-
-
-def _search(record: Record) -> str:
-    lines, joint = record["search"], record["model"]["joint"]
-    if not lines or joint is None:
-        return _section("search", "Penalty", "No strengths of a penalty were compared.")
-    text = (
-        "The strength of the penalty of the joint fit is the one with the smallest loss on "
-        "held-out rows, for which trees are grown anew. Every line is one way to divide the "
-        "penalty between slopes and biases; the band is one standard error."
-    )
-    if joint["setting"]:
-        setting = joint["setting"].items()
-        values = (f"{name.replace('_', ' ')} {value:.3g}" for name, value in setting)
-        text += f" Chosen: {', '.join(values)}."
-    figures = []
-    for exact, caption, label in (
-        (True, "Validation loss, weaker penalties to the right", "validation loss"),
-        (False, "Search, by the squared error for speed", "squared error / 2"),
-    ):
-        group = [line for line in lines if line["exact"] is exact]
-        if group:
-            figures.append((caption, charts.search_chart(group, joint["setting"], label)))
-    return _section("search", "Penalty", text, _figures(*figures))
+    words, pictures = _quality_parts(scores["summary"], target)
+    title = f"On {scores['source']}"
+    return html.section("further", title, f"{text} {words}", html.figures(*pictures))
 
 
 def _importances(features: list[Record]) -> str:
     largest = max((f["importance"] for f in features), default=0.0)
-    rows = [
-        [f["name"], _bar_cell(f["importance"], largest), f"{f['importance']:.1%}"]
-        for f in features[:_MOST_FEATURES]
-    ]
-    text = "Importance is the average of two fractions: split gain and spread of the linear terms."
+    text = (
+        "Importance is the average of two fractions: split gain and spread of the linear terms. "
+        f"In splits and in linear models: {sum(map(_is_everywhere, features))} of "
+        f"{plural(len(features), 'feature')}."
+    )
     if len(features) > _MOST_FEATURES:
-        text += f" The first {_MOST_FEATURES} of {len(features)}."
-    html = _table(["feature", "", "share"], rows, numbers=(2,), bars=(1,))
-    return _section("importances", "Importances", text, html)
-
-
-def _selected(features: list[Record]) -> str:
-    both = sum(f["in_splits"] and f["in_linear_models"] for f in features)
-    text = f"In splits and in linear models: {both} of {plural(len(features), 'feature')}."
-    words = ("no", "yes")
+        text += f" The first {_MOST_FEATURES} are shown."
+    shown = features[:_MOST_FEATURES]
+    header = ["feature", "", "share", "norm of slopes"]
     rows = [
-        [f["name"], words[f["in_splits"]], words[f["in_linear_models"]], number(f["slope_norm"], 3)]
-        for f in features[:_MOST_FEATURES]
-    ]
-    header = ["feature", "in splits", "in linear models", "norm of all slopes"]
-    html = _table(header, rows, numbers=(3,))
-    hint = "For a sparse selection run <code>jointleaf select</code>."
-    return _section("selected", "Selected features", "", f"<p>{text} {hint}</p>", html)
+        [f["name"], html.bar(f["importance"], largest), f"{f['importance']:.1%}",
+         number(f["slope_norm"], 3)]
+        for f in shown
+    ]  # fmt: skip
+    if not all(map(_is_everywhere, shown)):
+        header.append("used in")
+        rows = [[*line, _used_in(f)] for line, f in zip(rows, shown, strict=True)]
+    hint = "<p>For a sparse selection run <code>jointleaf select</code>.</p>"
+    table = html.table(header, rows, numbers=(2, 3), bars=(1,))
+    return html.section("importances", "Importances", text, table, hint)
 
 
-def _fit(model: Record) -> str:
-    joint = model["joint"]
-    parts = [_table(["", ""], model["lines"])]
-    if joint is not None:
-        parts.append(
-            f"<p></p><p>The joint problem: objective {joint['objective']:.6g}, distance from the "
-            f"optimality conditions {joint['optimality']:.1e}.</p>"
+def _is_everywhere(feature: Record) -> bool:
+    return bool(feature["in_splits"] and feature["in_linear_models"])
+
+
+def _used_in(feature: Record) -> str:
+    places = {"in_splits": "splits", "in_linear_models": "linear models"}
+    return ", ".join(name for key, name in places.items() if feature[key]) or "nothing"
+
+
+def _effects(effects: Record | None) -> str:
+    if effects is None or not effects["curves"]:
+        return ""
+    curves, outputs, of = effects["curves"], effects["outputs"], effects["of"]
+    text = (
+        f"How the {of} moves with the columns that matter most, all others as they are: "
+        "accumulated local effects of numbers, partial dependences of categories, both less their "
+        "mean. Marks on the axis are quantiles of the rows. "
+        f"The first {_MOST_ALIKE} charts have one scale, the others another."
+    )
+    if outputs:
+        text += " Lines are the most frequent classes."
+    pictures: list[tuple[str, str]] = []
+    for group in (curves[:_MOST_ALIKE], curves[_MOST_ALIKE:]):
+        limits = charts.effect_limits(group)
+        charted = (charts.effect_chart(c, limits, f"change of {of}") for c in group)
+        pictures += zip((c["name"] for c in group), charted, strict=True)
+    names = legend([(name, PALETTE[k % len(PALETTE)], "stroke") for k, name in enumerate(outputs)])
+    columns = 2 if len(curves) in (1, 2, 4) else 3
+    return html.section("effects", "Effects", text, names, html.figures(*pictures, columns=columns))
+
+
+def _fit(record: Record) -> str:
+    model, joint = record["model"], record["model"]["joint"]
+    lines = html.table(["", ""], model["lines"], texts=(1,))
+    text = "No strengths of a penalty were compared."
+    if record["search"] and joint is not None:
+        text = (
+            "The strength of the penalty of the joint fit is the one with the smallest loss on "
+            "held-out rows, for which trees are grown anew. Every line is one way to divide the "
+            "penalty between slopes and biases; the band is one standard error."
         )
-        if len(joint["trace"]) > 2:
-            figure = "Distance from the optimality conditions", charts.trace_chart(joint["trace"])
-            parts.append(_figures(figure))
-    return _section("fit", "Fit", "", *parts)
+    if joint is not None:
+        text += (
+            f" The joint problem: objective {joint['objective']:.6g}, distance from the optimality "
+            f"conditions {joint['optimality']:.1e}."
+        )
+    words = f"{lines}<p></p><p>{escape(text)}</p>"
+    pictures = [] if joint is None else _fit_pictures(record["search"], joint)
+    if len(pictures) == 1:
+        return html.section("fit", "Fit", "", html.beside(words, html.figures(*pictures)))
+    return html.section("fit", "Fit", "", words, html.figures(*pictures) if pictures else "")
+
+
+def _fit_pictures(lines: list[Record], joint: Record) -> list[tuple[str, str]]:
+    """Return charts of how the strength of the penalty was found, and of the solve."""
+    exact, cheap = ([line for line in lines if line["exact"] is kind] for kind in (True, False))
+    groups = [
+        ("Validation loss, weaker penalties to the right", "validation loss", exact),
+        ("Search, by the squared error for speed", "squared error / 2", cheap),
+    ]
+    groups = [g for g in groups if any(len(line["strength"]) > 1 for line in g[2])]
+    has_trace = len(joint["trace"]) > 2
+    size = SMALL if len(groups) + has_trace > 2 else LARGE
+    pictures = [
+        (caption, charts.search_chart(group, joint["setting"], label, size))
+        for caption, label, group in groups
+    ]
+    if has_trace:
+        caption = "Distance from the optimality conditions"
+        pictures.append((caption, charts.trace_chart(joint["trace"], size)))
+    return pictures
 
 
 def _foot(record: Record) -> str:
     spent = record["seconds"]
     text = f"Fit {seconds(spent['fit'])}, validation {seconds(spent['validation'])}."
     return f"<footer><p>{escape(text)}</p><p><code>{escape(record['command'])}</code></p></footer>"
-
-
-# -- elements of HTML --------------------------------------------------------------------------
-
-_STYLE = """
-*{box-sizing:border-box}
-body{margin:0;font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;color:#20242b;
-background:#f6f7f9}
-main{max-width:1060px;margin:0 auto;padding:20px 16px 60px}
-h1{font-size:1.55rem;margin:.2em 0;overflow-wrap:anywhere}
-h2{font-size:1.15rem;margin:0 0 .5em;overflow-wrap:anywhere}
-p{margin:.4em 0 .8em;overflow-wrap:anywhere}
-section{background:#fff;border:1px solid #e3e6ea;border-radius:8px;padding:18px;margin:16px 0}
-.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,150px),1fr));gap:10px;
-margin:14px 0}
-.facts div{background:#fff;border:1px solid #e3e6ea;border-radius:8px;padding:10px 12px}
-.facts b{display:block;font-size:1.2rem;overflow-wrap:anywhere}
-.facts span,.small{color:#59616e;font-size:.86rem}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,360px),1fr));gap:18px}
-figure{margin:0;min-width:0;max-width:520px}
-figcaption{font-size:.9rem;font-weight:600;margin-bottom:4px}
-figure>svg{width:100%;height:auto;display:block}
-summary{cursor:pointer;padding:4px 0}
-svg text{font:11px system-ui,sans-serif;fill:#3d4450}
-.grid{stroke:#eceef1}.axis{stroke:#8b93a0}
-.legend{font-size:.82rem;margin:.2em 0;display:flex;flex-wrap:wrap;gap:2px 14px}
-.legend i{display:inline-block;width:14px;height:4px;margin-right:5px;vertical-align:middle}
-.legend .dot{width:10px;height:10px;border-radius:50%}
-.wide{overflow-x:auto}
-table{border-collapse:collapse;width:100%;font-size:.9rem}
-th,td{text-align:left;padding:5px 10px 5px 0;border-bottom:1px solid #eceef1;vertical-align:top;
-overflow-wrap:anywhere}
-th{color:#59616e;font-weight:600}
-.num{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-.ours td{font-weight:700}
-.out td{color:#8b93a0}
-.barcell{width:34%;min-width:60px}
-.bar{height:13px;border-radius:2px;background:#4f86b8;margin-top:5px}
-.ours .bar{background:#c1432e}
-code{font:.85rem ui-monospace,monospace;overflow-wrap:anywhere}
-footer{color:#59616e;font-size:.86rem}
-@media(max-width:600px){
-body{font-size:15px}main{padding:12px 10px 40px}section{padding:13px 12px}
-.facts b{font-size:.95rem}
-.cards thead{display:none}
-.cards tr{display:block;border-bottom:1px solid #e3e6ea;padding:7px 0}
-.cards td{display:flex;justify-content:space-between;gap:14px;border:0;padding:1px 0;
-text-align:right;white-space:normal}
-.cards td:before{content:attr(data-name);color:#59616e;text-align:left;flex:none}
-.cards td:first-child{font-weight:700;text-align:left}
-.cards td:first-child:before{display:none}
-.cards td:empty{display:none}
-.cards .barcell{width:auto;display:block}.cards .barcell:before{display:none}
-}
-"""
-
-
-def _page(title: str, body: str) -> str:
-    """Return a whole document that loads nothing."""
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
-    )
-
-
-def _section(name: str, title: str, text: str, *parts: str) -> str:
-    """Return a section that can be linked to by its name, with a text before all else."""
-    body = (f"<p>{escape(text)}</p>" if text else "") + "".join(parts)
-    return f'<section id="{name}">\n<h2>{escape(title)}</h2>\n{body}\n</section>'
-
-
-def _figures(*figures: tuple[str, str]) -> str:
-    """Return charts (caption, SVG) side by side where there is room."""
-    cells = "".join(
-        f"<figure><figcaption>{escape(caption)}</figcaption>{svg}</figure>"
-        for caption, svg in figures
-    )
-    return f'<div class="charts">{cells}</div>'
-
-
-def _bar_cell(value: float, largest: float) -> str:
-    share = 100 * max(value, 0.0) / largest if largest > 0 else 0.0
-    return f'<div class="bar" style="width:{share:.1f}%"></div>'
-
-
-def _table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = (),
-    bars: Sequence[int] = (), styles: Sequence[str] = (),
-) -> str:  # fmt: skip
-    """Return a table that becomes a list of cards on a phone.
-
-    Cells are text, which is escaped, except in the columns `bars` of `_bar_cell`; `numbers` are
-    columns of numbers, `styles` the class of every row.
-    """
-
-    def cell(k: int, text: str) -> str:
-        kind = "num" if k in numbers else "barcell" if k in bars else ""
-        mark = f' class="{kind}"' if kind else ""
-        name = escape(header[k], quote=True)
-        return f'<td{mark} data-name="{name}">{text if k in bars else escape(text)}</td>'
-
-    head = "".join(
-        f'<th class="num">{escape(name)}</th>' if k in numbers else f"<th>{escape(name)}</th>"
-        for k, name in enumerate(header)
-    )
-    lines = []
-    for i, row in enumerate(rows):
-        style = f' class="{styles[i]}"' if styles and styles[i] else ""
-        lines.append(f"<tr{style}>{''.join(cell(k, text) for k, text in enumerate(row))}</tr>")
-    return (
-        f'<table class="cards"><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>{chr(10).join(lines)}</tbody></table>"
-    )

@@ -151,9 +151,16 @@ def spread_over(n: int, most: int) -> NDArray[np.intp]:
 
 
 def histogram(values: NDArray, bins: int = 30) -> dict[str, list]:
-    """Return edges and counts; the outer hundredths of long tails are in the last bars."""
-    low, high = np.quantile(values, (0.005, 0.995))
+    """Return edges and counts; the outer hundredths of long tails are in the last bars.
+
+    Few whole numbers have a bar each.
+    """
+    low, high = np.quantile(values, (0.005, 0.995), method="inverted_cdf")
     if high <= low:
         low, high = values.min(), values.max()
+    if high - low < bins and (values % 1 == 0).all():
+        edges = np.arange(low - 0.5, high + 1)
+        counts, _ = np.histogram(np.clip(values, low, high), edges)
+        return {"edges": edges.tolist(), "counts": counts.tolist()}
     counts, edges = np.histogram(np.clip(values, low, high), bins=bins)
     return {"edges": edges.tolist(), "counts": counts.tolist()}

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._data.formatting import signed
 from jointleaf._data.raw_table import RawTable
 from jointleaf._data.texts import are_floats
 from jointleaf.cli import _output as out
@@ -47,6 +48,7 @@ def _read(
         encoding=args.encoding,
         missing=loaded.preparation.missing,
         max_unpacked=args.max_unpacked,
+        sheet=args.sheet,
     )
     for name in known:
         table.column(name, "--id")
@@ -201,7 +203,11 @@ def explain(args: argparse.Namespace) -> None:
         ends = interval and np.array([[interval["lower"], interval["upper"]]])
         _draw(replace(explanation, interval=ends, coverage=args.interval or COVERAGE), output, args)
         out.print_remark(f"wrote {args.plot}")
-    out.print_result(contents, _explanation_text(contents, args.top), is_json=args.json)
+    values = {
+        name: explanation.value_text(0, j, digits=6)
+        for j, name in enumerate(explanation.feature_names)
+    }
+    out.print_result(contents, _explanation_text(contents, values, args.top), is_json=args.json)
 
 
 def _one_output(model: Any, row: Any, label: str | None) -> tuple[Explanation, str]:
@@ -210,6 +216,8 @@ def _one_output(model: Any, row: Any, label: str | None) -> tuple[Explanation, s
     if not hasattr(model, "classes_"):
         if label is not None:
             raise out.CliError(f"--class {label!r}: the model predicts numbers, not classes")
+        if hasattr(model, "quantiles_"):
+            return explanation, "the median that the quantiles are measured from"
         has_log_link = model.loss_.has_log_link
         return explanation, "the logarithm of the prediction" if has_log_link else "the prediction"
     names = [str(name) for name in model.classes_]
@@ -250,7 +258,8 @@ def _contributions(explanation: Explanation) -> list[dict[str, Any]]:
     return sorted(records, key=lambda record: -abs(record["contribution"]))
 
 
-def _explanation_text(contents: dict[str, Any], top: int) -> str:
+def _explanation_text(contents: dict[str, Any], values: dict[str, str], top: int) -> str:
+    """Return the contributions as text; `values` are those of the columns, as text."""
     records = contents["contributions"]
     rest = contents.get("cells", 0.0)
     largest = max(abs(rest), *(abs(record["contribution"]) for record in records))
@@ -258,23 +267,21 @@ def _explanation_text(contents: dict[str, Any], top: int) -> str:
         ["feature", "value", "adds", ""],
         ["baseline", "", out.number(contents["baseline"]), ""],
     ]
-    for record in records[:top]:
-        value, added = record["value"], record["contribution"]
-        text = "missing" if value is None else str(value)
-        if isinstance(value, int | float):
-            text = f"{value:.6g}"
-        sign = "+" if added >= 0 else ""
-        rows.append([record["feature"], text, sign + out.number(added), out.bar(added, largest)])
+    added = [(r["feature"], values[r["feature"]], r["contribution"]) for r in records[:top]]
     if len(records) > top:
-        added = sum(record["contribution"] for record in records[top:])
-        rows.append([f"{len(records) - top} others", "", f"{added:+.4g}", out.bar(added, largest)])
+        others = sum(record["contribution"] for record in records[top:])
+        added.append((f"{len(records) - top} others", "", others))
     if rest:
-        rows.append(["cells", "", f"{rest:+.4g}", out.bar(rest, largest)])
+        added.append(("cells", "", rest))
+    for name, text, change in added:
+        rows.append([name, text, signed(out.number(change)), out.bar(change, largest)])
     rows.append(["sum", "", out.number(contents["raw_prediction"]), ""])
     prediction = contents["prediction"]
     if "probabilities" in contents:
         probability = contents["probabilities"][str(prediction)]
         shown = f"{prediction}, probability {probability:.3f}"
+    elif isinstance(prediction, list):
+        shown = ", ".join(map(out.number, prediction)) + " (quantiles)"
     else:
         shown = out.number(prediction)
     if "exposure" in contents:
@@ -297,9 +304,7 @@ def _draw(explanation: Explanation, output: str, args: argparse.Namespace) -> No
 
     need_matplotlib("--plot").switch_backend("Agg")
     display = ExplanationDisplay(explanation, n_columns=args.top, value_name=output).plot()
-    title = f"row {args.row}"
-    if explanation.interval is not None:
-        title += f": {explanation.interval_text()}"
+    title = f"row {args.row}: {display.ax_.get_title(loc='left')}"
     display.ax_.set_title(title, loc="left", fontsize=10)
     figure: Any = display.figure_
     picture = io.BytesIO()
