@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -101,6 +102,14 @@ def small_fits():
 def true_fits():
     """Fits in here are those that users get, among others that are small."""
     return _patched(_TRUE)
+
+
+@cache
+def usual_blend(task=None):
+    """The blend with default parameters of a task, or of Y as it is; shared: not to be changed."""
+    estimator, y = TASKS[task] if task else (JOPLEnRegressor, Y)
+    with small_fits():
+        return blended(estimator).fit(X, y)
 
 
 @contextmanager

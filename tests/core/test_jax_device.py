@@ -59,9 +59,15 @@ def problem_of(penalty, y=SIGNAL, rows=X):
 # -- the design ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+MIXED = ("linear", "constant") * 2
+
+
+@pytest.mark.parametrize(
+    ("kinds", "dtype"),  # single precision with both kinds of cells at once
+    [("linear", np.float64), ("constant", np.float64), (MIXED, np.float64), (MIXED, np.float32)],
+    ids=str,
+)
 @pytest.mark.parametrize("outputs", [(), (3,)])
-@pytest.mark.parametrize("kinds", ["linear", "constant", ("linear", "constant") * 2], ids=str)
 def test_design_on_a_device(dtype, outputs, kinds):
     rng = np.random.default_rng(0)
     codes = np.where(rng.random(CODES.shape) < 0.1, -1, CODES)

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
 from sklearn.datasets import make_friedman1
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -78,7 +77,6 @@ def put(array, value):
         ),
         (X.astype(str), Y, ValueError, r"column 0 holds numbers as text.*astype\(float\)"),
         (X + 1j, Y, ValueError, "Complex data not supported"),
-        (sparse.csr_array(X), Y, TypeError, r"Sparse data .* dense data is required"),
         (frame_with(["u", 1.0] * 30), Y, ValueError, "'extra' mixes text and other.*'u' and 1.0"),
         (frame_with([{}, 1.0] * 30), Y, TypeError, "column 'extra' holds {}"),
         (frame_with(["u", np.inf] * 30), Y, ValueError, "'extra' mixes text"),
@@ -214,8 +212,6 @@ def test_rows_that_cannot_be_predicted(method):
         answer(X[0])
     with pytest.raises(ValueError, match="0 sample"):
         answer(X[:0])
-    with pytest.raises(TypeError, match="Sparse data"):
-        answer(sparse.csr_array(X))
 
 
 # -- odd but possible --------------------------------------------------------------------------

@@ -64,12 +64,12 @@ def test_regression_is_monotone_where_a_free_model_is_not():
 
 @pytest.mark.slow
 def test_two_classes_and_counts_of_the_blend_are_monotone():
-    X, mean = make_rows(250)
+    X, mean = make_rows(120)
     rng = np.random.default_rng(2)
-    classes = np.where(rng.random(250) < expit(2 * mean), "yes", "no")
+    classes = np.where(rng.random(120) < expit(2 * mean), "yes", "no")
     model = JOPLEnClassifier(monotonic_cst=SIGNS, random_state=0).fit(X, classes)
     assert_monotone(model, lambda X: model.predict_proba(X)[:, 1])
-    X, mean = make_rows(400)
+    X, mean = make_rows(300)
     counts = rng.poisson(np.exp(mean / 2))
     model = JOPLEnRegressor(monotonic_cst=SIGNS, loss="poisson", recipe="blend", random_state=0)
     with small_fits():

@@ -73,6 +73,15 @@ def test_other_losses_are_solved_to_their_optimum():
     np.testing.assert_allclose(model.decision_function(X), A @ best.x + offset, atol=1e-4)
 
 
+def test_the_solver_starts_from_the_weights_of_the_model():
+    counts = np.random.default_rng(0).poisson(np.exp(X[:, 0]))
+    options = {"loss": "poisson", "penalty": Frobenius(0.01), "solver": "newton", **SMALL}
+    model = JOPLEnRegressor(**options).fit(X, counts)
+    n_steps = model.solution_.n_iter
+    model.update(X[:1], counts[:1], [1e-9])
+    assert model.solution_.n_iter <= 1 < n_steps
+
+
 def test_sparse_penalties_categories_and_frames():
     frame = pd.DataFrame(X, columns=list("abc")).assign(d=np.where(X[:, 2] > 0, "u", "v"))
     model = JOPLEnRegressor(**SMALL, penalty=L21(0.05)).fit(frame[OLD], Y[OLD])

@@ -26,6 +26,15 @@ def test_a_row_of_the_table_adds_up_to_the_prediction(partitioner):
     np.testing.assert_allclose(parts.sum(axis=1), table["prediction"], rtol=1e-10)
 
 
+def test_columns_with_the_names_of_parts_are_told_apart():
+    named = TABLE.set_axis(["prediction", "baseline", "cells", "d", "e"], axis=1)
+    model = JOPLEnRegressor("lightgbm", **OPTIONS).fit(named, Y)
+    table = model.explain(named.head(3)).to_frame()
+    names = ["baseline", "x: prediction", "x: baseline", "x: cells", "d", "e", "prediction"]
+    assert list(table.columns) == names
+    np.testing.assert_allclose(table["prediction"], model.predict(named.head(3)), rtol=1e-10)
+
+
 def test_several_outputs_have_a_second_level():
     labels = np.array(["low", "mid", "top"])[np.digitize(Y, np.quantile(Y, [0.3, 0.6]))]
     model = JOPLEnClassifier("lightgbm", **OPTIONS).fit(TABLE, labels)

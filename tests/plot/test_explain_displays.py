@@ -7,6 +7,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.datasets import make_friedman1
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from frame_data import SMALL, make_frame
 from jointleaf import (
@@ -243,3 +245,75 @@ def test_texts_and_parts_of_explanations(table, classes):
     with pytest.raises(ValueError, match="give one of"):
         classes.explain(X).describe()
     assert "3 outputs" in repr(classes.explain(X))
+
+
+# -- pipelines, dates and large numbers ------------------------------------------------------------
+
+NAMES = ["mass", "age", "dose", "height", "pulse"]
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=NAMES)
+    model = JOPLEnRegressor("lightgbm", penalty=RIDGE, random_state=0)
+    return make_pipeline(StandardScaler(), model).fit(frame, Y), frame
+
+
+@pytest.mark.parametrize("kind", ["model", "explanation", "permutation"])
+def test_importances_of_a_pipeline_have_its_names(pipeline, kind):
+    model, frame = pipeline
+    options = {"n_repeats": 2} if kind == "permutation" else {}
+    display = ImportanceDisplay.from_estimator(model, frame, Y, kind=kind, **options)
+    assert sorted(labels(display)) == sorted(NAMES)
+    if kind == "model":
+        np.testing.assert_array_equal(display.importances, model[-1].feature_importances_)
+
+
+def test_effects_and_rows_of_a_pipeline_have_its_names(pipeline):
+    model, frame = pipeline
+    display = EffectDisplay.from_estimator(model, frame, "dose")
+    assert display.effect.column == display.ax_.get_xlabel() == "dose"
+    np.testing.assert_array_equal(display.effect.values, effect(model, frame, 2).values)
+    explained = ExplanationDisplay.from_estimator(model, frame[:1]).explanation
+    assert explained.feature_names == tuple(NAMES)
+    local = LocalModelDisplay.from_estimator(model, frame[:1]).local
+    assert local.names == tuple(NAMES)
+    with pytest.raises(ValueError, match="the columns are \\['mass'"):
+        effect(model, frame, "x2")
+
+
+def test_the_most_frequent_categories_of_an_effect(table):
+    whole = effect(table, FRAME, "city")
+    few = effect(table, FRAME, "city", n_categories=2)
+    counts = {name: list(whole.rows).count(name) for name in whole.grid}
+    assert set(few.grid) == set(sorted(counts, key=counts.get)[-2:])
+    by_name = dict(zip(whole.grid, whole.values, strict=True))
+    np.testing.assert_allclose(few.values, [by_name[name] for name in few.grid])
+    with pytest.raises(ValueError, match="n_categories=0 must be"):
+        effect(table, FRAME, "city", n_categories=0)
+
+
+def test_large_numbers_are_written_out_beside_the_labels_and_dates_are_dates():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    days = pd.Timestamp("2006-03-15") + pd.to_timedelta(rng.permutation(120), "D")
+    frame = pd.DataFrame({"sold on this day": days, "number": rng.standard_normal(120)})
+    y = 3e5 * frame["number"] + 1e6 * (days.month == 5)
+    model = JOPLEnRegressor(SMALL, penalty=RIDGE, random_state=0).fit(frame, y)
+    lowest = frame.iloc[[int(frame["number"].argmin())]]
+    display = ExplanationDisplay.from_estimator(model, lowest)
+    display.figure_.canvas.draw()
+    text = " ".join(labels(display))
+    assert f"… = {lowest['sold on this day'].iloc[0]:%Y-%m-%d}" in text  # long names are cut
+    written = [t for t in display.ax_.texts if t.get_text()]
+    assert any("," in t.get_text() for t in written)
+    assert not any("e+" in t.get_text() for t in [*written, *display.ax_.get_xticklabels()])
+    left, right = display.ax_.get_window_extent().intervalx
+    boxes = [t.get_window_extent() for t in written]
+    assert all(left - 1 <= box.x0 and box.x1 <= right + 1 for box in boxes)
+    drawn = EffectDisplay.from_estimator(model, frame, "sold on this day: day number")
+    drawn.figure_.canvas.draw()
+    ticks = [t.get_text() for t in drawn.ax_.get_xticklabels()]
+    assert drawn.effect.is_day
+    assert any("Apr" in tick or "May" in tick or "2006" in tick for tick in ticks)

@@ -181,6 +181,14 @@ class Columns(Sequence[Column]):
         """Columns with categories, in rising order."""
         return np.flatnonzero(self.n_categories)
 
+    @property
+    def days(self) -> frozenset[int]:
+        """Columns of numbers that are days since 1970-01-01: dates of the raw table."""
+        if self.preparation is None:
+            return frozenset()
+        names = self.preparation.days
+        return frozenset(j for j, column in enumerate(self.columns) if column.label in names)
+
 
 def _learn(values: _Values, label: str, is_declared: bool, known: ArrayLike | None) -> Column:
     """Return the column of some values, with its categories where it has any."""

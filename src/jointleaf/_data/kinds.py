@@ -63,6 +63,10 @@ class ColumnKind:
             return tuple(f"{self.name}: {part}" for part in self.parts)
         return (self.name,) if self.is_used else ()
 
+    def is_day(self, output: str) -> bool:
+        """Whether a column that the model sees holds days since 1970-01-01."""
+        return self.kind == "date" and output == f"{self.name}: {texts.DATE_PARTS[0]}"
+
 
 def detect_kind(
     column: RawColumn,

@@ -103,6 +103,11 @@ class Preparation:
         """Columns that the model sees."""
         return [name for kind in self.columns for name in kind.outputs]
 
+    @property
+    def days(self) -> set[str]:
+        """Those among `outputs` that are days since 1970-01-01."""
+        return {name for kind in self.columns for name in kind.outputs if kind.is_day(name)}
+
     def check_names(self, source: str, names: list[str], hint: str = "") -> None:
         """Raise if a table lacks columns; `hint` is added where it has a single one."""
         there = set(names)

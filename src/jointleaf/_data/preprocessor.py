@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -14,7 +15,6 @@ from jointleaf._data.columns import as_frame
 from jointleaf._data.kinds import ColumnKind
 from jointleaf._data.preparation import Preparation
 from jointleaf._data.raw_table import MISSING_WORDS, RawTable, object_column, raw_table
-from jointleaf._data.rows import check_not_sparse
 
 
 class TablePreprocessor(TransformerMixin, BaseEstimator):
@@ -147,7 +147,11 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
 
     def _read(self, X: Any, missing: tuple[str, ...], *, reset: bool) -> RawTable:
         """Return a table whose number and names of columns are those of training."""
-        check_not_sparse(X)
+        if issparse(X):
+            raise TypeError(
+                f"Sparse data was passed for X, of shape {X.shape}, but dense data is required: "
+                "estimators take sparse matrices, which hold numbers alone, without preparation"
+            )
         if as_frame(X) is not None:
             validate_data(self, X, reset=reset, skip_check_array=True)
             table = raw_table(X, missing)

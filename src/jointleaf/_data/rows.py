@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
 from jointleaf._data.columns import Columns, as_frame, column_names, declared_columns
+from jointleaf._data.memory import as_dense
 from jointleaf._data.preparation import Preparation
 
 _DTYPES = [np.float64, np.float32]
@@ -46,7 +46,7 @@ def read_training_rows(
     ``n_features_in_`` and ``feature_names_in_``. Columns with categories are as for `Columns.read`;
     categories are learned from rows of positive weight.
     """
-    _check_readable(X)
+    X = _readable(X)
     preparation = Preparation.of_times(X)
     if preparation is not None:
         _check_names(estimator)
@@ -101,8 +101,7 @@ def read_rows(estimator: Any, X: Any) -> NDArray:
 def read_coded_rows(estimator: Any, X: Any) -> NDArray:
     """Return the matrix (n, d), numbers and codes, of rows with the same columns as in training."""
     columns: Columns = estimator.columns_
-    _check_readable(X)
-    X, table, is_plain = _as_native(columns.prepared(X))
+    X, table, is_plain = _as_native(columns.prepared(_readable(X)))
     options: dict[str, Any] = {"dtype": _DTYPES, "ensure_all_finite": "allow-nan"}
     if is_plain:
         matrix = validate_data(estimator, X, reset=False, **options)
@@ -125,17 +124,6 @@ def check_is_here(name: str, values: Any) -> None:
         )
 
 
-def check_not_sparse(X: Any) -> None:
-    """Raise for a sparse matrix, with the memory that it would take."""
-    if issparse(X):
-        size = np.prod(X.shape, dtype=float) * 8
-        shown = f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
-        raise TypeError(
-            f"Sparse data was passed for X, of shape {X.shape}, but dense data is required: use "
-            f"X.toarray(), which takes {shown}, or fewer columns, for example of TruncatedSVD"
-        )
-
-
 def _check_names(estimator: Any) -> None:
     """Raise if parameters number columns, of which those of times become several."""
     for parameter in ("categorical_features", "linear_features"):
@@ -149,9 +137,8 @@ def _check_names(estimator: Any) -> None:
             )
 
 
-def _check_readable(X: Any) -> None:
-    """Raise for what is no table in memory."""
-    check_not_sparse(X)
+def _readable(X: Any) -> Any:
+    """Return a table, a sparse matrix as an array; raise for what is no table in memory."""
     kind = type(X).__name__
     if kind in ("DMatrix", "QuantileDMatrix", "Pool", "Dataset"):
         raise TypeError(
@@ -159,6 +146,7 @@ def _check_readable(X: Any) -> None:
             "that it was made from"
         )
     check_is_here("X", X)
+    return as_dense(X)
 
 
 def _as_native(X: Any) -> tuple[Any, Any, bool]:

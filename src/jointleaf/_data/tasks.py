@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._data.columns import as_frame, column_names, is_table
+from jointleaf._data.memory import as_dense
 
 Form = Literal["pairs", "outputs", "single", "long"]
 
@@ -49,10 +50,10 @@ class TaskTable:
                 raise ValueError(
                     "y is missing: with task, the task of every row, give X and y of all tasks"
                 )
-            return _read_long(X, y, sample_weight, task, names)
+            return _read_long(as_dense(X), y, sample_weight, task, names)
         if y is None:
             return _read_pairs(X, sample_weight, names)
-        return _read_outputs(X, y, sample_weight, names)
+        return _read_outputs(as_dense(X), y, sample_weight, names)
 
     def rows_by_task(self) -> list[tuple[NDArray[np.intp], NDArray]]:
         """Return the row numbers and the targets of every task."""
@@ -151,7 +152,7 @@ def _checked_pair(name: Any, pair: Any) -> tuple[Any, NDArray]:
         )
     if not _is_finite(y):
         raise ValueError(f"task {name!r}: y contains NaN or infinity: remove these rows")
-    return pair[0], y
+    return as_dense(pair[0]), y
 
 
 def _check_columns(names: Sequence, tables: Sequence) -> None:

@@ -17,6 +17,7 @@ from jointleaf._core.problem import check_weights
 from jointleaf._core.solvers import Solution
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import chosen_columns, plan_features
+from jointleaf._data.memory import row_blocks
 from jointleaf._data.rows import (
     Rows,
     canonical_rows,
@@ -108,8 +109,9 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
 
         Parameters
         ----------
-        X : array-like or data frame (n, d)
+        X : array-like, sparse matrix or data frame (n, d)
             Numbers, missing values (NaN, None), and text or category columns of data frames.
+            Sparse matrices are made dense, if memory allows.
             float32 is computed in float32, everything else in float64.
         y : array-like (n,)
         sample_weight : array-like (n,), optional
@@ -450,7 +452,9 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
     def _raw_predictions(self, X: ArrayLike) -> NDArray:
         """Return predictions on the scale of the loss, (n,) or (n, K)."""
         model = self._cells
-        return model.predict(read_rows(self, X), threads(self.n_jobs), self.device)
+        n_jobs = threads(self.n_jobs)
+        blocks = [model.predict(read_rows(self, x), n_jobs, self.device) for x in row_blocks(X)]
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the codes (n, P): the cell of every partition of each row; -1 is no cell."""

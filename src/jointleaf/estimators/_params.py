@@ -43,6 +43,7 @@ class TabularEstimator(BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True  # made dense where it is read
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
@@ -12,9 +13,8 @@ from numpy.typing import NDArray
 from jointleaf.inspection._parts import (
     RawModel,
     decode_categories,
-    last_step,
     named_column,
-    raw_model,
+    step_model,
 )
 
 EffectKind = Literal["ale", "partial_dependence"]
@@ -39,6 +39,8 @@ class Effect:
     rows : array (n,)
         The column in the rows that the curve was computed from.
     output_names : tuple or None
+    is_day : bool
+        Whether the numbers of the grid are days since 1970-01-01, which are shown as dates.
     """
 
     column: str
@@ -47,6 +49,7 @@ class Effect:
     values: NDArray[np.float64]
     rows: NDArray
     output_names: tuple | None = None
+    is_day: bool = False
 
     def __repr__(self) -> str:
         return f"Effect of {self.column!r} ({self.kind}) at {len(self.grid)} places"
@@ -59,6 +62,7 @@ def effect(
     *,
     kind: EffectKind = "ale",
     n_grid: int = 40,
+    n_categories: int | None = None,
     task: Any = None,
 ) -> Effect:
     r"""Compute an effect curve of one column from rows.
@@ -85,9 +89,11 @@ def effect(
         missing are left out of accumulated local effects.
     column : str or int
     kind : {"ale", "partial_dependence"}
-        Columns with categories have the partial dependence of all of them in any case.
+        Columns with categories have the partial dependence in any case.
     n_grid : int
-        Places on the grid, at most.
+        Places on the grid, at most; not for categories.
+    n_categories : int, optional
+        Categories at most, the most frequent ones in `X`; by default all.
     task : name of a task
         Needed where there are several.
 
@@ -100,12 +106,14 @@ def effect(
         raise ValueError(f"kind={kind!r} is not known: use 'ale' or 'partial_dependence'")
     if not isinstance(n_grid, int | np.integer) or n_grid < 2:
         raise ValueError(f"n_grid={n_grid!r} must be a whole number, at least 2")
-    model, X = last_step(model, X)
-    raw = raw_model(model, task)
-    rows = raw.read(X)
-    j = named_column(raw.columns, column)
+    if n_categories is not None and (
+        not isinstance(n_categories, int | np.integer) or n_categories < 1
+    ):
+        raise ValueError(f"n_categories={n_categories!r} must be a whole number, at least 1")
+    raw, rows = step_model(model, X, task)
+    j = named_column(raw.names, column)
     if raw.columns[j].categories is not None:
-        return _of_categories(raw, rows, j)
+        return _of_categories(raw, rows, j, n_categories)
     known = rows[~np.isnan(rows[:, j])]
     if not len(known):
         raise ValueError(f"column {raw.names[j]!r} is missing in all rows of X")
@@ -113,7 +121,8 @@ def effect(
     grid = np.unique(np.quantile(known[:, j], shares, method="inverted_cdf"))
     means, over = (_accumulated, known) if kind == "ale" else (_dependence, rows)
     values = means(raw, over, j, grid)
-    return Effect(raw.names[j], kind, grid, values, known[:, j], raw.outputs)
+    is_day = j in raw.columns.days
+    return Effect(raw.names[j], kind, grid, values, known[:, j], raw.outputs, is_day)
 
 
 def _accumulated(raw: RawModel, rows: NDArray, j: int, grid: NDArray) -> NDArray[np.float64]:
@@ -147,17 +156,22 @@ def _dependence(raw: RawModel, rows: NDArray, j: int, grid: NDArray) -> NDArray[
     return np.concatenate(means).astype(np.float64)
 
 
-def _of_categories(raw: RawModel, rows: NDArray, j: int) -> Effect:
+def _of_categories(raw: RawModel, rows: NDArray, j: int, n_most: int | None) -> Effect:
     categories = raw.columns[j].categories
     assert categories is not None
     codes = np.arange(len(categories), dtype=float)
     names = [*categories.tolist()]
     if np.isnan(rows[:, j]).any():
         codes, names = np.append(codes, np.nan), [*names, None]
+    column = decode_categories(rows, raw.columns)[:, j]
+    if n_most is not None and len(names) > n_most:
+        counts = Counter(column.tolist())
+        order = sorted(range(len(names)), key=lambda k: -counts[names[k]])  # stable
+        kept = sorted(order[:n_most])
+        codes, names = codes[kept], [names[k] for k in kept]
     grid = np.empty(len(names), dtype=object)
     grid[:] = names
     values = _dependence(raw, rows, j, codes)
-    column = decode_categories(rows, raw.columns)[:, j]
     return Effect(raw.names[j], "partial_dependence", grid, values, column, raw.outputs)
 
 
@@ -250,9 +264,7 @@ def interactions(
     """
     if not isinstance(n_rows, int | np.integer) or n_rows < 1:
         raise ValueError(f"n_rows={n_rows!r} must be a whole number, at least 1")
-    model, X = last_step(model, X)
-    raw = raw_model(model, task)
-    rows = raw.read(X)
+    raw, rows = step_model(model, X, task)
     if len(rows) < 2:
         raise ValueError("X has 1 row: give at least 2, whose values are exchanged")
     k = raw.output(output)
@@ -267,7 +279,7 @@ def interactions(
     if columns is None:
         chosen = _largest(raw, rows[np.unique(first)], k)
     else:
-        chosen = np.array([named_column(raw.columns, column) for column in columns], dtype=np.intp)
+        chosen = np.array([named_column(raw.names, column) for column in columns], dtype=np.intp)
         if len(np.unique(chosen)) < max(2, len(chosen)):
             raise ValueError(f"columns={columns!r} must name at least 2 different columns")
     strengths = _strengths(predict, rows[first], rows[second], chosen)

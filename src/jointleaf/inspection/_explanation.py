@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._data.formatting import day_text, short_number, signed
 from jointleaf.inspection._parts import (
     COVERAGE,
     Parts,
@@ -17,10 +18,12 @@ from jointleaf.inspection._parts import (
     last_step,
     output_number,
     raw_model,
+    step_names,
     task_names,
 )
 
 _REST = "cells"  # name of what no single column is credited with
+_RESERVED = ("baseline", _REST, "prediction")  # columns of `Explanation.to_frame`
 _HTML_ROWS = 3  # that a notebook shows
 
 
@@ -63,6 +66,8 @@ class Explanation:
     coverage : float
     has_log_link : bool
         Whether raw predictions are logarithms of predictions.
+    days : frozenset of int
+        Columns that hold days since 1970-01-01, which are shown as dates.
 
     Examples
     --------
@@ -90,6 +95,7 @@ class Explanation:
     interval: NDArray[np.float64] | None = None
     coverage: float = COVERAGE
     has_log_link: bool = False
+    days: frozenset[int] = frozenset()
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -166,9 +172,9 @@ class Explanation:
         if one.has_log_link:
             lines.append(("prediction", float(np.exp(one.prediction[0]))))
         width = max(len(name) for name, _ in lines)
-        signed = [f"{value:+.4g}" for _, value in entries]
-        last = [f"{value:.4g}" for _, value in lines[1 + len(entries) :]]
-        numbers = [f"{lines[0][1]:.4g}", *signed, *last]
+        changes = [signed(short_number(value)) for _, value in entries]
+        last = [short_number(value) for _, value in lines[1 + len(entries) :]]
+        numbers = [short_number(lines[0][1]), *changes, *last]
         right = max(map(len, numbers))
         text = [
             f"{name:<{width}}  {number:>{right}}"
@@ -181,7 +187,8 @@ class Explanation:
         if self.interval is None:
             raise ValueError("the explanation has no intervals: see its attribute interval")
         low, high = self.interval[row]
-        return f"target from {low:.4g} to {high:.4g} with {100 * self.coverage:.4g} %"
+        ends = f"{short_number(low)} to {short_number(high)}"
+        return f"target from {ends} with {100 * self.coverage:.4g} %"
 
     def entries(self, n_columns: int = 10) -> list[tuple[str, float]]:
         """Return labels and contributions of the first row of one output, the largest first.
@@ -202,19 +209,31 @@ class Explanation:
 
     def label(self, row: int, column: int) -> str:
         """Return the name of a column with its value in a row: "age = 31"."""
-        return f"{self.feature_names[column]} = {_shown(self.data[row, column])}"
+        return f"{self.feature_names[column]} = {self.value_text(row, column)}"
+
+    def value_text(self, row: int, column: int, digits: int = 4) -> str:
+        """Return the value of a column in a row as text: "31", "2024-05-01", "missing"."""
+        value = self.data[row, column]
+        if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
+            return "missing"
+        if not isinstance(value, float | np.floating):
+            return str(value)
+        x = float(value)
+        return day_text(x) if column in self.days else short_number(x, digits)
 
     def to_frame(self) -> Any:
         """Return a pandas table: baseline, what every column adds, and prediction of every row.
 
         Rows are numbered from 0; where there are several outputs, the index has a second level with
-        their names. What no single column is credited with has a column "cells" of its own.
+        their names. What no single column is credited with has a column "cells" of its own. A
+        column of the data with one of these names gets "x: " before it.
         """
         try:
             import pandas as pd
         except ImportError as cause:
             raise ImportError("to_frame needs pandas: pip install pandas") from cause
-        names = ["baseline", *self.feature_names, *([_REST] if self.has_rest else []), "prediction"]
+        columns = [f"x: {name}" if name in _RESERVED else name for name in self.feature_names]
+        names = ["baseline", *columns, *([_REST] if self.has_rest else []), "prediction"]
         base = np.broadcast_to(self.baseline, self.cells_rest.shape)
         rest = [self.cells_rest[:, None]] if self.has_rest else []
         parts = [base[:, None], self.values, *rest, self.prediction[:, None]]
@@ -237,9 +256,13 @@ class Explanation:
     def _html_table(self, number: int) -> str:
         entries = self.entries()
         longest = max((abs(value) for _, value in entries), default=0.0) or 1.0
-        lines = [_html_line("baseline", f"{float(np.reshape(self.baseline, -1)[0]):.4g}", 0.0)]
-        lines += [_html_line(name, f"{value:+.4g}", value / longest) for name, value in entries]
-        lines.append(_html_line("prediction", f"{float(self.prediction[0]):.4g}", 0.0))
+        base = short_number(float(np.reshape(self.baseline, -1)[0]))
+        lines = [_html_line("baseline", base, 0.0)]
+        lines += [
+            _html_line(name, signed(short_number(value)), value / longest)
+            for name, value in entries
+        ]
+        lines.append(_html_line("prediction", short_number(float(self.prediction[0])), 0.0))
         return f"<table><tr><th colspan=3>row {number}</th></tr>{''.join(lines)}</table>"
 
     def to_shap(self) -> Any:
@@ -277,12 +300,6 @@ def _html_line(name: str, number: str, share: float) -> str:
         f'<tr><td style="text-align:left">{html.escape(name)}</td>'
         f'<td style="text-align:right">{number}</td><td><div style="{bar}"></div></td></tr>'
     )
-
-
-def _shown(value: Any) -> str:
-    if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
-        return "missing"
-    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
 
 
 # -- from a fitted model and rows ------------------------------------------------------------------
@@ -332,10 +349,11 @@ def explain(model: Any, X: Any, *, task: Any = None, coverage: float | None = No
     >>> bool(np.isclose(explanation.baseline, model.predict(X).mean()))
     True
     """
+    labels = step_names(model)
     model, X = last_step(model, X)
     names = task_names(model) if hasattr(model, "task_names_") else None
     if names is None:
-        raw = raw_model(model, task)
+        raw = replace(raw_model(model, task), labels=labels)
         return _explain_one(raw, raw.read(X), coverage)
     rows, task = model.read_task_rows(X, task)
     if task is None:
@@ -361,8 +379,9 @@ def _explanation(parts: Parts, raw: RawModel, rows: NDArray, outputs: tuple | No
     data = decode_categories(rows, raw.columns)
     has_log_link = raw.loss is not None and raw.loss.has_log_link
     return Explanation(
-        linear, cells, cells_rest, base, raw.names, data, outputs, has_log_link=has_log_link
-    )
+        linear, cells, cells_rest, base, raw.names, data, outputs, has_log_link=has_log_link,
+        days=raw.columns.days,
+    )  # fmt: skip
 
 
 def _explain_all_tasks(
@@ -411,5 +430,6 @@ def _explain_by_label(
     interval = ends if has_ends else None
     coverage = coverage or COVERAGE
     return Explanation(
-        *whole, names, data, interval=interval, coverage=coverage, has_log_link=one.has_log_link
-    )
+        *whole, names, data, interval=interval, coverage=coverage, has_log_link=one.has_log_link,
+        days=one.days,
+    )  # fmt: skip

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from jointleaf._model.cell_model import CellModel
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import ZERO, Router, leaves_as_cells
-from jointleaf.inspection._parts import explainer_of, last_step, output_number, parents, raw_model
+from jointleaf.inspection._parts import explainer_of, output_number, parents, step_model
 from jointleaf.partitions import RootCell, RotatedPartitioner, VoronoiPartitioner
 from jointleaf.partitions._base import TreeCells
 from jointleaf.partitions._rotated import FARTHEST, GRID
@@ -48,6 +48,8 @@ class LocalModel:
     is_number : bool array (m,)
         Which linear features are columns of numbers; the others are ones and zeros.
     output_names : tuple or None
+    days : frozenset of int
+        Linear features that are days since 1970-01-01, which are shown as dates.
 
     Examples
     --------
@@ -70,6 +72,7 @@ class LocalModel:
     scale: NDArray[np.float64]
     is_number: NDArray[np.bool_]
     output_names: tuple | None = None
+    days: frozenset[int] = frozenset()
 
     def predict(self, x: NDArray) -> Any:
         """Return the prediction of linear features x (m,) or (n, m); NaN counts as in the row."""
@@ -104,9 +107,7 @@ def local_model(model: Any, X: Any, *, task: Any = None) -> LocalModel:
     -------
     LocalModel
     """
-    model, X = last_step(model, X)
-    raw = raw_model(model, task)
-    rows = raw.read(X)
+    raw, rows = step_model(model, X, task)
     if len(rows) != 1:
         raise ValueError(f"X has {len(rows)} rows: give one, for example X[:1] or X.iloc[[0]]")
     cell_model = raw.cell_model
@@ -131,7 +132,11 @@ def local_model(model: Any, X: Any, *, task: Any = None) -> LocalModel:
         parts = coef, intercept, value
     is_number = np.arange(len(u)) < len(features.plan.numbers)
     names, scale = features.plan.names, scaler.scale
-    return LocalModel(names, *parts, u, low, high, scale, is_number, raw.outputs)
+    if raw.labels is not None:
+        n_numbers = len(features.plan.numbers)
+        names = (*(raw.names[j] for j in features.plan.numbers), *names[n_numbers:])
+    days = frozenset(i for i, j in enumerate(features.plan.numbers) if j in raw.columns.days)
+    return LocalModel(names, *parts, u, low, high, scale, is_number, raw.outputs, days)
 
 
 # -- how far columns can be moved ------------------------------------------------------------------

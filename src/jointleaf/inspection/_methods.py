@@ -66,8 +66,9 @@ class Explainable(Summarized):
         there are more), and the values of all columns add up to the prediction exactly: to
         ``predict`` in regression (with a log link to its logarithm, without exposure) and to
         ``decision_function`` for classes. Numbers have intervals beside them, which hold the target
-        with a probability of `coverage` (0.9), where the fit held out rows. See
-        `jointleaf.inspection.explain`.
+        with a probability of `coverage` (0.9), where the fit held out rows. Of several quantiles in
+        one fit the median is explained from which all levels are distances; the level 0.5 itself
+        may differ from it by such a distance. See `jointleaf.inspection.explain`.
         """
         from jointleaf.inspection import explain
 
@@ -138,7 +139,10 @@ def fit_lines(model: Any) -> list[tuple[str, str]]:
     """Return names and texts of what was fitted, and of what it was calibrated on."""
     lines = model.report_.lines()
     if model.calibration_ is not None:
-        lines.append(model.calibration_.line(is_regression=not is_classifier(model)))
+        is_regression = not is_classifier(model)
+        has_log_link = is_regression and model.loss_.has_log_link
+        line = model.calibration_.line(is_regression=is_regression, has_log_link=has_log_link)
+        lines.append(line)
     if hasattr(model, "quantiles_"):
         lines.append(model.quantiles_.line())
     return lines

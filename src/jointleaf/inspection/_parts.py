@@ -16,7 +16,7 @@ a row costs what predicting it costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,7 +32,6 @@ from jointleaf._core.losses import Loss
 from jointleaf._data.columns import Columns, as_codes
 from jointleaf._data.rows import read_coded_rows
 from jointleaf._fit.calibration import Calibration, interval_levels
-from jointleaf._fit.quantiles import check_single
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import sum_of_entries
 from jointleaf._trees.flat import FlatTrees
@@ -284,6 +283,7 @@ class RawModel:
     cell_model: CellModel | None  # None for BoUTS
     calibration: Calibration | None = None
     loss: Loss | None = None  # of numbers
+    labels: tuple[str, ...] | None = None  # of the columns, where the model does not know them
 
     def intervals(self, rows: NDArray, raw: NDArray, coverage: float | None) -> NDArray | None:
         """Return intervals (n, 2) of a matrix with raw predictions (n,).
@@ -307,7 +307,8 @@ class RawModel:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns."""
-        return tuple(column.label for column in self.columns)
+        own = tuple(column.label for column in self.columns)
+        return own if self.labels is None or len(self.labels) != len(own) else self.labels
 
     def output(self, output: Any) -> int:
         """Return the number of an output that is named or numbered; None is the only one."""
@@ -332,7 +333,38 @@ def last_step(model: Any, X: Any) -> tuple[Any, Any]:
     if not isinstance(model, Pipeline):
         return model, X
     before = model[:-1]
-    return model.steps[-1][1], before.transform(X) if len(before.steps) else X
+    return last_estimator(model), before.transform(X) if len(before.steps) else X
+
+
+def last_estimator(model: Any) -> Any:
+    """Return the last step of a pipeline, or the estimator itself."""
+    return model.steps[-1][1] if isinstance(model, Pipeline) else model
+
+
+def step_names(model: Any) -> tuple[str, ...] | None:
+    """Return the names of the columns that the last step of a fitted pipeline was given.
+
+    None where that step knows them itself, where no step before it does, and without a pipeline.
+    """
+    if not isinstance(model, Pipeline) or len(model.steps) < 2:
+        return None
+    if hasattr(last_estimator(model), "feature_names_in_"):
+        return None
+    try:
+        return tuple(map(str, model[:-1].get_feature_names_out()))
+    except (AttributeError, ValueError):  # steps without the method, or that know no names
+        return None
+
+
+def step_model(model: Any, X: Any, task: Any = None) -> tuple[RawModel, NDArray]:
+    """Return the raw predictions of an estimator or of the last step of a pipeline, and rows."""
+    raw = named_raw_model(model, task)
+    return raw, raw.read(last_step(model, X)[1])
+
+
+def named_raw_model(model: Any, task: Any = None) -> RawModel:
+    """Return the raw predictions of an estimator, or of the last step of a pipeline."""
+    return replace(raw_model(last_estimator(model), task), labels=step_names(model))
 
 
 def task_names(model: Any) -> list | None:
@@ -353,7 +385,6 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
     if isinstance(model, Explainable):
         if task is not None:
             raise ValueError(f"task={task!r}: the model has no tasks, leave it out")
-        check_single(model, "an explanation")
         raw = _of_cells(model, model.cell_model_, partial(read_coded_rows, model))
         calibration, loss = (getattr(model, name, None) for name in ("calibration_", "loss_"))
         return replace(raw, calibration=calibration, loss=loss)
@@ -413,9 +444,9 @@ def _of_trees(model: Any, t: int, read: Callable[[Any], NDArray]) -> RawModel:
     )
 
 
-def named_column(columns: Columns, column: Any) -> int:
+def named_column(names: Sequence[str], column: Any) -> int:
     """Return the number of a column that is named or numbered."""
-    names = [c.label for c in columns]
+    names = list(names)
     if isinstance(column, str):
         if column not in names:
             raise ValueError(f"column {column!r} is not known: the columns are {names}")

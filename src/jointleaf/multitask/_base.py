@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from jointleaf._core.losses import Logistic, Multinomial
 from jointleaf._core.problem import check_weights
 from jointleaf._data.columns import Columns, column_names
+from jointleaf._data.memory import as_dense
 from jointleaf._data.rows import read_rows, read_training_rows
 from jointleaf._data.tasks import Form, TaskTable, as_one_type, drop_column, join_values
 from jointleaf.inspection._methods import ExplainableTasks
@@ -78,6 +79,7 @@ class TaskPredictor(ExplainableTasks):
     def read_task_rows(self, X: Any, task: Any = None) -> tuple[NDArray, Any]:
         """Return encoded rows (n, d) without the column of tasks, and the tasks asked for."""
         check_is_fitted(self)
+        X = as_dense(X)
         if isinstance(X, Mapping):
             raise TypeError("X is a dict: give the rows of one table, and task, whose model to use")
         X, task = self._without_column(X, task)

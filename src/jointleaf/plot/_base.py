@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._data.formatting import short_number
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
@@ -232,7 +234,7 @@ def write_names(
     low, high = ax.get_xlim()
     points = np.broadcast_to(room, len(names)) / abs(high - low) * width_in_points(ax)
     texts = [str(name) for name in names]
-    widths = np.array([_CHARACTER * FONT * (len(text) + 1) for text in texts])
+    widths = np.array([_text_points(f"{text} ") for text in texts])
     is_slanted = bool(np.any(widths > points))
     ax.set_xticks(places, texts)
     ax.tick_params(axis="x", length=0, labelsize=FONT)
@@ -251,8 +253,12 @@ def height_of(n_lines: int) -> float:
 
 
 def shortened(text: str) -> str:
-    """A label of bounded length."""
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    """A label of bounded length; of "name = value" the value stays whole where it is short."""
+    if len(text) <= _LONGEST:
+        return text
+    _, sign, value = text.rpartition(" = ")
+    end = sign + value if sign and len(value) <= _LONGEST // 2 else ""
+    return text[: _LONGEST - 1 - len(end)] + "…" + end
 
 
 def column_axis(ax: Axes, labels: list[str], x_label: str) -> None:
@@ -265,13 +271,31 @@ def column_axis(ax: Axes, labels: list[str], x_label: str) -> None:
     ax.grid(axis="x", color=GREY, lw=0.5, alpha=0.6)
     ax.set_axisbelow(True)
     ax.set_xlabel(x_label, fontsize=FONT)
+    plain_numbers(ax, "x")
+
+
+def plain_numbers(ax: Axes, which: str) -> None:
+    """Write the numbers of a linear axis as texts have them: 200,000 and not 2e5."""
+    from matplotlib.ticker import FuncFormatter
+
+    def text(value: float, _: Any) -> str:
+        return short_number(value, 6).replace("-", "\N{MINUS SIGN}")
+
+    getattr(ax, f"{which}axis").set_major_formatter(FuncFormatter(text))
+
+
+def date_axis(ax: Axes) -> None:
+    """Write dates on an x axis of days since 1970-01-01."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(maxticks=8)
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
 def label_values(ax: Axes, ends: list[tuple[float, float, str]]) -> None:
-    """Write texts beside the ends of bars, (place, direction, text), and make room."""
+    """Write texts beside the ends of bars, (place, direction, text), and make room for them."""
     low, high = ax.get_xlim()
-    room = 0.10 * (high - low)
-    left, right = low, high
     for y, (x, direction, text) in enumerate(ends):
         side = 1 if direction >= 0 else -1
         ax.annotate(
@@ -280,5 +304,18 @@ def label_values(ax: Axes, ends: list[tuple[float, float, str]]) -> None:
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85},
             zorder=5,
         )  # fmt: skip
-        left, right = min(left, x + min(0, side) * room), max(right, x + max(0, side) * room)
-    ax.set_xlim(left, right)
+    # Shares of the width that texts take; a layout gives the axes what the names leave.
+    names = max((_text_points(label.get_text()) for label in ax.get_yticklabels()), default=0.0)
+    width = min(width_in_points(ax), ax.figure.bbox.width * 72.0 / ax.figure.dpi - names - 30)
+    shares = [((_text_points(text) + 8) / max(width, 100.0), x, side) for x, side, text in ends]
+    # A text at x has its room where the limits are wider than x by its share of their distance.
+    for _ in range(4):
+        room = high - low
+        high = max([high, *(x + share * room for share, x, side in shares if side >= 0)])
+        low = min([low, *(x - share * room for share, x, side in shares if side < 0)])
+    ax.set_xlim(low, high)
+
+
+def _text_points(text: str) -> float:
+    """Return about how wide a label is, in points."""
+    return _CHARACTER * FONT * len(text)

@@ -66,7 +66,7 @@ class EffectDisplay(base.Display):
         ----------
         estimator : fitted estimator of jointleaf, or a Pipeline that ends in one
         X, column, **options
-            Of `jointleaf.inspection.effect`: kind, n_grid, task.
+            Of `jointleaf.inspection.effect`: kind, n_grid, n_categories, task.
         """
         name = "raw prediction" if hasattr(estimator, "classes_") else "prediction"
         return cls(effect(estimator, X, column, **options), value_name=name).plot(ax=ax)
@@ -108,6 +108,11 @@ class EffectDisplay(base.Display):
             ax.axhline(0.0, color=base.GREY, lw=1, zorder=1)
         base.style_axes(ax, self._label(effect.kind))
         ax.set_xlabel(effect.column, fontsize=base.FONT)
+        base.plain_numbers(ax, "y")
+        if effect.is_day:
+            base.date_axis(ax)
+        else:
+            base.plain_numbers(ax, "x")
         low, high = ax.get_ylim()
         low -= 0.06 * (high - low)
         ax.set_ylim(low, high)
@@ -127,7 +132,7 @@ class EffectDisplay(base.Display):
         labels = []
         rows = list(effect.rows)
         for category in effect.grid:
-            count = sum(row is None for row in rows) if category is None else rows.count(category)
+            count = rows.count(category)
             name = "missing" if category is None else category
             labels.append(f"{name} ({count} {'row' if count == 1 else 'rows'})")
         base.column_axis(ax, labels, self._label("partial_dependence").replace("\n", " "))

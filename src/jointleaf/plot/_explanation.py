@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.inspection import permutation_importance
 
+from jointleaf._data.columns import column_names
+from jointleaf._data.formatting import day_text, number, short_number, signed
 from jointleaf.inspection import Explanation, explain
 from jointleaf.inspection._local import LocalModel, local_model
-from jointleaf.inspection._parts import raw_model
+from jointleaf.inspection._parts import last_estimator, named_raw_model
 from jointleaf.plot import _base as base
 
 if TYPE_CHECKING:
@@ -136,9 +138,9 @@ class ExplanationDisplay(base.Display):
         base.column_axis(ax, [label for label, _ in entries], self.value_name)
         ax.use_sticky_edges = False  # room also where the first bar begins
         ax.margins(x=0.05)
-        base.label_values(ax, [(e, s, f"{s:+.3g}") for e, s in zip(ends, steps, strict=True)])
+        base.label_values(ax, [(e, s, signed(number(s))) for e, s in zip(ends, steps, strict=True)])
         log = "log " if explanation.has_log_link else ""
-        text = f"{log}prediction {ends[0]:.4g} (dashed) = baseline {baseline:.4g} (grey)"
+        text = f"{log}prediction {number(ends[0])} (dashed) = baseline {number(baseline)} (grey)"
         text += " + contributions"
         if explanation.interval is not None:
             text += f"\n{explanation.interval_text()}"
@@ -231,15 +233,18 @@ class LocalModelDisplay(base.Display):
         x_label = "slope times the standard deviation of the feature"
         base.column_axis(ax, [self._label(int(j)) for j in order], x_label)
         base.label_values(
-            ax, [(x, x, f"{slope:+.3g}") for x, slope in zip(sizes, coef, strict=True)]
+            ax,
+            [(x, x, signed(short_number(b, 3))) for x, b in zip(sizes, coef, strict=True)],
         )
-        base.title_panel(ax, f"around a prediction of {self._value:.4g}; slopes beside the bars")
+        value = short_number(self._value)
+        base.title_panel(ax, f"around a prediction of {value}; slopes beside the bars")
 
     def _label(self, j: int) -> str:
         local = self.local
         x = local.x[j]
         if local.is_number[j]:
-            return f"{local.names[j]} = {'missing' if np.isnan(x) else format(x, '.3g')}"
+            text = day_text(x) if j in local.days else short_number(x)
+            return f"{local.names[j]} = {'missing' if np.isnan(x) else text}"
         return f"{local.names[j]}: {'unknown' if np.isnan(x) else 'yes' if x else 'no'}"
 
 
@@ -289,7 +294,8 @@ class ImportanceDisplay(base.Display):
 
         Parameters
         ----------
-        estimator : JOPLEnRegressor or JOPLEnClassifier
+        estimator : JOPLEnRegressor or JOPLEnClassifier, or a Pipeline that ends in one
+            Columns are those that the last step of a pipeline sees, of "permutation" those of X.
         X : array-like or data frame (n, d), optional
             For all kinds but "model".
         y : array-like (n,), optional
@@ -311,9 +317,9 @@ class ImportanceDisplay(base.Display):
         if (kind != "model" and X is None) or (kind == "permutation" and y is None):
             needed = "X and y" if kind == "permutation" else "X"
             raise ValueError(f"kind={kind!r} needs {needed}: pass the rows to explain")
-        names, errors = raw_model(estimator).names, None
+        names, errors = list(named_raw_model(estimator).names), None
         if kind == "model":
-            sizes = estimator.feature_importances_
+            sizes = last_estimator(estimator).feature_importances_
         elif kind == "explanation":
             explanation = explain(estimator, X)
             sizes = (explanation if output is None else explanation.output(output)).importances
@@ -321,6 +327,7 @@ class ImportanceDisplay(base.Display):
         else:
             drop = permutation_importance(estimator, X, y, **{"random_state": 0, **options})
             sizes, errors = drop["importances_mean"], drop["importances_std"]
+            names = _input_names(estimator, X, len(sizes))
         display = cls(sizes, names, errors=errors, kind_name=_KINDS[kind], n_columns=n_columns)
         return display.plot(ax=ax)
 
@@ -340,6 +347,14 @@ class ImportanceDisplay(base.Display):
         if sizes.min() < 0:
             ax.axvline(0.0, color=base.DARK, lw=0.8, zorder=2)
         base.column_axis(ax, [str(self.feature_names[j]) for j in order], self.kind_name)
+
+
+def _input_names(estimator: Any, X: Any, d: int) -> list[str]:
+    """Return the names of the d columns of X, which an estimator or a pipeline takes."""
+    names = column_names(X)
+    return base.feature_labels(
+        getattr(estimator, "feature_names_in_", None) if names is None else names, d
+    )
 
 
 # -- dots --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.exceptions import NotFittedError
 
 from jointleaf._data.columns import column_names
@@ -62,6 +63,11 @@ def check_fitted_model(model: object, X: Any = None) -> EnsembleAdapter:
         raise NotFittedError(f"model is a {name} that is not fitted: call its fit first")
     if X is None:
         return adapter
+    if issparse(X) and isinstance(adapter, XGBoostAdapter):
+        raise ValueError(
+            f"X is a sparse matrix, of which XGBoost read as missing what is not stored, and "
+            f"jointleaf reads zero: give an array, with NaN or 0 as the {name} was trained"
+        )
     shape = np.shape(X)
     d = adapter.n_features(model)
     if len(shape) == 2 and shape[1] != d:

@@ -89,6 +89,7 @@ class BaseBoUTS(BoUTSParameters, TaskPredictor, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags

@@ -1,0 +1,40 @@
+"""Numbers and dates as people read them, the same in texts, pictures and reports."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Format a number: a few digits, with commas between thousands from 10,000 on."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}" if abs(value) >= 10_000 else f"{int(value)}"
+    size = abs(value)
+    if size >= 1e6 or size < 1e-4:
+        return f"{value:.{digits - 1}g}"
+    places = max(0, digits - 1 - math.floor(math.log10(size)))
+    return f"{value:,.{places}f}" if size >= 10_000 else f"{value:.{places}f}"
+
+
+def short_number(value: float, digits: int = 4) -> str:
+    """Format a number without zeros at its end, and without a power of ten below a billion."""
+    if 10_000 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
+
+
+def signed(text: str) -> str:
+    """Return the text of a number with its sign, also where it is positive."""
+    return text if text.startswith(("-", "+")) else f"+{text}"
+
+
+def day_text(days: float) -> str:
+    """Format days since 1970-01-01 as a date, with the time where there is one."""
+    try:
+        moment = datetime(1970, 1, 1) + timedelta(minutes=round(days * 1440))
+    except (OverflowError, ValueError):  # beyond the calendar, or missing
+        return number(days)
+    return moment.strftime("%Y-%m-%d %H:%M").removesuffix(" 00:00")

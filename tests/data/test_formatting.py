@@ -1,0 +1,28 @@
+"""Numbers and dates as people read them."""
+
+import pytest
+
+from jointleaf._data.formatting import day_text, number, short_number, signed
+
+
+@pytest.mark.parametrize(
+    ("value", "long", "short"),
+    [
+        (-263_087.3, "-263,087", "-263,087"), (64.3, "64.30", "64.3"), (1984.0, "1984", "1984"),
+        (13222.0, "13,222", "13,222"), (0.061696, "0.06170", "0.0617"),
+        (2.5e9, "2,500,000,000", "2.5e+09"),
+        (float("nan"), "-", "nan"),
+    ],
+)  # fmt: skip
+def test_numbers(value, long, short):
+    assert number(value) == long
+    assert short_number(value) == short
+
+
+def test_signs_and_dates():
+    assert [signed(text) for text in ("1", "-1")] == ["+1", "-1"]
+    assert day_text(13222) == "2006-03-15"
+    assert day_text(13222.5) == "2006-03-15 12:00"
+    assert day_text(-1) == "1969-12-31"
+    assert day_text(1e9) == "1,000,000,000"  # beyond the calendar
+    assert day_text(float("nan")) == "-"
