@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Two workers, no threads beside them; what is compiled is kept for the processes that tests start.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 .PHONY: help demo check test docs lint types quick tests oldest newest format clean
 
@@ -53,11 +55,11 @@ types: $(VENV)/dev.done
 
 quick: $(VENV)/dev.done
 	@echo "Quick tests, on two cores: about a minute."
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+	$(PYTEST) -m "not slow"
 
 tests: $(VENV)/dev.done
 	@echo "All tests, on two cores: about eight minutes."
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2  # two workers: no threads beside them
+	$(PYTEST)
 
 # The versions that pyproject.toml declares: the lower bound of each, and the newest there are.
 oldest:
