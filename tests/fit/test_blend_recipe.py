@@ -6,7 +6,6 @@ import sys
 import textwrap
 from copy import deepcopy
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -36,6 +35,7 @@ from jointleaf._core.design import LeafDesign
 from jointleaf._core.solvers.krylov import KrylovPath
 from jointleaf._data.rows import Rows
 from jointleaf._fit import blend, boosting, grouped_joint, recipes
+from jointleaf._fit.folds import with_all_classes
 from jointleaf.partitions import NO_CELL
 
 
@@ -426,10 +426,9 @@ def test_pickles_predict_without_lightgbm(tmp_path):
 def test_rows_of_lacking_classes_move():
     y = np.array([0.0, 1, 2, 0, 1])
     rows = Rows(np.arange(5.0)[:, None], y, np.arange(1.0, 6), np.zeros((5, 0), np.int64))
-    context = SimpleNamespace(rows=rows, is_regression=False)
     train, valid = rows.take(slice(2)), rows.take(slice(2, 5))
-    ((moved, left),) = recipes._with_all_classes(context, [(train, valid)])
+    ((moved, left),) = with_all_classes(rows, [(train, valid)])
     np.testing.assert_array_equal(moved.X[:, 0], [0, 1, 2])
     np.testing.assert_array_equal(moved.s, [1, 2, 3])
     np.testing.assert_array_equal(left.X[:, 0], [3, 4])
-    assert recipes._with_all_classes(context, [(rows, valid)]) == [(rows, valid)]
+    assert with_all_classes(rows, [(rows, valid)]) == [(rows, valid)]

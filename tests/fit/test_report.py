@@ -9,7 +9,7 @@ from sklearn.datasets import make_friedman1
 from blend_fits import small_fits
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._fit import recipes
-from jointleaf._fit.component import Component
+from jointleaf._fit.component import Blend, Component
 from jointleaf._fit.report import cv_results, loss_table
 from jointleaf._model.cell_model import CellModel
 
@@ -22,7 +22,7 @@ TASKS = {"regression": (JOPLEnRegressor, Y), "classification": (JOPLEnClassifier
 
 def only_boosted(self, context, components, held_out, splits):
     """A blend in which the joint fit has no weight."""
-    return recipes.Blend({"joint": 0.0, "boosted": 1.0})
+    return Blend({"joint": 0.0, "boosted": 1.0})
 
 
 @pytest.fixture(scope="module", params=TASKS)
@@ -135,7 +135,7 @@ def test_a_component_is_one_class_and_one_line_in_a_recipe(monkeypatch):
     assert "mean" in model.blend_.weights
     weight = model.blend_.weights["mean"]
     assert ("a tenth" in model.summary()) == (weight > 0)
-    monkeypatch.setattr(recipes.Stacking, "fit", lambda *_: recipes.Blend({"mean": 2.0}))
+    monkeypatch.setattr(recipes.Stacking, "fit", lambda *_: Blend({"mean": 2.0}))
     with small_fits():
         model = JOPLEnRegressor(recipe="blend", random_state=0).fit(X, Y)
     np.testing.assert_allclose(model.predict(X[:5]), Y.mean() + 0.2 * Y.std())

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _STACKING_ROWS = 100.0  # as if so many more rows agreed with the weights that stacking starts from
 _CALIBRATION_ROWS = 10.0
 _NEGLIGIBLE = 0.05
+_CLEARLY = 2.0  # standard errors
 _ZERO = 1e-6  # predictions that are smaller, relative to the target, are rounding errors
 _JOINT_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # ties go to the first
 _TRUST = 0.5  # part of the way back to a trained classifier: the joint fit's setting was chosen
@@ -62,6 +63,29 @@ class Stacking:
             dict.fromkeys(held_out, 0.0) | dict(zip(names, weights, strict=True)),
             context.constant(context.rows) * (1 - sum(weights)) if context.has_own_link else 0.0,
         )
+
+
+def is_complement(context: FitContext, raw: NDArray, other: NDArray, split: Split) -> bool:
+    """Whether the mean of two raw predictions of validation rows is clearly better than the first.
+
+    That is, by more than two standard errors of its gain.
+    """
+    target = _target(context, split)
+    before, after = (context.loss.row_loss(target, f) for f in (raw, (raw + other) / 2))
+    gains = split[1].s * (before - after)
+    return bool(gains.mean() > _CLEARLY * gains.std() / np.sqrt(len(gains)))
+
+
+def explained_part(
+    context: FitContext, predictions: Sequence[NDArray], splits: Sequence[Split]
+) -> float:
+    """Return by which part raw predictions of validation rows lower the loss of a constant."""
+    losses = np.zeros(2)
+    for raw, split in zip(predictions, splits, strict=True):
+        target, s = _target(context, split), split[1].s
+        constant = np.broadcast_to(context.constant(split[0]), raw.shape)
+        losses += [s @ context.loss.row_loss(target, f) for f in (raw, constant)]
+    return float(1 - losses[0] / losses[1]) if losses[1] > 0 else 1.0
 
 
 def _stacking_weights(

@@ -164,6 +164,30 @@ def check_folds(cv: Any, n_groups: int, n_folds: int) -> int:
     return min(n_folds, n_groups)
 
 
+def with_all_classes(rows: Rows, splits: Sequence[Split]) -> Sequence[Split]:
+    """Return splits with all classes in training: boosting could not name the others.
+
+    Splits of the user's, which may be in the order of time, are left out where training lacks a
+    class, unless all do.
+    """
+    if rows.labels.shape[1]:
+        n_classes = len(np.unique(rows.y))
+        complete = [split for split in splits if len(np.unique(split[0].y)) == n_classes]
+        splits = complete or splits
+    return [_with_moved_rows(rows, *split) for split in splits]
+
+
+def _with_moved_rows(rows: Rows, train: Rows, valid: Rows) -> Split:
+    """Move rows of classes that training lacks; what else there is of their groups is left out."""
+    is_missing, is_known = ~np.isin(rows.y, train.y), np.isin(valid.y, train.y)
+    if not is_missing.any() or not is_known.any():
+        return train, valid
+    moved = rows.take(is_missing)
+    if rows.has_groups:
+        is_known &= ~np.isin(valid.groups, moved.groups)
+    return (train.joined(moved), valid.take(is_known)) if is_known.any() else (train, valid)
+
+
 class Fold:
     """One split with partitions grown on its training part, unless they are fitted already.
 

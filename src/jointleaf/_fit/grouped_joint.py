@@ -444,6 +444,12 @@ class GroupedJoint(Component):
         return [self._kinds[g] for g in group_of], group_of
 
 
+class LargeJoint(GroupedJoint):
+    """The joint fit of groups of partitions beside an exact one of small trees."""
+
+    name = "large_joint"
+
+
 class SmallJoint(GroupedJoint):
     """The joint fit of constants in very many small trees, for targets of few interactions.
 

@@ -6,40 +6,33 @@ more entry in a recipe.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jointleaf._core.penalties import Term
 from jointleaf._data.rows import Rows
 from jointleaf._fit.blend import Interpolation, Stacking
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom, LeafValues
 from jointleaf._fit.budget import Budget, Seconds
-from jointleaf._fit.calibration import HeldOut, held_out_rows
-from jointleaf._fit.component import Blend, Component, FitContext, Split
-from jointleaf._fit.grouped_joint import GroupedJoint, SmallJoint
+from jointleaf._fit.component import Component, FitContext
+from jointleaf._fit.grouped_joint import GroupedJoint, LargeJoint, SmallJoint
 from jointleaf._fit.joint import Joint, few_partitions, many_partitions
 from jointleaf._fit.limits import is_heavy, is_wide, partition_share
 from jointleaf._fit.linear import CategoryLinear, Linear
 from jointleaf._fit.located import Located
 from jointleaf._fit.monotone import MonotoneJoint
-from jointleaf._fit.report import FitReport
-from jointleaf._model.cell_model import CellModel
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TargetType
 
 __all__ = [
     "RECIPES",
-    "Fit",
     "Recipe",
     "affordable",
     "choose_recipe",
     "default_partitions",
-    "fit_recipe",
     "n_folds_and_splits",
     "plan_within",
     "recipe_for",
@@ -56,6 +49,10 @@ class Recipe:
     components: Mapping[TargetType, Sequence[type[Component]]]
     blending: Stacking | Interpolation
     max_rows: float = np.inf  # up to which ``recipe="auto"`` chooses this one
+    #: larger trees, which take part where a few of them clearly help on one split
+    reserve: Mapping[TargetType, Sequence[type[Component]]] = field(
+        default_factory=dict, compare=False
+    )
 
 
 #: In rising order of rows; the components of each, by what is predicted.
@@ -71,6 +68,10 @@ RECIPES: dict[str, Recipe] = {
             },
             Stacking(),
             max_rows=2000,
+            reserve={
+                "regression": (Boosted, BoostedRandom, BoostedLinear, LargeJoint),
+                "classification": (Boosted, BoostedRandom, LargeJoint),
+            },
         ),
         # With thousands of rows large trees with constants tell more than slopes: a joint fit of
         # these, of linear models in small trees and of boosted cells, beside boosted trees and a
@@ -86,8 +87,16 @@ RECIPES: dict[str, Recipe] = {
     )
 }
 
+#: Of a reserve, what is tried first; interactions of several columns are what small trees miss.
+SCREENS: dict[TargetType, Sequence[type[Component]]] = {
+    "regression": (BoostedLinear, BoostedRandom),
+    "classification": (Boosted, BoostedRandom),
+}
+RESERVE_ROWS = 200  # with fewer, one split tells too little
+HARDLY_EXPLAINED = 0.1  # of the loss of a constant: then a reserve takes part without a trial
+
 #: With very many rows one of every family takes part; those that take less time come first.
-_FAMILIES: dict[TargetType, Sequence[Sequence[type[Component]]]] = {
+FAMILIES: dict[TargetType, Sequence[Sequence[type[Component]]]] = {
     "regression": ((Boosted, BoostedLinear, BoostedRandom), (SmallJoint, GroupedJoint), (Linear,)),
     "classification": ((Boosted, BoostedRandom), (GroupedJoint,), (Linear,)),
 }
@@ -97,15 +106,15 @@ _FAMILIES: dict[TargetType, Sequence[Sequence[type[Component]]]] = {
 _NOT_WIDE = (BoostedRandom, BoostedLinear)
 
 #: What is tried first where time is short, for what it adds to a model in the time it takes.
-_IN_A_HURRY = (Linear, Boosted, GroupedJoint, BoostedRandom, BoostedLinear)
+IN_A_HURRY = (Linear, Boosted, GroupedJoint, BoostedRandom, BoostedLinear)
 _FEWEST_ROWS = 1000  # that are fitted where there is no time for all
 
 _SPLIT_ROWS = 30_000  # rows of all training parts together, about
 _HELD_OUT_ROWS = 20_000  # enough to choose on: the smallest fold of more than 100,000 rows
-_NEARLY_ALL = 0.9  # of the rows: models of a split that is trained on so many need no other fit
-_MANY_ROWS = 150_000  # above which a sample tells what is worth fitting to all rows
-_SAMPLE_ROWS = 10_000  # that a sample is trained on, and a quarter of it to validate
-_COMPARABLE = 0.5  # of the largest weight in a family: less time then counts more
+NEARLY_ALL = 0.9  # of the rows: models of a split that is trained on so many need no other fit
+MANY_ROWS = 150_000  # above which a sample tells what is worth fitting to all rows
+SAMPLE_ROWS = 10_000  # that a sample is trained on, and a quarter of it to validate
+COMPARABLE = 0.5  # of the largest weight in a family: less time then counts more
 _FEW_ROWS = 8  # up to which all fits have five folds
 _MOST_RAW = 5000  # raw predictions, rows times classes, up to which the exact joint fit is made
 
@@ -143,12 +152,17 @@ def choose_recipe(
     penalty: Term | None,
     n_outputs: int = 1,
 ) -> Recipe:
-    """Return the recipe of a fit; for "auto" see `recipe_for`."""
+    """Return the recipe of a fit; for "auto" see `recipe_for`.
+
+    One that is asked for by its name has no reserve.
+    """
     if penalty is not None:
         return _GIVEN_PENALTY
     if partitioner is not None:
         return _GIVEN_PARTITIONS
-    return RECIPES[recipe_for(n_rows, n_outputs) if name == "auto" else name]
+    if name == "auto":
+        return RECIPES[recipe_for(n_rows, n_outputs)]
+    return replace(RECIPES[name], reserve={})
 
 
 def n_folds_and_splits(
@@ -172,19 +186,9 @@ def n_folds_and_splits(
         return max(5, n_rows // _HELD_OUT_ROWS), n_splits
     few = 200 if target_type == "regression" else 400
     few = _FEW_ROWS if heavy else few
-    if recipe is RECIPES["joint"] and few < n_rows <= recipe.max_rows:
+    if recipe == RECIPES["joint"] and few < n_rows <= recipe.max_rows:
         return 3, 3
     return 5, 5 if n_rows <= 2500 else 1
-
-
-@dataclass(frozen=True)
-class Fit:
-    """The model of a fit, the importances (d,) of columns, what was done, and held-out rows."""
-
-    model: CellModel
-    importances: NDArray[np.float64]
-    report: FitReport
-    held_out: HeldOut | None = None
 
 
 def under_constraints(recipe: Recipe) -> Recipe:
@@ -199,14 +203,17 @@ def under_constraints(recipe: Recipe) -> Recipe:
         "regression": kinds,
         "classification": kinds,
     }
-    return replace(recipe, components=components, blending=Stacking())
+    return replace(recipe, components=components, blending=Stacking(), reserve={})
 
 
 def affordable(recipe: Recipe, n_columns: int, n_outputs: int) -> Recipe:
     """Return the recipe without components that wide tables are spared; see `_fit.limits`.
 
-    Of more classes than `Boosted` takes, random thresholds must do.
+    Of more classes than `Boosted` takes, random thresholds must do. Tables that are wide,
+    or of many classes, have no reserve.
     """
+    if is_heavy(n_columns, n_outputs):
+        recipe = replace(recipe, reserve={})
     if recipe.name != "blend" or not is_wide(n_columns) or not Boosted.takes(n_outputs):
         return recipe
     return replace(
@@ -260,10 +267,10 @@ def plan_within(
         kinds = recipe.components[context.target_type]
         return sum(kind.seconds(context.size).total(n_splits) for kind in kinds)
 
-    if recipe is RECIPES["joint"] and budget.allows(seconds(recipe, n_splits)):
+    if recipe == RECIPES["joint"] and budget.allows(seconds(recipe, n_splits)):
         return Plan(context, recipe, n_splits)
     left_out = []
-    if recipe is RECIPES["joint"]:
+    if recipe == RECIPES["joint"]:
         recipe, left_out = RECIPES["blend"], ["the exact joint fit"]
         n_blend = n_folds_and_splits(recipe, len(context.rows))[1]
         n_splits = n_splits if splits_are_given else n_blend
@@ -297,191 +304,3 @@ def _rows_within(budget: Budget, context: FitContext, n_splits: int) -> Rows:
     if not context.is_regression:
         is_used[np.unique(rows.y, return_index=True)[1]] = True
     return rows.take(is_used)
-
-
-def fit_recipe(
-    context: FitContext,
-    recipe: Recipe,
-    splits: Sequence[Split],
-    budget: Budget | None = None,
-    left_out: Sequence[str] = (),
-) -> Fit:
-    """Choose on the splits what is left to choose, fit all rows, and blend the components.
-
-    With a budget components for which there is no time take no part.
-    """
-    if context.signs is not None:
-        recipe = under_constraints(recipe)
-    recipe = affordable(recipe, context.rows.X.shape[1], context.n_outputs)
-    if recipe.name == "blend":
-        splits = splits if context.is_regression else _with_all_classes(context, splits)
-        context = replace(context, keeps_split=_keeps_split(context, splits))
-    components: dict[str, Component] = {}
-    held_out: dict[str, list[NDArray]] = {}
-    if budget is not None and recipe.name == "blend":
-        components, held_out, skipped = _held_out_within(budget, context, recipe, splits)
-        left_out = [*left_out, *skipped]
-    else:
-        kinds: Sequence[type[Component]] = recipe.components[context.target_type]
-        tried = None
-        if recipe.name == "blend" and len(context.rows) > _MANY_ROWS and splits:
-            tried = _tried_on_sample(context, recipe, splits[0])
-            kinds = [type(component) for component in tried.values()]
-        components, held_out = _predict_held_out(context, kinds, splits, tried)
-    blend = Blend.alone(next(iter(components)))
-    if len(components) > 1:
-        blend = recipe.blending.fit(context, components, held_out, splits)
-    model, blend = _fit_components(context, components, blend)
-    model, importances = model.described(context.rows.X, context.rows.s)
-    report = FitReport.of(recipe.name, context.target_type, blend, components, context.loss)
-    has_offset = bool(context.rows.offset.any())
-    report = replace(report, has_offset=has_offset, left_out=tuple(left_out))
-    return Fit(model, importances, report, held_out_rows(context, blend, held_out, splits))
-
-
-def _predict_held_out(
-    context: FitContext,
-    kinds: Sequence[type[Component]],
-    splits: Sequence[Split],
-    tried: Mapping[str, Component] | None = None,
-) -> tuple[dict[str, Component], dict[str, list[NDArray]]]:
-    """Return components, and predictions of held-out rows of those that take part.
-
-    Components may follow those that were tried on a sample.
-    """
-    components: dict[str, Component] = {}
-    held_out: dict[str, list[NDArray]] = {}
-    for kind in kinds:
-        component = components[kind.name] = kind(context, dict(components))
-        if tried is not None:
-            component.follow(tried[kind.name])
-    for name, component in components.items():
-        predictions = component.held_out(splits)
-        if predictions:
-            held_out[name] = predictions
-    return components, held_out
-
-
-def _keeps_split(context: FitContext, splits: Sequence[Split]) -> bool:
-    """Whether models of the one split need not be fitted anew to all rows."""
-    if len(splits) != 1 or context.statistics is not None:
-        return False
-    return len(splits[0][0]) >= _NEARLY_ALL * len(context.rows)
-
-
-def _tried_on_sample(context: FitContext, recipe: Recipe, split: Split) -> dict[str, Component]:
-    """Return components that take part in the blend of a sample of a split's rows, by name.
-
-    Of every family it is the first with at least half of the largest weight. With few rows the
-    members differ by chance, and their mean is better than each; with every row that is worth less.
-    """
-    train, valid = split
-    is_used = np.arange(len(train)) < _SAMPLE_ROWS
-    if not context.is_regression:  # boosting cannot name classes that it has not seen
-        is_used[np.unique(train.y, return_index=True)[1]] = True
-    train, valid = train.take(is_used), valid.take(slice(_SAMPLE_ROWS // 4))
-    context = replace(context, rows=train.joined(valid), keeps_split=False)
-    families = _FAMILIES[context.target_type]
-    kinds = [kind for family in families for kind in family]
-    components, held_out = _predict_held_out(context, kinds, [(train, valid)])
-    weights = recipe.blending.fit(context, components, held_out, [(train, valid)]).weights
-    chosen = []
-    for family in families:
-        largest = max(weights.get(kind.name, 0.0) for kind in family)
-        if largest > 0:
-            names = [k.name for k in family if weights.get(k.name, 0.0) >= _COMPARABLE * largest]
-            chosen.append(names[0])
-    return {name: components[name] for name in chosen}
-
-
-def _held_out_within(
-    budget: Budget, context: FitContext, recipe: Recipe, splits: Sequence[Split]
-) -> tuple[dict[str, Component], dict[str, list[NDArray]], list[str]]:
-    """Predict held-out rows with the components for which there is time, at least with one.
-
-    Returns these components, their predictions, and names of those that were left out.
-    """
-    kinds = recipe.components[context.target_type]
-    components: dict[str, Component] = {}
-    held_out: dict[str, list[NDArray]] = {}
-    left_out = []
-    waiting: list[type[Component]] = [kind for kind in _IN_A_HURRY if kind in kinds]
-    while waiting:
-        # The first is the fastest that takes part at all.
-        kind = min(waiting, key=lambda kind: kind.seconds(context.size).total(len(splits)))
-        kind = waiting[0] if held_out else kind
-        waiting.remove(kind)
-        seconds = kind.seconds(context.size)
-        has_time = budget.allows(seconds.total(len(splits)))
-        if held_out and not has_time:
-            left_out.append(kind.name)
-            continue
-        with budget.spending(seconds, len(splits)):
-            component = kind(context, dict(components))
-            predictions = component.held_out(splits)
-        if predictions:
-            components[kind.name], held_out[kind.name] = component, predictions
-            if not has_time:
-                _warn_of_no_time(budget, component)
-    if not held_out:  # too few rows to hold any out
-        component = kinds[0](context, {})
-        return {component.name: component}, {}, []
-    names = [kind.name for kind in kinds if kind.name in held_out]
-    return (
-        {name: components[name] for name in names},
-        {name: held_out[name] for name in names},
-        left_out,
-    )
-
-
-def _warn_of_no_time(budget: Budget, component: Component) -> None:
-    warnings.warn(
-        f"time_budget={budget.seconds:g} is too short for any component: the fastest, "
-        f"{component.name}, is fitted nevertheless; give more seconds, or fewer rows",
-        UserWarning,
-        stacklevel=7,
-    )
-
-
-def _fit_components(
-    context: FitContext, components: Mapping[str, Component], blend: Blend
-) -> tuple[CellModel, Blend]:
-    """Fit the components of a blend to all rows; the first alone where one has no model."""
-    frame = context.standardize(context.rows)
-    models: dict[str, CellModel] = {}
-    for name in blend.active:
-        model = components[name].fit(frame)
-        if model is None:
-            blend = Blend.alone(next(iter(components)))
-            break
-        models[name] = model
-    for name in set(blend.active) - set(models):
-        model = components[name].fit(frame)
-        assert model is not None
-        models[name] = model
-    return blend.of(models), blend
-
-
-def _with_all_classes(context: FitContext, splits: Sequence[Split]) -> Sequence[Split]:
-    """Return splits with all classes in training: boosting could not name the others.
-
-    Splits of the user's, which may be in the order of time, are left out where training lacks a
-    class, unless all do.
-    """
-    rows = context.rows
-    if rows.labels.shape[1]:
-        n_classes = len(np.unique(rows.y))
-        complete = [split for split in splits if len(np.unique(split[0].y)) == n_classes]
-        splits = complete or splits
-    return [_with_moved_rows(rows, *split) for split in splits]
-
-
-def _with_moved_rows(rows: Rows, train: Rows, valid: Rows) -> Split:
-    """Move rows of classes that training lacks; what else there is of their groups is left out."""
-    is_missing, is_known = ~np.isin(rows.y, train.y), np.isin(valid.y, train.y)
-    if not is_missing.any() or not is_known.any():
-        return train, valid
-    moved = rows.take(is_missing)
-    if rows.has_groups:
-        is_known &= ~np.isin(valid.groups, moved.groups)
-    return (train.joined(moved), valid.take(is_known)) if is_known.any() else (train, valid)

@@ -26,7 +26,8 @@ PARAMETERS = """Parameters
         What is fitted where partitions and penalty are "auto": "joint" is a joint fit of all
         partitions (for classes blended with simpler models), "blend" a joint fit of large trees
         with constants and small ones with linear models, blended with boosted trees and a linear
-        model. "auto" is "joint" up to 2,000 different rows and "blend" above.
+        model. "auto" is "joint" up to 2,000 different rows, with what "blend" has besides where
+        that clearly helps on held-out rows, and "blend" above.
     cells : {"linear", "constant"}, or list of these
         Models of the cells; constant cells are global refinement. With a penalty and a list of
         partitioners there may be one word for each of them; the root cell is then linear.

@@ -17,7 +17,7 @@ from jointleaf._core.penalties import Penalty, Term
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan
 from jointleaf._data.rows import Rows
-from jointleaf._fit import memory, recipes
+from jointleaf._fit import memory, recipe_fit, recipes
 from jointleaf._fit.budget import Budget
 from jointleaf._fit.component import CellKinds, FitContext, FitOptions, Split, loss_units
 from jointleaf._fit.folds import make_splits
@@ -193,17 +193,32 @@ class JOPLEnParameters(TabularEstimator):
             n_splits,
         )
         recipe = recipes.affordable(recipe, n_columns, n_outputs)
-        parts = [kind.memory(shape) for kind in recipe.components[self._target_type]]
-        return sum(parts, memory.rows_memory(shape))
+        rows_memory = memory.rows_memory(shape)
+        stages = recipe.components, recipe.reserve  # one after the other
+        estimates = [
+            sum((kind.memory(shape) for kind in kinds.get(self._target_type, ())), rows_memory)
+            for kinds in stages
+        ]
+        return max(estimates, key=lambda estimate: estimate.total)
 
     def _fit_context(
         self, context: FitContext, valid: Rows | None, budget: Budget | None = None
-    ) -> recipes.Fit:
+    ) -> recipe_fit.Fit:
         """Fit one task by its recipe; `valid` are validation rows of the user's."""
-        n_rows = len(context.rows)
         recipe = recipes.choose_recipe(
-            self.recipe, n_rows, context.partitioner, context.penalty, context.n_outputs
+            self.recipe, len(context.rows), context.partitioner, context.penalty, context.n_outputs
         )
+        fit = self._fit_recipe(context, recipe, valid, budget)
+        if fit is None:
+            fit = self._fit_recipe(context, recipes.RECIPES["blend"], valid, budget)
+        assert fit is not None  # this one has no reserve
+        return fit
+
+    def _fit_recipe(
+        self, context: FitContext, recipe: recipes.Recipe, valid: Rows | None, budget: Budget | None
+    ) -> recipe_fit.Fit | None:
+        """Fit a recipe on splits of its own; see `recipe_fit.fit_recipe`."""
+        n_rows = len(context.rows)
         check_effect(self, recipe)
         splits: list[Split] = []
         left_out: tuple[str, ...] = ()
@@ -235,7 +250,7 @@ class JOPLEnParameters(TabularEstimator):
                 n_splits=n_splits,
                 statistics=context.statistics,
             )
-        return recipes.fit_recipe(context, recipe, splits, budget, left_out)
+        return recipe_fit.fit_recipe(context, recipe, splits, budget, left_out)
 
 
 @dataclass(eq=False, repr=False)

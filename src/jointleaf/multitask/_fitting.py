@@ -27,7 +27,7 @@ from jointleaf._fit.folds import (
     make_splits,
     n_separate,
 )
-from jointleaf._fit.recipes import Fit
+from jointleaf._fit.recipe_fit import Fit
 from jointleaf._fit.report import FitReport, cv_results
 from jointleaf._fit.strengths import StrengthChoice, choose_strengths
 from jointleaf._model.cell_model import CellModel

@@ -1,0 +1,260 @@
+"""Fitting a recipe: held-out predictions of its components, their blend, and the model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jointleaf._fit.blend import explained_part, is_complement
+from jointleaf._fit.budget import Budget
+from jointleaf._fit.calibration import HeldOut, held_out_rows
+from jointleaf._fit.component import Blend, Component, FitContext, Split
+from jointleaf._fit.folds import with_all_classes
+from jointleaf._fit.recipes import (
+    COMPARABLE,
+    FAMILIES,
+    HARDLY_EXPLAINED,
+    IN_A_HURRY,
+    MANY_ROWS,
+    NEARLY_ALL,
+    RESERVE_ROWS,
+    SAMPLE_ROWS,
+    SCREENS,
+    Recipe,
+    affordable,
+    under_constraints,
+)
+from jointleaf._fit.report import FitReport
+from jointleaf._model.cell_model import CellModel
+
+__all__ = ["Fit", "fit_recipe"]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The model of a fit, the importances (d,) of columns, what was done, and held-out rows."""
+
+    model: CellModel
+    importances: NDArray[np.float64]
+    report: FitReport
+    held_out: HeldOut | None = None
+
+
+def fit_recipe(
+    context: FitContext,
+    recipe: Recipe,
+    splits: Sequence[Split],
+    budget: Budget | None = None,
+    left_out: Sequence[str] = (),
+) -> Fit | None:
+    """Choose on the splits what is left to choose, fit all rows, and blend the components.
+
+    With a budget components for which there is no time take no part. Where there are larger trees
+    in reserve they take part if they clearly help on the first split. None is returned where the
+    blend says hardly more than a constant: columns that say nothing one by one may do so together,
+    which takes the recipe of more rows, with more of them in training.
+    """
+    if context.signs is not None:
+        recipe = under_constraints(recipe)
+    recipe = affordable(recipe, context.rows.X.shape[1], context.n_outputs)
+    if recipe.name == "blend":
+        splits = splits if context.is_regression else with_all_classes(context.rows, splits)
+        context = replace(context, keeps_split=_keeps_split(context, splits))
+    components: dict[str, Component] = {}
+    held_out: dict[str, list[NDArray]] = {}
+    if budget is not None and recipe.name == "blend":
+        components, held_out, skipped = _held_out_within(budget, context, recipe, splits)
+        left_out = [*left_out, *skipped]
+    else:
+        kinds: Sequence[type[Component]] = recipe.components[context.target_type]
+        tried = None
+        if recipe.name == "blend" and len(context.rows) > MANY_ROWS and splits:
+            tried = _tried_on_sample(context, recipe, splits[0])
+            kinds = [type(component) for component in tried.values()]
+        components, held_out = _predict_held_out(context, kinds, splits, tried)
+    blend, name = _blended(context, recipe, components, held_out, splits), recipe.name
+    parts = _blended_parts(blend, held_out, splits)
+    has_reserve = len(parts) > 0 and _has_reserve(context, recipe, len(splits), budget)
+    if has_reserve and explained_part(context, parts, splits) < HARDLY_EXPLAINED:
+        return None
+    if has_reserve and _helps(context, parts[0], splits[0]):
+        reserve = recipe.reserve[context.target_type]
+        further, predictions = _predict_held_out(context, reserve, splits)
+        components, held_out = components | further, held_out | predictions
+        blend = _blended(context, recipe, components, held_out, splits)
+        name = "blend" if further.keys() & set(blend.active) else name
+    model, blend = _fit_components(context, components, blend)
+    model, importances = model.described(context.rows.X, context.rows.s)
+    report = FitReport.of(name, context.target_type, blend, components, context.loss)
+    has_offset = bool(context.rows.offset.any())
+    report = replace(report, has_offset=has_offset, left_out=tuple(left_out))
+    return Fit(model, importances, report, held_out_rows(context, blend, held_out, splits))
+
+
+def _blended(
+    context: FitContext,
+    recipe: Recipe,
+    components: Mapping[str, Component],
+    held_out: Mapping[str, list[NDArray]],
+    splits: Sequence[Split],
+) -> Blend:
+    if len(components) == 1:
+        return Blend.alone(next(iter(components)))
+    return recipe.blending.fit(context, components, held_out, splits)
+
+
+def _blended_parts(
+    blend: Blend, held_out: Mapping[str, list[NDArray]], splits: Sequence[Split]
+) -> list[NDArray]:
+    """Return what a blend predicts for the validation rows of every split; [] if not known."""
+    if any(name not in held_out for name in blend.active):
+        return []
+    return [
+        np.sum([blend.weights[name] * held_out[name][k] for name in blend.active], axis=0)
+        for k in range(len(splits))
+    ]
+
+
+def _has_reserve(context: FitContext, recipe: Recipe, n_splits: int, budget: Budget | None) -> bool:
+    """Whether there are larger trees in reserve, and rows and time for them."""
+    reserve = recipe.reserve.get(context.target_type, ())
+    if not reserve or context.has_own_link or len(context.rows) < RESERVE_ROWS:
+        return False
+    seconds = sum(kind.seconds(context.size).total(n_splits) for kind in reserve)
+    return budget is None or budget.allows(seconds)
+
+
+def _helps(context: FitContext, raw: NDArray, split: Split) -> bool:
+    """Whether larger trees clearly help on the validation rows of a split."""
+    for kind in SCREENS[context.target_type]:
+        predictions = kind(context, {}).held_out([split])
+        if predictions and is_complement(context, raw, predictions[0], split):
+            return True
+    return False
+
+
+def _predict_held_out(
+    context: FitContext,
+    kinds: Sequence[type[Component]],
+    splits: Sequence[Split],
+    tried: Mapping[str, Component] | None = None,
+) -> tuple[dict[str, Component], dict[str, list[NDArray]]]:
+    """Return components, and predictions of held-out rows of those that take part.
+
+    Components may follow those that were tried on a sample.
+    """
+    components: dict[str, Component] = {}
+    held_out: dict[str, list[NDArray]] = {}
+    for kind in kinds:
+        component = components[kind.name] = kind(context, dict(components))
+        if tried is not None:
+            component.follow(tried[kind.name])
+    for name, component in components.items():
+        predictions = component.held_out(splits)
+        if predictions:
+            held_out[name] = predictions
+    return components, held_out
+
+
+def _keeps_split(context: FitContext, splits: Sequence[Split]) -> bool:
+    """Whether models of the one split need not be fitted anew to all rows."""
+    if len(splits) != 1 or context.statistics is not None:
+        return False
+    return len(splits[0][0]) >= NEARLY_ALL * len(context.rows)
+
+
+def _tried_on_sample(context: FitContext, recipe: Recipe, split: Split) -> dict[str, Component]:
+    """Return components that take part in the blend of a sample of a split's rows, by name.
+
+    Of every family it is the first with at least half of the largest weight. With few rows the
+    members differ by chance, and their mean is better than each; with every row that is worth less.
+    """
+    train, valid = split
+    is_used = np.arange(len(train)) < SAMPLE_ROWS
+    if not context.is_regression:  # boosting cannot name classes that it has not seen
+        is_used[np.unique(train.y, return_index=True)[1]] = True
+    train, valid = train.take(is_used), valid.take(slice(SAMPLE_ROWS // 4))
+    context = replace(context, rows=train.joined(valid), keeps_split=False)
+    families = FAMILIES[context.target_type]
+    kinds = [kind for family in families for kind in family]
+    components, held_out = _predict_held_out(context, kinds, [(train, valid)])
+    weights = recipe.blending.fit(context, components, held_out, [(train, valid)]).weights
+    chosen = []
+    for family in families:
+        largest = max(weights.get(kind.name, 0.0) for kind in family)
+        if largest > 0:
+            names = [k.name for k in family if weights.get(k.name, 0.0) >= COMPARABLE * largest]
+            chosen.append(names[0])
+    return {name: components[name] for name in chosen}
+
+
+def _held_out_within(
+    budget: Budget, context: FitContext, recipe: Recipe, splits: Sequence[Split]
+) -> tuple[dict[str, Component], dict[str, list[NDArray]], list[str]]:
+    """Predict held-out rows with the components for which there is time, at least with one.
+
+    Returns these components, their predictions, and names of those that were left out.
+    """
+    kinds = recipe.components[context.target_type]
+    components: dict[str, Component] = {}
+    held_out: dict[str, list[NDArray]] = {}
+    left_out = []
+    waiting: list[type[Component]] = [kind for kind in IN_A_HURRY if kind in kinds]
+    while waiting:
+        # The first is the fastest that takes part at all.
+        kind = min(waiting, key=lambda kind: kind.seconds(context.size).total(len(splits)))
+        kind = waiting[0] if held_out else kind
+        waiting.remove(kind)
+        seconds = kind.seconds(context.size)
+        has_time = budget.allows(seconds.total(len(splits)))
+        if held_out and not has_time:
+            left_out.append(kind.name)
+            continue
+        with budget.spending(seconds, len(splits)):
+            component = kind(context, dict(components))
+            predictions = component.held_out(splits)
+        if predictions:
+            components[kind.name], held_out[kind.name] = component, predictions
+            if not has_time:
+                _warn_of_no_time(budget, component)
+    if not held_out:  # too few rows to hold any out
+        component = kinds[0](context, {})
+        return {component.name: component}, {}, []
+    names = [kind.name for kind in kinds if kind.name in held_out]
+    return (
+        {name: components[name] for name in names},
+        {name: held_out[name] for name in names},
+        left_out,
+    )
+
+
+def _warn_of_no_time(budget: Budget, component: Component) -> None:
+    warnings.warn(
+        f"time_budget={budget.seconds:g} is too short for any component: the fastest, "
+        f"{component.name}, is fitted nevertheless; give more seconds, or fewer rows",
+        UserWarning,
+        stacklevel=7,
+    )
+
+
+def _fit_components(
+    context: FitContext, components: Mapping[str, Component], blend: Blend
+) -> tuple[CellModel, Blend]:
+    """Fit the components of a blend to all rows; the first alone where one has no model."""
+    frame = context.standardize(context.rows)
+    models: dict[str, CellModel] = {}
+    for name in blend.active:
+        model = components[name].fit(frame)
+        if model is None:
+            blend = Blend.alone(next(iter(components)))
+            break
+        models[name] = model
+    for name in set(blend.active) - set(models):
+        model = components[name].fit(frame)
+        assert model is not None
+        models[name] = model
+    return blend.of(models), blend

@@ -1,0 +1,150 @@
+"""The reserve of the recipe for few rows: larger trees, where these clearly help."""
+
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from jointleaf import JOPLEnClassifier, JOPLEnRegressor, prune
+from jointleaf._core.losses import Logistic, SquaredError
+from jointleaf._data.rows import Rows
+from jointleaf._fit import recipe_fit, recipes
+from jointleaf._fit.blend import explained_part, is_complement
+from jointleaf._fit.budget import Budget
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (1000, 6))
+PARITY = np.sign(X[:, 0] * X[:, 1] * X[:, 2])
+NOISY = PARITY + 0.1 * RNG.normal(size=1000)
+TRAIN, TEST = slice(600), slice(600, None)
+
+
+@pytest.fixture(scope="module")
+def parity():
+    """A default fit of what trees of eight leaves cannot tell."""
+    return JOPLEnRegressor(random_state=0).fit(X[TRAIN], NOISY[TRAIN])
+
+
+def test_interactions_of_three_columns(parity):
+    alone = JOPLEnRegressor(random_state=0, recipe="joint").fit(X[TRAIN], NOISY[TRAIN])
+    errors = [np.mean((m.predict(X[TEST]) - PARITY[TEST]) ** 2) for m in (parity, alone)]
+    assert errors[0] < 0.5 * errors[1]
+    assert alone.report_.recipe == "joint"
+    assert [part.name for part in alone.report_.components] == ["joint"]
+
+
+def test_the_report_says_so(parity):
+    names = [part.name for part in parity.report_.components]
+    assert "large_joint" in names
+    assert parity.report_.recipe == "blend"
+    assert re.search(r"^recipe +blend$", parity.summary(), re.M)
+    with pytest.raises(ValueError, match="fit it again with recipe='joint'"):
+        prune(parity, X[TRAIN], NOISY[TRAIN])
+    with pytest.raises(ValueError, match="joint"):
+        parity.update(X[TEST], NOISY[TEST])
+
+
+def test_classes():
+    y = (PARITY > 0).astype(int)
+    model = JOPLEnClassifier(random_state=0).fit(X[TRAIN], y[TRAIN])
+    assert {part.name for part in model.report_.components} & {"boosted", "large_joint"}
+    assert model.score(X[TEST], y[TEST]) > 0.8
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "absolute_error"])
+def test_no_reserve_where_small_trees_do(loss):
+    """The model is that of the joint fit, to the bit; losses with kinks have no reserve."""
+    y = NOISY if loss == "absolute_error" else X[:, 0] + X[:, 1] ** 2 + 0.1 * NOISY
+    fits = [
+        JOPLEnRegressor(random_state=0, loss=loss, recipe=recipe).fit(X[:250], y[:250])
+        for recipe in ("auto", "joint")
+    ]
+    first, second = (model.predict(X[TEST]) for model in fits)
+    np.testing.assert_array_equal(first, second)
+    assert fits[0].report_.recipe == "joint"
+
+
+def has_reserve(n_rows=300, recipe=recipes.RECIPES["joint"], budget=None, own_link=False):
+    """Whether a fit has one; nothing else of its context counts."""
+    size = SimpleNamespace(n_rows=n_rows, n_columns=5, n_outputs=1, is_regression=True)
+    context = SimpleNamespace(
+        target_type="regression", has_own_link=own_link, rows=range(n_rows), size=size
+    )
+    return recipe_fit._has_reserve(context, recipe, 3, budget)
+
+
+def test_where_there_is_one():
+    assert has_reserve()
+    assert has_reserve(budget=Budget(100.0))
+    assert not has_reserve(budget=Budget(1e-3))  # no time
+    assert not has_reserve(n_rows=150)
+    assert not has_reserve(own_link=True)
+    for none in (
+        recipes.choose_recipe("joint", 300, None, None),
+        recipes.affordable(recipes.RECIPES["joint"], 201, 1),
+        recipes.affordable(recipes.RECIPES["joint"], 5, 51),
+        recipes.under_constraints(recipes.RECIPES["joint"]),
+        recipes.RECIPES["blend"],
+    ):
+        assert not has_reserve(recipe=none)
+
+
+def test_columns_that_say_nothing_one_by_one():
+    """Of ten columns of bits, the parity of five: the joint fit alone tosses a coin."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2, (1400, 10)).astype(float)
+    y = bits[:, :5].sum(axis=1).astype(int) % 2
+    model = JOPLEnClassifier(random_state=0).fit(bits[:900], y[:900])
+    assert model.report_.recipe == "blend"
+    assert model.score(bits[900:], y[900:]) > 0.9
+
+
+@pytest.mark.parametrize("loss", [SquaredError(), Logistic()])
+def test_what_clearly_helps(loss):
+    """The mean of both must gain two standard errors, of weighted rows."""
+    rng = np.random.default_rng(1)
+    target = np.where(rng.random(200) < 0.5, -1.0, 1.0)
+    raw = 0.3 * target + rng.normal(size=200)
+    s = rng.uniform(0.1, 2.0, 200)
+    rows = Rows(np.zeros((200, 1)), target, s, np.zeros((200, 0), np.int64))
+    context = SimpleNamespace(loss=loss, target=lambda rows, units_of: rows.y)
+
+    def helps(other):
+        return is_complement(context, raw, other, (rows, rows))
+
+    assert helps(2 * target)
+    assert not helps(raw)
+    assert not helps(-target)
+    noise = rng.normal(size=200)
+    for other in (raw + 0.05 * noise, raw + 0.4 * target, raw + noise):
+        gains = s * (loss.row_loss(target, raw) - loss.row_loss(target, (raw + other) / 2))
+        z = np.sqrt(200) * gains.mean() / gains.std()
+        assert helps(other) == (z > 2)
+
+
+def test_what_is_explained():
+    """One minus the ratio of losses, that of the training mean below it, over all splits."""
+    rng = np.random.default_rng(2)
+    y, s, raw = rng.normal(size=60), rng.uniform(0.1, 2.0, 60), rng.normal(size=60)
+    rows = Rows(np.zeros((60, 1)), y, s, np.zeros((60, 0), np.int64))
+    splits = [(rows.take(slice(30, 60)), rows.take(slice(30)))] * 2
+    context = SimpleNamespace(
+        loss=SquaredError(),
+        target=lambda rows, units_of: rows.y,
+        constant=lambda rows: np.average(rows.y, weights=rows.s),
+    )
+    mean = np.average(y[30:], weights=s[30:])
+    expected = 1 - s[:30] @ (y - raw)[:30] ** 2 / (s[:30] @ (y[:30] - mean) ** 2)
+    assert explained_part(context, [raw[:30]] * 2, splits) == pytest.approx(expected)
+    assert explained_part(context, [y[:30]] * 2, splits) == 1.0
+    constant = replace(rows, y=np.ones(60))
+    assert explained_part(context, [np.ones(60)], [(constant, constant)]) == 1.0
+
+
+def test_the_memory_of_the_larger_one_is_estimated():
+    auto, joint = (JOPLEnRegressor(recipe=recipe) for recipe in ("auto", "joint"))
+    for n_rows, is_larger in ((300, True), (2000, False)):
+        totals = [model.memory_of(n_rows, 10, 2, 1, 8).total for model in (auto, joint)]
+        assert (totals[0] > totals[1]) is is_larger
