@@ -35,7 +35,7 @@ SLOW_FILES = {
     "estimators/test_refine_models.py",
     *("fit/test_blend_components.py", "fit/test_blend_recipe.py"),
     *("fit/test_interpolation.py", "fit/test_memory.py"),
-    *("fit/test_pruning.py", "fit/test_search.py", "fit/test_strengths.py"),
+    *("fit/test_pruning.py", "fit/test_reserve.py", "fit/test_search.py", "fit/test_strengths.py"),
     *("inspection/test_explain_models.py", "inspection/test_explain_recipe.py"),
     *("io/test_model_file.py", "io/test_model_file_fuzz.py", "io/test_onnx.py"),
     "model/test_grouped_sums.py",
