@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from blend_fits import small_fits
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor, prune
 from jointleaf._core.losses import Logistic, SquaredError
 from jointleaf._data.rows import Rows
 from jointleaf._fit import recipe_fit, recipes
-from jointleaf._fit.blend import explained_part, is_complement
+from jointleaf._fit.blend import explained_part, standardized_gain
 from jointleaf._fit.budget import Budget
 
 RNG = np.random.default_rng(0)
@@ -103,26 +104,35 @@ def test_columns_that_say_nothing_one_by_one():
 
 
 @pytest.mark.parametrize("loss", [SquaredError(), Logistic()])
-def test_what_clearly_helps(loss):
-    """The mean of both must gain two standard errors, of weighted rows."""
+def test_gains_in_standard_errors(loss):
+    """Of weighted rows, over all splits."""
     rng = np.random.default_rng(1)
     target = np.where(rng.random(200) < 0.5, -1.0, 1.0)
-    raw = 0.3 * target + rng.normal(size=200)
-    s = rng.uniform(0.1, 2.0, 200)
+    before, after, s = rng.normal(size=200), rng.normal(size=200), rng.uniform(0.1, 2.0, 200)
     rows = Rows(np.zeros((200, 1)), target, s, np.zeros((200, 0), np.int64))
     context = SimpleNamespace(loss=loss, target=lambda rows, units_of: rows.y)
+    splits = [(rows, rows.take(slice(80))), (rows, rows.take(slice(80, 200)))]
 
-    def helps(other):
-        return is_complement(context, raw, other, (rows, rows))
+    def gain(f, g):
+        pairs = [[values[:80], values[80:]] for values in (f, g)]
+        return standardized_gain(context, *pairs, splits)
 
-    assert helps(2 * target)
-    assert not helps(raw)
-    assert not helps(-target)
-    noise = rng.normal(size=200)
-    for other in (raw + 0.05 * noise, raw + 0.4 * target, raw + noise):
-        gains = s * (loss.row_loss(target, raw) - loss.row_loss(target, (raw + other) / 2))
-        z = np.sqrt(200) * gains.mean() / gains.std()
-        assert helps(other) == (z > 2)
+    gains = s * (loss.row_loss(target, before) - loss.row_loss(target, after))
+    expected = np.sqrt(200) * gains.mean() / gains.std()
+    assert gain(before, after) == pytest.approx(expected)
+    assert gain(after, before) == pytest.approx(-expected)
+    assert gain(before, 2 * target) > 3
+    assert gain(before, before) == 0.0
+
+
+def test_a_reserve_that_does_not_help_on_all_splits_is_left_out(monkeypatch):
+    monkeypatch.setattr(recipe_fit, "RESERVE_GAIN", 1e3)
+    y = X[:, 3] + NOISY
+    with small_fits():
+        fits = [JOPLEnRegressor(random_state=0, recipe=r).fit(X, y) for r in ("auto", "joint")]
+    first, second = (model.predict(X) for model in fits)
+    np.testing.assert_array_equal(first, second)
+    assert [part.name for part in fits[0].report_.components] == ["joint"]
 
 
 def test_what_is_explained():

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _STACKING_ROWS = 100.0  # as if so many more rows agreed with the weights that stacking starts from
 _CALIBRATION_ROWS = 10.0
 _NEGLIGIBLE = 0.05
-_CLEARLY = 2.0  # standard errors
 _ZERO = 1e-6  # predictions that are smaller, relative to the target, are rounding errors
 _JOINT_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # ties go to the first
 _TRUST = 0.5  # part of the way back to a trained classifier: the joint fit's setting was chosen
@@ -65,15 +64,25 @@ class Stacking:
         )
 
 
-def is_complement(context: FitContext, raw: NDArray, other: NDArray, split: Split) -> bool:
-    """Whether the mean of two raw predictions of validation rows is clearly better than the first.
+def standardized_gain(
+    context: FitContext,
+    before: Sequence[NDArray],
+    after: Sequence[NDArray],
+    splits: Sequence[Split],
+) -> float:
+    """Return how much better raw predictions of validation rows are than others before.
 
-    That is, by more than two standard errors of its gain.
+    The mean of what rows gain, in standard errors; 0 where all gain the same.
     """
-    target = _target(context, split)
-    before, after = (context.loss.row_loss(target, f) for f in (raw, (raw + other) / 2))
-    gains = split[1].s * (before - after)
-    return bool(gains.mean() > _CLEARLY * gains.std() / np.sqrt(len(gains)))
+    gains = np.concatenate(
+        [
+            split[1].s * (context.loss.row_loss(target, f) - context.loss.row_loss(target, g))
+            for f, g, split in zip(before, after, splits, strict=True)
+            for target in [_target(context, split)]
+        ]
+    )
+    spread = gains.std()
+    return float(np.sqrt(len(gains)) * gains.mean() / spread) if spread > 0 else 0.0
 
 
 def explained_part(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._fit.blend import explained_part, is_complement
+from jointleaf._fit.blend import explained_part, standardized_gain
 from jointleaf._fit.budget import Budget
 from jointleaf._fit.calibration import HeldOut, held_out_rows
 from jointleaf._fit.component import Blend, Component, FitContext, Split
@@ -21,9 +21,11 @@ from jointleaf._fit.recipes import (
     IN_A_HURRY,
     MANY_ROWS,
     NEARLY_ALL,
+    RESERVE_GAIN,
     RESERVE_ROWS,
     SAMPLE_ROWS,
     SCREENS,
+    TRIAL_GAIN,
     Recipe,
     affordable,
     under_constraints,
@@ -54,9 +56,9 @@ def fit_recipe(
     """Choose on the splits what is left to choose, fit all rows, and blend the components.
 
     With a budget components for which there is no time take no part. Where there are larger trees
-    in reserve they take part if they clearly help on the first split. None is returned where the
-    blend says hardly more than a constant: columns that say nothing one by one may do so together,
-    which takes the recipe of more rows, with more of them in training.
+    in reserve they take part if they clearly help, on the first split and on all. None is returned
+    where the blend says hardly more than a constant: columns that say nothing one by one may do so
+    together, which takes the recipe of more rows, with more of them in training.
     """
     if context.signs is not None:
         recipe = under_constraints(recipe)
@@ -82,11 +84,14 @@ def fit_recipe(
     if has_reserve and explained_part(context, parts, splits) < HARDLY_EXPLAINED:
         return None
     if has_reserve and _helps(context, parts[0], splits[0]):
-        reserve = recipe.reserve[context.target_type]
-        further, predictions = _predict_held_out(context, reserve, splits)
-        components, held_out = components | further, held_out | predictions
-        blend = _blended(context, recipe, components, held_out, splits)
-        name = "blend" if further.keys() & set(blend.active) else name
+        further, predictions = _predict_held_out(
+            context, recipe.reserve[context.target_type], splits
+        )
+        both = held_out | predictions
+        larger = _blended(context, recipe, components | further, both, splits)
+        gain = standardized_gain(context, parts, _blended_parts(larger, both, splits), splits)
+        if gain > RESERVE_GAIN:
+            components, held_out, blend, name = components | further, both, larger, "blend"
     model, blend = _fit_components(context, components, blend)
     model, importances = model.described(context.rows.X, context.rows.s)
     report = FitReport.of(name, context.target_type, blend, components, context.loss)
@@ -129,11 +134,13 @@ def _has_reserve(context: FitContext, recipe: Recipe, n_splits: int, budget: Bud
 
 
 def _helps(context: FitContext, raw: NDArray, split: Split) -> bool:
-    """Whether larger trees clearly help on the validation rows of a split."""
+    """Whether the mean with what larger trees predict is clearly better, on one split."""
     for kind in SCREENS[context.target_type]:
         predictions = kind(context, {}).held_out([split])
-        if predictions and is_complement(context, raw, predictions[0], split):
-            return True
+        if predictions:
+            mean = (raw + predictions[0]) / 2
+            if standardized_gain(context, [raw], [mean], [split]) > TRIAL_GAIN:
+                return True
     return False
 
 

@@ -93,6 +93,8 @@ SCREENS: dict[TargetType, Sequence[type[Component]]] = {
     "classification": (Boosted, BoostedRandom),
 }
 RESERVE_ROWS = 200  # with fewer, one split tells too little
+# Standard errors by which the trees of a trial must help on one split, and a reserve on all.
+TRIAL_GAIN, RESERVE_GAIN = 2.0, 3.0
 HARDLY_EXPLAINED = 0.1  # of the loss of a constant: then a reserve takes part without a trial
 
 #: With very many rows one of every family takes part; those that take less time come first.
