@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import make_friedman1
 
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
-from jointleaf._fit import boosting, grouped_joint, joint
+from jointleaf._fit import boosting, grouped_joint, joint, linear
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.grouped_joint import GroupedJoint
 from jointleaf._fit.growth import Stage
@@ -70,8 +70,9 @@ def few_small_trees(target_type):
 
 
 def short_plan(is_regression):
-    """As `default_plan`, with fewer settings."""
-    return replace(default_plan(is_regression), scales=(0.0, 1.0, 3.0))
+    """As `default_plan`, with fewer scales and strengths."""
+    plan = default_plan(is_regression)
+    return replace(plan, scales=(0.0, 1.0, 3.0), strengths=plan.strengths[1:5])
 
 
 #: What makes fits small: module, name, value.
@@ -82,7 +83,9 @@ _SMALL = (
     (grouped_joint, "partition_groups", few_groups),
     (joint, "many_partitions", few_small_trees),
     (joint, "default_plan", short_plan),
+    (linear, "STRENGTHS", (0.1, 0.01, 0.001)),
 )
+LINEAR_STRENGTHS = linear.STRENGTHS  # those of a fit that users get
 _TRUE = tuple((module, name, getattr(module, name)) for module, name, _ in _SMALL)
 
 
@@ -95,7 +98,7 @@ def _patched(values):
 
 
 def small_fits():
-    """Fits in here have few rounds and partitions."""
+    """Fits in here have few rounds and partitions, and few settings to choose from."""
     return _patched(_SMALL)
 
 

@@ -29,10 +29,14 @@ class ReferenceDesign:
         self.X = np.asarray(X, float)
         self.codes, counts = check_codes(codes, len(self.X), n_cells, allow_no_cell=True)
         self.layout = CellLayout(counts, self.X.shape[1], cells)
+        self._dense: NDArray[np.float64] | None = None
 
     def to_dense(self) -> NDArray[np.float64]:
         """Return the whole matrix Phi (n, N): slopes of linear cells, then biases of all."""
-        return np.stack([self._row(x, codes) for x, codes in zip(self.X, self.codes, strict=True)])
+        if self._dense is None:  # the loops are slow: once is enough
+            pairs = zip(self.X, self.codes, strict=True)
+            self._dense = np.stack([self._row(x, codes) for x, codes in pairs])
+        return self._dense
 
     def _row(self, x: NDArray, codes: NDArray) -> NDArray[np.float64]:
         slopes = []

@@ -10,6 +10,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from blend_fits import (
+    LINEAR_STRENGTHS,
     N_ROUNDS,
     NEW,
     NEW_Y,
@@ -25,7 +26,7 @@ from blend_fits import (
 from jointleaf import JOPLEnClassifier
 from jointleaf._core.losses import SquaredError
 from jointleaf._data.rows import Rows, canonical_rows
-from jointleaf._fit import blend, grouped_joint
+from jointleaf._fit import blend, grouped_joint, linear
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom
 from jointleaf._fit.growth import Growth
@@ -52,6 +53,7 @@ def fits():
     fitted = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blend, "_STACKING_ROWS", 1e6)  # which agree with equal weights
+        patch.setattr(linear, "STRENGTHS", LINEAR_STRENGTHS)  # all of them are compared
         for task, weighted in KEYS:
             estimator, y = TASKS[task]
             with blend_pieces() as pieces:
