@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from jointleaf._core.design import LeafDesign
+from jointleaf._core.design import LeafDesign, largest_eigenvalue
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import make_loss
 from jointleaf._core.losses.numbers import Huber, SmoothedPinball
 from jointleaf._core.penalties import L21, Frobenius, GrOWL, Nuclear
+from jointleaf._core.penalties.prox import _solve_power
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers import solve
 from jointleaf._core.solvers.base import flat_curvature
@@ -68,6 +69,17 @@ def test_iterations_are_counted_one_by_one():
     assert "trace" not in repr(solve(problem(Frobenius(0.1)), "dual"))
 
 
+def test_zero_has_the_eigenvalue_zero():
+    assert largest_eigenvalue(lambda v: v, np.zeros(3), 5) == 0.0
+    assert largest_eigenvalue(lambda v: 2 * v, np.ones(3), 5) == pytest.approx(2)
+
+
+def test_penalties_are_summed():
+    assert repr(sum([L21(0.1), Nuclear(0.2)])) == repr(L21(0.1) + Nuclear(0.2))
+    with pytest.raises(TypeError):
+        1 + L21(0.1)
+
+
 def test_a_step_says_how_far_it_went():
     flat = problem(L21(0.01))
     steps, theta = Steps(flat), flat.zeros()
@@ -85,6 +97,13 @@ def test_restricted_growl_has_the_first_weights():
     part = whole.restricted(few)
     rest = layout.with_features(2).join(slopes[:, few], biases)
     assert part.value(rest) == pytest.approx(whole.value(layout.join(slopes, biases)))
+
+
+@pytest.mark.parametrize("e", [0.3, 0.5, 1.0, 2.5])
+def test_powers_are_solved(e):
+    V, c = np.array([[0.0, 0.1, 3.0]]), np.array([[0.7]])
+    x = _solve_power(V, c, e)
+    np.testing.assert_allclose(x + c * x**e, V, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(

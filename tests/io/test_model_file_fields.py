@@ -261,6 +261,24 @@ def test_values_of_another_kind(field, data, problem):
         read(field, data)
 
 
+@pytest.mark.parametrize("name", ["task_features", "universal_features"])
+def test_features_of_tasks_rise(name):
+    file = unpack((FILES / "format-2" / "bouts.jleaf").read_bytes())
+    header, arrays = file.header, [*file.arrays, np.array([1, 0])]
+    falling = {"array": len(arrays) - 1}
+    tasks = header["model"]["task_features"]
+    header["model"][name] = [falling] * len(tasks) if name == "task_features" else falling
+    del header["arrays"]
+    with pytest.raises(ModelFileError, match=f"{name}.* must rise"):
+        files._from_bytes(pack(header, arrays))
+
+
+def test_solves_that_did_not_end():
+    """The objective of a solve that failed is infinite."""
+    for name in ("objective", "optimality"):
+        assert read(fits._SOLVE[name], "inf") == np.inf
+
+
 def test_columns_of_results_have_one_length():
     assert fits._is_table({"a": [1, 2], "b": np.zeros(2)})
     assert not fits._is_table({"a": [1, 2], "b": np.zeros(3)})
