@@ -7,13 +7,14 @@ from jointleaf._core.design import LeafDesign, largest_eigenvalue
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import make_loss
 from jointleaf._core.losses.numbers import Huber, SmoothedPinball
-from jointleaf._core.penalties import L21, Frobenius, GrOWL, Nuclear
+from jointleaf._core.penalties import L21, Free, Frobenius, GrOWL, Nuclear
 from jointleaf._core.penalties.prox import _solve_power
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers import solve
 from jointleaf._core.solvers.base import flat_curvature
 from jointleaf._core.solvers.fista import ActiveFeatures
 from jointleaf._core.solvers.krylov import _Vectors
+from jointleaf._core.solvers.newton import _BlockInverse
 from jointleaf._core.solvers.steps import Steps
 
 
@@ -97,6 +98,21 @@ def test_restricted_growl_has_the_first_weights():
     part = whole.restricted(few)
     rest = layout.with_features(2).join(slopes[:, few], biases)
     assert part.value(rest) == pytest.approx(whole.value(layout.join(slopes, biases)))
+
+
+def test_what_is_free_stays_free_of_fewer_features():
+    part = Free().bind(CellLayout((2,), 4)).restricted(np.array([1, 3]))
+    assert part.layout.n_features == 2
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_biases_that_are_combinations_of_others_are_found(size):
+    """Each of two partitions has all rows, whatever their curvature is."""
+    rng = np.random.default_rng(0)
+    codes = np.column_stack([rng.integers(0, 7, 300), rng.integers(0, 9, 300)])
+    design, h = LeafDesign(np.zeros((300, 1)), codes, cells="constant"), size * rng.random(300)
+    inverse = _BlockInverse(design, h, np.zeros(16), design.cell_mass(h), None)
+    assert len(inverse._chosen) == 15
 
 
 @pytest.mark.parametrize("e", [0.3, 0.5, 1.0, 2.5])
