@@ -1,6 +1,8 @@
 # Every command needs nothing but Python, make and a package index: it makes the environment itself.
 PYTHON ?= python3
 VENV ?= .venv
+OLDEST ?= .venv-oldest
+NEWEST ?= .venv-newest
 BIN := $(VENV)/bin
 # Two workers, no threads beside them; what is compiled is kept for the processes that tests start.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
@@ -62,16 +64,17 @@ tests: $(VENV)/dev.done
 	$(PYTEST)
 
 # The versions that pyproject.toml declares: the lower bound of each, and the newest there are.
+# Another Python: make oldest PYTHON=python3.10 OLDEST=.venv-oldest-3.10
 oldest:
-	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python tests/oldest_versions.py > .venv-oldest/constraints.txt
-	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-oldest/constraints.txt -e ".[dev,plot]"
-	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 -m "not slow"
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python tests/oldest_versions.py > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(OLDEST)/constraints.txt -e ".[dev,plot]"
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n 2 -m "not slow"
 
 newest:
-	test -x .venv-newest/bin/python || $(PYTHON) -m venv .venv-newest
-	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -e ".[dev,plot]"
-	OMP_NUM_THREADS=1 .venv-newest/bin/python -m pytest -n 2 -m "not slow"
+	test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -e ".[dev,plot]"
+	OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -n 2 -m "not slow"
 
 # Every warning is an error: a link or an anchor that leads nowhere, a docstring that is not understood.
 docs: $(VENV)/docs.done
@@ -83,4 +86,4 @@ format: $(VENV)/dev.done
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-newest site
+	rm -rf $(VENV) $(OLDEST) $(NEWEST) site

@@ -4,13 +4,14 @@
 
 Prints the size of every file, what loading it gave, and the time and the memory that it took beyond
 that of a process with jointleaf. The files are those with which an attacker took gigabytes from an
-earlier version.
+earlier version, and then those that a reviewer made who knew the code of the reader.
 """
 
 from __future__ import annotations
 
 import json
 import resource
+import struct
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from jointleaf.io._model_file.container import pack, unpack
 from jointleaf.partitions import RandomTreesPartitioner, RootCell, VoronoiPartitioner
 
 _LIMIT = 12 * 2**30
+_OLD = Path(__file__).parents[1] / "tests" / "io" / "model_files" / "format-1"
 
 
 def changed(model: Any, change: Callable[[dict[str, Any], list], None], **metadata: Any) -> bytes:
@@ -148,6 +150,73 @@ def metadata(n: int) -> bytes:
     return changed(small, lambda *_: None, metadata={"x": [[]] * n})
 
 
+# -- of a reviewer ------------------------------------------------------------------------------
+
+
+def in_report(**fields: Any) -> bytes:
+    """Return a file with another report."""
+    small = fitted(RandomTreesPartitioner(2, 3))
+    return changed(small, lambda model, _: model["report"].update(fields))
+
+
+def constant(n: int) -> bytes:
+    """Return a file whose blend adds texts, one of which is long."""
+    weights = {"dict": [["joint", 1.0]]}
+    return in_report(blend={"weights": weights, "constant": ["a" * n] + [""] * n})
+
+
+def penalties(n: int) -> bytes:
+    """Return a file of format 1 with n penalties for n tasks."""
+    file = unpack((_OLD / "tasks.jl").read_bytes())
+    header, model = dict(file.header), file.header["model"]
+    del header["arrays"]
+    model["models"], model["penalties"], model["solutions"] = [None] * n, [None] * n, None
+    data = pack(header, file.arrays)
+    return data[:8] + struct.pack("<I", 1) + data[12:]
+
+
+def arrays_of_a_parameter(n: int) -> bytes:
+    """Return a file with a list of arrays that an error would show."""
+
+    def change(model: dict[str, Any], arrays: list) -> None:
+        model["parameters"]["penalty"] = [{"array": len(arrays)}] * n
+        arrays.append(np.arange(1000) % 50 + np.int8(50))
+
+    return changed(fitted(RandomTreesPartitioner(2, 3)), change)
+
+
+def chains(n: int) -> bytes:
+    """Return a file with a union of n chains of 4,095 splits."""
+    file = unpack(chain(4095))
+    header = dict(file.header)
+    del header["arrays"]
+    union = header["model"]["cell_model"]["partitioner"]
+    union["partitioners"] = union["partitioners"][:1] * n
+    return pack(header, file.arrays)
+
+
+def probing_keys(n: int = 40_000, size: int = 2**16) -> list[int]:
+    """Return numbers for which a dict of `size` places looks for a free one very long.
+
+    Most follow each other on the way on which a dict looks for free places; the others come upon
+    this way and follow it to its end.
+    """
+    taken, way, place = np.zeros(size, bool), [], 1
+    for _ in range(3 * n // 4):
+        way.append(place)
+        taken[place] = True
+        place = (5 * place + 1) % size
+    number = np.arange(size, 2**23)
+    place, rest = number % size, number.copy()
+    for _ in range(8):
+        number, place, rest = (part[taken[place]] for part in (number, place, rest))
+        rest >>= 5
+        place = (5 * place + rest + 1) % size
+    return way + number[taken[place]].tolist()[: n - len(way)]
+
+
+_PADDED = {"dict": [["x", {"tuple": ["a" * 40_000] + [""] * 40_000}]]}
+
 FILES = {
     "one text of 50,000 characters, 50,000 short": lambda: texts(50_000),
     "one text of 20,000 characters, 20,000 short": lambda: texts(20_000),
@@ -163,6 +232,14 @@ FILES = {
     ),
     "device=3": lambda: with_parameter(device=3),
     "n_jobs=65,536": lambda: with_parameter(n_jobs=65_536),
+    "one text of 40,000 characters in a table of results": lambda: in_report(cv_results=_PADDED),
+    "one text of 40,000 characters in a constant": lambda: constant(40_000),
+    "20,000 penalties for 20,000 tasks of format 1": lambda: penalties(20_000),
+    "100,000 arrays in a parameter that is wrong": lambda: arrays_of_a_parameter(100_000),
+    "a union of 4,000 chains of 4,095 splits": lambda: chains(4_000),
+    "40,000 numbers for which a dict looks long": lambda: with_parameter(
+        categorical_features={"dict": [[key, 0] for key in probing_keys()]}
+    ),
 }
 
 

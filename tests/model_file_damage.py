@@ -5,15 +5,20 @@ import json
 import math
 import random
 import struct
+import time
+import tracemalloc
 import zlib
 
 import numpy as np
+import pytest
 
 import jointleaf as jl
+from jointleaf.io._model_file import files
 from jointleaf.partitions import RandomTreesPartitioner, StepPartitioner
 from model_kinds import MISSING, ROTATED, THREE, TREES, TWO, VORONOI, X, Y, frame, make
 
 START = 32
+MOST = 2**26  # bytes that any file may take
 ODD = [
     *(None, True, False, 0, 1, -1, 2, 3, 7, 2**31, 2**63, -(2**70), 10**300, 1.5, -0.0, 1e308),
     *("", "x", "inf", "nan", "auto", "linear", "constant", [], {}, [[]], [0], {"array": 0}),
@@ -246,3 +251,19 @@ def edited(data, change):
     mutations = Mutations(data, 0)
     change(mutations.header)
     return mutations.file(mutations.header)
+
+
+def with_parameter(data, value, name="categorical_features"):
+    return edited(data, lambda header: header["model"]["parameters"].update({name: value}))
+
+
+def refused(data, match="more memory than a file of its size"):
+    """Load a file that must be refused in bounded time and memory."""
+    tracemalloc.start()
+    start = time.process_time()
+    with pytest.raises(jl.ModelFileError, match=match):
+        files._from_bytes(data)
+    seconds, peak = time.process_time() - start, tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert seconds < 5
+    assert peak < MOST + 256 * len(data)

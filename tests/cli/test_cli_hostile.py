@@ -265,6 +265,8 @@ def test_encodings_without_a_mark_are_named(tmp_path, name):
         read(path, content)
     assert len(read(path, content, encoding=name)) == 40
     assert len(read(path, as_csv(ROWS).encode(name[:6]))) == 40  # with a mark
+    with pytest.raises(out.CliError, match=f"--encoding {name}"):  # bytes that are not UTF-8
+        read(path, "größe,y\n1,2\n".encode(name))
 
 
 def test_nul_characters_are_named(tmp_path):

@@ -9,7 +9,7 @@ from jointleaf._core.design import LeafDesign
 from jointleaf._core.losses import Logistic, SquaredError
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers import PCG, solve
-from jointleaf._core.solvers.krylov import Krylov, KrylovPath
+from jointleaf._core.solvers.krylov import Krylov, KrylovPath, WeightKrylovPath
 from reference import ReferenceDesign
 
 KINDS = {
@@ -309,3 +309,25 @@ def test_problems_that_do_not_fit(make_case):
     for penalty in (L21(0.1), Frobenius(0.1, 0.0)):
         with pytest.raises(ValueError, match=r"quadratic penalty on all slopes and biases"):
             solve(problem_of(case, penalty), Krylov())
+
+
+@pytest.mark.parametrize("n_outputs", [None, 2])
+def test_weights_minimise_the_quadratic_model_of_a_loss(n_outputs):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, (50, 2))
+    design, held_out = (LeafDesign(rng.standard_normal((50, 2)), codes) for _ in range(2))
+    n_weights = design.layout.n_weights
+    shape = (50,) if n_outputs is None else (50, n_outputs)
+    g, h = rng.standard_normal(shape), rng.uniform(0.5, 2.0, 50)
+    curvature = rng.uniform(0.5, 2.0, n_weights)
+    phi, new = (
+        np.stack([d.matvec(e) for e in np.eye(n_weights)], axis=1) for d in (design, held_out)
+    )
+    path = WeightKrylovPath(design, curvature, g, h, held_out)
+    path.extend(n_weights)
+    for strength in (0.1, 10.0):
+        matrix = phi.T @ (h[:, None] * phi) + strength * np.diag(curvature)
+        expected = np.linalg.solve(matrix, -phi.T @ g)
+        np.testing.assert_allclose(path.weights(strength), expected, rtol=1e-6, atol=1e-9)
+        predictions = path.predictions(np.array([strength]))[:, 0]
+        np.testing.assert_allclose(predictions, new @ expected, rtol=1e-6, atol=1e-8)

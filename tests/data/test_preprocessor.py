@@ -83,11 +83,14 @@ def test_every_library_gives_the_same_table_and_keeps_its_type():
         native = convert(RAW)
         made = TablePreprocessor().fit(native).transform(native)
         assert type(made) is type(native)
-        frame = made.to_pandas()
-        assert list(frame.columns) == list(pandas.columns)
-        for name in frame:
+        # As lists: pyarrow 16 does not make categories of polars those of pandas.
+        columns = made.to_dict(as_series=False) if convert is pl.from_pandas else made.to_pydict()
+        assert list(columns) == list(pandas.columns)
+        for name, values in columns.items():
             pd.testing.assert_series_equal(
-                frame[name].astype(object), pandas[name].astype(object), check_index=False
+                pd.Series(values, dtype=object).fillna(np.nan),
+                pandas[name].astype(object).reset_index(drop=True).fillna(np.nan),
+                check_names=False,
             )
 
 
@@ -214,9 +217,8 @@ def test_a_model_with_times_predicts_a_file_in_the_shell(folder, capsys):
     shell = predictions_of_the_shell(capsys, folder / "times.jleaf", folder / "times.csv")
     model = jointleaf.load(folder / "times.jleaf")
     np.testing.assert_allclose(shell, model.predict(frame), rtol=1e-9)
-    np.testing.assert_array_equal(
-        model.predict(pd.read_csv(folder / "times.csv")), model.predict(frame)
-    )
+    again = pd.read_csv(folder / "times.csv", float_precision="round_trip")  # pandas 2 rounds
+    np.testing.assert_array_equal(model.predict(again), model.predict(frame))
 
 
 # -- columns of times ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from choices import cv_for
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
-from jointleaf.partitions import LightGBMPartitioner, RootCell
+from jointleaf.partitions import LightGBMPartitioner, RandomTreesPartitioner, RootCell
 
 X, Y = make_friedman1(120, n_features=6, noise=0.5, random_state=0)
 BINARY = np.where(np.median(Y) < Y, "yes", "no")
@@ -46,6 +46,14 @@ def test_lists_fortran_order_and_read_only_arrays():
     ]:
         np.testing.assert_array_equal(model.fit(*given).predict(given[0]), expected)
     assert np.array_equal(rows, X)
+
+
+def test_float32_keeps_targets_far_from_zero():
+    single = X.astype(np.float32)
+    model = JOPLEnRegressor(RandomTreesPartitioner(5, 4), penalty=Frobenius(0.1), random_state=0)
+    near, far = (model.fit(single, Y + shift).predict(single) for shift in (0, 1e8))
+    assert near.dtype == far.dtype == np.float64
+    np.testing.assert_allclose(far - 1e8, near, atol=1e-3)
 
 
 def test_float32_gives_close_predictions():

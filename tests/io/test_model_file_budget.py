@@ -1,7 +1,6 @@
 """What a model file may cost when it is read or written is bounded by its size."""
 
 import os
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -13,10 +12,8 @@ from jointleaf._trees.importers.base import threads
 from jointleaf.io._model_file import files
 from jointleaf.io._model_file.container import pack, unpack
 from jointleaf.partitions import RandomTreesPartitioner, RootCell
-from model_file_damage import START, edited, packed, plain
+from model_file_damage import MOST, START, edited, packed, plain, refused, with_parameter
 from model_kinds import TASKS, X, Y
-
-MOST = 2**26  # bytes that any file may take
 
 
 @pytest.fixture(scope="module")
@@ -28,22 +25,6 @@ def small():
 @pytest.fixture(scope="module")
 def data(small):
     return plain(files._to_bytes(small))
-
-
-def refused(data, match="more memory than a file of its size"):
-    """Load a file that must be refused in bounded time and memory."""
-    tracemalloc.start()
-    start = time.process_time()
-    with pytest.raises(jl.ModelFileError, match=match):
-        files._from_bytes(data)
-    seconds, peak = time.process_time() - start, tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert seconds < 5
-    assert peak < MOST + 256 * len(data)
-
-
-def with_parameter(data, value, name="categorical_features"):
-    return edited(data, lambda header: header["model"]["parameters"].update({name: value}))
 
 
 @pytest.mark.parametrize("n", [20_000, 50_000])

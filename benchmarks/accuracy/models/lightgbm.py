@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from numpy.typing import NDArray
@@ -27,11 +28,16 @@ class _EarlyStopping:
         self.model.fit(
             take_rows(X, fitted),
             y[fitted],
-            eval_X=take_rows(X, held_out),
-            eval_y=y[held_out],
+            **self._validation(take_rows(X, held_out), y[held_out]),
             callbacks=[early_stopping(_PATIENCE, verbose=False)],
         )
         return self
+
+    def _validation(self, X: Any, y: NDArray) -> dict[str, Any]:
+        """Name the validation rows as this version of LightGBM does."""
+        if "eval_X" in inspect.signature(self.model.fit).parameters:
+            return {"eval_X": X, "eval_y": y}
+        return {"eval_set": [(X, y)]}
 
     def predict(self, X: Any) -> NDArray:
         return self.model.predict(X)

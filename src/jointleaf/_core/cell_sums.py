@@ -318,7 +318,8 @@ class CellSums:
         if self._turned is None or self._turned[0] != start:
             columns = self._merged[:, start : start + _COLUMNS]
             self._turned = start, np.ascontiguousarray(columns.T)
-        return self._turned[1][group - start] + self._offsets[group]
+        # With a type: NumPy 1 would add a small offset in the type of the codes, a byte.
+        return np.add(self._turned[1][group - start], self._offsets[group], dtype=np.int32)
 
     def cells(self) -> NDArray[np.int32]:
         """Cell of every row in every partition, (n, P), numbered over these; C for none."""

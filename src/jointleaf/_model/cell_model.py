@@ -251,7 +251,10 @@ class CellModel:
         (`GroupedSums`); the numbers are the same up to rounding. On other devices than the CPU
         all cells are gathered.
         """
-        return self.centre + self.unit * (self._sums(X, n_jobs, device) + self.offset)
+        sums = self._sums(X, n_jobs, device)
+        # With a type: NumPy 1 would add a single offset in that of the sums.
+        total = np.add(sums, self.offset, dtype=np.result_type(sums.dtype, self.offset.dtype))
+        return self.centre + self.unit * total
 
     def _sums(self, X: NDArray, n_jobs: int, device: str) -> NDArray:
         chosen = place(device, len(X) * self.layout.entries_per_row * self.n_outputs)

@@ -205,7 +205,7 @@ def _decode(data: bytes, source: str, encoding: str) -> str:
         line = data[: cause.start].count(b"\n") + 1
         raise CliError(
             f"{source}: line {line} is not {encoding} (byte 0x{data[cause.start]:02x}): "
-            "name the encoding, for example --encoding latin-1"
+            f"name the encoding, for example --encoding {_likely_encoding(data) or 'latin-1'}"
         ) from None
     except LookupError:
         raise CliError(f"--encoding {encoding!r} is not known: use utf-8 or latin-1") from None
@@ -219,7 +219,8 @@ def _decode(data: bytes, source: str, encoding: str) -> str:
 
 def _likely_encoding(data: bytes) -> str | None:
     """Return the encoding of text without a mark in which most characters have NUL bytes."""
-    is_zero = [2 * data[k : 4 * _SAMPLE_LINES : 4].count(0) > _SAMPLE_LINES for k in range(4)]
+    samples = [data[k : 4 * _SAMPLE_LINES : 4] for k in range(4)]
+    is_zero = [2 * sample.count(0) > len(sample) for sample in samples]
     names = {"utf-32-le": "0111", "utf-32-be": "1110", "utf-16-le": "0101", "utf-16-be": "1010"}
     pattern = "".join(str(int(zero)) for zero in is_zero)
     return next((name for name, zeros in names.items() if zeros == pattern), None)

@@ -226,7 +226,8 @@ class _ModelJson:
                 "use a model with booster='gbtree' or 'dart'"
             )
         self._model = booster.get("gbtree", booster)["model"]
-        self._drops = booster.get("weight_drop")  # of dart's trees
+        # Of dart's trees; XGBoost 3.4 keeps them beside the trees, and has no booster of that name.
+        self._drops = booster.get("weight_drop", self._model.get("weight_drop"))
 
     def trees(self) -> Iterator[dict[str, Any]]:
         """Trees of the rounds that are used."""

@@ -70,7 +70,8 @@ class ModelFileError(ValueError):
     """A model cannot be saved, or a file is no valid model file; the message is one line."""
 
     def __init__(self, message: str) -> None:
-        line = " ".join(message.split())
+        # Cut first: a text of a hostile file may have millions of words.
+        line = " ".join(message[: 4 * _MOST_TEXT].split())
         super().__init__(line if len(line) <= _MOST_TEXT else f"{line[:_MOST_TEXT]}...")
 
 
@@ -233,8 +234,11 @@ def _parse(text: bytes) -> dict[str, Any]:
     def fail(constant: str) -> NoReturn:
         raise ModelFileError(f"the header holds {constant}, which JSON does not know")
 
+    def number(digits: str) -> float:
+        return value if math.isfinite(value := float(digits)) else fail(digits[:40])
+
     try:
-        header = json.loads(text.decode("utf-8"), parse_constant=fail)
+        header = json.loads(text.decode("utf-8"), parse_constant=fail, parse_float=number)
     except RecursionError:
         raise ModelFileError("the header is nested too deeply") from None
     except ModelFileError:

@@ -210,8 +210,21 @@ def _is_table(table: Any) -> bool:
         return True
     if not isinstance(table, dict) or not all(isinstance(key, str) for key in table):
         return False
-    is_flat = all(isinstance(column, list) or np.ndim(column) == 1 for column in table.values())
+    # Nothing is made an array to see its shape: NumPy pads all texts to the longest.
+    is_flat = all(
+        isinstance(column, list) or (isinstance(column, np.ndarray) and column.ndim == 1)
+        for column in table.values()
+    )
     return is_flat and len({len(column) for column in table.values()}) <= 1
+
+
+def _is_constant(value: Any, outputs: tuple[int, ...]) -> bool:
+    """Whether a value is a finite number, or an array with one for every output."""
+    if isinstance(value, np.ndarray):
+        is_number = value.dtype.kind in "iuf" and value.shape in ((), outputs)
+    else:
+        is_number = isinstance(value, int | float | np.number)
+    return is_number and bool(np.isfinite(value).all())
 
 
 def _are_numbers(values: Any) -> bool:
@@ -229,7 +242,7 @@ _BLEND = record(
         "must be weights of components by name",
     ),
     constant=Plain().must(
-        lambda s: np.shape(s.constant) in ((), s.outputs), "must be a number or one for every class"
+        lambda s: _is_constant(s.constant, s.outputs), "must be a number or one for every class"
     ),
 )
 _JOINT = record(

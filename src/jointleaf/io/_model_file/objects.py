@@ -108,14 +108,19 @@ def _has_cells(trees: FlatTrees) -> bool:
 
 
 def _is_shallow(trees: FlatTrees) -> bool:
-    """Whether no row takes more than `_MOST_LEVELS` steps to its leaf."""
-    level = trees.starts[:-1][np.diff(trees.starts) > 0]
-    for _ in range(_MOST_LEVELS):
-        if not len(level):
-            return True
-        level = np.concatenate([trees.left[level], trees.right[level]])
-        level = level[level >= 0]
-    return False
+    """Whether no row takes more than `_MOST_LEVELS` steps to its leaf.
+
+    Every split but the first of its tree has one parent. Jumps to the parent, its parent, and so
+    on, twice as far each time, take one step after the other where a file has very many trees.
+    """
+    split = np.arange(len(trees.feature))
+    ancestor, root = split.copy(), trees.starts[:-1][trees.tree_of_split]
+    jump = root.copy()
+    for child in (trees.left, trees.right):
+        jump[child[child >= 0]] = split[child >= 0]
+    for _ in range(_MOST_LEVELS.bit_length() - 1):  # 1 + 2 + 4 + ... = _MOST_LEVELS - 1 in all
+        ancestor, jump = jump[ancestor], jump[jump]
+    return bool((ancestor == root).all())
 
 
 _NO_TREE = "names a split that does not follow its parent in the tree, or a leaf that it lacks"

@@ -162,7 +162,8 @@ class Parameters(Field):
             if name != "device" and not isinstance(value, LeftOut)
         }
         try:
-            self.cls(**values).check_parameters()
+            with np.printoptions(threshold=10, edgeitems=2):  # in messages, of which part is shown
+                self.cls(**values).check_parameters()
         except (TypeError, ValueError) as cause:
             place.fail(f"are not possible: {cause}")
 

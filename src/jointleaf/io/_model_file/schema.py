@@ -40,6 +40,7 @@ _NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 _MOST_INT = 2**63 - 1
 _MOST_FLOAT = sys.float_info.max
 _MOST_DEPTH = 160  # objects and lists inside each other
+_MOST_PATH = 160  # characters of a place in a message
 _OBJECT_BYTES = 512  # of an object with its attributes, about
 
 
@@ -108,7 +109,10 @@ class Place:
 
     def fail(self, problem: str) -> NoReturn:
         """Raise the error of a file that is not valid here."""
-        raise ModelFileError(f"{self.path} {problem}")
+        path = self.path
+        if len(path) > _MOST_PATH:  # so that the problem is in the message
+            path = f"{path[: _MOST_PATH // 2]}...{path[-_MOST_PATH // 2 :]}"
+        raise ModelFileError(f"{path} {problem}")
 
 
 def _resolve(size: Size, scope: Scope) -> Any:

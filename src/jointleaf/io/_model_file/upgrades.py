@@ -256,7 +256,8 @@ class _Upgrade:
         tables = table if isinstance(table, list) else [table] * n_tasks
         if solutions is None:
             joint = model["solution"]
-            solutions, penalties = joint.pop("tasks"), penalties * n_tasks
+            (penalty,) = penalties
+            solutions, penalties = joint.pop("tasks"), [penalty] * n_tasks
             for name in ("common", "specific"):
                 joint[name] = [
                     self._arrays.add(np.zeros((0, task["n_features"])))
@@ -280,7 +281,7 @@ class _Upgrade:
         names, d, tasks = model["feature_names"], model.pop("n_features"), model.pop("tasks")
         if d != len(self._array(tasks[0]["importances"])):
             raise ValueError("n_features does not fit the importances")
-        self._place.budget.spend(_COLUMN_BYTES * d)
+        self._place.budget.spend(_COLUMN_BYTES * (d if names is None else len(names["objects"])))
         labels = [f"x{j}" for j in range(d)] if names is None else names["objects"]
         model["columns"] = [{"label": label, "levels": None} for label in labels]
         model["form"] = "single" if model.pop("is_single") else "pairs"

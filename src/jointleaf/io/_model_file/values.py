@@ -25,6 +25,9 @@ from jointleaf.partitions._base import LeftOut
 _SCALARS = {t.__name__: t for t in (np.dtype(name).type for name in TYPES)}
 _MOST_INT = 2**63
 _MOST_COLLISIONS = 8  # keys of one hash: more are made so that dicts are slow
+_MOST_KEYS = 2**14  # that are no text: whoever knows their hashes can make dicts slow with others
+_ITEM_BYTES = 64  # of a value in a list, and as a price of the time that it takes
+_VALUE_BYTES = 2**14  # of an array or object among parameters, with its text in an error message
 _ANY_ARRAY = Array(" ".join(name[1:] for name in TYPES), None)
 
 
@@ -96,18 +99,21 @@ class Plain(Field):
             place.fail("holds an object of no known kind")
         ((kind, content),) = data.items()
         if kind == "array":
+            place.budget.spend(_VALUE_BYTES if self.objects else 0)
             return _ANY_ARRAY.read(data, place, scope)
         if kind == "float" and content in ("inf", "-inf", "nan"):
             return float(content)
         if kind == "left_out" and isinstance(content, str):
             return LeftOut(content[:100])
         if kind in self.objects:
+            place.budget.spend(_VALUE_BYTES)
             return self.objects[kind].read(content, place, scope)
         if isinstance(content, list):
             return self._read_object(kind, content, place, scope)
         place.fail("holds an object of no known kind")
 
     def _read_all(self, data: list, place: Place, scope: Scope) -> list:
+        place.budget.spend(_ITEM_BYTES * len(data))
         return [self.read(item, inner, scope) for item, inner in place.items(data)]
 
     def _read_object(self, kind: str, content: list, place: Place, scope: Scope) -> Any:
@@ -119,7 +125,8 @@ class Plain(Field):
             return np.array(content, dtype=str)
         if kind == "objects":
             array = np.empty(len(content), dtype=object)
-            array[:] = self._read_all(content, place, scope)
+            for i, value in enumerate(self._read_all(content, place, scope)):
+                array[i] = value  # one by one: NumPy would look into lists
             return array
         if kind == "dict" and all(isinstance(pair, list) and len(pair) == 2 for pair in content):
             pairs = [self._read_all(pair, place, scope) for pair in content]
@@ -139,7 +146,9 @@ class Plain(Field):
 
 
 def check_keys(keys: list, place: Place) -> None:
-    """Check that values can be keys of a dict, and were not chosen to have the same hash."""
+    """Check that values can be keys of a dict, and were not chosen to be slow to look up."""
+    if sum(not isinstance(key, str) for key in keys) > _MOST_KEYS:
+        place.fail(f"has more than {_MOST_KEYS} keys that are no text")
     try:
         hashes = [hash(key) for key in keys]
     except TypeError:
