@@ -166,6 +166,18 @@ def test_a_model_of_the_shell_predicts_a_raw_frame(folder, capsys, small_shell_f
 
 
 @pytest.mark.usefixtures("small_shell_fit")
+def test_a_counter_is_found_before_rows_without_a_target_are_left_out(tmp_path, capsys):
+    rows = [[k + 1, *row[:-1], "" if k % 20 == 9 else row[-1]] for k, row in enumerate(make_rows())]
+    (tmp_path / "a.csv").write_text(as_csv(rows, ("flat number", *HEADER)))
+    options = ("-t", "price", "-o", tmp_path / "a.jleaf", "--no-report")
+    code, out, err = run(capsys, "fit", tmp_path / "a.csv", *options)
+    assert code == 0, err
+    line = next(line for line in out.splitlines() if line.startswith("  flat number"))
+    assert "left out: identifier" in line
+    assert "counts the rows" in line
+
+
+@pytest.mark.usefixtures("small_shell_fit")
 def test_columns_are_kept_and_words_are_missing_as_the_shell_is_told(folder, capsys):
     options = ("-o", folder / "k.jleaf", "--no-report", "--keep", "id", "--na", "gas")
     code, out, err = run(capsys, "fit", folder / "flats.csv", "-t", "price", *options)

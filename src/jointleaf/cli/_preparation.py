@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.losses import Loss
-from jointleaf._data.kinds import ColumnKind
+from jointleaf._data.kinds import ColumnKind, row_counters
 from jointleaf._data.preparation import Preparation, columns_in_words
 from jointleaf._data.raw_table import MISSING_WORDS, RawTable, listed
 from jointleaf.cli import _splits as splits
@@ -24,9 +24,12 @@ _FEWEST_ROWS = 10
 
 
 def learn_preparation(
-    table: RawTable, args: argparse.Namespace, objective: Objective
+    table: RawTable,
+    args: argparse.Namespace,
+    objective: Objective,
+    counters: Collection[str] = (),
 ) -> Preparation:
-    """Detect what the columns of a training table hold."""
+    """Detect what the columns of a training table hold; `counters` count the rows of the file."""
     role_of = {name: role for role, name in objective.roles.items()}
     roles = {
         name: detect_role(table.column(name, f"--{role}"), role, table.source)
@@ -38,6 +41,7 @@ def learn_preparation(
         categorical=args.categorical,
         drop=drop,
         keep=[*args.keep, *filter(None, [args.time])],  # rows in order of time count it
+        counters=counters,
         roles=roles,
         target=table.column(args.target),
         missing=missing_words(args),
@@ -198,7 +202,9 @@ def read_training_data(
     y, present = target.read(table.column(args.target), table.source)
     _check_targets(y, target, objective.loss, table.source)
     whole, table = table, table.take(present)
-    preparation = learn_preparation(table, args, objective)
+    # Before rows are left out, behind which the numbers have gaps.
+    counters = set() if present.all() else row_counters(whole)
+    preparation = learn_preparation(table, args, objective, counters)
     exposure, weight = (
         role_numbers(preparation, whole, role, present) for role in ("exposure", "weight")
     )

@@ -225,6 +225,10 @@ def check_targets(estimator: Any, y: Any) -> None:
     row = next((i for i, label in enumerate(labels) if _is_missing(label)), None)
     if row is not None:
         raise ValueError(f"y is {labels[row]} in row {row}: leave out rows without a target")
+    if kind == "Regressor" and values.dtype.kind == "f" and np.isnan(values).any():
+        row = int(np.flatnonzero(np.isnan(values))[0])
+        # scikit-learn's words, which its checks of estimators ask for.
+        raise ValueError(f"Input y contains NaN in row {row}: leave out rows without a target")
 
 
 def _is_text(value: Any) -> bool:
