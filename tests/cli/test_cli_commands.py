@@ -15,8 +15,9 @@ import pytest
 
 import jointleaf
 from cli_data import HEADER, as_csv, fails, make_rows, run
+from jointleaf._core.losses import make_number_loss
 from jointleaf._data.formatting import number, signed
-from jointleaf.cli import _validation, main
+from jointleaf.cli import _models, _validation, main
 from jointleaf.cli._preparation import prepared
 from jointleaf.cli._tables import read_table
 from jointleaf.cli._using import load_model
@@ -340,6 +341,19 @@ def test_bench_compares_what_is_installed(capsys, folder):
     losses = [row["log_loss"] for row in found["models"]]
     assert losses == sorted(losses)
     assert "validating [" in err
+
+
+def test_peers_that_are_not_installed_are_named(monkeypatch):
+    absent = {"catboost", "xgboost"}
+    monkeypatch.setattr(
+        _models.importlib.util, "find_spec", lambda name: name not in absent or None
+    )
+    assert _models.absent_peers(None) == (
+        "CatBoost and XGBoost are not installed, and not compared: pip install catboost xgboost"
+    )
+    assert _models.absent_peers(make_number_loss("huber")).startswith("CatBoost is not installed")
+    absent.clear()
+    assert _models.absent_peers(None) == ""
 
 
 # -- as a user runs it ---------------------------------------------------------------------------

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from jointleaf._data.kinds import detect_kind, row_counters
-from jointleaf._data.raw_table import RawColumn, RawTable, text_column
+from jointleaf._data.raw_table import RawColumn, RawTable, closest_name, text_column
+from jointleaf.cli._columns import detect_target
+from jointleaf.cli._output import CliError
 
 
 def kind_of(values, name="x", **options):
@@ -69,3 +71,25 @@ def test_what_cannot_be_read_is_named_with_the_remedy(values, culprit, remedy):
     note = kind_of(values).note
     assert f"looks like numbers, but {culprit!r} cannot be read as one" in note
     assert remedy in note
+
+
+def test_a_target_with_units_is_told_to_look_like_numbers():
+    column = text_column("price", [f"{k}.4 kr" for k in range(200)])
+    message = "too many to be classes; it looks like numbers, but '0.4 kr' cannot be read as one"
+    with pytest.raises(CliError, match=message):
+        detect_target(column, "a.csv")
+
+
+def test_similar_names_are_found():
+    names = ["price", "area", "Sold on"]
+    assert closest_name("pricee", names) == closest_name(" PRICE", names) == "price"
+    assert closest_name("soldon", names) == "Sold on"
+    assert closest_name("cost", names) is None
+    assert closest_name("pricee", [*names, *map(str, range(1000))]) is None  # takes too long
+
+
+@pytest.mark.parametrize("values", [["few", "many"] * 5, ["1", "2"] * 20 + ["many"]])
+def test_a_loss_of_numbers_does_not_speak_of_the_task(values):
+    column = text_column("claims", values)
+    with pytest.raises(CliError, match=r"'(few|many)'.*(leave --loss poisson out|correct it)$"):
+        detect_target(column, "a.csv", "regression", "--loss poisson").read(column, "a.csv")

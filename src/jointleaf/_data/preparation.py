@@ -117,7 +117,9 @@ class Preparation:
         there = set(names)
         absent = [name for name in self.names if name not in there]
         if absent:
-            similar = [n for n in (closest_name(a, names) for a in absent[:_MOST_HINTS]) if n]
+            needed = set(self.names)
+            free = [name for name in names if name not in needed]
+            similar = [n for n in (closest_name(a, free) for a in absent[:_MOST_HINTS]) if n]
             remedy = f": did you mean {listed(similar)}?" if similar else ""
             if len(names) == 1 and hint:
                 remedy = f" and whose only column is {names[0]!r}{hint}"

@@ -170,7 +170,9 @@ class TrainingData:
         lines.append(text_table(rows, right=(2,)))
         left_out = [kind.name for kind in self.preparation.columns if kind.can_be_kept]
         if left_out:
-            lines.append(f"left out: {listed(left_out)}: use one all the same with --keep NAME")
+            lines.append(
+                f"Left out: {listed(left_out)}. To use such a column anyway, add --keep NAME."
+            )
         if any("counts as missing" in kind.note for kind in self.preparation.columns):
             lines.append('where "none" is a category, say what counts as missing: --na WORDS')
         return "\n".join(lines)
@@ -198,7 +200,8 @@ def read_training_data(
     if args.target in args.drop:
         raise CliError(f"--drop {args.target!r} is the target: drop another column")
     task: Task | None = args.task if objective.loss is None else "regression"
-    target = detect_target(table.column(args.target, "the target"), table.source, task)
+    option = "--task regression" if objective.loss is None else f"--loss {objective.loss.name}"
+    target = detect_target(table.column(args.target, "the target"), table.source, task, option)
     y, present = target.read(table.column(args.target), table.source)
     _check_targets(y, target, objective.loss, table.source)
     whole, table = table, table.take(present)

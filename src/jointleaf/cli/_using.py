@@ -270,7 +270,7 @@ def _explanation_text(contents: dict[str, Any], values: dict[str, str], top: int
     added = [(r["feature"], values[r["feature"]], r["contribution"]) for r in records[:top]]
     if len(records) > top:
         others = sum(record["contribution"] for record in records[top:])
-        added.append((f"{len(records) - top} others", "", others))
+        added.append((out.plural(len(records) - top, "other"), "", others))
     if rest:
         added.append(("cells", "", rest))
     for name, text, change in added:

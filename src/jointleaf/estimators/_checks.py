@@ -166,7 +166,8 @@ def warn_of_no_values(X: NDArray, columns: Columns) -> None:
     if not empty.size:
         return
     named = ", ".join(repr(columns[j].label) for j in empty[:_MOST_NAMED])
-    named += f" and {empty.size - _MOST_NAMED} others" if empty.size > _MOST_NAMED else ""
+    n_more = empty.size - _MOST_NAMED
+    named += f" and {n_more} other{'s' * (n_more > 1)}" if n_more > 0 else ""
     noun, verb = ("column", "has") if empty.size == 1 else ("columns", "have")
     warnings.warn(
         f"{noun} {named} {verb} no values at all in rows of positive weight, and nothing is "
