@@ -65,6 +65,7 @@ def test_counters_are_found_in_numbers_and_plain_text():
         (["$1,000.00", "$2,000.50", "-", "$30.00"], "-", r"--na (missing_values= in Python)"),
         (["64.3 m2", "20.9 m2", "78.5 m2"], "64.3 m2", "without units"),
         (["64.3", "20.9 m3", "78.5"], "20.9 m3", "without units"),
+        (["new kr", "20.9 kr", "78.5 kr"], "20.9 kr", "without units"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_the_remedy(values, culprit, remedy):

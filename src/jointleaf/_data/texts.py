@@ -143,7 +143,10 @@ def number_like_remark(values: NDArray) -> str:
     """Return what keeps texts (n,) that look like numbers from being read, and the remedy."""
     texts = present(values)
     notation, _ = _best_notation(texts)
-    unread = next((v for v in texts if not notation or math.isnan(_parse(v, notation))), texts[0])
+    if notation:
+        unread = next((v for v in texts if math.isnan(_parse(v, notation))), texts[0])
+    else:
+        unread = next(filter(_NUMBER_LIKE.fullmatch, texts), texts[0])
     has_digit = any(mark.isdigit() for mark in unread)
     remedy = (
         "write the numbers without units and spaces"

@@ -201,7 +201,8 @@ def explain(args: argparse.Namespace) -> None:
     if args.plot is not None:
         interval = contents.get("interval")  # also of the exposure
         ends = interval and np.array([[interval["lower"], interval["upper"]]])
-        _draw(replace(explanation, interval=ends, coverage=args.interval or COVERAGE), output, args)
+        shown = replace(explanation, interval=ends, coverage=args.interval or COVERAGE)
+        _draw(replace(shown, is_per_exposure=False), output, args)
         out.print_remark(f"wrote {args.plot}")
     values = {
         name: explanation.value_text(0, j, digits=6)
