@@ -96,7 +96,8 @@ def test_a_missing_target_names_the_columns_or_the_one_meant(capsys, tmp_path):
     data = as_csv(ROWS)
     line = fit(capsys, tmp_path, data, target="cost")
     assert "the target 'cost' is not there: the columns are 'id', 'sold', 'city'" in line
-    assert "did you mean 'price'?" in fit(capsys, tmp_path, data, target="Price")
+    for target in ("Price", "pricee"):
+        assert "did you mean 'price'?" in fit(capsys, tmp_path, data, target=target)
 
 
 def test_a_delimiter_that_is_wrong_is_guessed(capsys, tmp_path):
@@ -240,7 +241,10 @@ def test_models_of_a_newer_version_and_other_files(capsys, folder, tmp_path):
     line = fails(capsys, "info", tmp_path / "m.jleaf")
     assert "newer jointleaf" in line
     assert "upgrade jointleaf" in line
-    assert "not a jointleaf model file" in fails(capsys, "info", folder / "flats.csv")
+    line = fails(capsys, "info", folder / "flats.csv")
+    assert (
+        "not a jointleaf model file: make one with jointleaf.save, or with `jointleaf fit`" in line
+    )
 
 
 def test_models_of_other_kinds(capsys, tmp_path):

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -15,8 +16,9 @@ import pytest
 
 import jointleaf
 from cli_data import HEADER, as_csv, fails, make_rows, run
+from jointleaf._core.losses import make_number_loss
 from jointleaf._data.formatting import number, signed
-from jointleaf.cli import _validation, main
+from jointleaf.cli import _fitting, _models, _using, _validation, main
 from jointleaf.cli._preparation import prepared
 from jointleaf.cli._tables import read_table
 from jointleaf.cli._using import load_model
@@ -340,6 +342,39 @@ def test_bench_compares_what_is_installed(capsys, folder):
     losses = [row["log_loss"] for row in found["models"]]
     assert losses == sorted(losses)
     assert "validating [" in err
+
+
+def test_peers_that_are_not_installed_are_named(monkeypatch):
+    absent = {"catboost", "xgboost"}
+    monkeypatch.setattr(
+        _models.importlib.util, "find_spec", lambda name: name not in absent or None
+    )
+    assert _models.absent_peers(None) == (
+        "CatBoost and XGBoost are not installed, and not compared: pip install catboost xgboost"
+    )
+    assert _models.absent_peers(make_number_loss("huber")).startswith("CatBoost is not installed")
+    absent.clear()
+    assert _models.absent_peers(None) == ""
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_bench_names_them_beside_its_result(capsys, folder, monkeypatch, options):
+    monkeypatch.setattr(_fitting, "absent_peers", lambda loss: "CatBoost is not installed")
+    found = {"method": "", "measure": "", "table": []}
+    monkeypatch.setattr(_fitting, "validate", lambda *args, **more: found)
+    monkeypatch.setattr(_fitting, "error_table", lambda validation: "errors")
+    code, out, err = run(capsys, "bench", folder / "flats.csv", "-t", "price", *options)
+    assert code == 0, err
+    assert "CatBoost" not in out
+    assert ("CatBoost is not installed" in err) == (not options)
+
+
+def test_one_column_that_is_summed_up_is_no_plural():
+    parts = [{"feature": name, "contribution": 1.0} for name in "ab"]
+    contents = {"row": 1, "explains": "it", "baseline": 0.0, "contributions": parts}
+    contents |= {"raw_prediction": 2.0, "prediction": 2.0}
+    text = _using._explanation_text(contents, {"a": "", "b": ""}, 1)
+    assert re.search(r"^  1 other +\+1", text, re.MULTILINE)
 
 
 # -- as a user runs it ---------------------------------------------------------------------------

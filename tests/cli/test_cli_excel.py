@@ -99,3 +99,22 @@ def test_without_openpyxl_it_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(CliError, match=r"need openpyxl: pip install 'jointleaf\[cli\]'"):
         read_table(str(tmp_path / "data.xlsx"))
+
+
+def test_a_column_that_is_not_there_may_be_elsewhere(tmp_path):
+    path = write(tmp_path / "data.xlsx", notes=[("a", "b"), (1, 2)], flats=ROWS)
+    with pytest.raises(
+        ValueError, match=r"'price' is not there: .*another sheet with --sheet: 'fl"
+    ):
+        read_table(path).column("price")
+    path = write(tmp_path / "one.xlsx", notes=[("a",), (1,)], flats=ROWS)
+    with pytest.raises(ValueError, match="the only column is 'a'; name another sheet with --sheet"):
+        read_table(path).column("price")
+    path = write(
+        tmp_path / "title.xlsx", flats=[("Sales in 2024", None), ("price", "area"), (1, 2)]
+    )
+    with pytest.raises(ValueError, match="; 'Sales in 2024' looks like a title: delete what"):
+        read_table(path).column("price")
+    (tmp_path / "title.csv").write_text("Sales in 2024\nprice,area\n1,2\n")
+    with pytest.raises(CliError, match="or delete what is above the names of the columns"):
+        read_table(str(tmp_path / "title.csv"))

@@ -76,3 +76,13 @@ def test_a_grid_of_strengths_is_that_of_penalties():
     )
     assert np.ptp(by_name.cv_results_["mean_test_score"]) > 0.1
     assert penalty.strength == 0.5  # the one that was given is left alone
+
+
+def test_parameters_of_a_penalty_that_has_none_name_the_remedy():
+    message = (
+        r"penalty__strength=0.1 cannot be set because penalty='auto'.*penalty=Frobenius\(0.1\)"
+    )
+    with pytest.raises(ValueError, match=message):
+        JOPLEnRegressor().set_params(penalty__strength=0.1)
+    model = JOPLEnRegressor().set_params(penalty=Frobenius(1.0), penalty__strength=0.1)
+    assert model.penalty.strength == 0.1

@@ -174,7 +174,7 @@ def test_too_few_iterations_warn_with_advice(solver, make_case):
 
 def test_dual_newton_with_too_few_iterations_warns(make_case):
     case = make_case("logistic")
-    with pytest.warns(ConvergenceWarning, match="dual stopped after 1 iterations"):
+    with pytest.warns(ConvergenceWarning, match="dual stopped after 1 iteration at"):
         fit_cells(*case.data, loss="logistic", solver="dual", max_iter=1, tol=1e-10)
 
 

@@ -155,7 +155,7 @@ def test_a_model_of_the_shell_predicts_a_raw_frame(folder, capsys, small_shell_f
     fit = ("fit", folder / "flats.csv", "-t", "price", "-o", folder / "a.jleaf", "--no-report")
     code, out, err = run(capsys, *fit)
     assert code == 0, err
-    assert "left out: 'id': use one all the same with --keep NAME" in out
+    assert "Left out: 'id'. To use such a column anyway, add --keep NAME." in out
     shell = predictions_of_the_shell(capsys, folder / "a.jleaf", folder / "new.csv")
     model = jointleaf.load(folder / "a.jleaf")
     raw = pd.read_csv(folder / "new.csv")
@@ -169,11 +169,23 @@ def test_a_model_of_the_shell_predicts_a_raw_frame(folder, capsys, small_shell_f
 
 
 @pytest.mark.usefixtures("small_shell_fit")
+def test_a_counter_is_found_before_rows_without_a_target_are_left_out(tmp_path, capsys):
+    rows = [[k + 1, *row[:-1], "" if k % 20 == 9 else row[-1]] for k, row in enumerate(make_rows())]
+    (tmp_path / "a.csv").write_text(as_csv(rows, ("flat number", *HEADER)))
+    options = ("-t", "price", "-o", tmp_path / "a.jleaf", "--no-report")
+    code, out, err = run(capsys, "fit", tmp_path / "a.csv", *options)
+    assert code == 0, err
+    line = next(line for line in out.splitlines() if line.startswith("  flat number"))
+    assert "left out: identifier" in line
+    assert "counts the rows" in line
+
+
+@pytest.mark.usefixtures("small_shell_fit")
 def test_columns_are_kept_and_words_are_missing_as_the_shell_is_told(folder, capsys):
     options = ("-o", folder / "k.jleaf", "--no-report", "--keep", "id", "--na", "gas")
     code, out, err = run(capsys, "fit", folder / "flats.csv", "-t", "price", *options)
     assert code == 0, err
-    assert "left out: 'id'" not in out
+    assert "Left out: 'id'" not in out
     model = jointleaf.load(folder / "k.jleaf")
     assert "id" in model.feature_names_in_
     heating = next(column for column in model.columns_ if column.label == "heating")

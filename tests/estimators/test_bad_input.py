@@ -59,7 +59,7 @@ def put(array, value):
         (Y, Y, ValueError, "Expected 2D array"),
         (X[:, :, None], Y, ValueError, "dim 3"),
         (put(X, np.inf), Y, ValueError, "X contains infinity"),
-        (X, put(Y, np.nan), ValueError, "y contains NaN"),
+        (X, put(Y, np.nan), ValueError, "y contains NaN in row .*leave out rows"),
         (X, put(Y, -np.inf), ValueError, "y contains infinity"),
         (X, Y[:-1], ValueError, r"inconsistent numbers of samples: \[60, 59\]"),
         (

@@ -123,6 +123,8 @@ def test_what_has_no_joint_problem_is_refused_and_left_alone():
     counts = JOPLEnRegressor(**SMALL, penalty=Frobenius(0.1), loss="poisson")
     with pytest.raises(ValueError, match="takes no exposure or offset"):
         counts.fit(X, np.exp(Y), exposure=np.ones(90) * 2).update(X, np.exp(Y))
+    with pytest.raises(ValueError, match="update takes no exposure: fit all rows again"):
+        counts.update(X, np.exp(Y), exposure=np.ones(90))
     monotone = JOPLEnRegressor(**SMALL, cells="constant", penalty=Frobenius(0.1))
     monotone.set_params(monotonic_cst=[1, 0, 0])
     with pytest.raises(ValueError, match="monotone constraints: fit all rows again"):

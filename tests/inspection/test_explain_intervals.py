@@ -34,6 +34,7 @@ def test_intervals_of_counts_are_counts():
     explanation = model.explain(X[:5])
     np.testing.assert_allclose(explanation.interval, model.predict_interval(X[:5]), rtol=1e-9)
     np.testing.assert_allclose(np.exp(explanation.prediction), model.predict(X[:5]), rtol=1e-9)
+    assert explanation.describe(2).endswith("with 90 % for an exposure of 1")
 
 
 def test_without_held_out_rows_and_for_classes_there_are_none(model):
@@ -68,3 +69,4 @@ def test_logarithms_are_named():
     assert float(lines[4].split()[-1]) == pytest.approx(model.predict(X[1:2])[0], rel=1e-3)
     assert "(logarithms)" in repr(explanation)
     assert explanation[:1].has_log_link
+    assert "exposure" not in explanation.describe()

@@ -315,3 +315,10 @@ def test_metadata_of_a_damaged_file_is_an_error(small, tmp_path):
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(jl.ModelFileError, match=r"model\.jleaf: the file is truncated"):
         jl.load_metadata(path)
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path):
+    message = r"The folder '.*none' does not exist, create it first"
+    with pytest.raises(FileNotFoundError, match=message) as error:
+        files.write_whole(tmp_path / "none" / "model.jleaf", b"")
+    assert ".part" not in str(error.value)

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._data import texts
-from jointleaf._data.raw_table import RawColumn, listed, similar_texts
+from jointleaf._data.raw_table import RawColumn, RawTable, listed, similar_texts
 
 #: What columns that the user names can say of rows, besides features and target.
 ROLES = ("exposure", "weight")
 _MOST_DIFFERENT = 0.5  # share of different texts above which a text column is no category
 _MANY_CATEGORIES = 50
 _FEWEST_COUNTED = 3  # rows; two consecutive numbers are no count
+_FEWEST_SHUFFLED = 50  # rows; the numbers 1 to n in any order are no coincidence then
 _ROW_NAMES = ("id", "index", "row", "row number", "rownumber", "no", "nr", "column 1")
 _ID_NAME = re.compile(r"(.*[\W_])?[iI][dD]|.*[a-z0-9]I[dD]")  # id, flat_id, flatId, but not paid
 _USED = ("number", "category", "boolean", "date", "unchanged")
@@ -73,12 +74,14 @@ def detect_kind(
     *,
     is_category: bool = False,
     is_kept: bool = False,
+    is_counter: bool = False,
     target: RawColumn | None = None,
 ) -> ColumnKind:
     """Detect what a column holds.
 
     The user may name it categorical, whatever it looks like, or have it kept although it counts the
-    rows, names them, or is equal to the target.
+    rows, names them, or is equal to the target. With `is_counter` it is known to count the rows of
+    a table of which these are a part.
     """
     name, missing = column.name, column.missing
     if missing.all():
@@ -91,7 +94,7 @@ def detect_kind(
     if column.values.dtype.kind == "M":
         return _date(column, "time")
     if not column.is_text:
-        return _number(column, "plain", is_kept)
+        return _number(column, "plain", is_kept, is_counter)
     categories = sorted(set(texts.present(column.values)))
     if len(categories) == 1 and not missing.any():
         return ColumnKind(name, "constant", note=f"always {column.values[0]!r}")
@@ -99,7 +102,7 @@ def detect_kind(
         return ColumnKind(name, "boolean")
     notation = texts.detect_notation(column.values)
     if notation is not None:
-        return _number(column, notation, is_kept)
+        return _number(column, notation, is_kept, is_counter)
     form = texts.detect_format(texts.present(column.values))
     return _text(column, categories, is_kept) if form is None else _date(column, form)
 
@@ -119,7 +122,7 @@ def _are_equal(column: RawColumn, target: RawColumn) -> bool:
     return np.array_equal(numbers, targets, equal_nan=True)
 
 
-def _number(column: RawColumn, notation: str, is_kept: bool) -> ColumnKind:
+def _number(column: RawColumn, notation: str, is_kept: bool, is_counter: bool) -> ColumnKind:
     numbers = column.numbers(notation)
     finite = numbers[np.isfinite(numbers)]
     if not finite.size:
@@ -127,11 +130,9 @@ def _number(column: RawColumn, notation: str, is_kept: bool) -> ColumnKind:
     if finite.min() == finite.max() and finite.size == numbers.size:
         return ColumnKind(column.name, "constant", notation, note=f"always {finite[0]:g}")
     notes = texts.notation_remarks(column.values, notation) if column.is_text else []
+    if not is_kept and (is_counter or _is_counter(column.name, numbers)):
+        return ColumnKind(column.name, "identifier", notation, note="counts the rows")
     if counts_rows(numbers):
-        # Others, such as years in order, may well be features.
-        is_name = column.name.lower().replace("_", " ") in _ROW_NAMES
-        if not is_kept and (is_name or numbers[0] in (0.0, 1.0)):
-            return ColumnKind(column.name, "identifier", notation, note="counts the rows")
         notes.append("counts the rows")
     elif not is_kept and _ID_NAME.fullmatch(column.name) and _all_differ(finite):
         note = "named an id, and whole numbers that all differ"
@@ -148,6 +149,36 @@ def _number(column: RawColumn, notation: str, is_kept: bool) -> ColumnKind:
 def counts_rows(numbers: NDArray) -> bool:
     """Whether numbers (n,) count the rows in their order, from any number on."""
     return len(numbers) >= _FEWEST_COUNTED and bool((np.diff(numbers) == 1.0).all())
+
+
+def row_counters(table: RawTable) -> set[str]:
+    """Return the names of the columns of plain numbers that count all rows of a table."""
+    return {
+        column.name
+        for column in table.columns
+        if _holds_plain_numbers(column) and _is_counter(column.name, column.numbers("plain"))
+    }
+
+
+def _holds_plain_numbers(column: RawColumn) -> bool:
+    if not column.is_text:
+        return column.values.dtype.kind != "M"
+    return not column.missing.any() and texts.are_floats(column.values.tolist())
+
+
+def _is_counter(name: str, numbers: NDArray) -> bool:
+    """Whether numbers (n,) count the rows: from 0 or 1 on, or under a name such as "nr".
+
+    Others, such as years, may well be features. Many rows may be in any order, and with such a name
+    some may be missing between them, as in the training part of a shuffled table.
+    """
+    is_name = name.lower().replace("_", " ") in _ROW_NAMES
+    if counts_rows(numbers):
+        return is_name or numbers[0] in (0.0, 1.0)
+    if len(numbers) < _FEWEST_SHUFFLED or not _all_differ(numbers):
+        return False
+    low, span = numbers.min(), np.ptp(numbers) + 1
+    return span <= 2 * len(numbers) if is_name else low in (0.0, 1.0) and span == len(numbers)
 
 
 def _all_differ(numbers: NDArray) -> bool:
@@ -183,8 +214,7 @@ def _text(column: RawColumn, categories: list[str], is_kept: bool) -> ColumnKind
         missing = [f"{listed(words)} counts as missing"] if words else []
         note = "; ".join([f"{different:,} categories", *missing, *similar_texts(categories)])
     if texts.look_like_numbers(column.values):
-        unread = next(v for v in texts.present(column.values) if not texts.are_floats([v]))
-        note += f"; looks like numbers, but {unread!r} cannot be read as one"
+        note += f"; {texts.number_like_remark(column.values)}"
     return ColumnKind(column.name, kind, note=note)
 
 

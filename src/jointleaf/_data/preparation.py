@@ -48,6 +48,7 @@ class Preparation:
         categorical: Collection[str] = (),
         drop: Collection[str] = (),
         keep: Collection[str] = (),
+        counters: Collection[str] = (),
         roles: Mapping[str, ColumnKind] | None = None,
         target: RawColumn | None = None,
         missing: tuple[str, ...] = MISSING_WORDS,
@@ -55,7 +56,7 @@ class Preparation:
         """Detect what the columns of a training table, which may have the target, hold.
 
         Names in `categorical` and `keep` are as for `detect_kind`, those in `drop` are left out,
-        `roles` are columns whose kind is known.
+        `counters` count the rows of the whole table, `roles` are columns whose kind is known.
         """
         for name in (*categorical, *drop, *keep):
             table.column(name)
@@ -66,8 +67,11 @@ class Preparation:
             elif column.name in drop:
                 kinds.append(ColumnKind(column.name, "dropped", note="as requested"))
             elif target is None or column.name != target.name:
-                is_category, is_kept = column.name in categorical, column.name in keep
-                options = {"is_category": is_category, "is_kept": is_kept}
+                options = {
+                    "is_category": column.name in categorical,
+                    "is_kept": column.name in keep,
+                    "is_counter": column.name in counters,
+                }
                 kinds.append(detect_kind(column, **options, target=target))
         _check_outputs(kinds, table.source)
         return cls(tuple(kinds), missing)
@@ -113,7 +117,9 @@ class Preparation:
         there = set(names)
         absent = [name for name in self.names if name not in there]
         if absent:
-            similar = [n for n in (closest_name(a, names) for a in absent[:_MOST_HINTS]) if n]
+            needed = set(self.names)
+            free = [name for name in names if name not in needed]
+            similar = [n for n in (closest_name(a, free) for a in absent[:_MOST_HINTS]) if n]
             remedy = f": did you mean {listed(similar)}?" if similar else ""
             if len(names) == 1 and hint:
                 remedy = f" and whose only column is {names[0]!r}{hint}"

@@ -7,6 +7,7 @@ prepared for a model in the same way.
 from __future__ import annotations
 
 import datetime
+import difflib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,6 +22,8 @@ from jointleaf._data.columns import as_frame
 from jointleaf._data.texts import parse_numbers
 
 _MOST_LISTED = 8
+_MOST_COMPARED = 1000  # names, and letters of one
+_LEAST_SIMILAR = 0.8  # of difflib; "pricee" and "price" have 0.91
 #: How a missing value may be written, besides nothing at all.
 MISSING_WORDS = (
     "?", "NaN",
@@ -63,6 +66,7 @@ class RawTable:
     columns: tuple[RawColumn, ...]
     notes: tuple[str, ...] = ()  # about the reading, such as which delimiter was detected
     hint: str = ""  # what to check where a table has one column only
+    elsewhere: str = ""  # where a column may be that is not here
 
     def __len__(self) -> int:
         return len(self.columns[0].values)
@@ -87,9 +91,8 @@ class RawTable:
                 f"{self.names[0]!r}{self.hint}"
             )
         similar = closest_name(name, self.names)
-        remedy = (
-            f"did you mean {similar!r}?" if similar else f"the columns are {listed(self.names)}"
-        )
+        known = f"the columns are {listed(self.names)}{self.elsewhere}"
+        remedy = f"did you mean {similar!r}?" if similar else known
         raise ValueError(f"{self.source}: {option} {name!r} is not there: {remedy}")
 
     def take(self, rows: NDArray) -> RawTable:
@@ -113,8 +116,13 @@ def listed(names: Sequence[str]) -> str:
 
 
 def closest_name(name: str, names: Sequence[str]) -> str | None:
-    """Return the first name that is the same but for case and spaces."""
-    return next((known for known in names if _folded(known) == _folded(name)), None)
+    """Return the first name that is the same but for case and spaces, or else a similar one."""
+    folded = {_folded(known): known for known in reversed(names)}
+    wanted = _folded(name)
+    if wanted in folded or max(len(folded), len(wanted)) > _MOST_COMPARED:
+        return folded.get(wanted)
+    similar = difflib.get_close_matches(wanted, folded, 1, _LEAST_SIMILAR)
+    return folded[similar[0]] if similar else None
 
 
 def similar_texts(categories: Sequence[str]) -> list[str]:

@@ -44,7 +44,7 @@ _GROUPS = {mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}([{mark}]\d{{3}})+") for mark 
 NOTATIONS = tuple(name + mark for name in ("plain", *_PATTERNS) for mark in ("", "%"))
 _SMALL = re.compile(r"[+-]?\d{1,3}")
 # Digits with marks between them, and perhaps a sign before and a short unit behind.
-_NUMBER_LIKE = re.compile(r"[^\w\s]{0,2}\s*\d[\d.,'’\s]*[^\W\d]{0,3}[^\w\s]{0,2}")
+_NUMBER_LIKE = re.compile(r"[^\w\s]{0,2}\s*\d[\d.,'’\s]*(?:[^\W\d]{1,3}[23]?)?[^\w\s]{0,2}")
 _MOST_BOOLEANS = 3 * len(_BOOLEANS)  # in small, large and mixed letters
 _MOST_OTHERS = 0.05  # share of values that may be something else, and then count as missing
 
@@ -60,6 +60,12 @@ def detect_notation(values: NDArray) -> str | None:
         return None
     if are_floats(texts):
         return "plain"
+    best, n_others = _best_notation(texts)
+    return best if best and n_others <= _MOST_OTHERS * len(texts) else None
+
+
+def _best_notation(texts: list[str]) -> tuple[str, int]:
+    """Return the notation that reads most texts, "" if none reads any, and how many it does not."""
     percent = "%" if 2 * sum(text.endswith("%") for text in texts) > len(texts) else ""
     best, fewest = "", len(texts)
     for notation in _likely_notations(texts):
@@ -68,7 +74,7 @@ def detect_notation(values: NDArray) -> str | None:
             best, fewest = notation + percent, others
         if not others:
             break
-    return best if best and fewest <= _MOST_OTHERS * len(texts) else None
+    return best, fewest
 
 
 def _likely_notations(texts: list[str]) -> list[str]:
@@ -131,6 +137,23 @@ def look_like_numbers(values: NDArray) -> bool:
     """Whether most texts look like numbers, with unknown marks or units."""
     texts = present(values)
     return 2 * sum(_NUMBER_LIKE.fullmatch(text) is not None for text in texts) > len(texts)
+
+
+def number_like_remark(values: NDArray) -> str:
+    """Return what keeps texts (n,) that look like numbers from being read, and the remedy."""
+    texts = present(values)
+    notation, _ = _best_notation(texts)
+    if notation:
+        unread = next((v for v in texts if math.isnan(_parse(v, notation))), texts[0])
+    else:
+        unread = next(filter(_NUMBER_LIKE.fullmatch, texts), texts[0])
+    has_digit = any(mark.isdigit() for mark in unread)
+    remedy = (
+        "write the numbers without units and spaces"
+        if has_digit
+        else "if it means missing, name it with --na (missing_values= in Python)"
+    )
+    return f"looks like numbers, but {unread!r} cannot be read as one: {remedy}"
 
 
 def parse_numbers(values: NDArray, notation: str) -> NDArray[np.float64]:

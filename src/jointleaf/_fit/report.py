@@ -11,6 +11,7 @@ import numpy as np
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.solvers import Solution
+from jointleaf._core.solvers.base import iterations
 from jointleaf._fit.component import Blend, Component, JointSolve, Table
 from jointleaf.partitions._base import TargetType
 
@@ -200,7 +201,7 @@ def validation_text(results: dict[str, Any], loss: str) -> str:
 def describe_solution(solution: Solution) -> str:
     """Return how a solve ended, in one line."""
     return (
-        f"{solution.solver}, {solution.status} after {solution.n_iter} iterations, "
+        f"{solution.solver}, {solution.status} after {iterations(solution.n_iter)}, "
         f"optimality {solution.optimality:.1e}"
     )
 

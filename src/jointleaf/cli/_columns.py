@@ -83,10 +83,10 @@ class Target:
         numbers = column.numbers(self.notation)
         unread = np.flatnonzero(has_target & ~np.isfinite(numbers))
         if unread.size:
+            or_classes = "" if self.reason == _REQUESTED else ", or use --task classification"
             raise CliError(
                 f"{source}: the target {self.name!r} holds {column.values[unread[0]]!r} in row "
-                f"{unread[0] + 1:,}, which is not a number: correct it, or use --task "
-                "classification"
+                f"{unread[0] + 1:,}, which is not a number: correct it{or_classes}"
             )
         kind = np.int64 if self.task == "classification" else float
         return numbers[has_target].astype(kind), has_target
@@ -96,8 +96,10 @@ class Target:
         return text if boolean is None else self.labels[int(boolean)]
 
 
-def detect_target(column: RawColumn, source: str, task: Task | None = None) -> Target:
-    """Detect the task of a target, or check the one that the user requests."""
+def detect_target(
+    column: RawColumn, source: str, task: Task | None = None, option: str = "--task regression"
+) -> Target:
+    """Detect the task of a target, or check the one that the user requests by an option."""
     name, missing = column.name, column.missing
     if missing.all():
         raise CliError(f"{source}: the target {name!r} has no values, so no rows are left")
@@ -109,7 +111,7 @@ def detect_target(column: RawColumn, source: str, task: Task | None = None) -> T
     if is_date:
         raise CliError(f"{source}: the target {name!r} holds dates: use numbers or classes")
     if not notation:
-        return _text_target(column, source, task)
+        return _text_target(column, source, task, option)
     numbers = column.numbers(notation)
     different = np.unique(numbers[np.isfinite(numbers)])
     _check_varies(different, name, source)
@@ -125,12 +127,12 @@ def detect_target(column: RawColumn, source: str, task: Task | None = None) -> T
     return Target(name, "regression", notation, reason)
 
 
-def _text_target(column: RawColumn, source: str, task: Task | None) -> Target:
+def _text_target(column: RawColumn, source: str, task: Task | None, option: str) -> Target:
     name = column.name
     if task == "regression":
         raise CliError(
-            f"{source}: --task regression needs numbers, but the target {name!r} holds "
-            f"{texts.present(column.values)[0]!r}"
+            f"{source}: {option} needs numbers, but the target {name!r} holds "
+            f"{texts.present(column.values)[0]!r}: write numbers, or leave {option} out"
         )
     classes = sorted(set(texts.present(column.values)))
     labels = _boolean_labels(column)
@@ -142,9 +144,12 @@ def _text_target(column: RawColumn, source: str, task: Task | None) -> Target:
         return Target(name, "classification", "", reason, labels)
     n_present = int((~column.missing).sum())
     if len(classes) > _MOST_CLASSES or (len(classes) > 2 and 2 * len(classes) > n_present):
+        remark = ""
+        if texts.look_like_numbers(column.values):
+            remark = f"; it {texts.number_like_remark(column.values)}"
         raise CliError(
             f"{source}: the target {name!r} has {len(classes):,} different texts in {n_present:,} "
-            "rows, too many to be classes"
+            f"rows, too many to be classes{remark}"
         )
     return Target(name, "classification", "", "; ".join([reason, *similar_texts(classes)]))
 

@@ -6,6 +6,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 from xml.etree.ElementTree import ParseError
 
@@ -47,10 +48,12 @@ def read_excel(
         rows = list(book[sheet or names[0]].iter_rows(values_only=True))
     except (KeyError, ValueError, TypeError, ParseError, zipfile.BadZipFile, zlib.error) as cause:
         raise CliError(f"{source}: the Excel file is damaged ({cause})") from None
-    notes = []
+    notes, elsewhere = [], ""
     if sheet is None and len(names) > 1:
         notes.append(f"sheet {names[0]!r} of {len(names)}: name another one with --sheet")
-    return _sheet_table(rows, source, missing, notes)
+        elsewhere = f"; name another sheet with --sheet: {listed(names[1:])}"
+    table = _sheet_table(rows, source, missing, notes)
+    return replace(table, hint=elsewhere, elsewhere=elsewhere)
 
 
 def _sheet_table(

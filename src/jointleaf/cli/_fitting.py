@@ -22,6 +22,7 @@ from jointleaf.cli._models import (
     BENCH_MODELS,
     FIT_MODELS,
     Options,
+    absent_peers,
     fit_jointleaf,
     jointleaf_estimator,
 )
@@ -106,6 +107,9 @@ def bench(args: argparse.Namespace) -> None:
     n_classes = len(set(data.y)) if data.target.task == "classification" else 0
     recipe = recipe_for(len(data.y), n_classes if n_classes > 2 else 1)
     options = Options(data.target.task, args.seed, args.jobs, recipe, objective.loss)
+    absent = absent_peers(objective.loss)
+    if absent and not args.json:
+        out.print_remark(absent)
     validation = validate(data.encoded_rows, BENCH_MODELS, options, n_folds=args.folds)
     names = {"method": "method", "measure": "measure", "models": "table"}
     contents = {name: validation[key] for name, key in names.items()}

@@ -59,10 +59,18 @@ class Model(NamedTuple):
     make: Callable[[Any, Options], Any]  # an estimator for data frames of floats and categories
     lacks: tuple[str, ...] = ()  # losses that it does not have
 
+    @property
+    def is_installed(self) -> bool:
+        """Whether the package of the model is there."""
+        return importlib.util.find_spec(self.package) is not None
+
+    def has_loss(self, loss: Loss | None) -> bool:
+        """Whether the model can minimise a loss."""
+        return loss is None or loss.name not in self.lacks
+
     def takes_part(self, loss: Loss | None) -> bool:
         """Whether the model is installed and has a loss."""
-        has_loss = loss is None or loss.name not in self.lacks
-        return has_loss and importlib.util.find_spec(self.package) is not None
+        return self.has_loss(loss) and self.is_installed
 
     def fit(self, rows: Rows, options: Options) -> Fitted:
         """Return the model fitted to rows."""
@@ -268,3 +276,14 @@ BENCH_MODELS = (
     Model("CatBoost", "catboost", _catboost, lacks=("gamma",)),
     Model("XGBoost", "xgboost", _xgboost, lacks=("huber",)),
 )
+
+
+def absent_peers(loss: Loss | None) -> str:
+    """Return which models of ``jointleaf bench`` are not installed, and how to install them."""
+    absent = [model for model in BENCH_MODELS if model.has_loss(loss) and not model.is_installed]
+    if not absent:
+        return ""
+    names = " and ".join(model.name for model in absent)
+    packages = " ".join(model.package for model in absent)
+    verb = "is" if len(absent) == 1 else "are"
+    return f"{names} {verb} not installed, and not compared: pip install {packages}"

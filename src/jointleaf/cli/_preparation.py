@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.losses import Loss
-from jointleaf._data.kinds import ColumnKind
+from jointleaf._data.kinds import ColumnKind, row_counters
 from jointleaf._data.preparation import Preparation, columns_in_words
 from jointleaf._data.raw_table import MISSING_WORDS, RawTable, listed
 from jointleaf.cli import _splits as splits
@@ -24,9 +24,12 @@ _FEWEST_ROWS = 10
 
 
 def learn_preparation(
-    table: RawTable, args: argparse.Namespace, objective: Objective
+    table: RawTable,
+    args: argparse.Namespace,
+    objective: Objective,
+    counters: Collection[str] = (),
 ) -> Preparation:
-    """Detect what the columns of a training table hold."""
+    """Detect what the columns of a training table hold; `counters` count the rows of the file."""
     role_of = {name: role for role, name in objective.roles.items()}
     roles = {
         name: detect_role(table.column(name, f"--{role}"), role, table.source)
@@ -38,6 +41,7 @@ def learn_preparation(
         categorical=args.categorical,
         drop=drop,
         keep=[*args.keep, *filter(None, [args.time])],  # rows in order of time count it
+        counters=counters,
         roles=roles,
         target=table.column(args.target),
         missing=missing_words(args),
@@ -166,7 +170,9 @@ class TrainingData:
         lines.append(text_table(rows, right=(2,)))
         left_out = [kind.name for kind in self.preparation.columns if kind.can_be_kept]
         if left_out:
-            lines.append(f"left out: {listed(left_out)}: use one all the same with --keep NAME")
+            lines.append(
+                f"Left out: {listed(left_out)}. To use such a column anyway, add --keep NAME."
+            )
         if any("counts as missing" in kind.note for kind in self.preparation.columns):
             lines.append('where "none" is a category, say what counts as missing: --na WORDS')
         return "\n".join(lines)
@@ -194,11 +200,14 @@ def read_training_data(
     if args.target in args.drop:
         raise CliError(f"--drop {args.target!r} is the target: drop another column")
     task: Task | None = args.task if objective.loss is None else "regression"
-    target = detect_target(table.column(args.target, "the target"), table.source, task)
+    option = "--task regression" if objective.loss is None else f"--loss {objective.loss.name}"
+    target = detect_target(table.column(args.target, "the target"), table.source, task, option)
     y, present = target.read(table.column(args.target), table.source)
     _check_targets(y, target, objective.loss, table.source)
     whole, table = table, table.take(present)
-    preparation = learn_preparation(table, args, objective)
+    # Before rows are left out, behind which the numbers have gaps.
+    counters = set() if present.all() else row_counters(whole)
+    preparation = learn_preparation(table, args, objective, counters)
     exposure, weight = (
         role_numbers(preparation, whole, role, present) for role in ("exposure", "weight")
     )

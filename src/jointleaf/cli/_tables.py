@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import sys
 import zlib
 from collections import Counter
@@ -35,6 +36,7 @@ _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _OLD_EXCEL = b"\xd0\xcf\x11\xe0"
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _SAMPLE_LINES = 50
+_NO_NAME = re.compile(r"column \d+")  # what columns are called that have none
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -75,7 +77,7 @@ def read_table(
         text = _decode(data, source, encoding)
         table = _json(text, source, missing) or _csv(text, source, delimiter, missing)
     _check_table(table, source)
-    return table
+    return replace(table, elsewhere=table.elsewhere + _title_hint(table))
 
 
 def _excel(
@@ -85,6 +87,14 @@ def _excel(
     if table is None:
         raise _too_large(source, limit)
     return table
+
+
+def _title_hint(table: RawTable) -> str:
+    """Return what to do where the first row has a title and not the names of columns."""
+    titles = [name for name in table.names if not _NO_NAME.fullmatch(name)]
+    if len(titles) != 1 or len(table.names) == 1:
+        return ""
+    return f"; {titles[0]!r} looks like a title: delete what is above the names of the columns"
 
 
 def _check_table(table: RawTable, source: str) -> None:
@@ -260,7 +270,8 @@ def _split(text: str, source: str, delimiter: str) -> tuple[list[str], list[list
                 name = _DELIMITERS.get(delimiter, repr(delimiter))
                 raise CliError(
                     f"{source}: with the delimiter {name} the header is a single field, "
-                    f"{header[0]!r}: name the right delimiter with --delimiter"
+                    f"{header[0]!r}: name the right delimiter with --delimiter, or delete what is "
+                    "above the names of the columns"
                 )
             else:
                 raise CliError(

@@ -201,7 +201,8 @@ def explain(args: argparse.Namespace) -> None:
     if args.plot is not None:
         interval = contents.get("interval")  # also of the exposure
         ends = interval and np.array([[interval["lower"], interval["upper"]]])
-        _draw(replace(explanation, interval=ends, coverage=args.interval or COVERAGE), output, args)
+        shown = replace(explanation, interval=ends, coverage=args.interval or COVERAGE)
+        _draw(replace(shown, is_per_exposure=False), output, args)
         out.print_remark(f"wrote {args.plot}")
     values = {
         name: explanation.value_text(0, j, digits=6)
@@ -270,7 +271,7 @@ def _explanation_text(contents: dict[str, Any], values: dict[str, str], top: int
     added = [(r["feature"], values[r["feature"]], r["contribution"]) for r in records[:top]]
     if len(records) > top:
         others = sum(record["contribution"] for record in records[top:])
-        added.append((f"{len(records) - top} others", "", others))
+        added.append((out.plural(len(records) - top, "other"), "", others))
     if rest:
         added.append(("cells", "", rest))
     for name, text, change in added:

@@ -166,7 +166,8 @@ def warn_of_no_values(X: NDArray, columns: Columns) -> None:
     if not empty.size:
         return
     named = ", ".join(repr(columns[j].label) for j in empty[:_MOST_NAMED])
-    named += f" and {empty.size - _MOST_NAMED} others" if empty.size > _MOST_NAMED else ""
+    n_more = empty.size - _MOST_NAMED
+    named += f" and {n_more} other{'s' * (n_more > 1)}" if n_more > 0 else ""
     noun, verb = ("column", "has") if empty.size == 1 else ("columns", "have")
     warnings.warn(
         f"{noun} {named} {verb} no values at all in rows of positive weight, and nothing is "
@@ -225,6 +226,10 @@ def check_targets(estimator: Any, y: Any) -> None:
     row = next((i for i, label in enumerate(labels) if _is_missing(label)), None)
     if row is not None:
         raise ValueError(f"y is {labels[row]} in row {row}: leave out rows without a target")
+    if kind == "Regressor" and values.dtype.kind == "f" and np.isnan(values).any():
+        row = int(np.flatnonzero(np.isnan(values))[0])
+        # scikit-learn's words, which its checks of estimators ask for.
+        raise ValueError(f"Input y contains NaN in row {row}: leave out rows without a target")
 
 
 def _is_text(value: Any) -> bool:

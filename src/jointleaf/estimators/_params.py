@@ -77,6 +77,27 @@ class JOPLEnParameters(TabularEstimator):
     random_state: Any = None
     verbose: int = 0
 
+    def set_params(self, **params: Any) -> JOPLEnParameters:
+        """Set parameters, those of the penalty as ``penalty__strength``.
+
+        Parameters
+        ----------
+        **params
+            Values by name.
+
+        Returns
+        -------
+        self
+        """
+        inner = next((name for name in params if name.startswith("penalty__")), None)
+        penalty = params.get("penalty", self.penalty)
+        if inner is not None and isinstance(penalty, str):
+            raise ValueError(
+                f"{inner}={params[inner]!r} cannot be set because penalty={penalty!r} has no "
+                "parameters: start from a penalty that has, such as penalty=Frobenius(0.1)"
+            )
+        return super().set_params(**params)
+
     def __sklearn_clone__(self) -> JOPLEnParameters:
         copied = super().__sklearn_clone__()
         # Trained ensembles are parameters here: their clones would be untrained.

@@ -34,6 +34,7 @@ class Updatable:
         X_old: ArrayLike | None = None,
         y_old: ArrayLike | None = None,
         sample_weight_old: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
     ) -> E:
         """Fit the cells to all rows, those of the fit and new ones, without growing them anew.
 
@@ -52,6 +53,8 @@ class Updatable:
             Rows of the fit and of updates since, needed where the model does not keep them.
         sample_weight_old : array-like (n,), optional
             Their weights.
+        exposure : None
+            Models with exposure are fitted again: anything else is an error that says so.
 
         Returns
         -------
@@ -69,7 +72,7 @@ class Updatable:
         check_is_fitted(self)
         check_single(self, "update")
         with restored_on_error(self):
-            self._check_updates()
+            self._check_updates(exposure)
             old = self._old_rows(X_old, y_old, sample_weight_old)
             new = self._new_rows(X_new, y_new, sample_weight)
             dtype = old.X.dtype
@@ -112,7 +115,11 @@ class Updatable:
         self.cell_model_, self.feature_importances_ = model, self.columns_.credited(importances)
         self.keep_rows(rows)
 
-    def _check_updates(self: Any) -> None:
+    def _check_updates(self: Any, exposure: Any) -> None:
+        if exposure is not None:
+            raise ValueError(
+                "update takes no exposure: fit all rows again, with exposure given to fit"
+            )
         problem = self._blend_problem()
         if problem is not None:
             raise ValueError(f"update has no joint problem to solve once more: {problem}")

@@ -68,6 +68,8 @@ class Explanation:
         Whether raw predictions are logarithms of predictions.
     days : frozenset of int
         Columns that hold days since 1970-01-01, which are shown as dates.
+    is_per_exposure : bool
+        Whether `interval` is for an exposure of 1 and the fit had exposure, which texts say then.
 
     Examples
     --------
@@ -96,6 +98,7 @@ class Explanation:
     coverage: float = COVERAGE
     has_log_link: bool = False
     days: frozenset[int] = frozenset()
+    is_per_exposure: bool = False
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -188,7 +191,8 @@ class Explanation:
             raise ValueError("the explanation has no intervals: see its attribute interval")
         low, high = self.interval[row]
         ends = f"{short_number(low)} to {short_number(high)}"
-        return f"target from {ends} with {100 * self.coverage:.4g} %"
+        exposure = " for an exposure of 1" if self.is_per_exposure else ""
+        return f"target from {ends} with {100 * self.coverage:.4g} %{exposure}"
 
     def entries(self, n_columns: int = 10) -> list[tuple[str, float]]:
         """Return labels and contributions of the first row of one output, the largest first.
@@ -380,7 +384,7 @@ def _explanation(parts: Parts, raw: RawModel, rows: NDArray, outputs: tuple | No
     has_log_link = raw.loss is not None and raw.loss.has_log_link
     return Explanation(
         linear, cells, cells_rest, base, raw.names, data, outputs, has_log_link=has_log_link,
-        days=raw.columns.days,
+        is_per_exposure=has_log_link and raw.has_offset, days=raw.columns.days,
     )  # fmt: skip
 
 

@@ -283,6 +283,7 @@ class RawModel:
     cell_model: CellModel | None  # None for BoUTS
     calibration: Calibration | None = None
     loss: Loss | None = None  # of numbers
+    has_offset: bool = False  # whether the fit had exposure or an offset
     labels: tuple[str, ...] | None = None  # of the columns, where the model does not know them
 
     def intervals(self, rows: NDArray, raw: NDArray, coverage: float | None) -> NDArray | None:
@@ -387,7 +388,8 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
             raise ValueError(f"task={task!r}: the model has no tasks, leave it out")
         raw = _of_cells(model, model.cell_model_, partial(read_coded_rows, model))
         calibration, loss = (getattr(model, name, None) for name in ("calibration_", "loss_"))
-        return replace(raw, calibration=calibration, loss=loss)
+        has_offset = getattr(getattr(model, "report_", None), "has_offset", False)
+        return replace(raw, calibration=calibration, loss=loss, has_offset=has_offset)
     if names is not None and task is None:
         raise ValueError(f"the model has several tasks: give one of {names} as task")
     t = 0 if task is None else model.task_number(task)

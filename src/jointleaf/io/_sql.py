@@ -113,8 +113,8 @@ def _check(model: Any) -> None:
         if kind.kind == "boolean" or (kind.kind == "number" and kind.notation not in _PLAIN):
             raise ValueError(
                 f"the model reads column {kind.name!r} from text (yes and no, $1,200, 5 %), which "
-                "SQL does not: export a model that was fitted on numbers, such as the last step "
-                "of the pipeline before it is saved"
+                "SQL does not: write plain numbers, 1 for yes and 0 for no, into the file and fit "
+                "it again, or, in Python, export the last step of the pipeline before it is saved"
             )
     if model.cell_model_.ranges is not None:
         raise ValueError("clip='cell' cannot be exported to SQL: fit with clip=True")

@@ -160,9 +160,14 @@ class Solution:
         n_tasks = len(self.layout.tasks)
         return (
             f"Solution({f'{n_tasks} tasks, ' if n_tasks > 1 else ''}{self.solver}: {self.status} "
-            f"after {self.n_iter} iterations, objective={self.objective:.8g}, "
+            f"after {iterations(self.n_iter)}, objective={self.objective:.8g}, "
             f"optimality={self.optimality:.1e})"
         )
+
+
+def iterations(count: int) -> str:
+    """Return "1 iteration" or "20 iterations"."""
+    return f"{count} iteration{'' if count == 1 else 's'}"
 
 
 def _norms(slopes: list[NDArray]) -> NDArray[np.float64]:
@@ -344,7 +349,7 @@ class Solver(ABC):
     def _message(self, status: Status, problem: Problem, n_iter: int, optimality: float) -> str:
         return _ADVICE[status].format(
             solver=self.name,
-            n_iter=n_iter,
+            iterations=iterations(n_iter),
             optimality=optimality,
             dtype=problem.design.dtype,
             float64="" if problem.design.dtype == np.float64 else " or float64 input",
@@ -390,12 +395,12 @@ def line_search(objective_at: Any, start: Any, slope: Any, noise: float) -> tupl
 
 _ADVICE = {
     "max_iter": (
-        "{solver} stopped after {n_iter} iterations at optimality {optimality:.1e}, above tol: "
+        "{solver} stopped after {iterations} at optimality {optimality:.1e}, above tol: "
         "raise max_iter, strengthen the penalty, or loosen tol"
     ),
     "stalled": (
         "{solver} can make no more progress in {dtype} at optimality {optimality:.1e}, above tol: "
         "standardise X, use another solver{float64}, strengthen the penalty, or loosen tol"
     ),
-    "converged": "{solver} converged in {n_iter} iterations to optimality {optimality:.1e}",
+    "converged": "{solver} converged in {iterations} to optimality {optimality:.1e}",
 }

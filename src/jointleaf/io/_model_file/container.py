@@ -187,7 +187,10 @@ def _check_start(data: bytes) -> tuple[int, int]:
     if not len(data):
         raise ModelFileError("the file is empty")
     if not data.startswith(MAGIC[: len(data)]):
-        raise ModelFileError("not a jointleaf model file: make one with jointleaf.save")
+        raise ModelFileError(
+            "not a jointleaf model file: make one with jointleaf.save, or with "
+            "`jointleaf fit` in the shell"
+        )
     if len(data) < _START.size:
         raise ModelFileError(f"the file is truncated: it holds {len(data)} bytes only")
     _, version, checksum, total, n_header = _START.unpack_from(data)

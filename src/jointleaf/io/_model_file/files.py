@@ -238,6 +238,10 @@ def _check_size(n_bytes: int, max_bytes: int) -> None:
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file next to its place, then move it there; of a link, to where it leads."""
     place = os.path.realpath(path)
+    folder = os.path.dirname(place)
+    if not os.path.exists(folder):
+        message = f"The folder {folder!r} does not exist, create it first"
+        raise FileNotFoundError(errno.ENOENT, message, os.fspath(path))
     name, mode = _part_name(place), _mode(place)
     # Nobody may read what is written who may not read the file that it replaces.
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | _BINARY
