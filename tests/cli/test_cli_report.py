@@ -296,6 +296,31 @@ def test_the_legend_of_the_search_has_one_mark_for_every_name():
     assert [mark for mark, *_ in legend] == ["stroke", "stroke", "dot"]
 
 
+def test_strengths_that_are_far_too_weak_are_not_on_the_axis():
+    line = {
+        "strength": [1.0, 0.1, 0.01, 1e-5, 1e-8], "loss": [2.0, 1.0, 2.1, 80.0, 1e6],
+        "error": [0.1] * 5, "slope_scale": 3.0, "feature_power": 1.0,
+    }  # fmt: skip
+    html = search_chart([line], {"strength": 0.1}, "loss")
+    assert ">0.01</text>" in html
+    assert not re.search(">1e-[5-8]<", html)
+
+
+def test_one_line_of_losses_is_not_called_every_line(folder):
+    record = load_model(str(folder / "number.jleaf")).record
+    assert "Every line is one way" in render_report(record)
+    text = render_report({**record, "search": record["search"][:1]})
+    assert "The line is this loss; the band" in text
+    assert "Every line" not in text
+
+
+def test_the_names_of_classes_are_below_the_effects_too(folder):
+    _, root = parsed(folder / "classes.html")
+    legends = root.findall(".//section[@id='effects']//p[@class]")
+    kinds = [p.get("class") for p in legends if "legend" in p.get("class")]
+    assert kinds == ["legend", "legend again"]
+
+
 # -- in a browser --------------------------------------------------------------------------------
 
 DRIVER = shutil.which("chromedriver")

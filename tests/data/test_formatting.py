@@ -19,6 +19,16 @@ def test_numbers(value, long, short):
     assert short_number(value) == short
 
 
+def test_few_digits_are_no_powers_of_ten():
+    assert [short_number(value, 2) for value in (1300, 99.6, 99.4, 12_345)] == [
+        "1300", "100", "99", "12,345",
+    ]  # fmt: skip
+    assert [short_number(value, 3) for value in (-2920.4, 22_924, 0.0123)] == [
+        "-2920", "22,924", "0.0123",
+    ]  # fmt: skip
+    assert short_number(9999.7) == "10,000"
+
+
 def test_signs_and_dates():
     assert [signed(text) for text in ("1", "-1")] == ["+1", "-1"]
     assert day_text(13222) == "2006-03-15"

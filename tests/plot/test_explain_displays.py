@@ -21,8 +21,12 @@ from jointleaf import (
     JOPLEnRegressor,
     LocalModelDisplay,
     MultiTaskJOPLEnRegressor,
+    TablePreprocessor,
+    load,
+    save,
 )
-from jointleaf.inspection import effect, interactions
+from jointleaf._data.formatting import short_number
+from jointleaf.inspection import Effect, Interactions, effect, interactions
 
 RIDGE = Frobenius(0.01)
 X, Y = make_friedman1(120, n_features=5, noise=0.5, random_state=0)
@@ -170,6 +174,27 @@ def test_local_models_are_drawn_with_their_slopes(model, classes, table):
     assert {"city=berlin: no", "city=other: yes"} <= set(labels(named))
 
 
+def test_logarithms_are_called_so():
+    counts = JOPLEnRegressor("lightgbm", penalty=RIDGE, loss="poisson", random_state=0)
+    counts.fit(X, np.round(Y))
+    curve = EffectDisplay.from_estimator(counts, X, 0, kind="partial_dependence")
+    assert curve.ax_.get_ylabel() == "mean log of the prediction\n(partial dependence)"
+    pairs = InteractionDisplay.from_estimator(counts, X, n_rows=5)
+    assert pairs.ax_.get_title(loc="left").startswith("spread of the log of the prediction: ")
+
+
+@pytest.mark.parametrize("largest", [1.3e3, 9.8e5, 1.2e8])
+def test_strengths_stay_in_their_cells(largest):
+    strengths = np.full((10, 10), largest)
+    found = Interactions(tuple(f"column {j}" for j in range(10)), strengths, 2 * largest)
+    display = InteractionDisplay(found).plot()
+    display.figure_.canvas.draw()
+    left, right = display.ax_.get_window_extent().intervalx
+    texts = display.ax_.texts
+    assert {text.get_text() for text in texts} == {short_number(largest)}
+    assert max(text.get_window_extent().width for text in texts) < (right - left) / 9
+
+
 def test_the_map_holds_the_strengths(model):
     display = InteractionDisplay.from_estimator(model, X, n_rows=30)
     found = interactions(model, X, n_rows=30)
@@ -268,6 +293,27 @@ def test_importances_of_a_pipeline_have_its_names(pipeline, kind):
     assert sorted(labels(display)) == sorted(NAMES)
     if kind == "model":
         np.testing.assert_array_equal(display.importances, model[-1].feature_importances_)
+
+
+def test_columns_that_a_model_does_not_read_have_no_importance(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X[:, 2:], columns=NAMES[2:]).assign(constant=1, target=Y)
+    model = JOPLEnRegressor("lightgbm", penalty=RIDGE, random_state=0)
+    pipe = make_pipeline(TablePreprocessor(), model).fit(frame.drop(columns="target"), Y)
+    save(pipe, tmp_path / "model.jleaf")
+    for fitted in (pipe, load(tmp_path / "model.jleaf")):
+        display = ImportanceDisplay.from_estimator(fitted, frame, Y, n_repeats=1)
+        assert sorted(labels(display)) == sorted(NAMES[2:])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("days", [0.0, 0.1, 3.0, 149.0, 1500.0, 1800.0, 40_000.0])
+def test_axes_of_dates_find_their_ticks(days):
+    grid = 15_000 + np.array([0.0, days])
+    display = EffectDisplay(Effect("day", "ale", grid, grid, grid, is_day=True)).plot()
+    display.figure_.canvas.draw()
+    ticks = [tick.get_text() for tick in display.ax_.get_xticklabels()]
+    assert 2 <= len(ticks) <= 9
 
 
 def test_effects_and_rows_of_a_pipeline_have_its_names(pipeline):

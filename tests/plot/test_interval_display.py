@@ -45,6 +45,16 @@ def test_many_rows():
     assert display.ax_.get_title(loc="left").startswith("75.0 % of 1,000")
 
 
+def test_large_numbers_are_written_out():
+    centre = np.linspace(1e6, 4e6, 20)
+    intervals = np.stack([centre - 31_450, centre + 31_450], axis=1)
+    display = IntervalDisplay(intervals, centre, centre, 0.9).plot()
+    display.figure_.canvas.draw()
+    assert display.ax_.get_title(loc="left").endswith("mean width 62,900")
+    assert "2,000,000" in [tick.get_text() for tick in display.ax_.get_yticklabels()]
+    assert not display.ax_.yaxis.get_offset_text().get_text()
+
+
 def test_axes_of_the_users(model):
     _, (left, right) = plt.subplots(1, 2, layout="constrained")
     display = IntervalDisplay.from_estimator(model, X[:30], Y[:30], ax=right)

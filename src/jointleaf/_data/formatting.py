@@ -21,9 +21,10 @@ def number(value: float, digits: int = 4) -> str:
 
 def short_number(value: float, digits: int = 4) -> str:
     """Format a number without zeros at its end, and without a power of ten below a billion."""
-    if 10_000 <= abs(value) < 1e9:
-        return f"{value:,.0f}"
-    return f"{value:.{digits}g}"
+    size = abs(value)
+    if not 10 ** min(digits, 4) - 0.5 <= size < 1e9:  # what rounds to more digits is whole
+        return f"{value:.{digits}g}"
+    return f"{value:,.0f}" if size >= 9_999.5 else f"{value:.0f}"
 
 
 def signed(text: str) -> str:

@@ -145,22 +145,23 @@ def _category_chart(curve: Record, limits: tuple[float, float], label: str, titl
 def search_chart(lines: list[Record], setting: Record, label: str, size: Size = LARGE) -> str:
     """Return losses along the strengths, the chosen line in red with its band, and a dot."""
     best = next((k for k, line in enumerate(lines) if _is_chosen(line, setting)), 0)
-    strengths = [s for line in lines for s in line["strength"]]
-    # Losses of penalties far too weak may be huge: they are cut off.
+    # Losses of penalties far too weak may be huge: they are cut off, and so are their strengths.
     low = min(min(line["loss"]) for line in lines)
-    high = 1.2 * max(line["loss"][0] for line in lines)
-    losses = Axis(max(low / 1.15, 1e-15), max(high, 1.05 * low), label, log=True)
-    axis = Axis(max(strengths), min(strengths), "strength of the penalty", log=True)
+    high = max(1.2 * max(line["loss"][0] for line in lines), 1.05 * low)
+    losses = Axis(max(low / 1.15, 1e-15), high, label, log=True)
+    places = [place for line in lines for place in zip(line["strength"], line["loss"], strict=True)]
+    shown = [strength for strength, loss in places if loss <= high]
+    axis = Axis(max(shown), min(shown), "strength of the penalty", log=True)
     chart = Chart(axis, losses, "Validation losses", size)
     for k, line in enumerate(lines):
         if k != best:
             color = PALETTE[k % len(PALETTE)]
-            chart.line(line["strength"], line["loss"], color, width=1.2, name=_line_name(line))
+            chart.line(line["strength"], line["loss"], color, width=1.2, name=line_name(line))
     line = lines[best]
     x, y, errors = line["strength"], line["loss"], line["error"]
     spread = list(zip(y, errors, strict=True))
     chart.band(x, [a - e for a, e in spread], [a + e for a, e in spread])
-    chart.line(x, y, RED, width=2.4, name=_line_name(line))
+    chart.line(x, y, RED, width=2.4, name=line_name(line))
     chosen = setting.get("strength")
     distances = y if chosen is None else [max(s / chosen, chosen / s) for s in x]
     k = distances.index(min(distances))
@@ -173,7 +174,8 @@ def _is_chosen(line: Record, setting: Record) -> bool:
     return all(line[name] == setting[name] for name in names)
 
 
-def _line_name(line: Record) -> str:
+def line_name(line: Record) -> str:
+    """Return what is said of a line of losses in the legend."""
     if "slope_scale" not in line:
         return "mean loss"
     if not line["slope_scale"]:

@@ -37,6 +37,7 @@ svg text{font:11px system-ui,sans-serif;fill:#3d4450}
 .legend{font-size:.82rem;margin:.2em 0;display:flex;flex-wrap:wrap;gap:2px 14px}
 .legend i{display:inline-block;width:14px;height:4px;margin-right:5px;vertical-align:middle}
 .legend .dot{width:10px;height:10px;border-radius:50%}
+.again{display:none}
 table{border-collapse:collapse;width:100%;font-size:.9rem}
 th,td{text-align:left;padding:5px 10px 5px 0;border-bottom:1px solid #eceef1;vertical-align:top}
 th{color:#59616e;font-weight:600}
@@ -63,6 +64,7 @@ footer{color:#59616e;font-size:.86rem}
 .one figure{max-width:720px;margin:0 auto;width:100%}
 }
 @media(max-width:600px){
+.again{display:flex}
 body{font-size:15px}main{padding:12px 10px 40px}section{padding:13px 12px}
 .facts{grid-template-columns:repeat(2,minmax(0,1fr))}
 .facts div:last-child:nth-child(odd){grid-column:1/-1}

@@ -1,6 +1,6 @@
 """The models that are compared: jointleaf and others, all with the same loss.
 
-The others have their defaults where their name says no more.
+The others have default settings unless their name says otherwise.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ def _errors(validation: Record) -> str:
     header, *rows = [[name, bar, *values] for (name, *values), bar in cells]
     styles = ["ours" if record["model"] == JOINTLEAF else "" for record in records]
     text = (
-        f"Errors {validation['method']}, the same for all models, which have their defaults where "
-        f"their name says no more. Bars are the {MEASURES[measure]}; shorter is better."
+        f"Errors {validation['method']}, the same for all models, all with default settings "
+        f"unless the name says otherwise. Bars are the {MEASURES[measure]}; shorter is better."
     )
     table = html.table(header, rows, numbers=range(2, len(header)), bars=(1,), styles=styles)
     return html.section("errors", "Errors against other models", text, table)
@@ -209,7 +209,7 @@ def _effects(effects: Record | None) -> str:
         f"The first {_MOST_ALIKE} charts have one scale, the others another."
     )
     if outputs:
-        text += " Lines are the most frequent classes."
+        text += " Lines are the most frequent classes, in the same colors in all charts."
     pictures: list[tuple[str, str]] = []
     for group in (curves[:_MOST_ALIKE], curves[_MOST_ALIKE:]):
         limits = charts.effect_limits(group)
@@ -217,7 +217,10 @@ def _effects(effects: Record | None) -> str:
         pictures += zip((c["name"] for c in group), charted, strict=True)
     names = legend([(name, PALETTE[k % len(PALETTE)], "stroke") for k, name in enumerate(outputs)])
     columns = 2 if len(curves) in (1, 2, 4) else 3
-    return html.section("effects", "Effects", text, names, html.figures(*pictures, columns=columns))
+    # On a phone charts are below each other: the names once more beside the last ones.
+    again = names.replace('class="legend"', 'class="legend again"')
+    figures = html.figures(*pictures, columns=columns)
+    return html.section("effects", "Effects", text, names, figures, again)
 
 
 def _fit(record: Record) -> str:
@@ -225,10 +228,16 @@ def _fit(record: Record) -> str:
     lines = html.table(["", ""], model["lines"], texts=(1,))
     text = "No strengths of a penalty were compared."
     if record["search"] and joint is not None:
+        is_one = len(set(map(charts.line_name, record["search"]))) == 1
+        lines_are = (
+            "The line is this loss"
+            if is_one
+            else "Every line is one way to divide the penalty between slopes and biases"
+        )
         text = (
             "The strength of the penalty of the joint fit is the one with the smallest loss on "
-            "held-out rows, for which trees are grown anew. Every line is one way to divide the "
-            "penalty between slopes and biases; the band is one standard error."
+            f"held-out rows, for which trees are grown anew. {lines_are}; the band is one standard "
+            "error."
         )
     if joint is not None:
         text += (

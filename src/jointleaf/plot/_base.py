@@ -288,7 +288,8 @@ def date_axis(ax: Axes) -> None:
     """Write dates on an x axis of days since 1970-01-01."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    locator = AutoDateLocator(maxticks=8)
+    # From three ticks on larger units are taken: with five, none of its steps suits four years.
+    locator = AutoDateLocator(minticks=3, maxticks=8)
     ax.xaxis.set_major_locator(locator)
     ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
@@ -314,6 +315,21 @@ def label_values(ax: Axes, ends: list[tuple[float, float, str]]) -> None:
         high = max([high, *(x + share * room for share, x, side in shares if side >= 0)])
         low = min([low, *(x - share * room for share, x, side in shares if side < 0)])
     ax.set_xlim(low, high)
+
+
+def cell_points(ax: Axes, names: list[str]) -> float:
+    """Return about how wide a cell of a square map is, in points, beside and above its names."""
+    figure, longest = ax.figure, max(map(_text_points, names), default=0.0)
+    width, height = (72.0 * side / figure.dpi for side in figure.bbox.size)
+    width = min(width_in_points(ax), width - longest - 90)  # beside a color bar
+    height = min(height_in_points(ax), height - 0.75 * longest - 40)  # above slanted names
+    return max(min(width, height), 0.0) / max(1, len(names) - 1)
+
+
+def fitting_font(texts: list[str], room: float) -> float:
+    """Return the size of the font in which every text has so many points; at least 4."""
+    longest = max(map(len, texts), default=1)
+    return float(min(FONT - 1, max(4.0, (room - 4) / (0.64 * longest))))
 
 
 def _text_points(text: str) -> float:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jointleaf._data.formatting import short_number
 from jointleaf.inspection._effects import Effect, EffectKind, Interactions, effect, interactions
+from jointleaf.inspection._parts import named_raw_model
 from jointleaf.plot import _base as base
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ class EffectDisplay(base.Display):
         X, column, **options
             Of `jointleaf.inspection.effect`: kind, n_grid, n_categories, task.
         """
-        name = "raw prediction" if hasattr(estimator, "classes_") else "prediction"
+        name = _value_name(estimator, options.get("task"))
         return cls(effect(estimator, X, column, **options), value_name=name).plot(ax=ax)
 
     @property
@@ -152,6 +154,8 @@ class InteractionDisplay(base.Display):
     ----------
     interactions : Interactions
         From `jointleaf.inspection.interactions`.
+    value_name : str
+        What the strengths are of.
 
     Attributes
     ----------
@@ -160,6 +164,8 @@ class InteractionDisplay(base.Display):
     """
 
     interactions: Interactions
+    _: KW_ONLY
+    value_name: str = "prediction"
 
     @classmethod
     def from_estimator(
@@ -174,7 +180,8 @@ class InteractionDisplay(base.Display):
         **options
             Of `jointleaf.inspection.interactions`: columns, n_rows, output, task, random_state.
         """
-        return cls(interactions(estimator, X, **options)).plot(ax=ax)
+        name = _value_name(estimator, options.get("task"))
+        return cls(interactions(estimator, X, **options), value_name=name).plot(ax=ax)
 
     def _height(self) -> float:
         return min(9.0, 1.8 + 0.42 * len(self.interactions.feature_names))
@@ -189,24 +196,35 @@ class InteractionDisplay(base.Display):
         colors = LinearSegmentedColormap.from_list("strength", ["#f4f1ee", base.RED])
         largest = float(interactions.strengths.max()) or 1.0
         self.image_ = ax.imshow(shown, cmap=colors, vmin=0, vmax=largest)
-        if c <= _MOST_NUMBERS:
-            self._write(ax, shown, largest)
         names = [base.shortened(name) for name in interactions.feature_names]
+        if c <= _MOST_NUMBERS:
+            self._write(ax, shown, largest, base.cell_points(ax, names))
         ax.set_yticks(np.arange(c - 1), names[1:], fontsize=base.FONT)
         ax.set_xticks(np.arange(c - 1), names[:-1], fontsize=base.FONT, rotation=45, ha="right")
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         bar = self.figure_.colorbar(self.image_, ax=ax, shrink=0.8, pad=0.02)
         bar.ax.tick_params(labelsize=base.FONT)
+        base.plain_numbers(bar.ax, "y")
         bar.outline.set_visible(False)
-        bar.set_label("strength, in units of the prediction", fontsize=base.FONT)
-        base.title_panel(ax, f"spread of the predictions: {interactions.spread:.3g}")
+        bar.set_label(f"strength, in units of the {self.value_name}", fontsize=base.FONT)
+        spread = short_number(interactions.spread, 3)
+        base.title_panel(ax, f"spread of the {self.value_name}: {spread}")
 
-    def _write(self, ax: Axes, shown: np.ma.MaskedArray, largest: float) -> None:
-        for row, column in np.argwhere(~np.ma.getmaskarray(shown)):
-            value = float(shown[row, column])
+    def _write(self, ax: Axes, shown: np.ma.MaskedArray, largest: float, room: float) -> None:
+        """Write the strengths into their cells, smaller where one is wider than its cell."""
+        places = np.argwhere(~np.ma.getmaskarray(shown))
+        values = [float(shown[row, column]) for row, column in places]
+        texts = [short_number(value, 2) for value in values]
+        font = base.fitting_font(texts, room)
+        for (row, column), value, text in zip(places, values, texts, strict=True):
             color = "white" if value > 0.6 * largest else base.DARK
-            ax.text(
-                column, row, f"{value:.2g}", ha="center", va="center", fontsize=base.FONT - 1,
-                color=color,
-            )  # fmt: skip
+            ax.text(column, row, text, ha="center", va="center", fontsize=font, color=color)
+
+
+def _value_name(estimator: Any, task: Any) -> str:
+    """Return what the raw predictions of an estimator are called."""
+    if hasattr(estimator, "classes_"):
+        return "raw prediction"
+    loss = named_raw_model(estimator, task).loss
+    return "log of the prediction" if loss is not None and loss.has_log_link else "prediction"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.inspection import permutation_importance
+from sklearn.pipeline import Pipeline
 
 from jointleaf._data.columns import column_names
 from jointleaf._data.formatting import day_text, number, short_number, signed
@@ -295,7 +296,8 @@ class ImportanceDisplay(base.Display):
         Parameters
         ----------
         estimator : JOPLEnRegressor or JOPLEnClassifier, or a Pipeline that ends in one
-            Columns are those that the last step of a pipeline sees, of "permutation" those of X.
+            Columns are those that the last step of a pipeline sees, of "permutation" those of X
+            that the model uses.
         X : array-like or data frame (n, d), optional
             For all kinds but "model".
         y : array-like (n,), optional
@@ -326,8 +328,10 @@ class ImportanceDisplay(base.Display):
             sizes = sizes.mean(axis=1) if sizes.ndim == 2 else sizes
         else:
             drop = permutation_importance(estimator, X, y, **{"random_state": 0, **options})
-            sizes, errors = drop["importances_mean"], drop["importances_std"]
-            names = _input_names(estimator, X, len(sizes))
+            names = _input_names(estimator, X, len(drop["importances_mean"]))
+            used = _used_inputs(estimator, names)
+            sizes, errors = drop["importances_mean"][used], drop["importances_std"][used]
+            names = [names[j] for j in used]
         display = cls(sizes, names, errors=errors, kind_name=_KINDS[kind], n_columns=n_columns)
         return display.plot(ax=ax)
 
@@ -355,6 +359,16 @@ def _input_names(estimator: Any, X: Any, d: int) -> list[str]:
     return base.feature_labels(
         getattr(estimator, "feature_names_in_", None) if names is None else names, d
     )
+
+
+def _used_inputs(estimator: Any, names: list[str]) -> list[int]:
+    """Return the numbers of the columns that a model reads: not the target, nor those left out."""
+    first = estimator[0] if isinstance(estimator, Pipeline) else estimator
+    preparation = getattr(first, "preparation_", None) or getattr(
+        getattr(first, "columns_", None), "preparation", None
+    )
+    needed = set(names) if preparation is None else set(map(str, preparation.names))
+    return [j for j, name in enumerate(names) if name in needed]
 
 
 # -- dots --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from jointleaf._data.formatting import short_number
 from jointleaf.estimators import JOPLEnRegressor
 from jointleaf.plot import _base as base
 
@@ -120,11 +121,12 @@ class IntervalDisplay(base.Display):
             outside, y[order][outside], color=base.RED, label="true value outside", **dots
         )
         base.style_axes(ax, "target")
+        base.plain_numbers(ax, "y")
         ax.set_xlabel("rows, by prediction", fontsize=base.FONT)
         ax.margins(x=0.01)
         base.title_panel(
             ax,
             f"{100 * is_in.mean():.1f} % of {len(y):,} true values inside, "
-            f"mean width {np.mean(high - low):.3g}",
+            f"mean width {short_number(float(np.mean(high - low)), 3)}",
         )
         base.legend_beside(ax)
