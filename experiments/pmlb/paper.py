@@ -12,19 +12,22 @@ from experiments.pmlb.methods import METHODS
 from experiments.pmlb.records import Record
 from experiments.pmlb.scores import LARGEST, Scores, compare, errors_by_method
 
-__all__ = ["paper_tables", "read_paper"]
+__all__ = ["log_losses", "paper_tables", "read_paper"]
 
 _KINDS = {"regression": "regr", "binary": "class"}
 _COLUMNS = {"kind", "method", "dataset", "test_score", "dummy_loss"}
 
 
 def read_paper(path: Path, task: str) -> dict[str, dict[str, float]]:
-    """Recorded scores, by our names of methods.
+    """Recorded scores, by our names of methods; several of ours may be one of theirs.
 
     Regression: RMSE / RMSE of the training mean. Two classes: log-loss, because the 0/1 losses of
     single sets were not recorded.
     """
-    names = {method.paper: name for name, method in METHODS.items() if method.paper}
+    names: dict[str, list[str]] = {}
+    for name, method in METHODS.items():
+        if method.paper:
+            names.setdefault(method.paper, []).append(name)
     found: dict[str, dict[str, float]] = {}
     with path.open(newline="") as file:
         table = csv.DictReader(file)
@@ -38,7 +41,8 @@ def read_paper(path: Path, task: str) -> dict[str, dict[str, float]]:
             if task == "regression":
                 value /= float(row["dummy_loss"])
             if np.isfinite(value):
-                found.setdefault(names[row["method"]], {})[row["dataset"]] = min(value, LARGEST)
+                for name in names[row["method"]]:
+                    found.setdefault(name, {})[row["dataset"]] = min(value, LARGEST)
     return found
 
 
@@ -50,7 +54,7 @@ def paper_tables(records: Iterable[Record], task: str, path: Path) -> list[str]:
     measure = "normalised error"
     if task == "binary":
         measure = "log-loss"
-        ours = _log_losses(records)
+        ours = log_losses(records)
     lines = [
         f"Beside the paper's recorded scores: median {measure} on the sets that both have "
         "(other splits). p: the refit is better than its base, in ours and in the paper's.",
@@ -62,7 +66,8 @@ def paper_tables(records: Iterable[Record], task: str, path: Path) -> list[str]:
     return [*lines, *rows] if rows else ["The paper recorded no scores of these methods."]
 
 
-def _log_losses(records: Iterable[Record]) -> dict[str, dict[str, float]]:
+def log_losses(records: Iterable[Record]) -> dict[str, dict[str, float]]:
+    """Of the test rows of the two-class sets, by method."""
     found: dict[str, dict[str, float]] = {}
     for record in records:
         if record.task == "binary" and np.isfinite(record.log_loss):
