@@ -9,10 +9,10 @@ import numpy as np
 from scipy import stats
 
 from experiments.pmlb.methods import METHODS
-from experiments.pmlb.paper import paper_tables
 from experiments.pmlb.records import Record
 from experiments.pmlb.scores import Scores, common_sets, compare, errors_by_method
 from experiments.pmlb.sets import PAPER_SETS
+from experiments.pmlb.side_by_side import side_by_side, side_table
 
 __all__ = ["GOAL", "HEADLINE", "report_text"]
 
@@ -36,6 +36,7 @@ _MEASURES = {
 def report_text(records: Sequence[Record], paper: Path | None) -> str:
     """All tables, as Markdown."""
     lines: list[str] = []
+    beside = [] if paper is None else side_by_side(records, paper)
     for task, title in _TITLES.items():
         scores = errors_by_method(records, task)
         if not scores:
@@ -55,7 +56,7 @@ def report_text(records: Sequence[Record], paper: Path | None) -> str:
         if task == "regression":
             lines += [*goal_lines(scores), "", *headline_lines(scores), ""]
         if paper is not None:
-            lines += [*paper_tables(records, task, paper), ""]
+            lines += [*side_table(beside, task), ""]
     return "\n".join(lines)
 
 

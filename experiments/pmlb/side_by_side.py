@@ -17,7 +17,7 @@ from experiments.pmlb.plot import COLORS
 from experiments.pmlb.records import Record
 from experiments.pmlb.scores import Scores, compare, errors_by_method
 
-__all__ = ["Row", "both_scores", "draw_scatter", "side_by_side", "write_rows"]
+__all__ = ["Row", "both_scores", "draw_scatter", "side_by_side", "side_table", "write_rows"]
 
 TASKS = ("regression", "binary")
 _LIMIT = {"regression": (0.02, 2.0), "binary": (0.005, 3.0)}
@@ -115,6 +115,28 @@ def _spearman(a: np.ndarray, b: np.ndarray) -> float:
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return float("nan")
     return float(require("scipy.stats").spearmanr(a, b).statistic)
+
+
+def side_table(rows: Sequence[Row], task: str) -> list[str]:
+    """The rows of a task as Markdown, or what is to be said where there are none."""
+    own = [row for row in rows if row.task == task]
+    if not own:
+        return ["The paper recorded no scores of these methods."]
+    lines = [
+        f"Beside the paper's recorded scores: {_NAMES[task]}, ours / the paper's, on the sets that "
+        "both have (other splits). Wins and p: the refit against its base.",
+        "",
+        "| method | sets | median | wins | one-sided p | ours is lower on | rank correlation |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in own:
+        wins = "" if row.wins is None else f"{row.wins} / {row.paper_wins}"
+        p = "" if row.p is None else f"{row.p:.1e} / {row.paper_p:.1e}"
+        lines.append(
+            f"| {METHODS[row.method].label} | {row.sets} | {row.median:.4f} / "
+            f"{row.paper_median:.4f} | {wins} | {p} | {row.lower} | {row.correlation:.2f} |"
+        )
+    return lines
 
 
 def write_rows(rows: Sequence[Row], path: Path) -> None:
