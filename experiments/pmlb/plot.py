@@ -11,7 +11,7 @@ import numpy as np
 from experiments import require
 from experiments.pmlb.methods import METHODS
 from experiments.pmlb.records import Record
-from experiments.pmlb.scores import Scores, compare, errors_by_method
+from experiments.pmlb.scores import Scores, compare, errors_by_method, with_enough_sets
 
 __all__ = ["draw"]
 
@@ -36,7 +36,7 @@ _ROW = 0.26  # inches
 
 def draw(records: Sequence[Record], path: Path) -> None:
     """Write the two panels, regression left; p-values are of refits against their bases."""
-    scores = {task: errors_by_method(records, task) for task in _TITLES}
+    scores = {task: with_enough_sets(errors_by_method(records, task)) for task in _TITLES}
     # Both panels have the same rows, so that labels stand once.
     names = [name for name in _order() if any(name in of_task for of_task in scores.values())]
     height = 1.5 + _ROW * len(names)

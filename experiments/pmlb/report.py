@@ -10,7 +10,13 @@ from scipy import stats
 
 from experiments.pmlb.methods import METHODS
 from experiments.pmlb.records import Record
-from experiments.pmlb.scores import Scores, common_sets, compare, errors_by_method
+from experiments.pmlb.scores import (
+    Scores,
+    common_sets,
+    compare,
+    errors_by_method,
+    with_enough_sets,
+)
 from experiments.pmlb.sets import PAPER_SETS
 from experiments.pmlb.side_by_side import side_by_side, side_table
 
@@ -38,15 +44,16 @@ def report_text(records: Sequence[Record], paper: Path | None) -> str:
     lines: list[str] = []
     beside = [] if paper is None else side_by_side(records, paper)
     for task, title in _TITLES.items():
-        scores = errors_by_method(records, task)
-        if not scores:
+        found = errors_by_method(records, task)
+        if not found:
             continue
+        scores = with_enough_sets(found)
         n_sets = len({record.set for record in records if record.task == task})
         n_all = sum(info.task == task for info in PAPER_SETS.values())
         lines += [
             f"## {title}: {records[0].setting}, {n_sets} of the paper's {n_all} sets",
             "",
-            f"Error: {_MEASURES[task]}. Lower is better.",
+            f"Error: {_MEASURES[task]}. Lower is better." + _left_out(found, scores),
             "",
             *median_table(scores),
             "",
@@ -58,6 +65,16 @@ def report_text(records: Sequence[Record], paper: Path | None) -> str:
         if paper is not None:
             lines += [*side_table(beside, task), ""]
     return "\n".join(lines)
+
+
+def _left_out(found: Scores, kept: Scores) -> str:
+    """Which methods have too few sets for these tables."""
+    few = [
+        f"{METHODS[name].label} ({len(found[name])})"
+        for name in METHODS
+        if name in found and name not in kept
+    ]
+    return f" Left out, with few sets: {', '.join(few)}." if few else ""
 
 
 def median_table(scores: Scores) -> list[str]:

@@ -15,7 +15,7 @@ from experiments.pmlb.methods import METHODS
 from experiments.pmlb.paper import log_losses, read_paper
 from experiments.pmlb.plot import COLORS
 from experiments.pmlb.records import Record
-from experiments.pmlb.scores import Scores, compare, errors_by_method
+from experiments.pmlb.scores import Scores, compare, errors_by_method, with_enough_sets
 
 __all__ = ["Row", "both_scores", "draw_scatter", "side_by_side", "side_table", "write_rows"]
 
@@ -61,7 +61,7 @@ class Row:
 def both_scores(records: Sequence[Record], paper: Path, task: str) -> tuple[Scores, Scores]:
     """Our scores and theirs, in the measure that was recorded."""
     ours = errors_by_method(records, task) if task == "regression" else log_losses(records)
-    return ours, read_paper(paper, task)
+    return with_enough_sets(ours), read_paper(paper, task)
 
 
 def side_by_side(records: Sequence[Record], paper: Path) -> list[Row]:
