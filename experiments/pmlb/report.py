@@ -61,7 +61,8 @@ def report_text(records: Sequence[Record], paper: Path | None) -> str:
             "",
         ]
         if task == "regression":
-            lines += [*goal_lines(scores), "", *headline_lines(scores), ""]
+            parts = (goal_lines(scores), headline_lines(scores), stopped_lines(scores))
+            lines += [line for part in parts if part for line in [*part, ""]]
         if paper is not None:
             lines += [*side_table(beside, task), ""]
     return "\n".join(lines)
@@ -154,6 +155,29 @@ def headline_lines(scores: Scores) -> list[str]:
                     f"| {METHODS[name].label} | {METHODS[other].label} | {found.n} "
                     f"| {found.better} | {found.p:.1e} | {recorded:.1e} |"
                 )
+    return lines if len(lines) > 2 else []
+
+
+def stopped_lines(scores: Scores) -> list[str]:
+    """Fits that were stopped early beside those solved to the optimum, on the same sets."""
+    lines = [
+        "| refit | sets | solved: wins, p | stopped: wins, p | stopped against solved: wins, p |",
+        "|---|---|---|---|---|",
+    ]
+    for name, method in METHODS.items():
+        stopped = f"{name.removesuffix('_nc')}_stop"
+        base = method.base
+        if base is None or any(n not in scores for n in (name, stopped, base)):
+            continue
+        sets = set.intersection(*(set(scores[n]) for n in (name, stopped, base)))
+        if method.categories or not sets:
+            continue
+        own = {n: {s: scores[n][s] for s in sets} for n in (name, stopped, base)}
+        tests = [
+            compare(own[a], own[b]) for a, b in ((name, base), (stopped, base), (stopped, name))
+        ]
+        texts = [f"{found.better}, {found.p:.1e}" for found in tests]
+        lines.append(f"| {method.label} | {len(sets)} | {' | '.join(texts)} |")
     return lines if len(lines) > 2 else []
 
 
