@@ -79,7 +79,14 @@ NAVIGATION = {
         "decisions/0007-canonical-rows",
         "decisions/0008-jax-array-namespace",
     ],
-    "Measured": ["accuracy", "performance", "limits", "comparison", "experiments-log"],
+    "Measured": [
+        "accuracy",
+        "performance",
+        "reproduction",
+        "limits",
+        "comparison",
+        "experiments-log",
+    ],
     "Reference": [
         "api/index",
         "api/estimators",

@@ -15,7 +15,7 @@ and JOPLEn DL, with the validation rows alone,
 The chosen points are fitted anew to a close tolerance; tables and pictures show these. LightGBM
 is also fitted on the features alone that each of them selected, as in the authors' notebooks.
 FOLDER is as for `load_sarcos` and `load_chem_tasks`; of SARCOS the smaller official part is taken
-where the larger is not there.
+where the larger is not there. `experiments.multitask_splits` repeats it over several splits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -77,16 +77,17 @@ GRIDS = {
 }
 
 
-def load(name: str, folder: Path) -> MultitaskData:
+def load(name: str, folder: Path, seed: int = 0) -> MultitaskData:
     """Split one set; of SARCOS the smaller official part alone, where the larger is not there."""
     if name == "chem":
-        return chem_data(folder)
+        return chem_data(folder, seed)
     larger = [
         inner / file
         for inner in (folder, folder / "multitask")
         for file in ("sarcos_inv.mat", "sarcos_train.npz")
     ]
-    return sarcos_data(folder, "all" if any(file.exists() for file in larger) else "test")
+    part: Literal["all", "test"] = "all" if any(file.exists() for file in larger) else "test"
+    return sarcos_data(folder, part, seed)
 
 
 def trace(data: MultitaskData, grid: Grid) -> dict[str, list[Point]]:

@@ -44,6 +44,7 @@ SLOW_FILES = {
     *("plot/test_displays.py", "plot/test_displays_tasks.py", "plot/test_displays_task_path.py"),
     "plot/test_explain_displays.py",
     *("project/test_docs.py", "project/test_experiments.py"),
+    "project/test_experiments_all.py",
     *("project/test_experiments_multitask.py", "project/test_experiments_pmlb.py"),
     *("trees/test_catboost.py", "trees/test_histogram.py", "trees/test_xgboost.py"),
 }

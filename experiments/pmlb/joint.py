@@ -1,8 +1,9 @@
 """Global refinement and JOPLEn: jointleaf on the cells of several ensembles.
 
 The paper searches a step size as well, and its unpenalised biases are held back by stopping early
-on the validation rows. jointleaf solves to the optimum, where free biases overfit, so that the
-place of the step size is taken by a strength on biases, in the same range as all strengths.
+on the validation rows (`stopped` has this). jointleaf solves to the optimum, where free biases
+overfit, so that the place of the step size is taken by a strength on biases, in the same range as
+all strengths.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from jointleaf.partitions import (
     VoronoiPartitioner,
 )
 
-__all__ = ["CELLS", "joint_fit", "joint_space"]
+__all__ = ["CELLS", "joint_fit", "joint_space", "make_penalty"]
 
 #: What makes the cells, by the name of the base ensemble.
 CELLS = {
@@ -39,15 +40,17 @@ _LAPLACIAN: Space = {
 }
 
 
-def joint_space(cells_of: str, *, linear: bool, laplacian: bool) -> Space:
-    """The paper's ranges, with a strength on biases for the step size."""
+def joint_space(
+    cells_of: str, *, linear: bool, laplacian: bool, free_biases: bool = False
+) -> Space:
+    """The paper's ranges, with a strength on biases for the step size unless they are free."""
     sizes = Choice((2, 4, 8, 16, 32)) if cells_of == "lf" else Integer(2, 32)
     space = {
         "n_cells": sizes,
         "n_partitions": Integer(10, 1000, log=True),
         "strength": _STRENGTH,
     }
-    if linear:
+    if linear and not free_biases:
         space["bias_strength"] = _STRENGTH
     return {**space, **_LAPLACIAN} if laplacian else space
 

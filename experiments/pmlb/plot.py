@@ -11,7 +11,7 @@ import numpy as np
 from experiments import require
 from experiments.pmlb.methods import METHODS
 from experiments.pmlb.records import Record
-from experiments.pmlb.scores import Scores, compare, errors_by_method
+from experiments.pmlb.scores import Scores, compare, errors_by_method, with_enough_sets
 
 __all__ = ["draw"]
 
@@ -36,7 +36,7 @@ _ROW = 0.26  # inches
 
 def draw(records: Sequence[Record], path: Path) -> None:
     """Write the two panels, regression left; p-values are of refits against their bases."""
-    scores = {task: errors_by_method(records, task) for task in _TITLES}
+    scores = {task: with_enough_sets(errors_by_method(records, task)) for task in _TITLES}
     # Both panels have the same rows, so that labels stand once.
     names = [name for name in _order() if any(name in of_task for of_task in scores.values())]
     height = 1.5 + _ROW * len(names)
@@ -81,7 +81,7 @@ def _draw_panel(axes: Any, scores: Scores, names: Sequence[str], task: str) -> N
 
 
 def _draw_row(axes: Any, row: int, name: str, scores: Scores, limit: float) -> None:
-    """Points of a method, its median, and at the right the test against its base."""
+    """Points of a method and their median; at the right their number and the test."""
     method = METHODS[name]
     values = np.array(list(scores[name].values()))
     # The same in every drawing.
@@ -98,17 +98,20 @@ def _draw_row(axes: Any, row: int, name: str, scores: Scores, limit: float) -> N
     )
     median = min(float(np.median(values)), limit)
     axes.plot([median, median], [row - 0.36, row + 0.36], color="black", linewidth=2, zorder=3)
+    # Methods may have been run on different sets: their number belongs to the median.
+    note = f"n = {len(values)}"
     if method.base is not None and method.base in scores:
-        p = compare(scores[name], scores[method.base]).p
-        axes.text(
-            1.02,
-            row,
-            _text(p),
-            transform=axes.get_yaxis_transform(),
-            va="center",
-            fontsize=8,
-            color=COLORS[method.group],
-        )
+        found = compare(scores[name], scores[method.base])
+        note += f", {_text(found.p)}" if found.n else ""
+    axes.text(
+        1.02,
+        row,
+        note,
+        transform=axes.get_yaxis_transform(),
+        va="center",
+        fontsize=8,
+        color=COLORS[method.group],
+    )
 
 
 def _text(p: float) -> str:

@@ -121,6 +121,10 @@ class ResultFile:
         else:
             path.write_text(",".join(_NAMES) + "\n")
 
+    def records(self) -> list[Record]:
+        """All rows."""
+        return list(self._records.values())
+
     def find(self, name: str, method: str | None) -> Record | None:
         """The row of a set and a method, if it is there."""
         return None if method is None else self._records.get((name, method))

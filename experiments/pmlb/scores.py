@@ -10,7 +10,15 @@ from scipy import stats
 
 from experiments.pmlb.records import Record
 
-__all__ = ["Comparison", "Scores", "common_sets", "compare", "errors_by_method", "normalised"]
+__all__ = [
+    "Comparison",
+    "Scores",
+    "common_sets",
+    "compare",
+    "errors_by_method",
+    "normalised",
+    "with_enough_sets",
+]
 
 #: What a larger error counts as: that of a model that diverged may be infinite.
 LARGEST = 1e6
@@ -39,6 +47,12 @@ def errors_by_method(records: Iterable[Record], task: str) -> dict[str, dict[str
         if record.task == task and not np.isnan(value):
             found.setdefault(record.method, {})[record.set] = min(value, LARGEST)
     return found
+
+
+def with_enough_sets(scores: Scores) -> Scores:
+    """Without methods that were hardly run: on less than a tenth of the sets of others."""
+    most = max((len(of_method) for of_method in scores.values()), default=0)
+    return {name: errors for name, errors in scores.items() if len(errors) >= 0.1 * most}
 
 
 def common_sets(scores: Scores) -> list[str]:

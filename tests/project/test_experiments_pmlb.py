@@ -167,10 +167,13 @@ def test_all_methods_of_the_paper_are_there(pmlb):
     methods = pmlb("methods").METHODS
     baselines = {"gb", "rf", "lf", "cb", "cb_nc", "ridge", "nn", "tabnet", "fastel"}
     refits = {f"{cells}_{kind}" for cells in ("gb", "rf", "lf", "vor") for kind in ("gr", "f", "l")}
-    refits |= {"cb_gr", "cb_gr_nc", "cb_f", "cb_l", "gb_fr", "rf_fr"}
+    refits |= {"cb_gr_nc", "cb_f", "cb_l"}
+    stopped = {f"{name.removesuffix('_nc')}_stop" for name in refits}
+    refits |= {"cb_gr", "gb_fr", "rf_fr"} | stopped
     own = {f"{cells}_refine" for cells in ("gb", "rf", "lf", "cb")}
     assert set(methods) == baselines | refits | own
     assert {name for name, m in methods.items() if m.tuned_as} == own
+    assert all("bias_strength" not in methods[name].spaces["binary"] for name in stopped)
     assert {name for name, m in methods.items() if "binary" not in m.spaces} == {"fastel"}
     assert {name for name, m in methods.items() if m.categories} == {"cb", "cb_gr"}
     assert all(methods[m.base].base is None for m in methods.values() if m.base)
