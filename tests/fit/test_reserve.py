@@ -68,12 +68,14 @@ def test_no_reserve_where_small_trees_do(loss):
     assert fits[0].report_.recipe == "joint"
 
 
-def has_reserve(n_rows=300, recipe=recipes.RECIPES["joint"], budget=None, own_link=False):
+def has_reserve(
+    n_rows=300, recipe=recipes.RECIPES["joint"], budget=None, own_link=False, offset=0.0
+):
     """Whether a fit has one; nothing else of its context counts."""
+    columns = np.zeros((n_rows, 1)), np.zeros(n_rows), np.ones(n_rows)
+    rows = Rows(*columns, np.zeros((n_rows, 0), np.int64), offset=np.full(n_rows, offset))
     size = SimpleNamespace(n_rows=n_rows, n_columns=5, n_outputs=1, is_regression=True)
-    context = SimpleNamespace(
-        target_type="regression", has_own_link=own_link, rows=range(n_rows), size=size
-    )
+    context = SimpleNamespace(target_type="regression", has_own_link=own_link, rows=rows, size=size)
     return recipe_fit._has_reserve(context, recipe, 3, budget)
 
 
@@ -83,6 +85,7 @@ def test_where_there_is_one():
     assert not has_reserve(budget=Budget(1e-3))  # no time
     assert not has_reserve(n_rows=150)
     assert not has_reserve(own_link=True)
+    assert not has_reserve(offset=1.0)
     for none in (
         recipes.choose_recipe("joint", 300, None, None),
         recipes.affordable(recipes.RECIPES["joint"], 201, 1),
@@ -101,6 +104,15 @@ def test_columns_that_say_nothing_one_by_one():
     model = JOPLEnClassifier(random_state=0).fit(bits[:900], y[:900])
     assert model.report_.recipe == "blend"
     assert model.score(bits[900:], y[900:]) > 0.9
+
+
+def test_noise_is_left_to_the_joint_fit():
+    """What larger trees do not explain either is not worth them."""
+    y = np.random.default_rng(3).normal(size=250)
+    fits = [JOPLEnRegressor(random_state=0, recipe=r).fit(X[:250], y) for r in ("auto", "joint")]
+    assert fits[0].report_.recipe == "joint"
+    first, second = (model.predict(X) for model in fits)
+    np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize("loss", [SquaredError(), Logistic()])

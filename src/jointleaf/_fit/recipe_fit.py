@@ -38,12 +38,20 @@ __all__ = ["Fit", "fit_recipe"]
 
 @dataclass(frozen=True)
 class Fit:
-    """The model of a fit, the importances (d,) of columns, what was done, and held-out rows."""
+    """The model of a fit, the importances (d,) of columns, what was done, and held-out rows.
+
+    A fit that explains hardly more than a constant `wants_larger_trees`, where there are such:
+    columns that say nothing one by one may do so together, which takes the recipe of more rows,
+    with more of them in training. `explained` is the part of the loss of a constant by which that
+    of held-out rows is lower, where it is known.
+    """
 
     model: CellModel
     importances: NDArray[np.float64]
     report: FitReport
     held_out: HeldOut | None = None
+    wants_larger_trees: bool = False
+    explained: float | None = None
 
 
 def fit_recipe(
@@ -52,13 +60,11 @@ def fit_recipe(
     splits: Sequence[Split],
     budget: Budget | None = None,
     left_out: Sequence[str] = (),
-) -> Fit | None:
+) -> Fit:
     """Choose on the splits what is left to choose, fit all rows, and blend the components.
 
     With a budget components for which there is no time take no part. Where there are larger trees
-    in reserve they take part if they clearly help, on the first split and on all. None is returned
-    where the blend says hardly more than a constant: columns that say nothing one by one may do so
-    together, which takes the recipe of more rows, with more of them in training.
+    in reserve they take part if they clearly help, on the first split and on all.
     """
     if context.signs is not None:
         recipe = under_constraints(recipe)
@@ -81,9 +87,10 @@ def fit_recipe(
     blend, name = _blended(context, recipe, components, held_out, splits), recipe.name
     parts = _blended_parts(blend, held_out, splits)
     has_reserve = len(parts) > 0 and _has_reserve(context, recipe, len(splits), budget)
-    if has_reserve and explained_part(context, parts, splits) < HARDLY_EXPLAINED:
-        return None
-    if has_reserve and _helps(context, parts[0], splits[0]):
+    is_known = len(parts) > 0 and _is_plain(context)
+    explained = explained_part(context, parts, splits) if is_known else None
+    is_blind = explained is not None and explained < HARDLY_EXPLAINED
+    if has_reserve and not is_blind and _helps(context, parts[0], splits[0]):
         further, predictions = _predict_held_out(
             context, recipe.reserve[context.target_type], splits
         )
@@ -97,7 +104,8 @@ def fit_recipe(
     report = FitReport.of(name, context.target_type, blend, components, context.loss)
     has_offset = bool(context.rows.offset.any())
     report = replace(report, has_offset=has_offset, left_out=tuple(left_out))
-    return Fit(model, importances, report, held_out_rows(context, blend, held_out, splits))
+    rows = held_out_rows(context, blend, held_out, splits)
+    return Fit(model, importances, report, rows, has_reserve and is_blind, explained)
 
 
 def _blended(
@@ -124,10 +132,15 @@ def _blended_parts(
     ]
 
 
+def _is_plain(context: FitContext) -> bool:
+    """Whether losses are those of squared errors or classes, of rows without offsets."""
+    return not context.has_own_link and not context.rows.offset.any()
+
+
 def _has_reserve(context: FitContext, recipe: Recipe, n_splits: int, budget: Budget | None) -> bool:
     """Whether there are larger trees in reserve, and rows and time for them."""
     reserve = recipe.reserve.get(context.target_type, ())
-    if not reserve or context.has_own_link or len(context.rows) < RESERVE_ROWS:
+    if not reserve or not _is_plain(context) or len(context.rows) < RESERVE_ROWS:
         return False
     seconds = sum(kind.seconds(context.size).total(n_splits) for kind in reserve)
     return budget is None or budget.allows(seconds)

@@ -95,7 +95,7 @@ SCREENS: dict[TargetType, Sequence[type[Component]]] = {
 RESERVE_ROWS = 200  # with fewer, one split tells too little
 # Standard errors by which the trees of a trial must help on one split, and a reserve on all.
 TRIAL_GAIN, RESERVE_GAIN = 2.0, 3.0
-HARDLY_EXPLAINED = 0.1  # of the loss of a constant: then a reserve takes part without a trial
+HARDLY_EXPLAINED = 0.1  # of the loss of a constant: then the recipe of more rows is tried
 
 #: With very many rows one of every family takes part; those that take less time come first.
 FAMILIES: dict[TargetType, Sequence[Sequence[type[Component]]]] = {

@@ -230,14 +230,15 @@ class JOPLEnParameters(TabularEstimator):
             self.recipe, len(context.rows), context.partitioner, context.penalty, context.n_outputs
         )
         fit = self._fit_recipe(context, recipe, valid, budget)
-        if fit is None:
-            fit = self._fit_recipe(context, recipes.RECIPES["blend"], valid, budget)
-        assert fit is not None  # this one has no reserve
+        if fit.wants_larger_trees:
+            other = self._fit_recipe(context, recipes.RECIPES["blend"], valid, budget)
+            if other.explained is not None and other.explained > recipes.HARDLY_EXPLAINED:
+                return other
         return fit
 
     def _fit_recipe(
         self, context: FitContext, recipe: recipes.Recipe, valid: Rows | None, budget: Budget | None
-    ) -> recipe_fit.Fit | None:
+    ) -> recipe_fit.Fit:
         """Fit a recipe on splits of its own; see `recipe_fit.fit_recipe`."""
         n_rows = len(context.rows)
         check_effect(self, recipe)
