@@ -91,9 +91,8 @@ def fit_recipe(
     explained = explained_part(context, parts, splits) if is_known else None
     is_blind = explained is not None and explained < HARDLY_EXPLAINED
     if has_reserve and not is_blind and _helps(context, parts[0], splits[0]):
-        further, predictions = _predict_held_out(
-            context, recipe.reserve[context.target_type], splits
-        )
+        reserve = recipe.reserve[context.target_type]
+        further, predictions = _predict_held_out(context, reserve, splits)
         both = held_out | predictions
         larger = _blended(context, recipe, components | further, both, splits)
         gain = standardized_gain(context, parts, _blended_parts(larger, both, splits), splits)
