@@ -29,7 +29,6 @@ SLOW_FILES = {
     *("core/oracle/test_losses_against_cvxpy.py", "core/oracle/test_monotone_against_cvxpy.py"),
     *("core/oracle/test_tasks_against_cvxpy.py", "core/property/test_dirty_lasso.py"),
     *("dask/test_dask_bad_input.py", "dask/test_dask_faults.py", "dask/test_dask_fits.py"),
-    *("dask/test_dask_bad_input.py", "dask/test_dask_faults.py", "dask/test_dask_fits.py"),
     *("estimators/test_estimator_checks.py", "estimators/test_parameters_act.py"),
     *("estimators/test_portable.py", "estimators/test_refine.py"),
     "estimators/test_refine_models.py",

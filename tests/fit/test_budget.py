@@ -86,8 +86,10 @@ def test_a_blend_in_place_of_an_exact_joint_fit(slow):
 )
 def test_too_short_for_anything(kind, options, name):
     y = Y if kind is JOPLEnRegressor else TASKS["three"][1]
-    with small_fits(), pytest.warns(UserWarning, match=rf"time_budget=1e-09 .* fastest, {name},"):
+    match = rf"time_budget=1e-09 .* fastest, {name},"
+    with small_fits(), pytest.warns(UserWarning, match=match) as warned:
         model = kind(time_budget=1e-9, random_state=0, **options).fit(X, y)
+    assert [w.filename for w in warned if "time_budget" in str(w.message)] == [__file__]
     assert model.blend_.weights == {name: 1.0}
     assert "joint" in model.report_.left_out
     assert model.score(X, y) > 0.5

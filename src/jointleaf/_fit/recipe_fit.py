@@ -256,7 +256,7 @@ def _warn_of_no_time(budget: Budget, component: Component) -> None:
         f"time_budget={budget.seconds:g} is too short for any component: the fastest, "
         f"{component.name}, is fitted nevertheless; give more seconds, or fewer rows",
         UserWarning,
-        stacklevel=7,
+        stacklevel=8,
     )
 
 

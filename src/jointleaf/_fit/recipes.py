@@ -49,7 +49,7 @@ class Recipe:
     components: Mapping[TargetType, Sequence[type[Component]]]
     blending: Stacking | Interpolation
     max_rows: float = np.inf  # up to which ``recipe="auto"`` chooses this one
-    #: larger trees, which take part where a few of them clearly help on one split
+    #: larger trees, which take part where they clearly help on held-out rows
     reserve: Mapping[TargetType, Sequence[type[Component]]] = field(
         default_factory=dict, compare=False
     )
