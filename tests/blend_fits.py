@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import make_friedman1
 
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
-from jointleaf._fit import boosting, grouped_joint, joint, linear
+from jointleaf._fit import boosting, grouped_joint, joint, linear, monotone, quantiles, strengths
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.grouped_joint import GroupedJoint
 from jointleaf._fit.growth import Stage
@@ -72,7 +72,13 @@ def few_small_trees(target_type):
 def short_plan(is_regression):
     """As `default_plan`, with fewer scales and strengths."""
     plan = default_plan(is_regression)
-    return replace(plan, scales=(0.0, 1.0, 3.0), strengths=plan.strengths[1:5])
+    return replace(plan, scales=(0.0, 1.0), strengths=plan.strengths[1:4])
+
+
+def few_monotone_trees():
+    """As the default partitions of constrained fits, with a few of their trees."""
+    ordered = [LightGBMPartitioner(15, 8), ResidualPartitioner(LightGBMPartitioner(8, 8))]
+    return ordered, [RandomTreesPartitioner(5, 8)]
 
 
 #: What makes fits small: module, name, value.
@@ -84,6 +90,14 @@ _SMALL = (
     (joint, "many_partitions", few_small_trees),
     (joint, "default_plan", short_plan),
     (linear, "STRENGTHS", (0.1, 0.01, 0.001)),
+    (monotone, "_default_partitions", few_monotone_trees),
+    (monotone, "_COARSE", monotone._COARSE[::2]),
+    (monotone, "_STRENGTHS", monotone._STRENGTHS[::2]),
+    (quantiles, "_STRENGTHS", quantiles._STRENGTHS[1::2]),
+    # Paths with every third, and every second, of their strengths.
+    (strengths, "_N_STRENGTHS", (strengths._N_STRENGTHS - 1) // 3 + 1),
+    (strengths, "_N_TASK_STRENGTHS", (strengths._N_TASK_STRENGTHS - 1) // 2 + 1),
+    (strengths, "BIAS_STRENGTHS", strengths.BIAS_STRENGTHS[1::2]),
 )
 LINEAR_STRENGTHS = linear.STRENGTHS  # those of a fit that users get
 _TRUE = tuple((module, name, getattr(module, name)) for module, name, _ in _SMALL)

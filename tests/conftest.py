@@ -2,6 +2,7 @@
 
 import environment  # noqa: F401, I001, must come before the libraries that it is for
 
+import gc
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,11 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish():
+    """Leave what was loaded out of all later garbage collections: there are millions of objects."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

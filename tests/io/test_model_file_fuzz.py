@@ -12,7 +12,7 @@ from jointleaf.io._model_file import files
 from model_file_damage import MODELS, Mutations, edited, plain, predict
 from model_kinds import X, frame
 
-PER_KIND, PER_OLD_FILE = 1250, 300
+PER_KIND, PER_OLD_FILE = 400, 120  # benchmarks/fuzz_files.py damages as many as one likes
 OLD = Path(__file__).parent / "model_files" / "format-1"
 OLD_FILES = ("recipe_table", "many_rows", "tasks_alone", "bouts_classes", "forest")
 
@@ -115,4 +115,4 @@ def test_damaged_rotations(change, match):
 
 
 def test_number_of_mutations():
-    assert len(MODELS) * PER_KIND >= 10_000
+    assert len(MODELS) * PER_KIND >= 3_000
