@@ -304,40 +304,6 @@ def test_words_that_count_as_missing_can_be_chosen(tmp_path):
     assert values(chosen, "x") == ["1", None, "3", "2", "5"]
 
 
-# -- JSON and other formats ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", ["lines", "list"])
-def test_json_gives_what_csv_gives(tmp_path, form):
-    rows = [{"a": 1.5, "b": "x", "c": True}, {"a": None, "b": "NA"}, {"a": 3, "c": False, "d": [1]}]
-    lines = [json.dumps(row) for row in rows]
-    text = "\n".join(lines) if form == "lines" else "[" + ",\n".join(lines) + "]"
-    (tmp_path / "data.json").write_text(text)
-    table = read_table(str(tmp_path / "data.json"))
-    np.testing.assert_array_equal(table.column("a").values, [1.5, np.nan, 3])
-    assert values(table, "b") == ["x", None, None]
-    assert values(table, "c") == ["True", None, "False"]
-    assert table.notes == ("column 'd' holds lists or objects: left out",)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (
-            b"PK\x03\x04xl/workbook.xml",
-            "Excel file, a damaged one .*save .* as .xlsx or CSV",
-        ),
-        (b'{"a": 1}\n{"a": \n', "line 2 is no JSON object"),
-        (b'{"a": 1}\n[2]\n', "line 2 is no JSON object"),
-        (b'{\n"a": [1, 2]\n}', "no list of objects: write one object per row and line"),
-    ],
-)
-def test_other_formats_are_named(tmp_path, content, message):
-    (tmp_path / "data").write_bytes(content)
-    with pytest.raises(CliError, match=message):
-        read_table(str(tmp_path / "data"))
-
-
 @pytest.mark.parametrize("name", ["id", "customer_id", "Customer ID", "customerId"])
 def test_numbers_that_are_named_an_id_and_all_differ_are_identifiers(name):
     kind = detect_kind(column("17", "905", "33", name=name))

@@ -2,7 +2,6 @@
 
 import datetime
 import decimal
-import tracemalloc
 
 import narwhals as nw
 import numpy as np
@@ -11,7 +10,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-import jointleaf as jl
 from jointleaf._data.columns import (
     Column,
     Columns,
@@ -498,21 +496,3 @@ def test_columns_of_numbers():
     assert list(Columns.numbers(2)) == [Column("x0"), Column("x1")]
     assert [c.label for c in Columns.numbers(2, ["u", 7])] == ["u", "7"]
     assert not Columns.numbers(2).categorical.size
-
-
-@pytest.mark.parametrize("texts", [["a" * 100_000, "b", "c"], ["b", "b\0", "c"]])
-def test_long_texts_and_nul_characters_as_categories(tmp_path, texts):
-    """NumPy would make all texts as long as the longest, and lose NUL characters at their ends."""
-    frame = pd.DataFrame({"text": texts * 20 + [f"t{k}" for k in range(60)]})
-    y = np.append(np.tile([0.0, 1.0, 2.0], 20), np.zeros(60))
-    model = jl.JOPLEnRegressor("steps", penalty=jl.Frobenius(0.01)).fit(frame, y)
-    assert model.columns_[0].categories.tolist() == sorted({*frame["text"]})
-    predicted = model.predict(frame)
-    assert len(set(predicted[:3].round(6))) == 3
-    tracemalloc.start()
-    jl.save(model, tmp_path / "model.jleaf")
-    loaded = jl.load(tmp_path / "model.jleaf")
-    assert tracemalloc.get_traced_memory()[1] < 10**7
-    tracemalloc.stop()
-    np.testing.assert_array_equal(loaded.predict(frame), predicted)
-    assert loaded.columns_[0].categories.tolist() == model.columns_[0].categories.tolist()

@@ -1,5 +1,7 @@
 """Data frames with text and missing values: every partitioner, scikit-learn's tools, bad input."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -33,6 +35,8 @@ from jointleaf import (
     LinearForestClassifier,
     LinearForestRegressor,
     PathDisplay,
+    load,
+    save,
 )
 from jointleaf._data.rows import read_rows
 from jointleaf.partitions import (
@@ -308,3 +312,21 @@ def test_rows_in_a_form_of_a_library_are_rejected(regressor):
             regressor.predict(rows)
         with pytest.raises(TypeError, match=message):
             clone(regressor).fit(rows, Y)
+
+
+@pytest.mark.parametrize("texts", [["a" * 100_000, "b", "c"], ["b", "b\0", "c"]])
+def test_long_texts_and_nul_characters_as_categories(tmp_path, texts):
+    """NumPy would make all texts as long as the longest, and lose NUL characters at their ends."""
+    frame = pd.DataFrame({"text": texts * 20 + [f"t{k}" for k in range(60)]})
+    y = np.append(np.tile([0.0, 1.0, 2.0], 20), np.zeros(60))
+    model = JOPLEnRegressor("steps", penalty=Frobenius(0.01)).fit(frame, y)
+    assert model.columns_[0].categories.tolist() == sorted({*frame["text"]})
+    predicted = model.predict(frame)
+    assert len(set(predicted[:3].round(6))) == 3
+    tracemalloc.start()
+    save(model, tmp_path / "model.jleaf")
+    loaded = load(tmp_path / "model.jleaf")
+    assert tracemalloc.get_traced_memory()[1] < 10**7
+    tracemalloc.stop()
+    np.testing.assert_array_equal(loaded.predict(frame), predicted)
+    assert loaded.columns_[0].categories.tolist() == model.columns_[0].categories.tolist()

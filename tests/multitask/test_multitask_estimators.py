@@ -449,14 +449,6 @@ def test_classes_of_every_task():
     np.testing.assert_array_equal(single.classes_, [0, 1])
 
 
-def test_chosen_strengths_of_a_classifier():
-    tasks = {k: (X, y > np.median(y)) for k, (X, y) in PAIRS.items()}
-    model = classifier(penalty=DirtyLasso("auto", None, relax=1.0), cv=2).fit(tasks)
-    assert 0 in model.selected_features_
-    assert model.penalty_.common > 0
-    assert model.score(tasks) > 0.75
-
-
 def test_every_task_keeps_the_type_of_its_labels():
     """Text next to numbers stays text next to numbers, in all forms."""
     XA = np.random.default_rng(0).standard_normal((80, 4))

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from sklearn.model_selection import KFold
 
-from jointleaf import DirtyLasso, MultiTaskJOPLEnRegressor, PerTask
+from jointleaf import (
+    DirtyLasso,
+    MultiTaskJOPLEnClassifier,
+    MultiTaskJOPLEnRegressor,
+    PerTask,
+)
 from jointleaf._core.penalties import L21, Frobenius
 from jointleaf.partitions import VoronoiPartitioner
 
@@ -162,3 +167,11 @@ def test_tasks_of_very_different_sizes():
     X, y = PAIRS["b"]
     model = regressor(one_se=False).fit({"a": PAIRS["a"], "b": (X[:7], y[:7])})
     assert 0 in model.selected_features_
+
+
+def test_chosen_strengths_of_a_classifier():
+    tasks = {k: (X, y > np.median(y)) for k, (X, y) in PAIRS.items()}
+    model = MultiTaskJOPLEnClassifier(CELLS, penalty=QUICK, cv=2, random_state=0).fit(tasks)
+    assert 0 in model.selected_features_
+    assert model.penalty_.common > 0
+    assert model.score(tasks) > 0.75

@@ -14,7 +14,8 @@ from jointleaf._core.fitting import make_problem
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Kinked, Loss
 from jointleaf._core.penalties import Term
-from jointleaf._core.penalties.base import check_count, on_weights
+from jointleaf._core.penalties.base import on_weights
+from jointleaf._core.penalties.params import check_count
 from jointleaf._core.problem import Problem, check_offset
 from jointleaf._core.progress import Progress
 from jointleaf._core.solvers.fista import live_features

@@ -22,7 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Frobenius
-from jointleaf._core.penalties.base import check_count
+from jointleaf._core.penalties.params import check_count
 from jointleaf._core.problem import Problem
 from jointleaf._data.rows import Rows
 from jointleaf._data.sources import Batch

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Term
-from jointleaf._core.penalties.base import check_number
+from jointleaf._core.penalties.params import check_number
 from jointleaf._data.rows import Rows
 from jointleaf._fit.folds import grow, make_splits
 from jointleaf._fit.joint import Joint, fit_cells_of

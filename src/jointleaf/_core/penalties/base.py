@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from jointleaf._core.arrays import array_namespace, shaped, while_loop
 from jointleaf._core.layout import CellLayout
-from jointleaf._core.penalties.params import HasParams, with_inner
+from jointleaf._core.penalties.params import HasParams, check_number, with_inner
 
 if TYPE_CHECKING:
     from scipy.sparse import sparray
@@ -442,30 +442,6 @@ def on_weights(penalty: Term) -> Penalty:
 def on_predictions(penalty: Term) -> list[PredictionPenalty]:
     """Return the terms of a penalty that act on predictions."""
     return [term for term in penalty.terms if isinstance(term, PredictionPenalty)]
-
-
-def check_number(name: str, value: Any, *, positive: bool, hint: str = "") -> float:
-    """Return a finite number that is positive, or not negative; `hint` ends the message."""
-    kind = "a positive number" if positive else "a number that is not negative"
-    message = f"{name}={value!r} must be {kind}{hint}"
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(message) from None
-    if isinstance(value, bool):
-        raise TypeError(message)
-    if not np.isfinite(number) or number < 0 or (positive and number == 0):
-        raise ValueError(message)
-    return number
-
-
-def check_count(name: str, value: Any, wrong_type: type[Exception] = ValueError) -> int:
-    """Return a whole number that is at least 1; raise `wrong_type` for what is none."""
-    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if is_whole and value >= 1:
-        return int(value)
-    error = ValueError if is_whole else wrong_type
-    raise error(f"{name}={value!r} must be a whole number, at least 1")
 
 
 def check_strength(value: Any) -> float | str:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.layout import CellLayout
-from jointleaf._core.penalties.base import Penalty, Quadratic, check_number, check_strength, shown
+from jointleaf._core.penalties.base import Penalty, Quadratic, check_strength, shown
+from jointleaf._core.penalties.params import check_number
 
 
 class Frobenius(Quadratic):

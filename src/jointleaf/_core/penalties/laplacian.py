@@ -10,7 +10,8 @@ from scipy import sparse
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist, pdist
 
-from jointleaf._core.penalties.base import PredictionPenalty, check_count, check_number, is_auto
+from jointleaf._core.penalties.base import PredictionPenalty, is_auto
+from jointleaf._core.penalties.params import check_count, check_number
 
 Kind = Literal["standard", "symmetric", "random_walk"]
 

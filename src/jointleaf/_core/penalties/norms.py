@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from jointleaf._core.arrays import array_namespace
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import base
+from jointleaf._core.penalties.params import check_count, check_number
 from jointleaf._core.penalties.prox import shrink_l1, shrink_l2_weighted, shrink_lp, shrink_sorted
 
 #: the parameters of all norms, for their docstrings
@@ -332,7 +333,7 @@ class KyFan(Spectral):
         self, strength: float | str, k: int, bias_strength: float | str | None = None
     ) -> None:
         super().__init__(strength, bias_strength)
-        self.k = base.check_count("k", k)
+        self.k = check_count("k", k)
 
     def bind(self, layout: CellLayout) -> SlopeNorm:
         if self.k > layout.n_features:
@@ -424,7 +425,7 @@ def _check_bias(value: Any, with_auto: bool) -> float | str:
         if with_auto:
             return base.AUTO
         raise ValueError("bias_strength='auto' needs strength='auto': they are chosen together")
-    return base.check_number("bias_strength", value, positive=False)
+    return check_number("bias_strength", value, positive=False)
 
 
 def _check_falling(weights: ArrayLike) -> NDArray[np.float64]:

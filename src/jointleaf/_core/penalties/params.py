@@ -1,10 +1,12 @@
-"""Parameters of penalties by name, as scikit-learn's searches and clones want them."""
+"""Parameters: of penalties by name, as scikit-learn wants them, and checks of numbers."""
 
 from __future__ import annotations
 
 import copy
 import inspect
 from typing import Any
+
+import numpy as np
 
 
 class HasParams:
@@ -55,3 +57,27 @@ def with_inner(params: dict[str, Any], deep: bool) -> dict[str, Any]:
         for key, value in term.get_params().items()
     }
     return {**params, **inner}
+
+
+def check_number(name: str, value: Any, *, positive: bool, hint: str = "") -> float:
+    """Return a finite number that is positive, or not negative; `hint` ends the message."""
+    kind = "a positive number" if positive else "a number that is not negative"
+    message = f"{name}={value!r} must be {kind}{hint}"
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(message) from None
+    if isinstance(value, bool):
+        raise TypeError(message)
+    if not np.isfinite(number) or number < 0 or (positive and number == 0):
+        raise ValueError(message)
+    return number
+
+
+def check_count(name: str, value: Any, wrong_type: type[Exception] = ValueError) -> int:
+    """Return a whole number that is at least 1; raise `wrong_type` for what is none."""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if is_whole and value >= 1:
+        return int(value)
+    error = ValueError if is_whole else wrong_type
+    raise error(f"{name}={value!r} must be a whole number, at least 1")

@@ -1,7 +1,8 @@
-"""Sheets of Excel in the shell."""
+"""Sheets of Excel, JSON and other formats in the shell."""
 
 import datetime
 import io
+import json
 import sys
 import zipfile
 
@@ -118,3 +119,34 @@ def test_a_column_that_is_not_there_may_be_elsewhere(tmp_path):
     (tmp_path / "title.csv").write_text("Sales in 2024\nprice,area\n1,2\n")
     with pytest.raises(CliError, match="or delete what is above the names of the columns"):
         read_table(str(tmp_path / "title.csv"))
+
+
+@pytest.mark.parametrize("form", ["lines", "list"])
+def test_json_gives_what_csv_gives(tmp_path, form):
+    rows = [{"a": 1.5, "b": "x", "c": True}, {"a": None, "b": "NA"}, {"a": 3, "c": False, "d": [1]}]
+    lines = [json.dumps(row) for row in rows]
+    text = "\n".join(lines) if form == "lines" else "[" + ",\n".join(lines) + "]"
+    (tmp_path / "data.json").write_text(text)
+    table = read_table(str(tmp_path / "data.json"))
+    np.testing.assert_array_equal(table.column("a").values, [1.5, np.nan, 3])
+    assert table.column("b").values.tolist() == ["x", None, None]
+    assert table.column("c").values.tolist() == ["True", None, "False"]
+    assert table.notes == ("column 'd' holds lists or objects: left out",)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            b"PK\x03\x04xl/workbook.xml",
+            "Excel file, a damaged one .*save .* as .xlsx or CSV",
+        ),
+        (b'{"a": 1}\n{"a": \n', "line 2 is no JSON object"),
+        (b'{"a": 1}\n[2]\n', "line 2 is no JSON object"),
+        (b'{\n"a": [1, 2]\n}', "no list of objects: write one object per row and line"),
+    ],
+)
+def test_other_formats_are_named(tmp_path, content, message):
+    (tmp_path / "data").write_bytes(content)
+    with pytest.raises(CliError, match=message):
+        read_table(str(tmp_path / "data"))
