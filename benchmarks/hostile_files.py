@@ -22,13 +22,17 @@ from typing import Any
 
 import numpy as np
 
-import jointleaf as jl
-from jointleaf.io._model_file import files
-from jointleaf.io._model_file.container import pack, unpack
-from jointleaf.partitions import RandomTreesPartitioner, RootCell, VoronoiPartitioner
+_TESTS = Path(__file__).parents[1] / "tests"
+sys.path.insert(0, str(_TESTS))
+
+import jointleaf as jl  # noqa: E402
+from jointleaf.io._model_file import files  # noqa: E402
+from jointleaf.io._model_file.container import pack, unpack  # noqa: E402
+from jointleaf.partitions import RandomTreesPartitioner, RootCell, VoronoiPartitioner  # noqa: E402
+from model_file_damage import put_chain  # noqa: E402
 
 _LIMIT = 12 * 2**30
-_OLD = Path(__file__).parents[1] / "tests" / "io" / "model_files" / "format-1"
+_OLD = _TESTS / "io" / "model_files" / "format-1"
 
 
 def changed(model: Any, change: Callable[[dict[str, Any], list], None], **metadata: Any) -> bytes:
@@ -116,26 +120,8 @@ def trace() -> bytes:
 
 def chain(n: int) -> bytes:
     """Return a file with a tree of which every split has a leaf."""
-
-    def change(model: dict[str, Any], arrays: list) -> None:
-        trees = model["cell_model"]["partitioner"]["partitioners"][0]["trees"]
-        parts = {
-            "n_leaves": np.array([n + 1]),
-            "starts": np.array([0, n]),
-            "feature": np.zeros(n, np.int32),
-            "threshold": np.arange(n, 0.0, -1.0),
-            "left": np.append(np.arange(1, n), ~n).astype(np.int32),
-            "right": ~np.arange(n, dtype=np.int32),
-            "missing_left": np.zeros(n, bool),
-            "table": np.full(n, -1, np.int64),
-            "cell_of_leaf": np.arange(n + 1, dtype=np.int32),
-        }
-        for name, array in parts.items():
-            trees[name] = {"array": len(arrays)}
-            arrays.append(array)
-        trees["leaf_values"] = None
-
-    return changed(fitted(RandomTreesPartitioner(1, 3)), change)
+    small = fitted(RandomTreesPartitioner(1, 3))
+    return changed(small, lambda model, arrays: put_chain(model, arrays, n))
 
 
 def with_parameter(**values: Any) -> bytes:

@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments import multitask, multitask_splits, nuclear_norm, require
+from experiments import check_options, multitask, multitask_splits, nuclear_norm, require
 from experiments.environment import write_environment
 from experiments.pmlb.costs import Costs, duration
 from experiments.pmlb.methods import METHODS
@@ -206,15 +206,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add_all(commands.add_parser("all", help="run every figure; say first how long it takes"))
     add_repeat(commands.add_parser("repeat", help="run random pairs of Figure 1 a second time"))
     options = parser.parse_args(arguments)
-    if not options.data.is_dir():
-        parser.error(f"--data {options.data} is not a folder")
-    for name, least in (("trials", 1), ("seed", 0), ("splits", 0), ("pairs", 1), ("max_rows", 3)):
-        if getattr(options, name, least) < least:
-            parser.error(f"--{name.replace('_', '-')} must be at least {least}")
-    for name in ("results", "paper"):
-        path = getattr(options, name, None)
-        if path is not None and not path.is_file():
-            parser.error(f"--{name} {path} is not a file")
+    check_options(parser, options)
     return options
 
 

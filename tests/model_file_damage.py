@@ -14,6 +14,7 @@ import pytest
 
 import jointleaf as jl
 from jointleaf.io._model_file import files
+from jointleaf.io._model_file.container import pack, unpack
 from jointleaf.partitions import RandomTreesPartitioner, StepPartitioner
 from model_kinds import MISSING, ROTATED, THREE, TREES, TWO, VORONOI, X, Y, frame, make
 
@@ -267,3 +268,34 @@ def refused(data, match="more memory than a file of its size"):
     tracemalloc.stop()
     assert seconds < 5
     assert peak < MOST + 256 * len(data)
+
+
+def put_chain(model, arrays, n, n_stumps=0):
+    """Give the first member of a model's fields a tree of n splits, each of which has a leaf.
+
+    Trees without splits come before it; their arrays are appended to those of the file.
+    """
+    trees = model["cell_model"]["partitioner"]["partitioners"][0]["trees"]
+    parts = {
+        "n_leaves": np.array([*[1] * n_stumps, n + 1]),
+        "starts": np.array([*[0] * n_stumps, 0, n]),
+        "feature": np.zeros(n, np.int32),
+        "threshold": np.arange(n, 0.0, -1.0),
+        "left": np.append(np.arange(1, n), ~n).astype(np.int32),
+        "right": ~np.arange(n, dtype=np.int32),
+        "missing_left": np.zeros(n, bool),
+        "table": np.full(n, -1, np.int64),
+        "cell_of_leaf": np.append(np.zeros(n_stumps), np.arange(n + 1)).astype(np.int32),
+    }
+    for name, array in parts.items():
+        trees[name] = {"array": len(arrays)}
+        arrays.append(array)
+    trees["leaf_values"] = None
+
+
+def with_chain(model, n, n_stumps=0):
+    """A file of a model with a tree of n splits, each of which has a leaf."""
+    whole = unpack(files._to_bytes(model))
+    put_chain(whole.header["model"], whole.arrays, n, n_stumps)
+    del whole.header["arrays"]
+    return pack(whole.header, whole.arrays)

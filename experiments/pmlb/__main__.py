@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments import require
+from experiments import check_options, require
 from experiments.pmlb import __doc__ as ABOUT
 from experiments.pmlb.data import describe
 from experiments.pmlb.methods import METHODS
@@ -75,16 +75,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add_run(commands.add_parser("run", help="search the methods on the sets; goes on where it was"))
     add_report(commands.add_parser("report", help="print tables and tests, draw the figure"))
     options = parser.parse_args(arguments)
-    for name, least in (("trials", 1), ("seed", 0), ("max_rows", 3)):
-        if getattr(options, name, least) < least:
-            parser.error(f"--{name.replace('_', '-')} must be at least {least}")
-    folder = getattr(options, "data", None)
-    if folder is not None and not folder.is_dir():
-        parser.error(f"--data {folder} is not a folder")
-    for name in ("results", "paper"):
-        path = getattr(options, name, None)
-        if path is not None and not path.is_file():
-            parser.error(f"--{name} {path} is not a file")
+    check_options(parser, options)
     if options.command == "report":
         kinds = require("matplotlib.figure").Figure().canvas.get_supported_filetypes()
         if options.picture.suffix[1:] not in kinds:

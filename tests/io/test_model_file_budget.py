@@ -12,7 +12,16 @@ from jointleaf._trees.importers.base import threads
 from jointleaf.io._model_file import files
 from jointleaf.io._model_file.container import pack, unpack
 from jointleaf.partitions import RandomTreesPartitioner, RootCell
-from model_file_damage import MOST, START, edited, packed, plain, refused, with_parameter
+from model_file_damage import (
+    MOST,
+    START,
+    edited,
+    packed,
+    plain,
+    refused,
+    with_chain,
+    with_parameter,
+)
 from model_kinds import TASKS, X, Y
 
 
@@ -199,27 +208,7 @@ def test_no_more_threads_than_cores():
 
 def test_chains_of_splits(small):
     """A row of a chain would take as many steps as it has splits."""
-    n = 100_000
-    trees = small.partitioner_.partitioners_[0].trees_
-    whole = unpack(files._to_bytes(small))
-    arrays = {
-        "n_leaves": np.array([n + 1]),
-        "starts": np.array([0, n]),
-        "feature": np.zeros(n, np.int32),
-        "threshold": np.arange(n, 0.0, -1.0),
-        "left": np.append(np.arange(1, n), ~n).astype(np.int32),
-        "right": ~np.arange(n, dtype=np.int32),
-        "missing_left": np.zeros(n, bool),
-        "table": np.full(n, -1, np.int64),
-        "cell_of_leaf": np.arange(n + 1, dtype=np.int32),
-    }
-    partitioner = whole.header["model"]["cell_model"]["partitioner"]["partitioners"][0]
-    assert partitioner["trees"]["n_features"] == trees.n_features
-    for k, name in enumerate(arrays):
-        partitioner["trees"][name] = {"array": len(whole.arrays) + k}
-    partitioner["trees"]["leaf_values"] = None
-    del whole.header["arrays"]
-    refused(pack(whole.header, whole.arrays + list(arrays.values())), "more than 4096 levels")
+    refused(with_chain(small, 100_000), "more than 4096 levels")
 
 
 # -- saving and loading ----------------------------------------------------------------------------

@@ -11,7 +11,16 @@ from jointleaf.io._model_file import files
 from jointleaf.io._model_file.container import Budget, ModelFileError, pack, unpack
 from jointleaf.io._model_file.values import Plain, check_keys
 from jointleaf.partitions import RandomTreesPartitioner
-from model_file_damage import MOST, START, edited, packed, plain, refused, with_parameter
+from model_file_damage import (
+    MOST,
+    START,
+    edited,
+    packed,
+    plain,
+    refused,
+    with_chain,
+    with_parameter,
+)
 from model_kinds import X, Y
 
 OLD = Path(__file__).parent / "model_files" / "format-1"
@@ -125,33 +134,9 @@ def test_numbers_beyond_all_numbers(data, small, place):
     refused(packed(body, int.from_bytes(data[24:32], "little"), 2), r"holds 1\.2e\+3456")
 
 
-def chain(small, n):
-    """A file with a tree of n splits, each of which has a leaf."""
-    whole = unpack(files._to_bytes(small))
-    header, arrays = whole.header, list(whole.arrays)
-    union = header["model"]["cell_model"]["partitioner"]
-    parts = {
-        "n_leaves": np.array([1, n + 1]),  # a tree without splits comes first
-        "starts": np.array([0, 0, n]),
-        "feature": np.zeros(n, np.int32),
-        "threshold": np.arange(n, 0.0, -1.0),
-        "left": np.append(np.arange(1, n), ~n).astype(np.int32),
-        "right": ~np.arange(n, dtype=np.int32),
-        "missing_left": np.zeros(n, bool),
-        "table": np.full(n, -1, np.int64),
-        "cell_of_leaf": np.append(0, np.arange(n + 1)).astype(np.int32),
-    }
-    for name, array in parts.items():
-        union["partitioners"][0]["trees"][name] = {"array": len(arrays)}
-        arrays.append(array)
-    union["partitioners"][0]["trees"]["leaf_values"] = None
-    del header["arrays"]
-    return pack(header, arrays)
-
-
 def test_levels_of_trees_are_counted(small):
-    refused(chain(small, 4097), "has a tree of more than 4096 levels")
-    refused(chain(small, 4096), "slopes has shape")  # of a model with fewer cells
+    refused(with_chain(small, 4097, n_stumps=1), "has a tree of more than 4096 levels")
+    refused(with_chain(small, 4096, n_stumps=1), "slopes has shape")  # of a model with fewer cells
 
 
 def test_arrays_of_lists_come_back(small, tmp_path):
