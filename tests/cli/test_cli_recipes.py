@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import pytest
 
 import jointleaf
 from blend_fits import small_fits
@@ -38,10 +39,11 @@ def fit_rows(capsys, monkeypatch, folder, n, *options):
     return fits, out
 
 
-def test_validation_fits_the_recipe_of_all_rows(capsys, monkeypatch, tmp_path):
+@pytest.mark.parametrize("n", [2300, 12_000])
+def test_validation_fits_the_recipe_of_all_rows(capsys, monkeypatch, tmp_path, n):
     """A split trains on 80 %: of 2,300 rows 1,840, whose default is another recipe."""
     assert [recipe_for(n) for n in (1840, 2300)] == ["joint", "blend"]
-    fits, out = fit_rows(capsys, monkeypatch, tmp_path, 2300, "--no-report", "--json")
+    fits, out = fit_rows(capsys, monkeypatch, tmp_path, n, "--no-report", "--json")
     assert fits == ["blend", "blend"]
     model = json.loads(out)["model"]
     assert model["recipe"] == "blend"
