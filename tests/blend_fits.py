@@ -14,7 +14,7 @@ from jointleaf._fit.blend import Stacking
 from jointleaf._fit.grouped_joint import GroupedJoint
 from jointleaf._fit.growth import Stage
 from jointleaf._fit.partition_groups import Group
-from jointleaf._fit.search import default_plan
+from jointleaf._fit.search import GIVEN_PLAN, default_plan
 from jointleaf.partitions import (
     LargeTreesPartitioner,
     LightGBMPartitioner,
@@ -89,6 +89,11 @@ _SMALL = (
     (grouped_joint, "partition_groups", few_groups),
     (joint, "many_partitions", few_small_trees),
     (joint, "default_plan", short_plan),
+    (
+        joint,
+        "GIVEN_PLAN",
+        replace(GIVEN_PLAN, scales=(0.0, 1.0), strengths=GIVEN_PLAN.strengths[1::3]),
+    ),
     (linear, "STRENGTHS", (0.1, 0.01, 0.001)),
     (monotone, "_default_partitions", few_monotone_trees),
     (monotone, "_COARSE", monotone._COARSE[::2]),

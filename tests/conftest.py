@@ -3,6 +3,7 @@
 import environment  # noqa: F401, I001, must come before the libraries that it is for
 
 import gc
+import os
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,14 @@ SMALL_FITS = {"cli", "data", "estimators", "inspection", "io", "multitask", "plo
 @pytest.fixture(scope="module", autouse=True)
 def _small_fits(request):
     with small_fits() if request.path.parent.name in SMALL_FITS else nullcontext():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_disks():
+    """Files are read back by the same machine: nothing need be on the disk itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
         yield
 
 

@@ -59,10 +59,11 @@ def test_classes():
 def test_no_reserve_where_small_trees_do(loss):
     """The model is that of the joint fit, to the bit; losses with kinks have no reserve."""
     y = NOISY if loss == "absolute_error" else X[:, 0] + X[:, 1] ** 2 + 0.1 * NOISY
-    fits = [
-        JOPLEnRegressor(random_state=0, loss=loss, recipe=recipe).fit(X[:250], y[:250])
-        for recipe in ("auto", "joint")
-    ]
+    with small_fits():
+        fits = [
+            JOPLEnRegressor(random_state=0, loss=loss, recipe=recipe).fit(X[:250], y[:250])
+            for recipe in ("auto", "joint")
+        ]
     first, second = (model.predict(X[TEST]) for model in fits)
     np.testing.assert_array_equal(first, second)
     assert fits[0].report_.recipe == "joint"
@@ -109,7 +110,10 @@ def test_columns_that_say_nothing_one_by_one():
 def test_noise_is_left_to_the_joint_fit():
     """What larger trees do not explain either is not worth them."""
     y = np.random.default_rng(3).normal(size=250)
-    fits = [JOPLEnRegressor(random_state=0, recipe=r).fit(X[:250], y) for r in ("auto", "joint")]
+    with small_fits():
+        fits = [
+            JOPLEnRegressor(random_state=0, recipe=r).fit(X[:250], y) for r in ("auto", "joint")
+        ]
     assert fits[0].report_.recipe == "joint"
     first, second = (model.predict(X) for model in fits)
     np.testing.assert_array_equal(first, second)

@@ -35,7 +35,7 @@ def sparse_arrays(draw):
     return np.asfortranarray(array) if draw(st.booleans()) else array
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(st.lists(sparse_arrays(), max_size=4))
 def test_arrays_come_back_bit_for_bit(arrays):
     data = pack(HEADER, arrays)

@@ -81,7 +81,7 @@ def test_features_of_all_tasks_and_of_each_are_found(tasks, model):
 
 def test_higher_prices_select_fewer_features(tasks):
     universal, own = [], []
-    for price in (0.0, 0.005, 0.02, 0.05, 0.2, 2.0):
+    for price in (0.0, 0.02, 0.2, 2.0):
         fitted = BoUTSRegressor(20, 20, universal_price=price, task_price=price).fit(tasks)
         universal.append(len(fitted.universal_features_))
         own.append(sum(map(len, fitted.task_features_.values())) + universal[-1])

@@ -1,6 +1,7 @@
 """No module imports from a higher layer, and none reaches into the privates of another."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,14 @@ def package(path):
     return first.removesuffix(".py")
 
 
+@cache
+def tree_of(path):
+    return ast.parse(path.read_text())
+
+
 def imports(path):
     """Yield the packages of jointleaf that a module imports when it runs, at once or lazily."""
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     unused = {
         id(child)
         for node in ast.walk(tree)
@@ -60,7 +66,7 @@ def test_no_module_imports_from_a_higher_layer(path):
 
 def test_the_core_needs_neither_scikit_learn_nor_lightgbm():
     for path in (ROOT / "_core").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             module = getattr(node, "module", None) or ""
             assert not module.startswith(("lightgbm", "pandas", "narwhals")), path
             if module.startswith("sklearn"):
@@ -82,7 +88,7 @@ def defined_names(tree):
 
 def private_uses(path):
     """Yield uses of private attributes that a module neither defines nor has from itself."""
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     names = defined_names(tree)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Attribute) or not node.attr.startswith("_"):

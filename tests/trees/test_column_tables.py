@@ -25,7 +25,7 @@ def looked_up(flat, X):
     return flat.cell_of_leaf[leaves + flat.leaf_starts[:-1]]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_random_trees_and_rows(data):
     flat = data.draw(trees())
@@ -76,7 +76,7 @@ def test_trees_without_tables():
     flat = mixed_trees()
     assert tabled(flat).tolist() == [True, True, True]
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((3000, 100)), rng.standard_normal(3000)
+    X, y = rng.standard_normal((1500, 100)), rng.standard_normal(1500)
     many = ExtraTreesPartitioner(3, 200, random_state=0).fit(X, y).trees_
     assert not tabled(many).any(), "two hundred leaves on a hundred columns"
     deep = LightGBMPartitioner(
@@ -113,7 +113,7 @@ def test_tables_of_trees_together_are_within_the_bound_of_each(n_columns, n_leav
     np.testing.assert_array_equal(looked_up(flat, X), walked(flat, X))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(st.data())
 def test_ranks_are_those_of_a_search(data):
     dtype = data.draw(st.sampled_from([np.float32, np.float64]))

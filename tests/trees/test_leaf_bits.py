@@ -10,7 +10,7 @@ from jointleaf._trees.leaf_bits import is_small
 from jointleaf._trees.routing import Router
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_random_trees_and_rows(data):
     flat = data.draw(trees())

@@ -30,7 +30,7 @@ def is_loaded(router):
     return [lazy._native is not None for lazy in router._native]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_random_trees_and_rows(data):
     flat = data.draw(trees())
