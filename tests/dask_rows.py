@@ -2,13 +2,16 @@
 
 import os
 import signal
+import sys
 import time
 from contextlib import contextmanager
 
 import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 
+import dask
 from jointleaf import Frobenius
 from jointleaf.partitions import LightGBMPartitioner
 
@@ -25,6 +28,17 @@ def until(is_so, seconds=20):
 
 def kill_a_worker(client):
     os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+
+@contextmanager
+def quick_starts():
+    """Workers are forks of a process that has loaded all they need: many are killed."""
+    if sys.platform != "linux":
+        yield
+        return
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(["distributed", "lightgbm", "jointleaf.dask"])
+        yield
 
 
 @contextmanager

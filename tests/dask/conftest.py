@@ -1,35 +1,20 @@
 """One cluster of two workers for all tests of this folder; it must leave nothing behind."""
 
 import gc
-import sys
-from contextlib import contextmanager
 
 import pytest
 
 pytest.importorskip("distributed", reason="the extra dask is not installed")
 import psutil
 from distributed import Client, LocalCluster
-from distributed.utils import get_mp_context
 
-import dask
-from dask_rows import until
+from dask_rows import quick_starts, until
 
 
 def open_ports():
     """Ports on which this process listens."""
     found = psutil.Process().net_connections("inet")
     return {connection.laddr.port for connection in found if connection.status == "LISTEN"}
-
-
-@contextmanager
-def quick_starts():
-    """Workers are forks of a process that has loaded all they need: many are killed."""
-    if sys.platform != "linux":
-        yield
-        return
-    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        get_mp_context().set_forkserver_preload(["distributed", "lightgbm", "jointleaf.dask"])
-        yield
 
 
 def stays(process):

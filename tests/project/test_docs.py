@@ -137,8 +137,11 @@ def test_the_page_on_clusters_runs_as_written(capsys):
     (block,) = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs/scaling-out.md").read_text(), re.DOTALL
     )
+    from dask_rows import quick_starts
+
     names = {"__name__": "__main__"}
-    exec(compile(block, "scaling-out.md", "exec"), names)
+    with quick_starts():
+        exec(compile(block, "scaling-out.md", "exec"), names)
     assert "n_rows=20000" in capsys.readouterr().out
     outcome = names["local"].source_fit_
     assert outcome.loss_after < 0.9 * outcome.loss_before
