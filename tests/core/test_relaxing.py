@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from blend_fits import small_fits
 from jointleaf import L21, DirtyLasso, DirtyLInf, MultiTaskJOPLEnRegressor, fit_cells, fit_tasks
 from jointleaf._core.layout import CellLayout, TaskLayout
 from jointleaf._fit import strengths
@@ -101,7 +102,8 @@ def test_cross_validation_chooses_it_and_finds_the_features(monkeypatch):
         tasks[name] = X, y
     cells = VoronoiPartitioner(n_partitions=4, n_cells=3)
     options = {"cv": 2, "random_state": 0}
-    model = MultiTaskJOPLEnRegressor(cells, penalty=DirtyLasso(), **options).fit(tasks)
+    with small_fits():
+        model = MultiTaskJOPLEnRegressor(cells, penalty=DirtyLasso(), **options).fit(tasks)
     assert model.common_features_.tolist() == [0]
     assert {k: v.tolist() for k, v in model.task_features_.items()} == {
         "a": [2],
