@@ -116,3 +116,17 @@ def test_damaged_rotations(change, match):
 
 def test_number_of_mutations():
     assert len(MODELS) * PER_KIND >= 3_000
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda h: h.pop("model"), "lacks its parts jointleaf, model and arrays"),
+        (lambda h: h.update(other=1), "lacks its parts jointleaf, model and arrays"),
+        (lambda h: h["model"].update(classes={"texts": ["a"]}), "has less than 2 labels"),
+    ],
+)
+def test_headers_without_a_part_and_a_single_class(change, match):
+    data = files._to_bytes(MODELS["trees"]())
+    with pytest.raises(jl.ModelFileError, match=match):
+        files._from_bytes(edited(data, change))
