@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +26,7 @@ from jointleaf._data.memory import as_dense
 from jointleaf._data.preparation import Preparation
 
 _DTYPES = [np.float64, np.float32]
+_COUNT_TOL = 1e-9  # relative, within which a weight is a multiple of another
 
 
 def read_training_rows(
@@ -299,12 +300,68 @@ def _hash_rows(X: NDArray, y: NDArray, labels: NDArray) -> NDArray[np.uint64]:
     return key
 
 
+class Deal(NamedTuple):
+    """Rows dealt out to parts: the part (n,) of every row, or of the first of its draws.
+
+    Row i holds `draws[i]` equal draws of weight s_i / draws[i], of which draw j is in part
+    (part[i] + j) mod `n_parts`.
+    """
+
+    part: NDArray[np.intp]
+    draws: NDArray[np.intp]
+    n_parts: int
+
+    def split(self, rows: Rows, part: int) -> tuple[Rows, Rows]:
+        """Return the rows, with their weights, outside and inside a part."""
+        place = (part - self.part) % self.n_parts
+        n_inside = self.draws // self.n_parts + (place < self.draws % self.n_parts)
+        inside = rows.s * (n_inside / self.draws)
+        outside = rows.s * ((self.draws - n_inside) / self.draws)
+        train, valid = (replace(rows, s=s).take(s > 0) for s in (outside, inside))
+        return train, valid
+
+
+def deal_draws(rows: Rows, n_parts: int, *, by_class: bool) -> Deal:
+    """Deal rows out to parts in turn, class by class if asked, and draws of one x one by one.
+
+    Rows with the same x and different y are draws of their own, which new rows will be too: they
+    are dealt out like others, each as often as it was drawn. Rows with the same x and the same y
+    may be copies, which tell nothing of new rows, and stay together; so do rows of one group.
+    """
+    if rows.has_groups:
+        part = deal_groups(rows.groups, n_parts, rows.y if by_class else None)
+        return Deal(part, np.ones(len(rows), np.intp), max(n_parts, 1))
+    order = np.argsort(rows.y, kind="stable") if by_class else np.arange(len(rows))
+    first = _first_of_equal(np.concatenate([rows.X, rows.codes], axis=1))
+    draws = _n_draws(rows, first)
+    leads = order[(first[order] == order) | (draws[order] > 0)]
+    draws = np.maximum(draws, 1)
+    part = np.empty(len(rows), np.intp)
+    part[leads] = (np.cumsum(draws[leads]) - draws[leads]) % max(n_parts, 1)
+    follows = np.setdiff1d(order, leads)
+    part[follows] = part[first[follows]]
+    return Deal(part, draws, max(n_parts, 1))
+
+
+def _n_draws(rows: Rows, first: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return how often every row with a contradicting one was drawn; 0 for all others.
+
+    Weights that are multiples of the least count draws. Others say nothing of that, and their
+    rows stay with those of the same x.
+    """
+    ratio = rows.s / rows.s.min()
+    draws = np.rint(ratio).astype(np.intp)
+    contradicts, is_counted = np.zeros(len(rows), bool), np.ones(len(rows), bool)
+    contradicts[first[rows.y != rows.y[first]]] = True
+    is_counted[first[np.abs(ratio - draws) > _COUNT_TOL * ratio]] = False
+    return np.where((contradicts & is_counted)[first], draws, 0)
+
+
 def deal_rows(rows: Rows, n_parts: int, *, by_class: bool) -> NDArray[np.intp]:
     """Deal rows out to parts in turn, class by class if asked; return the part of every row.
 
     The order of canonical rows is random already. Rows of one group stay together or, where there
-    are none, rows with the same x. Their targets differ (equal rows are one), so that those in one
-    part would be wrong for every one in another.
+    are none, rows with the same x.
     """
     if rows.has_groups:
         return deal_groups(rows.groups, n_parts, rows.y if by_class else None)
