@@ -145,7 +145,7 @@ def _all_splits(
         if rows.has_groups:  # parts may be of any size: the largest are for training
             sizes = np.bincount(deal.part, minlength=n_folds)
             parts = np.argsort(sizes, kind="stable")[: len(parts)]
-        for k in parts:
+        for k in parts.tolist():
             yield deal.split(rows, k)
 
 
