@@ -144,8 +144,8 @@ def blend_pieces():
         pieces.update(context=context, components=components, held_out=held_out, splits=splits)
         return fit(self, context, components, held_out, splits)
 
-    def keep_choice(self, scales, slope_scale, folds):
-        choice = follow(self, scales, slope_scale, folds)
+    def keep_choice(self, scales, slope_scale, folds, *most_steps):
+        choice = follow(self, scales, slope_scale, folds, *most_steps)
         pieces["choices"].append((scales, slope_scale, choice))
         return choice
 

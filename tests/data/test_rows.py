@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jointleaf._data import rows as rows_module
-from jointleaf._data.rows import canonical_rows
+from jointleaf._data.rows import canonical_rows, deal_draws
 
 
 @pytest.fixture
@@ -98,3 +98,58 @@ def test_different_rows_of_one_hash_stay_apart(monkeypatch):
     y = np.array([0.0, 1.0, 1.0, 1.0])
     merged = canonical_rows(X, y, np.ones(4))
     assert _as_dict(merged) == {(1, 0): 1, (1, 1): 1, (2, 1): 2}
+
+
+# -- draws ---------------------------------------------------------------------------------------
+
+
+def _parts(rows, n_parts, **options):
+    """Weights of the rows outside and inside every part, (parts, 2, rows)."""
+    deal, weights = deal_draws(rows, n_parts, **options), np.zeros((n_parts, 2, len(rows)))
+    for k in range(n_parts):
+        for side, part in enumerate(deal.split(rows, k)):
+            weights[k, side, part.places] = part.s
+    return weights
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+def test_draws_of_one_x_are_in_every_part_as_often_as_they_were_drawn(by_class):
+    y, s = np.array([0.0, 1.0, 0.0]), np.array([10.0, 4.0, 1.0])
+    rows = canonical_rows(np.array([[1.0], [1.0], [2.0]]), y, s)
+    weights = _parts(rows, 4, by_class=by_class)
+    np.testing.assert_allclose(weights.sum(axis=1), np.broadcast_to(rows.s, (4, 3)))
+    inside = {weight: sorted(weights[:, 1, k]) for k, weight in enumerate(rows.s)}
+    assert inside == {10.0: [2, 2, 3, 3], 4.0: [1, 1, 1, 1], 1.0: [0, 0, 0, 1]}
+    assert sorted(weights[:, 1].sum(axis=1)) == [3, 4, 4, 4]
+
+
+def test_copies_stay_together():
+    """Rows with the same x and y may be copies of one another, also several times."""
+    rows = canonical_rows(np.arange(6.0)[:, None], np.arange(6.0), np.arange(1.0, 7.0))
+    inside = _parts(rows, 3, by_class=False)[:, 1]
+    assert ((inside == rows.s).sum(axis=0) == 1).all()
+    assert ((inside == 0).sum(axis=0) == 2).all()
+
+
+@pytest.mark.parametrize("s", [(1.0, 1.5), (1.0, np.pi)])
+def test_weights_that_are_no_counts_keep_rows_of_one_x_together(s):
+    rows = canonical_rows(np.array([[1.0], [1.0], [2.0]]), np.array([0, 1, 0.0]), np.array([*s, 1]))
+    inside = _parts(rows, 2, by_class=False)[:, 1]
+    together = inside[:, rows.X[:, 0] == 1] > 0
+    np.testing.assert_array_equal(together[:, 0], together[:, 1])
+    assert (together.sum(axis=0) == 1).all()
+
+
+def test_rows_of_one_group_stay_together_whatever_their_targets():
+    X, groups = np.repeat([[1.0], [2.0]], 4, axis=0), np.repeat([0, 1], 4)
+    rows = canonical_rows(X, np.tile([0.0, 1.0], 4), np.ones(8), groups=groups)
+    inside = _parts(rows, 2, by_class=False)[:, 1] > 0
+    for group in (0, 1):
+        assert np.ptp(inside[:, rows.groups == group].astype(int), axis=1).max() == 0
+
+
+@pytest.mark.parametrize("unit", [1.0, 0.1, 1e6])
+def test_draws_do_not_depend_on_the_unit_of_weights(rows, unit):
+    X, y = rows
+    one, other = (_parts(canonical_rows(X, y, np.full(50, s)), 3, by_class=True) for s in (1, unit))
+    np.testing.assert_allclose(unit * one, other)

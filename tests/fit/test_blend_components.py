@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import lightgbm
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 from blend_fits import (
@@ -31,7 +32,15 @@ from jointleaf._fit.blend import Stacking
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom
 from jointleaf._fit.growth import Growth
 from jointleaf._fit.linear import fit_logistic, fit_ridge
+from jointleaf._fit.partition_groups import Group
 from jointleaf._fit.recipes import RECIPES, n_folds_and_splits
+from jointleaf.partitions import (
+    LightGBMPartitioner,
+    RandomTreesPartitioner,
+    ResidualPartitioner,
+    RootCell,
+    _union,
+)
 
 COMPONENTS = {
     "regression": {"boosted", "boosted_random", "boosted_linear", "joint", "linear"},
@@ -252,14 +261,18 @@ def test_the_linear_model_has_the_best_strength(key, fits):
 @pytest.mark.parametrize("key", KEYS)
 def test_scales_follow_the_weights_of_their_groups(key, fits):
     model, pieces = fits[key]
-    (first, _, choice), (scales, slope_scale, _) = pieces["choices"][-2:]
+    (_, _, screen), (first, _, choice), (scales, slope_scale, _) = pieces["choices"][-3:]
     assert np.ptp(first) == 0
+    assert (len(screen.folds), len(choice.folds)) == (1, 3)
     weights = (choice.group_weights / choice.group_weights.max()) ** 4
     is_used = weights >= 1e-3  # groups of smaller scales are left out
     np.testing.assert_allclose(scales, weights[is_used] / weights[is_used].sum())
     setting, joint = model.report_.joint.setting, pieces["components"]["joint"]
     names = ["large_trees", "random_trees", "linear_rotated", "root"]
     names += ["boosted_trees"] if key[0] == "regression" else []
+    # The first split leaves out those with a weight below a twentieth of the largest.
+    is_left = screen.group_weights >= 0.05 * screen.group_weights.max()
+    names = [name for name, left in zip(names, is_left, strict=True) if left]
     names = [name for name, used in zip(names, is_used, strict=True) if used]
     assert setting.keys() == {
         "strength", "slope_scale", "n_steps", *(f"{name}_scale" for name in names)
@@ -274,7 +287,7 @@ def test_scales_follow_the_weights_of_their_groups(key, fits):
 @pytest.mark.parametrize("key", KEYS)
 def test_the_scale_of_slopes_is_better_than_its_neighbours(key, fits):
     _, pieces = fits[key]
-    *tried, (_, slope_scale, _), _ = pieces["choices"]
+    *tried, _, (_, slope_scale, _), _ = pieces["choices"]
     losses, scales = {s: choice.loss for _, s, choice in tried}, grouped_joint._SLOPE_SCALES
     assert losses[slope_scale] == min(losses.values())
     at = scales.index(slope_scale)
@@ -285,7 +298,43 @@ def test_without_linear_cells_no_scale_of_slopes_is_tried():
     estimator, y = TASKS["binary"]
     with blend_pieces() as pieces:
         blended(estimator, cells="constant").fit(X, y)
-    assert [slope_scale for _, slope_scale, _ in pieces["choices"]] == [3.0, 3.0]
+    assert [slope_scale for _, slope_scale, _ in pieces["choices"]] == [3.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_rivals_are_fitted_to_all_splits_if_the_first_has_a_use_for_them(task):
+    estimator, y = TASKS[task]
+    with blend_pieces() as pieces:
+        model = blended(estimator).fit(X, y)
+    components, held_out, splits = (pieces[name] for name in ("components", "held_out", "splits"))
+    rivals = {name: c for name, c in components.items() if c.has_rivals}
+    assert rivals.keys() == components.keys() & {"boosted_random", "boosted_linear"}
+    first = {
+        name: (c._predictions if name in rivals else held_out[name])[:1]
+        for name, c in components.items()
+    }
+    active = Stacking().fit(pieces["context"], components, first, splits[:1]).active
+    for name, component in rivals.items():
+        assert (name in held_out) == (name in active) == (not component.is_left_out)
+        assert len(component._rounds) == (len(splits) if name in active else 1)
+    assert model.blend_.weights.keys() == COMPONENTS[task]
+    assert all(model.blend_.weights[name] == 0 for name in rivals.keys() - set(active))
+
+
+def test_partitions_on_residuals_share_their_linear_model(fits, monkeypatch):
+    _, pieces = fits[KEYS[0]]
+    joint, (train, _) = pieces["components"]["joint"], pieces["splits"][0]
+    inner = RandomTreesPartitioner(3, 4, random_state=0), LightGBMPartitioner(2, 4, random_state=0)
+    groups = [Group("root", RootCell(), "linear")]
+    groups += [Group(f"{k}", ResidualPartitioner(p), "linear") for k, p in enumerate(inner)]
+    n_fits, fit = [], _union.fit_linear_part
+    monkeypatch.setattr(_union, "fit_linear_part", lambda rows: n_fits.append(1) or fit(rows))
+    monkeypatch.setattr(grouped_joint, "seeded", lambda union, *_: union)
+    root, *members = joint._grow(groups, train)
+    assert (len(n_fits), type(root)) == (1, RootCell)
+    for member, partitioner in zip(members, inner, strict=True):
+        alone = ResidualPartitioner(clone(partitioner)).fit(train.X, train.y, train.s)
+        np.testing.assert_array_equal(member.apply(X), alone.apply(X))
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -5,12 +5,11 @@ import pytest
 
 from blend_fits import TASKS, X, Y, blend_pieces, blended, small_fits
 from jointleaf import JOPLEnRegressor
-from jointleaf._core.progress import Progress
 from jointleaf._fit import group_fold, recipe_fit
 from jointleaf._fit.boosting import Boosted
 from jointleaf._fit.grouped_joint import GroupedJoint, SmallJoint
 from jointleaf._fit.partition_groups import Group, small_groups
-from jointleaf.partitions import LargeTreesPartitioner
+from jointleaf.partitions import LargeTreesPartitioner, UnionPartitioner
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,7 @@ def test_groups_that_the_sample_has_no_use_for_are_not_grown(regression):
     sample, joint = GroupedJoint(context, {}), GroupedJoint(context, {})
     sample._names = ["random_trees", "root"]
     joint.follow(sample)
-    (fold,) = joint._make_folds(splits[:1], Progress(9, "", enabled=False))
+    fold = joint._make_fold(joint._set_groups(1), splits[:1], 0)
     assert joint._names == sample._names
     assert len(fold.partitioner.partitioners_) == 2
 
@@ -85,7 +84,7 @@ def test_trees_are_grown_on_some_of_the_rows(regression):
 
     joint, (train, _) = regression["components"]["joint"], regression["splits"][0]
     groups = [Group("large_trees", Recorded(3, 8), "constant", n) for n in (100, 10_000)]
-    union, again = (joint._grow(groups, train) for _ in range(2))
+    union, again = (UnionPartitioner.of_fitted(joint._grow(groups, train)) for _ in range(2))
     assert sizes == 2 * [100, len(train)]
     assert len(union.n_cells_) == 6
     np.testing.assert_array_equal(union.apply(X), again.apply(X))

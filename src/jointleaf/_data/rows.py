@@ -7,14 +7,14 @@ zero are left out, and the order is made from the rows' contents. A fit therefor
 model whatever the order of the rows, and a weight of 2 is exactly the same as a row that appears
 twice, also where partitions are grown by counting rows and where cross-validation deals them out.
 Copies of a row never stand on both sides of a split; nor do rows of one group where the user says
-which belong together.
+which belong together. Rows with the same x and different targets are no copies (`deal_draws`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +26,7 @@ from jointleaf._data.memory import as_dense
 from jointleaf._data.preparation import Preparation
 
 _DTYPES = [np.float64, np.float32]
+_COUNT_TOL = 1e-9  # relative, within which a weight is a multiple of another
 
 
 def read_training_rows(
@@ -181,7 +182,7 @@ class Rows:
     `codes` (n, h) are those of columns that have statistics in their place; by default none.
     `offset` (n,) are raw predictions that a model adds to; by default zeros.
     `groups` (n,) are numbers from 0 on of rows that stay on one side of every split; -1, the
-    default, where the user names none: then these are rows with the same x.
+    default, where the user names none.
     `places` (n,) are those of the rows in the table that they were taken from.
     """
 
@@ -299,22 +300,87 @@ def _hash_rows(X: NDArray, y: NDArray, labels: NDArray) -> NDArray[np.uint64]:
     return key
 
 
+class Deal(NamedTuple):
+    """Rows dealt out to parts: the part (n,) of every row, or of the first of its draws.
+
+    Row i holds `draws[i]` equal draws of weight s_i / draws[i], of which draw j is in part
+    (part[i] + j) mod `n_parts`.
+    """
+
+    part: NDArray[np.intp]
+    draws: NDArray[np.intp]
+    n_parts: int
+
+    def split(self, rows: Rows, part: int) -> tuple[Rows, Rows]:
+        """Return the rows, with their weights, outside and inside a part."""
+        place = (part - self.part) % self.n_parts
+        n_inside = self.draws // self.n_parts + (place < self.draws % self.n_parts)
+        inside = rows.s * (n_inside / self.draws)
+        outside = rows.s * ((self.draws - n_inside) / self.draws)
+        train, valid = (replace(rows, s=s).take(s > 0) for s in (outside, inside))
+        return train, valid
+
+
+def deal_draws(rows: Rows, n_parts: int, *, by_class: bool) -> Deal:
+    """Deal rows out to parts in turn, class by class if asked, and draws of one x one by one.
+
+    Rows with the same x and different y are draws of their own, as new rows will be: they are dealt
+    out like others, each as often as it was drawn. Rows with the same x and the same y may be
+    copies, which tell nothing of new rows, and stay together; so do rows of one group.
+    """
+    n_parts = max(n_parts, 1)
+    if rows.has_groups:
+        return Deal(deal_rows(rows, n_parts, by_class=by_class), np.ones(len(rows), int), n_parts)
+    first = _first_of_equal(rows)
+    draws = _n_draws(rows, first)
+    part = _deal_in_turn(rows, n_parts, first, draws, by_class)
+    return Deal(part, np.maximum(draws, 1), n_parts)
+
+
+def _n_draws(rows: Rows, first: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return how often every row that another one with its x contradicts was drawn, else 0.
+
+    Weights that are multiples of the smallest count draws. Others say nothing of that, and their
+    rows stay with those of the same x. Where all have one x there is nothing to validate.
+    """
+    if not first.any():
+        return np.zeros_like(first)
+    ratio = rows.s / rows.s.min(initial=np.inf)
+    draws = np.rint(ratio).astype(np.intp)
+    is_contradicted, is_counted = np.zeros(len(rows), bool), np.ones(len(rows), bool)
+    is_contradicted[first[rows.y != rows.y[first]]] = True
+    is_counted[first[np.abs(ratio - draws) > _COUNT_TOL * ratio]] = False
+    return np.where((is_contradicted & is_counted)[first], draws, 0)
+
+
 def deal_rows(rows: Rows, n_parts: int, *, by_class: bool) -> NDArray[np.intp]:
     """Deal rows out to parts in turn, class by class if asked; return the part of every row.
 
-    The order of canonical rows is random already. Rows of one group stay together or, where there
-    are none, rows with the same x. Their targets differ (equal rows are one), so that those in one
-    part would be wrong for every one in another.
+    Rows of one group stay together or, where there are none, rows with the same x.
     """
     if rows.has_groups:
         return deal_groups(rows.groups, n_parts, rows.y if by_class else None)
+    no_draws = np.zeros(len(rows), np.intp)
+    return _deal_in_turn(rows, max(n_parts, 1), _first_of_equal(rows), no_draws, by_class)
+
+
+def _deal_in_turn(
+    rows: Rows,
+    n_parts: int,
+    first: NDArray[np.intp],
+    draws: NDArray[np.intp],
+    by_class: bool,
+) -> NDArray[np.intp]:
+    """Deal out rows with draws of their own, and the first of each x with all that follow it.
+
+    The order of canonical rows is random already.
+    """
     order = np.argsort(rows.y, kind="stable") if by_class else np.arange(len(rows))
-    X = np.concatenate([rows.X, rows.codes], axis=1) if rows.codes.size else rows.X
-    first = _first_of_equal(X)
-    leads = order[first[order] == order]
-    number = np.empty(len(rows), np.intp)
-    number[leads] = np.arange(len(leads)) % max(n_parts, 1)
-    return number[first]
+    leads = order[(first[order] == order) | (draws[order] > 0)]
+    taken = np.maximum(draws[leads], 1)
+    part = np.zeros(len(rows), np.intp)
+    part[leads] = (np.cumsum(taken) - taken) % n_parts
+    return np.where(draws > 0, part, part[first])
 
 
 def deal_groups(
@@ -366,8 +432,9 @@ def _by_type(label: Any) -> tuple[str, Any]:
     return "" if isinstance(label, int | float) else type(label).__name__, label
 
 
-def _first_of_equal(X: NDArray) -> NDArray[np.intp]:
+def _first_of_equal(rows: Rows) -> NDArray[np.intp]:
     """Return for every row the first one with the same x; NaN equals NaN, and -0.0 equals 0.0."""
+    X = np.concatenate([rows.X, rows.codes], axis=1) if rows.codes.size else rows.X
     X = np.ascontiguousarray(X) + 0.0
     X[np.isnan(X)] = np.nan
     as_bytes = X.view(np.dtype((np.void, X.dtype.itemsize * X.shape[1]))).ravel()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _STACKING_ROWS = 100.0  # as if so many more rows agreed with the weights that stacking starts from
 _CALIBRATION_ROWS = 10.0
 _NEGLIGIBLE = 0.05
+MOST_WEIGHT = 5.0  # next to nothing, multiplied, would be noise
 _ZERO = 1e-6  # predictions that are smaller, relative to the target, are rounding errors
 _JOINT_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # ties go to the first
 _TRUST = 0.5  # part of the way back to a trained classifier: the joint fit's setting was chosen
@@ -105,7 +106,7 @@ def _stacking_weights(
         loss = context.smooth_loss
         return loss_weights(loss, predictions, target, s, start, prior, _STACKING_ROWS)
     if context.is_regression:
-        return least_squares_weights(predictions, target, s, prior, _STACKING_ROWS)
+        return least_squares_weights(predictions, target, s, prior, _STACKING_ROWS, MOST_WEIGHT)
     return logistic_weights(predictions, target, s, prior, _STACKING_ROWS)[0]
 
 

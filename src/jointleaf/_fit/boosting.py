@@ -101,6 +101,10 @@ class Boosted(Component):
         self._stage = self._make_stage(n_rows, context.n_outputs, n_columns)
         self._model: CellModel | None = None  # of a split that has nearly all rows
         self._is_first = not any(isinstance(c, Boosted) for c in components.values())
+        self.has_rivals = not self._is_first
+        # Of the splits that were fitted.
+        self._rounds: list[int] = []
+        self._predictions: list[NDArray] = []
 
     @classmethod
     def _make_stage(cls, n_rows: int, n_outputs: int, n_columns: int) -> Stage:
@@ -117,27 +121,29 @@ class Boosted(Component):
         return n_outputs <= cls._max_outputs
 
     def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
-        """Choose the number of rounds, and predict the validation rows after them."""
+        """Choose the number of rounds, and predict the validation rows after them.
+
+        Splits that were predicted before come first, and are not fitted again.
+        """
         if not splits or not self._takes_part:
             return None
-        context, predictions, self.partitioners = self.context, [], []
-        rounds: list[int] = []
-        progress = self._progress(len(splits) * self._stage.rounds, ", held-out rows")
-        for k, (train, valid) in enumerate(splits, 1):
+        context, n_known = self.context, len(self._predictions)
+        progress = self._progress((len(splits) - n_known) * self._stage.rounds, ", held-out rows")
+        for k, (train, valid) in enumerate(splits[n_known:], 1):
             frame = context.standardize(train)
             growth, booster = self._grown(frame, train, valid, progress)
             progress.step_to(k * self._stage.rounds)  # it has stopped early
-            if not rounds and context.loss.has_log_link:
+            if not self._rounds and context.loss.has_log_link:
                 growth, booster = self._with_smaller_trees(growth, booster, frame, train, valid)
-            rounds.append(booster.best_iteration)
-            predictions.append(growth.raw(booster, valid))
+            self._rounds.append(booster.best_iteration)
+            self._predictions.append(growth.raw(booster, valid))
             if self._is_first and context.is_regression:
                 n_rounds = min(booster.best_iteration, JOINT_ROUNDS)
                 trees = growth.model(booster, n_rounds).partitioner
                 self.partitioners = [*self.partitioners, trees]
             self._model = growth.model(booster) if context.keeps_split else None
-        self.n_rounds = max(1, round(float(np.mean(rounds))))
-        return predictions
+        self.n_rounds = max(1, round(float(np.mean(self._rounds))))
+        return list(self._predictions)
 
     def _progress(self, n_rounds: int, what: str = "") -> Progress:
         label = self.name.replace("_", " ") + what

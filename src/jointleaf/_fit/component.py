@@ -228,6 +228,10 @@ class Component(ABC):
     table: Table | None = None
     #: rounds of boosting, where there are any
     n_rounds: int = 0
+    #: whether others of its kind may do as well: then the first split must have a use for it
+    has_rivals: bool = False
+    #: whether it has none
+    is_left_out: bool = False
 
     def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
         self.context = context

@@ -20,7 +20,7 @@ from jointleaf._core.penalties import Term
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._data.columns import Columns
-from jointleaf._data.rows import Rows, deal_groups, deal_rows
+from jointleaf._data.rows import Rows, deal_draws, deal_groups
 from jointleaf._data.statistics import CategoryStatistics
 from jointleaf._fit.component import CellKinds, FitContext, Split, Table
 from jointleaf.partitions import Partitioner, UnionPartitioner
@@ -139,13 +139,14 @@ def _all_splits(
         n_folds = min(n_folds if cv is None else int(cv), len(rows) // 2)
         if rows.has_groups:
             n_folds = min(n_folds, check_folds(cv, n_separate(rows), n_folds))
-        number = deal_rows(rows, n_folds, by_class=target_type == "classification")
+        deal = deal_draws(rows, n_folds, by_class=target_type == "classification")
         n_splits = min(n_splits, n_folds) if cv is None else n_folds
         parts = np.arange(n_splits if n_folds >= 2 else 0)
         if rows.has_groups:  # parts may be of any size: the largest are for training
-            parts = np.argsort(np.bincount(number, minlength=n_folds), kind="stable")[: len(parts)]
-        for k in parts:
-            yield rows.take(number != k), rows.take(number == k)
+            sizes = np.bincount(deal.part, minlength=n_folds)
+            parts = np.argsort(sizes, kind="stable")[: len(parts)]
+        for k in parts.tolist():
+            yield deal.split(rows, k)
 
 
 def n_separate(rows: Rows) -> int:

@@ -15,7 +15,7 @@ from jointleaf._core.losses import SquaredError
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.krylov import KrylovPath
-from jointleaf._fit.blend import least_squares_weights
+from jointleaf._fit.blend import MOST_WEIGHT, least_squares_weights
 from jointleaf._fit.component import Table
 from jointleaf._fit.folds import Fold
 from jointleaf.partitions import UnionPartitioner
@@ -24,7 +24,6 @@ __all__ = ["Choice", "GroupFold", "partition_weights"]
 
 _PRIOR_ROWS = 100.0
 _BLOCK_CODES = 2**23  # that are found at a time
-_MOST_WEIGHT = 5.0  # of a group: next to nothing, multiplied, would be noise
 
 
 class Choice(NamedTuple):
@@ -47,7 +46,7 @@ class Choice(NamedTuple):
         s = np.concatenate([fold.s_valid for fold in folds])
         weights = least_squares_weights(
             list(parts), target, np.repeat(s, len(target) // len(s)),
-            np.ones(len(first)), _PRIOR_ROWS, _MOST_WEIGHT,
+            np.ones(len(first)), _PRIOR_ROWS, MOST_WEIGHT,
         )  # fmt: skip
         return np.array(weights)
 

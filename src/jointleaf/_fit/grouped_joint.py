@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,11 +52,16 @@ from jointleaf._fit.folds import best_row, grow, join_tables, loss_columns
 from jointleaf._fit.group_fold import Choice, GroupFold, partition_weights
 from jointleaf._fit.joint import solve_problem
 from jointleaf._fit.memory import SPLIT_BYTES, FitShape, MemoryEstimate, partition_sizes
-from jointleaf._fit.partition_groups import Group, partition_groups, small_groups
+from jointleaf._fit.partition_groups import (
+    LINEAR_ROWS,
+    Group,
+    partition_groups,
+    small_groups,
+)
 from jointleaf._fit.setting import feature_weights
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges
-from jointleaf.partitions import UnionPartitioner
+from jointleaf.partitions import Partitioner, ResidualPartitioner, UnionPartitioner
 from jointleaf.partitions._base import seeded
 
 _SAMPLE_ROWS = 5000  # of a training part, that tell the scales; fewer with several outputs
@@ -64,9 +69,11 @@ _SLOPE_ROWS = 2000  # that tell the scale of slopes
 _STRENGTHS = 10.0 ** np.arange(-0.5, -8.01, -0.5)
 _STEPS, _MOST_STEPS = 10, 100  # of the Krylov run, at a time and in all
 _USUAL_STEPS = 60
+_SAMPLE_STEPS = 30  # of runs that compare scales
 _LEAST_GAIN = 3e-3  # of the validation loss in ten steps: less is not worth ten passes
 _SCALE_POWER = 4.0  # with which scales follow the weights of their groups
 _LEAST_SCALE = 1e-3
+_LEAST_WEIGHT = 0.05  # of a group on the first split, relative to the largest
 _ROUNDS, _ROUND_TOL = 5, 1e-3  # of reweighted least squares
 _FEATURE_POWER = 1.0
 _SLOPE_SCALES = (0.3, 1.0, 3.0, 10.0, 30.0)
@@ -131,18 +138,32 @@ class GroupedJoint(Component):
             n_splits=n_splits,
         )
 
-    def _grow(self, groups: list[Group], rows: Rows) -> UnionPartitioner:
+    def _grow(self, groups: list[Group], rows: Rows) -> list[Partitioner]:
         """Grow the trees of all groups, each on rows of its own where there are many."""
+        if not groups:
+            return []
         context, rows = self.context, self.context.growth_rows(rows)
         union = UnionPartitioner([group.partitioner for group in groups])
         union = seeded(union, context.seed, context.n_jobs)
-        rng, members = np.random.default_rng(context.seed), []
-        for group, member in zip(groups, union.partitioners, strict=True):
+        rng = np.random.default_rng(context.seed)
+
+        def grown(partitioner: Any, max_rows: int) -> Any:
             some = rows
-            if len(rows) > group.max_rows:
-                some = rows.take(rng.choice(len(rows), group.max_rows, replace=False))
-            members.append(grow(member, some, context.target_type, context.columns))
-        return UnionPartitioner.of_fitted(members)
+            if len(rows) > max_rows:
+                some = rows.take(rng.choice(len(rows), max_rows, replace=False))
+            return grow(partitioner, some, context.target_type, context.columns)
+
+        # Partitions on residuals are grown together: they share their linear model.
+        on_residuals = [m for m in union.partitioners if isinstance(m, ResidualPartitioner)]
+        if on_residuals:
+            together = UnionPartitioner([member.partitioner for member in on_residuals])
+            together = grown(ResidualPartitioner(together), LINEAR_ROWS).partitioner_
+            for member, fitted in zip(on_residuals, together.partitioners_, strict=True):
+                member.set_fitted(fitted)
+        return [
+            member if member in on_residuals else grown(member, group.max_rows)
+            for group, member in zip(groups, union.partitioners, strict=True)
+        ]
 
     # -- choosing ------------------------------------------------------------------------------
 
@@ -152,10 +173,19 @@ class GroupedJoint(Component):
             return []
         context = self.context
         progress = Progress(len(splits) + 4, "joint fit", enabled=context.options.verbose)
-        self._folds = self._make_folds(splits, progress)
+        groups = self._set_groups(len(splits))
+        progress.begin("growing trees")
+        self._folds = [self._make_fold(groups, splits, 0)]
         progress.step("choosing the scale of slopes")
         scales = np.full(len(self._names), 1.0 / len(self._names))
         slope_scale = self._choose_slope_scale(scales)
+        if len(splits) > 1:
+            self._leave_out_groups(scales, slope_scale)
+            groups = [group for group in groups if group.name in self._names]
+            scales = np.full(len(self._names), 1.0 / len(self._names))
+        for k in range(1, len(splits)):
+            progress.step("growing trees")
+            self._folds.append(self._make_fold(groups, splits, k))
         progress.step("choosing the scales of groups")
         scales = self._choose_groups(scales, slope_scale)
         progress.step("choosing the strength")
@@ -175,37 +205,38 @@ class GroupedJoint(Component):
 
     def _choose_groups(self, scales: NDArray, slope_scale: float) -> NDArray[np.float64]:
         """Return the scales of the groups that count, and leave out the others."""
-        n_rows = int(_SAMPLE_ROWS / self.context.n_outputs**0.5)
-        weights = self._follow(
-            scales, slope_scale, [fold.sample(n_rows) for fold in self._folds]
-        ).group_weights
-        if weights.any():
-            scales = scales * (weights / weights.max()) ** _SCALE_POWER
+        weights = self._group_weights(scales, slope_scale)
+        scales = scales * weights**_SCALE_POWER
         is_used = scales >= _LEAST_SCALE * scales.max()
         if not is_used.all():
             self._keep_groups(is_used)
         return scales[is_used] / scales[is_used].sum()
 
-    def _make_folds(self, splits: Sequence[Split], progress: Progress) -> list[GroupFold]:
-        """Grow the groups on the training part of every split, after the boosted trees."""
-        context, groups = self.context, self._set_groups(len(splits))
-        progress.begin("growing trees")
-        unions = []
-        for train, _ in splits:
-            unions.append(self._grow(groups, train))
-            progress.step("growing trees")
-        progress.begin("routing rows")
-        is_used = self._useful is None or _BOOSTED in self._useful
-        if is_used and self._boosted is not None and self._boosted.partitioners:
-            self._names, self._kinds = [*self._names, _BOOSTED], [*self._kinds, "constant"]
-            pairs = zip(unions, self._boosted.partitioners, strict=True)
-            unions = [UnionPartitioner.of_fitted([*u.partitioners_, trees]) for u, trees in pairs]
-        return [
-            GroupFold(context, *split, union, n_folds=len(splits), n_jobs=context.n_jobs).prepare(
-                *self._partition_kinds(union)
-            )
-            for split, union in zip(splits, unions, strict=True)
-        ]
+    def _leave_out_groups(self, scales: NDArray, slope_scale: float) -> None:
+        """Leave out the groups that the first split has no use for: the others are spared them."""
+        is_used = self._group_weights(scales, slope_scale) >= _LEAST_WEIGHT
+        if not is_used.all():
+            self._keep_groups(is_used)
+
+    def _group_weights(self, scales: NDArray, slope_scale: float) -> NDArray[np.float64]:
+        """Return weights of the groups, fitted to held-out predictions; the largest is one."""
+        n_rows = int(_SAMPLE_ROWS / self.context.n_outputs**0.5)
+        folds = [fold.sample(n_rows) for fold in self._folds]
+        weights = self._follow(scales, slope_scale, folds).group_weights
+        return weights / weights.max() if weights.any() else np.ones_like(weights)
+
+    def _make_fold(self, groups: list[Group], splits: Sequence[Split], k: int) -> GroupFold:
+        """Grow the groups on the training part of a split, after the boosted trees."""
+        context, (train, valid) = self.context, splits[k]
+        members = self._grow(groups, train)
+        if self._boosted is not None and self._boosted.partitioners:
+            if k == 0 and (self._useful is None or _BOOSTED in self._useful):
+                self._names, self._kinds = [*self._names, _BOOSTED], [*self._kinds, "constant"]
+            if _BOOSTED in self._names:
+                members = [*members, self._boosted.partitioners[k]]
+        union = UnionPartitioner.of_fitted(members)
+        fold = GroupFold(context, train, valid, union, n_folds=len(splits), n_jobs=context.n_jobs)
+        return fold.prepare(*self._partition_kinds(union))
 
     def _keep_groups(self, is_used: NDArray[np.bool_]) -> None:
         """Leave out the other groups, in names, kinds and folds."""
@@ -225,13 +256,19 @@ class GroupedJoint(Component):
         while True:
             for k in range(max(at - 1, 0), min(at + 2, len(_SLOPE_SCALES))):
                 if k not in losses:
-                    losses[k] = self._follow(scales, _SLOPE_SCALES[k], sample).loss
+                    losses[k] = self._follow(scales, _SLOPE_SCALES[k], sample, _SAMPLE_STEPS).loss
             best = min(losses, key=losses.__getitem__)
             if best == at:
                 return _SLOPE_SCALES[at]
             at = best
 
-    def _follow(self, scales: NDArray, slope_scale: float, folds: Sequence[GroupFold]) -> Choice:
+    def _follow(
+        self,
+        scales: NDArray,
+        slope_scale: float,
+        folds: Sequence[GroupFold],
+        most_steps: int = _MOST_STEPS,
+    ) -> Choice:
         """Run along the strengths with these scales; stop when further steps gain little."""
         v = feature_weights(folds[0].gains, _FEATURE_POWER)
         paths = [fold.path(scales, v, slope_scale) for fold in folds]
@@ -244,7 +281,7 @@ class GroupedJoint(Component):
             ]
             table = loss_columns(folds, losses)
             loss = float(table["mean_loss"].min())
-            is_last = not all(has_more) or paths[0].n_steps >= _MOST_STEPS
+            is_last = not all(has_more) or paths[0].n_steps >= most_steps
             if is_last or last - loss < _LEAST_GAIN * last:
                 break
             last = loss
@@ -365,7 +402,7 @@ class GroupedJoint(Component):
         """
         rows = self.context.rows
         if not self._folds:
-            self.partitioner = self._grow(self._set_groups(1), rows)
+            self.partitioner = UnionPartitioner.of_fitted(self._grow(self._set_groups(1), rows))
             equal = np.full(len(self._names), 1.0 / len(self._names))
             self._setting = _Setting(1e-3, _SLOPE_SCALES[_FIRST_SLOPE_SCALE], equal, 30)
             return rows, self.partitioner.apply(rows.X)
@@ -472,5 +509,5 @@ class SmallJoint(GroupedJoint):
         # resolve strengths that small trees need.
         return 1.0
 
-    def _choose_groups(self, scales: NDArray, slope_scale: float) -> NDArray[np.float64]:
-        return scales  # there is nothing to choose: both are always of use
+    def _group_weights(self, scales: NDArray, slope_scale: float) -> NDArray[np.float64]:
+        return np.ones_like(scales)  # there is nothing to choose: both are always of use

@@ -17,10 +17,10 @@ from jointleaf.partitions import (
     RotatedPartitioner,
 )
 
-__all__ = ["Group", "partition_groups", "small_groups"]
+__all__ = ["LINEAR_ROWS", "Group", "partition_groups", "small_groups"]
 
 # Rows that trees are grown on at most: of many cells, linear ones, and small ones with constants.
-_LARGE_ROWS, _LINEAR_ROWS, _SMALL_ROWS = 250_000, 100_000, 50_000
+_LARGE_ROWS, LINEAR_ROWS, _SMALL_ROWS = 250_000, 100_000, 50_000
 _TREE_ROWS, _MOST_TREES = 50, 1000  # rows for every small tree with constants, and most of these
 _LINEAR_ENTRIES = 1e7  # rows times features times outputs times linear partitions of a group
 
@@ -73,7 +73,7 @@ def partition_groups(
         random, smaller = (RandomTreesPartitioner(n_small, cells) for cells in (8, 4))
         oblique = LargeTreesPartitioner(max(n_small // 2, 10), 16, thresholds="random")
         groups += [
-            Group(name, partitioner, "linear", _LINEAR_ROWS)
+            Group(name, partitioner, "linear", LINEAR_ROWS)
             for name, partitioner in (
                 ("linear_boosted", boosted),
                 ("linear_random", random),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._fit.blend import explained_part, standardized_gain
+from jointleaf._fit.blend import Interpolation, Stacking, explained_part, standardized_gain
 from jointleaf._fit.budget import Budget
 from jointleaf._fit.calibration import HeldOut, held_out_rows
 from jointleaf._fit.component import Blend, Component, FitContext, Split
@@ -83,7 +83,7 @@ def fit_recipe(
         if recipe.name == "blend" and len(context.rows) > MANY_ROWS and splits:
             tried = _tried_on_sample(context, recipe, splits[0])
             kinds = [type(component) for component in tried.values()]
-        components, held_out = _predict_held_out(context, kinds, splits, tried)
+        components, held_out = _predict_held_out(context, kinds, splits, tried, recipe.blending)
     blend, name = _blended(context, recipe, components, held_out, splits), recipe.name
     parts = _blended_parts(blend, held_out, splits)
     has_reserve = len(parts) > 0 and _has_reserve(context, recipe, len(splits), budget)
@@ -116,7 +116,14 @@ def _blended(
 ) -> Blend:
     if len(components) == 1:
         return Blend.alone(next(iter(components)))
-    return recipe.blending.fit(context, components, held_out, splits)
+    blend = recipe.blending.fit(context, components, held_out, splits)
+    # Components that the first split had no use for have taken part, with a weight of zero.
+    weights = {
+        name: blend.weights.get(name, 0.0)
+        for name, component in components.items()
+        if name in blend.weights or component.is_left_out
+    }
+    return replace(blend, weights=weights)
 
 
 def _blended_parts(
@@ -161,10 +168,12 @@ def _predict_held_out(
     kinds: Sequence[type[Component]],
     splits: Sequence[Split],
     tried: Mapping[str, Component] | None = None,
+    blending: Stacking | Interpolation | None = None,
 ) -> tuple[dict[str, Component], dict[str, list[NDArray]]]:
     """Return components, and predictions of held-out rows of those that take part.
 
-    Components may follow those that were tried on a sample.
+    Components may follow those that were tried on a sample. With a `blending`, the first split
+    must have a use for those that have rivals.
     """
     components: dict[str, Component] = {}
     held_out: dict[str, list[NDArray]] = {}
@@ -173,10 +182,40 @@ def _predict_held_out(
         if tried is not None:
             component.follow(tried[kind.name])
     for name, component in components.items():
-        predictions = component.held_out(splits)
+        waits = blending is not None and component.has_rivals
+        predictions = component.held_out(splits[:1] if waits else splits)
         if predictions:
             held_out[name] = predictions
+    if blending is not None:
+        held_out = _completed(context, blending, components, held_out, splits)
     return components, held_out
+
+
+def _completed(
+    context: FitContext,
+    blending: Stacking | Interpolation,
+    components: Mapping[str, Component],
+    held_out: Mapping[str, list[NDArray]],
+    splits: Sequence[Split],
+) -> dict[str, list[NDArray]]:
+    """Return predictions for all splits, of rivals if they are part of the blend of the first.
+
+    Boosted trees of several kinds do much the same: those that the first split has no use for
+    would take as much time on each of the others.
+    """
+    rivals = [name for name in held_out if components[name].has_rivals]
+    if len(splits) == 1 or not rivals:
+        return dict(held_out)
+    first = {name: predictions[:1] for name, predictions in held_out.items()}
+    active = blending.fit(context, components, first, splits[:1]).active
+    completed: dict[str, list[NDArray]] = {}
+    for name, predictions in held_out.items():
+        components[name].is_left_out = name in rivals and name not in active
+        if not components[name].is_left_out:
+            more = components[name].held_out(splits) if name in rivals else predictions
+            assert more is not None
+            completed[name] = more
+    return completed
 
 
 def _keeps_split(context: FitContext, splits: Sequence[Split]) -> bool:
@@ -233,9 +272,10 @@ def _held_out_within(
         if held_out and not has_time:
             left_out.append(kind.name)
             continue
-        with budget.spending(seconds, len(splits)):
-            component = kind(context, dict(components))
-            predictions = component.held_out(splits)
+        component = kind(context, dict(components))
+        some = splits[:1] if component.has_rivals else splits
+        with budget.spending(seconds, len(some)):
+            predictions = component.held_out(some)
         if predictions:
             components[kind.name], held_out[kind.name] = component, predictions
             if not has_time:
@@ -244,11 +284,9 @@ def _held_out_within(
         component = kinds[0](context, {})
         return {component.name: component}, {}, []
     names = [kind.name for kind in kinds if kind.name in held_out]
-    return (
-        {name: components[name] for name in names},
-        {name: held_out[name] for name in names},
-        left_out,
-    )
+    components = {name: components[name] for name in names}
+    held_out = {name: held_out[name] for name in names}
+    return components, _completed(context, recipe.blending, components, held_out, splits), left_out
 
 
 def _warn_of_no_time(budget: Budget, component: Component) -> None:
