@@ -230,7 +230,7 @@ class Component(ABC):
     n_rounds: int = 0
     #: whether others of its kind may do as well: then the first split must have a use for it
     has_rivals: bool = False
-    #: whether it has none
+    #: whether the first split has no use for it
     is_left_out: bool = False
 
     def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
