@@ -37,11 +37,31 @@ def test_a_file_gets_a_line_for_every_tenth(monkeypatch):
     assert lines[-1].endswith("fold")
 
 
-def test_a_terminal_line_is_redrawn_and_ended_once():
-    text = _run(Terminal(), 5)
+def test_a_terminal_line_is_redrawn_and_ended_once(monkeypatch):
+    monkeypatch.setattr("jointleaf._core.progress._DRAW_SECONDS", 0.0)
+    text = _run(Terminal(), 5, 9)  # four too many
     assert text.count("\r") == 6
     assert text.count("\n") == 1
     assert text.endswith("\n")
+
+
+def test_quick_steps_are_not_all_drawn():
+    text = _run(Terminal(), 100_000)
+    assert 2 <= text.count("\r") < 1000  # twenty in a second
+    assert " 100000/100000 " in text.splitlines()[-1]
+
+
+def test_an_estimate_grows_and_the_bar_is_completed_once(monkeypatch):
+    monkeypatch.setattr("jointleaf._core.progress._DRAW_SECONDS", 0.0)
+    stream = Terminal()
+    progress = Progress(2, "choosing", stream=stream, is_estimate=True)
+    for _ in range(4):
+        progress.step()
+    assert " 4/5 " in stream.getvalue()
+    assert "\n" not in stream.getvalue()
+    progress.finish()
+    progress.finish()
+    assert stream.getvalue().count(" 5/5 ") == stream.getvalue().count("\n") == 1
 
 
 def test_it_is_there_before_the_first_step_and_names_what_is_being_done():

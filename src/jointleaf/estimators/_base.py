@@ -145,6 +145,10 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         """Fit rows with offsets (n,), where there are any."""
         with restored_on_error(self):
             check_parameters(self)
+            if self._is_warm:
+                given = {"groups": groups, "X_val": X_val, "y_val": y_val, "offset": offset}
+                self._fit_warm(X, y, sample_weight, **given)
+                return self
             budget = None if self.time_budget is None else Budget(self.time_budget)
             has_validation = X_val is not None or y_val is not None
             context = self._read(X, y, sample_weight, groups, has_validation, offset)

@@ -50,9 +50,10 @@ def check_parameters(estimator: Any) -> None:
         raise TypeError(f"one_se={estimator.one_se!r} must be True, False or 'auto'")
     if not (isinstance(estimator.clip, bool | np.bool_) or estimator.clip == "cell"):
         raise TypeError(f"clip={estimator.clip!r} must be True, False or 'cell'")
-    for name in ("root_cell", "add_indicator"):
-        if not isinstance(getattr(estimator, name), bool | np.bool_):
-            raise TypeError(f"{name}={getattr(estimator, name)!r} must be True or False")
+    for name in ("root_cell", "add_indicator", "warm_start"):
+        value = getattr(estimator, name, False)
+        if not isinstance(value, bool | np.bool_):
+            raise TypeError(f"{name}={value!r} must be True or False")
     if estimator.n_jobs is not None and not is_whole(estimator.n_jobs):
         raise TypeError(f"n_jobs={estimator.n_jobs!r} must be a whole number or None")
     seconds = estimator.time_budget
