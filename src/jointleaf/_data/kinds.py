@@ -89,7 +89,7 @@ def detect_kind(
     if not is_kept and target is not None and _are_equal(column, target):
         return ColumnKind(name, "copy", note="equal to the target in every row")
     if is_category or column.is_category:
-        note = "as requested" if is_category else f"{len(set(column.values) - {None}):,} categories"
+        note = "as requested" if is_category else _counted(len(set(column.values) - {None}))
         return ColumnKind(name, "category", note=note)
     if column.values.dtype.kind == "M":
         return _date(column, "time")
@@ -212,10 +212,14 @@ def _text(column: RawColumn, categories: list[str], is_kept: bool) -> ColumnKind
         # "none" may be the name of a category, unlike the other words.
         words = [word for word in column.words if word.lower() == "none"]
         missing = [f"{listed(words)} counts as missing"] if words else []
-        note = "; ".join([f"{different:,} categories", *missing, *similar_texts(categories)])
+        note = "; ".join([_counted(different), *missing, *similar_texts(categories)])
     if texts.look_like_numbers(column.values):
         note += f"; {texts.number_like_remark(column.values)}"
     return ColumnKind(column.name, kind, note=note)
+
+
+def _counted(n_categories: int) -> str:
+    return "1 category" if n_categories == 1 else f"{n_categories:,} categories"
 
 
 def _in_words(form: str) -> str:

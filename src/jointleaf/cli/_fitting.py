@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor, save
+from jointleaf._core.progress import ticking
 from jointleaf._data.kinds import ROLES
 from jointleaf._fit.report import loss_table
 from jointleaf.cli import _output as out
@@ -81,10 +82,9 @@ def _fit_and_validate(
     """
     start = time.perf_counter()
     model = jointleaf_estimator(data.rows.X, options)
-    # Bars are for those who look on; the standard output is for the result alone.
+    # The standard output is for the result alone.
     with contextlib.redirect_stdout(sys.stderr):
         if folder is None:
-            model.set_params(verbose=int(sys.stderr.isatty()))
             fit_jointleaf(model, data.rows)
         else:
             folder.fit(model.set_params(verbose=1), data)
@@ -93,7 +93,8 @@ def _fit_and_validate(
     options = options._replace(recipe=model.report_.recipe)
     validation = validate(data.encoded_rows, FIT_MODELS, options)
     spent = {"fit": middle - start, "validation": time.perf_counter() - middle}
-    record = make_record(model, data, validation, spent)
+    with ticking("describing the model"):
+        record = make_record(model, data, validation, spent)
     if folder is not None:
         record["n_rows"] = model.source_fit_.n_rows
     return model, record

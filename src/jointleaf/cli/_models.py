@@ -6,6 +6,7 @@ The others have default settings unless their name says otherwise.
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -132,10 +133,16 @@ def fit_jointleaf(estimator: Any, rows: Rows) -> Any:
 
 
 def jointleaf_estimator(X: Any, options: Options) -> Any:
-    """Return the estimator that ``jointleaf fit`` fits."""
+    """Return the estimator that ``jointleaf fit`` fits, with bars for those who look on."""
     kind = options.choose(JOPLEnRegressor, JOPLEnClassifier)
     loss = {} if options.loss is None else {"loss": options.loss}
-    return kind(recipe=options.recipe, random_state=options.seed, n_jobs=options.n_jobs, **loss)
+    return kind(
+        recipe=options.recipe,
+        random_state=options.seed,
+        n_jobs=options.n_jobs,
+        verbose=int(sys.stderr.isatty()),
+        **loss,
+    )
 
 
 def _constant(X: Any, options: Options) -> Any:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import check_weights
+from jointleaf._core.progress import ticking
 from jointleaf._core.solvers import Solution
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import chosen_columns, plan_features
@@ -143,7 +144,7 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         offset_val: NDArray | None = None,
     ) -> BaseJOPLEn:
         """Fit rows with offsets (n,), where there are any."""
-        with restored_on_error(self):
+        with restored_on_error(self), ticking("fitting", enabled=bool(self.verbose)):
             check_parameters(self)
             if self._is_warm:
                 given = {"groups": groups, "X_val": X_val, "y_val": y_val, "offset": offset}
