@@ -19,6 +19,7 @@ _MANY_CATEGORIES = 50
 _FEWEST_COUNTED = 3  # rows; two consecutive numbers are no count
 _FEWEST_SHUFFLED = 50  # rows; the numbers 1 to n in any order are no coincidence then
 _ROW_NAMES = ("id", "index", "row", "row number", "rownumber", "no", "nr", "column 1")
+_RANK_NAME = re.compile(r"rank|place|position", re.IGNORECASE)  # counts, but of something else
 _ID_NAME = re.compile(r"(.*[\W_])?[iI][dD]|.*[a-z0-9]I[dD]")  # id, flat_id, flatId, but not paid
 _USED = ("number", "category", "boolean", "date", "unchanged")
 #: All kinds of columns; see `ColumnKind`.
@@ -131,7 +132,11 @@ def _number(column: RawColumn, notation: str, is_kept: bool, is_counter: bool) -
         return ColumnKind(column.name, "constant", notation, note=f"always {finite[0]:g}")
     notes = texts.notation_remarks(column.values, notation) if column.is_text else []
     if not is_kept and (is_counter or _is_counter(column.name, numbers)):
-        return ColumnKind(column.name, "identifier", notation, note="counts the rows")
+        is_in_order = is_counter or counts_rows(numbers)
+        note = (
+            "counts the rows" if is_in_order else "counts the rows, in another order, or ranks them"
+        )
+        return ColumnKind(column.name, "identifier", notation, note=note)
     if counts_rows(numbers):
         notes.append("counts the rows")
     elif not is_kept and _ID_NAME.fullmatch(column.name) and _all_differ(finite):
@@ -169,13 +174,15 @@ def _holds_plain_numbers(column: RawColumn) -> bool:
 def _is_counter(name: str, numbers: NDArray) -> bool:
     """Whether numbers (n,) count the rows: from 0 or 1 on, or under a name such as "nr".
 
-    Others, such as years, may well be features. Many rows may be in any order, and with such a name
-    some may be missing between them, as in the training part of a shuffled table.
+    Others, such as years, may well be features. Many rows may be in any order, unless the name says
+    that these are ranks, and with such a name some may be missing between them, as in the training
+    part of a shuffled table.
     """
     is_name = name.lower().replace("_", " ") in _ROW_NAMES
     if counts_rows(numbers):
         return is_name or numbers[0] in (0.0, 1.0)
-    if len(numbers) < _FEWEST_SHUFFLED or not _all_differ(numbers):
+    is_rank = _RANK_NAME.search(name) is not None
+    if is_rank or len(numbers) < _FEWEST_SHUFFLED or not _all_differ(numbers):
         return False
     low, span = numbers.min(), np.ptp(numbers) + 1
     return span <= 2 * len(numbers) if is_name else low in (0.0, 1.0) and span == len(numbers)

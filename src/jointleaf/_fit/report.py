@@ -73,7 +73,8 @@ class FitReport:
     has_offset : bool
         Whether rows had offsets.
     left_out : tuple of str
-        What there was no time for, or what wide tables and many classes are spared.
+        What there was no time for, what wide tables and many classes are spared, or what was tried
+        and did not help.
     """
 
     recipe: str

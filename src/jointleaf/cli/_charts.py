@@ -35,7 +35,7 @@ def classes_chart(target: Record) -> str:
     if len(kept) < len(counts):
         title = f"Rows of the {len(kept)} most frequent of {len(counts)} classes"
     x, y = Axis(0, 1.05 * max(counts), "rows", whole=True), [names[k] for k in kept]
-    chart = Chart(x, Axis.of_names(y, ""), title, (SMALL[0], 60 + 20 * max(len(kept), 7)), grid="x")
+    chart = Chart(x, Axis.of_names(y, ""), title, (SMALL[0], 60 + 21 * max(len(kept), 7)), grid="x")
     chart.flat_bars([counts[k] for k in kept])
     return chart.render()
 

@@ -48,6 +48,7 @@ from jointleaf.estimators._checks import (
     restored_on_error,
     warn_of_columns,
     warn_of_no_values,
+    warn_of_preparation,
 )
 from jointleaf.estimators._monotone import (
     MonotoneParameters,
@@ -150,6 +151,7 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
                 given = {"groups": groups, "X_val": X_val, "y_val": y_val, "offset": offset}
                 self._fit_warm(X, y, sample_weight, **given)
                 return self
+            warn_of_preparation(self)
             budget = None if self.time_budget is None else Budget(self.time_budget)
             has_validation = X_val is not None or y_val is not None
             context = self._read(X, y, sample_weight, groups, has_validation, offset)

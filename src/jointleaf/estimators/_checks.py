@@ -161,6 +161,17 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
+def warn_of_preparation(estimator: Any) -> None:
+    """Warn where a model that reads raw tables is fitted again, which takes X as it is."""
+    if getattr(getattr(estimator, "columns_", None), "preparation", None) is not None:
+        warnings.warn(
+            "the model was loaded with the preparation of raw tables, and fit takes X as it is: to "
+            "prepare tables again, fit make_pipeline(TablePreprocessor(), model)",
+            UserWarning,
+            stacklevel=4,  # where fit is called
+        )
+
+
 def warn_of_no_values(X: NDArray, columns: Columns) -> None:
     """Warn of columns of X (n, d) without any value: no model sees what they may hold later."""
     empty = np.flatnonzero(np.isnan(X).all(axis=0))
