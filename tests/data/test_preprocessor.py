@@ -214,7 +214,11 @@ def test_a_pipeline_of_python_predicts_a_file_in_the_shell(folder, capsys):
     jointleaf.save(pipeline, folder / "b.jleaf")
     raw = pd.read_csv(folder / "new.csv")
     expected = pipeline.predict(raw)
-    np.testing.assert_array_equal(jointleaf.load(folder / "b.jleaf").predict(raw), expected)
+    loaded = jointleaf.load(folder / "b.jleaf")
+    np.testing.assert_array_equal(loaded.predict(raw), expected)
+    with pytest.warns(UserWarning, match=r"fit takes X as it is: .* fit make_pipeline\(") as seen:
+        loaded.set_params(penalty=Frobenius(0.1)).fit(raw, np.arange(len(raw)))
+    assert seen[0].filename == __file__
     shell = predictions_of_the_shell(capsys, folder / "b.jleaf", folder / "new.csv")
     np.testing.assert_allclose(shell, expected, rtol=1e-9)
     other = make_pipeline(TablePreprocessor(), "passthrough", JOPLEnRegressor(**SMALL)).fit(X, y)
