@@ -338,6 +338,12 @@ def test_other_formats_are_named(tmp_path, content, message):
         read_table(str(tmp_path / "data"))
 
 
+def test_damaged_json_is_no_csv_file(tmp_path):
+    (tmp_path / "a.json").write_text('{"a": 1, "b": 2\n')
+    with pytest.raises(CliError, match=r"this is no JSON .*: write one object per row and line"):
+        read_table(str(tmp_path / "a.json"))
+
+
 @pytest.mark.parametrize("name", ["id", "customer_id", "Customer ID", "customerId"])
 def test_numbers_that_are_named_an_id_and_all_differ_are_identifiers(name):
     kind = detect_kind(column("17", "905", "33", name=name))

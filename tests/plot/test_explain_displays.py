@@ -355,7 +355,8 @@ def test_large_numbers_are_written_out_beside_the_labels_and_dates_are_dates():
     display = ExplanationDisplay.from_estimator(model, lowest)
     display.figure_.canvas.draw()
     text = " ".join(labels(display))
-    assert f"… = {lowest['sold on this day'].iloc[0]:%Y-%m-%d}" in text  # long names are cut
+    day = f"{lowest['sold on this day'].iloc[0]:%Y-%m-%d}"
+    assert f"sold on this day: day number\n= {day}" in text  # of a long label in two lines
     written = [t for t in display.ax_.texts if t.get_text()]
     assert any("," in t.get_text() for t in written)
     assert not any("e+" in t.get_text() for t in [*written, *display.ax_.get_xticklabels()])

@@ -137,8 +137,9 @@ class ExplanationDisplay(base.Display):
         ax.use_sticky_edges = False  # room also where the first bar begins
         ax.margins(x=0.05)
         base.label_values(ax, [(e, s, signed(number(s))) for e, s in zip(ends, steps, strict=True)])
-        log = "log " if explanation.has_log_link else ""
-        text = f"{log}prediction {number(ends[0])} (dashed) = baseline {number(baseline)} (grey)"
+        kind = "" if self.value_name.endswith("prediction") else "raw "  # log-odds, one class
+        kind = "log " if explanation.has_log_link else kind
+        text = f"{kind}prediction {number(ends[0])} (dashed) = baseline {number(baseline)} (grey)"
         text += " + contributions"
         if explanation.interval is not None:
             text += f"\n{explanation.interval_text()}"
