@@ -426,3 +426,13 @@ def test_a_reader_that_goes_away_is_no_error(folder, tmp_path):
     )  # fmt: skip
     assert done.stdout.splitlines() == ["{", "141"]
     assert done.stderr == ""
+
+
+def test_a_selection_of_nothing_says_what_to_look_at(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(-1, 1, (2, 120))
+    rows = zip(a, b, (a > 0) ^ (b > 0), strict=True)
+    text = "".join(f"{x:.4f},{z:.4f},{int(y)}.5\n" for x, z, y in rows)
+    (tmp_path / "xor.csv").write_text(f"a,b,y\n{text}")
+    assert main(["select", str(tmp_path / "xor.csv"), "--target", "y"]) in (0, None)
+    assert "see their importances in the report of jointleaf fit" in capsys.readouterr().out

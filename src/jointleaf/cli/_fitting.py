@@ -35,6 +35,11 @@ from jointleaf.cli._validation import validate
 from jointleaf.estimators import recipe_for
 from jointleaf.estimators._path import follow_strengths
 
+_NONE_SELECTED = (
+    "  none: the slope of no column clearly helps on held-out rows. Columns may matter\n"
+    "  through the cells all the same: see their importances in the report of jointleaf fit."
+)
+
 
 def fit(args: argparse.Namespace) -> None:
     """Fit a model to a table; write the model and a report."""
@@ -195,6 +200,6 @@ def _path_text(contents: dict[str, Any]) -> str:
         f"selected {len(selected)} of {out.plural(contents['n_features'], 'feature')}:",
         out.text_table([["feature", "importance"], *selected], right=(1,))
         if selected
-        else "  none",
+        else _NONE_SELECTED,
     ]
     return "\n".join(lines)
