@@ -314,6 +314,16 @@ def test_row_counters_and_copies_of_the_target_are_named(column, message):
         JOPLEnRegressor(**SMALL).fit(more, y)
 
 
+def test_texts_that_hardly_come_again_are_named(recwarn):
+    frame = pd.DataFrame({"a": np.arange(70.0) ** 2, "street": [f"{k} Elm St" for k in range(70)]})
+    y = np.arange(70.0) % 7
+    with pytest.warns(UserWarning, match="column 'street' has 70 categories in 70 rows, as a name"):
+        JOPLEnRegressor(**SMALL).fit(frame, y)
+    recwarn.clear()
+    JOPLEnRegressor(**SMALL).fit(frame.assign(street=[f"{k // 2}" for k in range(70)]), y)
+    assert not list(recwarn)
+
+
 @pytest.mark.parametrize("column", [np.arange(60)[::-1], np.arange(1960, 2020), np.r_[0, 0:59]])
 def test_other_columns_are_not(column, recwarn):
     X = np.random.default_rng(0).normal(size=(60, 2))

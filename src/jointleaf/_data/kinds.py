@@ -14,8 +14,8 @@ from jointleaf._data.raw_table import RawColumn, RawTable, listed, similar_texts
 
 #: What columns that the user names can say of rows, besides features and target.
 ROLES = ("exposure", "weight")
-_MOST_DIFFERENT = 0.5  # share of different texts above which a text column is no category
-_MANY_CATEGORIES = 50
+MOST_DIFFERENT = 0.5  # share of different texts above which a text column is no category
+MANY_CATEGORIES = 50
 _FEWEST_COUNTED = 3  # rows; two consecutive numbers are no count
 _FEWEST_SHUFFLED = 50  # rows; the numbers 1 to n in any order are no coincidence then
 _ROW_NAMES = ("id", "index", "row", "row number", "rownumber", "no", "nr", "column 1")
@@ -212,7 +212,7 @@ def _text(column: RawColumn, categories: list[str], is_kept: bool) -> ColumnKind
     n_present, different = int((~column.missing).sum()), len(categories)
     if not is_kept and different == n_present and n_present > 2:
         kind, note = "identifier", "all values differ"
-    elif not is_kept and different > _MANY_CATEGORIES and different > _MOST_DIFFERENT * n_present:
+    elif not is_kept and different > MANY_CATEGORIES and different > MOST_DIFFERENT * n_present:
         kind, note = "identifier", f"{different:,} different texts"
     else:
         kind = "category"

@@ -18,7 +18,7 @@ from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.penalties import PerTask, PredictionPenalty, SlopeNorm, TaskNorm, Term
 from jointleaf._core.solvers import check_limits, check_solver_name
 from jointleaf._data.columns import Columns
-from jointleaf._data.kinds import counts_rows
+from jointleaf._data.kinds import MANY_CATEGORIES, MOST_DIFFERENT, counts_rows
 from jointleaf._data.rows import check_is_here
 from jointleaf._fit import recipes
 from jointleaf._fit.component import CellKinds
@@ -190,13 +190,20 @@ def warn_of_no_values(X: NDArray, columns: Columns) -> None:
 
 
 def warn_of_columns(columns: Columns, X: NDArray, y: NDArray) -> None:
-    """Warn of columns of X (n, d) that count the rows in their order, or are equal to y (n,).
+    """Warn of columns of X (n, d) that count or name the rows, or are equal to y (n,).
 
     In few rows, and where there is no other column, they may well be meant.
     """
     n, d = X.shape
     if n < _FEWEST_COUNTED or d < 2:
         return
+    for j in np.flatnonzero(columns.n_categories > max(MANY_CATEGORIES, MOST_DIFFERENT * n)):
+        warnings.warn(
+            f"column {columns[j].label!r} has {columns.n_categories[j]:,} categories in {n:,} "
+            "rows, as a name or an address has: leave it out unless they come again in new rows",
+            UserWarning,
+            stacklevel=5,  # where fit is called
+        )
     for j in np.flatnonzero(columns.n_categories == 0):
         if X[0, j] in (0, 1) and X[1, j] == X[0, j] + 1 and counts_rows(X[:, j]):
             warnings.warn(
