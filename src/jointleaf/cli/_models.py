@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -128,7 +129,10 @@ def fit_jointleaf(estimator: Any, rows: Rows) -> Any:
         options["groups"] = rows.groups
     if rows.times is not None and np.ptp(rows.times) > 0:
         estimator.set_params(cv=time_splits(rows.times, *_TIME_SPLITS))
-    estimator.fit(rows.X, rows.y, rows.weight, **options)
+    with warnings.catch_warnings():
+        # Columns that are left out by themselves are used because --keep asks for it.
+        warnings.filterwarnings("ignore", "column .* leave it out unless", UserWarning)
+        estimator.fit(rows.X, rows.y, rows.weight, **options)
     return estimator.set_params(cv=None)  # numbers of rows say nothing in a file
 
 
