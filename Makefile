@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Two workers, no threads beside them; what is compiled is kept for the processes that tests start.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-.PHONY: help demo check test docs lint types quick tests oldest newest format clean
+.PHONY: help demo check test docs links lint types quick tests oldest newest format clean
 
 help:
 	@echo "make demo   set up an environment and run jointleaf, from Python and from the shell"
@@ -16,6 +16,7 @@ help:
 	@echo "make oldest run the quick tests with the oldest versions that are declared, in .venv-oldest"
 	@echo "make newest run the quick tests with the newest versions, in .venv-newest"
 	@echo "make docs   set up an environment and build the documentation into site/"
+	@echo "make links  check all links of the documentation; those to other sites only with a network"
 	@echo "make format format the source, and fix what can be fixed"
 	@echo "make clean  remove the environments and the built documentation"
 
@@ -80,6 +81,9 @@ newest:
 docs: $(VENV)/docs.done
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet -b html -d site/.doctrees docs site
 	@echo "site/index.html is the first page"
+
+links: $(VENV)/dev.done
+	JOINTLEAF_CHECK_LINKS=1 $(BIN)/python -m pytest -q -rs tests/project -k links
 
 format: $(VENV)/dev.done
 	$(BIN)/ruff format .

@@ -12,6 +12,7 @@ import time
 from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import jointleaf
@@ -19,7 +20,7 @@ from cli_data import HEADER, as_csv, fails, make_rows, run
 from jointleaf._core.losses import make_number_loss
 from jointleaf._data.formatting import number, signed
 from jointleaf.cli import _fitting, _models, _using, _validation, main
-from jointleaf.cli._preparation import prepared
+from jointleaf.cli._preparation import Rows, prepared
 from jointleaf.cli._tables import read_table
 from jointleaf.cli._using import load_model
 
@@ -426,3 +427,23 @@ def test_a_reader_that_goes_away_is_no_error(folder, tmp_path):
     )  # fmt: skip
     assert done.stdout.splitlines() == ["{", "141"]
     assert done.stderr == ""
+
+
+def test_a_selection_of_nothing_says_what_to_look_at(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(-1, 1, (2, 120))
+    rows = zip(a, b, (a > 0) ^ (b > 0), strict=True)
+    text = "".join(f"{x:.4f},{z:.4f},{int(y)}.5\n" for x, z, y in rows)
+    (tmp_path / "xor.csv").write_text(f"a,b,y\n{text}")
+    assert main(["select", str(tmp_path / "xor.csv"), "--target", "y"]) in (0, None)
+    assert "see their importances in the report of jointleaf fit" in capsys.readouterr().out
+
+
+def test_columns_that_are_kept_are_not_warned_of(recwarn):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"row": np.arange(60.0), "a": rng.normal(size=60)})
+    X["name"] = [f"n{k}" for k in range(60)]
+    rows = Rows(X.assign(name=X["name"].astype("category")), X["a"].to_numpy(), None, None)
+    model = jointleaf.JOPLEnRegressor("lightgbm", penalty=jointleaf.Frobenius(0.1))
+    _models.fit_jointleaf(model, rows._replace(X=rows.X.assign(b=1.5 * rows.X["a"])))
+    assert [str(w.message) for w in recwarn if "leave it out" in str(w.message)] == []

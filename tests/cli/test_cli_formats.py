@@ -150,3 +150,9 @@ def test_other_formats_are_named(tmp_path, content, message):
     (tmp_path / "data").write_bytes(content)
     with pytest.raises(CliError, match=message):
         read_table(str(tmp_path / "data"))
+
+
+def test_damaged_json_is_no_csv_file(tmp_path):
+    (tmp_path / "a.json").write_text('{"a": 1, "b": 2\n')
+    with pytest.raises(CliError, match=r"this is no JSON .*: write one object per row and line"):
+        read_table(str(tmp_path / "a.json"))

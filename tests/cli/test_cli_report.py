@@ -11,14 +11,18 @@ import urllib.request
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from cli_data import as_csv, fails, make_rows, run
+from jointleaf import Frobenius, JOPLEnRegressor
 from jointleaf.cli import _validation, main
 from jointleaf.cli._charts import class_charts, classes_chart, effect_chart, search_chart
+from jointleaf.cli._effects import effect_summary
 from jointleaf.cli._html import breakable, page, table
 from jointleaf.cli._report import render_report
-from jointleaf.cli._svg import LARGE, SMALL, Axis, Chart, Matrix, text_width
+from jointleaf.cli._scores import histogram
+from jointleaf.cli._svg import LARGE, SMALL, Axis, Chart, Matrix, shortened, text_width, wrapped
 from jointleaf.cli._using import load_model
 
 NASTY = '<script>alert("x")</script>'
@@ -147,13 +151,13 @@ def texts_outside(svg):
     for text in root.iter("text"):
         if text.get("transform") is not None:
             continue
-        half = (
-            0.8 * text_width(text.text or "") * {"middle": 0.5, "end": 1}[text.get("text-anchor")]
-        )
-        x, y = float(text.get("x")), float(text.get("y"))
-        right = x if text.get("text-anchor") == "end" else x + half
-        if x - half < 0 or right > width or not 0 < y < height:
-            found.append(text.text)
+        anchor = text.get("text-anchor")
+        for line in text.findall("tspan") or [text]:
+            half = 0.8 * text_width(line.text or "") * {"middle": 0.5, "end": 1}[anchor]
+            x, y = float(line.get("x")), float(line.get("y"))
+            right = x if anchor == "end" else x + half
+            if x - half < 0 or right > width or not 0 < y < height:
+                found.append(line.text)
     return found
 
 
@@ -453,3 +457,35 @@ for (const svg of document.querySelectorAll('figure > svg')) {
 }
 return found;
 """
+
+
+def test_long_names_are_in_two_lines_and_cut_only_where_these_are_full():
+    assert wrapped("tropical", 92, 2) == ["tropical"]
+    assert wrapped("subtropical depression", 92, 2) == ["subtropical", "depression"]
+    assert wrapped("breakfast_lunch_and_dinner", 122, 2) == ["breakfast_lunch_", "and_dinner"]
+    assert wrapped("subtropical depression", 92, 1) == [shortened("subtropical depression", 92)]
+    assert wrapped("a very long name of a class", 70, 2)[-1].endswith("…")
+    assert wrapped("unbreakablyunbreakable", 60, 2) == [shortened("unbreakablyunbreakable", 60)]
+
+
+def test_few_whole_numbers_have_all_their_bars_and_long_tails_are_said():
+    counts = np.repeat([0.0, 1.0, 3.0], [990, 8, 2])
+    found = histogram(counts)
+    assert (found["counts"], found["is_clipped"]) == ([990, 8, 0, 2], False)
+    tail = np.append(np.linspace(0, 1, 999), 100.0)
+    found = histogram(tail)
+    assert found["is_clipped"]
+    assert sum(found["counts"]) == 1000
+    assert found["edges"][-1] < 2
+
+
+def test_a_rare_value_is_a_place_of_its_curve():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=400), "rare": np.arange(400) % 400 == 7, "same": 1.0})
+    X = X.astype(float)
+    y = X["a"] + 5 * X["rare"]
+    model = JOPLEnRegressor("lightgbm", penalty=Frobenius(0.01), random_state=0).fit(X, y)
+    features = [{"name": name, "importance": 1.0} for name in X]
+    curves = effect_summary(model, X, features, {"name": "y"}, set())["curves"]
+    assert [curve["name"] for curve in curves] == ["a", "rare"]
+    assert curves[1]["grid"] == [0.0, 1.0]

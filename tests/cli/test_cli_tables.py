@@ -298,7 +298,7 @@ def test_words_that_count_as_missing_can_be_chosen(tmp_path):
     path.write_text("size,x\nnone,1\nsmall,-\n,3\nnone,2\nsmall,5\n")
     usual = read_table(str(path)).column("size")
     assert usual.values.tolist() == [None, "small", None, None, "small"]
-    assert detect_kind(usual).note == "1 categories; 'none' counts as missing"
+    assert detect_kind(usual).note == "1 category; 'none' counts as missing"
     chosen = read_table(str(path), missing=("-",))
     assert values(chosen, "size") == ["none", "small", None, "none", "small"]
     assert values(chosen, "x") == ["1", None, "3", "2", "5"]

@@ -1,9 +1,13 @@
 """The progress bar: silent unless asked for, lines in files, one line on terminals."""
 
 import sys
+import threading
+import time
 from io import StringIO
 
-from jointleaf._core.progress import Progress, SolveProgress
+import pytest
+
+from jointleaf._core.progress import Progress, SolveProgress, tell, ticking
 from jointleaf._core.solvers import choose_solver
 
 
@@ -37,11 +41,31 @@ def test_a_file_gets_a_line_for_every_tenth(monkeypatch):
     assert lines[-1].endswith("fold")
 
 
-def test_a_terminal_line_is_redrawn_and_ended_once():
-    text = _run(Terminal(), 5)
+def test_a_terminal_line_is_redrawn_and_ended_once(monkeypatch):
+    monkeypatch.setattr("jointleaf._core.progress._DRAW_SECONDS", 0.0)
+    text = _run(Terminal(), 5, 9)  # four too many
     assert text.count("\r") == 6
     assert text.count("\n") == 1
     assert text.endswith("\n")
+
+
+def test_quick_steps_are_not_all_drawn():
+    text = _run(Terminal(), 100_000)
+    assert 2 <= text.count("\r") < 1000  # twenty in a second
+    assert " 100000/100000 " in text.splitlines()[-1]
+
+
+def test_an_estimate_grows_and_the_bar_is_completed_once(monkeypatch):
+    monkeypatch.setattr("jointleaf._core.progress._DRAW_SECONDS", 0.0)
+    stream = Terminal()
+    progress = Progress(2, "choosing", stream=stream, is_estimate=True)
+    for _ in range(4):
+        progress.step()
+    assert " 4/5 " in stream.getvalue()
+    assert "\n" not in stream.getvalue()
+    progress.finish()
+    progress.finish()
+    assert stream.getvalue().count(" 5/5 ") == stream.getvalue().count("\n") == 1
 
 
 def test_it_is_there_before_the_first_step_and_names_what_is_being_done():
@@ -121,3 +145,68 @@ def test_a_quick_solve_shows_nothing():
     stream = StringIO()
     SolveProgress(stream)(1, 0.2, 0.5, 1e-3)
     assert stream.getvalue() == ""
+
+
+def test_bars_inside_of_another_are_its_note(monkeypatch, capsys):
+    monkeypatch.setattr("jointleaf._core.progress._DRAW_SECONDS", 0.0)
+    stream = Terminal()
+    outer = Progress(2, "validating", stream=stream)
+    with outer.holding("forest"):
+        inner = Progress(3, "growing")
+        inner.step("trees")
+        tell("not shown")
+        SolveProgress(stream, every=0.0)(1, 0.2, 0.5, 1e-3)
+    outer.step()
+    assert "validating [                        ] 0/2" in stream.getvalue()
+    assert "s forest: growing 1/3 trees" in stream.getvalue()
+    assert "\n" not in stream.getvalue()
+    assert capsys.readouterr() == ("", "")
+    Progress(1, "alone", stream=stream)
+    assert "alone [" in stream.getvalue()
+
+
+def test_seconds_pass_on_a_terminal_with_and_without_a_bar(monkeypatch):
+    monkeypatch.setattr("jointleaf._core.progress._TICK_SECONDS", 0.01)
+    stream = Terminal()
+    with ticking("reading", stream=stream):
+        _wait_for(stream, "reading    0.0 s")
+        with ticking("inside", stream=stream):
+            pass
+        progress = Progress(2, "growing", stream=stream)
+        _wait_for(stream, "growing", 5)
+        progress.finish()
+        tell("done", stream)
+    assert "inside" not in stream.getvalue()
+    assert stream.getvalue().endswith("\r\x1b[K")  # nothing is left of the line
+    n_drawn = len(stream.getvalue())
+    time.sleep(0.05)
+    assert len(stream.getvalue()) == n_drawn
+
+
+def _wait_for(stream, text, count=1):
+    for _ in range(500):
+        if stream.getvalue().count(text) >= count:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{text!r} did not come: {stream.getvalue()!r}")
+
+
+def test_an_error_ends_the_line_and_the_ticks():
+    stream = Terminal()
+
+    def fail():
+        with ticking("reading", stream=stream):
+            Progress(2, "growing", stream=stream)
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fail()
+    assert stream.getvalue().endswith("s\n")
+    assert not any(thread.name.endswith("(tick)") for thread in threading.enumerate())
+
+
+def test_nothing_ticks_in_files():
+    stream = StringIO()
+    with ticking("reading", stream=stream), ticking("again", stream=stream, enabled=False):
+        tell("done", stream)
+    assert stream.getvalue() == "done\n"

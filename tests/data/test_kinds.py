@@ -30,7 +30,9 @@ SHUFFLED = np.random.default_rng(0).permutation(60)
 )
 def test_numbers_of_rows_in_any_order_count_them(values, name):
     kind = kind_of(values, name)
-    assert (kind.kind, kind.note) == ("identifier", "counts the rows")
+    assert kind.kind == "identifier"
+    assert kind.note == "counts the rows, in another order, or ranks them"
+    assert kind_of(np.arange(80), name).note == "counts the rows"
     assert kind_of(values, name, is_kept=True).kind == "number"
 
 
@@ -42,6 +44,7 @@ def test_numbers_of_rows_in_any_order_count_them(values, name):
         (np.argsort(SHUFFLED[:40]), "x"),  # few
         (np.random.default_rng(0).permutation(100)[:80], "x"),  # cannot be known
         (7 * SHUFFLED, "no"),
+        (SHUFFLED + 1, "world_rank"),  # without ties
     ],
 )
 def test_other_whole_numbers_do_not(values, name):

@@ -214,7 +214,11 @@ def test_a_pipeline_of_python_predicts_a_file_in_the_shell(folder, capsys):
     jointleaf.save(pipeline, folder / "b.jleaf")
     raw = pd.read_csv(folder / "new.csv")
     expected = pipeline.predict(raw)
-    np.testing.assert_array_equal(jointleaf.load(folder / "b.jleaf").predict(raw), expected)
+    loaded = jointleaf.load(folder / "b.jleaf")
+    np.testing.assert_array_equal(loaded.predict(raw), expected)
+    with pytest.warns(UserWarning, match=r"fit takes X as it is: .* fit make_pipeline\(") as seen:
+        loaded.set_params(penalty=Frobenius(0.1)).fit(raw, np.arange(len(raw)))
+    assert seen[0].filename == __file__
     shell = predictions_of_the_shell(capsys, folder / "b.jleaf", folder / "new.csv")
     np.testing.assert_allclose(shell, expected, rtol=1e-9)
     other = make_pipeline(TablePreprocessor(), "passthrough", JOPLEnRegressor(**SMALL)).fit(X, y)
@@ -308,6 +312,16 @@ def test_row_counters_and_copies_of_the_target_are_named(column, message):
     more = np.c_[X, y if isinstance(column, str) else column]
     with pytest.warns(UserWarning, match=message):
         JOPLEnRegressor(**SMALL).fit(more, y)
+
+
+def test_texts_that_hardly_come_again_are_named(recwarn):
+    frame = pd.DataFrame({"a": np.arange(70.0) ** 2, "street": [f"{k} Elm St" for k in range(70)]})
+    y = np.arange(70.0) % 7
+    with pytest.warns(UserWarning, match="column 'street' has 70 categories in 70 rows, as a name"):
+        JOPLEnRegressor(**SMALL).fit(frame, y)
+    recwarn.clear()
+    JOPLEnRegressor(**SMALL).fit(frame.assign(street=[f"{k // 2}" for k in range(70)]), y)
+    assert not list(recwarn)
 
 
 @pytest.mark.parametrize("column", [np.arange(60)[::-1], np.arange(1960, 2020), np.r_[0, 0:59]])

@@ -218,3 +218,16 @@ def test_several_classes_words_and_what_fits_again_are_refused():
     with pytest.raises(ValueError, match="would not keep: fit smaller trees instead"):
         prune(model, X, mean)
     assert "monotonic_cst" not in jointleaf.MultiTaskJOPLEnRegressor().get_params()
+
+
+@pytest.mark.parametrize("wrap", [lambda trees: trees, lambda trees: [trees, "voronoi"]])
+def test_constraints_on_trees_alone_are_refused(wrap):
+    X, mean = make_rows(90)
+    trees = LightGBMPartitioner(3, options={"monotone_constraints": SIGNS})
+    model = JOPLEnRegressor(wrap(trees), penalty=Frobenius(0.1))
+    with pytest.raises(
+        ValueError, match=r"is of its trees alone.*give the estimator monotonic_cst="
+    ):
+        model.fit(X, mean)
+    none = LightGBMPartitioner(3, options={"monotone_constraints": [0] * X.shape[1]})
+    JOPLEnRegressor(none, penalty=Frobenius(0.1), random_state=0).fit(X, mean)

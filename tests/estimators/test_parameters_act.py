@@ -45,6 +45,7 @@ VALUES = {
     "time_budget": 1e-9,
     "class_weight": "balanced",  # tests/estimators/test_class_weight.py has where it acts
     "monotonic_cst": [1, 0, 0, 0, -1],
+    "warm_start": True,  # tests/estimators/test_update.py has where it acts
 }
 #: The numbers of a model do not depend on these.
 SAME_MODEL = {"n_jobs", "device"}
@@ -54,7 +55,7 @@ CASES = [
     (name, recipe)
     for name in VALUES
     for recipe in (RECIPES[:1] if name in ("partitioner", "penalty") else RECIPES)
-    if name not in ("recipe", "task_weights", "class_weight")
+    if name not in ("recipe", "task_weights", "class_weight", "warm_start")
 ]
 
 

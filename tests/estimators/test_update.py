@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import minimize
+from sklearn.base import clone
 
 import jointleaf
 from jointleaf import L21, Frobenius, JOPLEnClassifier, JOPLEnRegressor
@@ -139,3 +140,58 @@ def test_class_weights_by_name_are_those_of_new_rows_too():
     s = np.where(labels == "b", 3.0, 1.0)
     by_row = rows.fit(X[OLD], labels[OLD], s[OLD]).update(X[NEW], labels[NEW], s[NEW])
     np.testing.assert_allclose(by_class.predict_proba(X), by_row.predict_proba(X), atol=1e-6)
+
+
+WARM = {**SMALL, "warm_start": True}
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "poisson"])
+def test_a_warm_start_keeps_partitions_and_fits_cells_to_the_rows_that_are_given(loss):
+    target = np.exp(Y) if loss == "poisson" else Y
+    options = {"loss": loss, "penalty": Frobenius(0.01), "tol": 1e-9}
+    options["solver"] = "pcg" if loss == "squared_error" else "newton"
+    model = JOPLEnRegressor(**WARM, **options).fit(X[OLD], target[OLD])
+    partitions = model.cell_model_.partitioner
+    updated = copy.deepcopy(model).update(X[NEW], target[NEW], X_old=X[OLD], y_old=target[OLD])
+    model.fit(X, target)
+    assert model.cell_model_.partitioner is partitions
+    np.testing.assert_allclose(model.predict(X), updated.predict(X), rtol=1e-6, atol=1e-6)
+    cold = JOPLEnRegressor(**SMALL, **options).fit(X, target)
+    assert np.abs(model.predict(X) - cold.predict(X)).max() > 1e-3  # which has other trees
+    assert model.fit(X, target).solution_.n_iter <= 1 < cold.solution_.n_iter
+
+
+def test_a_warm_start_takes_the_penalty_of_now():
+    model = JOPLEnRegressor(**WARM, penalty=Frobenius("auto"), cv=2).fit(X, Y)
+    chosen = model.penalty_
+    assert model.fit(X, Y).penalty_ is chosen
+    assert model.cv_results_ is not None
+    model.set_params(penalty=Frobenius(10.0)).fit(X, Y)
+    assert model.cv_results_ is None
+    cold = JOPLEnRegressor(**SMALL, penalty=Frobenius(10.0)).fit(X, Y)
+    np.testing.assert_allclose(model.predict(X), cold.predict(X), atol=1e-6)
+
+
+def test_a_warm_start_without_a_model_is_an_ordinary_fit_also_of_clones():
+    cold = JOPLEnRegressor(**SMALL, penalty=Frobenius(0.1)).fit(X, Y)
+    warm = JOPLEnRegressor(**WARM, penalty=Frobenius(0.1)).fit(X[:40], Y[:40])
+    np.testing.assert_array_equal(clone(warm).fit(X, Y).predict(X), cold.predict(X))
+
+
+def test_a_warm_start_refuses_what_would_have_no_effect_and_leaves_the_model_alone():
+    labels = np.where(Y > 0, "b", "a")
+    model = JOPLEnClassifier(**WARM, penalty=Frobenius(0.1), class_weight="balanced")
+    before = model.fit(X, labels).predict_proba(X)
+    with pytest.raises(ValueError, match="groups has no effect with warm_start=True"):
+        model.fit(X, labels, groups=np.arange(90))
+    with pytest.raises(ValueError, match=r"y holds class 'c', .*: set warm_start=False"):
+        model.fit(X, np.where(Y > 1, "c", labels))
+    with pytest.raises(ValueError, match="features"):
+        model.fit(X[:, :2], labels)
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+    np.testing.assert_allclose(model.fit(X, labels).predict_proba(X), before, atol=1e-5)
+    with pytest.raises(TypeError, match="warm_start='yes' must be True or False"):
+        model.set_params(warm_start="yes").fit(X, labels)
+    blend = JOPLEnClassifier(recipe="blend", random_state=0, time_budget=5, warm_start=True)
+    with pytest.raises(ValueError, match="a fit with warm_start=True has no joint problem"):
+        blend.fit(X, labels).fit(X, labels)

@@ -149,6 +149,8 @@ def test_a_reserve_that_does_not_help_on_all_splits_is_left_out(monkeypatch):
     first, second = (model.predict(X) for model in fits)
     np.testing.assert_array_equal(first, second)
     assert [part.name for part in fits[0].report_.components] == ["joint"]
+    assert [model.report_.left_out for model in fits] == [(recipe_fit.NO_HELP,), ()]
+    assert f"left out         {recipe_fit.NO_HELP}" in fits[0].summary()
 
 
 def test_what_is_explained():

@@ -170,6 +170,8 @@ def test_local_models_are_drawn_with_their_slopes(model, classes, table):
     assert len(LocalModelDisplay.from_estimator(classes, X[:1], output=1).bars_) == 5
     with pytest.raises(ValueError, match="several outputs"):
         LocalModelDisplay.from_estimator(classes, X[:1])
+    of_class = LocalModelDisplay.from_estimator(classes, X[:1], output=1)
+    assert of_class.ax_.get_title(loc="left").startswith("raw prediction of class 1 ")
     named = LocalModelDisplay.from_estimator(table, FRAME.iloc[[0]])
     assert {"city=berlin: no", "city=other: yes"} <= set(labels(named))
 
@@ -179,6 +181,8 @@ def test_logarithms_are_called_so():
     counts.fit(X, np.round(Y))
     curve = EffectDisplay.from_estimator(counts, X, 0, kind="partial_dependence")
     assert curve.ax_.get_ylabel() == "mean log of the prediction\n(partial dependence)"
+    local = LocalModelDisplay.from_estimator(counts, X[:1])
+    assert local.ax_.get_title(loc="left").startswith("log of the prediction ")
     pairs = InteractionDisplay.from_estimator(counts, X, n_rows=5)
     assert pairs.ax_.get_title(loc="left").startswith("spread of the log of the prediction: ")
 
@@ -343,7 +347,8 @@ def test_large_numbers_are_written_out_beside_the_labels_and_dates_are_dates():
     display = ExplanationDisplay.from_estimator(model, lowest)
     display.figure_.canvas.draw()
     text = " ".join(labels(display))
-    assert f"… = {lowest['sold on this day'].iloc[0]:%Y-%m-%d}" in text  # long names are cut
+    day = f"{lowest['sold on this day'].iloc[0]:%Y-%m-%d}"
+    assert f"sold on this day: day number\n= {day}" in text  # of a long label in two lines
     written = [t for t in display.ax_.texts if t.get_text()]
     assert any("," in t.get_text() for t in written)
     assert not any("e+" in t.get_text() for t in [*written, *display.ax_.get_xticklabels()])

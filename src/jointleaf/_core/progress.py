@@ -4,45 +4,82 @@ from __future__ import annotations
 
 import html
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 _LINE_SECONDS = 1.0  # between two lines of a bar in a file
+_DRAW_SECONDS = 0.05  # between two drawings of a bar
+_TICK_SECONDS = 1.0  # between two drawings of a line on which nothing moves
+_NEW_LINE = "\r\x1b[K"  # of a terminal: begins the line anew
+_lock = threading.RLock()  # of what is drawn
+_is_ticking = False
 
 
 class Progress:
     """Shows how much of `total` steps is done, on the standard error stream if enabled.
 
     It shows itself at once, before the first step. On a terminal one line is redrawn, in a notebook
-    one bar; elsewhere a line is written for every tenth, at most one
-    a second.
+    one bar, both at most twenty times a second; elsewhere a line is written for every tenth, at
+    most one a second. Where the total `is_estimate`, it grows with the steps that turn out to be
+    needed, and only `finish` completes the bar.
     """
 
+    #: The bar that shows all others as its note, and the one that was drawn last on a terminal.
+    _holder: Progress | None = None
+    _latest: Progress | None = None
+
     def __init__(
-        self, total: int, label: str, *, enabled: bool = True, stream: TextIO | None = None
+        self,
+        total: int,
+        label: str,
+        *,
+        enabled: bool = True,
+        is_estimate: bool = False,
+        stream: TextIO | None = None,
     ) -> None:
         self.total = max(1, total)
         self.label = label
+        self._is_estimate = is_estimate
         self._stream = stream or sys.stderr
         self._enabled = enabled
+        self._held_by = Progress._holder
         self._done = 0
         self._start = time.perf_counter()
         self._shown, self._shown_at, self._shown_done = -1, -_LINE_SECONDS, -1  # tenth, time, step
-        self._note = ""
-        self._display = _notebook_display() if enabled and stream is None else None
+        self._drawn_at, self._note, self._inner = -_DRAW_SECONDS, "", ""
+        is_alone = enabled and stream is None and self._held_by is None
+        self._display = _notebook_display() if is_alone else None
         self._show()
 
     def begin(self, note: str) -> None:
         """Show what is being done now."""
-        self._note = note
+        self._note, self._drawn_at = note, -_DRAW_SECONDS  # at once
         self._show()
+
+    @contextmanager
+    def holding(self, note: str) -> Iterator[None]:
+        """Show what is being done now, and bars that are made meanwhile behind it."""
+        self.begin(note)
+        before, Progress._holder = Progress._holder, self
+        try:
+            yield
+        finally:
+            Progress._holder = before
 
     def step(self, note: str = "") -> None:
         """Count one step; the note says what is being done from now on."""
-        self._done = min(self._done + 1, self.total)
-        self._note = note
-        self._show()
+        if self._done == self.total:
+            return
+        self._done += 1
+        if self._is_estimate and self._done == self.total:
+            self.total += 1
+        if note != self._note:
+            self.begin(note)
+        else:
+            self._show()
 
     def step_to(self, done: int, note: str = "") -> None:
         """Count steps until so many are done."""
@@ -51,29 +88,42 @@ class Progress:
 
     def finish(self) -> None:
         """Count what is left as done."""
+        self._is_estimate = False
         if self._done < self.total:
             self._done = self.total - 1
             self.step()
 
-    def _show(self) -> None:
+    def _show(self, inner: str = "") -> None:
         if not self._enabled:
+            return
+        if self._held_by is not None:
+            counted = f": {self.label} {self._done}/{self.total} {self._note}"
+            self._held_by._show(counted.rstrip())
             return
         share = self._done / self.total
         seconds = time.perf_counter() - self._start
+        is_drawn = self._display is not None or self._stream.isatty()
+        if is_drawn and share < 1 and seconds - self._drawn_at < _DRAW_SECONDS:
+            return
+        self._drawn_at, note = seconds, self._note + inner
         bar = "#" * round(24 * share)
-        line = f"{self.label} [{bar:<24}] {self._done}/{self.total} {seconds:6.1f} s {self._note}"
+        line = f"{self.label} [{bar:<24}] {self._done}/{self.total} {seconds:6.1f} s {note}"
         if self._display is not None:
             words = html.escape(f"{self.label} {self._done}/{self.total}, {seconds:.1f} s")
-            note = html.escape(self._note)
             meter = f'<progress value="{self._done}" max="{self.total}"></progress>'
-            self._display({"text/html": f"{meter} {words} {note}", "text/plain": line.rstrip()})
-        elif self._stream.isatty():
-            end = "\n" if self._done == self.total else ""
-            self._stream.write("\r\x1b[K" + line.rstrip() + end)
+            form = f"{meter} {words} {html.escape(note)}"
+            self._display({"text/html": form, "text/plain": line.rstrip()})
+        elif is_drawn:
+            self._inner, Progress._latest = inner, self if share < 1 else None
+            _write(self._stream, _NEW_LINE + line.rstrip() + ("" if share < 1 else "\n"))
         elif self._done == self.total > self._shown_done or self._is_due(share, seconds):
             self._shown, self._shown_at, self._shown_done = int(10 * share), seconds, self._done
-            self._stream.write(line.rstrip() + "\n")
-        self._stream.flush()
+            _write(self._stream, line.rstrip() + "\n")
+
+    def draw_again(self) -> None:
+        """Draw the bar of a terminal with the time that has passed."""
+        if time.perf_counter() - self._start - self._drawn_at >= _TICK_SECONDS:
+            self._show(self._inner)
 
     def _is_due(self, share: float, seconds: float) -> bool:
         """Whether a tenth has passed since the last line, and some time."""
@@ -92,6 +142,52 @@ def _notebook_display() -> Callable[[dict[str, str]], None] | None:
     return lambda bundle: handle.update(bundle, raw=True)
 
 
+@contextmanager
+def ticking(label: str, *, enabled: bool = True, stream: TextIO | None = None) -> Iterator[None]:
+    """Let a line of a terminal show the seconds that pass, also where no bar is drawn.
+
+    Inside of another one it does nothing.
+    """
+    global _is_ticking
+    stream = stream or sys.stderr
+    if _is_ticking or not (enabled and stream.isatty()):
+        yield
+        return
+    start, is_over = time.perf_counter(), threading.Event()
+    Progress._latest, _is_ticking = None, True
+
+    def tick() -> None:
+        while not is_over.wait(_TICK_SECONDS):
+            with _lock:
+                if Progress._latest is not None:
+                    Progress._latest.draw_again()
+                elif not is_over.is_set():
+                    _write(stream, f"{_NEW_LINE}{label} {time.perf_counter() - start:6.1f} s")
+
+    thread = threading.Thread(target=tick, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+        _write(stream, _NEW_LINE if Progress._latest is None else "\n")
+        Progress._latest, _is_ticking = None, False
+
+
+def tell(text: str, stream: TextIO | None = None) -> None:
+    """Write a line of its own, unless a bar stands for all that is done."""
+    stream = stream or sys.stdout
+    if Progress._holder is None:
+        _write(stream, f"{_NEW_LINE if stream.isatty() else ''}{text}\n")
+
+
+def _write(stream: TextIO, text: str) -> None:
+    with _lock:
+        stream.write(text)
+        stream.flush()
+
+
 class SolveProgress:
     """Shows how a solve goes on, with at least `every` seconds between lines, to `solve`."""
 
@@ -105,8 +201,8 @@ class SolveProgress:
         if seconds < self._next:
             return
         self._next = seconds + self._every
-        self._stream.write(
+        tell(
             f"solving: iteration {iteration}, {seconds:.1f} s, objective {objective:.6g}, "
-            f"optimality {optimality:.1e}\n"
+            f"optimality {optimality:.1e}",
+            self._stream,
         )
-        self._stream.flush()

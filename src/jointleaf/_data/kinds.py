@@ -14,11 +14,12 @@ from jointleaf._data.raw_table import RawColumn, RawTable, listed, similar_texts
 
 #: What columns that the user names can say of rows, besides features and target.
 ROLES = ("exposure", "weight")
-_MOST_DIFFERENT = 0.5  # share of different texts above which a text column is no category
-_MANY_CATEGORIES = 50
+MOST_DIFFERENT = 0.5  # share of different texts above which a text column is no category
+MANY_CATEGORIES = 50
 _FEWEST_COUNTED = 3  # rows; two consecutive numbers are no count
 _FEWEST_SHUFFLED = 50  # rows; the numbers 1 to n in any order are no coincidence then
 _ROW_NAMES = ("id", "index", "row", "row number", "rownumber", "no", "nr", "column 1")
+_RANK_NAME = re.compile(r"rank|place|position", re.IGNORECASE)  # counts, but of something else
 _ID_NAME = re.compile(r"(.*[\W_])?[iI][dD]|.*[a-z0-9]I[dD]")  # id, flat_id, flatId, but not paid
 _USED = ("number", "category", "boolean", "date", "unchanged")
 #: All kinds of columns; see `ColumnKind`.
@@ -89,7 +90,7 @@ def detect_kind(
     if not is_kept and target is not None and _are_equal(column, target):
         return ColumnKind(name, "copy", note="equal to the target in every row")
     if is_category or column.is_category:
-        note = "as requested" if is_category else f"{len(set(column.values) - {None}):,} categories"
+        note = "as requested" if is_category else _counted(len(set(column.values) - {None}))
         return ColumnKind(name, "category", note=note)
     if column.values.dtype.kind == "M":
         return _date(column, "time")
@@ -131,7 +132,11 @@ def _number(column: RawColumn, notation: str, is_kept: bool, is_counter: bool) -
         return ColumnKind(column.name, "constant", notation, note=f"always {finite[0]:g}")
     notes = texts.notation_remarks(column.values, notation) if column.is_text else []
     if not is_kept and (is_counter or _is_counter(column.name, numbers)):
-        return ColumnKind(column.name, "identifier", notation, note="counts the rows")
+        is_in_order = is_counter or counts_rows(numbers)
+        note = (
+            "counts the rows" if is_in_order else "counts the rows, in another order, or ranks them"
+        )
+        return ColumnKind(column.name, "identifier", notation, note=note)
     if counts_rows(numbers):
         notes.append("counts the rows")
     elif not is_kept and _ID_NAME.fullmatch(column.name) and _all_differ(finite):
@@ -169,13 +174,15 @@ def _holds_plain_numbers(column: RawColumn) -> bool:
 def _is_counter(name: str, numbers: NDArray) -> bool:
     """Whether numbers (n,) count the rows: from 0 or 1 on, or under a name such as "nr".
 
-    Others, such as years, may well be features. Many rows may be in any order, and with such a name
-    some may be missing between them, as in the training part of a shuffled table.
+    Others, such as years, may well be features. Many rows may be in any order, unless the name says
+    that these are ranks, and with such a name some may be missing between them, as in the training
+    part of a shuffled table.
     """
     is_name = name.lower().replace("_", " ") in _ROW_NAMES
     if counts_rows(numbers):
         return is_name or numbers[0] in (0.0, 1.0)
-    if len(numbers) < _FEWEST_SHUFFLED or not _all_differ(numbers):
+    is_rank = _RANK_NAME.search(name) is not None
+    if is_rank or len(numbers) < _FEWEST_SHUFFLED or not _all_differ(numbers):
         return False
     low, span = numbers.min(), np.ptp(numbers) + 1
     return span <= 2 * len(numbers) if is_name else low in (0.0, 1.0) and span == len(numbers)
@@ -205,17 +212,21 @@ def _text(column: RawColumn, categories: list[str], is_kept: bool) -> ColumnKind
     n_present, different = int((~column.missing).sum()), len(categories)
     if not is_kept and different == n_present and n_present > 2:
         kind, note = "identifier", "all values differ"
-    elif not is_kept and different > _MANY_CATEGORIES and different > _MOST_DIFFERENT * n_present:
+    elif not is_kept and different > MANY_CATEGORIES and different > MOST_DIFFERENT * n_present:
         kind, note = "identifier", f"{different:,} different texts"
     else:
         kind = "category"
         # "none" may be the name of a category, unlike the other words.
         words = [word for word in column.words if word.lower() == "none"]
         missing = [f"{listed(words)} counts as missing"] if words else []
-        note = "; ".join([f"{different:,} categories", *missing, *similar_texts(categories)])
+        note = "; ".join([_counted(different), *missing, *similar_texts(categories)])
     if texts.look_like_numbers(column.values):
         note += f"; {texts.number_like_remark(column.values)}"
     return ColumnKind(column.name, kind, note=note)
+
+
+def _counted(n_categories: int) -> str:
+    return "1 category" if n_categories == 1 else f"{n_categories:,} categories"
 
 
 def _in_words(form: str) -> str:

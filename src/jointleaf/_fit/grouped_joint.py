@@ -172,7 +172,8 @@ class GroupedJoint(Component):
         if not splits:
             return []
         context = self.context
-        progress = Progress(len(splits) + 4, "joint fit", enabled=context.options.verbose)
+        n_steps = len(splits) * (1 + context.has_own_link) + 3
+        progress = Progress(n_steps, "joint fit", enabled=context.options.verbose)
         groups = self._set_groups(len(splits))
         progress.begin("growing trees")
         self._folds = [self._make_fold(groups, splits, 0)]
@@ -190,13 +191,13 @@ class GroupedJoint(Component):
         scales = self._choose_groups(scales, slope_scale)
         progress.step("choosing the strength")
         best = self._follow(scales, slope_scale, self._folds)
-        progress.step()
+        progress.step("fitting the loss itself" if context.has_own_link else "")
         if context.keeps_split and not context.has_own_link:
             self._path = best.paths[0]
         self.table = best.table
         self._setting = _Setting(best.strength, slope_scale, scales, best.n_steps)
         if context.has_own_link:
-            return self._reweigh()
+            return self._reweigh(progress)
         predictions = [parts.sum(axis=0) for parts in best.predictions]
         if not context.is_regression:
             return self._calibrate(predictions)
@@ -310,7 +311,7 @@ class GroupedJoint(Component):
         self._add_exact(raw)
         return raw
 
-    def _reweigh(self) -> list[NDArray]:
+    def _reweigh(self, progress: Progress) -> list[NDArray]:
         """Fit the training parts by the loss itself, and predict the validation rows."""
         curvature, setting = self._folds[0].curvature, self._setting
         assert self.table is not None
@@ -322,6 +323,7 @@ class GroupedJoint(Component):
             problem = fold.own_problem(self._penalty(fold.gains, group_of))
             solution = Reweighted(_ROUNDS, setting.n_steps).solve(problem, tol=_ROUND_TOL)
             raw.append(fold.constant + fold.predictions(solution.theta))
+            progress.step("fitting the loss itself")
         self._add_exact(raw)
         return raw
 

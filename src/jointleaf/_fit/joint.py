@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import Problem
-from jointleaf._core.progress import SolveProgress
+from jointleaf._core.progress import SolveProgress, tell
 from jointleaf._core.solvers import Solution, Solver, solve
 from jointleaf._data.rows import Rows
 from jointleaf._fit.budget import Seconds, Size
@@ -279,5 +279,5 @@ def solve_problem(
         listener=SolveProgress() if options.verbose else None,
     )
     if options.verbose:
-        print(f"{solution.message}, objective {solution.objective:.6g}")
+        tell(f"{solution.message}, objective {solution.objective:.6g}")
     return solution

@@ -35,6 +35,8 @@ from jointleaf._model.cell_model import CellModel
 
 __all__ = ["Fit", "fit_recipe"]
 
+NO_HELP = "larger trees (no help on held-out rows)"  # what the report says of a reserve in vain
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -90,6 +92,8 @@ def fit_recipe(
     is_known = len(parts) > 0 and _is_plain(context)
     explained = explained_part(context, parts, splits) if is_known else None
     is_blind = explained is not None and explained < HARDLY_EXPLAINED
+    if has_reserve:
+        left_out = [*left_out, NO_HELP]
     if has_reserve and not is_blind and _helps(context, parts[0], splits[0]):
         reserve = recipe.reserve[context.target_type]
         further, predictions = _predict_held_out(context, reserve, splits)
@@ -98,6 +102,7 @@ def fit_recipe(
         gain = standardized_gain(context, parts, _blended_parts(larger, both, splits), splits)
         if gain > RESERVE_GAIN:
             components, held_out, blend, name = components | further, both, larger, "blend"
+            left_out = left_out[:-1]
     model, blend = _fit_components(context, components, blend)
     model, importances = model.described(context.rows.X, context.rows.s)
     report = FitReport.of(name, context.target_type, blend, components, context.loss)

@@ -73,7 +73,8 @@ class FitReport:
     has_offset : bool
         Whether rows had offsets.
     left_out : tuple of str
-        What there was no time for, or what wide tables and many classes are spared.
+        What there was no time for, what wide tables and many classes are spared, or what was tried
+        and did not help.
     """
 
     recipe: str
@@ -168,8 +169,7 @@ class FitReport:
         if self.joint is not None:
             lines.append(("penalty", repr(self.joint.penalty)))
             if self.joint.setting:
-                text = ", ".join(f"{k} {v:.3g}" for k, v in self.joint.setting.items())
-                lines.append(("setting", text.replace("_", " ")))
+                lines.append(("setting", _setting_text(self.joint.setting)))
         if self.cv_results is not None:
             text = validation_text(self.cv_results, self.loss)
             of_joint = is_blend and self.joint is not None
@@ -179,6 +179,17 @@ class FitReport:
         if self.left_out:
             lines.append(("left out", ", ".join(self.left_out).replace("_", " ")))
         return lines
+
+
+def _setting_text(setting: dict[str, float]) -> str:
+    """Return a setting in words; of the scales of groups of partitions their range alone."""
+    scales = [v for k, v in setting.items() if k.endswith("_scale") and k != "slope_scale"]
+    names = [k for k in setting if not k.endswith("_scale") or k == "slope_scale"]
+    parts = [f"{name} {setting[name]:.3g}".replace("_", " ") for name in names]
+    if scales:
+        groups = f"{len(scales)} groups of partitions" if len(scales) > 1 else "partitions"
+        parts.append(f"{groups} with scales {min(scales):.2g} to {max(scales):.2g}")
+    return ", ".join(parts)
 
 
 def _best_row(results: dict[str, Any]) -> int:

@@ -93,7 +93,8 @@ def search_setting(
     replaced by one with more than 500 rows times outputs, and where they have kinks always.
     """
     n_lines = len(SLOPE_SCALES) + len(FEATURE_POWERS) if cells == "linear" else 1
-    progress = Progress(len(make_folds) * (2 + n_lines), "choosing the penalty", enabled=verbose)
+    n_steps = len(make_folds) * (2 + n_lines)
+    progress = Progress(n_steps, "choosing the penalty", enabled=verbose, is_estimate=True)
     with (
         threadpool_limits(limits=1, user_api="blas"),
         Parallel(n_jobs=n_jobs, prefer="threads") as run,

@@ -324,6 +324,8 @@ def check_settings(
         value = getattr(estimator, name)
         if value is not None:
             raise ValueError(f"{name}={value!r} is not possible with a source: {instead}")
+    if estimator.warm_start:
+        raise ValueError("warm_start=True is not possible with a source: leave it out")
     level: Any = getattr(estimator, "quantile", None)
     if np.ndim(level):
         raise ValueError(f"quantile={level!r} is not possible with a source: give one level")

@@ -35,7 +35,7 @@ def classes_chart(target: Record) -> str:
     if len(kept) < len(counts):
         title = f"Rows of the {len(kept)} most frequent of {len(counts)} classes"
     x, y = Axis(0, 1.05 * max(counts), "rows", whole=True), [names[k] for k in kept]
-    chart = Chart(x, Axis.of_names(y, ""), title, (SMALL[0], 60 + 20 * max(len(kept), 7)), grid="x")
+    chart = Chart(x, Axis.of_names(y, ""), title, (SMALL[0], 60 + 21 * max(len(kept), 7)), grid="x")
     chart.flat_bars([counts[k] for k in kept])
     return chart.render()
 
@@ -152,6 +152,7 @@ def search_chart(lines: list[Record], setting: Record, label: str, size: Size = 
     places = [place for line in lines for place in zip(line["strength"], line["loss"], strict=True)]
     shown = [strength for strength, loss in places if loss <= high]
     axis = Axis(max(shown), min(shown), "strength of the penalty", log=True)
+    lines = [_without_weaker(line, min(shown)) for line in lines]
     chart = Chart(axis, losses, "Validation losses", size)
     for k, line in enumerate(lines):
         if k != best:
@@ -167,6 +168,13 @@ def search_chart(lines: list[Record], setting: Record, label: str, size: Size = 
     k = distances.index(min(distances))
     chart.points([x[k]], [y[k]], DARK, radius=4.5, name="chosen")
     return chart.render()
+
+
+def _without_weaker(line: Record, weakest: float) -> Record:
+    """Return a line without the strengths below one, or the first of them where all are."""
+    places = [k for k, strength in enumerate(line["strength"]) if strength >= weakest] or [0]
+    columns = {name: [line[name][k] for k in places] for name in ("strength", "loss", "error")}
+    return {**line, **columns}
 
 
 def _is_chosen(line: Record, setting: Record) -> bool:

@@ -14,6 +14,7 @@ from jointleaf.inspection import Effect, effect
 _MOST_COLUMNS = 6
 _MOST_ROWS = 400
 _PLACES = 24
+_FEW_PLACES = 5  # which are all drawn
 _MOST_CATEGORIES = 8
 _MOST_CLASSES = 4
 _MOST_TEXT = 200  # characters of a category
@@ -28,17 +29,18 @@ def effect_summary(
     centred: their mean over the rows is zero. `days` are features that are days since 1970-01-01.
     """
     rows = X.iloc[spread_over(len(X), _MOST_ROWS)]
-    names = [f["name"] for f in features if f["importance"] > 0][:_MOST_COLUMNS]
+    # A rare value may be in none of these rows, and one place is no curve.
+    varying = [name for name in X.columns if rows[name].nunique() > 1]
+    names = [f["name"] for f in features if f["importance"] > 0 and f["name"] in varying]
     classes = target.get("classes", [])
     kept: list[int] = []  # of several outputs
     if len(classes) > 2:
         counts = target["counts"]
         kept = sorted(sorted(range(len(classes)), key=lambda k: -counts[k])[:_MOST_CLASSES])
     curves = []
-    for name in names:
-        if rows[name].notna().any():
-            found = effect(model, rows, name, n_grid=_PLACES, n_categories=_MOST_CATEGORIES)
-            curves.append({**_curve(found, kept), "days": name in days})
+    for name in names[:_MOST_COLUMNS]:
+        found = effect(model, rows, name, n_grid=_PLACES, n_categories=_MOST_CATEGORIES)
+        curves.append({**_curve(found, kept), "days": name in days})
     return {
         "of": _what_is_drawn(model, target),
         "outputs": [classes[k] for k in kept],
@@ -63,6 +65,7 @@ def _curve(found: Effect, kept: list[int]) -> dict[str, Any]:
     if found.grid.dtype != object:
         low, high = np.quantile(found.rows, (0.01, 0.99), method="inverted_cdf")
         inside = (low <= found.grid) & (found.grid <= high)  # far ones would take all the width
+        inside |= len(found.grid) <= _FEW_PLACES
         grid, values = found.grid[inside].tolist(), values[inside].T.tolist()
         return {"name": found.column, "grid": grid, "values": values}
     counts = Counter(found.rows.tolist())

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor, save
+from jointleaf._core.progress import ticking
 from jointleaf._data.kinds import ROLES
 from jointleaf._fit.report import loss_table
 from jointleaf.cli import _output as out
@@ -33,6 +34,11 @@ from jointleaf.cli._scores import error_table
 from jointleaf.cli._validation import validate
 from jointleaf.estimators import recipe_for
 from jointleaf.estimators._path import follow_strengths
+
+_NONE_SELECTED = (
+    "  none: the slope of no column clearly helps on held-out rows. Columns may matter\n"
+    "  through the cells all the same: see their importances in the report of jointleaf fit."
+)
 
 
 def fit(args: argparse.Namespace) -> None:
@@ -81,10 +87,9 @@ def _fit_and_validate(
     """
     start = time.perf_counter()
     model = jointleaf_estimator(data.rows.X, options)
-    # Bars are for those who look on; the standard output is for the result alone.
+    # The standard output is for the result alone.
     with contextlib.redirect_stdout(sys.stderr):
         if folder is None:
-            model.set_params(verbose=int(sys.stderr.isatty()))
             fit_jointleaf(model, data.rows)
         else:
             folder.fit(model.set_params(verbose=1), data)
@@ -93,7 +98,8 @@ def _fit_and_validate(
     options = options._replace(recipe=model.report_.recipe)
     validation = validate(data.encoded_rows, FIT_MODELS, options)
     spent = {"fit": middle - start, "validation": time.perf_counter() - middle}
-    record = make_record(model, data, validation, spent)
+    with ticking("describing the model"):
+        record = make_record(model, data, validation, spent)
     if folder is not None:
         record["n_rows"] = model.source_fit_.n_rows
     return model, record
@@ -194,6 +200,6 @@ def _path_text(contents: dict[str, Any]) -> str:
         f"selected {len(selected)} of {out.plural(contents['n_features'], 'feature')}:",
         out.text_table([["feature", "importance"], *selected], right=(1,))
         if selected
-        else "  none",
+        else _NONE_SELECTED,
     ]
     return "\n".join(lines)

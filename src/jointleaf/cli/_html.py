@@ -49,9 +49,10 @@ th{color:#59616e;font-weight:600}
 .out td{color:#6d7582}
 .barcell{width:34%;min-width:60px}
 .row .barcell{width:22%}
-td:first-child{min-width:8em}
+td:first-child{min-width:9em}
 .bar{height:13px;border-radius:2px;background:#4f86b8;margin-top:5px}
 .ours .bar{background:#c1432e}
+.whole{white-space:nowrap}
 code{font:.85rem ui-monospace,monospace}
 footer{color:#59616e;font-size:.86rem}
 @media(min-width:601px){.three,.four{grid-template-columns:repeat(2,minmax(0,1fr))}}
@@ -138,6 +139,16 @@ def breakable(name: str) -> str:
     return "".join(parts).replace("\0", "<wbr/>")
 
 
+def prose(text: str) -> str:
+    """Return a text as HTML whose numbers with an exponent stay whole."""
+    return re.sub(r"\S+e[-+]\d+\S*", r'<span class="whole">\g<0></span>', escape(text))
+
+
+def folded(title: str, content: str) -> str:
+    """Return content that is shown when its title is clicked."""
+    return f"<details><summary>{escape(title)}</summary>{content}</details>"
+
+
 def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = (),
     bars: Sequence[int] = (), texts: Sequence[int] = (), styles: Sequence[str] = (),
@@ -152,7 +163,7 @@ def table(
         kind = "num" if k in numbers else "barcell" if k in bars else "text" if k in texts else ""
         mark = f' class="{kind}"' if kind else ""
         name = escape(header[k], quote=True)
-        content = text if k in bars else escape(text) if kind else breakable(text)
+        content = text if k in bars else prose(text) if kind else breakable(text)
         return f'<td{mark} data-name="{name}">{content}</td>'
 
     head = "".join(

@@ -6,6 +6,8 @@ The others have default settings unless their name says otherwise.
 from __future__ import annotations
 
 import importlib.util
+import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -127,15 +129,24 @@ def fit_jointleaf(estimator: Any, rows: Rows) -> Any:
         options["groups"] = rows.groups
     if rows.times is not None and np.ptp(rows.times) > 0:
         estimator.set_params(cv=time_splits(rows.times, *_TIME_SPLITS))
-    estimator.fit(rows.X, rows.y, rows.weight, **options)
+    with warnings.catch_warnings():
+        # Columns that are left out by themselves are used because --keep asks for it.
+        warnings.filterwarnings("ignore", "column .* leave it out unless", UserWarning)
+        estimator.fit(rows.X, rows.y, rows.weight, **options)
     return estimator.set_params(cv=None)  # numbers of rows say nothing in a file
 
 
 def jointleaf_estimator(X: Any, options: Options) -> Any:
-    """Return the estimator that ``jointleaf fit`` fits."""
+    """Return the estimator that ``jointleaf fit`` fits, with bars for those who look on."""
     kind = options.choose(JOPLEnRegressor, JOPLEnClassifier)
     loss = {} if options.loss is None else {"loss": options.loss}
-    return kind(recipe=options.recipe, random_state=options.seed, n_jobs=options.n_jobs, **loss)
+    return kind(
+        recipe=options.recipe,
+        random_state=options.seed,
+        n_jobs=options.n_jobs,
+        verbose=int(sys.stderr.isatty()),
+        **loss,
+    )
 
 
 def _constant(X: Any, options: Options) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.losses import Loss
+from jointleaf._core.progress import ticking
 from jointleaf._data.kinds import ColumnKind, row_counters
 from jointleaf._data.preparation import Preparation, columns_in_words
 from jointleaf._data.raw_table import MISSING_WORDS, RawTable, listed
@@ -187,6 +188,16 @@ def read_training_data(
 
     A `table` is taken instead of a file.
     """
+    with ticking(f"reading {args.data}"):
+        data = _read_training_data(args, objective, table)
+    if not args.json:
+        print(data.describe(), flush=True)
+    return data
+
+
+def _read_training_data(
+    args: argparse.Namespace, objective: Objective, table: RawTable | None
+) -> TrainingData:
     if table is None:
         table = read_table(
             args.data,
@@ -228,10 +239,7 @@ def read_training_data(
     groups, times = splits.read_groups(table, args.group), splits.read_times(table, args.time)
     rows = Rows(X, y, exposure, weight, groups, times)
     n_without_target, n_without_weight = int((~present).sum()), n_with_target - len(table)
-    data = TrainingData(table, preparation, target, rows, n_without_target, n_without_weight)
-    if not args.json:
-        print(data.describe(), flush=True)
-    return data
+    return TrainingData(table, preparation, target, rows, n_without_target, n_without_weight)
 
 
 def _check_targets(y: NDArray, target: Target, loss: Loss | None, source: str) -> None:

@@ -14,7 +14,8 @@ from jointleaf.cli._svg import LARGE, PALETTE, SMALL, legend
 
 Record = dict[str, Any]
 
-_MOST_FEATURES = 30
+_MOST_FEATURES = 100
+_MOST_OPEN, _FIRST_OPEN = 15, 12  # features that are all shown, and of more the first
 _MOST_COLUMNS = 20
 _MOST_ALIKE = 3  # effects on one scale
 
@@ -50,10 +51,13 @@ def _head(record: Record) -> str:
         f"<div><b>{escape(value)}</b><span>{html.breakable(label)}</span></div>"
         for value, label in facts
     )
+    stem, dot, ending = record["source"].rpartition(".")
+    source = html.breakable(stem) + escape(dot + ending)  # which stays with its file
     return (
-        f"<h1>{html.breakable(target['name'])}, from {html.breakable(record['source'])}</h1>\n"
+        f"<h1>{html.breakable(target['name'])}, from {source}</h1>\n"
         f'<p class="small">A {escape(record["model"]["kind"])} of jointleaf '
-        f"{escape(record['version'])}, fitted {escape(record['created'])}</p>\n"
+        f"{escape(record['version'])}, fitted "
+        f'<span class="whole">{escape(record["created"])}</span></p>\n'
         f'<div class="facts">{boxes}</div>'
     )
 
@@ -79,17 +83,24 @@ def _data(record: Record) -> str:
     header = ["column", "holds", "missing", "different", "values"]
     table = html.table(header, rows, numbers=(2, 3), texts=(4,), styles=styles)
     if len(rows) > _MOST_COLUMNS:  # on a phone it takes many screens
-        table = f"<details><summary>All {len(rows):,} columns</summary>{table}</details>"
+        table = html.folded(f"All {len(rows):,} columns", table)
     return html.section("data", "Columns", text, table)
 
 
 def _target(target: Record) -> str:
-    text = f"The task is {target['task']}: {target['reason']}."
+    mark = "," if target["reason"] == "as requested" else ":"
+    text = f"The task is {target['task']}{mark} {target['reason']}."
     if "histogram" in target:
+        text += _clipped_text(target["histogram"])
         figure = "", charts.histogram_chart(target["histogram"], target["name"], SMALL)
     else:
         figure = "Rows of every class", charts.classes_chart(target)
     return html.section("target", "Target", text, html.figures(figure))
+
+
+def _clipped_text(histogram: Record) -> str:
+    """Return what there is to know of the outer bars; older files do not say it."""
+    return " The outer bars hold what is beyond them." if histogram.get("is_clipped") else ""
 
 
 def _holds(column: Record) -> str:
@@ -118,7 +129,9 @@ def _quality(validation: Record, target: Record) -> str:
     if "classes" in target:
         classes = target["classes"]
         noun = f"Probabilities of {classes[1] if len(classes) == 2 else 'all classes'}"
-    text = f"{noun} for held-out rows, {validation['method']}."
+    method = validation["method"]
+    rows = method.removeprefix("on ") if method.startswith("on ") else f"held-out rows, {method}"
+    text = f"{noun} for {rows}."
     words, pictures = _quality_parts(validation["summary"], target)
     return html.section("predictions", "Predictions", f"{text} {words}", html.figures(*pictures))
 
@@ -139,6 +152,7 @@ def _quality_parts(summary: Record, target: Record) -> tuple[str, list[tuple[str
     drawn, n_all = len(summary["truth"]), summary["n_all"]
     if drawn < n_all:
         text += f"{drawn:,} of {n_all:,} rows are drawn."
+    text += _clipped_text(summary["residuals"]).replace("bars", "bars of residuals")
     name, intervals = target["name"], summary.get("intervals")
     size = SMALL if intervals else LARGE
     residuals = charts.histogram_chart(summary["residuals"], "residual", size)
@@ -185,8 +199,16 @@ def _importances(features: list[Record]) -> str:
         header.append("used in")
         rows = [[*line, _used_in(f)] for line, f in zip(rows, shown, strict=True)]
     hint = "<p>For a sparse selection run <code>jointleaf select</code>.</p>"
-    table = html.table(header, rows, numbers=(2, 3), bars=(1,))
-    return html.section("importances", "Importances", text, table, hint)
+    n_first = len(rows) if len(rows) <= _MOST_OPEN else _FIRST_OPEN
+    parts = [
+        html.table(header, some, numbers=(2, 3), bars=(1,))
+        for some in (rows[:n_first], rows[n_first:])
+    ]
+    if n_first < len(rows):  # on a phone they take many screens
+        parts[1] = html.folded(f"{len(rows) - n_first} more", parts[1])
+    else:
+        parts.pop()
+    return html.section("importances", "Importances", text, *parts, hint)
 
 
 def _is_everywhere(feature: Record) -> bool:
@@ -244,7 +266,7 @@ def _fit(record: Record) -> str:
             f" The joint problem: objective {joint['objective']:.6g}, distance from the optimality "
             f"conditions {joint['optimality']:.1e}."
         )
-    words = f"{lines}<p></p><p>{escape(text)}</p>"
+    words = f"{lines}<p></p><p>{html.prose(text)}</p>"
     pictures = [] if joint is None else _fit_pictures(record["search"], joint)
     if len(pictures) == 1:
         return html.section("fit", "Fit", "", html.beside(words, html.figures(*pictures)))

@@ -150,17 +150,16 @@ def spread_over(n: int, most: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
 
 
-def histogram(values: NDArray, bins: int = 30) -> dict[str, list]:
-    """Return edges and counts; the outer hundredths of long tails are in the last bars.
+def histogram(values: NDArray, bins: int = 30) -> dict[str, Any]:
+    """Return edges and counts, and whether the outer bars hold the hundredths of long tails.
 
     Few whole numbers have a bar each.
     """
     low, high = np.quantile(values, (0.005, 0.995), method="inverted_cdf")
-    if high <= low:
+    is_whole = bool((values % 1 == 0).all())
+    if high <= low or (is_whole and np.ptp(values) < bins):
         low, high = values.min(), values.max()
-    if high - low < bins and (values % 1 == 0).all():
-        edges = np.arange(low - 0.5, high + 1)
-        counts, _ = np.histogram(np.clip(values, low, high), edges)
-        return {"edges": edges.tolist(), "counts": counts.tolist()}
-    counts, edges = np.histogram(np.clip(values, low, high), bins=bins)
-    return {"edges": edges.tolist(), "counts": counts.tolist()}
+    is_clipped = bool(low > values.min() or high < values.max())
+    edges: Any = np.arange(low - 0.5, high + 1) if is_whole and high - low < bins else bins
+    counts, edges = np.histogram(np.clip(values, low, high), edges)
+    return {"edges": edges.tolist(), "counts": counts.tolist(), "is_clipped": is_clipped}

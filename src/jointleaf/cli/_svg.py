@@ -7,6 +7,7 @@ titles of axes stay clear of the numbers.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from datetime import date, timedelta
 from html import escape
@@ -25,6 +26,7 @@ _MOST_TICKS = 7
 _MOST_DATES = 4
 _SLACK = 5
 _TITLE = 20  # room for the title of an axis
+_LINE = 11.0  # from one line of a label to the next
 _GAP = 7  # between a frame and the labels beside it
 _NARROW, _WIDE = ",.:;'|!il()[] ", "mwMW@%"
 
@@ -42,6 +44,18 @@ def shortened(text: str, room: float) -> str:
     while text and text_width(text + "…") > room:
         text = text[:-1]
     return text.rstrip() + "…"
+
+
+def wrapped(text: str, room: float, n_lines: int) -> list[str]:
+    """Return a text in at most so many lines; what does not fit into the last one is cut."""
+    if n_lines == 1 or text_width(text) <= room:
+        return [shortened(text, room)]
+    words = re.findall(r"[^\s_/-]+[\s_/-]*|[\s_/-]+", text)
+    fits = [k for k in range(1, len(words)) if text_width("".join(words[:k]).rstrip()) <= room]
+    if not fits:
+        return [shortened(text, room)]
+    head, rest = ("".join(part) for part in (words[: fits[-1]], words[fits[-1] :]))
+    return [head.rstrip(), *wrapped(rest.rstrip(), room, n_lines - 1)]
 
 
 class Axis:
@@ -63,6 +77,11 @@ class Axis:
     def of_names(cls, names: Sequence[str], label: str) -> Axis:
         """Return an axis with names, the first one on top where it is the y axis."""
         return cls(len(names) - 0.5, -0.5, label, names=names)
+
+    @property
+    def has_names(self) -> bool:
+        """Whether values are the places of names."""
+        return self._names is not None
 
     def share(self, value: float) -> float:
         """Return the place of a value: 0 at the start, 1 at the end."""
@@ -154,8 +173,10 @@ class Chart:
         self._legend: list[tuple[str, str, str]] = []  # name, color, class of the mark
         self._width, self._height = size
         most = 0.36 * self._width  # for names on the left
-        self._y_texts = [shortened(text, most) for text in y.texts()]
-        longest = max(map(text_width, self._y_texts), default=0.0)
+        texts = y.texts()
+        n_lines = 2 if y.has_names and (self._height - 54) / len(texts) > 1.9 * _LINE else 1
+        self._y_texts = [wrapped(text, most, n_lines) for text in texts]
+        longest = _longest(self._y_texts)
         self._left = (_TITLE if y.label else 4) + longest + _GAP
         self._right = self._width - 12.0
         if x.ticks():  # half of the label of the last one is beyond the frame, if that is there
@@ -248,11 +269,11 @@ class Chart:
     def _frame(self) -> str:
         left, right, top, bottom = self._left, self._right, self._top, self._bottom
         parts = []
-        for value, text in zip(self.y.ticks(), self._y_texts, strict=True):
+        for value, lines in zip(self.y.ticks(), self._y_texts, strict=True):
             place = self._places([self.x.low], [value])[0][1]
             if self._grid == "y":
                 parts.append(_line(left, place, right, place, "grid"))
-            parts.append(_text(text, left - _GAP + 1, place + 3.5, "end"))
+            parts.append(_lines(lines, left - _GAP + 1, place + 3.5, "end"))
         for place, text in self._x_ticks():
             if self._grid == "x":
                 parts.append(_line(place, top, place, bottom, "grid"))
@@ -285,6 +306,24 @@ def _overlap(places: list[float], texts: list[str]) -> bool:
 
 def _text(text: str, x: float, y: float, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _lines(texts: Sequence[str], x: float, y: float, anchor: str, place: str = "") -> str:
+    """Return lines below each other around a place, which may be moved and turned."""
+    start = y - _LINE * (len(texts) - 1) / 2
+    if not place and len(texts) == 1:
+        return _text(texts[0], x, y, anchor)
+    spans = "".join(
+        f'<tspan x="{x:.1f}" y="{start + k * _LINE:.1f}">{escape(text)}</tspan>'
+        for k, text in enumerate(texts)
+    )
+    turn = f' transform="{place}"' if place else ""
+    return f'<text{turn} text-anchor="{anchor}">{spans}</text>'
+
+
+def _longest(labels: Sequence[Sequence[str]]) -> float:
+    """Return the width of the longest line of some labels."""
+    return max((text_width(line) for label in labels for line in label), default=0.0)
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
@@ -334,14 +373,15 @@ class Matrix:
     ) -> None:
         self._counts, self._names, self._width = counts, names, width
         n = len(names)
-        self._labels = [shortened(name, 0.22 * self._width) for name in names]
-        longest = max(text_width(label) for label in self._labels)
+        n_lines = 2 if 0.7 * self._width / n > 2 * _LINE else 1
+        self._labels = [wrapped(name, 0.22 * self._width, n_lines) for name in names]
+        longest = _longest(self._labels)
         self._left = _TITLE + longest + _GAP
         self._cell = (self._width - self._left - 4) / n
         self._row = min(self._cell, max(48.0, 200.0 / n))
         self._is_flat = longest <= self._cell - 4  # names fit below their columns
         self._bottom = 4 + n * self._row
-        below = 18 if self._is_flat else longest + 10
+        below = 18 + _LINE * (max(map(len, self._labels)) - 1) if self._is_flat else longest + 10
         self.height = math.ceil(self._bottom + below + _TITLE)
 
     def render(self) -> str:
@@ -353,12 +393,13 @@ class Matrix:
         parts = [svg_open((self._width, self.height), title)]
         for k, label in enumerate(self._labels):
             y, x = 4 + (k + 0.5) * self._row, self._left + (k + 0.5) * self._cell
-            parts.append(_text(label, self._left - _GAP + 1, y + 3.5, "end"))
+            parts.append(_lines(label, self._left - _GAP + 1, y + 3.5, "end"))
             if self._is_flat:
-                parts.append(_text(label, x, self._bottom + 14, "middle"))
+                below = self._bottom + 14 + _LINE * (len(label) - 1) / 2
+                parts.append(_lines(label, x, below, "middle"))
             else:
-                place = f"translate({x + 3.5:.1f} {self._bottom + 6:.1f}) rotate(-90)"
-                parts.append(f'<text transform="{place}" text-anchor="end">{escape(label)}</text>')
+                place = f"translate({x:.1f} {self._bottom + 6:.1f}) rotate(-90)"
+                parts.append(_lines(label, 0.0, 3.5, "end", place))
         for i, line in enumerate(self._counts):
             parts += [self._square(i, k, count, sum(line)) for k, count in enumerate(line)]
         parts.append(_text("predicted class", middle, self.height - 6, "middle"))

@@ -167,8 +167,13 @@ def _json_rows(text: str, source: str) -> list[dict[str, Any]] | None:
     if not is_lines:
         try:
             rows = json.loads(text)
-        except ValueError:
-            return None
+        except ValueError as cause:
+            if not source.lower().endswith((".json", ".jsonl", ".ndjson")):
+                return None
+            raise CliError(
+                f"{source}: this is no JSON ({cause}): write one object per row and line, or a "
+                "list of objects"
+            ) from None
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise CliError(
                 f"{source}: this JSON is no list of objects: write one object per row and line, "

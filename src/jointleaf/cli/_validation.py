@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from jointleaf._core.losses import Loss
-from jointleaf._core.progress import Progress
+from jointleaf._core.progress import Progress, ticking
 from jointleaf.cli._models import Model, Options
 from jointleaf.cli._preparation import Rows
 from jointleaf.cli._scores import JOINTLEAF, measures, prediction_summary
@@ -98,7 +98,8 @@ def validate(
         splits, method = make_splits(strata, task, options.seed, n_folds)
     if options.task == "classification":
         splits, method = _with_two_classes(splits, rows.y, method)
-    found = _fit_splits(rows, models, options, splits)
+    with ticking("validating"):
+        found = _fit_splits(rows, models, options, splits)
     held_out = rows.take(np.concatenate([test for _, test in splits]))
     joined = {name: np.concatenate(parts) for name, parts in found.predictions.items()}
     table = [
@@ -153,9 +154,8 @@ def _fit_splits(
         known, new = part.take(train), part.take(test)
         for model in models:
             is_ours = model.name == JOINTLEAF
-            progress.begin(model.name)
             start = time.perf_counter()
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), progress.holding(model.name):
                 warnings.simplefilter("ignore")  # of peers, on feature names and iterations
                 fitted = model.fit(known, options if is_ours else options._replace(loss=found.loss))
                 predicted = fitted.predict(new.X, new.exposure, n_classes)

@@ -93,7 +93,7 @@ class BaseDaskJOPLEn(JOPLEnParameters):
 
     def _make_local(self) -> Any:
         """Return the local estimator with the same parameters."""
-        names = self._local().get_params(deep=False)
+        names = self._local().get_params(deep=False).keys() & self.get_params(deep=False).keys()
         return self._local(**{name: getattr(self, name) for name in names})
 
     def to_local(self) -> Any:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import check_weights
+from jointleaf._core.progress import ticking
 from jointleaf._core.solvers import Solution
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import chosen_columns, plan_features
@@ -47,6 +48,7 @@ from jointleaf.estimators._checks import (
     restored_on_error,
     warn_of_columns,
     warn_of_no_values,
+    warn_of_preparation,
 )
 from jointleaf.estimators._monotone import (
     MonotoneParameters,
@@ -143,8 +145,13 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         offset_val: NDArray | None = None,
     ) -> BaseJOPLEn:
         """Fit rows with offsets (n,), where there are any."""
-        with restored_on_error(self):
+        with restored_on_error(self), ticking("fitting", enabled=bool(self.verbose)):
             check_parameters(self)
+            if self._is_warm:
+                given = {"groups": groups, "X_val": X_val, "y_val": y_val, "offset": offset}
+                self._fit_warm(X, y, sample_weight, **given)
+                return self
+            warn_of_preparation(self)
             budget = None if self.time_budget is None else Budget(self.time_budget)
             has_validation = X_val is not None or y_val is not None
             context = self._read(X, y, sample_weight, groups, has_validation, offset)

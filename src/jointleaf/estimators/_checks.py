@@ -18,7 +18,7 @@ from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.penalties import PerTask, PredictionPenalty, SlopeNorm, TaskNorm, Term
 from jointleaf._core.solvers import check_limits, check_solver_name
 from jointleaf._data.columns import Columns
-from jointleaf._data.kinds import counts_rows
+from jointleaf._data.kinds import MANY_CATEGORIES, MOST_DIFFERENT, counts_rows
 from jointleaf._data.rows import check_is_here
 from jointleaf._fit import recipes
 from jointleaf._fit.component import CellKinds
@@ -50,9 +50,10 @@ def check_parameters(estimator: Any) -> None:
         raise TypeError(f"one_se={estimator.one_se!r} must be True, False or 'auto'")
     if not (isinstance(estimator.clip, bool | np.bool_) or estimator.clip == "cell"):
         raise TypeError(f"clip={estimator.clip!r} must be True, False or 'cell'")
-    for name in ("root_cell", "add_indicator"):
-        if not isinstance(getattr(estimator, name), bool | np.bool_):
-            raise TypeError(f"{name}={getattr(estimator, name)!r} must be True or False")
+    for name in ("root_cell", "add_indicator", "warm_start"):
+        value = getattr(estimator, name, False)
+        if not isinstance(value, bool | np.bool_):
+            raise TypeError(f"{name}={value!r} must be True or False")
     if estimator.n_jobs is not None and not is_whole(estimator.n_jobs):
         raise TypeError(f"n_jobs={estimator.n_jobs!r} must be a whole number or None")
     seconds = estimator.time_budget
@@ -160,6 +161,17 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
+def warn_of_preparation(estimator: Any) -> None:
+    """Warn where a model that reads raw tables is fitted again, which takes X as it is."""
+    if getattr(getattr(estimator, "columns_", None), "preparation", None) is not None:
+        warnings.warn(
+            "the model was loaded with the preparation of raw tables, and fit takes X as it is: to "
+            "prepare tables again, fit make_pipeline(TablePreprocessor(), model)",
+            UserWarning,
+            stacklevel=4,  # where fit is called
+        )
+
+
 def warn_of_no_values(X: NDArray, columns: Columns) -> None:
     """Warn of columns of X (n, d) without any value: no model sees what they may hold later."""
     empty = np.flatnonzero(np.isnan(X).all(axis=0))
@@ -178,13 +190,20 @@ def warn_of_no_values(X: NDArray, columns: Columns) -> None:
 
 
 def warn_of_columns(columns: Columns, X: NDArray, y: NDArray) -> None:
-    """Warn of columns of X (n, d) that count the rows in their order, or are equal to y (n,).
+    """Warn of columns of X (n, d) that count or name the rows, or are equal to y (n,).
 
     In few rows, and where there is no other column, they may well be meant.
     """
     n, d = X.shape
     if n < _FEWEST_COUNTED or d < 2:
         return
+    for j in np.flatnonzero(columns.n_categories > max(MANY_CATEGORIES, MOST_DIFFERENT * n)):
+        warnings.warn(
+            f"column {columns[j].label!r} has {columns.n_categories[j]:,} categories in {n:,} "
+            "rows, as a name or an address has: leave it out unless they come again in new rows",
+            UserWarning,
+            stacklevel=5,  # where fit is called
+        )
     for j in np.flatnonzero(columns.n_categories == 0):
         if X[0, j] in (0, 1) and X[1, j] == X[0, j] + 1 and counts_rows(X[:, j]):
             warnings.warn(

@@ -89,6 +89,14 @@ MONOTONE_PARAMETERS = """
         are made monotone, which is sufficient; see docs/monotone.md and `certify_monotonic`. Not
         for more than two classes."""
 
+WARM_PARAMETERS = """
+    warm_start : bool
+        Whether `fit` of a fitted model keeps its partitions, standardisation, intervals and what
+        was chosen, and fits the cells alone to the rows that are given, iterative solvers from the
+        weights of the model: quick for another `penalty` of fixed strength, or for rows that
+        changed a little. Other parameters that say what is grown or chosen have no effect then.
+        For models that are one joint fit, as in `update`; blends are refused."""
+
 ATTRIBUTES = """Attributes
     ----------
     coef_ : array (C, m) or (C, m, K)

@@ -25,6 +25,7 @@ from jointleaf.estimators._docs import (
     LOSS_PARAMETERS,
     MONOTONE_PARAMETERS,
     PARAMETERS,
+    WARM_PARAMETERS,
     described,
 )
 from jointleaf.estimators._intervals import PredictsIntervals, PredictsSets
@@ -34,7 +35,7 @@ from jointleaf.estimators._params import LossParameters
 
 
 @described(
-    parameters=PARAMETERS + MONOTONE_PARAMETERS + LOSS_PARAMETERS,
+    parameters=PARAMETERS + MONOTONE_PARAMETERS + WARM_PARAMETERS + LOSS_PARAMETERS,
     attributes=ATTRIBUTES + LOSS_ATTRIBUTE,
 )
 @dataclass(eq=False, repr=False)
@@ -210,7 +211,10 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
         return float(r2_score(y, predictions, sample_weight=sample_weight))
 
 
-@described(parameters=PARAMETERS + MONOTONE_PARAMETERS + CLASS_PARAMETERS, attributes=ATTRIBUTES)
+@described(
+    parameters=PARAMETERS + MONOTONE_PARAMETERS + WARM_PARAMETERS + CLASS_PARAMETERS,
+    attributes=ATTRIBUTES,
+)
 @dataclass(eq=False, repr=False)
 class JOPLEnClassifier(ClassifierMixin, PredictsSets, BaseJOPLEn):
     """Piecewise linear ensemble for classification, all cells fitted jointly.

@@ -19,6 +19,11 @@ from jointleaf.partitions import RotatedPartitioner, VoronoiPartitioner, make_pa
 
 __all__ = ["MonotoneParameters", "check_certificate", "check_constraints", "read_signs"]
 
+#: Names of monotone constraints in LightGBM (with its aliases), XGBoost, CatBoost, scikit-learn.
+_TREE_CONSTRAINTS = (
+    "monotone_constraints", "monotonic_cst", "mc", "monotone_constraint", "monotonic_constraints",
+)  # fmt: skip
+
 
 @dataclass(eq=False, repr=False)
 class MonotoneParameters(JOPLEnParameters):
@@ -54,6 +59,7 @@ def check_constraints(
 ) -> None:
     """Raise for parameters with which constraints cannot be kept, before any work is done."""
     if signs is None:
+        _check_lost(estimator.partitioner)
         return
     if n_classes > 2:
         raise ValueError(
@@ -88,6 +94,21 @@ def check_constraints(
             raise ValueError(
                 f"monotonic_cst is not possible with a {type(member).__name__}, whose cells "
                 "mix columns: use partitions of trees, such as 'lightgbm'"
+            )
+
+
+def _check_lost(partitioner: Any) -> None:
+    """Raise for constraints on trees alone, which a joint fit of their cells would not keep."""
+    if isinstance(partitioner, str):
+        return
+    for member in make_partitioner(partitioner).nested():
+        options = getattr(member, "options", None) or {}
+        name = next((name for name in _TREE_CONSTRAINTS if name in options), None)
+        if name is not None and np.any(options[name]):
+            raise ValueError(
+                f"{name}={options[name]!r} in the options of a {type(member).__name__} is of its "
+                "trees alone, and a joint fit of their cells would not keep it: give the estimator "
+                "monotonic_cst= instead"
             )
 
 

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.penalties import Term
 from jointleaf._data.rows import Rows, canonical_rows
 from jointleaf._fit.joint import fit_cells_of
 from jointleaf._fit.quantiles import check_single
-from jointleaf.estimators._checks import class_factors, restored_on_error
+from jointleaf.estimators._checks import (
+    check_penalty,
+    class_factors,
+    has_linear_cells,
+    restored_on_error,
+)
+from jointleaf.estimators._params import JOPLEnParameters
 
 E = TypeVar("E", bound="Updatable")
 _EXACT = 1e-10  # tolerance of squared errors
 _MOST_KEPT = 2**26  # bytes of rows that are kept for updates
 
 
-class Updatable:
+@dataclass(eq=False, repr=False)
+class WarmParameters(JOPLEnParameters):
+    """The parameter of fits that start from a model."""
+
+    _: KW_ONLY
+    warm_start: bool = False
+
+
+class Updatable(WarmParameters):
     """An estimator whose cells can be fitted to further rows."""
 
     #: Rows of the fit as it saw them; None where they are too large, or of a loaded model.
@@ -50,7 +65,8 @@ class Updatable:
         sample_weight : array-like (m,), optional
             Their weights.
         X_old, y_old : array-like (n, d), (n,), optional
-            Rows of the fit and of updates since, needed where the model does not keep them.
+            Rows of the fit and of updates since, needed where the model does not keep them. They
+            are fitted as they are given: that they are the same rows is not checked.
         sample_weight_old : array-like (n,), optional
             Their weights.
         exposure : None
@@ -72,7 +88,16 @@ class Updatable:
         check_is_fitted(self)
         check_single(self, "update")
         with restored_on_error(self):
-            self._check_updates(exposure)
+            if exposure is not None:
+                raise ValueError(
+                    "update takes no exposure: fit all rows again, with exposure given to fit"
+                )
+            self._check_updates("update")
+            if isinstance(getattr(self, "class_weight", None), str):
+                raise ValueError(
+                    f"update cannot tell what class_weight={self.class_weight!r} means for all "
+                    "rows: give a dict of weights to the fit, or fit all rows again"
+                )
             old = self._old_rows(X_old, y_old, sample_weight_old)
             new = self._new_rows(X_new, y_new, sample_weight)
             dtype = old.X.dtype
@@ -81,8 +106,29 @@ class Updatable:
                 np.concatenate([old.y, new.y]),
                 np.concatenate([old.s, new.s]),
             )
-            self._fit_cells(rows)
+            self._fit_cells(rows, self.report_.joint.penalty)
         return self
+
+    @property
+    def _is_warm(self) -> bool:
+        """Whether a fit starts from the model that there is."""
+        return bool(self.warm_start) and hasattr(self, "cell_model_")
+
+    def _fit_warm(self: Any, X: Any, y: Any, weight: Any, **others: Any) -> None:
+        """Fit the cells of the model to rows, with the penalty of now where it is given."""
+        self._check_updates("a fit with warm_start=True")
+        for name, value in others.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name} has no effect with warm_start=True on a fitted model, whose choices "
+                    "stay: leave it out, or set warm_start=False"
+                )
+        self._known_labels("y", y, "set warm_start=False")
+        rows, penalty = self.read_fit_rows(X, y, weight), self.report_.joint.penalty
+        if isinstance(self.penalty, Term) and not self.penalty.is_auto:
+            n_features, penalty = len(self.linear_feature_names_), self.penalty
+            check_penalty(penalty, len(rows), n_features, is_linear=has_linear_cells(self.cells))
+        self._fit_cells(rows, penalty)
 
     def keep_rows(self, rows: Rows) -> None:
         """Keep the rows that a model was fitted to, for updates."""
@@ -95,8 +141,8 @@ class Updatable:
         parent: Any = super()
         return {k: v for k, v in parent.__getstate__().items() if k != "_kept_rows"}
 
-    def _fit_cells(self: Any, rows: Rows) -> None:
-        """Fit the cells to rows, from the weights that they have."""
+    def _fit_cells(self: Any, rows: Rows, penalty: Term) -> None:
+        """Fit the cells to rows with a penalty, from the weights that they have."""
         report, cells = self.report_, self.cell_model_
         joint, frame, options = report.joint, self.fitted_frame(), self.fit_options()
         if frame.loss.is_quadratic:  # where a few more steps are all that exactness takes
@@ -106,32 +152,28 @@ class Updatable:
             frame,
             rows,
             cells.partitioner,
-            joint.penalty,
+            penalty,
             joint.solution.layout.kinds,
             joint.solution.theta,
         )
-        self.report_ = replace(report, joint=replace(solve, setting=joint.setting))
+        if penalty is joint.penalty:
+            solve = replace(solve, setting=joint.setting)
+        else:  # which no cross-validation chose
+            report = replace(report, cv_results=None)
+        self.report_ = replace(report, joint=solve)
         model, importances = model.described(rows.X, rows.s)
         self.cell_model_, self.feature_importances_ = model, self.columns_.credited(importances)
         self.keep_rows(rows)
 
-    def _check_updates(self: Any, exposure: Any) -> None:
-        if exposure is not None:
-            raise ValueError(
-                "update takes no exposure: fit all rows again, with exposure given to fit"
-            )
+    def _check_updates(self: Any, caller: str) -> None:
+        """Raise where the model is not one joint problem that can be solved once more."""
         problem = self._blend_problem()
         if problem is not None:
-            raise ValueError(f"update has no joint problem to solve once more: {problem}")
+            raise ValueError(f"{caller} has no joint problem to solve once more: {problem}")
         if self.report_.has_offset:
             raise ValueError(
-                "update takes no exposure or offset, with which the model was fitted: fit all rows "
-                "again"
-            )
-        if isinstance(getattr(self, "class_weight", None), str):
-            raise ValueError(
-                f"update cannot tell what class_weight={self.class_weight!r} means for all rows: "
-                "give a dict of weights to the fit, or fit all rows again"
+                f"{caller} takes no exposure or offset, with which the model was fitted: fit all "
+                "rows again"
             )
 
     def _blend_problem(self: Any) -> str | None:
@@ -164,16 +206,20 @@ class Updatable:
         return self._kept_rows
 
     def _new_rows(self: Any, X: Any, y: Any, weight: Any) -> Rows:
-        labels = np.asarray(y)
-        known = getattr(self, "classes_", None)
-        unknown = [] if known is None else np.setdiff1d(labels, known).tolist()
-        if unknown:
-            raise ValueError(
-                f"y_new holds class {unknown[0]!r}, which the fit did not see: fit all rows again"
-            )
+        labels = self._known_labels("y_new", y, "fit all rows again")
         rows = self.read_known_rows(X, y, weight)
         weights = getattr(self, "class_weight", None)
         if weights is None:
             return rows
         positive = np.ones(len(labels), bool) if weight is None else np.asarray(weight) > 0
         return replace(rows, s=rows.s * class_factors(weights, labels[positive]))
+
+    def _known_labels(self, name: str, y: Any, remedy: str) -> NDArray:
+        """Return targets as an array; raise for classes that the model does not know."""
+        labels, known = np.asarray(y), getattr(self, "classes_", None)
+        unknown = [] if known is None else np.setdiff1d(labels, known).tolist()
+        if unknown:
+            raise ValueError(
+                f"{name} holds class {unknown[0]!r}, which the fit did not see: {remedy}"
+            )
+        return labels

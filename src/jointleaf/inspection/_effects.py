@@ -67,8 +67,8 @@ def effect(
 ) -> Effect:
     r"""Compute an effect curve of one column from rows.
 
-    With quantiles z_0 < ... < z_g of column j over the rows, the accumulated local effect (Apley
-    and Zhu 2020) is
+    With quantiles z_0 < ... < z_g of column j over the rows, or all its values where these are few,
+    the accumulated local effect (Apley and Zhu 2020) is
 
     .. math::
 
@@ -117,8 +117,10 @@ def effect(
     known = rows[~np.isnan(rows[:, j])]
     if not len(known):
         raise ValueError(f"column {raw.names[j]!r} is missing in all rows of X")
-    shares = np.linspace(0, 1, n_grid)
-    grid = np.unique(np.quantile(known[:, j], shares, method="inverted_cdf"))
+    grid = np.unique(known[:, j])
+    if len(grid) > n_grid:
+        shares = np.linspace(0, 1, n_grid)
+        grid = np.unique(np.quantile(known[:, j], shares, method="inverted_cdf"))
     means, over = (_accumulated, known) if kind == "ale" else (_dependence, rows)
     values = means(raw, over, j, grid)
     is_day = j in raw.columns.days

@@ -253,18 +253,22 @@ def height_of(n_lines: int) -> float:
 
 
 def shortened(text: str) -> str:
-    """A label of bounded length; of "name = value" the value stays whole where it is short."""
-    if len(text) <= _LONGEST:
-        return text
-    _, sign, value = text.rpartition(" = ")
-    end = sign + value if sign and len(value) <= _LONGEST // 2 else ""
-    return text[: _LONGEST - 1 - len(end)] + "…" + end
+    """A label of bounded length."""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def wrapped(text: str) -> str:
+    """A label of bounded width; of a long "name = value" the value is in a second line."""
+    name, sign, value = text.rpartition(" = ")
+    if len(text) <= _LONGEST or not sign:
+        return shortened(text)
+    return f"{shortened(name)}\n{shortened(f'= {value}')}"
 
 
 def column_axis(ax: Axes, labels: list[str], x_label: str) -> None:
     """Labels on the left, the first one on top, and a light grid."""
     ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.set_yticks(np.arange(len(labels)), [shortened(label) for label in labels])
+    ax.set_yticks(np.arange(len(labels)), [wrapped(label) for label in labels])
     ax.set_ylim(len(labels) - 0.4, -0.6)
     ax.tick_params(labelsize=FONT)
     ax.tick_params(axis="y", length=0)

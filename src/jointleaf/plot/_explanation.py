@@ -100,10 +100,7 @@ class ExplanationDisplay(base.Display):
         explanation = explain(estimator, X, task=task)
         if explanation.output_names is not None:
             explanation = explanation.output(task if output is None else output)
-        name = "log of the prediction" if explanation.has_log_link else "prediction"
-        if hasattr(estimator, "classes_"):
-            of = " (log-odds)" if output is None else f" of class {output}"
-            name = f"raw prediction{of}"
+        name = _raw_name(estimator, output, has_log_link=explanation.has_log_link)
         return cls(explanation, value_name=name, **options).plot(ax=ax)
 
     def _height(self) -> float:
@@ -140,8 +137,9 @@ class ExplanationDisplay(base.Display):
         ax.use_sticky_edges = False  # room also where the first bar begins
         ax.margins(x=0.05)
         base.label_values(ax, [(e, s, signed(number(s))) for e, s in zip(ends, steps, strict=True)])
-        log = "log " if explanation.has_log_link else ""
-        text = f"{log}prediction {number(ends[0])} (dashed) = baseline {number(baseline)} (grey)"
+        kind = "" if self.value_name.endswith("prediction") else "raw "  # log-odds, one class
+        kind = "log " if explanation.has_log_link else kind
+        text = f"{kind}prediction {number(ends[0])} (dashed) = baseline {number(baseline)} (grey)"
         text += " + contributions"
         if explanation.interval is not None:
             text += f"\n{explanation.interval_text()}"
@@ -177,6 +175,13 @@ class ExplanationDisplay(base.Display):
         bar.outline.set_visible(False)
 
 
+def _raw_name(estimator: Any, output: Any, *, has_log_link: bool) -> str:
+    """Return what the raw predictions of an estimator, or of one output of it, are called."""
+    if hasattr(estimator, "classes_"):
+        return f"raw prediction{' (log-odds)' if output is None else f' of class {output}'}"
+    return "log of the prediction" if has_log_link else "prediction"
+
+
 @dataclass(eq=False, repr=False)
 class LocalModelDisplay(base.Display):
     """The slopes in force around one row, the largest on top.
@@ -192,6 +197,8 @@ class LocalModelDisplay(base.Display):
         Needed for more than two classes.
     n_columns : int
         Linear features that are drawn.
+    value_name : str
+        What the raw prediction of the row is called.
 
     Attributes
     ----------
@@ -202,6 +209,7 @@ class LocalModelDisplay(base.Display):
     _: KW_ONLY
     output: Any = None
     n_columns: int = 12
+    value_name: str = "prediction"
 
     @classmethod
     def from_estimator(
@@ -215,9 +223,12 @@ class LocalModelDisplay(base.Display):
         X : array-like or data frame (1, d)
         task : name of a task, optional
         **options
-            Of the class: output, n_columns.
+            Of the class: output, n_columns, value_name.
         """
-        return cls(local_model(estimator, X, task=task), **options).plot(ax=ax)
+        local, loss = local_model(estimator, X, task=task), named_raw_model(estimator, task).loss
+        has_log_link = loss is not None and loss.has_log_link
+        name = _raw_name(estimator, options.get("output"), has_log_link=has_log_link)
+        return cls(local, **{"value_name": name, **options}).plot(ax=ax)
 
     def _height(self) -> float:
         self._coef, self._value = self.local.of_output(self.output)
@@ -238,7 +249,7 @@ class LocalModelDisplay(base.Display):
             [(x, x, signed(short_number(b, 3))) for x, b in zip(sizes, coef, strict=True)],
         )
         value = short_number(self._value)
-        base.title_panel(ax, f"around a prediction of {value}; slopes beside the bars")
+        base.title_panel(ax, f"{self.value_name} {value}; slopes beside the bars")
 
     def _label(self, j: int) -> str:
         local = self.local
