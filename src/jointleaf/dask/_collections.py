@@ -16,7 +16,7 @@ import numpy as np
 
 import dask
 from jointleaf._core.row_vectors import Kept
-from jointleaf._data.sources import Batch, missing_target
+from jointleaf._data.sources import Batch, fraction_in, missing_target
 from jointleaf.dask._cluster import Cluster
 
 
@@ -165,6 +165,12 @@ def look_at(batch: Batch, with_labels: bool) -> Look:
     missing = missing_target(batch.y)
     if missing is not None:
         problem = f"the target is missing in row {missing} of it: leave out rows without a target"
+    no_class = fraction_in(batch.y) if with_labels and problem is None else None
+    if no_class is not None:
+        problem = (
+            f"the target is {batch.y[no_class]} in row {no_class} of it, which is no class: use "
+            "DaskJOPLEnRegressor"
+        )
     labels = np.unique(batch.y).tolist() if with_labels and problem is None else []
     return Look(n, kinds_of_columns(batch.X), labels, problem)
 
