@@ -20,6 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,10 +99,12 @@ def on_workers(given: Any, model: FittedSample, n_workers: int) -> None:
         cluster = Cluster(client)
         shared = cluster.share(model)
         blocks = Kept(
-            [
-                cluster.submit(make_block, k, size, given.features, shared)
-                for k in range(given.blocks)
-            ]
+            cluster.in_turns(
+                [
+                    partial(cluster.submit, make_block, k, size, given.features, shared)
+                    for k in range(given.blocks)
+                ]
+            )
         )
         design = BlockDesign(blocks, cluster)
         held = sum(cluster.collect(LeafDesign.__sizeof__, blocks)) / n_workers

@@ -9,9 +9,9 @@ groups of `FAN` block numbers, not by worker, so that they do not depend on who 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from typing import Any
@@ -111,26 +111,33 @@ class Cluster(Place):
 
     # -- waiting -------------------------------------------------------------------------------
 
+    def in_turns(self, starts: Sequence[Callable[[], Future]]) -> list[Future]:
+        """Start tasks, each of which makes a block: when as many are done as there are threads.
+
+        With all of them at once, workers that are faster would make and hold more blocks than
+        others, and rows would wait in memory until they become a block.
+        """
+        futures: list[Future] = []
+        while len(futures) < len(starts):
+            self._check()
+            is_running = self.client.status == "running"
+            n_threads = sum(self.client.nthreads().values()) if is_running else 0
+            turn = [start() for start in starts[len(futures) : len(futures) + max(1, n_threads)]]
+            self.wait(turn)
+            futures += turn
+        return futures
+
     def gather(self, futures: list[Future]) -> list[Any]:
         """Return the results of tasks; raise an error rather than wait for what cannot come."""
-        try:
+        with _told_in_one_sentence():
             self._wait(futures)
             get = partial(self.client.gather, futures, asynchronous=True)
             return self.client.sync(get, callback_timeout=_LONGEST)
-        except KilledWorker:
-            raise RuntimeError(
-                "several workers died of the same task, most likely for want of memory: use "
-                "smaller partitions, or workers with more memory"
-            ) from None
-        except CancelledError:
-            raise RuntimeError(
-                "the client was closed, or the cluster restarted, during a fit: fit again"
-            ) from None
-        except Exception as error:
-            # The client keeps the error of a task, and its traceback would keep the futures.
-            told = copy(error)
-            error.__traceback__ = None
-            raise told from None
+
+    def wait(self, futures: list[Future]) -> None:
+        """Wait until tasks are done, or have failed."""
+        with _told_in_one_sentence():
+            self._wait(futures)
 
     def _wait(self, futures: list[Future]) -> None:
         start = seen = time.monotonic()
@@ -155,6 +162,27 @@ class Cluster(Place):
     def _check(self) -> None:
         if self.client.status in ("closing", "closed"):
             raise RuntimeError("the client was closed during a fit: fit again with another one")
+
+
+@contextmanager
+def _told_in_one_sentence() -> Iterator[None]:
+    """Turn what Dask raises into errors with a remedy."""
+    try:
+        yield
+    except KilledWorker:
+        raise RuntimeError(
+            "several workers died of the same task, most likely for want of memory: use "
+            "smaller partitions, or workers with more memory"
+        ) from None
+    except CancelledError:
+        raise RuntimeError(
+            "the client was closed, or the cluster restarted, during a fit: fit again"
+        ) from None
+    except Exception as error:
+        # The client keeps the error of a task, and its traceback would keep the futures.
+        told = copy(error)
+        error.__traceback__ = None
+        raise told from None
 
 
 def _itself(value: Any) -> Any:

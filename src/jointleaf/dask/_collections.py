@@ -8,11 +8,13 @@ at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import dask.array as da
 import narwhals.stable.v2 as nw
 import numpy as np
+from dask.core import get_dependencies
 
 import dask
 from jointleaf._core.row_vectors import Kept
@@ -123,10 +125,39 @@ class Partitions:
         The function gets the partition, a value of its own where there is one in `each`, and
         arguments that are the same for all.
         """
+        return Kept(self._cluster.client.compute(self._tasks(function, args, each)))
+
+    def keep_blocks(self, function: Callable[..., Any], *args: Any, each: list[Any]) -> Kept:
+        """Do the same for tasks that make blocks, in turns where partitions share no task."""
+        if not self._are_apart():  # what they share would be computed in every turn
+            return self.keep(function, *args, each=each)
+        compute = self._cluster.client.compute
+        starts = [partial(compute, task) for task in self._tasks(function, args, each)]
+        return Kept(self._cluster.in_turns(starts))
+
+    def _tasks(
+        self, function: Callable[..., Any], args: tuple[Any, ...], each: list[Any] | None
+    ) -> list[Any]:
         task = dask.delayed(function, pure=False)
         own: Any = [()] * len(self) if each is None else [(value,) for value in each]
-        tasks = [task(part, *o, *args) for part, o in zip(self._parts, own, strict=True)]
-        return Kept(self._cluster.client.compute(tasks))
+        return [task(part, *o, *args) for part, o in zip(self._parts, own, strict=True)]
+
+    def _are_apart(self) -> bool:
+        """Whether no two partitions are computed from the same task."""
+        layers = {id(layer): layer for part in self._parts for layer in part.dask.layers.values()}
+        graph: dict[Any, Any] = {}
+        for layer in layers.values():
+            graph.update(layer)
+        owner: dict[Any, int] = {}
+        for number, part in enumerate(self._parts):
+            keys = {part.key}
+            while keys:
+                key = keys.pop()
+                if owner.setdefault(key, number) != number:
+                    return False
+                below = get_dependencies(graph, key)
+                keys |= {k for k in below if owner.get(k) != number}
+        return True
 
     def collect(
         self, function: Callable[..., Any], *args: Any, each: list[Any] | None = None

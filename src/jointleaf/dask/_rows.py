@@ -57,7 +57,8 @@ class DaskRows(RowStore):
             f"{layout.n_partitions:,} partitions are corrected by all rows in {len(self._parts)} "
             f"blocks, which take at most {memory.readable_bytes(draw.n_rows * row)} on the workers",
         )
-        blocks = self._parts.keep(_prepare, self._cluster.share(model), each=self._drawn(draw))
+        shared = self._cluster.share(model)
+        blocks = self._parts.keep_blocks(_prepare, shared, each=self._drawn(draw))
         design = BlockDesign(Call(itemgetter(0), (blocks,)), self._cluster)
         numbers = np.empty(0, model.dtype)
         raw = np.empty((0, *model.estimator.cell_model_.biases.shape[1:]), model.dtype)
