@@ -130,7 +130,9 @@ class Partitions:
     def keep_blocks(self, function: Callable[..., Any], *args: Any, each: list[Any]) -> Kept:
         """Do the same for tasks that make blocks, in turns where partitions share no task."""
         if not self._are_apart():  # what they share would be computed in every turn
-            return self.keep(function, *args, each=each)
+            blocks = self.keep(function, *args, each=each)
+            self._cluster.settle(blocks.values)
+            return blocks
         compute = self._cluster.client.compute
         starts = [partial(compute, task) for task in self._tasks(function, args, each)]
         return Kept(self._cluster.in_turns(starts))
