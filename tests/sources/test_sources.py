@@ -213,7 +213,7 @@ def test_bad_sources_are_told_before_trees_are_grown(tmp_path):
         fit_source(_small(), BatchRows(lambda: [(X, X[:, 0]), (X[:, :3], X[:, 0])]))
     with pytest.raises(TypeError, match="make_batches is a list and must be a function that re"):
         BatchRows([(X, y)])
-    with pytest.raises(ValueError, match="numbers with fractions, such as .*: use a regressor"):
+    with pytest.raises(ValueError, match=r"numbers with fractions, such as .*: use a regressor"):
         fit_source(JOPLEnClassifier(), BatchRows(lambda: [(X, X[:, 0])]), sample_rows=50)
 
 
