@@ -90,6 +90,11 @@ def test_partitions_that_cannot_be_fitted_together(client, rows):
     message = "class 1 is not among the sample_rows=10"
     few = {"model": DaskJOPLEnClassifier, "sample_rows": 10}
     refused(ValueError, message, chunked(X), rare, **few)
+    message = r"partition 0: the target is -?0\.\d+ in row 0 of it, which is no class: use DaskJOP"
+    refused(ValueError, message, chunked(X), chunked(y), model=DaskJOPLEnClassifier)
+    message = r"the target has \d+ different numbers in \d+ rows, which are no classes"
+    counts = chunked((1e4 * y).round())
+    refused(ValueError, message, chunked(X), counts, model=DaskJOPLEnClassifier)
 
 
 def _single_if_long(X):
@@ -138,7 +143,20 @@ def test_what_is_saved_is_the_local_model(tmp_path):
         jointleaf.save(DaskJOPLEnRegressor(), tmp_path / "model.jleaf")
 
 
-def test_errors_name_no_private_class(rows):
+@pytest.mark.parametrize("kind", [DaskJOPLEnRegressor, DaskJOPLEnClassifier])
+def test_what_only_local_fits_take_is_refused_by_public_names(rows, kind):
     X, y = rows
-    with pytest.raises(ValueError, match=r"^exposure is not possible with DaskJOPLEnRegressor"):
+    local = kind.__name__.removeprefix("Dask")
+    for name in ("groups", "X_val"):
+        message = f"^{name} is not possible with {kind.__name__}: fit {local} to rows in memory$"
+        with pytest.raises(ValueError, match=message):
+            kind().fit(X, y, **{name: y})
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}.fit\(\) has no argument 'weights'"):
+        kind().fit(X, y, weights=y)
+
+
+def test_exposure_is_refused_with_its_remedy(rows):
+    X, y = rows
+    message = "^exposure is not possible with DaskJOPLEnRegressor: .* sample_weight=exposure$"
+    with pytest.raises(ValueError, match=message):
         DaskJOPLEnRegressor().fit(X, y, exposure=y)

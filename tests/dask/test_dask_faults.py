@@ -38,19 +38,19 @@ def expected(connection, rows):
 
 @pytest.fixture
 def at_pass(monkeypatch):
-    """Do something when the tasks of a pass have been started; count the passes."""
+    """Do something when the tasks of a turn or a pass have been started; count these."""
 
     def plan(number, action):
         count = [0]
-        gather = Cluster.gather
+        wait = Cluster._wait
 
         def disturbed(self, futures):
             count[0] += 1
             if count[0] == number:
                 action()
-            return gather(self, futures)
+            return wait(self, futures)
 
-        monkeypatch.setattr(Cluster, "gather", disturbed)
+        monkeypatch.setattr(Cluster, "_wait", disturbed)
         return count
 
     return plan
@@ -139,7 +139,7 @@ def test_a_scheduler_that_is_gone_and_a_checkpoint(rows, expected, at_pass, monk
             return model.fit(chunked(X), chunked(y)).to_local()
 
     with pytest.raises(RuntimeError, match="fit again"):
-        fit(10)
+        fit(16)
     assert (tmp_path / "fit" / "model.jleaf").exists()
     np.testing.assert_array_equal(fit().predict(X), expected)
     assert not any(tmp_path.iterdir())

@@ -2,6 +2,8 @@
 
 import pickle
 import time
+from collections import Counter
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -26,6 +28,7 @@ from jointleaf import (
 from jointleaf._core.row_vectors import FAN, Here, Kept
 from jointleaf.dask import DaskJOPLEnClassifier, DaskJOPLEnRegressor, dask_fit_cells
 from jointleaf.dask._cluster import Cluster
+from jointleaf.dask._collections import Partitions, make_batch
 
 BOUNDS = np.cumsum(CHUNKS)[:-1]
 
@@ -199,6 +202,25 @@ def test_sums_do_not_depend_on_which_block_is_done_first(client):
     for waits in (np.linspace(0, 0.2, len(terms)), np.linspace(0.2, 0, len(terms))):
         late = Kept([cluster.submit(_later, *pair) for pair in zip(terms, waits, strict=True)])
         np.testing.assert_array_equal(cluster.sum(np.copy, late), expected)
+
+
+def test_blocks_are_made_in_turns_and_spread_evenly(client):
+    cluster, seconds = Cluster(client), [0.3, 0.0, 0.3, 0.0, 0.3, 0.0]
+    starts = [partial(cluster.submit, _later, np.zeros(10**5), wait) for wait in seconds]
+    blocks = cluster.in_turns(starts)
+    workers = [worker for places in client.who_has(blocks).values() for worker in places]
+    assert sorted(Counter(workers).values()) == [3, 3]
+
+
+def test_partitions_that_share_a_task_are_computed_at_once():
+    X = da.random.default_rng(0).normal(size=(60, 2), chunks=(20, 2))
+
+    def are_apart(X, y):
+        none = {"sample_weight": (None, 1)}
+        return Partitions.of(None, make_batch, X, y=(y, 1), **none)._are_apart()
+
+    assert are_apart(X, X[:, 0])
+    assert not are_apart(X - X.mean(axis=0), X[:, 0])
 
 
 def _later(term, seconds):

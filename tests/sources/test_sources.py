@@ -1,5 +1,6 @@
 """Fits of sources: the same model as in memory, whatever the batches, and nothing left behind."""
 
+import re
 import tracemalloc
 from dataclasses import replace
 
@@ -126,7 +127,10 @@ def test_the_model_is_an_ordinary_one(tmp_path):
     folder = _write(tmp_path / "rows", X, y, [1500], word=text, weight=weights)
     source = ParquetRows(folder, "y", sample_weight="weight", batch_rows=1000)
     model = fit_source(_small(), source, sample_rows=1000)
-    assert model.source_fit_.strengths
+    fit = model.source_fit_
+    assert fit.strengths
+    told = f"4,000 rows, of which a sample of 1,000 was fitted .* by 3,200: {fit.n_passes} passes"
+    assert re.search(told, model.summary())
     table = pq.read_table(folder).drop_columns(["y", "weight"])
     predictions = model.predict(table)
     jointleaf.save(model, tmp_path / "model.jointleaf")
@@ -209,7 +213,7 @@ def test_bad_sources_are_told_before_trees_are_grown(tmp_path):
         fit_source(_small(), BatchRows(lambda: [(X, X[:, 0]), (X[:, :3], X[:, 0])]))
     with pytest.raises(TypeError, match="make_batches is a list and must be a function that re"):
         BatchRows([(X, y)])
-    with pytest.raises(ValueError, match=r"Unknown label type: continuous\. Maybe"):  # as of fit
+    with pytest.raises(ValueError, match=r"numbers with fractions, such as .*: use a regressor"):
         fit_source(JOPLEnClassifier(), BatchRows(lambda: [(X, X[:, 0])]), sample_rows=50)
 
 
@@ -238,6 +242,26 @@ def test_bad_arguments_are_told_before_trees_are_grown():
     rare = BatchRows(lambda: [(X, np.where(np.arange(1000) == 3, "rare", "often"))])
     with pytest.raises(ValueError, match="class 'rare' is not among the sample_rows=10"):
         fit_source(_small(JOPLEnClassifier), rare, sample_rows=10)
+
+
+def test_numbers_that_are_no_classes_are_told_so():
+    X, y = _rows(1000)
+
+    def refused(message, targets, **settings):
+        with pytest.raises(ValueError, match=message):
+            fit_source(_small(JOPLEnClassifier), BatchRows(lambda: [(X, targets)]), **settings)
+
+    refused("numbers with fractions, such as .*, which are no classes: use a regressor", y)
+    refused(
+        r"\d+ different numbers in 800 rows, which are no classes: use a regressor",
+        (1e6 * y).round(),
+        sample_rows=800,
+    )
+    refused(
+        r"class .* is not among .*if 100 different numbers are no classes, use a regressor",
+        np.arange(1000) % 100,
+        sample_rows=60,
+    )
 
 
 def test_a_failure_leaves_no_file_and_no_half_fitted_model(tmp_path, monkeypatch):

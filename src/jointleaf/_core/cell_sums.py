@@ -373,14 +373,14 @@ class CellSums:
                 sums = part if sums is None else np.add(sums, part, out=sums)
         return np.zeros((self._n_merged, width * n_outputs), self.dtype) if sums is None else sums
 
-    def _run(self, job: Callable[[int, int], Any], bounds: NDArray[np.int64]) -> list[Any]:
-        """Return what the job gives for every segment of rows, on threads where there are any."""
+    def _run(self, job: Callable[[int, int], Any], bounds: NDArray[np.int64]) -> Iterator[Any]:
+        """Yield what the job gives for every segment of rows, on threads where there are any."""
         segments = list(pairwise(bounds.tolist()))
         if self.n_jobs == 1 or len(segments) == 1:
-            return [job(begin, end) for begin, end in segments]
+            return (job(begin, end) for begin, end in segments)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.n_jobs)
-        return list(self._pool.map(job, *zip(*segments, strict=True)))
+        return self._pool.map(job, *zip(*segments, strict=True))
 
     def segments(self, out_bytes: int) -> NDArray[np.int64]:
         """Row bounds of the adjoint's partial sums: they depend on the problem alone."""
@@ -421,7 +421,8 @@ class CellSums:
                     by_column = sums.reshape(-1, self.q, n_outputs)
                     np.einsum("ij,ijk->ik", self.X[rows], by_column, out=f[rows])
 
-        self._run(job, self.segments(0))
+        for _ in self._run(job, self.segments(0)):
+            pass
         return f
 
     def row_sums(self, table: NDArray) -> NDArray:
@@ -438,8 +439,9 @@ class CellSums:
         """
         width, n_outputs = 1 if X is None else X.shape[1], r.shape[1]
         bounds = self.segments(self._n_merged * width * n_outputs * self.dtype.itemsize)
-        total, *others = self._run(lambda a, b: self._cell_sums(r, X, a, b), bounds)
-        for sums in others:
+        parts = self._run(lambda a, b: self._cell_sums(r, X, a, b), bounds)
+        total = next(parts)
+        for sums in parts:  # as they come: each is as large as all weights of merged cells
             total += sums
         if self._adder is not None:
             total = self._adder_transposed @ total

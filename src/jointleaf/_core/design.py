@@ -168,12 +168,20 @@ class LeafDesign:
         """Merge neighbouring partitions where that makes passes cheaper; return the design."""
         if not self._is_merged:
             self._is_merged = True
-            if self.n_rows * self.layout.n_weights <= _DENSE_ENTRIES:
+            if self._is_small:
                 self._dense = self._dense_matrix()
-            else:
-                for part in self._parts:
-                    part.merge()
+            self.merge_cells()
         return self
+
+    @property
+    def _is_small(self) -> bool:
+        return self.n_rows * self.layout.n_weights <= _DENSE_ENTRIES
+
+    def merge_cells(self) -> None:
+        """Do what `merge_partitions` does without looking at X, which may be filled later."""
+        if not self._is_small:
+            for part in self._parts:
+                part.merge()
 
     def _dense_matrix(self) -> NDArray:
         layout, each = self.layout, np.arange(self.n_rows)

@@ -227,6 +227,14 @@ def missing_target(y: NDArray) -> int | None:
     return int(np.argmax(missing)) if np.any(missing) else None
 
 
+def fraction_in(y: NDArray) -> int | None:
+    """Return the number of the first row whose target has a fraction and is no class, or None."""
+    if y.dtype.kind != "f":
+        return None
+    has_fraction = y != np.floor(y)
+    return int(np.argmax(has_fraction)) if np.any(has_fraction) else None
+
+
 def _check_target(y: NDArray, first: int) -> None:
     """Raise an error for a missing target; `first` is the number of the first row."""
     row = missing_target(y)

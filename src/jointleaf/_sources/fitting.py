@@ -14,7 +14,7 @@ from jointleaf._core.blocks import BlockDesign, StoredDesigns
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._core.row_vectors import Kept
-from jointleaf._data.sources import Batch, RowSource, stacked
+from jointleaf._data.sources import Batch, RowSource, fraction_in, stacked
 from jointleaf._fit import memory
 from jointleaf._sources.rows import (
     Draw,
@@ -151,6 +151,12 @@ class _Files(RowStore):
             samples.append(batch.take(sample))
             validations.append(batch.take(validation))
             if with_labels:
+                row = fraction_in(batch.y)
+                if row is not None:
+                    raise ValueError(
+                        f"the target has numbers with fractions, such as {batch.y[row]}, which are "
+                        "no classes: use a regressor"
+                    )
                 labels.update(np.unique(batch.y).tolist())
         return stacked(samples), stacked(validations), labels
 

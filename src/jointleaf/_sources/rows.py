@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -35,6 +35,7 @@ from jointleaf.estimators._base import BaseJOPLEn
 from jointleaf.estimators._checks import check_parameters, class_factors, restored_on_error
 
 Estimator = TypeVar("Estimator", bound=BaseJOPLEn)
+_MOST_CLASSES = 50  # beyond, numbers may be no classes
 _PIECE_ROWS = 2**12  # that are read and routed at a time: what this takes comes on top of the block
 
 
@@ -75,6 +76,18 @@ class SourceFit:
             return cls(*sizes, 0, [])
         losses = correction.loss_before, correction.loss_after
         return cls(*sizes, correction.n_passes, correction.strengths, *losses)
+
+    def line(self) -> tuple[str, str]:
+        """Return a line of a summary, of which all others are about the sample."""
+        if not self.n_validation:
+            return "source", f"{self.n_rows:,} rows, all of them fitted at once"
+        text = f"{self.n_rows:,} rows, of which a sample of {self.n_sample:,} was fitted as above"
+        if not self.strengths:
+            return "source", f"{text}; {self.n_validation:,} held-out rows were against correcting"
+        return "source", (
+            f"{text}, and corrected by {self.n_rows - self.n_validation:,}: {self.n_passes} "
+            f"passes, held-out loss {self.loss_before:.4g} before and {self.loss_after:.4g} after"
+        )
 
 
 @dataclass(frozen=True)
@@ -142,15 +155,15 @@ class FittedSample:
 
     estimator: BaseJOPLEn
     class_weights: Mapping[Any, float] | None
-    dtype: np.dtype | None = None
+    dtype: np.dtype
 
     @classmethod
     def of(cls, estimator: BaseJOPLEn, sample: Batch) -> FittedSample:
         """Return it for the sample that an estimator was fitted to."""
         s = np.ones(len(sample.y)) if sample.sample_weight is None else sample.sample_weight
-        first = sample.take(np.arange(1))._replace(sample_weight=None)
-        model = cls(estimator, estimator.class_weights_of(sample.y, s))
-        return replace(model, dtype=model.prepare(first).design.dtype)
+        first = sample.take(np.arange(1))
+        dtype = estimator.read_known_rows(first.X, first.y).X.dtype
+        return cls(estimator, estimator.class_weights_of(sample.y, s), dtype)
 
     @property
     def loss(self) -> Loss:
@@ -173,16 +186,14 @@ class FittedSample:
         used = np.arange(len(s)) if used is None else used
         used = used[s[used] > 0]
         s = s[used]
-        if len(s):
-            pieces = (slice(k, k + _PIECE_ROWS) for k in range(0, len(s), _PIECE_ROWS))
-            X, codes, y, raw = _filled(
-                (self._piece(batch.take(used[k]), s[k]) for k in pieces), len(s)
-            )
-        else:
-            assert self.dtype is not None
-            layout, n_outputs = model.layout, model.biases.shape[1:]
-            X, codes = np.empty((0, layout.n_features + 1)), np.empty((0, layout.n_partitions), int)
-            X, y, raw = (a.astype(self.dtype) for a in (X, np.empty(0), np.empty((0, *n_outputs))))
+        pieces = [slice(k, k + _PIECE_ROWS) for k in range(0, len(s), _PIECE_ROWS)]
+        codes, y, raw = self._room(len(s))
+        for k in pieces:
+            rows = self._read(batch, used[k], s[k])
+            codes[k] = model.partitioner.apply(rows.X)
+            y[k] = (rows.y - model.centre) / model.unit
+            raw[k] = (model.predict(rows.X) - model.centre) / model.unit
+        X = np.empty((len(s), model.layout.n_features + 1), self.dtype)
         design = LeafDesign(
             X,
             codes,
@@ -191,31 +202,23 @@ class FittedSample:
             n_jobs=threads(self.estimator.n_jobs),
             is_owned=True,
         )
+        del codes
+        design.merge_cells()  # before X takes memory: merging takes as much
+        X[:, -1] = 1.0
+        for k in pieces:
+            X[k, :-1] = model.features.transform(self._read(batch, used[k], s[k]).X)
         return Prepared(design, y, s, raw)
 
-    def _piece(self, part: Batch, s: NDArray) -> tuple[NDArray, ...]:
-        """Return features and a one, codes, targets and predictions, all as small as can be."""
+    def _room(self, n: int) -> tuple[NDArray, NDArray, NDArray]:
+        """Return arrays for codes, targets and predictions of n rows, as small as can be."""
         model = self.estimator.cell_model_
-        rows: Rows = self.estimator.read_known_rows(part.X, part.y, s)
-        dtype = rows.X.dtype if self.dtype is None else self.dtype
-        codes = model.partitioner.apply(rows.X)
-        codes = codes.astype(np.min_scalar_type(-int(max(model.partitioner.n_cells_))))
-        y, raw = ((f - model.centre) / model.unit for f in (rows.y, model.predict(rows.X)))
-        X = np.ones((len(s), model.layout.n_features + 1), dtype)
-        X[:, :-1] = model.features.transform(rows.X)
-        return X, codes, y.astype(dtype), raw.astype(dtype)
+        small = np.min_scalar_type(-int(max(model.partitioner.n_cells_)))
+        codes = np.empty((n, model.layout.n_partitions), small)
+        return codes, np.empty(n, self.dtype), np.empty((n, *model.biases.shape[1:]), self.dtype)
 
-
-def _filled(pieces: Iterable[tuple[NDArray, ...]], n_rows: int) -> list[NDArray]:
-    """Return what pieces of rows make together, with no more than one of them in memory twice."""
-    arrays: list[NDArray] = []
-    start = 0
-    for piece in pieces:
-        arrays = arrays or [np.empty((n_rows, *part.shape[1:]), part.dtype) for part in piece]
-        for array, part in zip(arrays, piece, strict=True):
-            array[start : start + len(part)] = part
-        start += len(piece[0])
-    return arrays
+    def _read(self, batch: Batch, used: NDArray[np.intp], s: NDArray) -> Rows:
+        part = batch.take(used)
+        return self.estimator.read_known_rows(part.X, part.y, s)
 
 
 @dataclass(frozen=True)
@@ -342,14 +345,29 @@ def _read_drawn(estimator: BaseJOPLEn, store: RowStore, draw: Draw) -> tuple[Bat
     is_for_classes = is_classifier(estimator)
     sample, validation, labels = store.read_drawn(draw, with_labels=is_for_classes)
     if is_for_classes:
-        check_classification_targets(sample.y)
-    lost = labels.difference(np.unique(sample.y).tolist()) if is_for_classes else set()
-    if lost:
-        raise ValueError(
-            f"the class {min(lost, key=str)!r} is not among the sample_rows={len(sample.y)} rows "
-            "that were drawn: raise sample_rows, or leave out rare classes"
-        )
+        _check_classes(sample.y, labels)
     return sample, validation
+
+
+def _check_classes(y: NDArray, labels: set[Any]) -> None:
+    """Raise ValueError where targets are not classes, or a class is not in the sample."""
+    is_number = np.asarray(y).dtype.kind in "iuf"
+    in_sample = set(np.unique(y).tolist())
+    if is_number and len(in_sample) > max(_MOST_CLASSES, len(y) // 2):
+        raise ValueError(
+            f"the target has {len(in_sample):,} different numbers in {len(y):,} rows, which are "
+            "no classes: use a regressor"
+        )
+    check_classification_targets(y)
+    lost = labels - in_sample
+    if lost:
+        remedy = "raise sample_rows, or leave out rare classes"
+        if is_number and len(labels) > _MOST_CLASSES:
+            remedy += f"; if {len(labels):,} different numbers are no classes, use a regressor"
+        raise ValueError(
+            f"the class {min(lost, key=str)!r} is not among the sample_rows={len(y)} rows "
+            f"that were drawn: {remedy}"
+        )
 
 
 def _check_sample(estimator: BaseJOPLEn, sample: Batch, limit: float) -> None:

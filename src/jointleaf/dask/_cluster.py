@@ -1,17 +1,18 @@
 """A cluster as the place of blocks: values on workers, weights out, sums back.
 
 All tasks are pure functions of others, down to those that made the user's rows: what is lost with a
-worker is computed again. For that reason nothing is scattered, no task is tied to a worker, and no
-worker holds a state; what goes to all blocks is itself the result of a task. Sums are added in
-groups of `FAN` block numbers, not by worker, so that they do not depend on who computed what.
+worker is computed again. For that reason nothing is scattered, no task is tied to a worker, though
+those of a block prefer the one that made it, and no worker holds a state; what goes to all blocks
+is itself the result of a task. Sums are added in groups of `FAN` block numbers, not by worker, so
+that they do not depend on who computed what.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from typing import Any
@@ -58,17 +59,27 @@ class Cluster(Place):
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self._homes: dict[str, str] = {}  # of blocks: keys of their tasks, and workers
 
     def share(self, value: Any) -> Future:
         """Return a value that workers take from each other, not all from here."""
         return self.submit(_itself, value)
 
-    def submit(self, function: Callable[..., Any], *args: Any) -> Future:
-        """Start a task whose result is not looked up among those of equal tasks."""
+    def submit(self, function: Callable[..., Any], *args: Any, worker: str | None = None) -> Future:
+        """Start a task whose result is not looked up among those of equal tasks.
+
+        A worker is where it should be computed; any other will do where that one is gone.
+        """
         self._check()
         # Weights of many cells are a large argument on purpose: one task that all others depend on.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
-            return self.client.submit(function, *args, pure=False)
+            return self.client.submit(
+                function,
+                *args,
+                pure=False,
+                workers=None if worker is None else [worker],
+                allow_other_workers=worker is not None,
+            )
 
     # -- the operations of a place -------------------------------------------------------------
 
@@ -100,9 +111,16 @@ class Cluster(Place):
                 computed,
                 call,
                 [shared[k] if k in shared else kept[k][block] for k in range(len(leaves))],
+                worker=self._home([values[block] for values in kept.values()]),
             )
             for block in range(n_blocks)
         ]
+
+    def _home(self, values: list[Future]) -> str | None:
+        """Return the worker that made the block among values."""
+        # Left to itself Dask moves a block to the worker that happens to wait, which then holds it
+        # as well: in every pass some, until all workers hold most blocks.
+        return next((self._homes[f.key] for f in values if f.key in self._homes), None)
 
     def _shared(self, value: Any) -> Any:
         if isinstance(value, np.ndarray) and value.nbytes > _SMALL:
@@ -111,26 +129,35 @@ class Cluster(Place):
 
     # -- waiting -------------------------------------------------------------------------------
 
+    def in_turns(self, starts: Sequence[Callable[[], Future]]) -> list[Future]:
+        """Start tasks, each of which makes a block: when as many are done as there are threads.
+
+        With all of them at once, workers that are faster would make and hold more blocks than
+        others, and rows would wait in memory until they become a block.
+        """
+        futures: list[Future] = []
+        while len(futures) < len(starts):
+            self._check()
+            is_running = self.client.status == "running"
+            n_threads = sum(self.client.nthreads().values()) if is_running else 0
+            turn = [start() for start in starts[len(futures) : len(futures) + max(1, n_threads)]]
+            self.settle(turn)
+            futures += turn
+        return futures
+
+    def settle(self, blocks: list[Future]) -> None:
+        """Wait for blocks, and remember which worker made them: what needs one is sent there."""
+        with _told_in_one_sentence():
+            self._wait(blocks)
+            places = self.client.who_has(blocks)
+        self._homes |= {key: workers[0] for key, workers in places.items() if workers}
+
     def gather(self, futures: list[Future]) -> list[Any]:
         """Return the results of tasks; raise an error rather than wait for what cannot come."""
-        try:
+        with _told_in_one_sentence():
             self._wait(futures)
             get = partial(self.client.gather, futures, asynchronous=True)
             return self.client.sync(get, callback_timeout=_LONGEST)
-        except KilledWorker:
-            raise RuntimeError(
-                "several workers died of the same task, most likely for want of memory: use "
-                "smaller partitions, or workers with more memory"
-            ) from None
-        except CancelledError:
-            raise RuntimeError(
-                "the client was closed, or the cluster restarted, during a fit: fit again"
-            ) from None
-        except Exception as error:
-            # The client keeps the error of a task, and its traceback would keep the futures.
-            told = copy(error)
-            error.__traceback__ = None
-            raise told from None
 
     def _wait(self, futures: list[Future]) -> None:
         start = seen = time.monotonic()
@@ -155,6 +182,27 @@ class Cluster(Place):
     def _check(self) -> None:
         if self.client.status in ("closing", "closed"):
             raise RuntimeError("the client was closed during a fit: fit again with another one")
+
+
+@contextmanager
+def _told_in_one_sentence() -> Iterator[None]:
+    """Turn what Dask raises into errors with a remedy."""
+    try:
+        yield
+    except KilledWorker:
+        raise RuntimeError(
+            "several workers died of the same task, most likely for want of memory: use "
+            "smaller partitions, or workers with more memory"
+        ) from None
+    except CancelledError:
+        raise RuntimeError(
+            "the client was closed, or the cluster restarted, during a fit: fit again"
+        ) from None
+    except Exception as error:
+        # The client keeps the error of a task, and its traceback would keep the futures.
+        told = copy(error)
+        error.__traceback__ = None
+        raise told from None
 
 
 def _itself(value: Any) -> Any:

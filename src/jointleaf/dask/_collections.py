@@ -8,15 +8,17 @@ at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import dask.array as da
 import narwhals.stable.v2 as nw
 import numpy as np
+from dask.core import get_dependencies
 
 import dask
 from jointleaf._core.row_vectors import Kept
-from jointleaf._data.sources import Batch, missing_target
+from jointleaf._data.sources import Batch, fraction_in, missing_target
 from jointleaf.dask._cluster import Cluster
 
 
@@ -123,10 +125,41 @@ class Partitions:
         The function gets the partition, a value of its own where there is one in `each`, and
         arguments that are the same for all.
         """
+        return Kept(self._cluster.client.compute(self._tasks(function, args, each)))
+
+    def keep_blocks(self, function: Callable[..., Any], *args: Any, each: list[Any]) -> Kept:
+        """Do the same for tasks that make blocks, in turns where partitions share no task."""
+        if not self._are_apart():  # what they share would be computed in every turn
+            blocks = self.keep(function, *args, each=each)
+            self._cluster.settle(blocks.values)
+            return blocks
+        compute = self._cluster.client.compute
+        starts = [partial(compute, task) for task in self._tasks(function, args, each)]
+        return Kept(self._cluster.in_turns(starts))
+
+    def _tasks(
+        self, function: Callable[..., Any], args: tuple[Any, ...], each: list[Any] | None
+    ) -> list[Any]:
         task = dask.delayed(function, pure=False)
         own: Any = [()] * len(self) if each is None else [(value,) for value in each]
-        tasks = [task(part, *o, *args) for part, o in zip(self._parts, own, strict=True)]
-        return Kept(self._cluster.client.compute(tasks))
+        return [task(part, *o, *args) for part, o in zip(self._parts, own, strict=True)]
+
+    def _are_apart(self) -> bool:
+        """Whether no two partitions are computed from the same task."""
+        layers = {id(layer): layer for part in self._parts for layer in part.dask.layers.values()}
+        graph: dict[Any, Any] = {}
+        for layer in layers.values():
+            graph.update(layer)
+        owner: dict[Any, int] = {}
+        for number, part in enumerate(self._parts):
+            keys = {part.key}
+            while keys:
+                key = keys.pop()
+                if owner.setdefault(key, number) != number:
+                    return False
+                below = get_dependencies(graph, key)
+                keys |= {k for k in below if owner.get(k) != number}
+        return True
 
     def collect(
         self, function: Callable[..., Any], *args: Any, each: list[Any] | None = None
@@ -165,6 +198,12 @@ def look_at(batch: Batch, with_labels: bool) -> Look:
     missing = missing_target(batch.y)
     if missing is not None:
         problem = f"the target is missing in row {missing} of it: leave out rows without a target"
+    no_class = fraction_in(batch.y) if with_labels and problem is None else None
+    if no_class is not None:
+        problem = (
+            f"the target is {batch.y[no_class]} in row {no_class} of it, which is no class: use "
+            "DaskJOPLEnRegressor"
+        )
     labels = np.unique(batch.y).tolist() if with_labels and problem is None else []
     return Look(n, kinds_of_columns(batch.X), labels, problem)
 

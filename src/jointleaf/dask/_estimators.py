@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from jointleaf.dask._cluster import Cluster, find_client
 from jointleaf.dask._collections import check_rows, is_frame
 from jointleaf.dask._rows import DaskRows
 from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
+from jointleaf.estimators._base import BaseJOPLEn
 from jointleaf.estimators._docs import (
     CLASS_PARAMETERS,
     LOSS_PARAMETERS,
@@ -61,9 +63,9 @@ class BaseDaskJOPLEn(JOPLEnParameters):
     max_passes: int = 20
     checkpoint: Any = None
 
-    _local: ClassVar[type]
+    _local: ClassVar[type[BaseJOPLEn]]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BaseDaskJOPLEn:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **others: Any) -> BaseDaskJOPLEn:
         """Grow partitions on a sample, and fit the models of all their cells to all rows.
 
         Parameters
@@ -74,11 +76,15 @@ class BaseDaskJOPLEn(JOPLEnParameters):
         y : dask array (n,) or series
             In the same partitions.
         sample_weight : dask array (n,) or series, optional
+        **others
+            What else local estimators take (offset, exposure, groups, rows for validation) is
+            refused.
 
         Returns
         -------
         self
         """
+        self._refuse(others)
         local = self._make_local()
         check_settings(local, self.sample_rows, self.validation_rows, self.max_passes)
         check_rows(X)
@@ -90,6 +96,18 @@ class BaseDaskJOPLEn(JOPLEnParameters):
         self.model_ = fit_rows(local, store, Settings(*sizes, limit, self.checkpoint))
         self.n_features_in_ = self.model_.n_features_in_
         return self
+
+    def _refuse(self, others: dict[str, Any]) -> None:
+        """Raise an error for arguments of the local fit that are not possible on a cluster."""
+        kind, local = type(self).__name__, self._local.__name__
+        for name, value in others.items():
+            if name not in signature(self._local.fit).parameters:
+                raise TypeError(f"{kind}.fit() has no argument {name!r}: see help({kind}.fit)")
+            if value is not None:
+                instead = f"fit {local} to rows in memory"
+                if name == "exposure":
+                    instead += ", or y / exposure with sample_weight=exposure"
+                raise ValueError(f"{name} is not possible with {kind}: {instead}")
 
     def _make_local(self) -> Any:
         """Return the local estimator with the same parameters."""
@@ -161,35 +179,6 @@ class DaskJOPLEnRegressor(RegressorMixin, LossParameters, BaseDaskJOPLEn):
     """
 
     _local = JOPLEnRegressor
-
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None, exposure: Any = None
-    ) -> DaskJOPLEnRegressor:
-        """Grow partitions on a sample, and fit the models of all their cells to all rows.
-
-        Parameters
-        ----------
-        X : dask array (n, d) or data frame
-            In partitions of rows, of any sizes; they stay on the workers. They are computed three
-            times, unless they are persisted.
-        y : dask array (n,) or series
-            In the same partitions.
-        sample_weight : dask array (n,) or series, optional
-        offset, exposure : None
-            Not possible on a cluster.
-
-        Returns
-        -------
-        self
-        """
-        for name, value in (("offset", offset), ("exposure", exposure)):
-            if value is not None:
-                raise ValueError(
-                    f"{name} is not possible with DaskJOPLEnRegressor: fit JOPLEnRegressor to rows "
-                    "in memory, or y / exposure with sample_weight=exposure"
-                )
-        super().fit(X, y, sample_weight)
-        return self
 
 
 @described(

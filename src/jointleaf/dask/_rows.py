@@ -50,15 +50,15 @@ class DaskRows(RowStore):
 
     def problem(self, model: FittedSample, draw: Draw) -> Problem:
         layout = model.estimator.cell_model_.layout
-        size = model.dtype.itemsize if model.dtype is not None else 8
-        total = draw.n_rows * (size * (layout.n_slopes + 1) + 2 * layout.n_partitions)
+        row = model.dtype.itemsize * (layout.n_slopes + 1) + 2 * layout.n_partitions
         say(
             model.estimator,
             self,
             f"{layout.n_partitions:,} partitions are corrected by all rows in {len(self._parts)} "
-            f"blocks, which take at most {memory.readable_bytes(total)} on the workers",
+            f"blocks, which take at most {memory.readable_bytes(draw.n_rows * row)} on the workers",
         )
-        blocks = self._parts.keep(_prepare, self._cluster.share(model), each=self._drawn(draw))
+        shared = self._cluster.share(model)
+        blocks = self._parts.keep_blocks(_prepare, shared, each=self._drawn(draw))
         design = BlockDesign(Call(itemgetter(0), (blocks,)), self._cluster)
         numbers = np.empty(0, model.dtype)
         raw = np.empty((0, *model.estimator.cell_model_.biases.shape[1:]), model.dtype)

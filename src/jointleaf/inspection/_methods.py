@@ -145,6 +145,8 @@ def fit_lines(model: Any) -> list[tuple[str, str]]:
         lines.append(line)
     if hasattr(model, "quantiles_"):
         lines.append(model.quantiles_.line())
+    if hasattr(model, "source_fit_"):
+        lines.append(model.source_fit_.line())
     return lines
 
 
