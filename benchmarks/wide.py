@@ -14,6 +14,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 for _name in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{_name}_NUM_THREADS"] = "1"
@@ -69,8 +70,10 @@ def error(
     X = rng.standard_normal((n + N_TEST, d))
     y = FUNCTIONS[name](X, rng)
     y = (y > 0).astype(int) if is_classes else y
-    kinds = {"jointleaf": (jl.JOPLEnRegressor, jl.JOPLEnClassifier)}
-    kinds["LightGBM"] = (LGBMRegressor, LGBMClassifier)
+    kinds: dict[str, Any] = {
+        "jointleaf": (jl.JOPLEnRegressor, jl.JOPLEnClassifier),
+        "LightGBM": (LGBMRegressor, LGBMClassifier),
+    }
     options = {"verbosity": -1} if of == "LightGBM" else {}
     model = kinds[of][is_classes](n_jobs=1, random_state=0, **options)
     start = time.process_time()
