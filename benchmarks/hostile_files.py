@@ -4,7 +4,7 @@
 
 Prints the size of every file, what loading it gave, and the time and the memory that it took beyond
 that of a process with jointleaf. The files are those with which an attacker took gigabytes from an
-earlier version, and then those that a reviewer made who knew the code of the reader.
+earlier version, and then those that two reviewers made who knew the code of the reader.
 """
 
 from __future__ import annotations
@@ -181,6 +181,28 @@ def chains(n: int) -> bytes:
     return pack(header, file.arrays)
 
 
+def cells_of_tasks(n: int, size: int) -> bytes:
+    """Return a file of format 1 with n tasks, whose numbers of cells are one array."""
+    file = unpack((_OLD / "tasks.jl").read_bytes())
+    header, arrays = dict(file.header), [*file.arrays, np.zeros(size, np.int8)]
+    del header["arrays"]
+    large = {"array": len(arrays) - 1}
+    header["model"] |= {
+        "models": [{"theta": large, "offset": large}] * n,
+        "solutions": [{"theta": large, "n_cells": large}] * n,
+        "penalties": [{"left_out": "x"}] * n,
+        "cv_results": None,
+    }
+    data = pack(header, arrays)
+    return data[:8] + struct.pack("<I", 1) + data[12:]
+
+
+def probing_dicts(n: int) -> bytes:
+    """Return a file with n dicts of 16,000 keys each for which a dict looks long."""
+    keys = {"dict": [[key, 0] for key in probing_keys(16_000, 2**15)]}
+    return with_parameter(categorical_features=[keys] * n)
+
+
 def probing_keys(n: int = 40_000, size: int = 2**16) -> list[int]:
     """Return numbers for which a dict of `size` places looks for a free one very long.
 
@@ -226,6 +248,8 @@ FILES = {
     "40,000 numbers for which a dict looks long": lambda: with_parameter(
         categorical_features={"dict": [[key, 0] for key in probing_keys()]}
     ),
+    "10,000 tasks of format 1 whose cells are one array": lambda: cells_of_tasks(10_000, 8 * 10**6),
+    "20 dicts of 16,000 such numbers": lambda: probing_dicts(20),
 }
 
 

@@ -1,6 +1,6 @@
 """Time and peak memory of default fits over a grid of rows, columns and classes.
 
-    python -m benchmarks.limits [--minutes 25] [--refit]
+    python -m benchmarks.limits [--minutes 25] [--refit] [--most 20] [--seconds 300]
     python -m benchmarks.limits --report [--picture docs/images/limits.png]
 
 Every cell is one fit of jointleaf's and one of LightGBM's defaults on the same generated rows, each
@@ -8,7 +8,9 @@ in a process of its own on one thread: CPU seconds, the peak of memory above wha
 before the fit, and the score of new rows (R^2, or accuracy and log-loss). The report adds what
 `estimate_memory` says. Cells in which fits once ran away come first, then the others in the order
 of the time that LightGBM is expected to take; runs that are in the file of results are not repeated
-(`--refit`: those of jointleaf are). Peaks are read from /proc, so that this runs on Linux alone.
+(`--refit`: those of jointleaf are). Cells in which LightGBM is expected to take more than `--most`
+seconds are left out, and a fit ends after `--seconds`; the report names both. Peaks are read from
+/proc, so that this runs on Linux alone.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ for _name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR"):
 import argparse  # noqa: E402
 import csv  # noqa: E402
 import json  # noqa: E402
+import resource  # noqa: E402
 import subprocess  # noqa: E402
 import sys  # noqa: E402
 import time  # noqa: E402
 import warnings  # noqa: E402
+from functools import partial  # noqa: E402
 from itertools import product  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any, NamedTuple  # noqa: E402
@@ -145,18 +149,21 @@ def read(path: Path) -> dict[Key, dict[str, Any]]:
     return {(int(r["rows"]), int(r["columns"]), int(r["classes"]), r["model"]): r for r in rows}
 
 
-def run(path: Path, minutes: float, *, refit: bool = False) -> None:
+def run(path: Path, minutes: float, most: float, seconds: float, *, refit: bool = False) -> None:
     """Run what is not in the file yet, until the time is over."""
     done, end = read(path), time.monotonic() + 60 * minutes
     if refit:
         done = {key: row for key, row in done.items() if key[3] != "jointleaf"}
     for cell, name in product(cells(), MODELS):
-        if (*cell, name) in done:
+        if (*cell, name) in done or cell.expected > most:
             continue
         if time.monotonic() > end:
             break
         command = [sys.executable, "-m", "benchmarks.limits", "--cell", name, *map(str, cell)]
-        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        limit = partial(resource.setrlimit, resource.RLIMIT_CPU, (int(seconds), int(seconds)))
+        process = subprocess.run(
+            command, capture_output=True, text=True, check=False, preexec_fn=limit
+        )
         if process.returncode:
             print(f"{name} {cell}: {process.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
             continue
@@ -265,6 +272,8 @@ def draw(found: list[Comparison], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--minutes", type=float, default=25)
+    parser.add_argument("--most", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--refit", action="store_true")
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--picture", type=Path)
@@ -275,10 +284,13 @@ def main() -> None:
         print(json.dumps(measure(arguments.cell[0], Cell(*map(int, arguments.cell[1:])))))
         return
     if not (arguments.report or arguments.picture):
-        run(arguments.results, arguments.minutes, refit=arguments.refit)
+        limits = arguments.minutes, arguments.most, arguments.seconds
+        run(arguments.results, *limits, refit=arguments.refit)
         return
     found = comparisons(read(arguments.results))
     print(report(found))
+    absent = [c for c in cells() if c not in {comparison.cell for comparison in found}]
+    print("\nNot run, or not to the end:", ", ".join(map(str, map(tuple, absent))))
     if arguments.picture:
         draw(found, arguments.picture)
 

@@ -24,6 +24,8 @@ from jointleaf import (
     MultiTaskJOPLEnRegressor,
     TablePreprocessor,
 )
+from jointleaf._data.kinds import ColumnKind
+from jointleaf._data.preparation import Preparation
 from jointleaf.partitions import LightGBMPartitioner
 
 SMALL = {"partitioner": LightGBMPartitioner(5), "penalty": Frobenius(0.1), "random_state": 0}
@@ -339,3 +341,10 @@ def test_values_that_cannot_be_read_are_told():
     message = r"X: column 'balcony': 10 not true or false, 'maybe' in row 1"
     with pytest.warns(UserWarning, match=message):
         assert prepared.transform(raw)["balcony"].isna().sum() == 10
+
+
+def test_times_in_the_place_of_whole_numbers_as_categories():
+    kind = ColumnKind("a", "category", "plain")
+    preparation = Preparation((kind,))
+    with pytest.raises(ValueError, match=r"'a' held whole numbers .* holds times now"):
+        preparation.transform(pd.DataFrame({"a": pd.to_datetime(["2020-01-01", "2020-01-02"])}))

@@ -60,6 +60,8 @@ FITS = {
     ),
     "recipe": (21_000, 3, "f8", "jl.JOPLEnRegressor(random_state=0)"),
     "splits": (2_600, 12, "f8", "jl.JOPLEnRegressor(random_state=0)"),
+    "exact": (1_200, 30, "f8", "jl.JOPLEnRegressor(random_state=0)"),
+    "exact_classes": (900, 12, "f8", "jl.JOPLEnClassifier(random_state=0)"),
     "classes": (
         40_000, 15, "f8", "jl.JOPLEnClassifier('steps', penalty=jl.Frobenius(1), max_iter=1)"
     ),
@@ -67,7 +69,7 @@ FITS = {
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from /proc")
-def test_estimates_are_right_to_a_factor_of_two():
+def test_estimates_are_right_to_a_factor_of_one_and_a_half():
     code = [sys.executable, "-c", MEASURE, json.dumps(FITS)]
     done = subprocess.run(code, capture_output=True, text=True, check=True)
     bytes_of = {
@@ -75,8 +77,8 @@ def test_estimates_are_right_to_a_factor_of_two():
     }
     assert bytes_of.keys() == FITS.keys(), done.stderr
     for name, (measured, estimated) in bytes_of.items():
-        assert measured > 60e6, name  # else buffers would decide
-        assert measured / 2 < estimated < 2 * measured, name
+        assert measured > 20e6, name  # of less, few megabytes would decide
+        assert measured / 1.5 < estimated < 1.5 * measured, name
 
 
 def test_parts_grow_as_they_should():
@@ -89,7 +91,7 @@ def test_parts_grow_as_they_should():
     assert 2 * small.rows == one.rows
     more = jl.estimate_memory(model, (100_000, 20), n_classes=9)
     assert more == one  # a regressor has no classes
-    assert str(one).startswith("MemoryEstimate(249 MB: rows 48 MB, codes 40 MB")
+    assert str(one).startswith("MemoryEstimate(242 MB: rows 48 MB, codes 40 MB")
 
 
 def test_partitions_are_counted():
@@ -116,7 +118,7 @@ def test_a_fit_that_cannot_fit_is_rejected_with_the_numbers(monkeypatch):
         model.fit(X, y)
     assert not hasattr(model, "partitioner_")
     tasks = jl.MultiTaskJOPLEnRegressor("steps", penalty=jl.DirtyLasso(0.1, 0.1))
-    monkeypatch.setattr("jointleaf._fit.memory.available_memory", lambda: 20_000_000)
+    monkeypatch.setattr("jointleaf._fit.memory.available_memory", lambda: 10_000_000)
     with pytest.raises(MemoryError, match="600 rows with 5 columns"):
         tasks.fit([(X[:300], y[:300]), (X[300:600], y[300:600])])
     monkeypatch.setattr(

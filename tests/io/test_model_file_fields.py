@@ -241,6 +241,24 @@ def test_pairs_of_columns_come_after_single_ones():
 
 
 @pytest.mark.parametrize(
+    ("kind", "notation", "may_be"),
+    [
+        ("date", "iso", True), ("date", "time", True), ("date", "plain", False),
+        ("date", "", False), ("number", "plain%", True), ("number", "iso", False),
+        ("identifier", "plain", True), ("constant", "iso", True),
+    ],
+)  # fmt: skip
+def test_notations_are_those_of_the_kind_of_a_column(kind, notation, may_be):
+    column = {"name": "a", "kind": kind, "notation": notation, "parts": ["year"], "note": ""}
+    data = {"columns": [column], "missing": []}
+    if may_be:
+        assert read(objects.PREPARATION, data).columns[0].notation == notation
+    else:
+        with pytest.raises(ModelFileError, match="is no notation of this kind"):
+            read(objects.PREPARATION, data)
+
+
+@pytest.mark.parametrize(
     ("field", "data", "problem"),
     [
         (LOSS, 3, "is no object"),

@@ -1,5 +1,7 @@
 """Files that a reviewer made who knew the reader, to take memory and time beyond their budget."""
 
+import importlib
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 
 import jointleaf as jl
+from jointleaf._data.columns import Column, Columns
 from jointleaf.io._model_file import files
 from jointleaf.io._model_file.container import Budget, ModelFileError, pack, unpack
 from jointleaf.io._model_file.values import Plain, check_keys
@@ -121,6 +124,41 @@ def test_keys_that_are_no_text_are_few(data):
     check_keys([str(k) for k in range(2**14 + 1)], place)
     keys = {"dict": [[k, 0] for k in range(2**14 + 1)]}
     refused(with_parameter(data, keys), "more than 16384 keys that are no text")
+
+
+def test_keys_that_are_no_text_are_paid_for_by_the_pair(data):
+    """Each of very many dicts may take as long as its keys squared."""
+    keys = {"dict": [[k, 0] for k in range(2**14)]}
+    files._from_bytes(with_parameter(data, keys))
+    refused(with_parameter(data, [keys] * 4))
+
+
+def test_categories_that_a_dict_would_take_long_to_find(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    numbers = np.array(importlib.import_module("benchmarks.hostile_files").probing_keys())
+    column = Columns((Column("a", np.sort(numbers)),))
+    start = time.process_time()
+    codes = column.encode(numbers[:, None].astype(object))[:, 0]
+    assert time.process_time() - start < 1  # 4 s by a dict
+    np.testing.assert_array_equal(np.sort(numbers)[codes.astype(int)], numbers)
+    unseen = column.encode(np.array([[-1], [2**62]], object))[:, 0]
+    np.testing.assert_array_equal(unseen, len(numbers))
+
+
+def test_arrays_of_old_files_are_paid_for_each_time():
+    """Very many tasks may refer to one array, whose numbers are added for each of them."""
+    file = unpack((OLD / "tasks.jl").read_bytes())
+    header, arrays, n = file.header, [*file.arrays, np.zeros(4_000_000, np.int8)], 2_000
+    large = {"array": len(arrays) - 1}
+    header["model"] |= {
+        "models": [{"theta": large, "offset": large}] * n,
+        "solutions": [{"theta": large, "n_cells": large}] * n,
+        "penalties": [{"left_out": "x"}] * n,
+        "cv_results": None,
+    }
+    del header["arrays"]
+    data = pack(header, arrays)
+    refused(data[:8] + (1).to_bytes(4, "little") + data[12:])
 
 
 @pytest.mark.parametrize("place", ["metadata", "parameter"])

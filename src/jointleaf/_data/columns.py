@@ -51,17 +51,23 @@ class Column:
 
     def _codes(self, values: _Values) -> NDArray[np.float64]:
         assert self.categories is not None
-        distinct = values.distinct()
-        code_of = {category: float(k) for k, category in enumerate(self.categories.tolist())}
-        kinds = {isinstance(category, str) for category in code_of}
+        distinct, categories = values.distinct(), self.categories
+        kinds = {isinstance(category, str) for category in categories.tolist()}
         if kinds and distinct.kinds and distinct.kinds != kinds:
             before, now = ("text", "numbers") if True in kinds else ("numbers", "text")
             raise ValueError(
                 f"{values.name} held {before} as categories in training and holds {now} now: use "
                 "the type that it had in training"
             )
-        unseen = float(len(code_of))
-        codes = np.array([code_of.get(value, unseen) for value in distinct.values], dtype=float)
+        if categories.dtype.kind == "i":
+            # Not by a dict: numbers can be chosen so that one takes very long to look them up.
+            numbers = np.array(distinct.values, np.int64)
+            place = np.minimum(np.searchsorted(categories, numbers), len(categories) - 1)
+            codes = np.where(categories[place] == numbers, place, len(categories)).astype(float)
+        else:
+            code_of = {category: float(k) for k, category in enumerate(categories.tolist())}
+            unseen = float(len(categories))
+            codes = np.array([code_of.get(value, unseen) for value in distinct.values], float)
         return codes[distinct.index]
 
 

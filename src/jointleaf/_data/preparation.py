@@ -217,6 +217,11 @@ def _categories(column: RawColumn, kind: ColumnKind) -> NDArray:
     """Return text, or whole numbers for a model that was fitted on these."""
     values: Any = column.values
     if kind.notation == "plain":
+        if values.dtype.kind == "M":
+            raise ValueError(
+                f"column {kind.name!r} held whole numbers as categories in training and holds "
+                "times now: use the type that it had in training"
+            )
         return object_array([None if np.isnan(v) else int(v) for v in column.numbers("plain")])
     if column.is_text:
         return values

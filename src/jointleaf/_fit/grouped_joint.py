@@ -459,11 +459,12 @@ class GroupedJoint(Component):
         # Splits keep codes and designs of their rows while those of all rows are made.
         codes = 2 * n * sum(n_splits * p + p_all for _, p, p_all, _ in sizes)
         codes += 2 * n * (n_splits + 1) * n_boosted
-        n_steps = _USUAL_STEPS if shape.is_regression else _USUAL_STEPS // 2
+        # One number a step for every row and output: those of regressions are few anyway.
+        n_steps = 2 * _USUAL_STEPS if shape.is_regression else 2 * _USUAL_STEPS // 3
         return MemoryEstimate(
             codes=codes,
             design=codes // 2 + 6 * n * (d + 1) * (n_splits + 1) + 32 * n * d * n_splits,
-            solver=2 * 4 * n * K * n_steps * n_splits + 12 * weights,
+            solver=4 * n * K * n_steps * n_splits + 12 * weights,
             model=2 * weights + SPLIT_BYTES * n_cells,
         )
 

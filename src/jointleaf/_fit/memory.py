@@ -1,25 +1,28 @@
 """How much memory a fit takes, estimated before it begins.
 
 The numbers are those of the arrays that live at the same time at the peak of a fit, with factors
-that were measured (`tests/fit/test_memory.py` holds them to a factor of two). For n rows with d
+that were measured (`tests/fit/test_memory.py` holds them to a factor of 1.5). For n rows with d
 linear features of b bytes, P partitions with C cells, q = d + 1 weights a cell and K outputs:
 
 ============  ===========================================================================
 rows          3 n d b: the rows in their own order, and standardised
 codes         4 n P
 design        2 n d b + 8 n P; once more with FISTA, which works on few features at a time
-solver        dual: 2.5 n x n matrices, or 2.8 for the training part of every fold at once;
+solver        dual: 2.5 n x n matrices, or 2.8 (4 for several outputs) for the training part of
+              every fold at once;
               PCG and Newton: 3 slope blocks C q^2 and two C x C matrices of biases;
-              all: 12 times the weights C q K (dual: 4), and 10 n K
-model         4 times the weights (dual: once), and the trees
+              both: 12 times the weights C q K; all: 10 n K
+model         4 times the weights (dual: 6 times, while they are made), and the trees
 ============  ===========================================================================
 
-Rows are counted once, everything else by every component for itself (`Component.memory`).
+Rows are counted once, everything else by every component for itself (`Component.memory`). Blocks of
+rows have buffers, at the end of a fit, which take the room in which models were made.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -39,9 +42,9 @@ from jointleaf.partitions import (
 
 __all__ = ["VARIABLE", "available_memory", "readable_bytes"]  # shown beside estimates
 
-_BUFFERS, _BUFFER_ROWS = 30 * 2**20, 1000  # of blocks of rows, which fewer rows do not fill
+_BUFFERS, _BUFFER_ROWS = 24 * 2**20, 1000  # of blocks of rows, which fewer rows do not fill
 SPLIT_BYTES = 60  # of a split and a leaf
-_DUAL, _FOLD_DUAL = 2.5, 2.8  # n x n matrices alive
+_DUAL, _FOLD_DUAL, _FOLD_DUAL_OUTPUTS = 2.5, 2.8, 4.0  # n x n matrices alive
 _MAX_FOLD_ROWS = 2500  # up to here penalties are chosen on several folds side by side
 _USUAL = (100, 31)  # trees and leaves of a trained model that does not say
 
@@ -101,22 +104,37 @@ def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> MemoryEst
     weights = 8 * C * (d + 1) * K
     solver = _solver_name(shape, n, C * (d + 1))
     twice = 2 if solver == "fista" else 1
-    n_copies = 4 if solver == "dual" else 12  # of the weights, which the dual has at its end
-    # Training parts of all folds together are (n_splits - 1) times the rows.
-    copies = 1 + (max(shape.n_splits - 1, 0) if shape.n_rows <= _MAX_FOLD_ROWS else 0)
-    return MemoryEstimate(
-        codes=4 * n * P * copies,
-        design=twice * (2 * n * max(d, 1) * b + 8 * n * P) * copies,
-        solver=_solver_bytes(solver, n, d, C, shape.n_splits) + n_copies * weights + 80 * n * K,
-        model=n_copies // 3 * weights + SPLIT_BYTES * C,
+    n_copies, n_kept = (0, 6) if solver == "dual" else (12, 4)  # of the weights
+    codes, design = 4 * n * P, twice * (2 * n * max(d, 1) * b + 8 * n * P)
+    fit = MemoryEstimate(
+        codes=codes,
+        design=design,
+        solver=_solver_bytes(solver, n, d, C) + n_copies * weights + 80 * n * K,
+        model=n_kept * weights + SPLIT_BYTES * C,
     )
+    f = shape.n_splits
+    if f < 2 or shape.n_rows > _MAX_FOLD_ROWS:
+        return fit
+    # Training parts of all folds together are f - 1 times the rows, and validation parts the rows.
+    if solver != "dual":
+        return replace(fit, codes=f * codes, design=f * design)
+    n_matrices = (_FOLD_DUAL if K == 1 else _FOLD_DUAL_OUTPUTS) * f * (1 - 1 / f) ** 2
+    kernels = int(n_matrices * 8 * n**2) + 80 * n * K
+    # Kernels of folds are free before all rows are fitted, their codes and designs are not.
+    fit = replace(fit, codes=f * codes, design=f * design)
+    folds = replace(fit, solver=kernels, model=0)
+    return max(fit, folds, key=lambda part: part.total)
 
 
-def rows_memory(shape: FitShape) -> MemoryEstimate:
-    """Return what copies of the rows take, and buffers of blocks of them."""
-    buffers = int(_BUFFERS * min(1.0, shape.n_rows / _BUFFER_ROWS))
+def fit_memory(shape: FitShape, components: Iterable[MemoryEstimate]) -> MemoryEstimate:
+    """Return what a fit takes: copies of the rows, its components, and buffers of blocks of rows.
+
+    Buffers are needed when models have been made, and take the room of what that took.
+    """
     rows = 3 * shape.n_rows * max(shape.n_features, 1) * shape.itemsize
-    return MemoryEstimate(rows=rows, other=buffers)
+    total = sum(components, MemoryEstimate(rows=rows))
+    buffers = int(_BUFFERS * min(1.0, shape.n_rows / _BUFFER_ROWS))
+    return replace(total, other=max(0, buffers - total.model))
 
 
 def partition_sizes(partitioner: Partitioner) -> list[tuple[int, int]]:
@@ -144,11 +162,9 @@ def _solver_name(shape: FitShape, n: int, n_weights: int) -> str:
     return "pcg" if shape.is_regression else "newton"
 
 
-def _solver_bytes(solver: str, n: int, d: int, C: int, n_splits: int) -> int:
+def _solver_bytes(solver: str, n: int, d: int, C: int) -> int:
     if solver == "dual":
-        f = n_splits
-        in_folds = _FOLD_DUAL * f * (1 - 1 / f) ** 2 if f > 1 else 0.0
-        return int(max(_DUAL, in_folds) * 8 * n**2)
+        return int(_DUAL * 8 * n**2)
     biases = 16 * C**2 if C <= MAX_JOINT_BIASES else 0
     has_blocks = C * d**2 <= MAX_BLOCK_ENTRIES and solver != "fista"
     return biases + (24 * C * (d + 1) ** 2 if has_blocks else 0)

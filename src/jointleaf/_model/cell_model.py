@@ -24,9 +24,9 @@ from jointleaf._model.contributions import (
     CellRanges,
     LinearContributions,
     TrainingMeans,
+    TrainingSums,
     column_importances,
     padded,
-    training_means,
 )
 from jointleaf.partitions import Partitioner, RootCell, UnionPartitioner
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from jointleaf._core.solvers import Solution
 
 _DESCRIBED_ROWS = 4000  # most rows of which means and importances are
+_DESCRIBED_ENTRIES = 2**20  # codes and contributions of rows that are looked at together
 
 
 @dataclass(frozen=True)
@@ -163,14 +164,18 @@ class CellModel:
         Of rows X (n, d) with weights s (n,) only the first 4,000 are used: their order is random,
         and finding the cells of all would take as long as growing many of the trees.
         """
-        sample, weights = X[:_DESCRIBED_ROWS], s[:_DESCRIBED_ROWS]
-        codes = self.partitioner.apply(sample)
-        spread = self.contributions(self.features.transform(sample), codes)
-        means = replace(training_means(self.layout, spread, codes, weights), n_rows=len(X))
+        contributions, n_partitions = self.contributions, len(self.layout.cells_per_partition)
+        sums = TrainingSums(self.layout, self.n_outputs)
+        width = n_partitions + self.layout.n_features * self.n_outputs
+        n, step = min(len(X), _DESCRIBED_ROWS), max(1, _DESCRIBED_ENTRIES // width)
+        for start in range(0, n, step):
+            rows = slice(start, min(start + step, n))
+            codes = self.partitioner.apply(X[rows])
+            sums.add(contributions(self.features.transform(X[rows]), codes), codes, s[rows])
         importances = column_importances(
-            spread, self.partitioner, weights, self.features.plan.sources
+            sums.spread(), self.partitioner, self.features.plan.sources
         )
-        return replace(self, means=means), importances
+        return replace(self, means=sums.means(len(X))), importances
 
     # -- algebra -------------------------------------------------------------------------------
 

@@ -111,15 +111,12 @@ class LinearContributions:
 
     def __call__(self, features: NDArray, codes: NDArray) -> NDArray[np.float64]:
         """Return contributions (n, m, K) of standardised features (n, m) with codes (n, P)."""
-        return self.of_cells(features, self._cells(codes))
-
-    def of_cells(self, features: NDArray, cells: NDArray) -> NDArray[np.float64]:
-        """Do the same for cells (n, P) that are numbered over all partitions; C is no cell."""
         if not len(self._sloped):
             return np.zeros((*features.shape, self.n_outputs))
-        z, rows = features.astype(np.float64), self._rows(cells)
+        z, rows = features.astype(np.float64), self._rows(codes)
         if self._ranges is None:
-            return z[:, :, None] * sum_of_entries(rows, self._slopes)
+            sums = sum_of_entries(rows, self._slopes)
+            return np.multiply(z[:, :, None], sums, out=sums)
         sums = np.zeros((*z.shape, self.n_outputs))
         for row in rows.T:
             clipped = np.clip(z, self._ranges.low[row], self._ranges.high[row])
@@ -134,7 +131,7 @@ class LinearContributions:
         sums = np.zeros((*features.shape, self.n_outputs))
         if not len(self._sloped):
             return sums
-        rows = self._rows(self._cells(codes))
+        rows = self._rows(codes)
         if self._ranges is None:
             return sum_of_entries(rows, self._slopes)
         for row in rows.T:
@@ -143,12 +140,10 @@ class LinearContributions:
             sums += inside[:, :, None] * self._slopes[row]
         return sums
 
-    def _cells(self, codes: NDArray) -> NDArray:
-        return np.where(codes < 0, self._layout.n_cells, codes + self._layout.offsets[:-1])
-
-    def _rows(self, cells: NDArray) -> NDArray[np.intp]:
+    def _rows(self, codes: NDArray) -> NDArray[np.intp]:
         """Rows (n, P') of the slopes, of all partitions that have some."""
-        return self._slope_rows[cells[:, self._sloped]]
+        codes, first = codes[:, self._sloped], self._layout.offsets[self._sloped]
+        return self._slope_rows[np.where(codes < 0, self._layout.n_cells, codes + first)]
 
 
 def padded(table: NDArray) -> NDArray:
@@ -186,16 +181,31 @@ class TrainingMeans:
     n_rows: int  # different ones
 
 
-def training_means(
-    layout: CellLayout, contributions: NDArray, codes: NDArray, s: NDArray
-) -> TrainingMeans:
-    """Return means of contributions (n, m, K) over training rows of codes (n, P), weights (n,)."""
-    weights, total = np.zeros(layout.n_cells), s.sum()
-    for p, first in enumerate(layout.offsets[:-1]):
-        inside, count = codes[:, p] >= 0, layout.cells_per_partition[p]
-        weights[first : first + count] = np.bincount(codes[inside, p], s[inside], minlength=count)
-    linear = np.einsum("n,nmk->mk", s, contributions)
-    return TrainingMeans(weights / total, linear / total, len(s))
+class TrainingSums:
+    """Sums over training rows, of blocks of them one after the other."""
+
+    def __init__(self, layout: CellLayout, n_outputs: int) -> None:
+        self._layout, self._total = layout, 0.0
+        self._cells = np.zeros(layout.n_cells + 1)  # the last one: rows that lie in no cell
+        self._linear = np.zeros((layout.n_features, n_outputs))
+        self._squares = np.zeros(layout.n_features)
+
+    def add(self, contributions: NDArray, codes: NDArray, s: NDArray) -> None:
+        """Add rows of contributions (n, m, K), codes (n, P) and weights s (n,)."""
+        cells = np.where(codes < 0, self._layout.n_cells, codes + self._layout.offsets[:-1])
+        weights = np.repeat(s, codes.shape[1])
+        self._cells += np.bincount(cells.reshape(-1), weights, minlength=len(self._cells))
+        self._linear += np.einsum("n,nmk->mk", s, contributions)
+        self._squares += s @ np.einsum("nmk,nmk->nm", contributions, contributions)
+        self._total += s.sum()
+
+    def means(self, n_rows: int) -> TrainingMeans:
+        """Return the means, of a sample of `n_rows` different rows."""
+        return TrainingMeans(self._cells[:-1] / self._total, self._linear / self._total, n_rows)
+
+    def spread(self) -> NDArray[np.float64]:
+        """Return the root mean square (m,) of contributions, summed over outputs."""
+        return np.sqrt(self._squares / self._total)
 
 
 # -- importances -----------------------------------------------------------------------------------
@@ -207,19 +217,17 @@ def by_column(values: NDArray, sources: NDArray[np.intp], n_columns: int) -> NDA
 
 
 def column_importances(
-    contributions: NDArray, partitioner: Partitioner, s: NDArray, sources: NDArray[np.intp]
+    spread: NDArray, partitioner: Partitioner, sources: NDArray[np.intp]
 ) -> NDArray[np.float64]:
     """Return importances (d,): half of split gains, half of the spread of linear contributions.
 
-    Both are scaled to a sum of one. The spread of a linear feature, which comes from the column
-    `sources[j]`, is the weighted root mean square of its contributions (n, m, K), summed over
-    outputs.
+    Both are scaled to a sum of one. The spread (m,) is that of linear features, which come from the
+    columns `sources`; see `TrainingSums`.
     """
     gains = np.asarray(partitioner.split_gains_, float)
     has_gains = partitioner.splits_on_features and gains.sum() > 0
     parts = [gains / gains.sum()] if has_gains else []
-    squares = np.average(np.square(contributions).sum(axis=2), axis=0, weights=s)
-    spread = by_column(np.sqrt(squares), sources, len(gains))
+    spread = by_column(spread, sources, len(gains))
     if spread.sum() > 0:
         parts.append(spread / spread.sum())
     return np.mean(parts, axis=0) if parts else np.full(len(gains), 1.0 / len(gains))

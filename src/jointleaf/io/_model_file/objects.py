@@ -199,11 +199,19 @@ _STATISTICS = record(
     make=lambda s: CategoryStatistics(len(s.n_codes_of), s.classes, s.tables),
     rules=(("tables", _are_placed, "must have single columns in rising order before pairs"),),
 )
+_OF_DATES = ("time", *DATE_FORMATS)
+
+
+def _can_be_read(s: Scope) -> bool:
+    """Whether dates are written as dates, and numbers as something else."""
+    return s.kind not in ("date", "number") or (s.kind == "date") == (s.notation in _OF_DATES)
+
+
 _KIND = record(
     ColumnKind,
     name=Text(),
     kind=Text(KINDS),
-    notation=Text(("", "time", *NOTATIONS, *DATE_FORMATS)),
+    notation=Text(("", *NOTATIONS, *_OF_DATES)).must(_can_be_read, "is no notation of this kind"),
     parts=Each(Text(DATE_PARTS)),
     note=Text(),
 )

@@ -42,6 +42,7 @@ _ATTRIBUTES = {
 }
 #: Columns of tables of cross-validation that were renamed in format 2.
 _COLUMNS = {"share": "joint_weight", "own_loss": "is_exact"}
+_LOOK = 0.25  # per byte of an array: of checks, as `Array.cost`
 _COLUMN_BYTES = 500  # of what is made of a column
 _TASK_BYTES = 500  # of what is added for a task
 _SETTING_BYTES = 1000  # of a row of such a table, which becomes a dict
@@ -241,7 +242,10 @@ class _Upgrade:
         return len(self._array(fitted["centres"])) if "centres" in fitted else 1
 
     def _array(self, reference: dict[str, int]) -> NDArray:
-        return self._arrays.stored[reference["array"]]
+        """Return an array; looking at its numbers is paid for, as very many may refer to it."""
+        array = self._arrays.stored[reference["array"]]
+        self._place.budget.spend(_LOOK * array.nbytes)
+        return array
 
     def _plain(self, value: Any) -> Any:
         return Plain().write(value, self._arrays)

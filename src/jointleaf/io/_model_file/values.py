@@ -26,6 +26,7 @@ _SCALARS = {t.__name__: t for t in (np.dtype(name).type for name in TYPES)}
 _MOST_INT = 2**63
 _MOST_COLLISIONS = 8  # keys of one hash: more are made so that dicts are slow
 _MOST_KEYS = 2**14  # that are no text: whoever knows their hashes can make dicts slow with others
+_PAIR_BYTES = 0.15  # of two such keys: a price of the time if each is met on the way to the other
 _ITEM_BYTES = 64  # of a value in a list, and as a price of the time that it takes
 _VALUE_BYTES = 2**14  # of an array or object among parameters, with its text in an error message
 _ANY_ARRAY = Array(" ".join(name[1:] for name in TYPES), None)
@@ -147,8 +148,10 @@ class Plain(Field):
 
 def check_keys(keys: list, place: Place) -> None:
     """Check that values can be keys of a dict, and were not chosen to be slow to look up."""
-    if sum(not isinstance(key, str) for key in keys) > _MOST_KEYS:
+    n_known = sum(not isinstance(key, str) for key in keys)
+    if n_known > _MOST_KEYS:
         place.fail(f"has more than {_MOST_KEYS} keys that are no text")
+    place.budget.spend(_PAIR_BYTES * n_known**2)
     try:
         hashes = [hash(key) for key in keys]
     except TypeError:
