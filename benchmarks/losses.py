@@ -1,26 +1,25 @@
 """Losses out of the box: claim counts with exposure, absolute errors and quantiles.
 
-    python -m benchmarks.losses insurance ausprivauto0405 --data DIR
-    python -m benchmarks.losses numbers --data DIR [--output FILE]
-    python -m benchmarks.losses quantiles --data DIR [--output FILE]
-    python -m benchmarks.losses report [--output FILE]
+    python -m benchmarks.losses insurance --data DIR [--models jointleaf glum]
+    python -m benchmarks.losses numbers --data DIR [--models jointleaf joint]
+    python -m benchmarks.losses report
     python -m benchmarks.losses times
 
-The first prints the Poisson deviance per unit of exposure on a fixed fifth of the rows of a motor
-portfolio, the second mean absolute errors and quantile losses on a fixed quarter of the rows of 40
-regression sets, relative to those of the best constant, beside all quantiles of one fit by squared
-or by absolute error; the third compares quantiles that are fitted jointly with these and with one
-fit for each level, on the sets of at most 2,000 rows; the fourth prints means, the last times on
-generated rows. Seconds are CPU seconds. What is in the file is not run again.
+The first compares Poisson deviances per unit of exposure on a fixed fifth of the rows of three
+motor portfolios, the second mean absolute errors and quantile losses on a fixed quarter of the rows
+of 40 regression sets, relative to those of the best constant: one fit for each level, all levels
+fitted jointly (up to 2,000 rows), all quantiles of one fit by squared or by absolute error, and
+peers. The third prints tables of both, the last times on generated rows. Seconds are CPU seconds.
+What is in the files of results is not run again; delete the rows of a model to run it again.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import csv
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,10 @@ REPEATS = (
     "195_auto_price", "207_autoPrice", "230_machine_cpu", "561_cpu", "557_analcatdata_apnea1",
 )  # fmt: skip
 
+RESULTS = Path(__file__).parent / "results"
+
 Predict = Callable[[Any], NDArray]
+Records = Iterator[dict[str, Any]]
 
 
 def read_portfolio(data: Path, name: str) -> tuple[pd.DataFrame, NDArray, NDArray]:
@@ -118,20 +120,26 @@ def count_models(n_jobs: int) -> dict[str, Callable[..., Predict]]:
     return {model.__name__: model for model in models}
 
 
-def compare_counts(data: Path, name: str, only: list[str], n_jobs: int) -> Iterator[dict[str, Any]]:
-    """Yield the deviance of every model on the rows that are held out."""
-    X, y, e = read_portfolio(data, name)
-    rows = train_test_split(np.arange(len(y)), test_size=0.2, random_state=0)
-    train, test = (np.sort(part) for part in rows)
-    for model, fit in count_models(n_jobs).items():
-        if only and model not in only:
+def compare_counts(
+    data: Path, known: set[tuple[str, str]], only: list[str], n_jobs: int
+) -> Records:
+    """Yield the deviance of every model on the held-out rows of every portfolio."""
+    for name in PORTFOLIOS:
+        models = [(m, fit) for m, fit in count_models(n_jobs).items() if (name, m) not in known]
+        models = [(m, fit) for m, fit in models if m in only or not only]
+        if not models:
             continue
-        start = time.process_time()
-        predict = fit(X.iloc[train], y[train], e[train])
-        seconds = time.process_time() - start
-        rates = np.maximum(predict(X.iloc[test]), 1e-12)
-        deviance = mean_poisson_deviance(y[test] / e[test], rates, sample_weight=e[test])
-        yield {"set": name, "model": model, "deviance": deviance, "seconds": round(seconds, 1)}
+        X, y, e = read_portfolio(data, name)
+        rows = train_test_split(np.arange(len(y)), test_size=0.2, random_state=0)
+        train, test = (np.sort(part) for part in rows)
+        for model, fit in models:
+            start = time.process_time()
+            predict = fit(X.iloc[train], y[train], e[train])
+            seconds = time.process_time() - start
+            rates = np.maximum(predict(X.iloc[test]), 1e-12)
+            deviance = mean_poisson_deviance(y[test] / e[test], rates, sample_weight=e[test])
+            yield {"set": name, "model": model, "deviance": round(deviance, 6),
+                   "seconds": round(seconds, 1)}  # fmt: skip
 
 
 def number_sets() -> list[tuple[DataSet, str]]:
@@ -153,68 +161,106 @@ def number_sets() -> list[tuple[DataSet, str]]:
     return [(entry, HALVES[k % 2]) for k, entry in enumerate(chosen)]
 
 
-def number_models(level: float) -> dict[str, Any]:
-    """Return estimators of a quantile; the median is that of the absolute error."""
+def number_models() -> dict[str, Callable[..., tuple[NDArray, NDArray]]]:
+    """Return functions that predict all levels, and say how long the fit of each took.
+
+    The level of 0.5 is the absolute error.
+    """
     from lightgbm import LGBMRegressor
 
-    median = level == 0.5
-    loss = {"loss": "absolute_error"} if median else {"loss": "quantile", "quantile": level}
-    objective = {"objective": "l1"} if median else {"objective": "quantile", "alpha": level}
+    def options(level: float) -> dict[str, Any]:
+        if level == 0.5:
+            return {"loss": "absolute_error"}
+        return {"loss": "quantile", "quantile": level}
+
+    def of_each(make: Callable[[float], Any]) -> Callable[..., tuple[NDArray, NDArray]]:
+        def predictions(X: Any, y: NDArray, X_test: Any) -> tuple[NDArray, NDArray]:
+            fits = [timed_fit(make(level), X, y) for level in LEVELS]
+            columns = [model.predict(X_test) for model, _ in fits]
+            return np.column_stack(columns), np.array([seconds for _, seconds in fits])
+
+        return predictions
+
+    def of_one(**parameters: Any) -> Callable[..., tuple[NDArray, NDArray]]:
+        def predictions(X: Any, y: NDArray, X_test: Any) -> tuple[NDArray, NDArray]:
+            model, seconds = timed_fit(JOPLEnRegressor(random_state=0, **parameters), X, y)
+            return model.predict_quantiles(X_test, LEVELS), np.full(len(LEVELS), seconds)
+
+        return predictions
+
+    def lightgbm(level: float) -> Any:
+        objective = {"objective": "quantile", "alpha": level}
+        objective = {"objective": "l1"} if level == 0.5 else objective
+        return LGBMRegressor(n_jobs=1, random_state=0, verbose=-1, **objective)
+
     return {
-        "jointleaf": JOPLEnRegressor(random_state=0, **loss),
-        "lightgbm": LGBMRegressor(n_jobs=1, random_state=0, verbose=-1, **objective),
-        "histogram": HistGradientBoostingRegressor(random_state=0, **loss),
+        "jointleaf": of_each(lambda level: JOPLEnRegressor(random_state=0, **options(level))),
+        "joint": of_one(loss="quantile", quantile=LEVELS),
+        "of mean": of_one(loss="squared_error"),
+        "of median": of_one(loss="absolute_error"),
+        "lightgbm": of_each(lightgbm),
+        "histogram": of_each(
+            lambda level: HistGradientBoostingRegressor(random_state=0, **options(level))
+        ),
     }
 
 
-def compare_numbers(data: Path, output: Path, *, is_joint: bool) -> None:
-    """Append quantile losses, relative to the training rows' quantile, to a table."""
-    known = set(pd.read_csv(output)["set"]) if output.exists() else set()
+def timed_fit(model: Any, X: Any, y: NDArray) -> tuple[Any, float]:
+    """Return a fitted model and the CPU seconds of its fit."""
+    start = time.process_time()
+    return model.fit(X, y), time.process_time() - start
+
+
+def compare_numbers(data: Path, known: set[tuple[str, str]], only: list[str]) -> Records:
+    """Yield the quantile losses of every model, relative to the training rows' quantile."""
     for entry, half in number_sets():
-        if entry.name in known or (is_joint and entry.rows > _MOST_JOINT_ROWS):
+        models = [(m, f) for m, f in number_models().items() if (entry.name, m) not in known]
+        models = [(m, f) for m, f in models if m in only or not only]
+        if entry.rows > _MOST_JOINT_ROWS:
+            models = [(m, f) for m, f in models if m != "joint"]
+        if not models:
             continue
         table = load(entry, data)
         rows = np.random.default_rng(0).permutation(len(table.y))
         test, train = np.split(rows, [len(rows) // 4])
-        X, X_test = (part_of(table.X, part) for part in (train, test))
-        results = quantile_losses(X, table.y[train], X_test, table.y[test], is_joint=is_joint)
-        frame = pd.DataFrame(results, columns=["level", "model", "loss", "seconds"])
-        frame.insert(0, "half", half)
-        frame.insert(0, "set", entry.name)
-        frame.to_csv(output, mode="a", header=not output.exists(), index=False)
-        print(frame.to_string(header=False, index=False), flush=True)
+        X, X_test, y, y_test = (
+            *(part_of(table.X, p) for p in (train, test)),
+            table.y[train],
+            table.y[test],
+        )
+        for model, predict in models:
+            predicted, seconds = predict(X, y, X_test)
+            crossing = np.mean((np.diff(predicted, axis=1) < 0).any(axis=1))
+            for k, level in enumerate(LEVELS):
+                constant = np.full(len(test), np.quantile(y, level))
+                scale = mean_pinball_loss(y_test, constant, alpha=level)
+                loss = mean_pinball_loss(y_test, predicted[:, k], alpha=level) / scale
+                yield {"set": entry.name, "half": half, "model": model, "level": level,
+                       "loss": round(loss, 5), "crossing": round(crossing, 4),
+                       "seconds": round(seconds[k], 2)}  # fmt: skip
 
 
-def quantile_losses(
-    X: Any, y: NDArray, X_test: Any, y_test: NDArray, *, is_joint: bool
-) -> list[tuple]:
-    """Return level, model, loss and seconds of all levels and models; peers only if not joint."""
-    of_one_fit = {}
-    fits: dict[str, dict[str, Any]] = {
-        "of mean": {"loss": "squared_error"},
-        "of median": {"loss": "absolute_error"},
-    }
-    if is_joint:
-        fits["joint"] = {"loss": "quantile", "quantile": LEVELS}
-    for name, options in fits.items():
-        start = time.process_time()
-        model = JOPLEnRegressor(random_state=0, **options).fit(X, y)
-        seconds = time.process_time() - start
-        of_one_fit[name] = model.predict_quantiles(X_test, LEVELS), seconds
-    results = []
-    for k, level in enumerate(LEVELS):
-        constant = np.full(len(y_test), np.quantile(y, level))
-        predictions = {name: (q[:, k], seconds) for name, (q, seconds) in of_one_fit.items()}
-        for name, model in number_models(level).items():
-            if is_joint and name != "jointleaf":
-                continue
-            start = time.process_time()
-            predictions[name] = model.fit(X, y).predict(X_test), time.process_time() - start
-        scale = mean_pinball_loss(y_test, constant, alpha=level)
-        for name, (predicted, seconds) in predictions.items():
-            loss = mean_pinball_loss(y_test, predicted, alpha=level) / scale
-            results.append((level, name, round(loss, 5), round(seconds, 2)))
-    return results
+def append(output: Path, records: Iterable[dict[str, Any]]) -> None:
+    """Append records to a file of results as they come, and print them."""
+    is_new = not output.exists()
+    with output.open("a", newline="") as file:
+        writer = None
+        for record in records:
+            if writer is None:
+                writer = csv.DictWriter(file, list(record))
+                if is_new:
+                    writer.writeheader()
+            writer.writerow(record)
+            file.flush()
+            print(*record.values(), flush=True)
+
+
+def known_pairs(output: Path) -> set[tuple[str, str]]:
+    """Return the sets and models that are in a file of results."""
+    if not output.exists():
+        return set()
+    frame = pd.read_csv(output)
+    return set(zip(frame["set"], frame["model"], strict=True))
 
 
 def part_of(X: Any, rows: NDArray) -> Any:
@@ -222,71 +268,107 @@ def part_of(X: Any, rows: NDArray) -> Any:
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
-def report_numbers(output: Path) -> None:
-    """Print geometric means over sets, and how many of these are won from both peers."""
-    frame = pd.read_csv(output)
-    peers = [name for name in ("lightgbm", "histogram") if name in set(frame["model"])]
-    rivals = peers or ["of median", "jointleaf"]
-    first = "jointleaf" if peers else "joint"
-    models = list(dict.fromkeys([first, "jointleaf", "of mean", "of median", *peers]))
-    print(f"| sets | quantile | {' | '.join(models)} | won |")
+def report_counts(output: Path) -> None:
+    """Print deviances and seconds of all models on all portfolios."""
+    table = pd.read_csv(output).pivot(index="set", columns="model")[["deviance", "seconds"]]
+    models = [m for m in count_models(1) if m in table["deviance"]]
+    print(f"| portfolio | {' | '.join(models)} |")
+    print("|" + "---|" * (len(models) + 1))
+    for name, row in table.iterrows():
+        texts = [f"{row['deviance', m]:.4f} ({row['seconds', m]:.0f} s)" for m in models]
+        print(f"| {name} | {' | '.join(texts)} |")
+    means = table["deviance"].mean()
+    print(f"| mean | {' | '.join(f'{means[m]:.4f}' for m in models)} |")
+
+
+def report_numbers(frame: pd.DataFrame, first: str, others: list[str], rivals: list[str]) -> None:
+    """Print geometric means over sets, and on how many the first model beats all rivals."""
+    models = [first, *others]
+    frame = frame[frame["model"].isin([*models, "of mean"])]
+    print(f"\n| sets | quantile | {' | '.join(models)} | won |")
     print("|" + "---|" * (len(models) + 3))
     of_sets = ["set", "half", "model"]
     means = frame.groupby(of_sets, as_index=False)["loss"].mean().assign(level="all")
-    for (half, level), part in pd.concat([frame, means]).groupby(["half", "level"], sort=False):
-        table = part.pivot(index="set", columns="model", values="loss")
+    parts = pd.concat([frame, means]).groupby(["half", "level"], sort=False)
+    for (half, level), part in sorted(parts, key=lambda group: str(group[0])):
+        table = part.pivot(index="set", columns="model", values="loss").dropna()
         geometric = np.exp(np.log(table.clip(lower=1e-4)).mean())
         won = (table[first] < table[rivals].min(axis=1)).sum()
         texts = " | ".join(f"{geometric[name]:.4f}" for name in models)
         print(f"| {half} | {level} | {texts} | {won} of {len(table)} |")
-    wide = frame.pivot_table(index=["set", "level"], columns="model", values="seconds")
+    wide = frame.pivot(index=["set", "level"], columns="model", values="seconds").dropna()
     ratios = wide[first] / wide["of mean"]
-    print(f"times of the squared-error fit: median {ratios.median():.2f}, most {ratios.max():.2f}")
+    print(f"times of the squared-error fit: median {ratios.median():.2f}, most {ratios.max():.2f}",
+          f"({ratios.idxmax()})")  # fmt: skip
+
+
+def report_tables(frame: pd.DataFrame) -> None:
+    """Print one fit for each level against peers, and levels that are fitted jointly against it."""
+    peers, others = ["lightgbm", "histogram"], ["jointleaf", "of median", "of mean"]
+    report_numbers(frame, "jointleaf", ["of mean", "of median", *peers], peers)
+    joint = frame[frame["set"].isin(frame.loc[frame["model"] == "joint", "set"])]
+    report_numbers(joint, "joint", others, ["jointleaf", "of median"])
+    report_crossing(joint)
+
+
+def report_crossing(frame: pd.DataFrame) -> None:
+    """Print on how many sets the levels of each model cross."""
+    for model, shares in frame.groupby("model")["crossing"]:
+        n_sets, most = (shares > 0).sum() // len(LEVELS), shares.max()
+        print(f"{model}: levels cross on {n_sets} sets, on one in {most:.1%} of the test rows")
 
 
 def print_times() -> None:
-    """Print CPU seconds of fits with several losses, relative to the squared error."""
+    """Print CPU seconds of fits with several losses, relative to the squared error.
+
+    Up to 2,000 rows a fit by squared error may also try larger trees, which others do not: ratios
+    are to the fit without them (recipe="joint") there.
+    """
     rng = np.random.default_rng(0)
     losses: dict[str, dict[str, Any]] = {
-        name: {"loss": name} for name in ("squared_error", "absolute_error", "huber", "poisson")
+        name: {"loss": name} for name in ("absolute_error", "huber", "poisson")
     }
     losses["quantile"] = {"loss": "quantile", "quantile": 0.9}
     losses["quantiles"] = {"loss": "quantile", "quantile": LEVELS}
-    for n in (200, 600, 1500, 3000):
+    for n in (100, 200, 600, 1500, 3000):  # the first warms up
         X, noise = rng.standard_normal((n, 8)), rng.standard_normal(n)
         y = X[:, 0] + np.sin(2 * X[:, 1]) + X[:, 2] * X[:, 3] + (0.3 + 0.3 * (X[:, 4] > 0)) * noise
-        counts, seconds = rng.poisson(np.exp(0.5 * y)), {}
+        counts = rng.poisson(np.exp(0.5 * y))
+        default = timed_fit(JOPLEnRegressor(random_state=0), X, y)[1]
+        recipe = "joint" if n <= _MOST_JOINT_ROWS else "blend"
+        plain = timed_fit(JOPLEnRegressor(recipe=recipe, random_state=0), X, y)[1]
+        ratios = []
         for loss, options in losses.items():
-            start = time.process_time()
             model = JOPLEnRegressor(random_state=0, **options)
-            model.fit(X, counts if loss == "poisson" else y)
-            seconds[loss] = time.process_time() - start
-        first = seconds["squared_error"]
-        ratios = ", ".join(f"{loss} {seconds[loss] / first:.2f}" for loss in list(losses)[1:])
-        print(f"{n} rows, squared error {first:.2f} s: {ratios}", flush=True)
+            seconds = timed_fit(model, X, counts if loss == "poisson" else y)[1]
+            ratios.append(f"{loss} {seconds / plain:.2f}")
+        if n > 100:
+            print(f"{n} rows, squared error {default:.2f} s, recipe={recipe!r} {plain:.2f} s:",
+                  ", ".join(ratios), flush=True)  # fmt: skip
 
 
 def main() -> None:
-    """Print one line of JSON for every model and portfolio, or append to a table of numbers."""
+    """Append to the files of results, or print their tables, or times."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=["insurance", "numbers", "quantiles", "report", "times"])
-    parser.add_argument("names", nargs="*", default=list(PORTFOLIOS), help="portfolios")
+    parser.add_argument("what", choices=["insurance", "numbers", "report", "times"])
     parser.add_argument("--data", type=Path, help="folder with the data sets")
-    parser.add_argument("--output", type=Path, default=Path("losses.csv"), help="of numbers")
-    parser.add_argument("--only", nargs="*", default=[], help="models of claim counts")
-    parser.add_argument("--n-jobs", type=int, default=1)
-    arguments = parser.parse_args()
-    if arguments.what in ("numbers", "quantiles"):
-        is_joint = arguments.what == "quantiles"
-        compare_numbers(arguments.data, arguments.output, is_joint=is_joint)
-    elif arguments.what == "report":
-        report_numbers(arguments.output)
-    elif arguments.what == "times":
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--models", nargs="*", default=[], help="only these")
+    parser.add_argument("--n-jobs", type=int, default=1, help="of models of claim counts")
+    args = parser.parse_args()
+    counts, numbers = args.results / "claims.csv", args.results / "losses.csv"
+    if args.what == "times":
         print_times()
-    else:
-        for name in arguments.names:
-            for result in compare_counts(arguments.data, name, arguments.only, arguments.n_jobs):
-                print(json.dumps(result), flush=True)
+    elif args.what == "insurance":
+        known = known_pairs(counts)
+        append(counts, compare_counts(args.data, known, args.models, args.n_jobs))
+    elif args.what == "numbers":
+        append(numbers, compare_numbers(args.data, known_pairs(numbers), args.models))
+    elif args.what == "report":
+        if counts.exists():
+            report_counts(counts)
+        if numbers.exists():
+            report_tables(pd.read_csv(numbers))
 
 
 if __name__ == "__main__":

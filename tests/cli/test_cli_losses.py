@@ -335,6 +335,13 @@ def test_options_that_cannot_be(capsys, tmp_path, name):
     assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
 
 
+def test_weights_that_leave_one_class(capsys, tmp_path):
+    rows = [[*row[:3], k % 2, "yes" if k % 2 else "no"] for k, row in enumerate(make_claims(30))]
+    (tmp_path / "data.csv").write_text(as_csv(rows, HEADER))
+    line = fails(capsys, "fit", tmp_path / "data.csv", "-t", "claims", "--weight", "weight")
+    assert "the target 'claims' has one class only in rows of positive weight: at least two" in line
+
+
 @pytest.mark.parametrize(
     ("column", "value", "shown"),
     [(2, 0, "is 0"), (2, "", "is missing"), (2, -1.5, "is -1.5"), (3, -2, "is -2")],

@@ -297,6 +297,40 @@ def test_paths_accept_every_loss(loss, make_case):
     assert (np.diff(path.error) < 0).all()
 
 
+@pytest.mark.parametrize("loss", [AbsoluteError(), Quantile(0.8), Huber(0.5)], ids=repr)
+def test_targets_far_from_zero_are_reached_by_free_biases(loss, make_case):
+    """At the start all rows are on linear pieces of the loss, without any curvature."""
+    case, penalty = make_case(n=150, d=4), Frobenius(0.1, bias_strength=0.0)
+    near = fit_cells(case.X, case.codes, case.y, loss=loss, penalty=penalty)
+    far = fit_cells(case.X, case.codes, case.y + 50, loss=loss, penalty=penalty, solver="newton")
+    assert far.converged
+    assert far.objective == pytest.approx(near.objective, rel=1e-4)
+    paths = [
+        strength_path(case.X, case.codes, y, penalty=L21(1.0), loss=loss, n_strengths=3)
+        for y in (case.y, case.y + 50)
+    ]
+    np.testing.assert_allclose(paths[0].strengths, paths[1].strengths, rtol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "loss"),
+    [
+        ({"loss": "quantile", "quantile": 0.8}, Quantile(0.8)),
+        ({"loss": "tweedie", "power": 1.3}, Tweedie(1.3)),
+    ],
+)
+def test_functions_take_levels_and_powers(options, loss, make_case):
+    case = make_case(n=80, d=3)
+    y = np.exp(case.y)
+    named = fit_cells(case.X, case.codes, y, penalty=Frobenius(0.1), **options)
+    given = fit_cells(case.X, case.codes, y, penalty=Frobenius(0.1), loss=loss)
+    np.testing.assert_array_equal(named.theta, given.theta)
+    path = strength_path(case.X, case.codes, y, penalty=L21(1.0), n_strengths=2, **options)
+    assert all(solution.loss == loss for solution in path.solutions)
+    with pytest.raises(ValueError, match="has no effect with loss='squared_error'"):
+        fit_cells(case.X, case.codes, y, **{k: v for k, v in options.items() if k != "loss"})
+
+
 def test_paths_take_offsets_of_validation_rows(make_case):
     case = make_case(n=60)
     y, offset = np.exp(case.y), np.linspace(0, 1, 60)

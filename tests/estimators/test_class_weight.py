@@ -134,6 +134,8 @@ def test_weights_that_cannot_be(value, message):
             r"y has shape \(300, 2\), but JOPLEnClassifier .* MultiTaskJOPLEnC",
         ),
         (pd.DataFrame({"a": Y, "b": Y}), "MultiOutputClassifier with this estimator"),
+        ([["a", "b"], ["a"]] * 150, "y holds lists, .* columns of them .MultiLabelBinarizer."),
+        (pd.Series([{"a"}, {"a", "b"}] * 150), r"y holds lists, .*\.MultiOutputClassifier with"),
         ([None, *LABELS[1:]], "y is None in row 0: leave out rows without a target"),
         (np.array([np.nan, *LABELS[1:]], object), "y is nan in row 0: leave out rows without"),
         (np.r_[np.nan, np.zeros(len(LABELS) - 1)], "y is nan in row 0: leave out rows without"),

@@ -294,6 +294,20 @@ def test_pruning_and_paths_refuse_offsets():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"exposure": EXPOSURE[TRAIN]}, r"y_val has none.* give exposure_val \(or offset_val\)"),
+        ({"exposure_val": EXPOSURE[TEST]}, r"y has none.* give exposure \(or offset\)"),
+        ({"exposure_val": EXPOSURE[TEST], "X_val": None, "y_val": None}, "X_val, which is not"),
+    ],
+)
+def test_training_and_validation_rows_both_have_exposure(options, message):
+    rows = {"X_val": X[TEST], "y_val": COUNTS[TEST]}
+    with pytest.raises(ValueError, match=message):
+        JOPLEnRegressor(loss="poisson").fit(X[TRAIN], COUNTS[TRAIN], **rows | options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         ({"loss": "hinge"}, "loss='hinge' is not known"),
         ({"loss": "quantile", "quantile": 1.0}, "quantile=1.0 must be a number between 0 and 1"),
         ({"loss": "quantile", "quantile": 0}, "quantile=0 must be a number between 0 and 1"),

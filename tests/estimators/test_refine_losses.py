@@ -104,6 +104,33 @@ def test_objectives_without_a_loss_are_refused():
     assert refine(model, X, Y, loss="huber", **OPTIONS).report_.loss == "huber"
 
 
+def half_errors(y_true, y_pred):
+    return 0.5 * (y_pred - y_true), np.ones_like(y_true)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: lightgbm(reg_sqrt=True), "regression, reg_sqrt=True"),
+        (lambda: lightgbm(objective=half_errors), "none"),
+        (lambda: xgboost(objective=half_errors), "half_errors"),
+        (
+            lambda: xgboost(objective="reg:quantileerror", quantile_alpha=[0.1, 0.9]),
+            "reg:quantileerror of 0.1, 0.9",
+        ),
+        (
+            lambda: catboost(loss_function="MultiQuantile:alpha=0.1,0.9"),
+            "MultiQuantile of 0.1, 0.9",
+        ),
+    ],
+    ids=["square roots", "lightgbm function", "xgboost function", "two levels", "catboost levels"],
+)
+def test_what_no_loss_says_is_refused(make, name):
+    model = make().fit(X, Y)
+    with pytest.raises(ValueError, match=f"objective '{name}', which has no loss here"):
+        refine(model, X, Y)
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -135,3 +162,14 @@ def test_exposure_is_passed_on():
     refined = refine(model, X, Y, exposure=np.full(200, 2.0), **OPTIONS)
     once = refine(model, X, Y, **OPTIONS)
     np.testing.assert_allclose(2 * refined.predict(X).mean(), once.predict(X).mean(), rtol=0.05)
+
+
+def test_groups_and_validation_rows_are_passed_on():
+    model = lightgbm(objective="poisson").fit(X, Y)
+    with pytest.raises(ValueError, match="groups puts all rows of positive weight into one group"):
+        refine(model, X, Y, groups=np.zeros(200))
+    rows = {"X_val": X[100:], "y_val": Y[100:], "exposure": np.full(100, 2.0)}
+    with pytest.raises(ValueError, match="give exposure_val"):
+        refine(model, X[:100], Y[:100], **rows)
+    refined = refine(model, X[:100], Y[:100], exposure_val=np.full(100, 2.0), **rows)
+    assert refined.report_.has_offset

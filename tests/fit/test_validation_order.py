@@ -140,3 +140,8 @@ def test_weights_of_validation_rows_choose():
 def test_weights_without_validation_rows():
     with pytest.raises(ValueError, match="X_val and y_val belong together"):
         JOPLEnRegressor().fit(X, Y, sample_weight_val=np.ones(3))
+
+
+def test_splits_beside_validation_rows():
+    with pytest.raises(ValueError, match="cv=3 has no effect with X_val and y_val"):
+        JOPLEnRegressor(cv=3).fit(X, Y, X_val=X[:9], y_val=Y[:9])

@@ -26,6 +26,8 @@ def fit_cells(
     y: ArrayLike,
     *,
     loss: str | Loss = "squared_error",
+    quantile: float | None = None,
+    power: float | None = None,
     penalty: Term | None = None,
     cells: CellKind | Sequence[CellKind] = "linear",
     solver: str | Solver = "auto",
@@ -59,10 +61,14 @@ def fit_cells(
         Targets: numbers (for "poisson" and "tweedie" not negative, for "gamma" positive), -1 and 1
         for "logistic", class numbers 0..K-1 for "multinomial".
     loss : str or Loss
-        "squared_error", "absolute_error", "huber", "quantile" (the median), "poisson", "gamma",
-        "tweedie" (power 1.5), "logistic" or "multinomial", or an object of `jointleaf.losses`, such
-        as ``Quantile(0.9)``. For "poisson", "gamma" and "tweedie" predictions are logarithms of
-        means. The scale of "huber" is found from residuals and is in ``solution.loss.delta``.
+        "squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie",
+        "logistic" or "multinomial", or an object of `jointleaf.losses`, such as ``Quantile(0.9)``.
+        For "poisson", "gamma" and "tweedie" predictions are logarithms of means. The scale of
+        "huber" is found from residuals and is in ``solution.loss.delta``.
+    quantile : float in (0, 1), optional
+        The level, for loss="quantile"; 0.5 by default.
+    power : float in [1, 2], optional
+        For loss="tweedie"; 1.5 by default.
     penalty : Penalty, PredictionPenalty or a sum of these, optional
         By default ``Frobenius(0.01)``.
     cells : {"linear", "constant"} or sequence of these, length P
@@ -108,11 +114,11 @@ def fit_cells(
     check_limits(tol, max_iter)
     check_device(device)
     penalty = Frobenius(0.01) if penalty is None else penalty
+    wanted = make_loss(loss, quantile, power)
     problem = make_problem(
-        X, codes, y, loss, penalty, cells, sample_weight, n_cells, n_jobs, offset
+        X, codes, y, wanted, penalty, cells, sample_weight, n_cells, n_jobs, offset
     )
     solution = solve(problem, solver, tol=tol, max_iter=max_iter, device=device)
-    wanted = make_loss(loss)
     for _ in range(_MOST_SCALES if wanted.needs_scale else 0):
         before, start = problem.loss, solution.theta
         residuals = problem.y - problem.offset - problem.design.matvec(start)

@@ -12,7 +12,7 @@ from jointleaf._core import solvers
 from jointleaf._core.arrays import check_device
 from jointleaf._core.fitting import make_problem
 from jointleaf._core.layout import CellKind
-from jointleaf._core.losses import Kinked, Loss
+from jointleaf._core.losses import Kinked, Loss, make_loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.penalties.base import on_weights
 from jointleaf._core.penalties.params import check_count
@@ -78,6 +78,8 @@ def strength_path(
     n_strengths: int = N_STRENGTHS,
     ratio: float = RATIO,
     loss: str | Loss = "squared_error",
+    quantile: float | None = None,
+    power: float | None = None,
     cells: CellKind | Sequence[CellKind] = "linear",
     solver: str | solvers.Solver = "auto",
     tol: float = 3e-3,
@@ -104,7 +106,7 @@ def strength_path(
         are zero down to `ratio` times that.
     n_strengths : int
     ratio : float in (0, 1)
-    loss, cells, solver, max_iter, sample_weight, n_cells, n_jobs, device
+    loss, quantile, power, cells, solver, max_iter, sample_weight, n_cells, n_jobs, device
         As for `jointleaf.fit_cells`.
     offset : number or array (n,) or (K,)
         Raw predictions that the cells add to.
@@ -137,7 +139,8 @@ def strength_path(
     if not isinstance(penalty, Term):
         raise TypeError(f"penalty={penalty!r} must be a Penalty such as L21(0.1)")
     weighting = cells, sample_weight, n_cells, n_jobs, offset
-    problem = make_problem(X, codes, y, loss, penalty.at(1.0), *weighting)
+    wanted = make_loss(loss, quantile, power)
+    problem = make_problem(X, codes, y, wanted, penalty.at(1.0), *weighting)
     state = solvers.SolverState()
     if strengths is None:
         grid = strength_grid(largest_strength(problem, penalty, state), n_strengths, ratio)

@@ -53,6 +53,10 @@ class DataTerm:
         """Second derivative of the loss by every prediction, of the shape of f."""
         return self.loss.curvature(self.y, f + self.offset, self.s, self.total)
 
+    def working_curvature(self, f: Any) -> Any:
+        """Curvature of a quadratic model of the loss, positive where the loss is linear."""
+        return self.loss.working_curvature(self.y, f + self.offset, self.s, self.total)
+
     def hessian(self, f: Any) -> Callable[[Any], Any]:
         """Hessian of the data term by the predictions, at f: a function of what it multiplies."""
         of_loss = self.loss.hessian(self.y, f + self.offset, self.s, self.total)

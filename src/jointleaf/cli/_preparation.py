@@ -234,7 +234,11 @@ def _read_training_data(
             f"{_FEWEST_ROWS} are needed"
         )
     if target.task == "classification" and len(np.unique(y)) < 2:
-        raise CliError(f"{table.source}: the target {target.name!r} has one class only")
+        positive = "" if weight is None else " in rows of positive weight"
+        raise CliError(
+            f"{table.source}: the target {target.name!r} has one class only{positive}: at least "
+            "two classes are needed"
+        )
     X, _ = prepared(preparation, table)
     groups, times = splits.read_groups(table, args.group), splits.read_times(table, args.time)
     rows = Rows(X, y, exposure, weight, groups, times)

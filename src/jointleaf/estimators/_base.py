@@ -179,6 +179,11 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
                 "X_val and y_val choose the penalty: give them with penalty='auto' or a "
                 "strength that is 'auto'"
             )
+        if has_validation and self.cv is not None:
+            raise ValueError(
+                f"cv={self.cv!r} has no effect with X_val and y_val, which are validated on: leave "
+                "out one of them"
+            )
         if is_ensemble(self.partitioner):
             check_fitted_model(self.partitioner, X)  # names and number of its columns
         known = {} if self._has_default_partitions else known_categories(self.partitioner)

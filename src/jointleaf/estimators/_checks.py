@@ -225,14 +225,7 @@ def check_targets(estimator: Any, y: Any) -> None:
     """Raise an error for several targets, and for labels that are missing."""
     check_is_here("y", y)
     kind = "Classifier" if is_classifier(estimator) else "Regressor"
-    values = np.asarray(y)
-    shape = y.shape if hasattr(y, "shape") else values.shape  # also of sparse matrices
-    if len(shape) == 2 and shape[1] != 1:
-        raise ValueError(
-            f"y has shape {tuple(shape)}, but {type(estimator).__name__} predicts one target: use "
-            f"MultiTaskJOPLEn{kind} for tasks that are fitted together, or "
-            f"sklearn.multioutput.MultiOutput{kind} with this estimator for one model per column"
-        )
+    values = _single_target(y, type(estimator).__name__, kind)
     if kind == "Regressor" and values.dtype.kind in "OUS" and values.ndim == 1:
         text = next((value for value in values.tolist() if _is_text(value)), None)
         if text is not None:
@@ -249,6 +242,27 @@ def check_targets(estimator: Any, y: Any) -> None:
         row = int(np.flatnonzero(np.isnan(values))[0])
         # scikit-learn's words, which its checks of estimators ask for.
         raise ValueError(f"Input y contains NaN in row {row}: leave out rows without a target")
+
+
+def _single_target(y: Any, name: str, kind: str) -> NDArray:
+    """Return y as an array; raise an error for several columns, and for lists of labels."""
+    try:
+        values = np.asarray(y)
+    except ValueError:  # lists of several lengths
+        values = np.array([*y], dtype=object)
+    shape = y.shape if hasattr(y, "shape") else values.shape  # also of sparse matrices
+    has_lists = values.dtype == object and values.ndim == 1
+    if has_lists and any(isinstance(label, list | tuple | set) for label in values):
+        found, first = "holds lists", "make columns of them (MultiLabelBinarizer), and "
+    elif len(shape) == 2 and shape[1] != 1:
+        found, first = f"has shape {tuple(shape)}", ""
+    else:
+        return values
+    raise ValueError(
+        f"y {found}, but {name} predicts one target: {first}use MultiTaskJOPLEn{kind} for tasks "
+        f"that are fitted together, or sklearn.multioutput.MultiOutput{kind} with this estimator "
+        "for one model per column"
+    )
 
 
 def _is_text(value: Any) -> bool:

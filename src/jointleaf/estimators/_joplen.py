@@ -30,7 +30,12 @@ from jointleaf.estimators._docs import (
 )
 from jointleaf.estimators._intervals import PredictsIntervals, PredictsSets
 from jointleaf.estimators._levels import check_joint_levels, mean_quantile_loss, read_levels
-from jointleaf.estimators._offsets import check_has_offset, n_rows_of, read_offset
+from jointleaf.estimators._offsets import (
+    check_has_offset,
+    check_offset_val,
+    n_rows_of,
+    read_offset,
+)
 from jointleaf.estimators._params import LossParameters
 
 
@@ -122,6 +127,9 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
         if self._levels is not None:
             check_joint_levels(self)
         n_rows = None if X_val is None else n_rows_of(X_val)
+        shift = read_offset(given, offset, exposure, n_rows_of(X))
+        shift_val = read_offset(given, offset_val, exposure_val, n_rows, "_val")
+        check_offset_val(shift, shift_val, X_val)
         return self._fit(
             X,
             y,
@@ -130,8 +138,8 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
             X_val,
             y_val,
             sample_weight_val,
-            read_offset(given, offset, exposure, n_rows_of(X)),
-            read_offset(given, offset_val, exposure_val, n_rows, "_val"),
+            shift,
+            shift_val,
         )
 
     @property

@@ -12,7 +12,7 @@ from jointleaf._core.problem import as_numbers
 from jointleaf._data.columns import column_names
 from jointleaf._data.rows import check_is_here
 
-__all__ = ["check_has_offset", "n_rows_of", "read_offset"]
+__all__ = ["check_has_offset", "check_offset_val", "n_rows_of", "read_offset"]
 
 
 def n_rows_of(X: Any) -> int | None:
@@ -88,3 +88,20 @@ def check_has_offset(has_offset: bool, shift: NDArray | None, purpose: str) -> N
             f"the model was fitted with exposure or an offset, without which predictions are not "
             f"those of the targets: give {purpose} the exposure (or offset) of its rows"
         )
+
+
+def check_offset_val(shift: NDArray | None, shift_val: NDArray | None, X_val: Any) -> None:
+    """Raise an error where training and validation rows have not both exposure, or an offset."""
+    if X_val is None and shift_val is not None:
+        raise ValueError(
+            "offset_val and exposure_val are of the rows of X_val, which is not given: give X_val "
+            "and y_val as well, or leave them out"
+        )
+    if X_val is None or (shift is None) == (shift_val is None):
+        return
+    has, lacks = ("y", "y_val") if shift_val is None else ("y_val", "y")
+    names = "exposure_val (or offset_val)" if shift_val is None else "exposure (or offset)"
+    raise ValueError(
+        f"{has} has exposure or an offset and {lacks} has none, so that they cannot be compared: "
+        f"give {names} as well"
+    )

@@ -25,8 +25,12 @@ def refine(
     *,
     offset: ArrayLike | None = None,
     exposure: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     X_val: ArrayLike | None = None,
     y_val: ArrayLike | None = None,
+    sample_weight_val: ArrayLike | None = None,
+    offset_val: ArrayLike | None = None,
+    exposure_val: ArrayLike | None = None,
     **parameters: Any,
 ) -> JOPLEnRegressor | JOPLEnClassifier | Pipeline:
     """Refit a trained tree ensemble jointly, with a linear model in every leaf.
@@ -53,8 +57,12 @@ def refine(
         Weights.
     offset, exposure : array-like (n,), optional
         Of a regression model, as for `JOPLEnRegressor.fit`.
+    groups : array-like (n,), optional
+        Rows that belong together, which are never on both sides of a split.
     X_val, y_val : array-like (m, d), (m,), optional
         Rows on which the penalty is chosen, instead of cross-validation.
+    sample_weight_val, offset_val, exposure_val : array-like (m,), optional
+        Theirs.
     **parameters
         Passed to `JOPLEnRegressor` or `JOPLEnClassifier`, for example ``penalty`` or ``n_jobs``;
         ``loss`` instead of the loss of the model.
@@ -83,11 +91,17 @@ def refine(
     >>> refined.solution_.converged
     True
     """
+    options: dict[str, Any] = {
+        "sample_weight": sample_weight, "groups": groups, "y_val": y_val,
+        "sample_weight_val": sample_weight_val,
+    }  # fmt: skip
+    of_numbers = {
+        "offset": offset, "exposure": exposure, "offset_val": offset_val,
+        "exposure_val": exposure_val,
+    }  # fmt: skip
     if isinstance(model, Pipeline):
-        return _refine_last(
-            model, X, y, sample_weight=sample_weight, offset=offset, exposure=exposure,
-            X_val=X_val, y_val=y_val, **parameters,
-        )  # fmt: skip
+        return _refine_last(model, X, y, X_val, **options, **of_numbers, **parameters)
+    options["X_val"] = X_val
     adapter = check_fitted_model(model, X)
     objective = read_objective(model, adapter.library)
     if objective.is_monotone and parameters.get("monotonic_cst") is None:
@@ -95,15 +109,13 @@ def refine(
             "the model has monotone constraints, which a joint fit of its cells would not keep: "
             "give them as monotonic_cst= as well, or refine a model that was trained without them"
         )
-    options: dict[str, Any] = {"X_val": X_val, "y_val": y_val}
     if adapter.is_classifier(model):
-        if offset is not None or exposure is not None:
+        if any(value is not None for value in of_numbers.values()):
             raise ValueError("offset and exposure are for regression models: leave them out")
-        return JOPLEnClassifier(model, **parameters).fit(X, y, sample_weight, **options)
+        return JOPLEnClassifier(model, **parameters).fit(X, y, **options)
     if "loss" not in parameters:
         parameters |= objective.loss_parameters()
-    options |= {"offset": offset, "exposure": exposure}
-    return JOPLEnRegressor(model, **parameters).fit(X, y, sample_weight, **options)
+    return JOPLEnRegressor(model, **parameters).fit(X, y, **options, **of_numbers)
 
 
 def _refine_last(

@@ -50,12 +50,27 @@ _LOSSES: dict[str, type[Loss]] = {c.name: c for c in (*_NUMBER_CLASSES, Logistic
 _LIMITS: dict[float, type[Loss]] = {0.0: SquaredError, 1.0: Poisson, 2.0: Gamma}
 
 
-def make_loss(loss: str | Loss) -> Loss:
-    """Return a loss object for a name, or the object itself."""
+def make_loss(
+    loss: str | Loss, quantile: float | Sequence[float] | None = None, power: float | None = None
+) -> Loss:
+    """Return the loss of a name and its parameters, or the object itself.
+
+    A Tweedie power of 0, 1 or 2 is the squared error, `Poisson` or `Gamma`.
+    """
+    for argument, value, owner in (("quantile", quantile, "quantile"), ("power", power, "tweedie")):
+        if value is not None and not (isinstance(loss, str) and loss == owner):
+            raise ValueError(
+                f"{argument}={value!r} has no effect with loss={loss!r}: leave it out, or use "
+                f"loss={owner!r}"
+            )
     if isinstance(loss, Loss):
         return loss
     if not isinstance(loss, str) or loss not in _LOSSES:
         raise ValueError(f"loss={loss!r} is not known: use one of {sorted(_LOSSES)} or a Loss")
+    if quantile is not None:
+        return Quantile(quantile)
+    if power is not None:
+        return _LIMITS[float(power)]() if power in _LIMITS else Tweedie(power)
     return _LOSSES[loss]()
 
 
@@ -76,25 +91,11 @@ def joined_loss(losses: Sequence[Loss], sizes: Sequence[int]) -> Loss:
 def make_number_loss(
     loss: str | Loss, quantile: float | Sequence[float] | None = None, power: float | None = None
 ) -> Loss:
-    """Return the loss of numbers of a name and its parameters, or the object itself.
-
-    A Tweedie power of 0, 1 or 2 is the squared error, `Poisson` or `Gamma`.
-    """
-    name = loss if isinstance(loss, str) else None
-    if name is not None and name not in NUMBER_LOSSES:
+    """Return the loss of numbers of a name and its parameters, or the object itself."""
+    if isinstance(loss, str) and loss not in NUMBER_LOSSES:
         raise ValueError(f"loss={loss!r} is not known: use one of {NUMBER_LOSSES} or a Loss")
     if not isinstance(loss, str | Loss):
         raise TypeError(f"loss={loss!r} must be one of {NUMBER_LOSSES} or a Loss")
     if isinstance(loss, Logistic | Multinomial):
         raise ValueError(f"loss={loss!r} is for classes: use a classifier, or a loss of numbers")
-    for argument, value, owner in (("quantile", quantile, "quantile"), ("power", power, "tweedie")):
-        if value is not None and name != owner:
-            raise ValueError(
-                f"{argument}={value!r} has no effect with loss={loss!r}: leave it out, or use "
-                f"loss={owner!r}"
-            )
-    if name == "quantile" and quantile is not None:
-        return Quantile(quantile)
-    if name == "tweedie" and power is not None:
-        return _LIMITS[float(power)]() if power in _LIMITS else Tweedie(power)
-    return make_loss(loss)
+    return make_loss(loss, quantile, power)

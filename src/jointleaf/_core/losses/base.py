@@ -140,6 +140,10 @@ class Loss(ABC):
         """Return the second derivative of L by every entry of f, of the shape of f."""
         return _row_weights(s, f, total) * over_rows(self.row_curvature, y, f)
 
+    def working_curvature(self, y: Any, f: Any, s: Any, total: Any = None) -> Any:
+        """Return the curvature of a quadratic model of L around f, of the shape of f."""
+        return _row_weights(s, f, total) * over_rows(self.row_working_curvature, y, f)
+
     def hessian(self, y: Any, f: Any, s: Any, total: Any = None) -> Callable[[Any], Any]:
         """Return the Hessian of L at f, as a function of the direction that it multiplies."""
         weights, hessian = _row_weights(s, f, total), over_rows(self.row_hessian, y, f)

@@ -155,8 +155,9 @@ class Quantile(Pinball):
 
     def __init__(self, quantile: Any = 0.5) -> None:
         if np.ndim(quantile) or not (np.isreal(quantile) and 0 < quantile < 1):
-            several = "; only JOPLEnRegressor takes several levels" if np.ndim(quantile) else ""
-            raise ValueError(f"quantile={quantile!r} must be a number between 0 and 1{several}")
+            several = "; only JOPLEnRegressor takes several levels"
+            remedy = several if np.ndim(quantile) else ", such as 0.9"
+            raise ValueError(f"quantile={quantile!r} must be a number between 0 and 1{remedy}")
         self.quantile = float(quantile)
 
     @property

@@ -163,7 +163,8 @@ def newton_direction(
     """
     xp, design, h = array_namespace(f), problem.design, problem.loss_curvature(f)
     relative = xp.abs(residual).max() / problem.start_slope
-    flat = flat_curvature(h, relative)
+    # Where all rows are on linear pieces, as far from the targets, no curvature leads anywhere.
+    flat = xp.where(h.max() > 0, flat_curvature(h, relative), problem.working_curvature(f))
     # Outputs couple: one preconditioner with their mean curvature.
     mean = h + flat if h.ndim == 1 else (h + flat).mean(axis=1)
     eliminate = eliminate and h.ndim == 1
@@ -394,7 +395,8 @@ class _BlockInverse:
         if self._factor is None:
             return self._diagonal[:, None] * r
         out = np.zeros_like(r)
-        out[self._chosen], _ = self._potrs(self._factor, r[self._chosen], lower=True)
+        if len(self._chosen):
+            out[self._chosen], _ = self._potrs(self._factor, r[self._chosen], lower=True)
         return out
 
 

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jointleaf._core.losses import Huber
 
 __all__ = ["Objective", "read_objective"]
@@ -60,6 +62,8 @@ def _of_lightgbm(model: Any) -> Objective:
 
     found = re.search(r"^objective=(\S+)", text, re.MULTILINE)
     name = "none" if found is None else found[1]
+    if re.search(r"^objective=\S+ sqrt", text, re.MULTILINE):  # the square root is the target
+        name += ", reg_sqrt=True"
     level, power = float(entry("alpha") or "nan"), float(entry("tweedie_variance_power") or "nan")
     numbers = {"quantile": level, "delta": level, "power": power}
     return Objective(name, numbers, _has_signs(entry("monotone_constraints")))
@@ -69,15 +73,17 @@ def _of_xgboost(model: Any) -> Objective:
     booster = model.get_booster() if hasattr(model, "get_booster") else model
     text = booster.save_config()
     objective = json.loads(text)["learner"]["objective"]
-    numbers = {}
+    name, numbers = objective["name"], {}
+    if callable(getattr(model, "objective", None)):  # the booster does not know it
+        name = getattr(model.objective, "__name__", "a function")
     level = objective.get("quantile_loss_param", {}).get("quantile_alpha")
     if level is not None:
-        numbers["quantile"] = float(str(level).strip("[]").split(",")[0])
+        name, numbers["quantile"] = _with_level(name, str(level).strip("[]"))
     power = objective.get("tweedie_regression_param", {}).get("tweedie_variance_power")
     if power is not None:
         numbers["power"] = float(f"{float(power):.6g}")  # it is stored in single precision
     constraints = re.findall(r'"monotone_constraints":\s*"([^"]*)"', text)
-    return Objective(objective["name"], numbers, any(map(_has_signs, constraints)))
+    return Objective(name, numbers, any(map(_has_signs, constraints)))
 
 
 def _of_catboost(model: Any) -> Objective:
@@ -86,7 +92,9 @@ def _of_catboost(model: Any) -> Objective:
     pairs = (option.partition("=") for option in options.split(";") if option)
     values = {key: value for key, _, value in pairs}
     names = {"alpha": "quantile", "delta": "delta", "variance_power": "power"}
-    numbers = {names[key]: float(value) for key, value in values.items() if key in names}
+    numbers = {}
+    for key in names.keys() & values.keys():
+        name, numbers[names[key]] = _with_level(name, values[key])
     return Objective(name, numbers, bool(params.get("monotone_constraints")))
 
 
@@ -99,6 +107,14 @@ def _of_sklearn(model: Any) -> Objective:
     values = constraints.values() if isinstance(constraints, dict) else constraints
     is_monotone = constraints is not None and any(int(value) != 0 for value in values)
     return Objective(str(name), numbers, is_monotone)
+
+
+def _with_level(name: str, text: str) -> tuple[str, float]:
+    """Return the name of an objective and its number; several of them are part of the name."""
+    levels = [float(level) for level in text.split(",")]
+    if len(levels) == 1:
+        return name, levels[0]
+    return f"{name} of {', '.join(f'{level:g}' for level in levels)}", np.nan
 
 
 def _has_signs(constraints: str) -> bool:
