@@ -174,6 +174,6 @@ def test_what_is_explained():
 
 def test_the_memory_of_the_larger_one_is_estimated():
     auto, joint = (JOPLEnRegressor(recipe=recipe) for recipe in ("auto", "joint"))
-    for n_rows, is_larger in ((300, True), (2000, False)):
+    for n_rows, is_larger in ((250, True), (2000, False)):
         totals = [model.memory_of(n_rows, 10, 2, 1, 8).total for model in (auto, joint)]
         assert (totals[0] > totals[1]) is is_larger
