@@ -27,12 +27,12 @@ from blend_fits import (
 from jointleaf import JOPLEnClassifier
 from jointleaf._core.losses import SquaredError
 from jointleaf._data.rows import Rows, canonical_rows
-from jointleaf._fit import blend, grouped_joint, linear
+from jointleaf._fit import blend, grouped_joint, linear, partition_groups
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom
 from jointleaf._fit.growth import Growth
 from jointleaf._fit.linear import fit_logistic, fit_ridge
-from jointleaf._fit.partition_groups import Group
+from jointleaf._fit.partition_groups import Group, grow_groups
 from jointleaf._fit.recipes import RECIPES, n_folds_and_splits
 from jointleaf.partitions import (
     LightGBMPartitioner,
@@ -323,14 +323,14 @@ def test_rivals_are_fitted_to_all_splits_if_the_first_has_a_use_for_them(task):
 
 def test_partitions_on_residuals_share_their_linear_model(fits, monkeypatch):
     _, pieces = fits[KEYS[0]]
-    joint, (train, _) = pieces["components"]["joint"], pieces["splits"][0]
+    train, _ = pieces["splits"][0]
     inner = RandomTreesPartitioner(3, 4, random_state=0), LightGBMPartitioner(2, 4, random_state=0)
     groups = [Group("root", RootCell(), "linear")]
     groups += [Group(f"{k}", ResidualPartitioner(p), "linear") for k, p in enumerate(inner)]
     n_fits, fit = [], _union.fit_linear_part
     monkeypatch.setattr(_union, "fit_linear_part", lambda rows: n_fits.append(1) or fit(rows))
-    monkeypatch.setattr(grouped_joint, "seeded", lambda union, *_: union)
-    root, *members = joint._grow(groups, train)
+    monkeypatch.setattr(partition_groups, "seeded", lambda union, *_: union)
+    root, *members = grow_groups(groups, train, pieces["context"])
     assert (len(n_fits), type(root)) == (1, RootCell)
     for member, partitioner in zip(members, inner, strict=True):
         alone = ResidualPartitioner(clone(partitioner)).fit(train.X, train.y, train.s)

@@ -8,7 +8,7 @@ from jointleaf import JOPLEnRegressor
 from jointleaf._fit import group_fold, recipe_fit
 from jointleaf._fit.boosting import Boosted
 from jointleaf._fit.grouped_joint import GroupedJoint, SmallJoint
-from jointleaf._fit.partition_groups import Group, small_groups
+from jointleaf._fit.partition_groups import Group, grow_groups, small_groups
 from jointleaf.partitions import LargeTreesPartitioner, UnionPartitioner
 
 
@@ -84,7 +84,9 @@ def test_trees_are_grown_on_some_of_the_rows(regression):
 
     joint, (train, _) = regression["components"]["joint"], regression["splits"][0]
     groups = [Group("large_trees", Recorded(3, 8), "constant", n) for n in (100, 10_000)]
-    union, again = (UnionPartitioner.of_fitted(joint._grow(groups, train)) for _ in range(2))
+    union, again = (
+        UnionPartitioner.of_fitted(grow_groups(groups, train, joint.context)) for _ in range(2)
+    )
     assert sizes == 2 * [100, len(train)]
     assert len(union.n_cells_) == 6
     np.testing.assert_array_equal(union.apply(X), again.apply(X))

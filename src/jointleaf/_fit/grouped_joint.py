@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,21 +48,15 @@ from jointleaf._fit.component import (
     JointSolve,
     Split,
 )
-from jointleaf._fit.folds import best_row, grow, join_tables, loss_columns
+from jointleaf._fit.folds import best_row, join_tables, loss_columns
 from jointleaf._fit.group_fold import Choice, GroupFold, partition_weights
 from jointleaf._fit.joint import solve_problem
 from jointleaf._fit.memory import SPLIT_BYTES, FitShape, MemoryEstimate, partition_sizes
-from jointleaf._fit.partition_groups import (
-    LINEAR_ROWS,
-    Group,
-    partition_groups,
-    small_groups,
-)
+from jointleaf._fit.partition_groups import Group, grow_groups, partition_groups, small_groups
 from jointleaf._fit.setting import feature_weights
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges
-from jointleaf.partitions import Partitioner, ResidualPartitioner, UnionPartitioner
-from jointleaf.partitions._base import seeded
+from jointleaf.partitions import UnionPartitioner
 
 _SAMPLE_ROWS = 5000  # of a training part, that tell the scales; fewer with several outputs
 _SLOPE_ROWS = 2000  # that tell the scale of slopes
@@ -138,33 +132,6 @@ class GroupedJoint(Component):
             n_splits=n_splits,
         )
 
-    def _grow(self, groups: list[Group], rows: Rows) -> list[Partitioner]:
-        """Grow the trees of all groups, each on rows of its own where there are many."""
-        if not groups:
-            return []
-        context, rows = self.context, self.context.growth_rows(rows)
-        union = UnionPartitioner([group.partitioner for group in groups])
-        union = seeded(union, context.seed, context.n_jobs)
-        rng = np.random.default_rng(context.seed)
-
-        def grown(partitioner: Any, max_rows: int) -> Any:
-            some = rows
-            if len(rows) > max_rows:
-                some = rows.take(rng.choice(len(rows), max_rows, replace=False))
-            return grow(partitioner, some, context.target_type, context.columns)
-
-        # Partitions on residuals are grown together: they share their linear model.
-        on_residuals = [m for m in union.partitioners if isinstance(m, ResidualPartitioner)]
-        if on_residuals:
-            together = UnionPartitioner([member.partitioner for member in on_residuals])
-            together = grown(ResidualPartitioner(together), LINEAR_ROWS).partitioner_
-            for member, fitted in zip(on_residuals, together.partitioners_, strict=True):
-                member.set_fitted(fitted)
-        return [
-            member if member in on_residuals else grown(member, group.max_rows)
-            for group, member in zip(groups, union.partitioners, strict=True)
-        ]
-
     # -- choosing ------------------------------------------------------------------------------
 
     def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
@@ -229,7 +196,7 @@ class GroupedJoint(Component):
     def _make_fold(self, groups: list[Group], splits: Sequence[Split], k: int) -> GroupFold:
         """Grow the groups on the training part of a split, after the boosted trees."""
         context, (train, valid) = self.context, splits[k]
-        members = self._grow(groups, train)
+        members = grow_groups(groups, train, context)
         if self._boosted is not None and self._boosted.partitioners:
             if k == 0 and (self._useful is None or _BOOSTED in self._useful):
                 self._names, self._kinds = [*self._names, _BOOSTED], [*self._kinds, "constant"]
@@ -404,7 +371,9 @@ class GroupedJoint(Component):
         """
         rows = self.context.rows
         if not self._folds:
-            self.partitioner = UnionPartitioner.of_fitted(self._grow(self._set_groups(1), rows))
+            self.partitioner = UnionPartitioner.of_fitted(
+                grow_groups(self._set_groups(1), rows, self.context)
+            )
             equal = np.full(len(self._names), 1.0 / len(self._names))
             self._setting = _Setting(1e-3, _SLOPE_SCALES[_FIRST_SLOPE_SCALE], equal, 30)
             return rows, self.partitioner.apply(rows.X)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jointleaf._core.layout import CellKind
+from jointleaf._data.rows import Rows
+from jointleaf._fit.component import FitContext
+from jointleaf._fit.folds import grow
 from jointleaf.partitions import (
     LargeTreesPartitioner,
     LightGBMPartitioner,
@@ -15,12 +19,14 @@ from jointleaf.partitions import (
     ResidualPartitioner,
     RootCell,
     RotatedPartitioner,
+    UnionPartitioner,
 )
+from jointleaf.partitions._base import seeded
 
-__all__ = ["LINEAR_ROWS", "Group", "partition_groups", "small_groups"]
+__all__ = ["Group", "grow_groups", "partition_groups", "small_groups"]
 
 # Rows that trees are grown on at most: of many cells, linear ones, and small ones with constants.
-_LARGE_ROWS, LINEAR_ROWS, _SMALL_ROWS = 250_000, 100_000, 50_000
+_LARGE_ROWS, _LINEAR_ROWS, _SMALL_ROWS = 250_000, 100_000, 50_000
 _TREE_ROWS, _MOST_TREES = 50, 1000  # rows for every small tree with constants, and most of these
 _LINEAR_ENTRIES = 1e7  # rows times features times outputs times linear partitions of a group
 
@@ -73,7 +79,7 @@ def partition_groups(
         random, smaller = (RandomTreesPartitioner(n_small, cells) for cells in (8, 4))
         oblique = LargeTreesPartitioner(max(n_small // 2, 10), 16, thresholds="random")
         groups += [
-            Group(name, partitioner, "linear", LINEAR_ROWS)
+            Group(name, partitioner, "linear", _LINEAR_ROWS)
             for name, partitioner in (
                 ("linear_boosted", boosted),
                 ("linear_random", random),
@@ -99,3 +105,30 @@ def small_groups(n_rows: int, *, root: bool) -> list[Group]:
     trees = LightGBMPartitioner(n_trees, 4, options={"extra_trees": True})
     groups = [Group("small_boosted", trees, "constant", _SMALL_ROWS)]
     return [*groups, Group("root", RootCell(), "linear")] if root else groups
+
+
+def grow_groups(groups: Sequence[Group], rows: Rows, context: FitContext) -> list[Partitioner]:
+    """Grow the trees of all groups, each on rows of its own where there are many."""
+    if not groups:
+        return []
+    rows, rng = context.growth_rows(rows), np.random.default_rng(context.seed)
+    union = UnionPartitioner([group.partitioner for group in groups])
+    union = seeded(union, context.seed, context.n_jobs)
+
+    def grown(partitioner: Any, max_rows: int) -> Any:
+        some = rows
+        if len(rows) > max_rows:
+            some = rows.take(rng.choice(len(rows), max_rows, replace=False))
+        return grow(partitioner, some, context.target_type, context.columns)
+
+    # Partitions on residuals are grown together: they share their linear model.
+    on_residuals = [m for m in union.partitioners if isinstance(m, ResidualPartitioner)]
+    if on_residuals:
+        together = UnionPartitioner([member.partitioner for member in on_residuals])
+        together = grown(ResidualPartitioner(together), _LINEAR_ROWS).partitioner_
+        for member, fitted in zip(on_residuals, together.partitioners_, strict=True):
+            member.set_fitted(fitted)
+    return [
+        member if member in on_residuals else grown(member, group.max_rows)
+        for group, member in zip(groups, union.partitioners, strict=True)
+    ]
