@@ -39,7 +39,7 @@ from jointleaf.dask._cluster import Cluster
 from jointleaf.partitions import LightGBMPartitioner
 
 #: Workers keep memory that they free, up to so many bytes, instead of asking for it in every pass.
-MALLOC = {"MALLOC_TRIM_THRESHOLD_": 2**24, "MALLOC_MMAP_THRESHOLD_": 2**20}
+MALLOC = {"MALLOC_TRIM_THRESHOLD_": 2**25, "MALLOC_MMAP_THRESHOLD_": 2**22}
 
 
 def make_rows(n: int, d: int, seed: int) -> tuple[NDArray, NDArray]:
