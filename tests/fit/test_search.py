@@ -213,7 +213,7 @@ def test_many_rows_use_one_validation_split(recording, monkeypatch):
 
 def test_validation_rows_take_the_place_of_folds(recording):
     train, valid = slice(0, 80), slice(80, None)
-    model = JOPLEnRegressor(recording, cv=3, random_state=0)
+    model = JOPLEnRegressor(recording, random_state=0)
     model.fit(X[train], Y[train], X_val=X[valid], y_val=Y[valid])
     assert [len(rows) for rows in recording.fits] == [80, 80]
     assert setting_of(model) == best_in(loss_table(model.cv_results_))
