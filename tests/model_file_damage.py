@@ -240,7 +240,7 @@ def predict(model, matrix):
                 assert len(cells.predict(matrix, 1)) == len(matrix)
         elif hasattr(model, "task_names_"):
             for t in range(len(model.task_names_)):
-                assert len(model.raw_predictions(matrix, t)) == len(matrix)
+                assert len(model._raw_of_task(matrix, t)) == len(matrix)
         else:
             numbers = np.clip(model.encoding_.numbers(matrix), -1e38, 1e38)
             raw = model.linear_.predict(matrix) + model.forest_.predict(numbers)

@@ -7,6 +7,7 @@ from sklearn.metrics import mean_pinball_loss
 from jointleaf import JOPLEnRegressor
 from jointleaf._core.losses import Quantile
 from jointleaf._data.rows import canonical_rows
+from jointleaf.estimators._base import fitted_context
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,6 @@ def test_rows_know_their_places():
 def test_parabolas_are_narrow_against_residuals(rows):
     X, y = rows
     model = JOPLEnRegressor(loss=Quantile(0.9), random_state=0)
-    loss = (
-        model.fit(X[:100], y[:100]).fitted_context(canonical_rows(X, y, np.ones(700))).smooth_loss
-    )
+    model.fit(X[:100], y[:100])
+    loss = fitted_context(model, canonical_rows(X, y, np.ones(700))).smooth_loss
     assert 0.1 * 0.02 / np.std(y) < loss.width < 0.02

@@ -15,6 +15,7 @@ from sklearn.linear_model import Ridge
 from jointleaf import L21, Frobenius, JOPLEnClassifier, JOPLEnRegressor, prune, refine
 from jointleaf._core.solvers import solve
 from jointleaf._fit.pruning import Descent, merge, merging_costs, prune_to_size
+from jointleaf.estimators._fitted import fitted_frame, read_fit_rows
 from jointleaf.estimators._pruning import joint_candidate, make_walk
 from jointleaf.partitions import (
     LightGBMPartitioner,
@@ -60,8 +61,8 @@ def pruned(model):
 
 def prepared(model, X=X, y=Y, weight=None):
     """The problem of a fitted model and its weights."""
-    rows = model.read_fit_rows(X, y, weight)
-    frame = model.fitted_frame()
+    rows = read_fit_rows(model, X, y, weight)
+    frame = fitted_frame(model)
     start = joint_candidate(model)
     fitted = make_walk(model, start, frame, rows, 0.1).fit(start)
     return start, fitted.problem
@@ -142,8 +143,8 @@ def test_for_the_squared_error_costs_are_the_rise_of_the_loss_without_residuals(
     f = problem.design.matvec(problem.layout.from_cells(start.weights))
     for k in (0, 5, len(pairs) - 1):
         merged = merge(start, problem, np.arange(len(pairs)) == k)
-        rows = model.read_fit_rows(X, Y)
-        design = model.fitted_frame().design(rows.X, merged.partitioner, "linear")
+        rows = read_fit_rows(model, X, Y)
+        design = fitted_frame(model).design(rows.X, merged.partitioner, "linear")
         change = design.matvec(design.layout.from_cells(merged.weights)) - f
         assert 0.5 * np.average(change**2, weights=rows.s) == pytest.approx(costs[k], rel=1e-6)
 
@@ -484,8 +485,8 @@ def test_the_picture_without_validation_and_of_other_models(model):
 
 def test_candidates_with_linear_and_constant_partitions_keep_their_kinds():
     model = fit()
-    rows = model.read_fit_rows(X, Y)
-    frame, start = model.fitted_frame(), joint_candidate(model)
+    rows = read_fit_rows(model, X, Y)
+    frame, start = fitted_frame(model), joint_candidate(model)
     kinds = tuple("constant" if p % 2 else "linear" for p in range(len(start.kinds)))
     walk = make_walk(model, replace(start, kinds=kinds, weights=None), frame, rows, 0.5)
     path, small = prune_to_size(walk, start.n_cells // 4)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from blend_fits import small_fits
-from jointleaf import JOPLEnClassifier, JOPLEnRegressor, prune
+from jointleaf import JOPLEnClassifier, JOPLEnRegressor, estimate_memory, prune
 from jointleaf._core.losses import Logistic, SquaredError
 from jointleaf._data.rows import Rows
 from jointleaf._fit import recipe_fit, recipes
@@ -175,5 +175,5 @@ def test_what_is_explained():
 def test_the_memory_of_the_larger_one_is_estimated():
     auto, joint = (JOPLEnRegressor(recipe=recipe) for recipe in ("auto", "joint"))
     for n_rows, is_larger in ((250, True), (2000, False)):
-        totals = [model.memory_of(n_rows, 10, 2, 1, 8).total for model in (auto, joint)]
+        totals = [estimate_memory(model, (n_rows, 10)).total for model in (auto, joint)]
         assert (totals[0] > totals[1]) is is_larger

@@ -33,6 +33,14 @@ from jointleaf._sources.checkpoint import Checkpoint
 from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._base import BaseJOPLEn
 from jointleaf.estimators._checks import check_parameters, class_factors, restored_on_error
+from jointleaf.estimators._fitted import (
+    class_weights_of,
+    fitted_loss,
+    read_fit_rows,
+    read_known_rows,
+    store_model,
+)
+from jointleaf.estimators._params import estimate_memory
 
 Estimator = TypeVar("Estimator", bound=BaseJOPLEn)
 _MOST_CLASSES = 50  # beyond, numbers may be no classes
@@ -162,13 +170,13 @@ class FittedSample:
         """Return it for the sample that an estimator was fitted to."""
         s = np.ones(len(sample.y)) if sample.sample_weight is None else sample.sample_weight
         first = sample.take(np.arange(1))
-        dtype = estimator.read_known_rows(first.X, first.y).X.dtype
-        return cls(estimator, estimator.class_weights_of(sample.y, s), dtype)
+        dtype = read_known_rows(estimator, first.X, first.y).X.dtype
+        return cls(estimator, class_weights_of(estimator, sample.y, s), dtype)
 
     @property
     def loss(self) -> Loss:
         """The loss of the correction."""
-        return smooth(self.estimator.fitted_loss(), NARROW)
+        return smooth(fitted_loss(self.estimator), NARROW)
 
     @property
     def penalty(self) -> Frobenius:
@@ -218,7 +226,7 @@ class FittedSample:
 
     def _read(self, batch: Batch, used: NDArray[np.intp], s: NDArray) -> Rows:
         part = batch.take(used)
-        return self.estimator.read_known_rows(part.X, part.y, s)
+        return read_known_rows(self.estimator, part.X, part.y, s)
 
 
 @dataclass(frozen=True)
@@ -374,7 +382,7 @@ def _check_sample(estimator: BaseJOPLEn, sample: Batch, limit: float) -> None:
     """Raise MemoryError where the fit of the sample would take too much."""
     n, d = sample.X.shape
     n_classes = len(np.unique(sample.y)) if is_classifier(estimator) else 2
-    needed = estimator.memory_of(n, d, n_classes, 1, 8).total
+    needed = estimate_memory(estimator, (n, d), n_classes=n_classes, itemsize=8).total
     if needed > limit:
         total, given = memory.readable_bytes(needed), memory.readable_bytes(limit)
         raise MemoryError(
@@ -390,6 +398,6 @@ def _store(estimator: BaseJOPLEn, correction: Correction, sample: Batch) -> None
     model = estimator.cell_model_
     slopes, biases = model.layout.split(correction.theta)
     model = replace(model, slopes=model.slopes + slopes, biases=model.biases + biases, means=None)
-    rows = estimator.read_fit_rows(sample.X, sample.y, sample.sample_weight)
-    estimator.store_model(*model.described(rows.X, rows.s), rows)
+    rows = read_fit_rows(estimator, sample.X, sample.y, sample.sample_weight)
+    store_model(estimator, *model.described(rows.X, rows.s), rows)
     estimator.calibration_ = None  # held-out predictions of the sample's model were not corrected

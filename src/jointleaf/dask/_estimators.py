@@ -48,7 +48,9 @@ _ATTRIBUTES = """Attributes
     model_ : JOPLEnRegressor or JOPLEnClassifier
         What `to_local` returns.
     source_fit_ : SourceFit
-        How it was fitted: numbers of rows and passes, losses of the held-out rows."""
+        How it was fitted: numbers of rows and passes, losses of the held-out rows.
+    n_features_in_ : int
+        Number of features."""
 
 
 @dataclass(eq=False, repr=False)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_X_y
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.losses import Loss
@@ -22,7 +21,6 @@ from jointleaf._data.memory import row_blocks
 from jointleaf._data.rows import (
     Rows,
     canonical_rows,
-    read_coded_rows,
     read_groups,
     read_rows,
     read_training_rows,
@@ -34,7 +32,7 @@ from jointleaf._fit.component import Blend, FitContext
 from jointleaf._fit.folds import split_labels, user_splits
 from jointleaf._fit.recipe_fit import Fit
 from jointleaf._fit.report import FitReport
-from jointleaf._model.cell_model import CellModel, Frame
+from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import by_column, warn_of_no_features
 from jointleaf._trees.importers import check_fitted_model, is_ensemble
 from jointleaf._trees.importers.base import threads
@@ -50,6 +48,7 @@ from jointleaf.estimators._checks import (
     warn_of_no_values,
     warn_of_preparation,
 )
+from jointleaf.estimators._fitted import read_known_rows, store_model
 from jointleaf.estimators._monotone import (
     MonotoneParameters,
     check_certificate,
@@ -69,8 +68,6 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
     A fit leaves a model, a report and few other attributes; everything else is read from these.
     """
 
-    cell_model_: CellModel
-    report_: FitReport
     calibration_: Calibration | None
 
     # -- what a subclass says ------------------------------------------------------------------
@@ -84,15 +81,6 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         self, rows: Rows, columns: Columns, seed: int
     ) -> tuple[Loss, tuple[float, float] | None]:
         """Return the loss of training rows in the units of targets that are returned as well."""
-
-    @property
-    @abstractmethod
-    def _loss(self) -> Loss:
-        """The loss of the fit, in its units."""
-
-    @abstractmethod
-    def _encode_known(self, y: NDArray) -> NDArray:
-        """Return targets of validation rows, encoded as the training targets were."""
 
     # -- fitting -------------------------------------------------------------------------------
 
@@ -200,7 +188,7 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         X = columns.prepared(X)
         check_memory(self, matrix, targets)
         weights = check_weights(sample_weight, len(targets))
-        factors = self.class_weights_of(targets, weights)
+        factors = self._class_weights(targets, weights)
         weights = weights * class_factors(factors, targets)
         is_used = weights > 0
         group_numbers = read_groups(groups, is_used)
@@ -242,14 +230,6 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         used = [weight for weight in factors.values() if weight > 0]  # classes that are left
         return replace(context, class_weights=np.array(used))
 
-    def class_weights_of(self, y: NDArray, weights: NDArray) -> dict[Any, float] | None:
-        """Return the weight of every class of targets (n,); None where all are 1."""
-        return None
-
-    def _without_offset(self, y: NDArray, offset: NDArray) -> tuple[NDArray, NDArray]:
-        """Return targets and offsets; where the loss is of residuals, only targets are left."""
-        return y, offset
-
     def _with_statistics(
         self, columns: Columns, rows: Rows, chosen: NDArray | None
     ) -> tuple[Columns, Rows]:
@@ -259,80 +239,7 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
             return columns, rows
         return replace(columns, statistics=learned[0]), learned[1]
 
-    def read_known_rows(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        offset: NDArray | None = None,
-    ) -> Rows:
-        """Return rows of positive weight as the fit sees new rows."""
-        rows = self._read_coded(X, y, sample_weight, offset)
-        return replace(rows, X=self.columns_.matrix(rows.X))
-
-    def read_fit_rows(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        merge: bool = True,
-    ) -> Rows:
-        """Return training rows as the fit saw them: with cross-fitted statistics.
-
-        With `merge` they are in canonical order, else as they are given.
-        """
-        if self.report_.has_offset:
-            raise ValueError(
-                "the model was fitted with exposure or an offset, and what fits its cells again "
-                "(prune, paths of strengths) takes none: fit another model instead"
-            )
-        labels = np.asarray(y)
-        weights = check_weights(sample_weight, len(labels))
-        weights = weights * class_factors(self.class_weights_of(labels, weights), labels)
-        rows, statistics = self._read_coded(X, y, weights), self.columns_.statistics
-        rows = canonical_rows(rows.X, rows.y, rows.s) if merge else rows
-        return rows if statistics is None else statistics.fit(rows)[1]
-
-    def _read_coded(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None,
-        offset: NDArray | None = None,
-    ) -> Rows:
-        matrix, targets = check_X_y(
-            read_coded_rows(self, X),
-            y,
-            ensure_all_finite="allow-nan",
-            y_numeric=self._target_type == "regression",
-        )
-        weights = check_weights(sample_weight, len(targets))
-        shift = np.zeros(len(targets)) if offset is None else offset
-        labels = np.zeros((len(targets), 0), np.int64)
-        rows = Rows(matrix, targets, weights, labels, offset=shift).take(weights > 0)
-        y, shift = self._without_offset(self._encode_known(rows.y), rows.offset)
-        return replace(rows, y=y, offset=shift)
-
-    def fitted_loss(self) -> Loss:
-        """Return the loss of the fit, in its units."""
-        return self._loss
-
-    def fitted_frame(self) -> Frame:
-        """Return how rows and targets became standard numbers in the joint fit."""
-        model, offset = self.cell_model_, self.report_.joint_or_raise("pruning").offset
-        n_jobs = threads(self.n_jobs)
-        return Frame(
-            self.columns_.of_matrix(),
-            model.features,
-            self._loss,
-            offset,
-            model.centre,
-            model.unit,
-            n_jobs,
-        )
-
-    def fitted_context(self, rows: Rows) -> FitContext:
+    def _fitted_context(self, rows: Rows) -> FitContext:
         """Return what a fit like this one, of some rows, works on."""
         model, loss = self.cell_model_, self._loss
         is_fixed = self._target_type == "regression" and not loss.is_quadratic
@@ -345,8 +252,8 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         for name in ("pruning_", "source_fit_", "quantiles_"):  # of a model that is fitted again
             self.__dict__.pop(name, None)
         self.report_ = fit.report
-        self.store_model(fit.model, fit.importances, rows)
-        self.keep_rows(rows)
+        store_model(self, fit.model, fit.importances, rows)
+        self._keep_rows(rows)
         self._learn_residuals(fit.held_out)
         is_empty = not self.selected_features_.size and has_linear_cells(self.cells)
         if isinstance(self.penalty, Term) and self.penalty.is_auto and is_empty:
@@ -357,13 +264,6 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         self.calibration_ = None
         if rows is not None:
             self.calibration_ = Calibration.of_fit(rows, self.columns_.of_matrix())
-
-    def store_model(self, model: CellModel, importances: NDArray, rows: Rows) -> None:
-        """Put a model of training rows, and the importances of what it sees, on the estimator."""
-        statistics = self.columns_.statistics
-        if statistics is not None:  # explanations measure from rows as they are predicted
-            model, importances = model.described(statistics.matrix(statistics.coded(rows)), rows.s)
-        self.cell_model_, self.feature_importances_ = model, self.columns_.credited(importances)
 
     # -- what was fitted -----------------------------------------------------------------------
 
@@ -485,4 +385,9 @@ def read_validation_rows(
         return None
     if X_val is None or y_val is None:
         raise ValueError("X_val and y_val belong together: give both or none")
-    return estimator.read_known_rows(X_val, y_val, sample_weight, offset)
+    return read_known_rows(estimator, X_val, y_val, sample_weight, offset)
+
+
+def fitted_context(estimator: BaseJOPLEn, rows: Rows) -> FitContext:
+    """Return what a fit like that of an estimator, of some rows, works on."""
+    return estimator._fitted_context(rows)

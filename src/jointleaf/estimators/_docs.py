@@ -153,6 +153,12 @@ ATTRIBUTES = """Attributes
         The average of two fractions: of the split gain, and of the spread of linear contributions.
     n_iter_ : int
         Iterations of the solver, or rounds of boosting where no joint problem was solved.
+    columns_ : Columns
+        What the columns of X hold.
+    pruning_ : Pruning
+        How `prune` chose the size, where it made the model.
+    source_fit_ : SourceFit
+        How the cells were fitted to all rows, where `fit_source` made the model.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : array (d,)

@@ -14,6 +14,7 @@ from jointleaf._data.rows import read_rows
 from jointleaf._fit.calibration import Calibration, HeldOut, check_level, interval_levels
 from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._docs import CALIBRATE, described
+from jointleaf.estimators._fitted import Fitted, read_known_rows
 from jointleaf.estimators._offsets import check_has_offset, n_rows_of, read_offset
 
 if TYPE_CHECKING:
@@ -22,31 +23,12 @@ if TYPE_CHECKING:
     from jointleaf._core.losses import Loss
     from jointleaf._data.rows import Rows
     from jointleaf._fit.quantiles import JointQuantiles
-    from jointleaf._fit.report import FitReport
-    from jointleaf._model.cell_model import CellModel
 
 
-class _Calibrated:
+class _Calibrated(Fitted):
     """What intervals and sets share: an estimator that knows how far targets are from it."""
 
     calibration_: Calibration | None
-    cell_model_: CellModel
-    report_: FitReport
-    n_jobs: int | None
-    device: str
-
-    if TYPE_CHECKING:
-
-        @property
-        def _loss(self) -> Loss: ...
-
-        def read_known_rows(
-            self,
-            X: ArrayLike,
-            y: ArrayLike,
-            sample_weight: ArrayLike | None = None,
-            offset: NDArray | None = None,
-        ) -> Rows: ...
 
     def _calibrate(self, rows: Rows) -> Self:
         predictions = self._answers(rows.X, rows.offset)
@@ -117,7 +99,7 @@ class PredictsIntervals(_Calibrated):
         check_is_fitted(self)
         shift = read_offset(self.loss_, offset, exposure, n_rows_of(X))
         check_has_offset(self.report_.has_offset, shift, "calibrate")
-        rows = self.read_known_rows(X, y, sample_weight, shift)
+        rows = read_known_rows(self, X, y, sample_weight, shift)
         if not self._has_levels:
             return self._calibrate(rows)
         fresh = HeldOut(rows.X, rows.y, self._answers(rows.X), rows.s, len(rows))
@@ -289,7 +271,7 @@ class PredictsSets(_Calibrated):
                 f"y holds the class {unknown[0]}, which the model does not know: leave these rows "
                 "out, or fit with them"
             )
-        return self._calibrate(self.read_known_rows(X, y, sample_weight))
+        return self._calibrate(read_known_rows(self, X, y, sample_weight))
 
     def predict_set(self, X: ArrayLike, coverage: float = 0.9) -> NDArray[np.bool_]:
         """Predict sets of classes that hold the true one with a given probability.

@@ -253,7 +253,7 @@ class JOPLEnClassifier(ClassifierMixin, PredictsSets, BaseJOPLEn):
 
     _target_type = "classification"
 
-    def class_weights_of(self, y: NDArray, weights: NDArray) -> dict[Any, float] | None:
+    def _class_weights(self, y: NDArray, weights: NDArray) -> dict[Any, float] | None:
         """Return the weight of every class of targets (n,); None where all are 1."""
         return class_weights(self.class_weight, y, weights)
 

@@ -43,7 +43,7 @@ class _BaseLinearForest(TabularEstimator):
     n_jobs: int | None = None
     random_state: Any = None
 
-    def check_parameters(self) -> None:
+    def _check_parameters(self) -> None:
         check_count(self, "n_estimators", self.n_estimators, 1)
         if self.max_leaf_nodes is not None:
             check_count(self, "max_leaf_nodes", self.max_leaf_nodes, 2)
@@ -71,7 +71,7 @@ class _BaseLinearForest(TabularEstimator):
         -------
         self
         """
-        self.check_parameters()
+        self._check_parameters()
         columns, matrix, targets = read_training_rows(
             self,
             X,
@@ -139,6 +139,8 @@ class LinearForestRegressor(RegressorMixin, _BaseLinearForest):
         The linear model.
     forest_ : RandomForestRegressor
         The forest, in units of the standardised target.
+    encoding_ : Encoding
+        How categories became numbers for the trees.
     columns_ : Columns
         What the columns of X hold.
     n_features_in_ : int
@@ -182,7 +184,7 @@ class LinearForestClassifier(ClassifierMixin, _BaseLinearForest):
     ----------
     classes_ : array (K,)
         The class labels.
-    linear_, forest_, columns_, n_features_in_, feature_names_in_
+    linear_, forest_, encoding_, columns_, n_features_in_, feature_names_in_
         As for `LinearForestRegressor`; the forest is a regressor, with K outputs for K > 2.
 
     Examples

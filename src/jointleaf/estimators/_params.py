@@ -35,7 +35,19 @@ from jointleaf.partitions import Partitioner, make_partitioner
 from jointleaf.partitions._base import TargetType, without_models
 
 
-class TabularEstimator(BaseEstimator):
+class Checked:
+    """An estimator that checks its parameters before any work is done."""
+
+    def _check_parameters(self) -> None:
+        """Raise for values that are not possible."""
+
+
+def check_values(estimator: Checked) -> None:
+    """Raise for parameters that are not possible, as `fit` does."""
+    estimator._check_parameters()
+
+
+class TabularEstimator(Checked, BaseEstimator):
     """Base of the estimators that take tables with numbers, categories and missing values."""
 
     _target_type: ClassVar[TargetType]
@@ -47,9 +59,6 @@ class TabularEstimator(BaseEstimator):
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
-
-    def check_parameters(self) -> None:
-        """Raise for values that are not possible, before any work is done."""
 
 
 @dataclass(eq=False, repr=False)
@@ -117,8 +126,8 @@ class JOPLEnParameters(TabularEstimator):
             state["partitioner"] = without_models(self.partitioner)
         return state
 
-    def check_parameters(self) -> None:
-        super().check_parameters()
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_parameters(self)
         if not self._has_default_partitions:
             make_partitioner(self.partitioner)
@@ -151,11 +160,6 @@ class JOPLEnParameters(TabularEstimator):
             return make_partitioner(self.partitioner)
         return None if penalty is None else recipes.default_partitions(n_rows, self._target_type)
 
-    def fit_options(self) -> FitOptions:
-        """Return the parameters that a fit acts on."""
-        options = {field.name: getattr(self, field.name) for field in fields(FitOptions)}
-        return FitOptions(**options | {"one_se": self._takes_one_se()})
-
     def _context(
         self,
         rows: Rows,
@@ -167,7 +171,7 @@ class JOPLEnParameters(TabularEstimator):
     ) -> FitContext:
         """Return what the fit of one task works on; the loss is in units of the targets."""
         penalty = self.penalty if isinstance(self.penalty, Term) else None
-        partitioner, options = self._partitions_for(len(rows), penalty), self.fit_options()
+        partitioner, options = self._partitions_for(len(rows), penalty), fit_options(self)
         n_jobs = threads(self.n_jobs)
         return FitContext(
             rows,
@@ -183,45 +187,6 @@ class JOPLEnParameters(TabularEstimator):
             columns.statistics,
             units,
         )
-
-    def memory_of(
-        self, n_rows: int, n_columns: int, n_classes: int, n_tasks: int, itemsize: int
-    ) -> memory.MemoryEstimate:
-        """Estimate the memory of a fit by the recipe that it would use; see `estimate_memory`."""
-        penalty = self.penalty if isinstance(self.penalty, Term) else None
-        partitioner = self._partitions_for(n_rows, penalty)
-        is_classification = self._target_type == "classification"
-        has_outputs = is_classification and n_tasks == 1 and n_classes > 2
-        n_outputs = n_classes if has_outputs else 1
-        recipe = recipes.choose_recipe(self.recipe, n_rows, partitioner, penalty, n_outputs)
-        n_splits = 0
-        if self._chooses:
-            heavy = is_heavy(n_columns, n_outputs)
-            n_splits = recipes.n_folds_and_splits(recipe, n_rows, self._target_type, heavy=heavy)[1]
-            n_splits = self.cv if is_whole(self.cv) else n_splits
-        shape = memory.FitShape(
-            n_rows,
-            n_columns,
-            n_columns if has_linear_cells(self.cells) else 0,
-            n_outputs,
-            n_tasks,
-            itemsize,
-            not is_classification,
-            bool(self.root_cell),
-            self.solver,
-            partitioner,
-            penalty,
-            n_splits,
-        )
-        recipe = recipes.affordable(recipe, n_columns, n_outputs)
-        stages = [recipe.components]
-        if n_rows >= recipes.RESERVE_ROWS:
-            stages.append(recipe.reserve)  # when the memory of the first is free again
-        estimates = [
-            memory.fit_memory(shape, (k.memory(shape) for k in kinds.get(self._target_type, ())))
-            for kinds in stages
-        ]
-        return max(estimates, key=lambda estimate: estimate.total)
 
     def _fit_context(
         self, context: FitContext, valid: Rows | None, budget: Budget | None = None
@@ -290,8 +255,8 @@ class LossParameters(TabularEstimator):
         tags.target_tags.positive_only = self.loss in ("poisson", "gamma", "tweedie")
         return tags
 
-    def check_parameters(self) -> None:
-        super().check_parameters()
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         self._given_loss()
 
     def _given_loss(self) -> Loss:
@@ -319,6 +284,12 @@ class LossParameters(TabularEstimator):
         loss = find_scale(self._given_loss(), rows, columns, seed)
         units = loss_units(loss, rows.y, rows.s)
         return loss, loss if units is None else loss.in_units(units[1]), units
+
+
+def fit_options(estimator: JOPLEnParameters) -> FitOptions:
+    """Return the parameters that a fit acts on."""
+    options = {field.name: getattr(estimator, field.name) for field in fields(FitOptions)}
+    return FitOptions(**options | {"one_se": estimator._takes_one_se()})
 
 
 def estimate_memory(
@@ -367,7 +338,54 @@ def estimate_memory(
     n, d = _shape(X)
     if itemsize is None:
         itemsize = 4 if str(getattr(X, "dtype", "")) == "float32" else 8
-    return estimator.memory_of(n, d, n_classes, n_tasks, itemsize)
+    return _memory_of(estimator, n, d, n_classes, n_tasks, itemsize)
+
+
+def _memory_of(
+    estimator: JOPLEnParameters,
+    n_rows: int,
+    n_columns: int,
+    n_classes: int,
+    n_tasks: int,
+    itemsize: int,
+) -> memory.MemoryEstimate:
+    """Estimate the memory of a fit by the recipe that it would use."""
+    penalty = estimator.penalty if isinstance(estimator.penalty, Term) else None
+    partitioner = estimator._partitions_for(n_rows, penalty)
+    is_classification = estimator._target_type == "classification"
+    has_outputs = is_classification and n_tasks == 1 and n_classes > 2
+    n_outputs = n_classes if has_outputs else 1
+    recipe = recipes.choose_recipe(estimator.recipe, n_rows, partitioner, penalty, n_outputs)
+    n_splits = 0
+    if estimator._chooses:
+        heavy = is_heavy(n_columns, n_outputs)
+        n_splits = recipes.n_folds_and_splits(recipe, n_rows, estimator._target_type, heavy=heavy)[
+            1
+        ]
+        n_splits = estimator.cv if is_whole(estimator.cv) else n_splits
+    shape = memory.FitShape(
+        n_rows,
+        n_columns,
+        n_columns if has_linear_cells(estimator.cells) else 0,
+        n_outputs,
+        n_tasks,
+        itemsize,
+        not is_classification,
+        bool(estimator.root_cell),
+        estimator.solver,
+        partitioner,
+        penalty,
+        n_splits,
+    )
+    recipe = recipes.affordable(recipe, n_columns, n_outputs)
+    stages = [recipe.components]
+    if n_rows >= recipes.RESERVE_ROWS:
+        stages.append(recipe.reserve)  # when the memory of the first is free again
+    estimates = [
+        memory.fit_memory(shape, (k.memory(shape) for k in kinds.get(estimator._target_type, ())))
+        for kinds in stages
+    ]
+    return max(estimates, key=lambda estimate: estimate.total)
 
 
 def _shape(X: Any) -> tuple[int, int]:
@@ -388,7 +406,7 @@ def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray) -> None:
     n, d = X.shape
     n_classes = len(set(y.tolist())) if y.ndim == 1 else 2  # of no account in regression
     n_tasks = y.shape[1] if y.ndim == 2 else 1
-    needed = estimator.memory_of(n, d, n_classes, n_tasks, X.dtype.itemsize)
+    needed = _memory_of(estimator, n, d, n_classes, n_tasks, X.dtype.itemsize)
     if needed.total > available:
         total, free = memory.readable_bytes(needed.total), memory.readable_bytes(available)
         raise MemoryError(

@@ -14,6 +14,7 @@ from jointleaf._data.rows import Rows
 from jointleaf._fit.component import JointSolve
 from jointleaf._fit.quantiles import check_single
 from jointleaf._trees.importers.base import threads
+from jointleaf.estimators._fitted import fitted_frame, read_fit_rows, read_known_rows
 
 if TYPE_CHECKING:
     from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
@@ -48,12 +49,12 @@ def follow_strengths(
         # No strength sets all slopes to zero: three decades on both sides of the fit.
         steps = np.geomspace(1e3, 1e-3, settings.pop("n_strengths", N_STRENGTHS))
         settings.setdefault("strengths", fitted_strength(estimator) * steps)
-    settings["loss"] = estimator.fitted_frame().loss
+    settings["loss"] = fitted_frame(estimator).loss
     # Rows have the weights of their classes too, where these have any.
-    rows, valid = estimator.read_fit_rows(X, y, settings.get("sample_weight"), merge=False), None
+    rows, valid = read_fit_rows(estimator, X, y, settings.get("sample_weight"), merge=False), None
     settings["sample_weight"] = rows.s
     if X_val is not None and y_val is not None:
-        valid = _prepared(estimator, estimator.read_known_rows(X_val, y_val))
+        valid = _prepared(estimator, read_known_rows(estimator, X_val, y_val))
     return strength_path(
         *_prepared(estimator, rows),
         penalty=penalty,

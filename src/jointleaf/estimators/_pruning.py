@@ -27,8 +27,10 @@ from jointleaf._fit.quantiles import check_single
 from jointleaf._fit.report import FitReport
 from jointleaf._fit.setting import DEFAULT_SETTING, Setting, auto_penalty
 from jointleaf._model.cell_model import Frame
-from jointleaf.estimators._base import BaseJOPLEn, read_validation_rows
+from jointleaf.estimators._base import BaseJOPLEn, fitted_context, read_validation_rows
 from jointleaf.estimators._checks import is_whole
+from jointleaf.estimators._fitted import fitted_frame, read_fit_rows, store_model
+from jointleaf.estimators._params import fit_options
 from jointleaf.partitions import Partitioner, UnionPartitioner
 
 E = TypeVar("E", bound=BaseJOPLEn)
@@ -163,10 +165,10 @@ def prune(
         raise ValueError(
             f"n_cells={n_cells} says how far to prune, and X_val and y_val choose it: give one"
         )
-    rows = estimator.read_fit_rows(X, y, sample_weight)
+    rows = read_fit_rows(estimator, X, y, sample_weight)
     valid = read_validation_rows(estimator, X_val, y_val)
     start = joint_candidate(estimator)
-    walk = make_walk(estimator, start, estimator.fitted_frame(), rows, step_fraction)
+    walk = make_walk(estimator, start, fitted_frame(estimator), rows, step_fraction)
     if valid is not None:
         path, candidate = Descent([walk], [valid], tol).run(verbose)
     elif n_cells is not None:
@@ -278,7 +280,7 @@ def _held_out_path(
 def _split_walk(estimator: BaseJOPLEn, train: Rows, step_fraction: float) -> Walk:
     """Return a walk on some of the rows, with partitions grown on them."""
     try:
-        context = estimator.fitted_context(train)
+        context = fitted_context(estimator, train)
         fresh = Joint(context, {}).partitioner.fresh()
         rows = context.growth_rows(train)
         partitioner = grow(fresh, rows, context.target_type, context.columns)
@@ -314,8 +316,8 @@ def _refit(estimator: E, rows: Rows, candidate: Candidate, path: Path) -> E:
     layout = CellLayout(n_cells, estimator.cell_model_.layout.n_features, candidate.kinds)
     init = None if candidate.weights is None else layout.from_cells(candidate.weights)
     model, solve = fit_cells_of(
-        estimator.fit_options(),
-        estimator.fitted_frame(),
+        fit_options(estimator),
+        fitted_frame(estimator),
         rows,
         candidate.partitioner,
         candidate.penalty,
@@ -329,6 +331,6 @@ def _refit(estimator: E, rows: Rows, candidate: Candidate, path: Path) -> E:
     pruned, parameters = clone(estimator), estimator.get_params(deep=False)
     fitted = {k: v for k, v in estimator.__dict__.items() if k not in parameters}
     pruned.__dict__.update(fitted, report_=report, calibration_=None)
-    pruned.store_model(*model.described(rows.X, rows.s), rows)
+    store_model(pruned, *model.described(rows.X, rows.s), rows)
     pruned.pruning_ = Pruning(*path, n_cells_before=before, n_cells_after=candidate.n_cells)
     return pruned

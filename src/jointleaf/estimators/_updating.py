@@ -19,7 +19,8 @@ from jointleaf.estimators._checks import (
     has_linear_cells,
     restored_on_error,
 )
-from jointleaf.estimators._params import JOPLEnParameters
+from jointleaf.estimators._fitted import Fitted, fitted_frame, read_fit_rows, read_known_rows
+from jointleaf.estimators._params import JOPLEnParameters, fit_options
 
 E = TypeVar("E", bound="Updatable")
 _EXACT = 1e-10  # tolerance of squared errors
@@ -34,7 +35,7 @@ class WarmParameters(JOPLEnParameters):
     warm_start: bool = False
 
 
-class Updatable(WarmParameters):
+class Updatable(Fitted, WarmParameters):
     """An estimator whose cells can be fitted to further rows."""
 
     #: Rows of the fit as it saw them; None where they are too large, or of a loaded model.
@@ -106,7 +107,7 @@ class Updatable(WarmParameters):
                 np.concatenate([old.y, new.y]),
                 np.concatenate([old.s, new.s]),
             )
-            self._fit_cells(rows, self.report_.joint.penalty)
+            self._fit_cells(rows, self.report_.joint_or_raise("update").penalty)
         return self
 
     @property
@@ -124,13 +125,13 @@ class Updatable(WarmParameters):
                     "stay: leave it out, or set warm_start=False"
                 )
         self._known_labels("y", y, "set warm_start=False")
-        rows, penalty = self.read_fit_rows(X, y, weight), self.report_.joint.penalty
+        rows, penalty = read_fit_rows(self, X, y, weight), self.report_.joint.penalty
         if isinstance(self.penalty, Term) and not self.penalty.is_auto:
             n_features, penalty = len(self.linear_feature_names_), self.penalty
             check_penalty(penalty, len(rows), n_features, is_linear=has_linear_cells(self.cells))
         self._fit_cells(rows, penalty)
 
-    def keep_rows(self, rows: Rows) -> None:
+    def _keep_rows(self, rows: Rows) -> None:
         """Keep the rows that a model was fitted to, for updates."""
         is_alone = self._blend_problem() is None
         small = rows.X.nbytes + rows.y.nbytes + rows.s.nbytes <= _MOST_KEPT
@@ -144,7 +145,7 @@ class Updatable(WarmParameters):
     def _fit_cells(self: Any, rows: Rows, penalty: Term) -> None:
         """Fit the cells to rows with a penalty, from the weights that they have."""
         report, cells = self.report_, self.cell_model_
-        joint, frame, options = report.joint, self.fitted_frame(), self.fit_options()
+        joint, frame, options = report.joint, fitted_frame(self), fit_options(self)
         if frame.loss.is_quadratic:  # where a few more steps are all that exactness takes
             options = replace(options, tol=min(options.tol, _EXACT))
         model, solve = fit_cells_of(
@@ -163,7 +164,7 @@ class Updatable(WarmParameters):
         self.report_ = replace(report, joint=solve)
         model, importances = model.described(rows.X, rows.s)
         self.cell_model_, self.feature_importances_ = model, self.columns_.credited(importances)
-        self.keep_rows(rows)
+        self._keep_rows(rows)
 
     def _check_updates(self: Any, caller: str) -> None:
         """Raise where the model is not one joint problem that can be solved once more."""
@@ -197,7 +198,7 @@ class Updatable(WarmParameters):
         if X is not None or y is not None:
             if X is None or y is None:
                 raise ValueError("X_old and y_old belong together: give both or none")
-            return self.read_fit_rows(X, y, weight)
+            return read_fit_rows(self, X, y, weight)
         if self._kept_rows is None:
             raise ValueError(
                 "update needs the rows of the fit, which copies, pickles, model files and fits of "
@@ -207,7 +208,7 @@ class Updatable(WarmParameters):
 
     def _new_rows(self: Any, X: Any, y: Any, weight: Any) -> Rows:
         labels = self._known_labels("y_new", y, "fit all rows again")
-        rows = self.read_known_rows(X, y, weight)
+        rows = read_known_rows(self, X, y, weight)
         weights = getattr(self, "class_weight", None)
         if weights is None:
             return rows

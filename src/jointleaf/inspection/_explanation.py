@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._data.formatting import day_text, short_number, signed
+from jointleaf.inspection._methods import read_task_rows, task_numbers
 from jointleaf.inspection._parts import (
     COVERAGE,
     Parts,
@@ -359,7 +360,7 @@ def explain(model: Any, X: Any, *, task: Any = None, coverage: float | None = No
     if names is None:
         raw = replace(raw_model(model, task), labels=labels)
         return _explain_one(raw, raw.read(X), coverage)
-    rows, task = model.read_task_rows(X, task)
+    rows, task = read_task_rows(model, X, task)
     if task is None:
         models = [raw_model(model, name) for name in names]
         return _explain_all_tasks(models, names, rows, coverage)
@@ -412,7 +413,7 @@ def _explain_all_tasks(
 def _explain_by_label(
     model: Any, rows: NDArray, labels: NDArray, coverage: float | None
 ) -> Explanation:
-    numbers = model.task_numbers(labels, len(rows))
+    numbers = task_numbers(model, labels, len(rows))
     n, d = rows.shape
     whole = Parts(np.empty((n, d)), np.empty((n, d)), np.empty(n), np.empty(n))
     ends, has_ends = np.empty((n, 2)), True

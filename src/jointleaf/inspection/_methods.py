@@ -7,6 +7,7 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import is_classifier
@@ -90,12 +91,16 @@ class ExplainableTasks(Summarized):
     task_names_: list
 
     @abstractmethod
-    def task_number(self, name: Any) -> int:
+    def _task_number(self, name: Any) -> int:
         """Return the number of a task."""
 
     @abstractmethod
-    def read_task_rows(self, X: Any, task: Any = None) -> tuple[NDArray, Any]:
+    def _read_task_rows(self, X: Any, task: Any = None) -> tuple[NDArray, Any]:
         """Return encoded rows (n, d) without the column of tasks, and the tasks asked for."""
+
+    @abstractmethod
+    def _raw_of_task(self, rows: NDArray, t: int) -> NDArray:
+        """Return raw predictions (n,) or (n, K) of task number t for encoded rows (n, d)."""
 
     def explain(self, X: Any, task: Any = None, *, coverage: float | None = None) -> Explanation:
         """Return what every column adds to the predictions of rows X (n, d).
@@ -118,6 +123,33 @@ class ExplainableTasks(Summarized):
         from jointleaf.inspection import local_model
 
         return local_model(self, X, task=task)
+
+
+# -- what explanations ask of estimators of several tasks ------------------------------------------
+
+
+def task_number(model: ExplainableTasks, name: Any) -> int:
+    """Return the number of a task."""
+    return model._task_number(name)
+
+
+def task_numbers(model: ExplainableTasks, labels: NDArray, n_rows: int) -> NDArray[np.intp]:
+    """Return the number of the task of every row."""
+    if labels.shape != (n_rows,):
+        raise ValueError(
+            f"task has shape {labels.shape}: give one task, or one for each of the {n_rows} rows"
+        )
+    return np.array([model._task_number(label) for label in labels.tolist()], np.intp)
+
+
+def read_task_rows(model: ExplainableTasks, X: Any, task: Any = None) -> tuple[NDArray, Any]:
+    """Return encoded rows (n, d) without the column of tasks, and the tasks asked for."""
+    return model._read_task_rows(X, task)
+
+
+def raw_of_task(model: ExplainableTasks, rows: NDArray, t: int) -> NDArray:
+    """Return raw predictions (n,) or (n, K) of task number t for encoded rows (n, d)."""
+    return model._raw_of_task(rows, t)
 
 
 # -- summaries -------------------------------------------------------------------------------------

@@ -37,7 +37,13 @@ from jointleaf._model.contributions import sum_of_entries
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers.base import threads
 from jointleaf._trees.routing import Router, leaves_as_cells
-from jointleaf.inspection._methods import Explainable, ExplainableTasks
+from jointleaf.inspection._methods import (
+    Explainable,
+    ExplainableTasks,
+    raw_of_task,
+    read_task_rows,
+    task_number,
+)
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TreeCells
 
@@ -392,10 +398,10 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
         return replace(raw, calibration=calibration, loss=loss, has_offset=has_offset)
     if names is not None and task is None:
         raise ValueError(f"the model has several tasks: give one of {names} as task")
-    t = 0 if task is None else model.task_number(task)
+    t = 0 if task is None else task_number(model, task)
 
     def read(X: Any) -> NDArray:
-        rows: NDArray = model.read_task_rows(X, model.task_names_[t])[0]
+        rows: NDArray = read_task_rows(model, X, model.task_names_[t])[0]
         return rows
 
     if hasattr(model, "cell_models_"):
@@ -442,7 +448,7 @@ def _of_trees(model: Any, t: int, read: Callable[[Any], NDArray]) -> RawModel:
         return Parts(np.zeros_like(cells), cells, cells_rest, explainer.mean)
 
     return RawModel(
-        model.columns_, read, lambda rows: model.raw_predictions(rows, t), parts, outputs, None
+        model.columns_, read, lambda rows: raw_of_task(model, rows, t), parts, outputs, None
     )
 
 

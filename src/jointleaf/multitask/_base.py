@@ -20,7 +20,7 @@ from jointleaf._data.columns import Columns, column_names
 from jointleaf._data.memory import as_dense
 from jointleaf._data.rows import read_rows, read_training_rows
 from jointleaf._data.tasks import Form, TaskTable, as_one_type, drop_column, join_values
-from jointleaf.inspection._methods import ExplainableTasks
+from jointleaf.inspection._methods import ExplainableTasks, task_numbers
 from jointleaf.partitions._base import TargetType
 
 _ANY_TASK = object()  # asks for rows without their tasks
@@ -36,7 +36,7 @@ class TaskPredictor(ExplainableTasks):
     _target_type: TargetType
 
     @abstractmethod
-    def raw_predictions(self, rows: NDArray, t: int) -> NDArray:
+    def _raw_of_task(self, rows: NDArray, t: int) -> NDArray:
         """Return raw predictions (n,) or (n, K) of task number t for encoded rows (n, d)."""
 
     @abstractmethod
@@ -76,7 +76,7 @@ class TaskPredictor(ExplainableTasks):
         self.task_names_, self.columns_ = table.names, columns
         self.task_form_, self.task_column_ = table.form, table.column
 
-    def read_task_rows(self, X: Any, task: Any = None) -> tuple[NDArray, Any]:
+    def _read_task_rows(self, X: Any, task: Any = None) -> tuple[NDArray, Any]:
         """Return encoded rows (n, d) without the column of tasks, and the tasks asked for."""
         check_is_fitted(self)
         X = as_dense(X)
@@ -100,21 +100,12 @@ class TaskPredictor(ExplainableTasks):
             return X, labels if is_asked else task
         return X, task
 
-    def task_number(self, name: Any) -> int:
+    def _task_number(self, name: Any) -> int:
         """Return the number of a task."""
         check_is_fitted(self)
         if name not in self.task_names_:
             raise ValueError(f"task {name!r} is not known: the tasks are {self.task_names_}")
         return self.task_names_.index(name)
-
-    def task_numbers(self, labels: NDArray, n_rows: int) -> NDArray[np.intp]:
-        """Return the number of the task of every row."""
-        if labels.shape != (n_rows,):
-            raise ValueError(
-                f"task has shape {labels.shape}: give one task, or one for each of the {n_rows} "
-                "rows"
-            )
-        return np.array([self.task_number(label) for label in labels.tolist()], np.intp)
 
     # -- predicting ----------------------------------------------------------------------------
 
@@ -123,14 +114,14 @@ class TaskPredictor(ExplainableTasks):
 
         `answer(t, rows)` makes those of task number t for encoded rows.
         """
-        rows, task = self.read_task_rows(X, task)
+        rows, task = self._read_task_rows(X, task)
         if task is None:
             n_tasks = 1 if self.task_form_ == "single" else len(self.task_names_)
             answers = [answer(t, rows) for t in range(n_tasks)]
             return answers[0] if self.task_form_ == "single" else answers
         if np.ndim(task) == 0:
-            return answer(self.task_number(task), rows)
-        numbers = self.task_numbers(np.asarray(task), len(rows))
+            return answer(self._task_number(task), rows)
+        numbers = task_numbers(self, np.asarray(task), len(rows))
         order = np.argsort(numbers, kind="stable")
         parts = [answer(int(t), rows[numbers == t]) for t in np.unique(numbers)]
         return join_values(parts)[np.argsort(order)]
@@ -155,7 +146,7 @@ class TaskPredictor(ExplainableTasks):
 
     def _predictions(self, t: int, rows: NDArray) -> NDArray:
         """Return predictions (n,) of task number t for encoded rows (n, d)."""
-        return self._answer(t, self.raw_predictions(rows, t))
+        return self._answer(t, self._raw_of_task(rows, t))
 
     def _side_by_side(self, answers: list[NDArray]) -> NDArray:
         return join_values(answers, axis=1)
@@ -167,10 +158,10 @@ class TaskPredictor(ExplainableTasks):
     def apply(self, X: Any, task: Any = None) -> Any:
         """Return the codes (n, P) of a task's partitions, or a list of them, one for every task."""
         if task is None:
-            rows, _ = self.read_task_rows(X, _ANY_TASK)
+            rows, _ = self._read_task_rows(X, _ANY_TASK)
             codes = [self._codes(rows, t) for t in range(len(self.task_names_))]
             return codes[0] if self.task_form_ == "single" else codes
-        return self._codes(self.read_task_rows(X, task)[0], self.task_number(task))
+        return self._codes(self._read_task_rows(X, task)[0], self._task_number(task))
 
     def _mean_score(self, X: Any, y: Any, sample_weight: Any, task: Any, metric: Any) -> float:
         """Return the mean over the tasks of a metric of their own rows."""
@@ -178,7 +169,7 @@ class TaskPredictor(ExplainableTasks):
         if task is None:
             task = self.task_column_
         if task is not None and np.ndim(task) == 0 and task != self.task_column_:
-            t = self.task_number(task)
+            t = self._task_number(task)
             X, task = self._without_column(X, task)
             task = self._labels(np.full(np.shape(X)[0], t))
         table = TaskTable.read(X, y, sample_weight, task, self.task_names_)
@@ -236,7 +227,7 @@ class TaskClassifier(ClassifierMixin):
         """
 
         def probabilities(t: int, rows: NDArray) -> NDArray:
-            raw = self.raw_predictions(rows, t)
+            raw = self._raw_of_task(rows, t)
             if len(self.task_classes_[t]) == 1:
                 return np.ones((len(raw), 1))
             return Logistic().link(raw) if raw.ndim == 1 else Multinomial(raw.shape[1]).link(raw)

@@ -53,6 +53,10 @@ ATTRIBUTES = """Attributes
     ----------
     task_names_ : list
         Names of the tasks: keys of the dict, labels, column names of y, or numbers.
+    task_form_ : str
+        How the tasks were given: as pairs, as one or several targets, or as a long table.
+    task_column_ : str, int or None
+        The column of X that held the task of every row.
     task_weights_ : array (T,)
         gamma_t.
     common_features_ : array of int
@@ -88,7 +92,9 @@ ATTRIBUTES = """Attributes
     feature_importances_ : array (d,)
         Mean over tasks of half the share in split gains, half the share in the spread of linear
         contributions.
-    linear_feature_names_, linear_feature_columns_, n_features_in_, feature_names_in_
+    n_iter_ : int
+        Iterations of the solver, the largest number of all tasks.
+    linear_feature_names_, linear_feature_columns_, columns_, n_features_in_, feature_names_in_
         As for `JOPLEnRegressor`."""
 
 CLASS_PARAMETERS = """

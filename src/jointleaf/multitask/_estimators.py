@@ -154,6 +154,8 @@ class MultiTaskJOPLEnClassifier(TaskClassifier, BaseMultiTaskJOPLEn):
     {attributes}
     classes_ : list of arrays (2,), or one array where y was (n,)
         The class labels of every task.
+    task_classes_ : list of arrays (2,)
+        The same, a list also for one task.
     """
 
     _: KW_ONLY

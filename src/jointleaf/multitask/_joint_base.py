@@ -270,7 +270,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
         self.common_norms_ = np.zeros_like(self.slope_norms_)
         if solution is not None:
             self.common_norms_ = self._by_column(solution.common_norms.T)
-        self.describe_fit(solution)
+        describe_fit(self, solution)
         is_specific = self.slope_norms_ > 0
         is_specific[self.common_features_] = False
         self.task_features_ = {
@@ -290,21 +290,6 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
             for task_norms in norms
         ]
         return np.stack(by_task, axis=1)
-
-    def describe_fit(self, solution: Solution | None) -> None:
-        """Set what follows from models, reports and norms; `solution` is that of a joint fit."""
-        plan, reports = self.cell_models_[0].features.plan, self.report_
-        self.partitioners_ = [model.partitioner for model in self.cell_models_]
-        self.linear_feature_names_ = np.array(plan.names, dtype=object)
-        self.linear_feature_columns_ = plan.sources
-        self.common_features_ = np.flatnonzero(self.common_norms_.any(axis=1))
-        self.selected_features_ = np.flatnonzero(self.slope_norms_.any(axis=1))
-        self.n_iter_ = max(report.n_iter for report in reports)
-        self.solution_: Any = solution or [report.solution for report in reports]
-        self.penalty_: Any = [report.penalty for report in reports]
-        self.cv_results_: Any = [report.cv_results for report in reports]
-        if solution is not None:  # the same for all tasks
-            self.penalty_, self.cv_results_ = self.penalty_[0], self.cv_results_[0]
 
     def selection_report(self) -> Any:
         """Which features matter for all tasks, for some, and for none, as a pandas data frame.
@@ -332,7 +317,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
             report[name] = norms[:, t]
         return report
 
-    def raw_predictions(self, rows: NDArray, t: int) -> NDArray:
+    def _raw_of_task(self, rows: NDArray, t: int) -> NDArray:
         """Return raw predictions (n,) of task number t for encoded rows (n, d)."""
         return self.cell_models_[t].predict(rows, threads(self.n_jobs), self.device)
 
@@ -354,3 +339,19 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
     def _encode_known_tasks(self, targets: list[NDArray], names: list) -> list[NDArray]:
         """Targets of validation rows, encoded as the training targets were."""
         raise NotImplementedError
+
+
+def describe_fit(model: Any, solution: Solution | None) -> None:
+    """Set what follows from models, reports and norms; `solution` is that of a joint fit."""
+    plan, reports = model.cell_models_[0].features.plan, model.report_
+    model.partitioners_ = [cells.partitioner for cells in model.cell_models_]
+    model.linear_feature_names_ = np.array(plan.names, dtype=object)
+    model.linear_feature_columns_ = plan.sources
+    model.common_features_ = np.flatnonzero(model.common_norms_.any(axis=1))
+    model.selected_features_ = np.flatnonzero(model.slope_norms_.any(axis=1))
+    model.n_iter_ = max(report.n_iter for report in reports)
+    model.solution_ = solution or [report.solution for report in reports]
+    model.penalty_ = [report.penalty for report in reports]
+    model.cv_results_ = [report.cv_results for report in reports]
+    if solution is not None:  # the same for all tasks
+        model.penalty_, model.cv_results_ = model.penalty_[0], model.cv_results_[0]

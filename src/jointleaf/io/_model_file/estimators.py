@@ -47,6 +47,7 @@ from jointleaf.io._model_file.schema import (
     record,
 )
 from jointleaf.io._model_file.values import Labels, Plain, check_keys
+from jointleaf.multitask._joint_base import describe_fit
 from jointleaf.partitions._union import LinearPart
 
 _Steps = dict[str, Field | Let]
@@ -211,7 +212,7 @@ def _fill_tasks(model: Any, s: Scope) -> None:
             replace(report, joint=replace(report.joint, solution=task))
             for report, task in zip(s.report, s.solution.tasks, strict=True)
         ]
-    model.describe_fit(s.solution)
+    describe_fit(model, s.solution)
 
 
 def _fit_leaves(s: Scope) -> bool:

@@ -14,6 +14,7 @@ from jointleaf._core import losses, penalties
 from jointleaf._core.arrays import DEVICES
 from jointleaf._core.penalties import Frobenius, PerTask, Sum, Term
 from jointleaf._core.penalties.per_task import Scaled
+from jointleaf.estimators._params import Checked, check_values
 from jointleaf.io._model_file.schema import (
     Array,
     Arrays,
@@ -153,7 +154,7 @@ class Parameters(Field):
         is_whole = isinstance(n_jobs, int | np.integer) and not isinstance(n_jobs, bool)
         if n_jobs is not None and not (is_whole and 0 < abs(int(n_jobs)) <= _MOST_JOBS):
             place.at("n_jobs").fail(f"must be null or a number of threads up to {_MOST_JOBS}")
-        if not hasattr(self.cls, "check_parameters"):
+        if not issubclass(self.cls, Checked):
             return  # partitioners, which check theirs when they are fitted
         values = {name: _stand_in(name, value) for name, value in parameters.items()}
         values = {
@@ -163,7 +164,7 @@ class Parameters(Field):
         }
         try:
             with np.printoptions(threshold=10, edgeitems=2):  # in messages, of which part is shown
-                self.cls(**values).check_parameters()
+                check_values(self.cls(**values))
         except (TypeError, ValueError) as cause:
             place.fail(f"are not possible: {cause}")
 

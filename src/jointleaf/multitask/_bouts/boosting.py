@@ -51,16 +51,17 @@ class BoUTSParameters:
     subsample: float = 1.0
     random_state: Any = None
 
-    def check_boosting(self) -> None:
-        """Raise for values that are not possible."""
-        n_universal = check_count(self, "n_universal", self.n_universal, 0)
-        if n_universal + check_count(self, "n_task", self.n_task, 0) == 0:
-            raise ValueError("n_universal=0 and n_task=0 leave no trees: give a positive number")
-        check_count(self, "min_samples_leaf", self.min_samples_leaf, 1)
-        for name in ("universal_price", "task_price"):
-            _check_number(self, name, 0.0, np.inf, "at least 0, a share of the target's variance")
-        for name in ("learning_rate", "subsample"):
-            _check_number(self, name, 1e-6, 1.0, "above 0 and at most 1")
+
+def check_boosting(given: BoUTSParameters) -> None:
+    """Raise for values that are not possible."""
+    n_universal = check_count(given, "n_universal", given.n_universal, 0)
+    if n_universal + check_count(given, "n_task", given.n_task, 0) == 0:
+        raise ValueError("n_universal=0 and n_task=0 leave no trees: give a positive number")
+    check_count(given, "min_samples_leaf", given.min_samples_leaf, 1)
+    for name in ("universal_price", "task_price"):
+        _check_number(given, name, 0.0, np.inf, "at least 0, a share of the target's variance")
+    for name in ("learning_rate", "subsample"):
+        _check_number(given, name, 1e-6, 1.0, "above 0 and at most 1")
 
 
 def _check_number(owner: Any, name: str, low: float, high: float, bounds: str) -> None:

@@ -21,6 +21,7 @@ from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import Router
 from jointleaf.estimators._checks import restored_on_error
 from jointleaf.estimators._docs import described
+from jointleaf.estimators._params import Checked
 from jointleaf.multitask._base import (
     TaskClassifier,
     TaskPredictor,
@@ -28,7 +29,7 @@ from jointleaf.multitask._base import (
     encode_numbers,
     number_classes,
 )
-from jointleaf.multitask._bouts.boosting import BoUTSParameters, boost
+from jointleaf.multitask._bouts.boosting import BoUTSParameters, boost, check_boosting
 from jointleaf.multitask._bouts.trees import TreeShape
 from jointleaf.partitions._base import TargetType, TreeCells, check_count, check_fit_rows
 
@@ -60,6 +61,10 @@ _PARAMETERS = """Parameters
     ----------
     task_names_ : list (T,)
         Keys of the dict, column names of the targets, or 0..T-1.
+    task_form_ : str
+        How the tasks were given: as pairs, as one or several targets, or as a long table.
+    task_column_ : str, int or None
+        The column of X that held the task of every row.
     universal_features_ : ndarray
         Numbers of the features that the universal stage chose, in rising order.
     task_features_ : dict from task name to ndarray
@@ -70,8 +75,12 @@ _PARAMETERS = """Parameters
         Impurity decrease by each feature, as a share of the task's variance.
     trees_ : dict from task name to FlatTrees
         Universal trees, then those of the task. A row's leaf values add up to its raw prediction.
+    leaf_weights_ : dict from task name to ndarray
+        Share of the weight of a task's rows in every leaf of its trees.
     n_universal_trees_ : int
         Number of universal trees that were grown.
+    columns_ : Columns
+        What the columns of X hold.
     n_features_in_ : int
         Number of features d.
     feature_names_in_ : ndarray (d,)
@@ -81,7 +90,7 @@ _described = described(parameters=_PARAMETERS)
 
 
 @dataclass(eq=False, repr=False)
-class BaseBoUTS(BoUTSParameters, TaskPredictor, BaseEstimator):
+class BaseBoUTS(BoUTSParameters, TaskPredictor, Checked, BaseEstimator):
     """What regression and classification share."""
 
     max_depth: int = 3
@@ -114,16 +123,16 @@ class BaseBoUTS(BoUTSParameters, TaskPredictor, BaseEstimator):
         -------
         self
         """
-        self.check_parameters()
+        self._check_parameters()
         shape = TreeShape(self.max_depth, 2**self.max_depth)
         with restored_on_error(self):
             self._fit(TaskTable.read(X, y, sample_weight, task), shape)
         return self
 
-    def check_parameters(self) -> None:
+    def _check_parameters(self) -> None:
         """Raise for values that are not possible, before any work is done."""
         check_count(self, "max_depth", self.max_depth, 1)
-        self.check_boosting()
+        check_boosting(self)
 
     def _fit(self, table: TaskTable, shape: TreeShape) -> None:
         columns, matrix, s, table = self._read_training(table)
@@ -165,15 +174,15 @@ class BaseBoUTS(BoUTSParameters, TaskPredictor, BaseEstimator):
 
     # -- prediction ----------------------------------------------------------------------------
 
-    def task_number(self, name: Any) -> int:
+    def _task_number(self, name: Any) -> int:
         """Return the number of a task that is named or numbered."""
         check_is_fitted(self)
         is_number = isinstance(name, int | np.integer) and not isinstance(name, bool)
         if name not in self.task_names_ and is_number and 0 <= name < len(self.task_names_):
             return int(name)
-        return super().task_number(name)
+        return super()._task_number(name)
 
-    def raw_predictions(self, rows: NDArray, t: int) -> NDArray[np.float64]:
+    def _raw_of_task(self, rows: NDArray, t: int) -> NDArray[np.float64]:
         """Return the sums (n,) or (n, K) of the values of a row's leaves in the trees of a task."""
         raw = self.trees_[self.task_names_[t]].leaf_sums(self._codes(rows, t))
         return raw[:, 0] if raw.shape[1] == 1 else raw
@@ -234,6 +243,8 @@ class BoUTSClassifier(TaskClassifier, BaseBoUTS):
     {parameters}
     classes_ : ndarray, or list (T,) of ndarray
         Classes of the task, or of every task.
+    task_classes_ : list (T,) of ndarray
+        The same, a list also for one task.
     """
 
     def _encode_tasks(self, targets: list[NDArray], names: list) -> list[tuple[NDArray, int]]:
@@ -326,7 +337,7 @@ class BoUTSPartitioner(BoUTSParameters, TreeCells):
 
     def _grow_tasks(self, rows: Sequence[TrainingRows]) -> list[BoUTSPartitioner]:
         n_cells = check_count(self, "n_cells", self.n_cells, 2)
-        self.check_boosting()
+        check_boosting(self)
         encodings = [Encoding(task_rows, categories=True, missing=False) for task_rows in rows]
         encoded = []
         for encoding, task_rows in zip(encodings, rows, strict=True):
