@@ -108,6 +108,23 @@ LINEAR_STRENGTHS = linear.STRENGTHS  # those of a fit that users get
 _TRUE = tuple((module, name, getattr(module, name)) for module, name, _ in _SMALL)
 
 
+def least_plan(is_regression):
+    """As `default_plan`, with two settings."""
+    return replace(short_plan(is_regression), scales=(1.0,), strengths=(0.1, 0.01))
+
+
+def least_trees(target_type):
+    """As `many_partitions`, with one or two trees of every kind."""
+    on_residuals = [LightGBMPartitioner(1, 4), RandomTreesPartitioner(2, 4)]
+    return UnionPartitioner(
+        [
+            LightGBMPartitioner(2, 4),
+            RandomTreesPartitioner(2, 4),
+            ResidualPartitioner(UnionPartitioner(on_residuals)),
+        ]
+    )
+
+
 @contextmanager
 def _patched(values):
     with pytest.MonkeyPatch.context() as patch:
@@ -119,6 +136,12 @@ def _patched(values):
 def small_fits():
     """Fits in here have few rounds and partitions, and few settings to choose from."""
     return _patched(_SMALL)
+
+
+def least_fits():
+    """Fits in here are as small as can be: for what does not depend on how good they are at all."""
+    least = (joint, "many_partitions", least_trees), (joint, "default_plan", least_plan)
+    return _patched((*_SMALL, *least, (linear, "STRENGTHS", (0.1, 0.01))))
 
 
 def true_fits():

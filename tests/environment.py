@@ -2,6 +2,7 @@
 
 import os
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 
 def _xla_flags():
@@ -19,3 +20,8 @@ def _xla_flags():
 # Both count when libraries are loaded. Threads that wait must not spin beside other workers.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("XLA_FLAGS", _xla_flags())
+# What XLA has compiled is kept for the next run; its keys hold program, flags and versions.
+_COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "xla"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_COMPILED))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")

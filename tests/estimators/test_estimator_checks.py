@@ -2,7 +2,7 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from blend_fits import small_fits
+from blend_fits import least_fits
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.partitions import RandomForestPartitioner, VoronoiPartitioner
 
@@ -16,5 +16,5 @@ from jointleaf.partitions import RandomForestPartitioner, VoronoiPartitioner
     ]
 )
 def test_scikit_learn_checks(estimator, check):
-    with small_fits():
+    with least_fits():
         check(estimator)

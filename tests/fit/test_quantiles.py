@@ -62,11 +62,12 @@ def test_quantiles_never_cross_near_rows_and_far_from_them(monkeypatch):
 
 
 def test_they_move_with_targets_and_their_units():
-    rows = make_rows("skew")
+    rows = make_rows("skew", 300)
     scaled = HeldOut(rows.X, 7 + 1e4 * rows.y, 7 + 1e4 * rows.predictions, rows.s, rows.n_rows)
     plain, large = (JointQuantiles.of_fit(part, COLUMNS, LEVELS) for part in (rows, scaled))
     expected = 7 + 1e4 * plain.predict(rows.X, rows.predictions)
     found = large.predict(scaled.X, scaled.predictions)
+    assert plain.cells
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=100)
 
 

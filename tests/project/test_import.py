@@ -60,6 +60,7 @@ def test_nothing_is_loaded_before_it_is_needed():
     assert not {"lightgbm", "sklearn.ensemble"} & partitions
     assert "sklearn" in estimators
     assert not {"lightgbm", "xgboost", "catboost", "matplotlib"} & estimators
+    assert not {"sklearn.model_selection", "sklearn.metrics", "sklearn.linear_model"} & estimators
 
 
 def test_public_names_resolve():

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import check_cv
 
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.losses import Loss
@@ -44,6 +43,8 @@ def user_splits(
     """Return the splits of a splitter or an iterable of index pairs; None for a number of folds."""
     if cv is None or isinstance(cv, int | np.integer):
         return None
+    from sklearn.model_selection import check_cv  # slow to import
+
     splitter = check_cv(cv, y, classifier=target_type == "classification")
     try:
         with warnings.catch_warnings():  # splitters that leave groups alone are checked below
