@@ -342,7 +342,7 @@ class _LeafOrder:
         )
         is_left = (places >= first) & (places < middle)
         is_right = (places >= middle) & (places < last)
-        left, right = (np.packbits(is_in, axis=1, bitorder="little") for is_in in (is_left, is_right))
+        left, right = (np.packbits(side, axis=1, bitorder="little") for side in (is_left, is_right))
         return left, right
 
 

@@ -83,6 +83,12 @@ class KrylovPath:
             self._step()
         return True
 
+    def cut(self, n_steps: int) -> None:
+        """Forget all steps after the first `n_steps`."""
+        for steps in (self._diagonal, self._off_diagonal, self._images):
+            del steps[n_steps:]
+        self._basis.cut(n_steps + 1)
+
     def _times(self, vector: NDArray) -> NDArray:
         """Return K times a vector, and keep what the held-out rows say of it."""
         weights = self._inverse * self._design.rmatvec(self._root * vector)
@@ -200,6 +206,10 @@ class _Vectors:
     def array(self) -> NDArray:
         """All vectors, one after the other along the first axis."""
         return self._memory[: self._count]
+
+    def cut(self, count: int) -> None:
+        """Forget all but the first vectors."""
+        self._count = min(self._count, count)
 
     def append(self, vector: NDArray) -> None:
         """Add a vector; memory is asked for seldom, and taken only as it is filled."""
