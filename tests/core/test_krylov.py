@@ -118,6 +118,28 @@ def test_residuals_are_true_after_any_number_of_steps(n_outputs, n_steps, make_c
     assert (np.diff(residuals) >= 0).all()
 
 
+@pytest.mark.parametrize("n_outputs", [0, 3])
+@pytest.mark.parametrize("n_steps", [1, 3, 8])
+def test_weights_minimise_the_objective_in_their_space(n_outputs, n_steps, make_case):
+    case = make_case(n=80)
+    target = outputs(case, n_outputs)
+    path = path_of(case, KINDS["mixed"], target, n_steps=n_steps)
+    phi, curvature = dense(case, KINDS["mixed"])
+    root = np.sqrt(case.s / case.s.mean())[:, None]
+    right = root * target.reshape(len(target), -1)
+    basis = path.basis[:n_steps].reshape(n_steps, len(target), -1)
+    for strength in (1.0, 1e-2, 1e-4):
+        shift = (root**2).sum() * strength
+        found = path.weights(strength).reshape(len(curvature), -1)
+        for k in range(right.shape[1]):
+            # Least squares over all weights that the basis makes.
+            space = phi.T @ (root * basis[..., k].T) / curvature[:, None]
+            rows = np.vstack([root * (phi @ space), np.sqrt(shift * curvature)[:, None] * space])
+            answer = np.concatenate([right[:, k], np.zeros(len(curvature))])
+            best = space @ np.linalg.lstsq(rows, answer, rcond=None)[0]
+            np.testing.assert_allclose(found[:, k], best, atol=1e-7)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_basis_stays_orthonormal(dtype, make_case):
     case = make_case(n=300, d=3, cells=(20, 30, 40))

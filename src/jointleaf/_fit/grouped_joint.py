@@ -240,19 +240,23 @@ class GroupedJoint(Component):
         """Run along the strengths with these scales; stop when further steps gain little."""
         v = feature_weights(folds[0].gains, _FEATURE_POWER)
         paths = [fold.path(scales, v, slope_scale) for fold in folds]
-        last = np.inf
+        last = loss = np.inf
         while True:
             has_more = [path.extend(_STEPS) for path in paths]
             losses = [
                 fold.strength_losses(path, _STRENGTHS)
                 for fold, path in zip(folds, paths, strict=True)
             ]
-            table = loss_columns(folds, losses)
-            loss = float(table["mean_loss"].min())
+            looked = loss_columns(folds, losses)
+            last, now = loss, float(looked["mean_loss"].min())
+            if not now >= loss:
+                loss, table, counts = now, looked, [path.n_steps for path in paths]
             is_last = not all(has_more) or paths[0].n_steps >= most_steps
-            if is_last or last - loss < _LEAST_GAIN * last:
+            if is_last or last - now < _LEAST_GAIN * last:
                 break
-            last = loss
+        has_ended = not all(has_more) and counts[0] == paths[0].n_steps
+        for path, count in zip(paths, counts, strict=True):
+            path.cut(count)
         table = {"strength": _STRENGTHS, **table}
         strength = float(_STRENGTHS[best_row(table, one_se=self.context.options.one_se)])
         predictions = [
@@ -261,7 +265,7 @@ class GroupedJoint(Component):
         ]
         # A space that has ended holds the exact solution: that of all rows may need more steps, and
         # short of it small strengths leave large weights.
-        n_steps = paths[0].n_steps if all(has_more) else _MOST_STEPS
+        n_steps = _MOST_STEPS if has_ended else paths[0].n_steps
         return Choice(strength, n_steps, loss, table, predictions, folds, paths)
 
     def _calibrate(self, predictions: list[NDArray]) -> list[NDArray]:

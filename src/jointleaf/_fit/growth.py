@@ -29,7 +29,6 @@ from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers.base import threads
 from jointleaf._trees.importers.lightgbm import ModelText, leaf_models, read_trees
 from jointleaf.partitions import LightGBMPartitioner
-from jointleaf.partitions._growers.base import fine_bins
 
 __all__ = ["Growth", "Stage", "objective_params"]
 
@@ -70,7 +69,7 @@ class Stage:
         params |= {"min_data_in_leaf": max(5, n // 5000), "lambda_l2": 1.0}
         if self.is_random:
             return params | {"extra_trees": True}
-        return params | {"feature_fraction_bynode": 0.7, "max_bin": fine_bins(n)}
+        return params | {"feature_fraction_bynode": 0.7}
 
 
 class Growth:

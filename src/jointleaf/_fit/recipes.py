@@ -111,7 +111,7 @@ _NOT_WIDE = (BoostedRandom, BoostedLinear)
 IN_A_HURRY = (Linear, Boosted, GroupedJoint, BoostedRandom, BoostedLinear)
 _FEWEST_ROWS = 1000  # that are fitted where there is no time for all
 
-_SPLIT_ROWS = 30_000  # rows of all training parts together, about
+_SPLIT_ROWS = 20_000  # rows of all training parts together, about
 _HELD_OUT_ROWS = 20_000  # enough to choose on: the smallest fold of more than 100,000 rows
 NEARLY_ALL = 0.9  # of the rows: models of a split that is trained on so many need no other fit
 MANY_ROWS = 150_000  # above which a sample tells what is worth fitting to all rows
@@ -177,13 +177,12 @@ def n_folds_and_splits(
     """Return the folds that rows are dealt out to without `cv`, and how many are held out in turn.
 
     Five folds up to 2,500 rows, above that one of them; the default joint fit has three folds with
-    more than 200 rows, for classes 400, which say as much. Blends have three splits below 12,000
-    rows, two up to 20,000, and one above: held-out rows choose a lot, and many are needed. 20,000
-    are enough, however many rows there are. Where fits are
-    `heavy` there are the fewest of each.
+    more than 200 rows, for classes 400, which say as much. Blends have two splits up to
+    13,000 rows, and one above: held-out rows choose a lot, and many are needed. 20,000 are enough,
+    however many rows there are. Where fits are `heavy` there are the fewest of each.
     """
     if recipe.name == "blend":
-        most = 1 if heavy else 3
+        most = 1 if heavy else 2
         n_splits = int(np.clip(round(_SPLIT_ROWS / n_rows), 1, most))
         return max(5, n_rows // _HELD_OUT_ROWS), n_splits
     few = 200 if target_type == "regression" else 400

@@ -127,10 +127,11 @@ class ColumnTables:
             for j in columns
         }
         self._ranks = {j: _Ranks(values.astype(dtype)) for j, values in everything.items()}
+        order = _LeafOrder(trees)
         self._groups = [
             _SharedStates(
                 {j: _states_of_ranks(everything[j], values) for j, values in thresholds.items()},
-                [_tables(trees, batch, thresholds) for batch in _batches(trees, numbers)],
+                [_tables(trees, batch, thresholds, order) for batch in _batches(trees, numbers)],
             )
             for numbers, thresholds in groups
         ]
@@ -189,25 +190,30 @@ def _share_states(
     trees: FlatTrees, numbers: NDArray[np.intp]
 ) -> Iterator[tuple[list[int], dict[int, NDArray[np.float64]]]]:
     """Yield trees with few different thresholds a column together, and these by column."""
+    on_numbers = np.flatnonzero(trees.table < 0)
+    pairs = np.stack([trees.feature[on_numbers], trees.threshold[on_numbers]], axis=1)
+    pairs, numbered = np.unique(pairs, axis=0, return_inverse=True)
+    columns, values = pairs[:, 0].astype(np.intp), pairs[:, 1]
+    begins = np.searchsorted(on_numbers, trees.starts)
+    width = int(columns.max(initial=-1)) + 1
+
+    def shared(is_met: NDArray[np.bool_]) -> dict[int, NDArray[np.float64]]:
+        return {int(j): values[is_met & (columns == j)] for j in np.unique(columns[is_met])}
+
     together: list[int] = []
-    sets: dict[int, set[float]] = {}
+    is_met, n_met = np.zeros(len(pairs), bool), np.zeros(width, np.intp)
     for p in numbers.tolist():
-        nodes = slice(int(trees.starts[p]), int(trees.starts[p + 1]))
-        here: dict[int, set[float]] = {}
-        on_numbers = trees.table[nodes] < 0
-        features, thresholds = trees.feature[nodes][on_numbers], trees.threshold[nodes][on_numbers]
-        for j, threshold in zip(features.tolist(), thresholds.tolist(), strict=True):
-            here.setdefault(j, set()).add(threshold)
-        if together and any(
-            len(sets.get(j, set()) | values) > _MOST_THRESHOLDS for j, values in here.items()
-        ):
-            yield together, {j: np.array(sorted(values)) for j, values in sets.items()}
-            together, sets = [], {}
+        here = np.unique(numbered[begins[p] : begins[p + 1]])
+        n_new = np.bincount(columns[here[~is_met[here]]], minlength=width)
+        if together and (n_met + n_new).max(initial=0) > _MOST_THRESHOLDS:
+            yield together, shared(is_met)
+            together, is_met = [], np.zeros(len(pairs), bool)
+            n_met, n_new = 0 * n_met, np.bincount(columns[here], minlength=width)
         together.append(p)
-        for j, values in here.items():
-            sets[j] = sets.get(j, set()) | values
+        is_met[here] = True
+        n_met = n_met + n_new
     if together:
-        yield together, {j: np.array(sorted(values)) for j, values in sets.items()}
+        yield together, shared(is_met)
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -252,12 +258,15 @@ def _set_bytes(n_leaves: int) -> int:
     return word.itemsize * n_words
 
 
-def _tables(trees: FlatTrees, batch: list[int], thresholds: dict[int, NDArray]) -> _Batch:
+def _tables(
+    trees: FlatTrees, batch: list[int], thresholds: dict[int, NDArray], order: _LeafOrder
+) -> _Batch:
     """Return the sets of leaves that every state of a column leaves possible."""
     word, n_words = _words(int(trees.n_leaves[batch].max()))
     nodes = np.concatenate([np.arange(trees.starts[p], trees.starts[p + 1]) for p in batch])
     number = np.repeat(np.arange(len(batch)), trees.n_leaves[batch] - 1)
-    left, right = _leaves_below(trees, nodes, word, n_words)
+    n_bits = 8 * word.itemsize * n_words
+    left, right = (bits.view(word) for bits in order.sets_below(nodes, batch, number, n_bits))
     everything = np.stack([_all_leaves(int(trees.n_leaves[p]), word, n_words) for p in batch])
     tables = []
     for j in np.unique(trees.feature[nodes]).tolist():
@@ -285,24 +294,56 @@ def _all_leaves(n_leaves: int, word: np.dtype, n_words: int) -> NDArray:
     return np.frombuffer(((1 << n_leaves) - 1).to_bytes(n_words * word.itemsize, "little"), word)
 
 
-def _leaves_below(
-    trees: FlatTrees, nodes: NDArray, word: np.dtype, n_words: int
-) -> tuple[NDArray, NDArray]:
-    """Return sets of leaves, as words (N, W), in the left and the right branch of every split."""
-    below: dict[int, int] = {}
-    branches: list[list[int]] = [[], []]
-    for node in reversed(nodes.tolist()):  # children come after parents
-        children = int(trees.left[node]), int(trees.right[node])
-        sets = [1 << ~child if child < 0 else below.pop(child) for child in children]
-        below[node] = sets[0] | sets[1]
-        for branch, leaves in zip(branches, sets, strict=True):
-            branch.append(leaves)
-    size = n_words * word.itemsize
-    left, right = (
-        np.frombuffer(b"".join(leaves.to_bytes(size, "little") for leaves in branch[::-1]), word)
-        for branch in branches
-    )
-    return left.reshape(len(nodes), n_words), right.reshape(len(nodes), n_words)
+class _LeafOrder:
+    """Places of leaves, from left to right: those below a node are a run of places.
+
+    The leaves in the left branch of a split have the places ``first`` to ``middle``, those in the
+    right branch ``middle`` to ``last``, each without its end.
+    """
+
+    def __init__(self, trees: FlatTrees) -> None:
+        n, starts = len(trees.feature), trees.starts
+        levels = [starts[:-1][np.diff(starts) > 0]]  # of nodes, all trees at the same time
+        while len(levels[-1]):
+            children = np.concatenate([trees.left[levels[-1]], trees.right[levels[-1]]])
+            levels.append(children[children >= 0])
+        n_left, n_below = np.ones(n, np.intp), np.empty(n, np.intp)
+        for nodes in reversed(levels):
+            left, right = trees.left[nodes], trees.right[nodes]
+            n_left[nodes] = np.where(left < 0, 1, n_below[np.maximum(left, 0)])
+            n_below[nodes] = n_left[nodes] + np.where(right < 0, 1, n_below[np.maximum(right, 0)])
+        self.first = np.zeros(n, np.intp)
+        self._place = np.zeros(int(trees.n_leaves.sum()), np.intp)
+        self._leaf_starts = trees.leaf_starts
+        first_leaf = np.repeat(self._leaf_starts[:-1], np.diff(starts))
+        for nodes in levels:
+            begin = self.first[nodes]
+            sides = (trees.left[nodes], begin), (trees.right[nodes], begin + n_left[nodes])
+            for child, place in sides:
+                is_leaf = child < 0
+                self.first[child[~is_leaf]] = place[~is_leaf]
+                self._place[(first_leaf[nodes] + ~child)[is_leaf]] = place[is_leaf]
+        self.middle, self.last = self.first + n_left, self.first + n_below
+
+    def sets_below(
+        self, nodes: NDArray[np.intp], batch: list[int], number: NDArray[np.intp], n_bits: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Return sets of leaves, as bits (N, n_bits / 8), in both branches of every node.
+
+        `number` (N,) is the place of a node's tree in the batch.
+        """
+        places = np.full((len(batch), n_bits), -1, np.int16)
+        for row, p in zip(places, batch, strict=True):
+            own = self._place[self._leaf_starts[p] : self._leaf_starts[p + 1]]
+            row[: len(own)] = own
+        places = places[number]
+        first, middle, last = (
+            ends[nodes].astype(np.int16)[:, None] for ends in (self.first, self.middle, self.last)
+        )
+        is_left = (places >= first) & (places < middle)
+        is_right = (places >= middle) & (places < last)
+        left, right = (np.packbits(side, axis=1, bitorder="little") for side in (is_left, is_right))
+        return left, right
 
 
 def _ruled_out_numbers(

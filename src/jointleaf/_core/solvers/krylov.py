@@ -83,6 +83,12 @@ class KrylovPath:
             self._step()
         return True
 
+    def cut(self, n_steps: int) -> None:
+        """Forget all steps after the first `n_steps`."""
+        for steps in (self._diagonal, self._off_diagonal, self._images):
+            del steps[n_steps:]
+        self._basis.cut(n_steps + 1)
+
     def _times(self, vector: NDArray) -> NDArray:
         """Return K times a vector, and keep what the held-out rows say of it."""
         weights = self._inverse * self._design.rmatvec(self._root * vector)
@@ -122,19 +128,45 @@ class KrylovPath:
 
     def coefficients(self, strengths: NDArray) -> NDArray[np.float64]:
         """Return the coordinates of beta in the basis, (steps, strengths) or (..., K)."""
-        if not self.n_steps:  # a target of zeros
-            return np.zeros((0, len(strengths), *self._outputs))
-        diagonal = np.stack(self._diagonal).reshape(self.n_steps, -1)
-        off_diagonal = np.stack(self._off_diagonal).reshape(self.n_steps, -1)[:-1]
+        return self._solved(strengths)[0].reshape(self.n_steps, len(strengths), *self._outputs)
+
+    def _solved(self, strengths: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return coordinates (steps, strengths, K), and relative residuals (strengths, K)."""
         norms = np.ravel(self._norm)
-        columns = []
+        if not self.n_steps:  # a target of zeros
+            is_left = np.broadcast_to(norms > 0, (len(strengths), len(norms)))
+            return np.zeros((0, *is_left.shape)), is_left.astype(float)
+        diagonal = np.stack(self._diagonal).reshape(self.n_steps, -1)
+        off_diagonal = np.stack(self._off_diagonal).reshape(self.n_steps, -1)
+        columns, residuals = [], []
         for k, norm in enumerate(norms):
-            values, vectors = eigh_tridiagonal(diagonal[:, k], off_diagonal[:, k])
+            values, vectors = eigh_tridiagonal(diagonal[:, k], off_diagonal[:-1, k])
             # Rounding changes K by its norm times epsilon, which must stay far below the shift.
             shift = np.maximum(self._mass * np.asarray(strengths), self._least(values))
-            shifted = np.maximum(values, 0.0)[:, None] + shift
-            columns.append(vectors @ (norm * vectors[0][:, None] / shifted))
-        return np.stack(columns, axis=-1).reshape(self.n_steps, -1, *self._outputs)
+            values, first, last = np.maximum(values, 0.0)[:, None], vectors[:1].T, vectors[-1:].T
+            c = self._coordinates(values, first, off_diagonal[-1, k] * last, shift)
+            columns.append(vectors @ (norm * c))
+            rest = np.concatenate([first - (values + shift) * c, off_diagonal[-1, k] * last.T @ c])
+            residuals.append((norm > 0) * np.linalg.norm(rest, axis=0))
+        return np.stack(columns, axis=-1), np.stack(residuals, axis=-1)
+
+    def _coordinates(
+        self, values: NDArray, first: NDArray, last: NDArray, shift: NDArray
+    ) -> NDArray[np.float64]:
+        """Return least squares solutions for a unit target in eigenvectors of T, (steps, shifts).
+
+        With k steps K V = V T + t e_k^T. The dual, (T + shift I) c = e_1, ignores the vector t.
+        Least squares, (V^T K K V + shift T) c = T e_1 with V^T K K V = T^2 + |t|^2 e_k e_k^T,
+        minimise the objective over the same space, of which fewer steps do: a correction of rank
+        one. `first` and `last` (steps, 1) are e_1 and |t| e_k in eigenvectors.
+        """
+        c = first / (values + shift)
+        # What K takes to zero, up to rounding, has no part in predictions.
+        is_seen = values[:, 0] > 10 * np.finfo(self._design.dtype).eps * values.max()
+        values, last = values[is_seen], last[is_seen]
+        rest = last / (values * (values + shift))
+        c[is_seen] -= rest * (last.T @ c[is_seen]) / (1 + last.T @ rest)
+        return c
 
     def _least(self, values: NDArray) -> float:
         """Return the least S lambda that the precision can resolve beside eigenvalues of T."""
@@ -152,11 +184,7 @@ class KrylovPath:
 
     def residuals(self, strengths: NDArray) -> NDArray[np.float64]:
         """Return |sqrt(s) y - (K + S lambda) beta| / |sqrt(s) y| of every strength, the largest."""
-        if not self.n_steps:
-            return np.any(self._norm) * np.ones(len(strengths))
-        last = self.coefficients(strengths)[-1] * self._off_diagonal[-1]
-        ratio = np.abs(last) / np.where(self._norm > 0, self._norm, 1.0)
-        return ratio if not self._outputs else ratio.max(axis=1)
+        return self._solved(strengths)[1].max(axis=1)
 
     def weights(self, strength: float) -> NDArray:
         """Return the weights theta (N,) or (N, K) of a strength."""
@@ -178,6 +206,10 @@ class _Vectors:
     def array(self) -> NDArray:
         """All vectors, one after the other along the first axis."""
         return self._memory[: self._count]
+
+    def cut(self, count: int) -> None:
+        """Forget all but the first vectors."""
+        self._count = min(self._count, count)
 
     def append(self, vector: NDArray) -> None:
         """Add a vector; memory is asked for seldom, and taken only as it is filled."""
@@ -221,6 +253,11 @@ class WeightKrylovPath(KrylovPath):
         assert self._held_out is not None
         self._images.append(self._held_out.matvec(weights))
         return self._inverse * self._design.gram_product(self._curvature, weights)
+
+    def _coordinates(
+        self, values: NDArray, first: NDArray, last: NDArray, shift: NDArray
+    ) -> NDArray[np.float64]:
+        return first / (values + shift)  # the basis is one of weights: this is the minimum
 
     def state(self) -> dict[str, NDArray]:
         """Return the steps that were taken, from which another path of the problem can go on."""
