@@ -30,13 +30,14 @@ def classes_chart(target: Record) -> str:
     """Return bars of the number of rows of every class, or of the most frequent ones."""
     counts, names = target["counts"], target["classes"]
     order = sorted(range(len(counts)), key=lambda k: -counts[k])[:_MOST_CLASSES]
-    kept = sorted(order)
+    shown = sorted(order)
     title = "Rows of every class"
-    if len(kept) < len(counts):
-        title = f"Rows of the {len(kept)} most frequent of {len(counts)} classes"
-    x, y = Axis(0, 1.05 * max(counts), "rows", whole=True), [names[k] for k in kept]
-    chart = Chart(x, Axis.of_names(y, ""), title, (SMALL[0], 60 + 21 * max(len(kept), 7)), grid="x")
-    chart.flat_bars([counts[k] for k in kept])
+    if len(shown) < len(counts):
+        title = f"Rows of the {len(shown)} most frequent of {len(counts)} classes"
+    x, y = Axis(0, 1.05 * max(counts), "rows", whole=True), [names[k] for k in shown]
+    size = SMALL[0], 60 + 21 * max(len(shown), 7)
+    chart = Chart(x, Axis.of_names(y, ""), title, size, grid="x")
+    chart.flat_bars([counts[k] for k in shown])
     return chart.render()
 
 

@@ -21,10 +21,10 @@ from jointleaf._data.preparation import Preparation
 from jointleaf._data.raw_table import RawColumn
 from jointleaf._fit.report import loss_table
 from jointleaf.cli._columns import Target
-from jointleaf.cli._effects import effect_summary
 from jointleaf.cli._output import number
 from jointleaf.cli._preparation import TrainingData
 from jointleaf.cli._scores import histogram, spread_over
+from jointleaf.inspection import Effect, effect
 from jointleaf.inspection._methods import fit_lines
 
 #: The format of records that is written and read.
@@ -32,6 +32,9 @@ RECORD_FORMAT = 1
 _CHARTS = ("effects", "search", "preparation", "format")
 _MOST_TRACE = 200
 _MOST_TEXT = 200  # characters of a category
+# Of effects: columns, rows, places on the axis, categories, classes.
+_MOST_COLUMNS, _MOST_ROWS, _PLACES, _MOST_CATEGORIES, _MOST_CLASSES = 6, 400, 24, 8, 4
+_FEW_PLACES = 5  # which are all drawn
 
 
 def make_record(
@@ -187,3 +190,67 @@ def _search_lines(cv_results: dict[str, Any] | None) -> list[dict[str, Any]]:
             dict(zip(("exact", *names, "strength", "loss", "error"), values, strict=True))
         )
     return records
+
+
+# -- effect curves ---------------------------------------------------------------------------------
+
+
+def effect_summary(
+    model: Any, X: Any, features: list[dict[str, Any]], target: dict[str, Any], days: set[str]
+) -> dict[str, Any]:
+    """Return curves of the most important of some features, and what they are curves of.
+
+    Of more than two classes there is a curve for each of the most frequent ones. All curves are
+    centred: their mean over the rows is zero. `days` are features that are days since 1970-01-01.
+    """
+    rows = X.iloc[spread_over(len(X), _MOST_ROWS)]
+    # A rare value may be in none of these rows, and one place is no curve.
+    varying = [name for name in X.columns if rows[name].nunique() > 1]
+    names = [f["name"] for f in features if f["importance"] > 0 and f["name"] in varying]
+    classes = target.get("classes", [])
+    outputs: list[int] = []  # of several
+    if len(classes) > 2:
+        counts = target["counts"]
+        outputs = sorted(sorted(range(len(classes)), key=lambda k: -counts[k])[:_MOST_CLASSES])
+    curves = []
+    for name in names[:_MOST_COLUMNS]:
+        curve = effect(model, rows, name, n_grid=_PLACES, n_categories=_MOST_CATEGORIES)
+        curves.append({**_curve(curve, outputs), "days": name in days})
+    return {
+        "of": _what_is_drawn(model, target),
+        "outputs": [classes[k] for k in outputs],
+        "curves": curves,
+    }
+
+
+def _what_is_drawn(model: Any, target: dict[str, Any]) -> str:
+    classes = target.get("classes", [])
+    if len(classes) == 2:
+        return f"log-odds of {classes[1]}"
+    if classes:
+        return "raw prediction"
+    has_log_link = getattr(model, "loss_", None) is not None and model.loss_.has_log_link
+    return f"log of {target['name']}" if has_log_link else str(target["name"])
+
+
+def _curve(curve: Effect, outputs: list[int]) -> dict[str, Any]:
+    """Return the curves of some outputs; of none where all values are of the only one."""
+    values = curve.values if curve.values.ndim == 2 else curve.values[:, None]
+    values = values[:, outputs] if outputs else values
+    if curve.grid.dtype != object:
+        low, high = np.quantile(curve.rows, (0.01, 0.99), method="inverted_cdf")
+        inside = (low <= curve.grid) & (curve.grid <= high)  # far ones would take all the width
+        inside |= len(curve.grid) <= _FEW_PLACES
+        grid, values = curve.grid[inside].tolist(), values[inside].T.tolist()
+        return {"name": curve.column, "grid": grid, "values": values}
+    counts = Counter(curve.rows.tolist())
+    weights = np.array([counts[name] for name in curve.grid.tolist()], float)
+    names = ["missing" if name is None else str(name)[:_MOST_TEXT] for name in curve.grid.tolist()]
+    centred = _centred(values, weights).T.tolist()
+    return {"name": curve.column, "names": names, "values": centred}
+
+
+def _centred(values: NDArray, weights: NDArray) -> NDArray[np.float64]:
+    """Return values (g, K) less their mean, weighted by numbers of rows (g,)."""
+    known = weights if weights.any() else np.ones_like(weights)
+    return values - np.average(values, axis=0, weights=known)
