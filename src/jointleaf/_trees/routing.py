@@ -24,8 +24,6 @@ from jointleaf._trees.flat import FlatTrees, Lookup
 from jointleaf._trees.leaf_bits import LeafBits, is_small
 from jointleaf._trees.native import ZERO, LazyTrees, NativeTrees
 
-__all__ = ["ZERO", "Condition", "Router", "leaves_as_cells"]
-
 #: Rows at a time: enough to hide the cost of a call, few enough for their columns to stay cached.
 _BLOCK_ROWS = 8192
 _TURNED_ROWS = 256

@@ -31,10 +31,9 @@ _GAP = 7  # between a frame and the labels beside it
 _NARROW, _WIDE = ",.:;'|!il()[] ", "mwMW@%"
 
 
-def text_width(text: str, size: float = _FONT) -> float:
+def text_width(text: str) -> float:
     """Return about how wide a text is; rather too much than too little."""
-    ems = (0.38 if c in _NARROW else 0.98 if c in _WIDE else 0.64 for c in text)
-    return size * sum(ems)
+    return _FONT * sum(0.38 if c in _NARROW else 0.98 if c in _WIDE else 0.64 for c in text)
 
 
 def shortened(text: str, room: float) -> str:
@@ -71,17 +70,12 @@ class Axis:
         if low == high:
             low, high = (low / 2, high * 2) if log else (low - 0.5, high + 0.5)
         self.low, self.high, self.label = low, high, label
-        self._log, self._whole, self._days, self._names = log, whole, days, names
+        self._log, self._whole, self._days, self.names = log, whole, days, names
 
     @classmethod
-    def of_names(cls, names: Sequence[str], label: str) -> Axis:
+    def of_names(cls, names: Sequence[str]) -> Axis:
         """Return an axis with names, the first one on top where it is the y axis."""
-        return cls(len(names) - 0.5, -0.5, label, names=names)
-
-    @property
-    def has_names(self) -> bool:
-        """Whether values are the places of names."""
-        return self._names is not None
+        return cls(len(names) - 0.5, -0.5, "", names=names)
 
     def share(self, value: float) -> float:
         """Return the place of a value: 0 at the start, 1 at the end."""
@@ -93,8 +87,8 @@ class Axis:
     def ticks(self) -> list[float]:
         """Return round values, about five."""
         low, high = sorted((self.low, self.high))
-        if self._names is not None:
-            return list(range(len(self._names)))
+        if self.names is not None:
+            return list(range(len(self.names)))
         if self._log:
             return _log_ticks(low, high)
         if self._days:
@@ -103,8 +97,8 @@ class Axis:
 
     def texts(self) -> list[str]:
         """Return the labels of the ticks."""
-        if self._names is not None:
-            return list(self._names)
+        if self.names is not None:
+            return list(self.names)
         if not self._days:
             return [tick_text(value) for value in self.ticks()]
         texts = [day_text(value) for value in self.ticks()]
@@ -174,7 +168,7 @@ class Chart:
         self._width, self._height = size
         most = 0.36 * self._width  # for names on the left
         texts = y.texts()
-        n_lines = 2 if y.has_names and (self._height - 54) / len(texts) > 1.9 * _LINE else 1
+        n_lines = 2 if y.names is not None and (self._height - 54) / len(texts) > 1.9 * _LINE else 1
         self._y_texts = [wrapped(text, most, n_lines) for text in texts]
         longest = _longest(self._y_texts)
         self._left = (_TITLE if y.label else 4) + longest + _GAP
@@ -368,10 +362,8 @@ class Matrix:
     The share of a row is the depth of the color, blue on the diagonal and red elsewhere.
     """
 
-    def __init__(
-        self, counts: list[list[int]], names: Sequence[str], width: int = LARGE[0]
-    ) -> None:
-        self._counts, self._names, self._width = counts, names, width
+    def __init__(self, counts: list[list[int]], names: Sequence[str]) -> None:
+        self._counts, self._names, self._width = counts, names, LARGE[0]
         n = len(names)
         n_lines = 2 if 0.7 * self._width / n > 2 * _LINE else 1
         self._labels = [wrapped(name, 0.22 * self._width, n_lines) for name in names]

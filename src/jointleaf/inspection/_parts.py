@@ -308,8 +308,8 @@ class RawModel:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns."""
-        own = tuple(column.label for column in self.columns)
-        return own if self.labels is None or len(self.labels) != len(own) else self.labels
+        labels = tuple(column.label for column in self.columns)
+        return labels if self.labels is None or len(self.labels) != len(labels) else self.labels
 
     def output(self, output: Any) -> int:
         """Return the number of an output that is named or numbered; None is the only one."""

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
+from jointleaf._core.penalties.params import is_whole
 from jointleaf._core.solvers import Solution
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import chosen_columns, plan_features
@@ -210,7 +211,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
         self, table: TaskTable, matrix: NDArray, groups: NDArray[np.int64] | None
     ) -> IndexPairs | None:
         """Return the pairs of indices into the rows of X that the user gave, if any."""
-        if self.cv is None or hasattr(self.cv, "split") or checks.is_whole(self.cv):
+        if self.cv is None or hasattr(self.cv, "split") or is_whole(self.cv):
             return None
         if table.form == "pairs":
             raise ValueError(

@@ -10,8 +10,6 @@ import numpy as np
 
 from jointleaf._core.losses import Huber
 
-__all__ = ["Objective", "read_objective"]
-
 #: The losses of regression models, by the names that libraries have for them.
 _NAMES = {
     "squared_error": ("squared_error", "friedman_mse", "regression", "l2", "RMSE", "reg:linear",

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.penalties.params import is_whole
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import canonical_rows
 from jointleaf._data.tasks import TaskTable
@@ -168,8 +169,7 @@ class BaseBoUTS(BoUTSParameters, TaskPredictor, BaseEstimator):
     def task_number(self, name: Any) -> int:
         """Return the number of a task that is named or numbered."""
         check_is_fitted(self)
-        is_number = isinstance(name, int | np.integer) and not isinstance(name, bool)
-        if name not in self.task_names_ and is_number and 0 <= name < len(self.task_names_):
+        if name not in self.task_names_ and is_whole(name) and 0 <= name < len(self.task_names_):
             return int(name)
         return super().task_number(name)
 
