@@ -140,7 +140,7 @@ def test_ticks_are_few_and_inside(low, high, log):
     axis = Axis(low, high, "x", log=log)
     ticks = axis.ticks()
     assert 2 <= len(ticks) <= 8
-    assert all(-1e-9 <= axis.share(tick) <= 1 + 1e-9 for tick in ticks)
+    assert all(-1e-9 <= axis.place(tick) <= 1 + 1e-9 for tick in ticks)
 
 
 def texts_outside(svg):

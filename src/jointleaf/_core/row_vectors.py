@@ -161,15 +161,8 @@ class Here(Place):
 class RowVector(NDArrayOperatorsMixin):
     """Numbers (n,) or (n, K) of rows in blocks.
 
-    Parameters
-    ----------
-    place : Place
-    expression : Call or Kept
-        The numbers of every block.
-    example : array (0,) or (0, K)
-        With their type and shape.
-    counts : sequence of int
-        Rows of every block.
+    `expression` has those of every block, `example` (0,) or (0, K) their type and shape, and
+    `counts` are the rows of every block.
     """
 
     def __init__(

@@ -155,8 +155,8 @@ class Columns(Sequence[Column]):
         if self.statistics is None:
             return self
         names = self.statistics.names
-        kept = [Column(names[j]) if j in names else c for j, c in enumerate(self.columns)]
-        return Columns((*kept, *(Column(name) for j, name in names.items() if j >= len(self))))
+        in_place = [Column(names[j]) if j in names else c for j, c in enumerate(self.columns)]
+        return Columns((*in_place, *(Column(name) for j, name in names.items() if j >= len(self))))
 
     def credited(self, values: NDArray, axis: int = 0) -> NDArray:
         """Sum values of the columns of what a model sees by given columns, (d,) along an axis.

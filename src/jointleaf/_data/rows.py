@@ -358,11 +358,7 @@ def deal_rows(rows: Rows, n_parts: int, *, by_class: bool) -> NDArray[np.intp]:
 
 
 def _deal_in_turn(
-    rows: Rows,
-    n_parts: int,
-    first: NDArray[np.intp],
-    draws: NDArray[np.intp],
-    by_class: bool,
+    rows: Rows, n_parts: int, first: NDArray[np.intp], draws: NDArray[np.intp], by_class: bool
 ) -> NDArray[np.intp]:
     """Deal out rows with draws of their own, and the first of each x with all that follow it.
 
@@ -390,11 +386,11 @@ def deal_groups(
         labels = np.unique(classes, return_inverse=True)[1]
     counts = np.zeros((int(number.max(initial=0)) + 1, int(labels.max(initial=0)) + 1))
     np.add.at(counts, (number, labels), 1.0)
-    shares = counts / counts.sum(axis=0)
+    fractions = counts / counts.sum(axis=0)
     filled, part = np.zeros((max(n_parts, 1), counts.shape[1])), np.zeros(len(counts), np.intp)
     for group in np.argsort(-counts.sum(axis=1), kind="stable"):
         part[group] = np.argmin(filled @ counts[group])
-        filled[part[group]] += shares[group]
+        filled[part[group]] += fractions[group]
     return part[number]
 
 

@@ -157,10 +157,10 @@ class Router:
 
     def _compare(self, X: NDArray, leaves: NDArray[np.int32], chosen: NDArray[np.bool_]) -> None:
         """Fill in the leaves of small trees."""
-        found = np.zeros((self.trees.n_trees, len(X)), np.int32)
-        self._bits(_as_matrix(self.columns(X), len(X)), found)
+        of_trees = np.zeros((self.trees.n_trees, len(X)), np.int32)
+        self._bits(_as_matrix(self.columns(X), len(X)), of_trees)
         places = slice(None) if chosen.all() else chosen
-        leaves[:, places] = found[places].T
+        leaves[:, places] = of_trees[places].T
 
     # -- LightGBM -------------------------------------------------------------------------------
 

@@ -76,10 +76,7 @@ DEFAULT = Objective()
 
 
 def learn_preparation(
-    table: RawTable,
-    args: argparse.Namespace,
-    objective: Objective,
-    counters: Collection[str] = (),
+    table: RawTable, args: argparse.Namespace, objective: Objective, counters: Collection[str] = ()
 ) -> Preparation:
     """Detect what the columns of a training table hold; `counters` count the rows of the file."""
     role_of = {name: role for role, name in objective.roles.items()}
@@ -243,9 +240,7 @@ class TrainingData:
 
 
 def read_training_data(
-    args: argparse.Namespace,
-    objective: Objective = DEFAULT,
-    table: RawTable | None = None,
+    args: argparse.Namespace, objective: Objective = DEFAULT, table: RawTable | None = None
 ) -> TrainingData:
     """Read a file, detect what its columns and its target hold, and print it.
 

@@ -77,7 +77,7 @@ class Axis:
         """Return an axis with names, the first one on top where it is the y axis."""
         return cls(len(names) - 0.5, -0.5, "", names=names)
 
-    def share(self, value: float) -> float:
+    def place(self, value: float) -> float:
         """Return the place of a value: 0 at the start, 1 at the end."""
         if self._log:
             start, end = math.log(self.low), math.log(self.high)
@@ -174,7 +174,7 @@ class Chart:
         self._left = (_TITLE if y.label else 4) + longest + _GAP
         self._right = self._width - 12.0
         if x.ticks():  # half of the label of the last one is beyond the frame, if that is there
-            _, last = max(zip(map(x.share, x.ticks()), x.texts(), strict=True))
+            _, last = max(zip(map(x.place, x.ticks()), x.texts(), strict=True))
             self._right = min(self._right, self._width - text_width(last) / 2 - 2)
         self._top, self._bottom = 12.0, self._height - (24.0 + _TITLE if x.label else 24.0)
 
@@ -245,8 +245,8 @@ class Chart:
     def _places(self, x: Numbers, y: Numbers) -> list[tuple[float, float]]:
         """Return pixels of values; those far outside are moved nearer, still outside."""
         width, height = self._right - self._left, self._bottom - self._top
-        across = [self._left + width * min(max(self.x.share(a), -1.0), 2.0) for a in x]
-        down = [self._top + height * (1 - min(max(self.y.share(b), -1.0), 2.0)) for b in y]
+        across = [self._left + width * min(max(self.x.place(a), -1.0), 2.0) for a in x]
+        down = [self._top + height * (1 - min(max(self.y.place(b), -1.0), 2.0)) for b in y]
         return list(zip(across, down, strict=True))
 
     def _inside(self) -> str:
@@ -359,7 +359,7 @@ def _points(places: list[tuple[float, float]]) -> str:
 class Matrix:
     """A table of counts as a picture: rows are true classes, columns predicted ones.
 
-    The share of a row is the depth of the color, blue on the diagonal and red elsewhere.
+    The fraction of a row is the depth of the color, blue on the diagonal and red elsewhere.
     """
 
     def __init__(self, counts: list[list[int]], names: Sequence[str]) -> None:
@@ -401,9 +401,9 @@ class Matrix:
     def _square(self, i: int, k: int, count: int, total: int) -> str:
         """Return one cell, with its number where there is room."""
         x, y = self._left + k * self._cell, 4 + i * self._row
-        share = count / total if total else 0.0
+        fraction = count / total if total else 0.0
         color = BLUE if i == k else RED
-        opacity = 0.08 + 0.92 * share if count else 0.0
+        opacity = 0.08 + 0.92 * fraction if count else 0.0
         words = f"true {self._names[i]}, predicted {self._names[k]}: {count:,}"
         square = (
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{self._cell:.1f}" height="{self._row:.1f}" '
@@ -414,7 +414,7 @@ class Matrix:
         size = min(_FONT, _FONT * (self._cell - 4) / text_width(text), 0.8 * self._row)
         if not count or size < 6.5:
             return square
-        style = f"font-size:{size:.1f}px" + (";fill:#fff" if share > 0.65 else "")
+        style = f"font-size:{size:.1f}px" + (";fill:#fff" if fraction > 0.65 else "")
         middle, centre = x + self._cell / 2, y + self._row / 2 + 0.35 * size
         return square + (
             f'<text x="{middle:.1f}" y="{centre:.1f}" text-anchor="middle" class="count" '

@@ -19,9 +19,8 @@ from jointleaf._data.formatting import signed
 from jointleaf._data.raw_table import RawTable
 from jointleaf._data.texts import are_floats
 from jointleaf.cli import _output as out
-from jointleaf.cli._loading import LoadedModel, load_model
 from jointleaf.cli._preparation import Rows, check_columns, prepared, read_file, role_numbers
-from jointleaf.cli._record import model_summary, without_charts
+from jointleaf.cli._record import LoadedModel, load_model, model_summary, without_charts
 from jointleaf.cli._report import render_report
 from jointleaf.cli._scores import (
     COVERAGE,

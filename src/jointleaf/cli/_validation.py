@@ -139,10 +139,7 @@ class _HeldOutResults:
 
 
 def _fit_splits(
-    rows: Rows,
-    models: Sequence[Model],
-    options: Options,
-    splits: Sequence[tuple[NDArray, NDArray]],
+    rows: Rows, models: Sequence[Model], options: Options, splits: Sequence[tuple[NDArray, NDArray]]
 ) -> _HeldOutResults:
     n_classes = int(rows.y.max()) + 1 if options.task == "classification" else 0
     results = _HeldOutResults(

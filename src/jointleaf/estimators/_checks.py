@@ -194,28 +194,24 @@ def warn_of_columns(columns: Columns, X: NDArray, y: NDArray) -> None:
     n, d = X.shape
     if n < _FEWEST_COUNTED or d < 2:
         return
-    for j in np.flatnonzero(columns.n_categories > max(MANY_CATEGORIES, MOST_DIFFERENT * n)):
-        warnings.warn(
-            f"column {columns[j].label!r} has {columns.n_categories[j]:,} categories in {n:,} "
-            "rows, as a name or an address has: leave it out unless they come again in new rows",
-            UserWarning,
-            stacklevel=5,  # where fit is called
-        )
+    remarks = [
+        f"{columns[j].label!r} has {columns.n_categories[j]:,} categories in {n:,} rows, as a name "
+        "or an address has: leave it out unless they come again in new rows"
+        for j in np.flatnonzero(columns.n_categories > max(MANY_CATEGORIES, MOST_DIFFERENT * n))
+    ]
     for j in np.flatnonzero(columns.n_categories == 0):
         if X[0, j] in (0, 1) and X[1, j] == X[0, j] + 1 and counts_rows(X[:, j]):
-            warnings.warn(
-                f"column {columns[j].label!r} counts the rows, {X[0, j]:g}, {X[1, j]:g}, ...: "
-                "leave it out unless their order means something",
-                UserWarning,
-                stacklevel=5,  # where fit is called
+            remarks.append(
+                f"{columns[j].label!r} counts the rows, {X[0, j]:g}, {X[1, j]:g}, ...: leave it "
+                "out unless their order means something"
             )
         if y.dtype.kind in "biuf" and X[0, j] == y[0] and np.array_equal(X[:, j], y):
-            warnings.warn(
-                f"column {columns[j].label!r} is equal to y in every row: leave it out unless new "
-                "rows have it too",
-                UserWarning,
-                stacklevel=5,  # where fit is called
+            remarks.append(
+                f"{columns[j].label!r} is equal to y in every row: leave it out unless new rows "
+                "have it too"
             )
+    for remark in remarks:
+        warnings.warn(f"column {remark}", UserWarning, stacklevel=5)  # where fit is called
 
 
 def check_targets(estimator: Any, y: Any) -> None:

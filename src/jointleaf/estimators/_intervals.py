@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,13 +41,8 @@ class _Calibrated:
         @property
         def _loss(self) -> Loss: ...
 
-        def read_known_rows(
-            self,
-            X: ArrayLike,
-            y: ArrayLike,
-            sample_weight: ArrayLike | None = None,
-            offset: NDArray | None = None,
-        ) -> Rows: ...
+        @property
+        def read_known_rows(self) -> Callable[..., Rows]: ...
 
     def _calibrate(self, rows: Rows) -> Self:
         predictions = self._answers(rows.X, rows.offset)

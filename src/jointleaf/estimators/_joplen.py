@@ -30,12 +30,7 @@ from jointleaf.estimators._docs import (
 )
 from jointleaf.estimators._intervals import PredictsIntervals, PredictsSets
 from jointleaf.estimators._levels import check_joint_levels, mean_quantile_loss, read_levels
-from jointleaf.estimators._offsets import (
-    check_has_offset,
-    check_offset_val,
-    n_rows_of,
-    read_offset,
-)
+from jointleaf.estimators._offsets import check_has_offset, check_offset_val, n_rows_of, read_offset
 from jointleaf.estimators._params import LossParameters
 
 
@@ -131,15 +126,7 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
         shift_val = read_offset(given, offset_val, exposure_val, n_rows, "_val")
         check_offset_val(shift, shift_val, X_val)
         return self._fit(
-            X,
-            y,
-            sample_weight,
-            groups,
-            X_val,
-            y_val,
-            sample_weight_val,
-            shift,
-            shift_val,
+            X, y, sample_weight, groups, X_val, y_val, sample_weight_val, shift, shift_val
         )
 
     @property

@@ -206,8 +206,8 @@ class LinearForestClassifier(ClassifierMixin, _BaseLinearForest):
         if sums.ndim == 1:
             second = np.clip(sums, 0.0, 1.0)
             return np.stack([1.0 - second, second], axis=1)
-        shares = np.maximum(sums, 0.0)
-        return shares / shares.sum(axis=1, keepdims=True)
+        positive = np.maximum(sums, 0.0)
+        return positive / positive.sum(axis=1, keepdims=True)
 
     def predict(self, X: ArrayLike) -> NDArray:
         """Predict the class labels (n,) of rows X (n, d)."""

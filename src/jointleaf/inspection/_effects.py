@@ -11,12 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.penalties.params import check_count
-from jointleaf.inspection._parts import (
-    RawModel,
-    decode_categories,
-    named_column,
-    step_model,
-)
+from jointleaf.inspection._parts import RawModel, decode_categories, named_column, step_model
 
 EffectKind = Literal["ale", "partial_dependence"]
 _BLOCK_ROWS = 50_000

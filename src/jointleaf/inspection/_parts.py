@@ -131,8 +131,7 @@ def _table(
     rows, columns, changes = _spread_lookups(trees, rows, columns, changes)
     places = (columns[:, None] * n_outputs + np.arange(n_outputs)).reshape(-1)
     table = sparse.coo_array(
-        (changes.reshape(-1), (np.repeat(rows, n_outputs), places)),
-        shape=(n_leaves, d * n_outputs),
+        (changes.reshape(-1), (np.repeat(rows, n_outputs), places)), shape=(n_leaves, d * n_outputs)
     ).tocsr()
     small = d * n_outputs <= _DENSE_WIDTH and n_leaves * d * n_outputs <= _DENSE_SIZE
     return table.toarray() if small else table

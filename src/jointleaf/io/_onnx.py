@@ -33,8 +33,7 @@ from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import ZERO
 from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.io._model_file.files import write_whole
-from jointleaf.io._onnx_graph import ML_DOMAIN, ROWS, Graph, import_onnx
-from jointleaf.io._onnx_inputs import add_inputs, split_pipeline
+from jointleaf.io._onnx_graph import ML_DOMAIN, ROWS, Graph, add_inputs, import_onnx, split_pipeline
 from jointleaf.partitions import Partitioner, RootCell, RotatedPartitioner, VoronoiPartitioner
 from jointleaf.partitions._base import TreeCells
 from jointleaf.partitions._rotated import FARTHEST, GRID

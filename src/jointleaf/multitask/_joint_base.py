@@ -27,9 +27,7 @@ from jointleaf._model.contributions import by_column, warn_of_no_features
 from jointleaf._trees.importers.base import threads
 from jointleaf.estimators import _checks as checks
 from jointleaf.estimators import _params as params
-from jointleaf.multitask._base import (
-    TaskPredictor,
-)
+from jointleaf.multitask._base import TaskPredictor
 from jointleaf.multitask._fitting import TaskJob, fit_jointly, group_splits, read_task_weights
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories

@@ -215,11 +215,11 @@ class SmoothedPinball(Loss):
 
 
 def weighted_quantile(values: NDArray, s: NDArray, level: float) -> float:
-    """Return the smallest value with at least a share `level` of the weight at or below it."""
+    """Return the smallest value with at least a fraction `level` of the weight at or below it."""
     order = np.argsort(values, kind="stable")
-    shares = np.cumsum(s[order])
+    below = np.cumsum(s[order])
     # Rounding of the sums must not move the median of equal weights by one row.
-    place = np.searchsorted(shares, level * shares[-1] * (1 - 1e-12))
+    place = np.searchsorted(below, level * below[-1] * (1 - 1e-12))
     return float(values[order[min(place, len(values) - 1)]])
 
 
