@@ -134,9 +134,8 @@ def _json(text: str, source: str, missing: Collection[str]) -> RawTable | None:
     rows = _json_rows(text, source)
     if rows is None:
         return None
-    names = list(dict.fromkeys(name for row in rows for name in row))
     columns, notes = [], []
-    for name in names:
+    for name in dict.fromkeys(name for row in rows for name in row):
         values = [row.get(name) for row in rows]
         if any(isinstance(value, dict | list) for value in values):
             notes.append(f"column {name!r} holds lists or objects: left out")

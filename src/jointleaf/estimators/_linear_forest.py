@@ -149,7 +149,7 @@ class LinearForestRegressor(RegressorMixin, _BaseLinearForest):
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
-    >>> from jointleaf.estimators._linear_forest import LinearForestRegressor
+    >>> from jointleaf import LinearForestRegressor
     >>> X, y = load_diabetes(return_X_y=True)
     >>> LinearForestRegressor(random_state=0).fit(X[:300], y[:300]).score(X[300:], y[300:]) > 0.4
     True
@@ -188,7 +188,7 @@ class LinearForestClassifier(ClassifierMixin, _BaseLinearForest):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from jointleaf.estimators._linear_forest import LinearForestClassifier
+    >>> from jointleaf import LinearForestClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> LinearForestClassifier(random_state=0).fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.9
     True

@@ -39,7 +39,6 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
 
     _: KW_ONLY
     task_weights: Any = "auto"
-    clip: bool = True
     tol: float = 1e-5
 
     def __sklearn_tags__(self) -> Tags:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from jointleaf.partitions._base import TreeCells, check_count
 MAX_CELLS = 200
 
 
+@dataclass(eq=False, repr=False)
 class StepPartitioner(TreeCells):
     """One partition of two cells for every feature and every one of m equally spaced thresholds.
 
@@ -48,9 +50,8 @@ class StepPartitioner(TreeCells):
         Number of features d.
     """
 
-    def __init__(self, n_partitions: int = 100, n_jobs: int | None = None) -> None:
-        self.n_partitions = n_partitions
-        self.n_jobs = n_jobs
+    n_partitions: int = 100
+    n_jobs: int | None = None
 
     def _fit_rows(self, rows: TrainingRows) -> None:
         n_partitions = check_count(self, "n_partitions", self.n_partitions, 1)
@@ -116,6 +117,7 @@ def _stump(
 # -- a cell for every value ------------------------------------------------------------------------
 
 
+@dataclass(eq=False, repr=False)
 class CategoryPartitioner(TreeCells):
     """One partition for every column of numbers with few different values: a cell for each value.
 
@@ -144,9 +146,8 @@ class CategoryPartitioner(TreeCells):
         Number of features d.
     """
 
-    def __init__(self, n_cells: int = 20, n_jobs: int | None = None) -> None:
-        self.n_cells = n_cells
-        self.n_jobs = n_jobs
+    n_cells: int = 20
+    n_jobs: int | None = None
 
     def _fit_rows(self, rows: TrainingRows) -> None:
         most = check_count(self, "n_cells", self.n_cells, 1)
