@@ -1,4 +1,4 @@
-"""Dask collections as batches of rows on the workers, and whether they can be fitted.
+"""Dask collections: batches of rows on the workers, whether they can be fitted, and their store.
 
 Partitions of X, y and weights that belong together become one `Batch`, made by a task. Nothing is
 kept of it: a pass that needs rows asks for the task, and collections that are persisted give them
@@ -25,7 +25,7 @@ from jointleaf._core.problem import Problem
 from jointleaf._core.row_vectors import Call, Kept
 from jointleaf._data.sources import Batch, fraction_in, missing_target, stacked
 from jointleaf._fit import memory
-from jointleaf._sources.rows import Draw, FittedSample, Prepared, RowStore, say
+from jointleaf._sources.rows import Draw, FittedSample, Prepared, RowStore
 from jointleaf.dask._cluster import Cluster
 
 
@@ -281,9 +281,8 @@ class DaskRows(RowStore):
     def problem(self, model: FittedSample, draw: Draw) -> Problem:
         layout = model.estimator.cell_model_.layout
         row = model.dtype.itemsize * (layout.n_slopes + 1) + 2 * layout.n_partitions
-        say(
+        self.print_status(
             model.estimator,
-            self,
             f"{layout.n_partitions:,} partitions are corrected by all rows in {len(self._parts)} "
             f"blocks, which take at most {memory.readable_bytes(draw.n_rows * row)} on the workers",
         )
