@@ -93,8 +93,9 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
 
         Parameters
         ----------
-        X : array-like or data frame (n, d)
+        X : array-like, sparse matrix or data frame (n, d)
             Numbers, missing values (NaN, None), and text or category columns of data frames.
+            Sparse matrices are made dense, if memory allows.
             float32 is computed in float32, everything else in float64.
         y : array-like (n,)
             Not negative for the losses "poisson" and "tweedie", positive for "gamma".
