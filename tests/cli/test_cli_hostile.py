@@ -17,7 +17,7 @@ from jointleaf._data.texts import detect_format, parse_dates
 from jointleaf.cli import _output as out
 from jointleaf.cli import _tables as tables
 from jointleaf.cli import main
-from jointleaf.cli._loading import load_model
+from jointleaf.cli._record import load_model
 from jointleaf.cli._report import render_report
 from jointleaf.cli._scores import measures
 from model_file_damage import ODD, places

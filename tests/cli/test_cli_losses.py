@@ -19,10 +19,9 @@ import jointleaf
 from cli_data import as_csv, fails, run
 from jointleaf._core.losses import make_number_loss
 from jointleaf.cli import _validation
-from jointleaf.cli._intervals import coverage_summary
 from jointleaf.cli._models import BENCH_MODELS, Model, Options
 from jointleaf.cli._preparation import Rows
-from jointleaf.cli._scores import measures
+from jointleaf.cli._scores import coverage_summary, measures
 
 HEADER = ("age", "region", "years", "weight", "claims")
 

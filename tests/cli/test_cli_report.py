@@ -18,8 +18,8 @@ from cli_data import as_csv, fails, make_rows, run
 from jointleaf import Frobenius, JOPLEnRegressor
 from jointleaf.cli import _validation, main
 from jointleaf.cli._charts import class_charts, classes_chart, effect_chart, search_chart
-from jointleaf.cli._effects import effect_summary
 from jointleaf.cli._html import breakable, page, table
+from jointleaf.cli._record import effect_summary
 from jointleaf.cli._report import render_report
 from jointleaf.cli._scores import histogram
 from jointleaf.cli._svg import LARGE, SMALL, Axis, Chart, Matrix, shortened, text_width, wrapped
@@ -140,7 +140,7 @@ def test_ticks_are_few_and_inside(low, high, log):
     axis = Axis(low, high, "x", log=log)
     ticks = axis.ticks()
     assert 2 <= len(ticks) <= 8
-    assert all(-1e-9 <= axis.share(tick) <= 1 + 1e-9 for tick in ticks)
+    assert all(-1e-9 <= axis.place(tick) <= 1 + 1e-9 for tick in ticks)
 
 
 def texts_outside(svg):

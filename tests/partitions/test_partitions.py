@@ -266,9 +266,9 @@ def test_bad_rows_and_weights(partitioner, diabetes):
         clone(partitioner).fit(X[:0], y[:0])
     with pytest.raises(ValueError, match=r"shape \(3,\).*300 rows"):
         clone(partitioner).fit(X, y, np.ones(3))
-    for weight in (np.zeros(len(y)), -np.ones(len(y)), np.full(len(y), np.nan)):
-        with pytest.raises(ValueError, match="finite, not negative and not all zero"):
-            clone(partitioner).fit(X, y, weight)
+    for weight, problem in ((0.0, "zero for every row"), (-1.0, "negative"), (np.nan, "holds NaN")):
+        with pytest.raises(ValueError, match=f"sample_weight .*{problem}"):
+            clone(partitioner).fit(X, y, np.full(len(y), weight))
     with pytest.raises(ValueError, match=r"target_type=.guess. is not known: use 'regression'"):
         clone(partitioner).fit(X, y, target_type="guess")
 

@@ -77,14 +77,8 @@ class _StoredDesign:
 class BlockDesign:
     """Rows of one task in blocks that see the same cells, one block after the other.
 
-    Its methods are those of `LeafDesign`, with numbers of rows as `RowVector`.
-
-    Parameters
-    ----------
-    designs : list of LeafDesign, StoredDesigns, Kept or Call
-        Those of the blocks, with one layout and dtype; blocks may have no rows.
-    place : Place, optional
-        Where they are; by default here.
+    Its methods are those of `LeafDesign`, with numbers of rows as `RowVector`. The designs of the
+    blocks, which may have no rows, have one layout and dtype, and are at a place, by default here.
     """
 
     def __init__(
@@ -199,13 +193,7 @@ class BlockDesign:
 
 
 def _description(design: LeafDesign) -> tuple[Any, ...]:
-    return (
-        design.layout,
-        design.dtype,
-        design.n_row_features,
-        design.n_rows,
-        design.largest_value,
-    )
+    return (design.layout, design.dtype, design.n_row_features, design.n_rows, design.largest_value)
 
 
 Design = LeafDesign | TaskDesign | BlockDesign

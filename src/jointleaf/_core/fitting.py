@@ -190,10 +190,10 @@ def check_cell_rows(
     return CellRows(rows, checked, counts, targets, weights, offsets)
 
 
-def check_penalty_term(penalty: object) -> None:
+def check_penalty_term(penalty: object, example: str = "Frobenius(0.01)") -> None:
     """Raise an error for what is no penalty."""
     if not isinstance(penalty, Term):
-        raise TypeError(f"penalty={penalty!r} must be a Penalty such as Frobenius(0.01)")
+        raise TypeError(f"penalty={penalty!r} must be a Penalty such as {example}")
 
 
 def _check_rows(X: ArrayLike) -> NDArray:

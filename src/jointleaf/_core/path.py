@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core import solvers
 from jointleaf._core.arrays import check_device
-from jointleaf._core.fitting import make_problem
+from jointleaf._core.fitting import check_penalty_term, make_problem
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Kinked, Loss, make_loss
 from jointleaf._core.penalties import Term
@@ -136,8 +136,7 @@ def strength_path(
     """
     solvers.check_limits(tol, max_iter)
     check_device(device)
-    if not isinstance(penalty, Term):
-        raise TypeError(f"penalty={penalty!r} must be a Penalty such as L21(0.1)")
+    check_penalty_term(penalty, "L21(0.1)")
     weighting = cells, sample_weight, n_cells, n_jobs, offset
     wanted = make_loss(loss, quantile, power)
     problem = make_problem(X, codes, y, wanted, penalty.at(1.0), *weighting)

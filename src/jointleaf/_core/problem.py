@@ -72,13 +72,13 @@ class DataTerm:
 
         Where the loss has none, or is not to be trusted, its curvature at zero weights stands in.
         """
-        shares = self.s / (self.s.sum() if self.total is None else self.total)
+        weights = self.s / (self.s.sum() if self.total is None else self.total)
         bound = self.loss.max_curvature
         # One that JAX traces is finite: infinity is a constant.
         if not (trust and (not isinstance(bound, float) or np.isfinite(bound))):
             h = self.loss_curvature(array_namespace(self.y).zeros_like(self.y)).astype(float)
-            bound = (h.reshape(h.shape[0], -1).max(axis=1) / shares).max()
-        return bound * shares
+            bound = (h.reshape(h.shape[0], -1).max(axis=1) / weights).max()
+        return bound * weights
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -315,6 +315,13 @@ class Problem(DataTerm):
         """J at weights theta whose predictions are f."""
         return float(self.data_value(f) + self.penalty.value(theta))
 
+    def objective_along(
+        self, theta: NDArray, f: NDArray, move: NDArray, image: NDArray, length: NDArray
+    ) -> float:
+        """J a part of the way along a move of the weights, whose predictions are `image`."""
+        t = length.astype(theta.dtype)
+        return self.objective(theta + t * move, f + t * image)
+
     # -- optimality ----------------------------------------------------------------------------
 
     def proximal_step(self, theta: NDArray, gradient: NDArray) -> NDArray:
@@ -416,9 +423,12 @@ def check_weights(sample_weight: Any, n_rows: int) -> Any:
     if weights.ndim == 0:
         weights = np.full(n_rows, float(weights))
     if weights.shape != (n_rows,):
-        raise ValueError(f"sample_weight has shape {weights.shape}, expected ({n_rows},)")
+        raise ValueError(
+            f"sample_weight has shape {weights.shape}, but X has {n_rows} rows: give one weight "
+            "for every row"
+        )
     if not np.isfinite(weights).all():
-        raise ValueError("sample_weight holds NaN or infinity")
+        raise ValueError("sample_weight holds NaN or infinity: give a number for every row")
     if (weights < 0).any():
         raise ValueError(f"sample_weight holds {weights.min():g}: weights must not be negative")
     if not weights.any():

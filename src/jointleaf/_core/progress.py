@@ -100,13 +100,13 @@ class Progress:
             counted = f": {self.label} {self._done}/{self.total} {self._note}"
             self._held_by._show(counted.rstrip())
             return
-        share = self._done / self.total
+        fraction = self._done / self.total
         seconds = time.perf_counter() - self._start
         is_drawn = self._display is not None or self._stream.isatty()
-        if is_drawn and share < 1 and seconds - self._drawn_at < _DRAW_SECONDS:
+        if is_drawn and fraction < 1 and seconds - self._drawn_at < _DRAW_SECONDS:
             return
         self._drawn_at, note = seconds, self._note + inner
-        bar = "#" * round(24 * share)
+        bar = "#" * round(24 * fraction)
         line = f"{self.label} [{bar:<24}] {self._done}/{self.total} {seconds:6.1f} s {note}"
         if self._display is not None:
             words = html.escape(f"{self.label} {self._done}/{self.total}, {seconds:.1f} s")
@@ -114,10 +114,10 @@ class Progress:
             form = f"{meter} {words} {html.escape(note)}"
             self._display({"text/html": form, "text/plain": line.rstrip()})
         elif is_drawn:
-            self._inner, Progress._latest = inner, self if share < 1 else None
-            _write(self._stream, _NEW_LINE + line.rstrip() + ("" if share < 1 else "\n"))
-        elif self._done == self.total > self._shown_done or self._is_due(share, seconds):
-            self._shown, self._shown_at, self._shown_done = int(10 * share), seconds, self._done
+            self._inner, Progress._latest = inner, self if fraction < 1 else None
+            _write(self._stream, _NEW_LINE + line.rstrip() + ("" if fraction < 1 else "\n"))
+        elif self._done == self.total > self._shown_done or self._is_due(fraction, seconds):
+            self._shown, self._shown_at, self._shown_done = int(10 * fraction), seconds, self._done
             _write(self._stream, line.rstrip() + "\n")
 
     def draw_again(self) -> None:
@@ -125,9 +125,9 @@ class Progress:
         if time.perf_counter() - self._start - self._drawn_at >= _TICK_SECONDS:
             self._show(self._inner)
 
-    def _is_due(self, share: float, seconds: float) -> bool:
+    def _is_due(self, fraction: float, seconds: float) -> bool:
         """Whether a tenth has passed since the last line, and some time."""
-        return int(10 * share) > self._shown and seconds - self._shown_at >= _LINE_SECONDS
+        return int(10 * fraction) > self._shown and seconds - self._shown_at >= _LINE_SECONDS
 
 
 def _notebook_display() -> Callable[[dict[str, str]], None] | None:

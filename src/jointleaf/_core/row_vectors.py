@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -160,15 +161,8 @@ class Here(Place):
 class RowVector(NDArrayOperatorsMixin):
     """Numbers (n,) or (n, K) of rows in blocks.
 
-    Parameters
-    ----------
-    place : Place
-    expression : Call or Kept
-        The numbers of every block.
-    example : array (0,) or (0, K)
-        With their type and shape.
-    counts : sequence of int
-        Rows of every block.
+    `expression` has those of every block, `example` (0,) or (0, K) their type and shape, and
+    `counts` are the rows of every block.
     """
 
     def __init__(
@@ -215,7 +209,7 @@ class RowVector(NDArrayOperatorsMixin):
         return self.apply(function, *args)
 
     def astype(self, dtype: DTypeLike) -> RowVector:
-        return self if self.dtype == dtype else self.apply(_cast, self, np.dtype(dtype))
+        return self if self.dtype == dtype else self.apply(np.ndarray.astype, self, np.dtype(dtype))
 
     def reshape(self, n: int, *shape: int) -> RowVector:
         """Return the rows' numbers in another shape (n, ...)."""
@@ -233,7 +227,7 @@ class RowVector(NDArrayOperatorsMixin):
 
     def mean(self, axis: int) -> RowVector:
         assert axis == 1
-        return self.apply(_mean, self)
+        return self.apply(partial(np.mean, axis=1), self)
 
     # -- numbers of all rows -------------------------------------------------------------------
 
@@ -248,7 +242,7 @@ class RowVector(NDArrayOperatorsMixin):
     def max(self, axis: int | None = None) -> Any:
         """Return the largest number of all, or of every row."""
         if axis is not None:
-            return self.apply(_row_max, self)
+            return self.apply(partial(np.max, axis=1), self)
         return self.dtype.type(max(self.place.collect(_max, self)))
 
     def min(self) -> Any:
@@ -257,7 +251,7 @@ class RowVector(NDArrayOperatorsMixin):
 
     def all(self) -> bool:
         """Whether no number is zero."""
-        return all(self.place.collect(_all, self))
+        return all(self.place.collect(np.all, self))
 
 
 def over_rows(function: Callable[..., Any], *args: Any) -> Any:
@@ -271,10 +265,6 @@ def over_rows(function: Callable[..., Any], *args: Any) -> Any:
 # Functions of one block, with names, so that they can be sent to workers. A block may have no rows.
 
 
-def _cast(values: NDArray, dtype: np.dtype) -> NDArray:
-    return values.astype(dtype)
-
-
 def _reshaped(values: NDArray, shape: tuple[int, ...]) -> NDArray:
     if -1 in shape:  # what is left is not known of no rows
         shape = (int(np.prod(values.shape[1:])),)
@@ -283,14 +273,6 @@ def _reshaped(values: NDArray, shape: tuple[int, ...]) -> NDArray:
 
 def _column(values: NDArray, column: int) -> NDArray:
     return values[:, column]
-
-
-def _mean(values: NDArray) -> NDArray:
-    return values.mean(axis=1)
-
-
-def _row_max(values: NDArray) -> NDArray:
-    return values.max(axis=1)
 
 
 def _sum(values: NDArray) -> NDArray[np.float64]:
@@ -303,7 +285,3 @@ def _dot(a: NDArray, b: NDArray) -> NDArray[np.float64]:
 
 def _max(values: NDArray) -> float:
     return float(values.max(initial=-np.inf))
-
-
-def _all(values: NDArray) -> bool:
-    return bool(values.all())

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.arrays import check_device
 from jointleaf._core.design import LeafDesign, TaskDesign
-from jointleaf._core.fitting import make_problem
+from jointleaf._core.fitting import check_penalty_term, make_problem
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.losses import Loss, make_loss
 from jointleaf._core.penalties import Free, Penalty, SlopeNorm, TaskNorm, Term
@@ -252,8 +252,7 @@ def fit_tasks(
     """
     check_limits(tol, max_iter)
     check_device(device)
-    if not isinstance(penalty, Term):
-        raise TypeError(f"penalty={penalty!r} must be a Penalty such as DirtyLasso(0.2, 0.1)")
+    check_penalty_term(penalty, "DirtyLasso(0.2, 0.1)")
     if not isinstance(tasks, Sequence) or len(tasks) == 0:
         raise ValueError("tasks must be a list of (X, codes, y), one for every task")
     check_count("n_jobs", n_jobs)

@@ -21,6 +21,8 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 from numpy.typing import ArrayLike, NDArray
 
+from jointleaf._core.penalties.params import is_whole
+
 if TYPE_CHECKING:
     from jointleaf._data.preparation import Preparation
     from jointleaf._data.statistics import CategoryStatistics
@@ -153,8 +155,8 @@ class Columns(Sequence[Column]):
         if self.statistics is None:
             return self
         names = self.statistics.names
-        kept = [Column(names[j]) if j in names else c for j, c in enumerate(self.columns)]
-        return Columns((*kept, *(Column(name) for j, name in names.items() if j >= len(self))))
+        in_place = [Column(names[j]) if j in names else c for j, c in enumerate(self.columns)]
+        return Columns((*in_place, *(Column(name) for j, name in names.items() if j >= len(self))))
 
     def credited(self, values: NDArray, axis: int = 0) -> NDArray:
         """Sum values of the columns of what a model sees by given columns, (d,) along an axis.
@@ -323,8 +325,7 @@ def _column_number(entry: Any, names: list | None, d: int, parameter: str) -> in
             remedy = "X has no column names" if names is None else f"the columns are {names}"
             raise ValueError(f"{parameter} names {entry!r}, but {remedy}")
         return names.index(entry)
-    is_number = isinstance(entry, int | np.integer) and not isinstance(entry, bool)
-    if is_number and -d <= entry < d:
+    if is_whole(entry) and -d <= entry < d:
         return int(entry) % d
     raise ValueError(f"{parameter} holds {entry!r}: use column names or numbers below {d}")
 
@@ -443,7 +444,7 @@ def _array_values(name: str, values: NDArray, is_category: bool = False) -> _Val
 
 def _object_values(name: str, values: NDArray, is_category: bool) -> _Values:
     """Read a column of Python objects: all text, or all numbers, or missing."""
-    missing = np.array([_is_missing(value) for value in values.tolist()], dtype=bool)
+    missing = np.array([is_missing(value) for value in values.tolist()], dtype=bool)
     present = values[~missing].tolist()
     kinds = {type(value) for value in present}
     text = {kind for kind in kinds if issubclass(kind, str)}
@@ -482,15 +483,11 @@ def _times(name: str, what: Any) -> str:
     )
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Whether a value is None, NaN, or pandas' NA or NaT, which are not equal to themselves."""
-    if value is None:
-        return True
-    if isinstance(value, str):
-        return False
+    if value is None or isinstance(value, str):
+        return value is None
     try:
         return bool(value != value)
-    except TypeError:  # pandas.NA
-        return True
-    except ValueError:  # arrays
-        return False
+    except (TypeError, ValueError):  # of pandas.NA; of arrays
+        return type(value).__name__ == "NAType"

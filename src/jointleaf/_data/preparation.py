@@ -23,6 +23,7 @@ from jointleaf._data.raw_table import (
     MISSING_WORDS,
     RawColumn,
     RawTable,
+    as_text,
     closest_name,
     listed,
     object_array,
@@ -225,10 +226,8 @@ def _categories(column: RawColumn, kind: ColumnKind) -> NDArray:
         return object_array([None if np.isnan(v) else int(v) for v in column.numbers("plain")])
     if column.is_text:
         return values
-    # Numbers as they would be written in a CSV file.
-    written = (f"{v:.0f}" if isinstance(v, float) and v.is_integer() else str(v) for v in values)
-    pairs = zip(written, column.missing, strict=True)
-    return object_array([None if is_missing else text for text, is_missing in pairs])
+    pairs = zip(values, column.missing, strict=True)
+    return object_array([None if is_missing else as_text(v) for v, is_missing in pairs])
 
 
 def _numbers(column: RawColumn, kind: ColumnKind) -> NDArray[np.float64]:

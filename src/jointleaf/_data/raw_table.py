@@ -18,7 +18,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._data.columns import as_frame
+from jointleaf._data.columns import as_frame, is_missing
 from jointleaf._data.texts import parse_numbers
 
 _MOST_LISTED = 8
@@ -153,29 +153,29 @@ def text_column(
 
 def object_column(name: str, values: list, missing: Collection[str] = MISSING_WORDS) -> RawColumn:
     """Return a column of Python objects: floats, times, or text where it is anything else."""
-    present = [value for value in values if not _is_missing(value)]
+    present = [value for value in values if not is_missing(value)]
     if present and all(isinstance(v, Real) and not isinstance(v, bool) for v in present):
-        return RawColumn(name, np.array([np.nan if _is_missing(v) else v for v in values], float))
+        return RawColumn(name, np.array([np.nan if is_missing(v) else v for v in values], float))
     if present and all(isinstance(v, datetime.date) for v in present):
-        times = [None if _is_missing(v) else _utc(v) for v in values]
+        times = [None if is_missing(v) else _utc(v) for v in values]
         return RawColumn(name, np.array(times, "datetime64[us]"))
-    texts = [None if _is_missing(v) else _as_text(v) for v in values]
+    texts = [None if is_missing(v) else as_text(v) for v in values]
     return text_column(name, texts, missing)
 
 
-def raw_table(X: Any, missing: Collection[str] = MISSING_WORDS, source: str = "X") -> RawTable:
+def raw_table(X: Any, missing: Collection[str] = MISSING_WORDS) -> RawTable:
     """Return a data frame of any library, or an array (n, d) with columns x0, x1, ..."""
     frame = as_frame(X)
     if frame is not None:
         columns = [_series_column(frame[name], missing) for name in frame.columns]
-        return RawTable(source, tuple(columns))
+        return RawTable("X", tuple(columns))
     columns = []
     for j, values in enumerate(np.asarray(X).T):
         if values.dtype.kind in "biuf":
             columns.append(RawColumn(f"x{j}", values.astype(float)))
         else:
             columns.append(object_column(f"x{j}", values.tolist(), missing))
-    return RawTable(source, tuple(columns))
+    return RawTable("X", tuple(columns))
 
 
 def _series_column(series: nw.Series, missing: Collection[str]) -> RawColumn:
@@ -186,7 +186,7 @@ def _series_column(series: nw.Series, missing: Collection[str]) -> RawColumn:
     if isinstance(dtype, nw.Datetime | nw.Date):
         return RawColumn(name, series_times(series))
     if isinstance(dtype, nw.Categorical | nw.Enum):
-        texts = [None if _is_missing(v) else _as_text(v) for v in series.to_list()]
+        texts = [None if is_missing(v) else as_text(v) for v in series.to_list()]
         return replace(text_column(name, texts, ()), is_category=True)
     return object_column(name, series.to_list(), missing)
 
@@ -199,9 +199,7 @@ def series_times(series: nw.Series) -> NDArray:
     values = series.to_numpy()
     if values.dtype.kind == "M":
         return values.astype("datetime64[us]")
-    return np.array(
-        [None if _is_missing(v) else _utc(v) for v in values.tolist()], "datetime64[us]"
-    )
+    return np.array([None if is_missing(v) else _utc(v) for v in values.tolist()], "datetime64[us]")
 
 
 def _utc(time: Any) -> Any:
@@ -210,16 +208,6 @@ def _utc(time: Any) -> Any:
     return time
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Return a value as it would be written in a CSV file."""
     return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN, or pandas' NA or NaT, which are not equal to themselves."""
-    if value is None:
-        return True
-    try:
-        return bool(value != value)
-    except (TypeError, ValueError):
-        return type(value).__name__ == "NAType"

@@ -244,21 +244,14 @@ def canonical_rows(
     y (n,) are numbers; labels (n, m) are what else must be equal, for example the folds of a row,
     offset (n,) raw predictions that a model adds to, and groups (n,) those of `Rows`.
     """
+    labels = np.zeros((len(y), 0), np.int64) if labels is None else labels
     if groups is not None:  # one more label
-        shape = (len(y), 0) if labels is None else labels.shape
-        known = np.zeros(shape, np.int64) if labels is None else labels
-        rows = canonical_rows(X, y, s, np.c_[known, groups], offset)
+        rows = canonical_rows(X, y, s, np.c_[labels, groups], offset)
         return replace(rows, labels=rows.labels[:, :-1], groups=rows.labels[:, -1])
-    if offset is not None and offset.any():
-        # Rows that differ in their offsets alone are different ones: told apart by a label.
-        rank = np.unique(offset, return_inverse=True)[1].reshape(-1, 1)
-        shape = (len(y), 0) if labels is None else labels.shape
-        both = np.concatenate([np.zeros(shape, np.int64) if labels is None else labels, rank], 1)
-        rows = canonical_rows(X, y, s, both)
-        values = np.unique(offset)[rows.labels[:, -1]]
-        return replace(rows, labels=rows.labels[:, :-1], offset=values)
-    if labels is None:
-        labels = np.zeros((len(y), 0), np.int64)
+    if offset is not None and offset.any():  # by whose rank rows are told apart
+        values, rank = np.unique(offset, return_inverse=True)
+        rows = canonical_rows(X, y, s, np.c_[labels, rank.reshape(-1)])
+        return replace(rows, labels=rows.labels[:, :-1], offset=values[rows.labels[:, -1]])
     keep = s > 0
     if not keep.all():
         X, y, s, labels = X[keep], y[keep], s[keep], labels[keep]
@@ -365,11 +358,7 @@ def deal_rows(rows: Rows, n_parts: int, *, by_class: bool) -> NDArray[np.intp]:
 
 
 def _deal_in_turn(
-    rows: Rows,
-    n_parts: int,
-    first: NDArray[np.intp],
-    draws: NDArray[np.intp],
-    by_class: bool,
+    rows: Rows, n_parts: int, first: NDArray[np.intp], draws: NDArray[np.intp], by_class: bool
 ) -> NDArray[np.intp]:
     """Deal out rows with draws of their own, and the first of each x with all that follow it.
 
@@ -397,11 +386,11 @@ def deal_groups(
         labels = np.unique(classes, return_inverse=True)[1]
     counts = np.zeros((int(number.max(initial=0)) + 1, int(labels.max(initial=0)) + 1))
     np.add.at(counts, (number, labels), 1.0)
-    shares = counts / counts.sum(axis=0)
+    fractions = counts / counts.sum(axis=0)
     filled, part = np.zeros((max(n_parts, 1), counts.shape[1])), np.zeros(len(counts), np.intp)
     for group in np.argsort(-counts.sum(axis=1), kind="stable"):
         part[group] = np.argmin(filled @ counts[group])
-        filled[part[group]] += shares[group]
+        filled[part[group]] += fractions[group]
     return part[number]
 
 

@@ -11,6 +11,9 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from jointleaf._core.penalties.params import check_count
+from jointleaf._data.columns import as_frame
+
 
 class Batch(NamedTuple):
     """Some rows X (n, d), an array or a data frame, their targets y (n,), and weights or None."""
@@ -88,8 +91,7 @@ class ParquetRows(RowSource):
             raise ImportError("ParquetRows needs pyarrow: pip install pyarrow") from cause
         if not Path(path).exists():
             raise ValueError(f"path={str(path)!r} does not exist: give a Parquet file or a folder")
-        if batch_rows < 1:
-            raise ValueError(f"batch_rows={batch_rows} must be at least 1")
+        check_count("batch_rows", batch_rows)
         try:
             self._dataset = dataset.dataset(str(path), format="parquet")
         except ValueError as cause:  # pyarrow.ArrowInvalid
@@ -193,17 +195,13 @@ class BatchRows(RowSource):
     def batches(self) -> Iterator[Batch]:
         """Yield all rows from the start."""
         for X, y, *rest in self._make_batches():
-            rows: ArrayLike = X if _is_frame(X) else np.asarray(X)
+            rows: ArrayLike = np.asarray(X) if as_frame(X) is None else X
             weights = np.asarray(rest[0], float) if rest and rest[0] is not None else None
             yield Batch(rows, np.asarray(y), weights)
 
 
 def _frame(X: Any) -> Any:
     return nw.from_native(X, eager_only=True)
-
-
-def _is_frame(X: Any) -> bool:
-    return isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame)
 
 
 def _columns(X: Any) -> object:

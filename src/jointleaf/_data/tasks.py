@@ -17,6 +17,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.penalties.params import is_whole
 from jointleaf._data.columns import as_frame, column_names, is_table
 from jointleaf._data.memory import as_dense
 
@@ -287,8 +288,7 @@ def drop_column(X: Any, column: Any) -> tuple[Any, NDArray]:
     if frame is not None and column in frame.columns:
         return frame.drop(column).to_native(), frame.get_column(column).to_numpy()
     width = np.shape(X)[1] if np.ndim(X) == 2 else 0
-    is_number = isinstance(column, int | np.integer) and not isinstance(column, bool)
-    if not is_number or names is not None or not 0 <= column < width:
+    if not is_whole(column) or names is not None or not 0 <= column < width:
         options = names if names is not None else f"numbers from 0 to {width - 1}"
         raise ValueError(f"task={column!r} is no column of X: its columns are {options}")
     table = X if is_table(X) else np.asarray(X)

@@ -32,7 +32,7 @@ from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.monotone import slope_signs
 from jointleaf.partitions import CategoryPartitioner
-from jointleaf.partitions._categories import MAX_CELLS
+from jointleaf.partitions._steps import MAX_CELLS
 
 STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))
 _MAX_WEIGHTS = 1000  # slopes and intercepts up to which second derivatives are cheap

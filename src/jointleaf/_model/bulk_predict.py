@@ -32,8 +32,6 @@ from jointleaf._trees.routing import Router
 from jointleaf.partitions import Partitioner, RootCell
 from jointleaf.partitions._base import TreeCells
 
-__all__ = ["LEAST_ROWS", "GroupedSums", "PlainSums"]
-
 #: Rows from which on tables are worth it: making them takes as long as predicting some
 #: thousands of rows. The rule looks at the rows of a call alone, so that equal calls give
 #: equal numbers.

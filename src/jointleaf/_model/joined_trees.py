@@ -18,9 +18,6 @@ from jointleaf._trees.routing import Router
 from jointleaf.partitions import Partitioner, RootCell, RotatedPartitioner
 from jointleaf.partitions._base import TreeCells
 
-__all__ = ["JoinedTrees"]
-
-
 _Source = Partitioner | Router
 
 

@@ -148,15 +148,15 @@ class Checkpoint:
 
 def rows_hash(batch: Batch) -> str:
     """Return a number that tells rows apart."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     columns = [batch.X] if isinstance(batch.X, np.ndarray) else _columns(batch.X)
     for values in (*columns, batch.y, batch.sample_weight):
         array = np.asarray(values)
         if array.dtype == object:
             array = array.astype(str)
-        found.update(f"{array.dtype}{array.shape}".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def _columns(X: Any) -> list[NDArray]:

@@ -24,7 +24,6 @@ from jointleaf._sources.rows import (
     Settings,
     check_settings,
     fit_rows,
-    say,
 )
 from jointleaf.estimators._base import BaseJOPLEn
 
@@ -163,9 +162,8 @@ class _Files(RowStore):
     def problem(self, model: FittedSample, draw: Draw) -> Problem:
         estimator, layout = model.estimator, model.estimator.cell_model_.layout
         disk = draw.n_rows * (8 * (layout.n_slopes + 1) + 2 * layout.n_partitions)
-        say(
+        self.print_status(
             estimator,
-            self,
             f"{layout.n_partitions:,} partitions are corrected by all rows, at most "
             f"{memory.readable_bytes(disk)} in files, within "
             f"{memory.readable_bytes(self._limit)} of memory",

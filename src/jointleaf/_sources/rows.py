@@ -147,6 +147,11 @@ class RowStore(ABC):
     def release(self) -> None:  # noqa: B027
         """Free what the problem has taken."""
 
+    def print_status(self, estimator: BaseJOPLEn, text: str) -> None:
+        """Print what is to come, with ``verbose``."""
+        if estimator.verbose:
+            print(f"{self.name}: {text}", file=sys.stderr, flush=True)
+
 
 class Prepared(NamedTuple):
     """Some rows as the correction sees them: targets and predictions in standard units."""
@@ -308,10 +313,12 @@ def _fit_sample(
     sample, validation = _read_drawn(estimator, store, draw)
     if checkpoint is not None and is_begun:
         checkpoint.restore(estimator, sample)
-        say(estimator, store, f"{n_rows:,} rows; the fit goes on from {settings.checkpoint}")
+        store.print_status(
+            estimator, f"{n_rows:,} rows; the fit goes on from {settings.checkpoint}"
+        )
         return draw, sample, validation
     _check_sample(estimator, sample, settings.limit)
-    say(estimator, store, f"{n_rows:,} rows; a sample of {len(sample.y):,} is fitted first")
+    store.print_status(estimator, f"{n_rows:,} rows; a sample of {len(sample.y):,} is fitted first")
     estimator.fit(sample.X, sample.y, sample.sample_weight)
     if checkpoint is not None:
         checkpoint.start(estimator, sample, {"sample": draw.sample, "validation": draw.validation})
@@ -340,12 +347,6 @@ def check_settings(
     level: Any = getattr(estimator, "quantile", None)
     if np.ndim(level):
         raise ValueError(f"quantile={level!r} is not possible with a source: give one level")
-
-
-def say(estimator: BaseJOPLEn, store: RowStore, text: str) -> None:
-    """Print what is to come, with ``verbose``."""
-    if estimator.verbose:
-        print(f"{store.name}: {text}", file=sys.stderr, flush=True)
 
 
 def _read_drawn(estimator: BaseJOPLEn, store: RowStore, draw: Draw) -> tuple[Batch, Batch]:

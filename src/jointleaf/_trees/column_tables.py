@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 
 from jointleaf._trees.flat import FlatTrees
 
-__all__ = ["MOST_LEAVES", "ColumnTables", "tabled"]
-
 MOST_LEAVES = 960  # whose sets, as numbers, are floats
 _MOST_THRESHOLDS = 255  # of a column, in trees that share states
 _WORD = 32

@@ -25,17 +25,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "FlatTrees",
-    "KeyPart",
-    "Lookup",
-    "NodeTable",
-    "Numbering",
-    "concatenate",
-    "flatten",
-    "number_nodes",
-]
-
 
 @dataclass(frozen=True)
 class KeyPart:

@@ -181,11 +181,11 @@ class _TreeSet:
         """How many times more states there are with the other's conditions."""
         factor = 1.0
         for family, numbers in other.families.items():
-            mine = self.families.get(family, set())
-            together = len(mine | numbers) + 1
+            known = self.families.get(family, set())
+            together = len(known | numbers) + 1
             if together > BYTE:
                 return math.inf
-            factor *= together / (len(mine) + 1)
+            factor *= together / (len(known) + 1)
         return factor
 
     def take(self, other: _TreeSet) -> None:

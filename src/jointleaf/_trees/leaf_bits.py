@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from jointleaf._trees.flat import FlatTrees
 
-__all__ = ["LeafBits", "is_small"]
-
 _MOST_LEAVES = 16
 _BATCH = 2**18  # comparisons at a time: their results stay in the cache
 

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from jointleaf._trees.flat import FlatTrees
 
-__all__ = ["ZERO", "LazyTrees", "NativeTrees"]
-
 ZERO = float(np.float32(1e-35))  # LightGBM takes smaller numbers for zero
 _LEAVES_AT_ONCE = 4000  # of trees that stay in the cache together
 _ROWS_AT_ONCE = 16384

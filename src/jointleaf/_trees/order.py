@@ -19,13 +19,8 @@ def ordered_cells(trees: FlatTrees, signs: NDArray[np.integer]) -> NDArray[np.in
 
     Cells are numbered over all trees, and their number C stands for leaves that are no cell, whose
     value is zero. Pairs that follow from others are left out, and all pairs that end in a cell come
-    before those that begin with it.
-
-    Parameters
-    ----------
-    trees : FlatTrees
-    signs : integers (d,)
-        1 where values shall rise along a column of numbers, -1 where they shall fall, else 0.
+    before those that begin with it. Signs (d,) are 1 where values shall rise along a column of
+    numbers, -1 where they shall fall, else 0.
     """
     _check_orderable(trees, np.flatnonzero(signs))
     cells, starts = trees.leaf_cells, trees.leaf_starts

@@ -24,8 +24,6 @@ from jointleaf._trees.flat import FlatTrees, Lookup
 from jointleaf._trees.leaf_bits import LeafBits, is_small
 from jointleaf._trees.native import ZERO, LazyTrees, NativeTrees
 
-__all__ = ["ZERO", "Condition", "Router", "leaves_as_cells"]
-
 #: Rows at a time: enough to hide the cost of a call, few enough for their columns to stay cached.
 _BLOCK_ROWS = 8192
 _TURNED_ROWS = 256
@@ -159,10 +157,10 @@ class Router:
 
     def _compare(self, X: NDArray, leaves: NDArray[np.int32], chosen: NDArray[np.bool_]) -> None:
         """Fill in the leaves of small trees."""
-        found = np.zeros((self.trees.n_trees, len(X)), np.int32)
-        self._bits(_as_matrix(self.columns(X), len(X)), found)
+        of_trees = np.zeros((self.trees.n_trees, len(X)), np.int32)
+        self._bits(_as_matrix(self.columns(X), len(X)), of_trees)
         places = slice(None) if chosen.all() else chosen
-        leaves[:, places] = found[places].T
+        leaves[:, places] = of_trees[places].T
 
     # -- LightGBM -------------------------------------------------------------------------------
 

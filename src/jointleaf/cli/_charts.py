@@ -15,7 +15,7 @@ _FEW = 10  # places of a curve, each of which is marked
 _MOST_SQUARES = 40  # classes of a confusion matrix
 
 
-def histogram_chart(histogram: Record, label: str, size: Size = LARGE) -> str:
+def histogram_chart(histogram: Record, label: str, size: Size) -> str:
     """Return the bars of a histogram."""
     edges, counts = histogram["edges"], histogram["counts"]
     is_whole = all(edge % 1 == 0.5 for edge in edges)  # a bar for every whole number
@@ -30,17 +30,18 @@ def classes_chart(target: Record) -> str:
     """Return bars of the number of rows of every class, or of the most frequent ones."""
     counts, names = target["counts"], target["classes"]
     order = sorted(range(len(counts)), key=lambda k: -counts[k])[:_MOST_CLASSES]
-    kept = sorted(order)
+    shown = sorted(order)
     title = "Rows of every class"
-    if len(kept) < len(counts):
-        title = f"Rows of the {len(kept)} most frequent of {len(counts)} classes"
-    x, y = Axis(0, 1.05 * max(counts), "rows", whole=True), [names[k] for k in kept]
-    chart = Chart(x, Axis.of_names(y, ""), title, (SMALL[0], 60 + 21 * max(len(kept), 7)), grid="x")
-    chart.flat_bars([counts[k] for k in kept])
+    if len(shown) < len(counts):
+        title = f"Rows of the {len(shown)} most frequent of {len(counts)} classes"
+    x, y = Axis(0, 1.05 * max(counts), "rows", whole=True), [names[k] for k in shown]
+    size = SMALL[0], 60 + 21 * max(len(shown), 7)
+    chart = Chart(x, Axis.of_names(y), title, size, grid="x")
+    chart.flat_bars([counts[k] for k in shown])
     return chart.render()
 
 
-def pairs_chart(summary: Record, name: str, size: Size = LARGE) -> str:
+def pairs_chart(summary: Record, name: str, size: Size) -> str:
     """Return targets against predictions, with the diagonal."""
     truth, predicted = summary["truth"], summary["predicted"]
     low, high = min(*truth, *predicted), max(*truth, *predicted)
@@ -51,7 +52,7 @@ def pairs_chart(summary: Record, name: str, size: Size = LARGE) -> str:
     return chart.render()
 
 
-def intervals_chart(summary: Record, name: str, size: Size = LARGE) -> str:
+def intervals_chart(summary: Record, name: str, size: Size) -> str:
     """Return intervals in the order of predictions, and targets inside and outside of them."""
     ends, predicted = summary["intervals"], summary["predicted"]
     order = sorted(range(len(predicted)), key=predicted.__getitem__)
@@ -129,7 +130,7 @@ def effect_chart(curve: Record, limits: tuple[float, float], label: str) -> str:
 
 def _category_chart(curve: Record, limits: tuple[float, float], label: str, title: str) -> str:
     names, lines = curve["names"], curve["values"]
-    chart = Chart(Axis(*limits, label), Axis.of_names(names, ""), title, SMALL, grid="x")
+    chart = Chart(Axis(*limits, label), Axis.of_names(names), title, SMALL, grid="x")
     chart.line([0.0, 0.0], [-0.5, len(names) - 0.5], GREY, width=1.2)
     if len(lines) == 1:
         chart.flat_bars(lines[0])
@@ -191,7 +192,7 @@ def line_name(line: Record) -> str:
     return f"slope scale {line['slope_scale']:g}, feature power {line['feature_power']:g}"
 
 
-def trace_chart(trace: list[list[float]], size: Size = LARGE) -> str:
+def trace_chart(trace: list[list[float]], size: Size) -> str:
     """Return the distance from the optimality conditions, iteration by iteration."""
     x, y = zip(*trace, strict=True)
     axis = Axis(max(min(y), 1e-16), max(y), "distance", log=True)

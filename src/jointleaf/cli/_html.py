@@ -125,8 +125,8 @@ def figures(*pictures: tuple[str, str], columns: int = 0) -> str:
 
 def bar(value: float, largest: float) -> str:
     """Return a bar for a cell of a table."""
-    share = 100 * max(value, 0.0) / largest if largest > 0 else 0.0
-    return f'<div class="bar" style="width:{share:.1f}%"></div>'
+    fraction = 100 * max(value, 0.0) / largest if largest > 0 else 0.0
+    return f'<div class="bar" style="width:{fraction:.1f}%"></div>'
 
 
 def breakable(name: str) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -121,24 +122,20 @@ def _number(option: str, least: int, default: int | None, text: str) -> _Argumen
     return _argument(option, metavar="N", type=whole, default=default, help=text)
 
 
-def _probability(text: str) -> float:
-    try:
+def _checked_float(text: str, is_possible: Callable[[float], bool], bounds: str) -> float:
+    with suppress(ValueError):
         number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a number between 0 and 1, such as 0.9")
-    return number
+        if is_possible(number):
+            return number
+    raise argparse.ArgumentTypeError(f"{text!r} must be a number {bounds}")
+
+
+def _probability(text: str) -> float:
+    return _checked_float(text, lambda number: 0 < number < 1, "between 0 and 1, such as 0.9")
 
 
 def _power(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 1 <= number <= 2:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a number from 1 to 2, such as 1.5")
-    return number
+    return _checked_float(text, lambda number: 1 <= number <= 2, "from 1 to 2, such as 1.5")
 
 
 def _delimiter(text: str) -> str:

@@ -30,9 +30,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._core.losses import Gamma, Loss, Poisson, Quantile, Tweedie
 from jointleaf._fit.growth import objective_params
-from jointleaf.cli._intervals import intervals_or_sets, with_exposure
 from jointleaf.cli._preparation import Rows
-from jointleaf.cli._scores import JOINTLEAF, exposure_weights
+from jointleaf.cli._scores import JOINTLEAF, exposure_weights, intervals_or_sets, with_exposure
 from jointleaf.cli._splits import time_splits
 
 _TIME_SPLITS = 3, 6  # of the rows of a fit, each with a sixth of them held out

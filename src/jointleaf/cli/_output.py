@@ -187,8 +187,8 @@ def plural(count: int, noun: str) -> str:
 
 def bar(value: float, largest: float, width: int = 20) -> str:
     """Return a bar of characters whose length is the size of a value."""
-    share = abs(value) / largest if largest > 0 else 0.0
-    return ("-" if value < 0 else "+") * round(width * share)
+    fraction = abs(value) / largest if largest > 0 else 0.0
+    return ("-" if value < 0 else "+") * round(width * fraction)
 
 
 def text_table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), indent: int = 2) -> str:

@@ -1,4 +1,4 @@
-"""From a file to the data frame that a model sees, and the rows with targets."""
+"""From a file and options to the data frame that a model sees, the rows with targets, the loss."""
 
 from __future__ import annotations
 
@@ -10,25 +10,73 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.losses import Loss
+from jointleaf._core.losses import Loss, make_number_loss
 from jointleaf._core.progress import ticking
 from jointleaf._data.kinds import ColumnKind, row_counters
 from jointleaf._data.preparation import Preparation, columns_in_words
 from jointleaf._data.raw_table import MISSING_WORDS, RawTable, listed
 from jointleaf.cli import _splits as splits
 from jointleaf.cli._columns import Target, Task, detect_role, detect_target, row_numbers
-from jointleaf.cli._objective import DEFAULT, Objective
 from jointleaf.cli._output import CliError, plural, text_table
 from jointleaf.cli._tables import read_table
 
 _FEWEST_ROWS = 10
 
 
+class Objective(NamedTuple):
+    """What is minimised: a loss of numbers, and the columns with exposure and weights of rows."""
+
+    loss: Loss | None = None  # None: the squared error, or that of classes
+    exposure: str | None = None
+    weight: str | None = None
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> Objective:
+        """Return what the options of a command say; raise if they contradict each other."""
+        for option, value, owner in (
+            ("--quantile", args.quantile, "quantile"),
+            ("--power", args.power, "tweedie"),
+        ):
+            if value is not None and args.loss != owner:
+                raise CliError(
+                    f"{option} {value:g} has no effect without --loss {owner}: leave it out, or "
+                    f"add --loss {owner}"
+                )
+        if args.loss is not None and args.task == "classification":
+            raise CliError(
+                f"--loss {args.loss} is for numbers: leave it out, or --task classification"
+            )
+        loss = args.loss and make_number_loss(args.loss, args.quantile, args.power)
+        if args.exposure is not None and not (loss and loss.has_log_link):
+            raise CliError(
+                f"--exposure {args.exposure!r} needs a loss whose predictions it multiplies: add "
+                "--loss poisson, gamma or tweedie"
+            )
+        objective = cls(loss, args.exposure, args.weight)
+        for role, name in objective.roles.items():
+            if name in (args.target, *args.drop, *args.categorical):
+                other = "the target" if name == args.target else "also in --drop or --categorical"
+                raise CliError(f"--{role} {name!r} is {other}: name another column")
+        if args.exposure is not None and args.exposure == args.weight:
+            raise CliError(
+                f"--exposure and --weight are both {args.weight!r}: leave one of them out, as "
+                "exposure weighs rows already"
+            )
+        return objective
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Names of the columns with exposure and weights that there are, by what they hold."""
+        roles = {"exposure": self.exposure, "weight": self.weight}
+        return {role: name for role, name in roles.items() if name is not None}
+
+
+#: Where nothing is said: the squared error, or the loss of classes.
+DEFAULT = Objective()
+
+
 def learn_preparation(
-    table: RawTable,
-    args: argparse.Namespace,
-    objective: Objective,
-    counters: Collection[str] = (),
+    table: RawTable, args: argparse.Namespace, objective: Objective, counters: Collection[str] = ()
 ) -> Preparation:
     """Detect what the columns of a training table hold; `counters` count the rows of the file."""
     role_of = {name: role for role, name in objective.roles.items()}
@@ -52,6 +100,18 @@ def learn_preparation(
 def missing_words(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the texts that count as missing."""
     return MISSING_WORDS if args.na is None else args.na
+
+
+def read_file(args: argparse.Namespace, missing: Collection[str]) -> RawTable:
+    """Read the file that a command is given, as its options say."""
+    return read_table(
+        args.data,
+        delimiter=args.delimiter,
+        encoding=args.encoding,
+        missing=missing,
+        max_unpacked=args.max_unpacked,
+        sheet=args.sheet,
+    )
 
 
 def prepared(preparation: Preparation, table: RawTable) -> tuple[Any, list[str]]:
@@ -180,9 +240,7 @@ class TrainingData:
 
 
 def read_training_data(
-    args: argparse.Namespace,
-    objective: Objective = DEFAULT,
-    table: RawTable | None = None,
+    args: argparse.Namespace, objective: Objective = DEFAULT, table: RawTable | None = None
 ) -> TrainingData:
     """Read a file, detect what its columns and its target hold, and print it.
 
@@ -199,14 +257,7 @@ def _read_training_data(
     args: argparse.Namespace, objective: Objective, table: RawTable | None
 ) -> TrainingData:
     if table is None:
-        table = read_table(
-            args.data,
-            delimiter=args.delimiter,
-            encoding=args.encoding,
-            missing=missing_words(args),
-            max_unpacked=args.max_unpacked,
-            sheet=args.sheet,
-        )
+        table = read_file(args, missing_words(args))
     splits.check_columns(args)
     if args.target in args.drop:
         raise CliError(f"--drop {args.target!r} is the target: drop another column")

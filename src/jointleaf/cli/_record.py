@@ -1,13 +1,17 @@
 """The record of a fit: one dictionary of plain values, stored in the model file.
 
-Whatever ``info`` and ``report`` show comes from it.
+Whatever ``info`` and ``report`` show comes from it. It is checked as all of a file is when a model
+is loaded.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 import sys
 from collections import Counter
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -18,20 +22,26 @@ from numpy.typing import NDArray
 import jointleaf
 from jointleaf._data.kinds import ROLES, ColumnKind
 from jointleaf._data.preparation import Preparation
-from jointleaf._data.raw_table import RawColumn
+from jointleaf._data.raw_table import MISSING_WORDS, RawColumn
+from jointleaf._data.texts import NOTATIONS
 from jointleaf._fit.report import loss_table
 from jointleaf.cli._columns import Target
-from jointleaf.cli._effects import effect_summary
-from jointleaf.cli._output import number
-from jointleaf.cli._preparation import TrainingData
+from jointleaf.cli._output import CliError, number, reading
+from jointleaf.cli._preparation import TrainingData, of_model
 from jointleaf.cli._scores import histogram, spread_over
+from jointleaf.inspection import Effect, effect
 from jointleaf.inspection._methods import fit_lines
+from jointleaf.io._model_file.container import Budget
+from jointleaf.io._model_file.objects import PREPARATION
+from jointleaf.io._model_file.schema import Each, Integer, Place, Scope, Text, record
 
-#: The format of records that is written and read.
-RECORD_FORMAT = 1
+_FORMAT = 1  # of records, that is written and read
 _CHARTS = ("effects", "search", "preparation", "format")
 _MOST_TRACE = 200
 _MOST_TEXT = 200  # characters of a category
+# Of effects: columns, rows, places on the axis, categories, classes.
+_MOST_COLUMNS, _MOST_ROWS, _PLACES, _MOST_CATEGORIES, _MOST_CLASSES = 6, 400, 24, 8, 4
+_FEW_PLACES = 5  # which are all drawn
 
 
 def make_record(
@@ -41,7 +51,7 @@ def make_record(
     target = _target_summary(data.target, data.y)
     features = _feature_summaries(model, data.preparation)
     return {
-        "format": RECORD_FORMAT,
+        "format": _FORMAT,
         "created": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "version": jointleaf.__version__,
         "command": " ".join(["jointleaf", *sys.argv[1:]]),
@@ -187,3 +197,137 @@ def _search_lines(cv_results: dict[str, Any] | None) -> list[dict[str, Any]]:
             dict(zip(("exact", *names, "strength", "loss", "error"), values, strict=True))
         )
     return records
+
+
+# -- effect curves ---------------------------------------------------------------------------------
+
+
+def effect_summary(
+    model: Any, X: Any, features: list[dict[str, Any]], target: dict[str, Any], days: set[str]
+) -> dict[str, Any]:
+    """Return curves of the most important of some features, and what they are curves of.
+
+    Of more than two classes there is a curve for each of the most frequent ones. All curves are
+    centred: their mean over the rows is zero. `days` are features that are days since 1970-01-01.
+    """
+    rows = X.iloc[spread_over(len(X), _MOST_ROWS)]
+    # A rare value may be in none of these rows, and one place is no curve.
+    varying = [name for name in X.columns if rows[name].nunique() > 1]
+    names = [f["name"] for f in features if f["importance"] > 0 and f["name"] in varying]
+    classes = target.get("classes", [])
+    outputs: list[int] = []  # of several
+    if len(classes) > 2:
+        counts = target["counts"]
+        outputs = sorted(sorted(range(len(classes)), key=lambda k: -counts[k])[:_MOST_CLASSES])
+    curves = []
+    for name in names[:_MOST_COLUMNS]:
+        curve = effect(model, rows, name, n_grid=_PLACES, n_categories=_MOST_CATEGORIES)
+        curves.append({**_curve(curve, outputs), "days": name in days})
+    return {
+        "of": _what_is_drawn(model, target),
+        "outputs": [classes[k] for k in outputs],
+        "curves": curves,
+    }
+
+
+def _what_is_drawn(model: Any, target: dict[str, Any]) -> str:
+    classes = target.get("classes", [])
+    if len(classes) == 2:
+        return f"log-odds of {classes[1]}"
+    if classes:
+        return "raw prediction"
+    has_log_link = getattr(model, "loss_", None) is not None and model.loss_.has_log_link
+    return f"log of {target['name']}" if has_log_link else str(target["name"])
+
+
+def _curve(curve: Effect, outputs: list[int]) -> dict[str, Any]:
+    """Return the curves of some outputs; of none where all values are of the only one."""
+    values = curve.values if curve.values.ndim == 2 else curve.values[:, None]
+    values = values[:, outputs] if outputs else values
+    if curve.grid.dtype != object:
+        low, high = np.quantile(curve.rows, (0.01, 0.99), method="inverted_cdf")
+        inside = (low <= curve.grid) & (curve.grid <= high)  # far ones would take all the width
+        inside |= len(curve.grid) <= _FEW_PLACES
+        grid, values = curve.grid[inside].tolist(), values[inside].T.tolist()
+        return {"name": curve.column, "grid": grid, "values": values}
+    counts = Counter(curve.rows.tolist())
+    weights = np.array([counts[name] for name in curve.grid.tolist()], float)
+    names = ["missing" if name is None else str(name)[:_MOST_TEXT] for name in curve.grid.tolist()]
+    centred = _centred(values, weights).T.tolist()
+    return {"name": curve.column, "names": names, "values": centred}
+
+
+def _centred(values: NDArray, weights: NDArray) -> NDArray[np.float64]:
+    """Return values (g, K) less their mean, weighted by numbers of rows (g,)."""
+    known = weights if weights.any() else np.ones_like(weights)
+    return values - np.average(values, axis=0, weights=known)
+
+
+# -- models from files -----------------------------------------------------------------------------
+
+_TARGET = record(
+    Target,
+    name=Text(),
+    task=Text(("regression", "classification")),
+    notation=Text(("", *NOTATIONS)),
+    reason=Text(),
+    labels=Each(Text()).must(lambda s: len(s.labels) in (0, 2), "must be none or two"),
+)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model from a file, and how its data are read."""
+
+    path: str
+    model: Any
+    preparation: Preparation
+    record: dict[str, Any] | None = None  # of its fit; None if it was saved by `jointleaf.save`
+    target: Target | None = None
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        """Raise an error that says so where what is shown of the record is damaged."""
+        try:
+            yield
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError) as cause:
+            raise _damaged(self.path, f"{type(cause).__name__}: {cause}") from None
+        except (TypeError, ValueError) as cause:
+            raise _damaged(self.path, str(cause)) from None
+
+
+def load_model(path: str) -> LoadedModel:
+    """Read a model file."""
+    with reading(path, "model file"):
+        model, metadata = jointleaf.load(path), jointleaf.load_metadata(path)
+    if not isinstance(model, jointleaf.JOPLEnRegressor | jointleaf.JOPLEnClassifier):
+        raise CliError(
+            f"{path}: holds a {type(model).__name__}, which the command line does not know: "
+            "use it from Python with jointleaf.load"
+        )
+    fit = metadata.get("cli")
+    if fit is None:
+        return LoadedModel(path, model, of_model(model, path))
+    if not isinstance(fit, dict):
+        raise _damaged(path, "it is no object")
+    place = Place("", [], Budget(0, 0, math.inf))
+    try:
+        version = Integer(1).read(fit.get("format"), place.at("format"), Scope())
+        if version > _FORMAT:
+            raise CliError(f"{path}: was written by a newer jointleaf: upgrade jointleaf")
+        preparation = fit.get("preparation")
+        if isinstance(preparation, dict):  # of files that had no words of their own
+            preparation = {"missing": list(MISSING_WORDS), **preparation}
+        columns = PREPARATION.read(preparation, place.at("preparation"), Scope())
+        summary = fit["target"] if isinstance(fit.get("target"), dict) else {}
+        fields = {name: value for name, value in summary.items() if name in _TARGET.fields}
+        target = _TARGET.read(fields, place.at("target"), Scope())
+    except jointleaf.ModelFileError as cause:
+        raise _damaged(path, str(cause).lstrip(".")) from None
+    if columns.outputs != list(getattr(model, "feature_names_in_", ())):
+        raise _damaged(path, "preparation.columns are not those of the model")
+    return LoadedModel(path, model, columns, fit, target)
+
+
+def _damaged(path: str, problem: str) -> CliError:
+    return CliError(f"{path}: the record of the fit is damaged ({problem})")

@@ -7,9 +7,8 @@ from typing import Any
 
 from jointleaf.cli import _charts as charts
 from jointleaf.cli import _html as html
-from jointleaf.cli._intervals import coverage_text
 from jointleaf.cli._output import number, plural, seconds
-from jointleaf.cli._scores import JOINTLEAF, MEASURES, error_rows, format_measure
+from jointleaf.cli._scores import JOINTLEAF, MEASURES, coverage_text, error_rows, format_measure
 from jointleaf.cli._svg import LARGE, PALETTE, SMALL, legend
 
 Record = dict[str, Any]

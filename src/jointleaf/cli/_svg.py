@@ -31,10 +31,9 @@ _GAP = 7  # between a frame and the labels beside it
 _NARROW, _WIDE = ",.:;'|!il()[] ", "mwMW@%"
 
 
-def text_width(text: str, size: float = _FONT) -> float:
+def text_width(text: str) -> float:
     """Return about how wide a text is; rather too much than too little."""
-    ems = (0.38 if c in _NARROW else 0.98 if c in _WIDE else 0.64 for c in text)
-    return size * sum(ems)
+    return _FONT * sum(0.38 if c in _NARROW else 0.98 if c in _WIDE else 0.64 for c in text)
 
 
 def shortened(text: str, room: float) -> str:
@@ -71,19 +70,14 @@ class Axis:
         if low == high:
             low, high = (low / 2, high * 2) if log else (low - 0.5, high + 0.5)
         self.low, self.high, self.label = low, high, label
-        self._log, self._whole, self._days, self._names = log, whole, days, names
+        self._log, self._whole, self._days, self.names = log, whole, days, names
 
     @classmethod
-    def of_names(cls, names: Sequence[str], label: str) -> Axis:
+    def of_names(cls, names: Sequence[str]) -> Axis:
         """Return an axis with names, the first one on top where it is the y axis."""
-        return cls(len(names) - 0.5, -0.5, label, names=names)
+        return cls(len(names) - 0.5, -0.5, "", names=names)
 
-    @property
-    def has_names(self) -> bool:
-        """Whether values are the places of names."""
-        return self._names is not None
-
-    def share(self, value: float) -> float:
+    def place(self, value: float) -> float:
         """Return the place of a value: 0 at the start, 1 at the end."""
         if self._log:
             start, end = math.log(self.low), math.log(self.high)
@@ -93,8 +87,8 @@ class Axis:
     def ticks(self) -> list[float]:
         """Return round values, about five."""
         low, high = sorted((self.low, self.high))
-        if self._names is not None:
-            return list(range(len(self._names)))
+        if self.names is not None:
+            return list(range(len(self.names)))
         if self._log:
             return _log_ticks(low, high)
         if self._days:
@@ -103,8 +97,8 @@ class Axis:
 
     def texts(self) -> list[str]:
         """Return the labels of the ticks."""
-        if self._names is not None:
-            return list(self._names)
+        if self.names is not None:
+            return list(self.names)
         if not self._days:
             return [tick_text(value) for value in self.ticks()]
         texts = [day_text(value) for value in self.ticks()]
@@ -174,13 +168,13 @@ class Chart:
         self._width, self._height = size
         most = 0.36 * self._width  # for names on the left
         texts = y.texts()
-        n_lines = 2 if y.has_names and (self._height - 54) / len(texts) > 1.9 * _LINE else 1
+        n_lines = 2 if y.names is not None and (self._height - 54) / len(texts) > 1.9 * _LINE else 1
         self._y_texts = [wrapped(text, most, n_lines) for text in texts]
         longest = _longest(self._y_texts)
         self._left = (_TITLE if y.label else 4) + longest + _GAP
         self._right = self._width - 12.0
         if x.ticks():  # half of the label of the last one is beyond the frame, if that is there
-            _, last = max(zip(map(x.share, x.ticks()), x.texts(), strict=True))
+            _, last = max(zip(map(x.place, x.ticks()), x.texts(), strict=True))
             self._right = min(self._right, self._width - text_width(last) / 2 - 2)
         self._top, self._bottom = 12.0, self._height - (24.0 + _TITLE if x.label else 24.0)
 
@@ -251,8 +245,8 @@ class Chart:
     def _places(self, x: Numbers, y: Numbers) -> list[tuple[float, float]]:
         """Return pixels of values; those far outside are moved nearer, still outside."""
         width, height = self._right - self._left, self._bottom - self._top
-        across = [self._left + width * min(max(self.x.share(a), -1.0), 2.0) for a in x]
-        down = [self._top + height * (1 - min(max(self.y.share(b), -1.0), 2.0)) for b in y]
+        across = [self._left + width * min(max(self.x.place(a), -1.0), 2.0) for a in x]
+        down = [self._top + height * (1 - min(max(self.y.place(b), -1.0), 2.0)) for b in y]
         return list(zip(across, down, strict=True))
 
     def _inside(self) -> str:
@@ -365,13 +359,11 @@ def _points(places: list[tuple[float, float]]) -> str:
 class Matrix:
     """A table of counts as a picture: rows are true classes, columns predicted ones.
 
-    The share of a row is the depth of the color, blue on the diagonal and red elsewhere.
+    The fraction of a row is the depth of the color, blue on the diagonal and red elsewhere.
     """
 
-    def __init__(
-        self, counts: list[list[int]], names: Sequence[str], width: int = LARGE[0]
-    ) -> None:
-        self._counts, self._names, self._width = counts, names, width
+    def __init__(self, counts: list[list[int]], names: Sequence[str]) -> None:
+        self._counts, self._names, self._width = counts, names, LARGE[0]
         n = len(names)
         n_lines = 2 if 0.7 * self._width / n > 2 * _LINE else 1
         self._labels = [wrapped(name, 0.22 * self._width, n_lines) for name in names]
@@ -409,9 +401,9 @@ class Matrix:
     def _square(self, i: int, k: int, count: int, total: int) -> str:
         """Return one cell, with its number where there is room."""
         x, y = self._left + k * self._cell, 4 + i * self._row
-        share = count / total if total else 0.0
+        fraction = count / total if total else 0.0
         color = BLUE if i == k else RED
-        opacity = 0.08 + 0.92 * share if count else 0.0
+        opacity = 0.08 + 0.92 * fraction if count else 0.0
         words = f"true {self._names[i]}, predicted {self._names[k]}: {count:,}"
         square = (
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{self._cell:.1f}" height="{self._row:.1f}" '
@@ -422,7 +414,7 @@ class Matrix:
         size = min(_FONT, _FONT * (self._cell - 4) / text_width(text), 0.8 * self._row)
         if not count or size < 6.5:
             return square
-        style = f"font-size:{size:.1f}px" + (";fill:#fff" if share > 0.65 else "")
+        style = f"font-size:{size:.1f}px" + (";fill:#fff" if fraction > 0.65 else "")
         middle, centre = x + self._cell / 2, y + self._row / 2 + 0.35 * size
         return square + (
             f'<text x="{middle:.1f}" y="{centre:.1f}" text-anchor="middle" class="count" '

@@ -8,12 +8,14 @@ import io
 import json
 import re
 import sys
+import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import ParseError
 
 import numpy as np
 
@@ -26,7 +28,6 @@ from jointleaf._data.raw_table import (
     text_column,
 )
 from jointleaf._data.texts import are_floats
-from jointleaf.cli._excel import read_excel
 from jointleaf.cli._output import CliError, reading
 
 _MB = 2**20
@@ -78,15 +79,6 @@ def read_table(
         table = _json(text, source, missing) or _csv(text, source, delimiter, missing)
     _check_table(table, source)
     return replace(table, elsewhere=table.elsewhere + _title_hint(table))
-
-
-def _excel(
-    data: bytes, source: str, sheet: str | None, missing: Collection[str], limit: int
-) -> RawTable:
-    table = read_excel(data, source, sheet, missing, limit)
-    if table is None:
-        raise _too_large(source, limit)
-    return table
 
 
 def _title_hint(table: RawTable) -> str:
@@ -142,9 +134,8 @@ def _json(text: str, source: str, missing: Collection[str]) -> RawTable | None:
     rows = _json_rows(text, source)
     if rows is None:
         return None
-    names = list(dict.fromkeys(name for row in rows for name in row))
     columns, notes = [], []
-    for name in names:
+    for name in dict.fromkeys(name for row in rows for name in row):
         values = [row.get(name) for row in rows]
         if any(isinstance(value, dict | list) for value in values):
             notes.append(f"column {name!r} holds lists or objects: left out")
@@ -375,3 +366,80 @@ def _arrow_column(name: str, column: Any, missing: Collection[str]) -> RawColumn
         return RawColumn(name, times.astype("datetime64[us]"))
     stripped = [None if v is None else str(v).rstrip("\0") for v in column.to_pylist()]
     return text_column(name, stripped, missing)
+
+
+# -- Excel ---------------------------------------------------------------------------------------
+
+
+def _excel(
+    data: bytes, source: str, sheet: str | None, missing: Collection[str], limit: int
+) -> RawTable:
+    """Read one sheet, by default the first.
+
+    The first row that is not empty has the names of the columns.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+    except zipfile.BadZipFile:
+        members = []
+    if not any(member.filename == "xl/workbook.xml" for member in members):
+        raise CliError(
+            f"{source}: this is an old Excel file, a damaged one or an archive, which is not read: "
+            "save the sheet as .xlsx or CSV"
+        )
+    if sum(member.file_size for member in members) > limit:
+        raise _too_large(source, limit)
+    try:
+        from openpyxl import load_workbook
+    except ImportError:
+        raise CliError(
+            f"{source}: Excel files need openpyxl: pip install 'jointleaf[cli]', or save the sheet "
+            "as CSV"
+        ) from None
+    try:
+        book = load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        names = [page.title for page in book.worksheets]
+        if not names or (sheet is not None and sheet not in names):
+            raise CliError(f"{source}: --sheet {sheet!r} is not there: sheets are {listed(names)}")
+        rows = list(book[sheet or names[0]].iter_rows(values_only=True))
+    except (KeyError, ValueError, TypeError, ParseError, zipfile.BadZipFile, zlib.error) as cause:
+        raise CliError(f"{source}: the Excel file is damaged ({cause})") from None
+    notes, elsewhere = [], ""
+    if sheet is None and len(names) > 1:
+        notes.append(f"sheet {names[0]!r} of {len(names)}: name another one with --sheet")
+        elsewhere = f"; name another sheet with --sheet: {listed(names[1:])}"
+    table = _sheet_table(rows, source, missing, notes)
+    return replace(table, hint=elsewhere, elsewhere=elsewhere)
+
+
+def _sheet_table(
+    rows: list[tuple[Any, ...]], source: str, missing: Collection[str], notes: list[str]
+) -> RawTable:
+    """Return the table of a sheet's rows; empty rows and columns without a name and values go."""
+    filled = [row for row in rows if any(value is not None for value in row)]
+    if not filled:
+        raise CliError(f"{source}: the sheet is empty: name another one with --sheet")
+    header, *body = filled
+    width = max(map(len, filled))
+    columns = []
+    for j in range(width):
+        name, values = _cell(header, j), [_cell(row, j) for row in body]
+        if name is None and all(value is None for value in values):
+            continue
+        if isinstance(name, float | int):
+            raise CliError(
+                f"{source}: the first row must hold the names of the columns and holds {name!r}: "
+                "add a header, as text"
+            )
+        label = f"column {j + 1}" if name is None else str(name).strip()
+        columns.append(object_column(label, values, missing))
+    return RawTable(source, tuple(columns), tuple(notes))
+
+
+def _cell(row: tuple[Any, ...], j: int) -> Any:
+    """Return a value, without blanks around it; None where there is none."""
+    value = row[j] if j < len(row) else None
+    if isinstance(value, str):
+        return value.strip() or None
+    return value

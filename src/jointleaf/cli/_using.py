@@ -19,13 +19,17 @@ from jointleaf._data.formatting import signed
 from jointleaf._data.raw_table import RawTable
 from jointleaf._data.texts import are_floats
 from jointleaf.cli import _output as out
-from jointleaf.cli._intervals import COVERAGE, intervals_or_sets, with_exposure
-from jointleaf.cli._loading import LoadedModel, load_model
-from jointleaf.cli._preparation import Rows, check_columns, prepared, role_numbers
-from jointleaf.cli._record import model_summary, without_charts
+from jointleaf.cli._preparation import Rows, check_columns, prepared, read_file, role_numbers
+from jointleaf.cli._record import LoadedModel, load_model, model_summary, without_charts
 from jointleaf.cli._report import render_report
-from jointleaf.cli._scores import error_table, measures, prediction_summary
-from jointleaf.cli._tables import read_table
+from jointleaf.cli._scores import (
+    COVERAGE,
+    error_table,
+    intervals_or_sets,
+    measures,
+    prediction_summary,
+    with_exposure,
+)
 from jointleaf.inspection import Explanation
 
 _MOST_SHOWN = 3
@@ -42,14 +46,7 @@ def _read(
     training, which are also printed to the standard error stream. `known` are names of further
     columns that may be there.
     """
-    table = read_table(
-        args.data,
-        delimiter=args.delimiter,
-        encoding=args.encoding,
-        missing=loaded.preparation.missing,
-        max_unpacked=args.max_unpacked,
-        sheet=args.sheet,
-    )
+    table = read_file(args, loaded.preparation.missing)
     for name in known:
         table.column(name, "--id")
     familiar = {*known, *(table.names if args.ignore_extra else ())}

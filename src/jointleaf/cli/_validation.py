@@ -99,19 +99,19 @@ def validate(
     if options.task == "classification":
         splits, method = _with_two_classes(splits, rows.y, method)
     with ticking("validating"):
-        found = _fit_splits(rows, models, options, splits)
+        results = _fit_splits(rows, models, options, splits)
     held_out = rows.take(np.concatenate([test for _, test in splits]))
-    joined = {name: np.concatenate(parts) for name, parts in found.predictions.items()}
+    joined = {name: np.concatenate(parts) for name, parts in results.predictions.items()}
     table = [
         {
             "model": name,
-            **measures(held_out, predicted, found.loss),
-            "seconds": found.seconds[name] / len(splits),
+            **measures(held_out, predicted, results.loss),
+            "seconds": results.seconds[name] / len(splits),
         }
         for name, predicted in joined.items()
     ]
     measure = next(name for name in table[0] if name != "model")
-    summary = prediction_summary(held_out, joined[JOINTLEAF], found.ends())
+    summary = prediction_summary(held_out, joined[JOINTLEAF], results.ends())
     drawn = ("low", "high")
     intervals = summary["intervals"] or {}
     return {
@@ -124,8 +124,8 @@ def validate(
 
 
 @dataclass
-class _Found:
-    """What the models said of held-out rows, split after split."""
+class _HeldOutResults:
+    """Predictions of held-out rows by all models, split after split."""
 
     loss: Loss | None
     predictions: dict[str, list[NDArray]]
@@ -139,13 +139,12 @@ class _Found:
 
 
 def _fit_splits(
-    rows: Rows,
-    models: Sequence[Model],
-    options: Options,
-    splits: Sequence[tuple[NDArray, NDArray]],
-) -> _Found:
+    rows: Rows, models: Sequence[Model], options: Options, splits: Sequence[tuple[NDArray, NDArray]]
+) -> _HeldOutResults:
     n_classes = int(rows.y.max()) + 1 if options.task == "classification" else 0
-    found = _Found(options.loss, {m.name: [] for m in models}, {m.name: 0.0 for m in models})
+    results = _HeldOutResults(
+        options.loss, {m.name: [] for m in models}, {m.name: 0.0 for m in models}
+    )
     progress = Progress(len(splits) * len(models), "validating")
     for train, test in splits:
         # A column without any value in the training rows of a split is an error for some models.
@@ -157,13 +156,15 @@ def _fit_splits(
             start = time.perf_counter()
             with warnings.catch_warnings(), progress.holding(model.name):
                 warnings.simplefilter("ignore")  # of peers, on feature names and iterations
-                fitted = model.fit(known, options if is_ours else options._replace(loss=found.loss))
+                fitted = model.fit(
+                    known, options if is_ours else options._replace(loss=results.loss)
+                )
                 predicted = fitted.predict(new.X, new.exposure, n_classes)
-            found.seconds[model.name] += time.perf_counter() - start
-            found.predictions[model.name].append(predicted)
+            results.seconds[model.name] += time.perf_counter() - start
+            results.predictions[model.name].append(predicted)
             if is_ours:
-                found.intervals.append(fitted.intervals(new.X, new.exposure, n_classes))
-                if found.loss is not None and found.loss.needs_scale:
-                    found.loss = fitted.estimator.loss_  # also for the others, which find none
+                results.intervals.append(fitted.intervals(new.X, new.exposure, n_classes))
+                if results.loss is not None and results.loss.needs_scale:
+                    results.loss = fitted.estimator.loss_  # also for the others, which find none
             progress.step()
-    return found
+    return results

@@ -200,9 +200,9 @@ def _told_in_one_sentence() -> Iterator[None]:
         ) from None
     except Exception as error:
         # The client keeps the error of a task, and its traceback would keep the futures.
-        told = copy(error)
+        without_traceback = copy(error)
         error.__traceback__ = None
-        raise told from None
+        raise without_traceback from None
 
 
 def _itself(value: Any) -> Any:

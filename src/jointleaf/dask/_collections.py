@@ -1,4 +1,4 @@
-"""Dask collections as batches of rows on the workers, and whether they can be fitted.
+"""Dask collections: batches of rows on the workers, whether they can be fitted, and their store.
 
 Partitions of X, y and weights that belong together become one `Batch`, made by a task. Nothing is
 kept of it: a pass that needs rows asks for the task, and collections that are persisted give them
@@ -9,16 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import dask.array as da
 import narwhals.stable.v2 as nw
 import numpy as np
 from dask.core import get_dependencies
+from numpy.typing import NDArray
 
 import dask
-from jointleaf._core.row_vectors import Kept
-from jointleaf._data.sources import Batch, fraction_in, missing_target
+from jointleaf._core.blocks import BlockDesign
+from jointleaf._core.problem import Problem
+from jointleaf._core.row_vectors import Call, Kept
+from jointleaf._data.sources import Batch, fraction_in, missing_target, stacked
+from jointleaf._fit import memory
+from jointleaf._sources.rows import Draw, FittedSample, Prepared, RowStore
 from jointleaf.dask._cluster import Cluster
 
 
@@ -96,11 +103,7 @@ class Partitions:
 
     @classmethod
     def of(
-        cls,
-        cluster: Cluster,
-        make: Callable[..., Any],
-        X: Any,
-        **others: tuple[Any, int],
+        cls, cluster: Cluster, make: Callable[..., Any], X: Any, **others: tuple[Any, int]
     ) -> Partitions:
         """Make a value of every partition of X and of others, given with their dimensions.
 
@@ -141,8 +144,8 @@ class Partitions:
         self, function: Callable[..., Any], args: tuple[Any, ...], each: list[Any] | None
     ) -> list[Any]:
         task = dask.delayed(function, pure=False)
-        own: Any = [()] * len(self) if each is None else [(value,) for value in each]
-        return [task(part, *o, *args) for part, o in zip(self._parts, own, strict=True)]
+        values: Any = [()] * len(self) if each is None else [(value,) for value in each]
+        return [task(part, *v, *args) for part, v in zip(self._parts, values, strict=True)]
 
     def _are_apart(self) -> bool:
         """Whether no two partitions are computed from the same task."""
@@ -241,3 +244,78 @@ def _difference(here: Any, there: Any) -> tuple[Any, Any]:
     if isinstance(here, str) or isinstance(there, str):
         return here, there
     return [c for c in here if c not in there], [c for c in there if c not in here]
+
+
+# -- a fit of more rows than one process holds -----------------------------------------------------
+
+
+class DaskRows(RowStore):
+    """Partitions of collections: one block for each, on the worker that has it."""
+
+    def __init__(
+        self, name: str, cluster: Cluster, X: Any, y: Any, sample_weight: Any, *, with_labels: bool
+    ) -> None:
+        self.name, self._cluster, self._with_labels = name, cluster, with_labels
+        self._parts = Partitions.of(
+            cluster, make_batch, X, y=(y, 1), sample_weight=(sample_weight, 1)
+        )
+        self._starts: list[int] = []
+        self._labels: set[Any] = set()
+
+    def survey(self) -> int:
+        looks = self._parts.collect(look_at, self._with_labels)
+        n_rows = check_looks(looks)
+        self._starts = np.cumsum([0, *(look.n_rows for look in looks)]).tolist()
+        self._labels = {label for look in looks for label in look.labels}
+        return n_rows
+
+    def _drawn(self, draw: Draw) -> list[tuple[NDArray, NDArray, int]]:
+        """Return what was drawn of every partition, and its number of rows."""
+        return [(*draw.within(a, b), b - a) for a, b in pairwise(self._starts)]
+
+    def read_drawn(self, draw: Draw, *, with_labels: bool) -> tuple[Batch, Batch, set[Any]]:
+        pairs = self._parts.collect(_take, each=self._drawn(draw))
+        samples, validations = zip(*(pair for pair in pairs if pair is not None), strict=True)
+        return stacked(samples), stacked(validations), self._labels
+
+    def problem(self, model: FittedSample, draw: Draw) -> Problem:
+        layout = model.estimator.cell_model_.layout
+        row = model.dtype.itemsize * (layout.n_slopes + 1) + 2 * layout.n_partitions
+        self.print_status(
+            model.estimator,
+            f"{layout.n_partitions:,} partitions are corrected by all rows in {len(self._parts)} "
+            f"blocks, which take at most {memory.readable_bytes(draw.n_rows * row)} on the workers",
+        )
+        shared = self._cluster.share(model)
+        blocks = self._parts.keep_blocks(_prepare, shared, each=self._drawn(draw))
+        design = BlockDesign(Call(itemgetter(0), (blocks,)), self._cluster)
+        numbers = np.empty(0, model.dtype)
+        raw = np.empty((0, *model.estimator.cell_model_.biases.shape[1:]), model.dtype)
+        y, s, offset = (
+            design.vector_of(Call(itemgetter(k), (blocks,)), example)
+            for k, example in ((1, numbers), (2, np.empty(0)), (3, raw))
+        )
+        return Problem(design, y, model.loss, model.penalty, s, offset)
+
+
+def _take(batch: Batch, drawn: tuple[NDArray, NDArray, int]) -> tuple[Batch, Batch] | None:
+    """Return the rows of a partition that were drawn; None of one without rows."""
+    _check_count(batch, drawn[2])
+    return (batch.take(drawn[0]), batch.take(drawn[1])) if len(batch.y) else None
+
+
+def _prepare(batch: Batch, drawn: tuple[NDArray, NDArray, int], model: FittedSample) -> Prepared:
+    """Return the block of a partition, without the rows that are held out."""
+    _check_count(batch, drawn[2])
+    used = np.setdiff1d(np.arange(len(batch.y)), drawn[1], assume_unique=True)
+    prepared = model.prepare(batch, used)
+    prepared.design.merge_partitions()
+    return prepared
+
+
+def _check_count(batch: Batch, n_rows: int) -> None:
+    if len(batch.y) != n_rows:
+        raise ValueError(
+            f"a partition had {n_rows} rows at first and has {len(batch.y)} now: persist X, y and "
+            "weights, or give a seed to what makes them"
+        )

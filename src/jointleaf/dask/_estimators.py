@@ -15,8 +15,7 @@ import dask
 from jointleaf._fit import memory
 from jointleaf._sources.rows import Settings, SourceFit, check_settings, fit_rows
 from jointleaf.dask._cluster import Cluster, find_client
-from jointleaf.dask._collections import check_rows, is_frame
-from jointleaf.dask._rows import DaskRows
+from jointleaf.dask._collections import DaskRows, check_rows, is_frame
 from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.estimators._base import BaseJOPLEn
 from jointleaf.estimators._docs import (

@@ -16,10 +16,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from jointleaf._core.arrays import check_device
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.penalties import PerTask, PredictionPenalty, SlopeNorm, TaskNorm, Term
+from jointleaf._core.penalties.params import is_whole
 from jointleaf._core.solvers import check_limits, check_solver_name
 from jointleaf._data.columns import Columns
 from jointleaf._data.kinds import MANY_CATEGORIES, MOST_DIFFERENT, counts_rows
 from jointleaf._data.rows import check_is_here
+from jointleaf._data.sources import missing_target
 from jointleaf._fit import recipes
 from jointleaf._fit.component import CellKinds
 from jointleaf.partitions._base import LeftOut
@@ -156,11 +158,6 @@ def has_linear_cells(cells: CellKinds) -> bool:
     return "linear" in ((cells,) if isinstance(cells, str) else cells)
 
 
-def is_whole(value: Any) -> bool:
-    """Whether this is a whole number."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
 def warn_of_preparation(estimator: Any) -> None:
     """Warn where a model that reads raw tables is fitted again, which takes X as it is."""
     if getattr(getattr(estimator, "columns_", None), "preparation", None) is not None:
@@ -197,28 +194,24 @@ def warn_of_columns(columns: Columns, X: NDArray, y: NDArray) -> None:
     n, d = X.shape
     if n < _FEWEST_COUNTED or d < 2:
         return
-    for j in np.flatnonzero(columns.n_categories > max(MANY_CATEGORIES, MOST_DIFFERENT * n)):
-        warnings.warn(
-            f"column {columns[j].label!r} has {columns.n_categories[j]:,} categories in {n:,} "
-            "rows, as a name or an address has: leave it out unless they come again in new rows",
-            UserWarning,
-            stacklevel=5,  # where fit is called
-        )
+    remarks = [
+        f"{columns[j].label!r} has {columns.n_categories[j]:,} categories in {n:,} rows, as a name "
+        "or an address has: leave it out unless they come again in new rows"
+        for j in np.flatnonzero(columns.n_categories > max(MANY_CATEGORIES, MOST_DIFFERENT * n))
+    ]
     for j in np.flatnonzero(columns.n_categories == 0):
         if X[0, j] in (0, 1) and X[1, j] == X[0, j] + 1 and counts_rows(X[:, j]):
-            warnings.warn(
-                f"column {columns[j].label!r} counts the rows, {X[0, j]:g}, {X[1, j]:g}, ...: "
-                "leave it out unless their order means something",
-                UserWarning,
-                stacklevel=5,  # where fit is called
+            remarks.append(
+                f"{columns[j].label!r} counts the rows, {X[0, j]:g}, {X[1, j]:g}, ...: leave it "
+                "out unless their order means something"
             )
         if y.dtype.kind in "biuf" and X[0, j] == y[0] and np.array_equal(X[:, j], y):
-            warnings.warn(
-                f"column {columns[j].label!r} is equal to y in every row: leave it out unless new "
-                "rows have it too",
-                UserWarning,
-                stacklevel=5,  # where fit is called
+            remarks.append(
+                f"{columns[j].label!r} is equal to y in every row: leave it out unless new rows "
+                "have it too"
             )
+    for remark in remarks:
+        warnings.warn(f"column {remark}", UserWarning, stacklevel=5)  # where fit is called
 
 
 def check_targets(estimator: Any, y: Any) -> None:
@@ -234,10 +227,9 @@ def check_targets(estimator: Any, y: Any) -> None:
                 "convert y to numbers"
             )
     is_label = values.dtype == object or (kind == "Classifier" and values.dtype.kind == "f")
-    labels = values.tolist() if is_label and values.ndim == 1 else []
-    row = next((i for i, label in enumerate(labels) if _is_missing(label)), None)
+    row = missing_target(values) if is_label and values.ndim == 1 else None
     if row is not None:
-        raise ValueError(f"y is {labels[row]} in row {row}: leave out rows without a target")
+        raise ValueError(f"y is {values[row]} in row {row}: leave out rows without a target")
     if kind == "Regressor" and values.dtype.kind == "f" and np.isnan(values).any():
         row = int(np.flatnonzero(np.isnan(values))[0])
         # scikit-learn's words, which its checks of estimators ask for.
@@ -253,13 +245,13 @@ def _single_target(y: Any, name: str, kind: str) -> NDArray:
     shape = y.shape if hasattr(y, "shape") else values.shape  # also of sparse matrices
     has_lists = values.dtype == object and values.ndim == 1
     if has_lists and any(isinstance(label, list | tuple | set) for label in values):
-        found, first = "holds lists", "make columns of them (MultiLabelBinarizer), and "
+        content, first = "holds lists", "make columns of them (MultiLabelBinarizer), and "
     elif len(shape) == 2 and shape[1] != 1:
-        found, first = f"has shape {tuple(shape)}", ""
+        content, first = f"has shape {tuple(shape)}", ""
     else:
         return values
     raise ValueError(
-        f"y {found}, but {name} predicts one target: {first}use MultiTaskJOPLEn{kind} for tasks "
+        f"y {content}, but {name} predicts one target: {first}use MultiTaskJOPLEn{kind} for tasks "
         f"that are fitted together, or sklearn.multioutput.MultiOutput{kind} with this estimator "
         "for one model per column"
     )
@@ -274,11 +266,6 @@ def _is_text(value: Any) -> bool:
     except ValueError:
         return True
     return False
-
-
-def _is_missing(label: Any) -> bool:
-    """Whether a label is None, NaN, or the missing value of pandas."""
-    return label is None or str(label) == "<NA>" or label != label
 
 
 def class_weights(given: Any, y: NDArray, s: NDArray) -> dict[Any, float] | None:

@@ -46,7 +46,7 @@ PARAMETERS = """Parameters
         the given ones. Partitions see all columns.
     add_indicator : bool
         Give the linear models one more feature for every column of numbers with missing values,
-        tells where it is missing. A missing value itself counts as the training mean.
+        which tells where it is missing. A missing value itself counts as the training mean.
     solver : {"auto", "dual", "pcg", "newton", "fista"}
         "auto" follows the rules of docs/how-it-works.md: "dual" for few rows, "pcg" or "newton" for
         more, "fista" for penalties that are not quadratic; with recipe="blend" as many Lanczos

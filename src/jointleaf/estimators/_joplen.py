@@ -30,12 +30,7 @@ from jointleaf.estimators._docs import (
 )
 from jointleaf.estimators._intervals import PredictsIntervals, PredictsSets
 from jointleaf.estimators._levels import check_joint_levels, mean_quantile_loss, read_levels
-from jointleaf.estimators._offsets import (
-    check_has_offset,
-    check_offset_val,
-    n_rows_of,
-    read_offset,
-)
+from jointleaf.estimators._offsets import check_has_offset, check_offset_val, n_rows_of, read_offset
 from jointleaf.estimators._params import LossParameters
 
 
@@ -98,8 +93,9 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
 
         Parameters
         ----------
-        X : array-like or data frame (n, d)
+        X : array-like, sparse matrix or data frame (n, d)
             Numbers, missing values (NaN, None), and text or category columns of data frames.
+            Sparse matrices are made dense, if memory allows.
             float32 is computed in float32, everything else in float64.
         y : array-like (n,)
             Not negative for the losses "poisson" and "tweedie", positive for "gamma".
@@ -131,15 +127,7 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
         shift_val = read_offset(given, offset_val, exposure_val, n_rows, "_val")
         check_offset_val(shift, shift_val, X_val)
         return self._fit(
-            X,
-            y,
-            sample_weight,
-            groups,
-            X_val,
-            y_val,
-            sample_weight_val,
-            shift,
-            shift_val,
+            X, y, sample_weight, groups, X_val, y_val, sample_weight_val, shift, shift_val
         )
 
     @property

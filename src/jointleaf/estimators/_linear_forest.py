@@ -151,7 +151,7 @@ class LinearForestRegressor(RegressorMixin, _BaseLinearForest):
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
-    >>> from jointleaf.estimators._linear_forest import LinearForestRegressor
+    >>> from jointleaf import LinearForestRegressor
     >>> X, y = load_diabetes(return_X_y=True)
     >>> LinearForestRegressor(random_state=0).fit(X[:300], y[:300]).score(X[300:], y[300:]) > 0.4
     True
@@ -190,7 +190,7 @@ class LinearForestClassifier(ClassifierMixin, _BaseLinearForest):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from jointleaf.estimators._linear_forest import LinearForestClassifier
+    >>> from jointleaf import LinearForestClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> LinearForestClassifier(random_state=0).fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.9
     True
@@ -208,8 +208,8 @@ class LinearForestClassifier(ClassifierMixin, _BaseLinearForest):
         if sums.ndim == 1:
             second = np.clip(sums, 0.0, 1.0)
             return np.stack([1.0 - second, second], axis=1)
-        shares = np.maximum(sums, 0.0)
-        return shares / shares.sum(axis=1, keepdims=True)
+        positive = np.maximum(sums, 0.0)
+        return positive / positive.sum(axis=1, keepdims=True)
 
     def predict(self, X: ArrayLike) -> NDArray:
         """Predict the class labels (n,) of rows X (n, d)."""

@@ -17,8 +17,6 @@ from jointleaf._model.monotone import MonotoneCertificate, certify
 from jointleaf.estimators._params import JOPLEnParameters
 from jointleaf.partitions import RotatedPartitioner, VoronoiPartitioner, make_partitioner
 
-__all__ = ["MonotoneParameters", "check_certificate", "check_constraints", "read_signs"]
-
 #: Names of monotone constraints in LightGBM (with its aliases), XGBoost, CatBoost, scikit-learn.
 _TREE_CONSTRAINTS = (
     "monotone_constraints", "monotonic_cst", "mc", "monotone_constraint", "monotonic_constraints",

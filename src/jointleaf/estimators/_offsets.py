@@ -12,8 +12,6 @@ from jointleaf._core.problem import as_numbers
 from jointleaf._data.columns import column_names
 from jointleaf._data.rows import check_is_here
 
-__all__ = ["check_has_offset", "check_offset_val", "n_rows_of", "read_offset"]
-
 
 def n_rows_of(X: Any) -> int | None:
     """Return the number of rows of a table; None where that is found out later."""

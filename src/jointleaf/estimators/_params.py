@@ -14,6 +14,7 @@ from sklearn.utils import Tags, check_random_state
 
 from jointleaf._core.losses import Loss, make_number_loss
 from jointleaf._core.penalties import Penalty, Term
+from jointleaf._core.penalties.params import is_whole
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan
 from jointleaf._data.rows import Rows
@@ -25,12 +26,7 @@ from jointleaf._fit.limits import is_heavy
 from jointleaf._fit.scale import find_scale
 from jointleaf._trees.importers import is_ensemble
 from jointleaf._trees.importers.base import threads
-from jointleaf.estimators._checks import (
-    check_effect,
-    check_parameters,
-    has_linear_cells,
-    is_whole,
-)
+from jointleaf.estimators._checks import check_effect, check_parameters, has_linear_cells
 from jointleaf.partitions import Partitioner, make_partitioner
 from jointleaf.partitions._base import TargetType, without_models
 
@@ -414,6 +410,3 @@ def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray) -> None:
             f"available; {needed}. Give fewer rows or float32, fewer or smaller partitions, or "
             f"solver='fista'; {memory.VARIABLE} (bytes) overrules what the system says is available"
         )
-
-
-# -- checks of parameters and rows -------------------------------------------------------------

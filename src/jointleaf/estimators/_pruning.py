@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Term
-from jointleaf._core.penalties.params import check_number
+from jointleaf._core.penalties.params import check_number, is_whole
 from jointleaf._data.rows import Rows
 from jointleaf._fit.folds import grow, make_splits
 from jointleaf._fit.joint import Joint, fit_cells_of
@@ -28,7 +28,6 @@ from jointleaf._fit.report import FitReport
 from jointleaf._fit.setting import DEFAULT_SETTING, Setting, auto_penalty
 from jointleaf._model.cell_model import Frame
 from jointleaf.estimators._base import BaseJOPLEn, fitted_context, read_validation_rows
-from jointleaf.estimators._checks import is_whole
 from jointleaf.estimators._fitted import fitted_frame, read_fit_rows, store_model
 from jointleaf.estimators._params import fit_options
 from jointleaf.partitions import Partitioner, UnionPartitioner

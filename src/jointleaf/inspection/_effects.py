@@ -10,12 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.inspection._parts import (
-    RawModel,
-    decode_categories,
-    named_column,
-    step_model,
-)
+from jointleaf._core.penalties.params import check_count
+from jointleaf.inspection._parts import RawModel, decode_categories, named_column, step_model
 
 EffectKind = Literal["ale", "partial_dependence"]
 _BLOCK_ROWS = 50_000
@@ -104,12 +100,9 @@ def effect(
     """
     if kind not in ("ale", "partial_dependence"):
         raise ValueError(f"kind={kind!r} is not known: use 'ale' or 'partial_dependence'")
-    if not isinstance(n_grid, int | np.integer) or n_grid < 2:
-        raise ValueError(f"n_grid={n_grid!r} must be a whole number, at least 2")
-    if n_categories is not None and (
-        not isinstance(n_categories, int | np.integer) or n_categories < 1
-    ):
-        raise ValueError(f"n_categories={n_categories!r} must be a whole number, at least 1")
+    check_count("n_grid", n_grid, least=2)
+    if n_categories is not None:
+        check_count("n_categories", n_categories)
     raw, rows = step_model(model, X, task)
     j = named_column(raw.names, column)
     if raw.columns[j].categories is not None:
@@ -119,8 +112,8 @@ def effect(
         raise ValueError(f"column {raw.names[j]!r} is missing in all rows of X")
     grid = np.unique(known[:, j])
     if len(grid) > n_grid:
-        shares = np.linspace(0, 1, n_grid)
-        grid = np.unique(np.quantile(known[:, j], shares, method="inverted_cdf"))
+        levels = np.linspace(0, 1, n_grid)
+        grid = np.unique(np.quantile(known[:, j], levels, method="inverted_cdf"))
     means, over = (_accumulated, known) if kind == "ale" else (_dependence, rows)
     values = means(raw, over, j, grid)
     is_day = j in raw.columns.days
@@ -169,8 +162,8 @@ def _of_categories(raw: RawModel, rows: NDArray, j: int, n_most: int | None) -> 
     if n_most is not None and len(names) > n_most:
         counts = Counter(column.tolist())
         order = sorted(range(len(names)), key=lambda k: -counts[names[k]])  # stable
-        kept = sorted(order[:n_most])
-        codes, names = codes[kept], [names[k] for k in kept]
+        most_frequent = sorted(order[:n_most])
+        codes, names = codes[most_frequent], [names[k] for k in most_frequent]
     grid = np.empty(len(names), dtype=object)
     grid[:] = names
     values = _dependence(raw, rows, j, codes)
@@ -264,8 +257,7 @@ def interactions(
     -------
     Interactions
     """
-    if not isinstance(n_rows, int | np.integer) or n_rows < 1:
-        raise ValueError(f"n_rows={n_rows!r} must be a whole number, at least 1")
+    check_count("n_rows", n_rows)
     raw, rows = step_model(model, X, task)
     if len(rows) < 2:
         raise ValueError("X has 1 row: give at least 2, whose values are exchanged")

@@ -297,10 +297,10 @@ class Explanation:
         )
 
 
-def _html_line(name: str, number: str, share: float) -> str:
-    """Return a line of a table: a name, a number, and a bar of the size of a share of 1."""
-    color = "#c0504d" if share < 0 else "#4f81bd"
-    bar = f"height:0.7em;width:{round(80 * abs(share))}px;background:{color}"
+def _html_line(name: str, number: str, fraction: float) -> str:
+    """Return a line of a table: a name, a number, and a bar of the length of a fraction."""
+    color = "#c0504d" if fraction < 0 else "#4f81bd"
+    bar = f"height:0.7em;width:{round(80 * abs(fraction))}px;background:{color}"
     return (
         f'<tr><td style="text-align:left">{html.escape(name)}</td>'
         f'<td style="text-align:right">{number}</td><td><div style="{bar}"></div></td></tr>'

@@ -227,12 +227,11 @@ def _cut_at_borders(reach: _Reach, member: VoronoiPartitioner, rows: NDArray) ->
     for i, column in enumerate(features.plan.numbers):
         gains = centres[p, nearest, i][:, None] - centres[:, :, i]
         scale = features.scaler.scale[i]
-        for sign, ends in ((1.0, reach.low), (-1.0, reach.high)):
+        for sign in (1.0, -1.0):
             losing = sign * gains > 0
             if losing.any() and not np.isnan(reach.x[column]):
                 step = scale * (lead[losing] / np.abs(gains[losing])).min()
-                end = reach.x[column] - sign * step
-                ends[column] = max(ends[column], end) if sign > 0 else min(ends[column], end)
+                reach.limit(column, reach.x[column] - sign * step, sign > 0)
 
 
 def _cut_at_oblique_splits(reach: _Reach, member: RotatedPartitioner, rows: NDArray) -> None:

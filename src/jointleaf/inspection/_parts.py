@@ -137,8 +137,7 @@ def _table(
     rows, columns, changes = _spread_lookups(trees, rows, columns, changes)
     places = (columns[:, None] * n_outputs + np.arange(n_outputs)).reshape(-1)
     table = sparse.coo_array(
-        (changes.reshape(-1), (np.repeat(rows, n_outputs), places)),
-        shape=(n_leaves, d * n_outputs),
+        (changes.reshape(-1), (np.repeat(rows, n_outputs), places)), shape=(n_leaves, d * n_outputs)
     ).tocsr()
     small = d * n_outputs <= _DENSE_WIDTH and n_leaves * d * n_outputs <= _DENSE_SIZE
     return table.toarray() if small else table
@@ -314,8 +313,8 @@ class RawModel:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns."""
-        own = tuple(column.label for column in self.columns)
-        return own if self.labels is None or len(self.labels) != len(own) else self.labels
+        labels = tuple(column.label for column in self.columns)
+        return labels if self.labels is None or len(self.labels) != len(labels) else self.labels
 
     def output(self, output: Any) -> int:
         """Return the number of an output that is named or numbered; None is the only one."""

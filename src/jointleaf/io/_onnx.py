@@ -33,8 +33,7 @@ from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import ZERO
 from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.io._model_file.files import write_whole
-from jointleaf.io._onnx_graph import ML_DOMAIN, ROWS, Graph, import_onnx
-from jointleaf.io._onnx_inputs import add_inputs, split_pipeline
+from jointleaf.io._onnx_graph import ML_DOMAIN, ROWS, Graph, add_inputs, import_onnx, split_pipeline
 from jointleaf.partitions import Partitioner, RootCell, RotatedPartitioner, VoronoiPartitioner
 from jointleaf.partitions._base import TreeCells
 from jointleaf.partitions._rotated import FARTHEST, GRID
@@ -82,7 +81,9 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     """
     onnx = import_onnx()
     steps, model = split_pipeline(model)
-    _check(model)
+    kinds = TreeCells, RootCell, RotatedPartitioner, VoronoiPartitioner
+    known = "trees, rotated trees, Voronoi partitions and the root cell"
+    check_exportable(model, "to_onnx", kinds, known)
     cells: CellModel = model.cell_model_
     graph = Graph()
     inputs = add_inputs(graph, model.columns_, steps)
@@ -103,38 +104,40 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     return proto
 
 
-def _check(model: Any) -> None:
-    """Raise for what ONNX has no expression for."""
+def check_exportable(model: Any, function: str, kinds: tuple[type, ...], known: str) -> None:
+    """Raise for what an export, by the function of this name, has no expression for.
+
+    `kinds` are the partitioners that it can express, `known` the same in words.
+    """
+    language = {"to_onnx": "ONNX", "to_sql": "SQL"}[function]
     if type(model) not in (JOPLEnRegressor, JOPLEnClassifier):
         raise TypeError(
-            f"a {type(model).__name__} cannot be exported: to_onnx takes a fitted "
+            f"a {type(model).__name__} cannot be exported: {function} takes a fitted "
             "JOPLEnRegressor or JOPLEnClassifier"
         )
     check_is_fitted(model)
-    check_single(model, "to_onnx")
-    if (
-        isinstance(model, JOPLEnRegressor)
-        and loss_name("regression", model.loss_) not in LOSS_UNITS
-    ):
+    check_single(model, function)
+    loss = getattr(model, "loss_", None)
+    if loss is not None and loss_name("regression", loss) not in LOSS_UNITS:
         raise ValueError(
-            f"loss={model.loss_!r} is code of one's own, and its link cannot be exported: use one "
-            "of the losses by name, or pickle"
+            f"loss={loss!r} is code of one's own, and its link cannot be exported to {language}: "
+            "use one of the losses by name, or pickle"
         )
     if model.cell_model_.ranges is not None:
         raise ValueError(
-            "clip='cell' cannot be exported, because every cell has its ranges: fit with "
-            "clip=True, or use jointleaf.save"
+            f"clip='cell' cannot be exported to {language}, because every cell has its ranges: fit "
+            "with clip=True, or use jointleaf.save"
         )
     for member, _ in model.partitioner_.walk():
-        if not isinstance(member, TreeCells | RootCell | RotatedPartitioner | VoronoiPartitioner):
+        if not isinstance(member, kinds):
             raise ValueError(
-                f"partitions of a {type(member).__name__} cannot be exported: to_onnx knows trees, "
-                "rotated trees, Voronoi partitions and the root cell"
+                f"partitions of a {type(member).__name__} cannot be exported to {language}: "
+                f"{function} knows {known}"
             )
         if isinstance(member, TreeCells) and member.trees_.lookups:
             raise ValueError(
                 "trees that look up combinations of categories, as CatBoost's do, cannot be "
-                "exported: use jointleaf.save"
+                f"exported to {language}: use jointleaf.save"
             )
 
 
@@ -285,11 +288,11 @@ def _without_categories(graph: Graph, rows: str, trees: FlatTrees) -> tuple[Flat
     feature, threshold = trees.feature.copy(), trees.threshold.copy()
     missing_left, width, seen = trees.missing_left.copy(), trees.n_features, [rows]
     for j in np.unique(trees.feature[splits]):
-        own = splits[trees.feature[splits] == j]
-        entries = trees.table[own][:, None] + np.arange(trees.n_categories[j] + 1)
-        is_left = np.c_[trees.categories_left[entries], trees.missing_left[own]]
+        on_column = splits[trees.feature[splits] == j]
+        entries = trees.table[on_column][:, None] + np.arange(trees.n_categories[j] + 1)
+        is_left = np.c_[trees.categories_left[entries], trees.missing_left[on_column]]
         tables, which = np.unique(is_left, axis=0, return_inverse=True)
-        feature[own] = width + which.reshape(-1)
+        feature[on_column] = width + which.reshape(-1)
         width += len(tables)
         seen.append(graph.add("Gather", np.where(tables.T, 1.0, 2.0), graph.codes[j], axis=0))
     threshold[splits], missing_left[splits] = 1.5, False

@@ -16,16 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.columns import Column, Columns
 from jointleaf._data.statistics import CategoryTable
-from jointleaf._fit.quantiles import check_single
-from jointleaf._fit.report import LOSS_UNITS, loss_name
 from jointleaf._model.cell_model import CellModel
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import ZERO
-from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
+from jointleaf.estimators import JOPLEnRegressor
+from jointleaf.io._onnx import check_exportable
 from jointleaf.partitions import RootCell
 from jointleaf.partitions._base import TreeCells
 
@@ -81,8 +79,8 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     _check_kept(model, keep)
     columns, cells = model.columns_, model.cell_model_
     raw = _raw(cells, columns)
-    kept = [f"t.{_name(name)} AS {_name(name)}" for name in keep]
-    steps = [f"SELECT {', '.join([*kept, *_columns(columns)])} FROM {table} AS t"]
+    kept_columns = [f"t.{_name(name)} AS {_name(name)}" for name in keep]
+    steps = [f"SELECT {', '.join([*kept_columns, *_columns(columns)])} FROM {table} AS t"]
     names = [f"{text} AS {_raw_name(k)}" for k, text in enumerate(raw)]
     for made in (_statistics(columns), _features(cells, columns), names):
         if made:
@@ -99,13 +97,8 @@ def _check(model: Any) -> None:
             "a Pipeline cannot be exported: give its last step, to_sql(pipeline[-1]), and a table "
             "with the columns that the steps before it make"
         )
-    if type(model) not in (JOPLEnRegressor, JOPLEnClassifier):
-        raise TypeError(
-            f"a {type(model).__name__} cannot be exported: to_sql takes a fitted JOPLEnRegressor "
-            "or JOPLEnClassifier"
-        )
-    check_is_fitted(model)
-    check_single(model, "to_sql")
+    known = "trees: fit with some, for example partitioner='lightgbm'"
+    check_exportable(model, "to_sql", (TreeCells, RootCell), known)
     if not hasattr(model, "feature_names_in_"):
         raise ValueError("the model was fitted on a matrix without column names: fit a data frame")
     preparation = model.columns_.preparation
@@ -115,22 +108,6 @@ def _check(model: Any) -> None:
                 f"the model reads column {kind.name!r} from text (yes and no, $1,200, 5 %), which "
                 "SQL does not: write plain numbers, 1 for yes and 0 for no, into the file and fit "
                 "it again, or, in Python, export the last step of the pipeline before it is saved"
-            )
-    if model.cell_model_.ranges is not None:
-        raise ValueError("clip='cell' cannot be exported to SQL: fit with clip=True")
-    loss = getattr(model, "loss_", None)
-    if loss is not None and loss_name("regression", loss) not in LOSS_UNITS:
-        raise ValueError(f"loss={loss!r} is code of one's own, which SQL does not have")
-    for member, _ in model.partitioner_.walk():
-        if not isinstance(member, TreeCells | RootCell):
-            raise ValueError(
-                f"partitions of a {type(member).__name__} cannot be exported to SQL: fit with "
-                "trees, for example partitioner='lightgbm'"
-            )
-        if isinstance(member, TreeCells) and member.trees_.lookups:
-            raise ValueError(
-                "trees that look up combinations of categories, as CatBoost's do, cannot be "
-                "exported to SQL: use jointleaf.save"
             )
 
 

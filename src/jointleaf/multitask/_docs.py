@@ -90,8 +90,8 @@ ATTRIBUTES = """Attributes
     partitioners_ : list of Partitioner
         The fitted partitioner of every task.
     feature_importances_ : array (d,)
-        Mean over tasks of half the share in split gains, half the share in the spread of linear
-        contributions.
+        Mean over tasks of the average of two fractions: of the split gain, and of the spread of
+        linear contributions.
     n_iter_ : int
         Iterations of the solver, the largest number of all tasks.
     linear_feature_names_, linear_feature_columns_, columns_, n_features_in_, feature_names_in_

@@ -22,12 +22,7 @@ from jointleaf.estimators import _checks as checks
 from jointleaf.estimators import _params as params
 from jointleaf.estimators._docs import LOSS_PARAMETERS, described
 from jointleaf.estimators._intervals import warn_of_few_rows
-from jointleaf.multitask._base import (
-    TaskClassifier,
-    TaskRegressor,
-    encode_numbers,
-    number_classes,
-)
+from jointleaf.multitask._base import TaskClassifier, TaskRegressor, encode_numbers, number_classes
 from jointleaf.multitask._docs import ATTRIBUTES, CLASS_PARAMETERS, LOSSES_ATTRIBUTE, PARAMETERS
 from jointleaf.multitask._fitting import TaskJob
 from jointleaf.multitask._joint_base import BaseMultiTaskJOPLEn
@@ -70,12 +65,12 @@ class MultiTaskJOPLEnRegressor(TaskRegressor, params.LossParameters, BaseMultiTa
     def _find_losses(
         self, rows: list[Rows], columns: Columns, seeds: list[int]
     ) -> list[tuple[Loss, tuple[float, float] | None]]:
-        found = [
+        scaled = [
             self._scaled_loss(task_rows, columns, seed)
             for task_rows, seed in zip(rows, seeds, strict=True)
         ]
-        self.losses_ = [loss for loss, _, _ in found]
-        return [(loss, units) for _, loss, units in found]
+        self.losses_ = [loss for loss, _, _ in scaled]
+        return [(loss, units) for _, loss, units in scaled]
 
     def _keep(self, job: TaskJob, fits: list[Fit], solution: Solution | None = None) -> None:
         super()._keep(job, fits, solution)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
+from jointleaf._core.penalties.params import is_whole
 from jointleaf._core.solvers import Solution
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import chosen_columns, plan_features
@@ -26,9 +27,7 @@ from jointleaf._model.contributions import by_column, warn_of_no_features
 from jointleaf._trees.importers.base import threads
 from jointleaf.estimators import _checks as checks
 from jointleaf.estimators import _params as params
-from jointleaf.multitask._base import (
-    TaskPredictor,
-)
+from jointleaf.multitask._base import TaskPredictor
 from jointleaf.multitask._fitting import TaskJob, fit_jointly, group_splits, read_task_weights
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories
@@ -40,7 +39,6 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
 
     _: KW_ONLY
     task_weights: Any = "auto"
-    clip: bool = True
     tol: float = 1e-5
 
     def __sklearn_tags__(self) -> Tags:
@@ -210,7 +208,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
         self, table: TaskTable, matrix: NDArray, groups: NDArray[np.int64] | None
     ) -> IndexPairs | None:
         """Return the pairs of indices into the rows of X that the user gave, if any."""
-        if self.cv is None or hasattr(self.cv, "split") or checks.is_whole(self.cv):
+        if self.cv is None or hasattr(self.cv, "split") or is_whole(self.cv):
             return None
         if table.form == "pairs":
             raise ValueError(

@@ -1,7 +1,6 @@
 """Partitioners: ensembles of partitions of feature space, each made of cells."""
 
 from jointleaf.partitions._base import NO_CELL, Partitioner
-from jointleaf.partitions._categories import CategoryPartitioner
 from jointleaf.partitions._factory import PARTITIONERS, FittedEnsemble, make_partitioner
 from jointleaf.partitions._growers.base import TreePartitioner
 from jointleaf.partitions._growers.boosting import (
@@ -19,7 +18,7 @@ from jointleaf.partitions._growers.sklearn import (
     RandomForestPartitioner,
 )
 from jointleaf.partitions._rotated import RotatedPartitioner
-from jointleaf.partitions._steps import StepPartitioner
+from jointleaf.partitions._steps import CategoryPartitioner, StepPartitioner
 from jointleaf.partitions._union import ResidualPartitioner, RootCell, UnionPartitioner
 from jointleaf.partitions._voronoi import VoronoiPartitioner
 

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.problem import check_weights
 from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.flat import FlatTrees
@@ -182,24 +183,6 @@ def check_rows(X: ArrayLike) -> NDArray:
     return check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False)
 
 
-def check_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64] | None:
-    """Return weights (n,) as float64, or None; raise an error if they are negative or all zero."""
-    if sample_weight is None:
-        return None
-    weight = np.asarray(sample_weight, dtype=np.float64)
-    if weight.shape != (n_rows,):
-        raise ValueError(
-            f"sample_weight has shape {weight.shape}, but X has {n_rows} rows: use one weight per "
-            f"row, shape ({n_rows},)"
-        )
-    if not np.all(np.isfinite(weight)) or weight.min() < 0 or weight.max() == 0:
-        raise ValueError(
-            f"sample_weight ranges from {weight.min()} to {weight.max()}, but weights must be "
-            "finite, not negative and not all zero: drop the rows that should not count"
-        )
-    return weight
-
-
 def check_fit_rows(
     X: ArrayLike,
     y: ArrayLike | None,
@@ -223,7 +206,9 @@ def check_fit_rows(
             f"y has shape {target.shape}, but X has {n_rows} rows: use one target per row, shape "
             f"({n_rows},)"
         )
-    weight = check_weight(sample_weight, n_rows)
+    weight: NDArray[np.float64] | None = None
+    if sample_weight is not None:
+        weight = check_weights(sample_weight, n_rows)
     if weight is not None and weight.min() == 0:
         counts = weight > 0
         X, target, weight = X[counts], target[counts], weight[counts]

@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
+from jointleaf._core.problem import check_weights
 from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.importers import (
@@ -121,9 +122,7 @@ class FittedEnsemble(_OfModel):
         """Number the leaves that rows `X` (n, d) of positive weight reach."""
         adapter = self._check_model(X)
         rows = base.check_rows(X)
-        weight = base.check_weight(sample_weight, rows.shape[0])
-        if weight is not None and weight.min() == 0:
-            rows = rows[weight > 0]
+        rows = rows[check_weights(sample_weight, len(rows)) > 0]
         columns = Columns.numbers(rows.shape[1]) if columns is None else columns
         trees = adapter.trees(self.model, columns)
         self.number_cells(trees, adapter.split_gains(self.model), rows)

@@ -309,15 +309,15 @@ def label_values(ax: Axes, ends: list[tuple[float, float, str]]) -> None:
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85},
             zorder=5,
         )  # fmt: skip
-    # Shares of the width that texts take; a layout gives the axes what the names leave.
+    # Fractions of the width that texts take; a layout gives the axes what the names leave.
     names = max((_text_points(label.get_text()) for label in ax.get_yticklabels()), default=0.0)
     width = min(width_in_points(ax), ax.figure.bbox.width * 72.0 / ax.figure.dpi - names - 30)
-    shares = [((_text_points(text) + 8) / max(width, 100.0), x, side) for x, side, text in ends]
-    # A text at x has its room where the limits are wider than x by its share of their distance.
+    parts = [((_text_points(text) + 8) / max(width, 100.0), x, side) for x, side, text in ends]
+    # A text at x has its room where the limits are wider than x by its part of their distance.
     for _ in range(4):
         room = high - low
-        high = max([high, *(x + share * room for share, x, side in shares if side >= 0)])
-        low = min([low, *(x - share * room for share, x, side in shares if side < 0)])
+        high = max([high, *(x + part * room for part, x, side in parts if side >= 0)])
+        low = min([low, *(x - part * room for part, x, side in parts if side < 0)])
     ax.set_xlim(low, high)
 
 

@@ -245,8 +245,7 @@ class LocalModelDisplay(base.Display):
         x_label = "slope times the standard deviation of the feature"
         base.column_axis(ax, [self._label(int(j)) for j in order], x_label)
         base.label_values(
-            ax,
-            [(x, x, signed(short_number(b, 3))) for x, b in zip(sizes, coef, strict=True)],
+            ax, [(x, x, signed(short_number(b, 3))) for x, b in zip(sizes, coef, strict=True)]
         )
         value = short_number(self._value)
         base.title_panel(ax, f"{self.value_name} {value}; slopes beside the bars")

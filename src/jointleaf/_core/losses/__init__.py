@@ -21,28 +21,6 @@ from jointleaf._core.losses.numbers import (
 )
 from jointleaf._core.losses.traced import JaxLoss
 
-__all__ = [
-    "NUMBER_LOSSES",
-    "AbsoluteError",
-    "Gamma",
-    "Huber",
-    "JaxLoss",
-    "Kinked",
-    "Logistic",
-    "Loss",
-    "Multinomial",
-    "Pinball",
-    "Poisson",
-    "Quantile",
-    "SquaredError",
-    "Tweedie",
-    "joined_loss",
-    "make_loss",
-    "make_number_loss",
-    "robust_scale",
-    "weighted_quantile",
-]
-
 _NUMBER_CLASSES = (SquaredError, AbsoluteError, Huber, Quantile, Poisson, Gamma, Tweedie)
 #: Names of the losses of numbers.
 NUMBER_LOSSES = tuple(c.name for c in _NUMBER_CLASSES)

@@ -123,8 +123,8 @@ class Tweedie(_LogLink):
 
     def row_loss(self, y: Any, f: Any) -> Any:
         p, xp = self.power, array_namespace(f)
-        own = xp.maximum(y, 0.0) ** (2 - p) / ((1 - p) * (2 - p))
-        return own - y * _exp((1 - p) * f) / (1 - p) + _exp((2 - p) * f) / (2 - p)
+        of_target = xp.maximum(y, 0.0) ** (2 - p) / ((1 - p) * (2 - p))
+        return of_target - y * _exp((1 - p) * f) / (1 - p) + _exp((2 - p) * f) / (2 - p)
 
     def row_gradient(self, y: Any, f: Any) -> Any:
         return _exp((2 - self.power) * f) - y * _exp((1 - self.power) * f)

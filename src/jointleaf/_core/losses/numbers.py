@@ -63,7 +63,7 @@ class Huber(Loss):
 
     def with_scale(self, residuals: NDArray, s: NDArray) -> Loss:
         """Return the loss with the delta of residuals; a delta that was given stays."""
-        return self if self.delta is not None else Huber(robust_delta(residuals, s))
+        return self if self.delta is not None else Huber(_EFFICIENT * robust_scale(residuals, s))
 
     def in_units(self, unit: float) -> Loss:
         """Return the loss with delta in a unit."""
@@ -215,11 +215,11 @@ class SmoothedPinball(Loss):
 
 
 def weighted_quantile(values: NDArray, s: NDArray, level: float) -> float:
-    """Return the smallest value with at least a share `level` of the weight at or below it."""
+    """Return the smallest value with at least a fraction `level` of the weight at or below it."""
     order = np.argsort(values, kind="stable")
-    shares = np.cumsum(s[order])
+    below = np.cumsum(s[order])
     # Rounding of the sums must not move the median of equal weights by one row.
-    place = np.searchsorted(shares, level * shares[-1] * (1 - 1e-12))
+    place = np.searchsorted(below, level * below[-1] * (1 - 1e-12))
     return float(values[order[min(place, len(values) - 1)]])
 
 
@@ -233,8 +233,3 @@ def robust_scale(values: NDArray, s: NDArray) -> float:
     scale = _NORMAL_MAD * weighted_quantile(deviations, s, 0.5)
     scale = scale if scale > 0 else float(np.average(deviations, weights=s))
     return scale if scale > 0 else 1.0
-
-
-def robust_delta(residuals: NDArray, s: NDArray) -> float:
-    """Return the delta of `Huber` for residuals."""
-    return _EFFICIENT * robust_scale(residuals, s)

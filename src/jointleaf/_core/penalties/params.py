@@ -27,20 +27,22 @@ class HasParams:
 
     def changed_params(self, params: dict[str, Any]) -> dict[str, Any]:
         """Return all parameters with some changed, also those of penalties inside."""
-        own = self.get_params(deep=False)
+        changed = self.get_params(deep=False)
         inner: dict[str, dict[str, Any]] = {}
         for key, value in params.items():
             name, is_inner, rest = key.partition("__")
-            if name not in own or (is_inner and not isinstance(own[name], HasParams)):
+            if name not in changed or (is_inner and not isinstance(changed[name], HasParams)):
                 raise ValueError(
                     f"{name!r} is no parameter of {self!r} that can be set: the parameters are "
-                    f"{sorted(own)}"
+                    f"{sorted(changed)}"
                 )
             if is_inner:
                 inner.setdefault(name, {})[rest] = value
             else:
-                own[name] = value
-        return {**own, **{name: own[name].set_params(**values) for name, values in inner.items()}}
+                changed[name] = value
+        for name, values in inner.items():
+            changed[name] = changed[name].set_params(**values)
+        return changed
 
     def __sklearn_clone__(self) -> Any:
         return copy.deepcopy(self)
@@ -74,10 +76,16 @@ def check_number(name: str, value: Any, *, positive: bool, hint: str = "") -> fl
     return number
 
 
-def check_count(name: str, value: Any, wrong_type: type[Exception] = ValueError) -> int:
-    """Return a whole number that is at least 1; raise `wrong_type` for what is none."""
-    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if is_whole and value >= 1:
+def is_whole(value: Any) -> bool:
+    """Whether this is a whole number."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_count(
+    name: str, value: Any, wrong_type: type[Exception] = ValueError, *, least: int = 1
+) -> int:
+    """Return a whole number that is at least `least`; raise `wrong_type` for what is none."""
+    if is_whole(value) and value >= least:
         return int(value)
-    error = ValueError if is_whole else wrong_type
-    raise error(f"{name}={value!r} must be a whole number, at least 1")
+    error = ValueError if is_whole(value) else wrong_type
+    raise error(f"{name}={value!r} must be a whole number, at least {least}")

@@ -335,7 +335,13 @@ class Solver(ABC):
             coef=np.ascontiguousarray(coef),
             intercept=np.ascontiguousarray(intercept),
             status=status,
-            message=self._message(status, problem, n_iter, optimality),
+            message=_ADVICE[status].format(
+                solver=self.name,
+                iterations=iterations(n_iter),
+                optimality=optimality,
+                dtype=problem.design.dtype,
+                float64="" if problem.design.dtype == np.float64 else " or float64 input",
+            ),
             solver=self.name,
             n_iter=n_iter,
             objective=objective,
@@ -344,15 +350,6 @@ class Solver(ABC):
             layout=problem.layout,
             trace=trace,
             loss=problem.loss,
-        )
-
-    def _message(self, status: Status, problem: Problem, n_iter: int, optimality: float) -> str:
-        return _ADVICE[status].format(
-            solver=self.name,
-            iterations=iterations(n_iter),
-            optimality=optimality,
-            dtype=problem.design.dtype,
-            float64="" if problem.design.dtype == np.float64 else " or float64 input",
         )
 
 

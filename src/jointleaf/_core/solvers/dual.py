@@ -184,8 +184,8 @@ def pinball_dual(
     """
     loss, target = problem.loss, (problem.y - problem.offset).astype(float)
     assert isinstance(loss, Pinball)
-    share = (problem.s / problem.s.sum()).astype(float)
-    low, high = -loss.over * share, loss.under * share
+    s = (problem.s / problem.s.sum()).astype(float)
+    low, high = -loss.over * s, loss.under * s
     return box_dual(K, target, low, high, tol=tol, max_iter=max_iter, recorder=recorder)
 
 

@@ -34,14 +34,8 @@ def box_dual(
     This is the dual of min sum_n max(high_n r_n, low_n r_n) + alpha^T K alpha / 2 over alpha, with
     residuals r = target - K alpha. It ends when the two differ by at most `tol` times the first sum
     at alpha = 0. Every step of Mehrotra's predictor and corrector (1992) factorises K + D once,
-    with a diagonal D > 0.
-
-    Parameters
-    ----------
-    K : array (n, n)
-        Symmetric, without negative eigenvalues.
-    target, low, high : array (n,)
-        Lower bounds are negative, upper ones positive.
+    with a diagonal D > 0. K (n, n) is symmetric, without negative eigenvalues; lower bounds (n,)
+    are negative, upper ones positive.
     """
     n = len(target)
     alpha, f = np.zeros(n), np.zeros(n)

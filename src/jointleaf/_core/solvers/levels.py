@@ -46,19 +46,8 @@ def fit_levels(
     the quantile losses rho_k(r) = max(q_k r, (q_k - 1) r), and c the level in the middle. As B is
     nowhere negative, sums of rising values rise: also those of rows that are not among these.
 
-    Parameters
-    ----------
-    basis : array (n, m)
-        B, not negative.
-    target : array (n,)
-    s : array (n,)
-        Weights, which sum to S.
-    levels : array (K,)
-        Rising.
-    curvature : array (m,)
-        d, not negative; zero only where the loss determines a value.
-    tol : float
-        The `gap` that is small enough.
+    `basis` is B (n, m), `s` (n,) the weights, which sum to S, `levels` (K,) rise, and `curvature`
+    is d (m,), zero only where the loss determines a value. `tol` is the `gap` that is small enough.
     """
     problem = _Problem(basis, target, s / s.sum(), levels, curvature)
     low, high, goal = problem.low, problem.high, problem.goal

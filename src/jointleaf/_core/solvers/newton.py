@@ -119,10 +119,6 @@ class Newton(Solver):
         f = design.matvec(theta)
         objective = problem.objective(theta, f)
 
-        def along(theta: Any, f: Any, direction: Any, image: Any, length: Any) -> float:
-            t = length.astype(theta.dtype)
-            return problem.objective(theta + t * direction, f + t * image)
-
         n_iter = 0
         noise = 16 * float(np.finfo(design.dtype).eps)
         while True:
@@ -137,7 +133,7 @@ class Newton(Solver):
             direction, image = newton_direction(
                 problem, curvature, diagonal, f, residual, eliminate=eliminate
             )
-            at = partial(along, theta, f, direction, image)
+            at = partial(problem.objective_along, theta, f, direction, image)
             length, objective = line_search(at, objective, -dot(residual, direction), noise)
             if length == 0.0:
                 return theta, n_iter, True

@@ -50,7 +50,7 @@ class Reweighted(Solver):
             move = goal - theta
             image = problem.design.matvec(move)
             slope = float(np.vdot(gradient + diagonal * theta, move))
-            at = partial(_along, problem, theta, f, move, image)
+            at = partial(problem.objective_along, theta, f, move, image)
             noise = 16 * float(np.finfo(theta.dtype).eps)
             length, objective = line_search(at, objective, min(slope, 0.0), noise)
             if length == 0.0:
@@ -66,10 +66,10 @@ class Reweighted(Solver):
         h = np.maximum(loss.row_working_curvature(y, raw), 1e-12)
         response, s = f - loss.row_gradient(y, raw) / h, problem.s * h
         # The run divides by the sum of the weights s h, the problem by that of s.
-        share = float(s.sum() / problem.s.sum())
+        ratio = float(s.sum() / problem.s.sum())
         path = KrylovPath(problem.design, curvature, response, s)
         path.extend(self.n_steps)
-        return path.weights(1.0 / share)
+        return path.weights(1.0 / ratio)
 
     def _finish(
         self, problem: Problem, run: Run, theta: NDArray, n_iter: int, stalled: bool
@@ -82,11 +82,3 @@ class Reweighted(Solver):
             f"chosen for it, to optimality {solution.optimality:.1e}"
         )
         return replace(solution, status="stopped", message=message)
-
-
-def _along(
-    problem: Problem, theta: NDArray, f: NDArray, move: NDArray, image: NDArray, length: NDArray
-) -> float:
-    """Return the objective a part of the way along a move of the weights."""
-    t = length.astype(theta.dtype)
-    return problem.objective(theta + t * move, f + t * image)

@@ -10,8 +10,6 @@ import numpy as np
 
 from jointleaf._core.losses import Huber
 
-__all__ = ["Objective", "read_objective"]
-
 #: The losses of regression models, by the names that libraries have for them.
 _NAMES = {
     "squared_error": ("squared_error", "friedman_mse", "regression", "l2", "RMSE", "reg:linear",
@@ -57,11 +55,11 @@ def _of_lightgbm(model: Any) -> Objective:
     text = getattr(model, "booster_", model).model_to_string(num_iteration=1)
 
     def entry(name: str) -> str:
-        found = re.search(rf"^\[{name}: (.*)\]$", text, re.MULTILINE)
-        return "" if found is None else found[1]
+        match = re.search(rf"^\[{name}: (.*)\]$", text, re.MULTILINE)
+        return "" if match is None else match[1]
 
-    found = re.search(r"^objective=(\S+)", text, re.MULTILINE)
-    name = "none" if found is None else found[1]
+    match = re.search(r"^objective=(\S+)", text, re.MULTILINE)
+    name = "none" if match is None else match[1]
     if re.search(r"^objective=\S+ sqrt", text, re.MULTILINE):  # the square root is the target
         name += ", reg_sqrt=True"
     level, power = float(entry("alpha") or "nan"), float(entry("tweedie_variance_power") or "nan")

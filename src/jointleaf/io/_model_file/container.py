@@ -44,10 +44,7 @@ from jointleaf._core.arrays import NonZeros
 FORMAT = 2
 MAGIC = b"\x89JLEAF\r\n"
 #: Types of arrays, as NumPy writes them.
-TYPES = (
-    *("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"),
-    *("<f2", "<f4", "<f8"),
-)
+TYPES = (*("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"), *("<f2", "<f4", "<f8"))
 _START = struct.Struct("<8sIIQQ")
 _CHECKED = 16  # the checksum is of everything from here on
 _ALIGNED = 64

@@ -21,12 +21,7 @@ from jointleaf.io._model_file.fits import (
     REPORT,
     has_leaf_values,
 )
-from jointleaf.io._model_file.objects import (
-    COLUMNS,
-    FEATURES,
-    TREES,
-    fitted,
-)
+from jointleaf.io._model_file.objects import COLUMNS, FEATURES, TREES, fitted
 from jointleaf.io._model_file.parameters import LOSS
 from jointleaf.io._model_file.schema import (
     Array,

@@ -21,11 +21,7 @@ from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import CellRanges, TrainingMeans
 from jointleaf._trees.flat import FlatTrees
 from jointleaf.estimators._pruning import Pruning
-from jointleaf.io._model_file.objects import (
-    FEATURES,
-    PARTITIONER,
-    TREES,
-)
+from jointleaf.io._model_file.objects import FEATURES, PARTITIONER, TREES
 from jointleaf.io._model_file.parameters import PENALTY
 from jointleaf.io._model_file.schema import (
     Array,
@@ -188,9 +184,6 @@ JOINT_SOLUTION = record(
     cost=lambda s: 2 * sum(task.coef.nbytes + task.intercept.nbytes for task in s.task_solutions),
     make=_joint_solution,
 )
-
-
-# -- what estimators share -----------------------------------------------------------------------
 
 
 # -- reports, pruning, intervals -----------------------------------------------------------------

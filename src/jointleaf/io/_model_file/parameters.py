@@ -13,6 +13,7 @@ from jointleaf import partitions
 from jointleaf._core import losses, penalties
 from jointleaf._core.arrays import DEVICES
 from jointleaf._core.penalties import Frobenius, PerTask, Sum, Term
+from jointleaf._core.penalties.params import is_whole
 from jointleaf._core.penalties.per_task import Scaled
 from jointleaf.estimators._params import Checked, check_values
 from jointleaf.io._model_file.schema import (
@@ -151,8 +152,7 @@ class Parameters(Field):
         """
         Text(DEVICES).read(parameters.get("device", "cpu"), place.at("device"), Scope())
         n_jobs = parameters.get("n_jobs")
-        is_whole = isinstance(n_jobs, int | np.integer) and not isinstance(n_jobs, bool)
-        if n_jobs is not None and not (is_whole and 0 < abs(int(n_jobs)) <= _MOST_JOBS):
+        if n_jobs is not None and not (is_whole(n_jobs) and 0 < abs(int(n_jobs)) <= _MOST_JOBS):
             place.at("n_jobs").fail(f"must be null or a number of threads up to {_MOST_JOBS}")
         if not issubclass(self.cls, Checked):
             return  # partitioners, which check theirs when they are fitted

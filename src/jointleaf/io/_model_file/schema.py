@@ -22,13 +22,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf.io._model_file.container import (
-    TYPES,
-    Budget,
-    ModelFileError,
-    in_order,
-    order_of,
-)
+from jointleaf.io._model_file.container import TYPES, Budget, ModelFileError, in_order, order_of
 
 F = TypeVar("F", bound="Field")
 #: What was read so far, by name.

@@ -60,19 +60,20 @@ def upgrade(model: Any, place: Place, version: int) -> Any:
             raise
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as cause:
             raise ModelFileError(f"the file holds no valid model of format 1: {cause!r}") from None
-    if isinstance(model, dict) and isinstance(model.get("columns"), list):
+    if not isinstance(model, dict):  # which reading refuses
+        return model
+    if isinstance(model.get("columns"), list):
         model["columns"] = {"columns": model["columns"], "statistics": None}
-    if isinstance(model, dict) and isinstance(model.get("columns"), dict):
+    if isinstance(model.get("columns"), dict):
         model["columns"].setdefault("preparation", None)
-    if isinstance(model, dict):
-        _add_losses(model)
-        parameters = model.get("parameters")
-        if isinstance(parameters, dict) and parameters.get("recipe") == "boosting":
-            parameters["recipe"] = "auto"  # which chose it
-    if isinstance(model, dict) and "cell_model" in model:
+    _add_losses(model)
+    parameters = model.get("parameters")
+    if isinstance(parameters, dict) and parameters.get("recipe") == "boosting":
+        parameters["recipe"] = "auto"  # which chose it
+    if "cell_model" in model:
         model.setdefault("calibration", None)
         model.setdefault("quantiles", None)
-    if isinstance(model, dict) and model.get("class") == "MultiTaskJOPLEnRegressor":
+    if model.get("class") == "MultiTaskJOPLEnRegressor":
         n_tasks = len(model["report"]) if isinstance(model.get("report"), list) else 0
         place.budget.spend(_TASK_BYTES * n_tasks)
         model.setdefault("losses", [{"class": "SquaredError"} for _ in range(n_tasks)])

@@ -59,7 +59,8 @@ def check_boosting(given: BoUTSParameters) -> None:
         raise ValueError("n_universal=0 and n_task=0 leave no trees: give a positive number")
     check_count(given, "min_samples_leaf", given.min_samples_leaf, 1)
     for name in ("universal_price", "task_price"):
-        _check_number(given, name, 0.0, np.inf, "at least 0, a share of the target's variance")
+        bounds = "at least 0, a fraction of the target's variance"
+        _check_number(given, name, 0.0, np.inf, bounds)
     for name in ("learning_rate", "subsample"):
         _check_number(given, name, 1e-6, 1.0, "above 0 and at most 1")
 

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.penalties.params import is_whole
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import canonical_rows
 from jointleaf._data.tasks import TaskTable
@@ -45,7 +46,7 @@ _PARAMETERS = """Parameters
         What the values of leaves are multiplied by.
     universal_price : float
         What a feature that is new to the universal stage must gain more than others at its first
-        split, in every task: a share of the task's variance, so that 0.01 is one percent of it
+        split, in every task: a fraction of the task's variance, so that 0.01 is one percent of it
         whatever the units and the number of rows.
     task_price : float
         The same for a feature that is new in the stage of a task.
@@ -53,7 +54,7 @@ _PARAMETERS = """Parameters
         Least number of rows of a task in each leaf; lowered to a quarter of the task's
         rows where they are few. Equal rows are merged and count once.
     subsample : float, in (0, 1]
-        Share of the rows that each tree is grown on, drawn anew for each.
+        Fraction of the rows that each tree is grown on, drawn anew for each.
     random_state : int, RandomState or None
         Seed of row sampling; of no effect with subsample=1.
 
@@ -72,7 +73,7 @@ _PARAMETERS = """Parameters
     feature_importances_ : ndarray (d,)
         Mean over tasks of `task_importances_`.
     task_importances_ : dict from task name to ndarray (d,)
-        Impurity decrease by each feature, as a share of the task's variance.
+        Impurity decrease by each feature, as a fraction of the task's variance.
     trees_ : dict from task name to FlatTrees
         Universal trees, then those of the task. A row's leaf values add up to its raw prediction.
     leaf_weights_ : dict from task name to ndarray
@@ -177,8 +178,7 @@ class BaseBoUTS(BoUTSParameters, TaskPredictor, Checked, BaseEstimator):
     def _task_number(self, name: Any) -> int:
         """Return the number of a task that is named or numbered."""
         check_is_fitted(self)
-        is_number = isinstance(name, int | np.integer) and not isinstance(name, bool)
-        if name not in self.task_names_ and is_number and 0 <= name < len(self.task_names_):
+        if name not in self.task_names_ and is_whole(name) and 0 <= name < len(self.task_names_):
             return int(name)
         return super()._task_number(name)
 
@@ -195,7 +195,7 @@ class BaseBoUTS(BoUTSParameters, TaskPredictor, Checked, BaseEstimator):
 
 
 def _leaf_weights(trees: FlatTrees, X: NDArray, s: NDArray) -> NDArray[np.float64]:
-    """Return the share of the weight s (n,) of training rows X (n, d) in every leaf (L,)."""
+    """Return the fraction of the weight s (n,) of training rows X (n, d) in every leaf (L,)."""
     leaves = Router(trees)(X) + trees.leaf_starts[:-1]
     weights = np.repeat(s / s.sum(), leaves.shape[1])
     counts = np.bincount(leaves.reshape(-1), weights, minlength=int(trees.n_leaves.sum()))
@@ -291,7 +291,7 @@ class BoUTSPartitioner(BoUTSParameters, TreeCells):
     n_cells_ : ndarray (P,)
         Number of cells of each partition.
     split_gains_ : ndarray (d,)
-        Impurity decrease of each feature's splits, as a share of the task's variance.
+        Impurity decrease of each feature's splits, as a fraction of the task's variance.
     n_features_in_ : int
         Number of features d.
     """
