@@ -97,7 +97,9 @@ class LargeTreesPartitioner(TreePartitioner):
             if count == 0:
                 continue
             data.set_label(target)
-            model = lightgbm.train({**params, "seed": seed + k}, data, num_boost_round=count)
+            model = lightgbm.train(
+                {**params, "seed": seed + k}, data, count, keep_training_booster=True
+            )
             adapter = find_adapter(model)
             # Leaf values are means of bootstrap samples: no model that sums them is meant.
             parts.append(replace(adapter.trees(model, rows.columns), leaf_values=None))
