@@ -82,7 +82,7 @@ RECIPES: dict[str, Recipe] = {
                 "regression": (Boosted, BoostedRandom, BoostedLinear, GroupedJoint, Linear),
                 "classification": (Boosted, BoostedRandom, GroupedJoint, Linear),
             },
-            Stacking(),
+            Stacking(least=0.1),
         ),
     )
 }
