@@ -118,7 +118,7 @@ def test_a_class_of_zero_weight_is_no_class():
         (-np.ones(60), "holds -1: weights must not be negative"),
         (np.zeros(60), "zero for every row"),
         (np.full(60, np.nan), "NaN or infinity"),
-        (np.ones(59), r"shape \(59,\), expected \(60,\)"),
+        (np.ones(59), r"shape \(59,\), but X has 60 rows"),
         (np.ones((60, 1)), r"shape \(60, 1\)"),
         (["a"] * 60, "could not convert"),
     ],

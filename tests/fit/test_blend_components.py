@@ -191,7 +191,7 @@ def test_boosting_ends_at_the_best_round(key, fits):
             losses = [context.loss.value(context.loss.encode(target), f, valid.s) for f in by_round]
             rounds.append(np.argmin(losses) + 1)
             np.testing.assert_allclose(predictions, by_round[rounds[-1] - 1], atol=1e-6)
-        assert len(rounds) == 2
+        assert len(rounds) == 3
         assert component.n_rounds == round(np.mean(rounds))
 
 
@@ -263,7 +263,7 @@ def test_scales_follow_the_weights_of_their_groups(key, fits):
     model, pieces = fits[key]
     (_, _, screen), (first, _, choice), (scales, slope_scale, _) = pieces["choices"][-3:]
     assert np.ptp(first) == 0
-    assert (len(screen.folds), len(choice.folds)) == (1, 2)
+    assert (len(screen.folds), len(choice.folds)) == (1, 3)
     weights = (choice.group_weights / choice.group_weights.max()) ** 4
     is_used = weights >= 1e-3  # groups of smaller scales are left out
     np.testing.assert_allclose(scales, weights[is_used] / weights[is_used].sum())
@@ -401,17 +401,21 @@ def test_negligible_components_are_left_out_and_the_others_fitted_again():
     assert Stacking().fit(context, small, small, splits).weights == found.weights
 
 
-@pytest.mark.parametrize(("least", "is_left_out"), [(0.01, False), (0.1, True)])
-def test_components_of_a_large_enough_part_stay(least, is_left_out):
+def test_components_of_a_twentieth_stay(monkeypatch):
     context, held_out, splits = stacking_case()
-    weights = Stacking(least).fit(context, held_out, held_out, splits).weights
-    assert (weights["c"] == 0) == is_left_out
+    for share, is_left_out in ((0.01, False), (0.1, True)):
+        monkeypatch.setattr(blend, "_NEGLIGIBLE", share)
+        weights = Stacking().fit(context, held_out, held_out, splits).weights
+        assert (weights["c"] == 0) == is_left_out, share
 
 
 def test_splits_by_rows():
-    rows = (100, 2001, 13_333, 13_334, 200_000, 10**6)
+    rows = (100, 2000, 2001, 13_333, 13_334, 200_000, 10**6)
     found = [n_folds_and_splits(RECIPES["blend"], n) for n in rows]
-    assert found == [(5, 2), (5, 2), (5, 2), (5, 1), (10, 1), (50, 1)]
+    assert found == [(5, 3), (5, 3), (5, 2), (5, 2), (5, 1), (10, 1), (50, 1)]
+    rows = (2001, 11_999, 12_001, 20_000, 20_001)
+    found = [n_folds_and_splits(RECIPES["blend"], n, "classification") for n in rows]
+    assert found == [(5, 3), (5, 3), (5, 2), (5, 2), (5, 1)]
 
 
 def test_linear_leaves_need_slopes_for_all_numbers():

@@ -49,8 +49,8 @@ def test_what_takes_too_long_is_left_out_and_files_keep_it(tmp_path, slow):
     with small_fits():
         model = JOPLEnRegressor(recipe="blend", time_budget=1e6, random_state=0).fit(X, Y)
     assert set(model.blend_.weights) == {"boosted", "boosted_random", "boosted_linear", "linear"}
-    assert model.report_.left_out == ("1 of 2 splits", "joint")
-    assert "left out 1 of 2 splits, joint" in " ".join(model.summary().split())
+    assert model.report_.left_out == ("2 of 3 splits", "joint")
+    assert "left out 2 of 3 splits, joint" in " ".join(model.summary().split())
     assert model.calibration_.n_rows == len(X) // 5
     save(model, tmp_path / "model.jleaf")
     loaded = load(tmp_path / "model.jleaf")
@@ -72,7 +72,7 @@ def test_a_blend_in_place_of_an_exact_joint_fit(slow):
         model = JOPLEnRegressor(time_budget=1e6, random_state=0).fit(X, Y)
     assert model.report_.recipe == "blend"
     assert model.report_.left_out == ("the exact joint fit",)
-    assert model.calibration_.n_rows == 2 * len(X) // 5  # in folds of the blend
+    assert model.calibration_.n_rows == 3 * len(X) // 5  # in folds of the blend
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_the_fastest_is_one_that_takes_part():
             recipe="blend", root_cell=False, time_budget=1e-9, random_state=0
         ).fit(X, y)
     assert model.blend_.weights == {"joint": 1.0}
-    assert model.report_.left_out == ("1 of 2 splits", "boosted_random")
+    assert model.report_.left_out == ("2 of 3 splits", "boosted_random")
 
 
 def test_fewer_rows_where_there_is_no_time_for_all():
@@ -117,15 +117,15 @@ def test_fewer_rows_where_there_is_no_time_for_all():
         kind.seconds(context.size._replace(n_rows=1250)).total(1) for kind in (Linear, Boosted)
     )
     plan = recipes.plan_within(
-        Budget(1.1 * needed), context, recipes.RECIPES["blend"], 2, splits_are_given=False
+        Budget(1.1 * needed), context, recipes.RECIPES["blend"], 3, splits_are_given=False
     )
     assert plan.n_splits == 1
     assert 1250 <= len(plan.context.rows) <= 1252
     assert set(plan.context.rows.y) == {0, 1, 2}
-    assert plan.left_out[0] == "1 of 2 splits"
+    assert plan.left_out[0] == "2 of 3 splits"
     assert plan.left_out[1].endswith("of 5,000 rows")
     plan = recipes.plan_within(
-        Budget(1e-6), context, recipes.RECIPES["blend"], 2, splits_are_given=False
+        Budget(1e-6), context, recipes.RECIPES["blend"], 3, splits_are_given=False
     )
     assert len(plan.context.rows) == 5000  # a linear model of all is better than one of few
 

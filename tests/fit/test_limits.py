@@ -63,7 +63,7 @@ def test_the_report_says_what_was_left_out():
         "33% of the partitions (300 columns)",
     )
     components = ("boosted_random (300 columns)", "boosted_linear (300 columns)")
-    assert blend.report_.left_out == (*components, "1 of 2 splits (300 columns)")
+    assert blend.report_.left_out == (*components, "2 of 3 splits (300 columns)")
     assert ordinary.report_.left_out == ()
     assert "left out" in dict(joint.report_.lines())
 

@@ -6,7 +6,6 @@ All components are sums over cells, and so is their weighted sum: a blend of mod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
 _STACKING_ROWS = 100.0  # as if so many more rows agreed with the weights that stacking starts from
 _CALIBRATION_ROWS = 10.0
+_NEGLIGIBLE = 0.05
 MOST_WEIGHT = 5.0  # next to nothing, multiplied, would be noise
 _ZERO = 1e-6  # predictions that are smaller, relative to the target, are rounding errors
 _JOINT_WEIGHTS = (1.0, 0.75, 0.5, 0.25, 0.0)  # ties go to the first
@@ -31,16 +31,8 @@ _TRUST = 0.5  # part of the way back to a trained classifier: the joint fit's se
 # on the very rows that validate it, and between two models a convex loss is below its chord
 
 
-@dataclass(frozen=True)
 class Stacking:
-    """Weights fitted to held-out predictions, as if 100 more rows agreed with their mean.
-
-    Predictions that make less than the part `least` of the blend, by their spread, are left out,
-    and the weights of the others are fitted again: they would cost a fit, memory, and time at every
-    prediction.
-    """
-
-    least: float = 0.05
+    """Weights fitted to held-out predictions, as if 100 more rows agreed with their mean."""
 
     def fit(
         self,
@@ -63,8 +55,7 @@ class Stacking:
             start = np.concatenate([c + v.offset for c, v in zip(constants, rows, strict=True)])
         held = target, s, start
         names, weights = list(held_out), _stacking_weights(context, predictions, *held)
-        sizes = np.array([w * np.std(f) for w, f in zip(weights, predictions, strict=True)])
-        used = np.flatnonzero(sizes >= self.least * sizes.sum()).tolist()
+        used = _not_negligible(predictions, weights)
         if 0 < len(used) < len(names):
             names, some = [names[k] for k in used], [predictions[k] for k in used]
             weights = _stacking_weights(context, some, *held)
@@ -189,6 +180,15 @@ class Interpolation:
         }
         alone = {**table, "joint_weight": np.ones(len(table["strength"]))}
         return join_tables([alone, {name: column[1:] for name, column in blends.items()}])
+
+
+def _not_negligible(predictions: Sequence[NDArray], weights: Sequence[float]) -> list[int]:
+    """Return which predictions make at least a twentieth of the blend, by their spread.
+
+    The others would cost a fit, memory, and time at every prediction.
+    """
+    sizes = np.array([w * float(np.std(f)) for w, f in zip(weights, predictions, strict=True)])
+    return np.flatnonzero(sizes >= _NEGLIGIBLE * sizes.sum()).tolist()
 
 
 def _target(context: FitContext, split: Split) -> NDArray:

@@ -82,7 +82,7 @@ RECIPES: dict[str, Recipe] = {
                 "regression": (Boosted, BoostedRandom, BoostedLinear, GroupedJoint, Linear),
                 "classification": (Boosted, BoostedRandom, GroupedJoint, Linear),
             },
-            Stacking(least=0.1),
+            Stacking(),
         ),
     )
 }
@@ -111,7 +111,8 @@ _NOT_WIDE = (BoostedRandom, BoostedLinear)
 IN_A_HURRY = (Linear, Boosted, GroupedJoint, BoostedRandom, BoostedLinear)
 _FEWEST_ROWS = 1000  # that are fitted where there is no time for all
 
-_SPLIT_ROWS = 20_000  # rows of all training parts together, about
+#: Rows of all training parts together, about.
+_SPLIT_ROWS: dict[TargetType, float] = {"regression": 20_000, "classification": 30_000}
 _HELD_OUT_ROWS = 20_000  # enough to choose on: the smallest fold of more than 100,000 rows
 NEARLY_ALL = 0.9  # of the rows: models of a split that is trained on so many need no other fit
 MANY_ROWS = 150_000  # above which a sample tells what is worth fitting to all rows
@@ -177,13 +178,15 @@ def n_folds_and_splits(
     """Return the folds that rows are dealt out to without `cv`, and how many are held out in turn.
 
     Five folds up to 2,500 rows, above that one of them; the default joint fit has three folds with
-    more than 200 rows, for classes 400, which say as much. Blends have two splits up to
-    13,000 rows, and one above: held-out rows choose a lot, and many are needed. 20,000 are enough,
-    however many rows there are. Where fits are `heavy` there are the fewest of each.
+    more than 200 rows, for classes 400, which say as much. Blends have three splits, two above
+    12,000 rows and one above 20,000: held-out rows choose a lot, and many are needed. 20,000 are
+    enough, however many rows there are. Numbers, which tell more than classes do, have two
+    splits from 2,001 rows on and one above 13,000. Where fits are `heavy` there are the fewest.
     """
     if recipe.name == "blend":
-        most = 1 if heavy else 2
-        n_splits = int(np.clip(round(_SPLIT_ROWS / n_rows), 1, most))
+        is_fast = target_type == "regression" and n_rows > RECIPES["joint"].max_rows
+        most = 1 if heavy else 2 if is_fast else 3
+        n_splits = int(np.clip(round(_SPLIT_ROWS[target_type] / n_rows), 1, most))
         return max(5, n_rows // _HELD_OUT_ROWS), n_splits
     few = 200 if target_type == "regression" else 400
     few = _FEW_ROWS if heavy else few
@@ -273,7 +276,7 @@ def plan_within(
     left_out = []
     if recipe == RECIPES["joint"]:
         recipe, left_out = RECIPES["blend"], ["the exact joint fit"]
-        n_blend = n_folds_and_splits(recipe, len(context.rows))[1]
+        n_blend = n_folds_and_splits(recipe, len(context.rows), context.target_type)[1]
         n_splits = n_splits if splits_are_given else n_blend
     n_all = n_splits
     while n_splits > 1 and not splits_are_given and not budget.allows(seconds(recipe, n_splits)):
