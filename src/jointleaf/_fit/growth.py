@@ -55,6 +55,7 @@ class Stage:
     rate: float  # of learning
     #: whether thresholds are drawn at random, as those of trees with linear models always are
     is_random: bool = False
+    most_bins: int = 255  # of a column
 
     def params(self, n: int) -> dict[str, Any]:
         """Return parameters of LightGBM for n rows.
@@ -70,7 +71,7 @@ class Stage:
         params |= {"min_data_in_leaf": max(5, n // 5000), "lambda_l2": 1.0}
         if self.is_random:
             return params | {"extra_trees": True}
-        return params | {"feature_fraction_bynode": 0.7, "max_bin": fine_bins(n)}
+        return params | {"feature_fraction_bynode": 0.7, "max_bin": min(fine_bins(n), self.most_bins)}
 
 
 class Growth:

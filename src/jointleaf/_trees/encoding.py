@@ -59,7 +59,7 @@ class Encoding:
 
     def __init__(self, rows: TrainingRows, *, categories: bool, missing: bool) -> None:
         s, n_categories = rows.weights, rows.columns.n_categories
-        targets = _centred_targets(rows, s)
+        targets = centred_targets(rows, s)
         self._scores = {
             int(j): _category_scores(rows.X[:, j], int(n_categories[j]), targets, s)
             for j in (rows.columns.categorical if categories else ())
@@ -144,7 +144,7 @@ def tables_from_scores(trees: FlatTrees, scores: Mapping[int, NDArray]) -> FlatT
     )
 
 
-def _centred_targets(rows: TrainingRows, s: NDArray) -> NDArray:
+def centred_targets(rows: TrainingRows, s: NDArray) -> NDArray:
     """Return targets (n, K), numbers or indicators of the classes, with weighted mean zero.
 
     Numbers also get variance one: scores are float32, in which targets of 1e-50 or 1e50 would be
