@@ -71,7 +71,10 @@ class Stage:
         params |= {"min_data_in_leaf": max(5, n // 5000), "lambda_l2": 1.0}
         if self.is_random:
             return params | {"extra_trees": True}
-        return params | {"feature_fraction_bynode": 0.7, "max_bin": min(fine_bins(n), self.most_bins)}
+        return params | {
+            "feature_fraction_bynode": 0.7,
+            "max_bin": min(fine_bins(n), self.most_bins),
+        }
 
 
 class Growth:

@@ -103,8 +103,7 @@ class Joint(Component):
     def memory(cls, shape: FitShape) -> MemoryEstimate:
         """Return what the largest of its joint problems takes."""
         target_type: TargetType = "regression" if shape.is_regression else "classification"
-        table = shape.n_rows, shape.n_columns
-        partitioner = cls._partitions(shape.partitioner, target_type, table)
+        partitioner = cls._partitions(shape.partitioner, target_type, shape.n_columns)
         return joint_memory(shape, partitioner, shape.n_rows)
 
     @classmethod
@@ -116,12 +115,12 @@ class Joint(Component):
 
     @staticmethod
     def _partitions(
-        partitioner: Partitioner | None, target_type: TargetType, shape: tuple[int, ...]
+        partitioner: Partitioner | None, target_type: TargetType, n_columns: int
     ) -> Partitioner:
         """Return the unfitted partitions, without the root cell."""
         if partitioner is not None:
             return partitioner
-        return wide_partitions(many_partitions(target_type), *shape)
+        return wide_partitions(many_partitions(target_type), n_columns)
 
     def _search(self, splits: Sequence[Split]) -> None:
         """Choose a setting of the default penalty."""
@@ -177,8 +176,8 @@ class Joint(Component):
 
     def _seeded(self, n_jobs: int) -> Partitioner:
         context = self.context
-        shape = context.rows.X.shape
-        partitioner = self._partitions(context.partitioner, context.target_type, shape)
+        n_columns = context.rows.X.shape[1]
+        partitioner = self._partitions(context.partitioner, context.target_type, n_columns)
         if self.context.options.root_cell:
             is_union = isinstance(partitioner, UnionPartitioner)
             members = partitioner.partitioners if is_union else [partitioner]

@@ -6,7 +6,7 @@ of boosting has a tree for every one of K classes, whose cells hold K numbers. U
 or nearly so, with fewer trees and splits:
 
 - the exact joint fit has three splits. Its partitions are grown on the 100 columns that tell most
-  one by one, boosted trees with larger leaves; of the others there are 200 / d, a tenth at least;
+  one by one; of those that are not boosted there are 500 / d, a tenth at least;
 - numbers are predicted by the leaf values of these boosted trees too, as classes always are;
 - a blend has one split, and of wide tables no boosted trees with random thresholds or linear
   leaves, unless there are so many classes that no others take part;
@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 _ORDINARY_COLUMNS, _ORDINARY_OUTPUTS = 200, 50
-_LEAST_PARTITIONS = 0.1  # of those of ordinary tables
+# Of partitions: their cells may have a slope for each column. All are there up to 500 columns.
+_ALL_PARTITIONS, _LEAST_PARTITIONS = 500, 0.1
 #: on which partitions of wide tables are grown: of thousands the best split is most often noise
 SCREENED_COLUMNS = 100
-_LEAF_ROWS, _LEAF_SHARE = 20, 5  # of boosted trees of wide tables, and the rows for each of them
 
 
 def is_wide(n_columns: int) -> bool:
@@ -50,20 +50,19 @@ def is_heavy(n_columns: int, n_outputs: int) -> bool:
 
 def partition_share(n_columns: int) -> float:
     """Return which part of its partitions the exact joint fit has, besides boosted ones."""
-    return max(_LEAST_PARTITIONS, min(1.0, _ORDINARY_COLUMNS / max(n_columns, 1)))
+    return max(_LEAST_PARTITIONS, min(1.0, _ALL_PARTITIONS / max(n_columns, 1)))
 
 
-def wide_partitions(partitioner: Partitioner, n_rows: int, n_columns: int) -> Partitioner:
+def wide_partitions(partitioner: Partitioner, n_columns: int) -> Partitioner:
     """Return the unfitted partitions of an exact joint fit, made fewer in place for a wide table.
 
-    Boosted trees on the target, whose leaf values are a model of their own, stay as many and get
-    larger leaves; of others there are at least two of each kind.
+    Boosted trees on the target, whose leaf values are a model of their own, stay as many; of
+    others there are at least two of each kind.
     """
     boosted: Partitioner | None = None
     for member in partitioner.nested() if is_wide(n_columns) else ():
         if boosted is None and isinstance(member, LightGBMPartitioner):
-            boosted, least = member, max(1, min(_LEAF_ROWS, n_rows // _LEAF_SHARE))
-            member.set_params(options={**(member.options or {}), "min_data_in_leaf": least})
+            boosted = member
         elif "n_partitions" in member.get_params(deep=False):
             share = partition_share(n_columns)
             member.set_params(n_partitions=max(2, round(share * member.n_partitions)))

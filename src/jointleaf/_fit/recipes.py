@@ -247,6 +247,7 @@ def spared(
     share = partition_share(n_columns)
     if recipe.name == "joint" and share < 1:
         names.append(f"{1 - share:.0%} of the partitions that are not boosted")
+    if recipe.name == "joint" and is_wide(n_columns):
         names.append(f"splits on all but {SCREENED_COLUMNS} columns")
     return [f"{name} ({reason})" for name in names]
 
