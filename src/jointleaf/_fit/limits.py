@@ -6,7 +6,7 @@ of boosting has a tree for every one of K classes, whose cells hold K numbers. U
 or nearly so, with fewer trees and splits:
 
 - the exact joint fit has three splits. Its partitions are grown on the 100 columns that tell most
-  one by one; of those that are not boosted there are 500 / d, a tenth at least;
+  one by one; of those that are not boosted there are 500 / (d K), a tenth at least;
 - numbers are predicted by the leaf values of these boosted trees too, as classes always are;
 - a blend has one split, and of wide tables no boosted trees with random thresholds or linear
   leaves, unless there are so many classes that no others take part;
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _ORDINARY_COLUMNS, _ORDINARY_OUTPUTS = 200, 50
-# Of partitions: their cells may have a slope for each column. All are there up to 500 columns.
+# Of partitions: their cells may have a slope for each column and class, all up to 500 of these.
 _ALL_PARTITIONS, _LEAST_PARTITIONS = 500, 0.1
 #: on which partitions of wide tables are grown: of thousands the best split is most often noise
 SCREENED_COLUMNS = 100
@@ -48,12 +48,14 @@ def is_heavy(n_columns: int, n_outputs: int) -> bool:
     return is_wide(n_columns) or has_many_classes(n_outputs)
 
 
-def partition_share(n_columns: int) -> float:
+def partition_share(n_columns: int, n_outputs: int = 1) -> float:
     """Return which part of its partitions the exact joint fit has, besides boosted ones."""
-    return max(_LEAST_PARTITIONS, min(1.0, _ALL_PARTITIONS / max(n_columns, 1)))
+    if not is_wide(n_columns):
+        return 1.0
+    return max(_LEAST_PARTITIONS, min(1.0, _ALL_PARTITIONS / (n_columns * n_outputs)))
 
 
-def wide_partitions(partitioner: Partitioner, n_columns: int) -> Partitioner:
+def wide_partitions(partitioner: Partitioner, n_columns: int, n_outputs: int = 1) -> Partitioner:
     """Return the unfitted partitions of an exact joint fit, made fewer in place for a wide table.
 
     Boosted trees on the target, whose leaf values are a model of their own, stay as many; of
@@ -64,6 +66,6 @@ def wide_partitions(partitioner: Partitioner, n_columns: int) -> Partitioner:
         if boosted is None and isinstance(member, LightGBMPartitioner):
             boosted = member
         elif "n_partitions" in member.get_params(deep=False):
-            share = partition_share(n_columns)
+            share = partition_share(n_columns, n_outputs)
             member.set_params(n_partitions=max(2, round(share * member.n_partitions)))
     return partitioner

@@ -244,7 +244,7 @@ def spared(
     n_all = n_folds_and_splits(recipe, n_rows, context.target_type)[1]
     if n_splits < n_all and not splits_are_given:
         names.append(f"{n_all - n_splits} of {n_all} splits")
-    share = partition_share(n_columns)
+    share = partition_share(n_columns, context.n_outputs)
     if recipe.name == "joint" and share < 1:
         names.append(f"{1 - share:.0%} of the partitions that are not boosted")
     if recipe.name == "joint" and is_wide(n_columns):
