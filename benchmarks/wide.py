@@ -1,4 +1,7 @@
-"""Errors of wide tables with few rows, on functions that had no part in choosing any rule.
+"""Errors of wide tables with few rows.
+
+The first six functions had a part in choosing which columns partitions are grown on; the others had
+none in any rule.
 
     python -m benchmarks.wide --rows 100 --columns 500 --target classes
     python -m benchmarks.wide --rows 1000 --columns 50 --target numbers
@@ -59,6 +62,9 @@ FUNCTIONS: dict[str, Function] = {
     "a product": _noisy(
         lambda X: X[:, 0] + np.sin(2 * X[:, 1]) + X[:, 2] * X[:, 3] + 0.5 * X[:, 4], 0.3
     ),
+    "a bump": _noisy(lambda X: 2 * np.exp(-(X[:, 0] ** 2)) - 1.2 + 0.7 * X[:, 1], 0.3),
+    "the largest": _noisy(lambda X: X[:, :3].max(axis=1) - 0.85, 0.3),
+    "four steps": _noisy(lambda X: (X[:, :4] > [0.8, -0.8, 0.3, -0.3]) @ [2, 1, 2, 1] - 3, 0.5),
 }
 
 

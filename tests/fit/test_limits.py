@@ -23,19 +23,26 @@ def test_nothing_is_spared_of_ordinary_tables():
     assert limits.partition_share(200) == 1.0
     assert recipes.affordable(BLEND, 200, 50) is BLEND
     whole = many_partitions("regression")
-    assert partition_sizes(limits.scaled_partitions(whole, 1.0)) == partition_sizes(whole)
+    same = limits.wide_partitions(many_partitions("regression"), 200)
+    assert partition_sizes(same) == partition_sizes(whole)
+    assert repr(same) == repr(whole)
+    assert recipes.affordable(JOINT, 200, 1) is JOINT
 
 
-@pytest.mark.parametrize(("n_columns", "n_trees"), [(400, 200), (2000, 40), (50_000, 40)])
+# 50 boosted trees on the target, and a part of the other 350.
+@pytest.mark.parametrize(("n_columns", "n_trees"), [(500, 400), (1000, 225), (50_000, 85)])
 def test_partitions_of_wide_tables(n_columns, n_trees):
-    share = limits.partition_share(n_columns)
-    sizes = partition_sizes(limits.scaled_partitions(many_partitions("regression"), share))
-    assert sum(count for count, _ in sizes) == n_trees
+    partitions = limits.wide_partitions(many_partitions("regression"), n_columns)
+    assert sum(count for count, _ in partition_sizes(partitions)) == n_trees
 
 
 def test_components_of_wide_tables():
     kept = recipes.affordable(BLEND, 201, 1).components["regression"]
     assert [kind.name for kind in kept] == ["boosted", "joint", "linear"]
+    numbers = recipes.affordable(JOINT, 201, 1).components["regression"]
+    assert [kind.name for kind in numbers] == ["joint", "leaf_values", "located"]
+    constrained = recipes.under_constraints(JOINT)
+    assert recipes.affordable(constrained, 201, 1).components == constrained.components
     # Best thresholds take no part with many classes: random ones stay.
     assert Boosted.takes(5)
     assert not Boosted.takes(6)
@@ -60,7 +67,7 @@ def test_the_report_says_what_was_left_out():
         ordinary = jl.JOPLEnRegressor(random_state=0, cv=2).fit(X[:, :200], Y)
     assert joint.report_.left_out == (
         "2 of 5 splits (300 columns)",
-        "33% of the partitions (300 columns)",
+        "splits on all but 100 columns (300 columns)",
     )
     components = ("boosted_random (300 columns)", "boosted_linear (300 columns)")
     assert blend.report_.left_out == (*components, "2 of 3 splits (300 columns)")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from numbers import Complex, Number, Real
 from typing import TYPE_CHECKING, Any
 
@@ -92,8 +93,9 @@ class Columns(Sequence[Column]):
     @classmethod
     def numbers(cls, n_features: int, names: Sequence | None = None) -> Columns:
         """Return columns that all hold numbers."""
-        labels = range(n_features) if names is None else names
-        return cls(tuple(Column(f"x{x}" if names is None else str(x)) for x in labels))
+        if names is None:
+            return _numbers(n_features)
+        return cls(tuple(Column(str(name)) for name in names))
 
     @classmethod
     def read(
@@ -196,6 +198,11 @@ class Columns(Sequence[Column]):
             return frozenset()
         names = self.preparation.days
         return frozenset(j for j, column in enumerate(self.columns) if column.label in names)
+
+
+@lru_cache(maxsize=16)  # of wide tables, whose columns are named at every turn
+def _numbers(n_features: int) -> Columns:
+    return Columns(tuple(Column(f"x{j}") for j in range(n_features)))
 
 
 def _learn(values: _Values, label: str, is_declared: bool, known: ArrayLike | None) -> Column:

@@ -202,10 +202,10 @@ class Standardizer:
         mean, scale = mean_and_scale(X, s)
         low, high = _extremes(X)
         if group is not None:
-            for members in (np.flatnonzero(group == k) for k in np.unique(group)):
-                if len(members) > 1:
-                    variances = np.square(scale[members]) * (high > low)[members]
-                    scale[members] = np.sqrt(variances.sum()) or 1.0
+            numbers, counts = np.unique(group, return_counts=True)
+            for members in (np.flatnonzero(group == k) for k in numbers[counts > 1]):
+                variances = np.square(scale[members]) * (high > low)[members]
+                scale[members] = np.sqrt(variances.sum()) or 1.0
         return cls(mean, scale, low, high, clip)
 
     def transform(self, X: NDArray) -> NDArray:

@@ -25,7 +25,7 @@ from jointleaf.partitions._base import TreeCells
 __all__ = ["Boosted", "BoostedLinear", "BoostedRandom", "LeafValues"]
 
 _ROUNDS, _RATE = 1000, 0.08  # most rounds, and their learning rate
-_WIDE_RATE = 0.16  # of wide tables, whose rounds take long
+_WIDE_RATE, _WIDE_BINS = 0.16, 63  # of wide tables, whose rounds take long
 _FEW_CELLS, _CELLS, _MORE_CELLS, _FEW_ROWS = 15, 31, 63, 8000
 _EARLY = 250  # rounds that are few
 _LEAST_CELLS = 7
@@ -112,8 +112,10 @@ class Boosted(Component):
         few = min(1.0, _FEW_CLASSES / n_outputs)
         n_cells = _CELLS if n_rows <= _FEW_ROWS else _MORE_CELLS
         n_cells = _FEW_CELLS if has_many_classes(n_outputs) else n_cells
-        rate = _WIDE_RATE if is_wide(n_columns) else _RATE
-        return Stage(False, n_cells, round(few * _ROUNDS), rate / few**0.5)
+        stage = Stage(False, n_cells, round(few * _ROUNDS), _RATE / few**0.5)
+        if is_wide(n_columns):
+            return replace(stage, rate=_WIDE_RATE / few**0.5, n_bins=_WIDE_BINS)
+        return stage
 
     @classmethod
     def takes(cls, n_outputs: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,10 @@ from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows, deal_draws, deal_groups
 from jointleaf._data.statistics import CategoryStatistics
 from jointleaf._fit.component import CellKinds, FitContext, Split, Table
+from jointleaf._fit.limits import SCREENED_COLUMNS, is_wide
+from jointleaf._fit.screening import best_columns
 from jointleaf.partitions import Partitioner, UnionPartitioner
-from jointleaf.partitions._base import TargetType
+from jointleaf.partitions._base import TargetType, check_fit_rows
 
 IndexPairs = list[tuple[NDArray, NDArray]]
 
@@ -227,7 +230,7 @@ class Fold:
         self._loss_scale = (frame.unit / unit) ** 2 if context.loss.is_quadratic else 1.0
         self.set_groups(n_groups or -(-MIN_GROUPS // n_folds))
         if not hasattr(partitioner, "n_cells_"):
-            grow(partitioner, context.growth_rows(train), context.target_type, context.columns)
+            self.partitioner = partitioner = grow_partitions(context, partitioner, train)
         self.codes, self.codes_valid = self._apply(train.X), self._apply(valid.X)
         self.n_cells, self.gains = partitioner.n_cells_, partitioner.split_gains_
 
@@ -301,6 +304,24 @@ def grow(
     options = {"columns": columns} if columns.categorical.size else {}
     y = np.unique(rows.y, return_inverse=True)[1] if target_type == "classification" else rows.y
     return partitioner.fit(rows.X, y, rows.s, target_type=target_type, **options)
+
+
+def grow_partitions(context: FitContext, partitioner: Partitioner, rows: Rows) -> Partitioner:
+    """Return the partitions of an exact joint fit, grown on rows.
+
+    Those that a fit chooses itself for a wide table are grown on its best columns.
+    """
+    rows, (n_columns, target_type) = (
+        context.growth_rows(rows),
+        (rows.X.shape[1], context.target_type),
+    )
+    if context.partitioner is not None or not is_wide(n_columns):
+        return grow(partitioner, rows, target_type, context.columns)
+    table = check_fit_rows(rows.X, rows.y, rows.s, target_type, context.columns)
+    best = best_columns(table, SCREENED_COLUMNS)
+    columns = Columns(tuple(context.columns[j] for j in best.tolist()))
+    some = replace(rows, X=rows.X[:, best])
+    return grow(partitioner, some, target_type, columns).of_columns(best, n_columns)
 
 
 # -- tables of validation losses -----------------------------------------------------------------

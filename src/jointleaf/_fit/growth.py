@@ -54,6 +54,7 @@ class Stage:
     rate: float  # of learning
     #: whether thresholds are drawn at random, as those of trees with linear models always are
     is_random: bool = False
+    n_bins: int = 127  # of a column
 
     def params(self, n: int) -> dict[str, Any]:
         """Return parameters of LightGBM for n rows.
@@ -62,7 +63,9 @@ class Stage:
         at random, so that no two trees have the same. Constants want the best borders, or trees
         that differ.
         """
-        params = {"learning_rate": self.rate, "num_leaves": self.n_cells, "max_bin": 127}
+        params: dict[str, Any] = {
+            "learning_rate": self.rate, "num_leaves": self.n_cells, "max_bin": self.n_bins,
+        }  # fmt: skip
         if self.is_linear:
             params |= {"min_data_in_leaf": 40, "extra_trees": True, "path_smooth": 10.0}
             return params | {"lambda_l2": 5.0, "linear_tree": True, "linear_lambda": 0.1}

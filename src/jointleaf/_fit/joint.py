@@ -24,9 +24,9 @@ from jointleaf._fit.component import (
     JointSolve,
     Split,
 )
-from jointleaf._fit.folds import Fold, grow, partition_kinds
+from jointleaf._fit.folds import Fold, grow_partitions, partition_kinds
 from jointleaf._fit.joint_fold import JointFold
-from jointleaf._fit.limits import partition_share, scaled_partitions
+from jointleaf._fit.limits import wide_partitions
 from jointleaf._fit.memory import FitShape, MemoryEstimate, joint_memory
 from jointleaf._fit.search import GIVEN_PLAN, default_plan, search_setting
 from jointleaf._fit.setting import DEFAULT_SETTING, Setting, auto_penalty, setting_cells
@@ -91,8 +91,7 @@ class Joint(Component):
     def grown(self) -> Partitioner:
         """Return the partitions of all rows, grown when they are asked for first."""
         if not hasattr(self.partitioner, "n_cells_"):
-            rows = self.context.growth_rows(self.context.rows)
-            grow(self.partitioner, rows, self.context.target_type, self.context.columns)
+            self.partitioner = grow_partitions(self.context, self.partitioner, self.context.rows)
         return self.partitioner
 
     def describe(self) -> str:
@@ -104,7 +103,8 @@ class Joint(Component):
     def memory(cls, shape: FitShape) -> MemoryEstimate:
         """Return what the largest of its joint problems takes."""
         target_type: TargetType = "regression" if shape.is_regression else "classification"
-        partitioner = cls._partitions(shape.partitioner, target_type, shape.n_columns)
+        size = shape.n_columns, shape.n_outputs
+        partitioner = cls._partitions(shape.partitioner, target_type, size)
         return joint_memory(shape, partitioner, shape.n_rows)
 
     @classmethod
@@ -116,12 +116,12 @@ class Joint(Component):
 
     @staticmethod
     def _partitions(
-        partitioner: Partitioner | None, target_type: TargetType, n_columns: int
+        partitioner: Partitioner | None, target_type: TargetType, size: tuple[int, int]
     ) -> Partitioner:
         """Return the unfitted partitions, without the root cell."""
         if partitioner is not None:
             return partitioner
-        return scaled_partitions(many_partitions(target_type), partition_share(n_columns))
+        return wide_partitions(many_partitions(target_type), *size)
 
     def _search(self, splits: Sequence[Split]) -> None:
         """Choose a setting of the default penalty."""
@@ -177,8 +177,8 @@ class Joint(Component):
 
     def _seeded(self, n_jobs: int) -> Partitioner:
         context = self.context
-        n_columns = context.rows.X.shape[1]
-        partitioner = self._partitions(context.partitioner, context.target_type, n_columns)
+        size = context.rows.X.shape[1], context.n_outputs
+        partitioner = self._partitions(context.partitioner, context.target_type, size)
         if self.context.options.root_cell:
             is_union = isinstance(partitioner, UnionPartitioner)
             members = partitioner.partitioners if is_union else [partitioner]

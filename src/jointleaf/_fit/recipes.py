@@ -20,7 +20,7 @@ from jointleaf._fit.budget import Budget, Seconds
 from jointleaf._fit.component import Component, FitContext
 from jointleaf._fit.grouped_joint import GroupedJoint, LargeJoint, SmallJoint
 from jointleaf._fit.joint import Joint, few_partitions, many_partitions
-from jointleaf._fit.limits import is_heavy, is_wide, partition_share
+from jointleaf._fit.limits import SCREENED_COLUMNS, is_heavy, is_wide, partition_share
 from jointleaf._fit.linear import CategoryLinear, Linear
 from jointleaf._fit.located import Located
 from jointleaf._fit.monotone import MonotoneJoint
@@ -106,6 +106,8 @@ FAMILIES: dict[TargetType, Sequence[Sequence[type[Component]]]] = {
 #: Components that wide tables are spared. Where few of many columns count, random thresholds miss
 #: them; the time of linear leaves grows with the cube of the columns.
 _NOT_WIDE = (BoostedRandom, BoostedLinear)
+#: Of the exact joint fit of numbers; steps of few of many columns are for the trees' own values.
+_WIDE_NUMBERS = (Joint, LeafValues, Located)
 
 #: What is tried first where time is short, for what it adds to a model in the time it takes.
 IN_A_HURRY = (Linear, Boosted, GroupedJoint, BoostedRandom, BoostedLinear)
@@ -211,13 +213,15 @@ def under_constraints(recipe: Recipe) -> Recipe:
 
 
 def affordable(recipe: Recipe, n_columns: int, n_outputs: int) -> Recipe:
-    """Return the recipe without components that wide tables are spared; see `_fit.limits`.
+    """Return the recipe with the components of wide tables; see `_fit.limits`.
 
     Of more classes than `Boosted` takes, random thresholds must do. Tables that are wide,
     or of many classes, have no reserve.
     """
     if is_heavy(n_columns, n_outputs):
         recipe = replace(recipe, reserve={})
+    if recipe == RECIPES["joint"] and is_wide(n_columns):
+        return replace(recipe, components={**recipe.components, "regression": _WIDE_NUMBERS})
     if recipe.name != "blend" or not is_wide(n_columns) or not Boosted.takes(n_outputs):
         return recipe
     return replace(
@@ -242,9 +246,11 @@ def spared(
     n_all = n_folds_and_splits(recipe, n_rows, context.target_type)[1]
     if n_splits < n_all and not splits_are_given:
         names.append(f"{n_all - n_splits} of {n_all} splits")
-    share = partition_share(n_columns)
+    share = partition_share(n_columns, context.n_outputs)
     if recipe.name == "joint" and share < 1:
-        names.append(f"{1 - share:.0%} of the partitions")
+        names.append(f"{1 - share:.0%} of the partitions that are not boosted")
+    if recipe.name == "joint" and is_wide(n_columns):
+        names.append(f"splits on all but {SCREENED_COLUMNS} columns")
     return [f"{name} ({reason})" for name in names]
 
 

@@ -20,6 +20,7 @@ from jointleaf._trees.flat import FlatTrees
 
 #: Rows' worth of the overall mean that every category's mean is pulled by.
 _PRIOR_ROWS = 10.0
+_BLOCK = 2**18  # numbers of which means are taken at a time
 
 
 class TrainingRows(NamedTuple):
@@ -58,18 +59,19 @@ class Encoding:
 
     def __init__(self, rows: TrainingRows, *, categories: bool, missing: bool) -> None:
         s, n_categories = rows.weights, rows.columns.n_categories
-        targets = _centred_targets(rows, s)
+        targets = centred_targets(rows, s)
         self._scores = {
             int(j): _category_scores(rows.X[:, j], int(n_categories[j]), targets, s)
             for j in (rows.columns.categorical if categories else ())
         }
         self._fills = {}
-        for j in np.flatnonzero(n_categories == 0) if missing else ():
-            seen = ~np.isnan(rows.X[:, j])
-            fill = np.average(rows.X[seen, j], weights=s[seen]) if seen.any() else 0.0
+        if missing:
+            numbers = np.flatnonzero(n_categories == 0)
+            fills = _column_means(rows.X, s, numbers)
             with np.errstate(over="ignore"):
-                rounded = np.float32(fill)  # in which trees compare it, if they can
-            self._fills[int(j)] = float(rounded if np.isfinite(rounded) else fill)
+                rounded = fills.astype(np.float32)  # in which trees compare them, if they can
+            fills = np.where(np.isfinite(rounded), rounded, fills)
+            self._fills = dict(zip(numbers.tolist(), fills.tolist(), strict=True))
 
     @classmethod
     def of(cls, scores: Mapping[int, NDArray], fills: Mapping[int, float]) -> Encoding:
@@ -92,7 +94,8 @@ class Encoding:
 
     def numbers(self, X: NDArray) -> NDArray:
         """Return rows X (n, d) with scores and fills; X itself where it has nothing to replace."""
-        incomplete = {j for j in self._fills if np.isnan(X[:, j]).any()}
+        has_missing = np.isnan(X).any(axis=0)
+        incomplete = [j for j in np.flatnonzero(has_missing).tolist() if j in self._fills]
         if not self._scores and not incomplete:
             return X
         X = X.copy()
@@ -141,7 +144,7 @@ def tables_from_scores(trees: FlatTrees, scores: Mapping[int, NDArray]) -> FlatT
     )
 
 
-def _centred_targets(rows: TrainingRows, s: NDArray) -> NDArray:
+def centred_targets(rows: TrainingRows, s: NDArray) -> NDArray:
     """Return targets (n, K), numbers or indicators of the classes, with weighted mean zero.
 
     Numbers also get variance one: scores are float32, in which targets of 1e-50 or 1e50 would be
@@ -153,6 +156,21 @@ def _centred_targets(rows: TrainingRows, s: NDArray) -> NDArray:
     y = rows.y[:, None].astype(np.float64)
     mean, scale = mean_and_scale(y, s)
     return (y - mean) / scale
+
+
+def _column_means(X: NDArray, s: NDArray, columns: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the weighted means of some columns without their missing values; 0 if all are."""
+    means = np.zeros(len(columns))
+    step = max(1, _BLOCK // max(1, len(X)))  # of columns at a time
+    for start in range(0, len(columns), step):
+        block = np.ascontiguousarray(X[:, columns[start : start + step]].T)
+        missing = np.isnan(block)
+        means[start : start + step] = np.multiply(block, s, dtype=np.float64).sum(axis=1) / s.sum()
+        for k in np.flatnonzero(missing.any(axis=1)).tolist():
+            seen = ~missing[k]
+            mean = np.average(block[k, seen], weights=s[seen]) if seen.any() else 0.0
+            means[start + k] = mean
+    return means
 
 
 def _category_scores(

@@ -74,6 +74,13 @@ class FlatTrees:
     lookups: tuple[Lookup, ...] = ()
     leaf_values: NDArray[np.float64] | None = None
 
+    def of_columns(self, columns: NDArray[np.intp], n_features: int) -> FlatTrees:
+        """Return trees that were grown on some columns (m,) of a table as trees of its rows."""
+        n_categories = np.zeros(n_features, self.n_categories.dtype)
+        n_categories[columns] = self.n_categories
+        feature = columns[self.feature].astype(self.feature.dtype)
+        return replace(self, n_features=n_features, feature=feature, n_categories=n_categories)
+
     @property
     def n_trees(self) -> int:
         """P, the number of trees."""

@@ -20,7 +20,7 @@ from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Term
 from jointleaf._core.penalties.params import check_number, is_whole
 from jointleaf._data.rows import Rows
-from jointleaf._fit.folds import grow, make_splits
+from jointleaf._fit.folds import grow_partitions, make_splits
 from jointleaf._fit.joint import Joint, fit_cells_of
 from jointleaf._fit.pruning import Candidate, Descent, Path, Walk, prune_to_size
 from jointleaf._fit.quantiles import check_single
@@ -281,8 +281,7 @@ def _split_walk(estimator: BaseJOPLEn, train: Rows, step_fraction: float) -> Wal
     try:
         context = fitted_context(estimator, train)
         fresh = Joint(context, {}).partitioner.fresh()
-        rows = context.growth_rows(train)
-        partitioner = grow(fresh, rows, context.target_type, context.columns)
+        partitioner = grow_partitions(context, fresh, train)
     except ValueError as cause:
         raise ValueError(
             f"The partitions cannot be grown anew to choose a size: {cause} To prune, give rows "

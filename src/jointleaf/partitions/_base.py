@@ -142,6 +142,10 @@ class Partitioner(BaseEstimator, ABC):
         """Return a fitted partitioner that has only some (P,), at least one, of the partitions."""
         return self._unless(not chosen.all(), "leave partitions out")
 
+    def of_columns(self, columns: NDArray[np.intp], n_features: int) -> Partitioner:
+        """Return what was fitted to some columns (m,) of a table as a partitioner of its rows."""
+        return self._unless(len(columns) < n_features, "be fitted to a part of the columns")
+
     def _unless(self, impossible: bool | np.bool_, action: str) -> Partitioner:
         if impossible:
             raise NotImplementedError(f"{type(self).__name__} cannot {action}")
@@ -323,10 +327,21 @@ class TreeCells(Partitioner):
         """Return only some (P,) of the trees."""
         return self._with_trees(self.trees_.only(chosen))
 
-    def _with_trees(self, trees: FlatTrees) -> TreeCells:
-        """Return a copy with other trees: gains as they were where splits are left, else zero."""
+    def of_columns(self, columns: NDArray[np.intp], n_features: int) -> TreeCells:
+        """Return trees that were grown on some columns (m,) of a table as trees of its rows."""
+        copy, gains = self._copy(), np.zeros(n_features)
+        gains[columns] = self.split_gains_
+        copy.set_all_leaves(self.trees_.of_columns(columns, n_features), gains)
+        return copy
+
+    def _copy(self) -> TreeCells:
         copy = type(self).__new__(type(self))  # copy.copy would leave a model out, as pickles do
         copy.__dict__.update(self.__dict__)
+        return copy
+
+    def _with_trees(self, trees: FlatTrees) -> TreeCells:
+        """Return a copy with other trees: gains as they were where splits are left, else zero."""
+        copy = self._copy()
         copy.set_trees(trees)
         is_used = np.zeros(self.n_features_in_, bool)
         is_used[trees.split_features] = True

@@ -53,6 +53,10 @@ class RootCell(Partitioner):
         self.n_cells_ = np.ones(1, dtype=np.intp)
         self.split_gains_ = np.ones(self.n_features_in_)
 
+    def of_columns(self, columns: NDArray[np.intp], n_features: int) -> RootCell:
+        """Return the cell of rows of all columns."""
+        return RootCell().fit(np.zeros((1, n_features)))
+
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the codes (n, 1): zeros."""
         return np.zeros((check_apply_rows(self, X).shape[0], 1), dtype=np.int32)
@@ -102,6 +106,11 @@ class Nest(Partitioner):
         parts = _parts(chosen, [len(m.siblings()) for m in self.members])
         merged = [m.with_merged(part) for m, part in zip(self.members, parts, strict=True)]
         return self._with_members(merged, np.ones(len(merged), bool))
+
+    def of_columns(self, columns: NDArray[np.intp], n_features: int) -> Self:
+        """Return members that were fitted to some columns (m,) of a table, for all of them."""
+        members = [member.of_columns(columns, n_features) for member in self.members]
+        return self._with_members(members, np.ones(len(members), bool))
 
     def with_partitions(self, chosen: NDArray[np.bool_]) -> Self:
         """Return some partitions (P,), without members that have none of them."""
