@@ -191,6 +191,7 @@ def _share_states(
     on_numbers = np.flatnonzero(trees.table < 0)
     pairs = np.stack([trees.feature[on_numbers], trees.threshold[on_numbers]], axis=1)
     pairs, numbered = np.unique(pairs, axis=0, return_inverse=True)
+    numbered = numbered.reshape(-1)  # NumPy 2.0 keeps an axis
     columns, values = pairs[:, 0].astype(np.intp), pairs[:, 1]
     begins = np.searchsorted(on_numbers, trees.starts)
     width = int(columns.max(initial=-1)) + 1
