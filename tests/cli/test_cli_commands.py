@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 import jointleaf
+from blend_fits import true_fits
 from cli_data import HEADER, as_csv, fails, make_rows, run
 from jointleaf._core.losses import make_number_loss
 from jointleaf._data.formatting import number, signed
@@ -329,6 +330,19 @@ def test_select_finds_what_matters_and_shows_the_path(capsys, tmp_path):
     assert found["path"][0]["features"] == []
     chosen = next(p for p in found["path"] if p["strength"] == pytest.approx(found["strength"]))
     assert chosen["features"] == ["b", "e"]
+
+
+def test_the_path_at_the_chosen_strength_is_the_selection(capsys, tmp_path):
+    """Also of columns that say nearly the same, which loose solves leave in."""
+    rng = np.random.default_rng(1)
+    year, month, a = rng.integers(2000, 2010, 150), rng.integers(0, 12, 150), rng.normal(size=150)
+    y = a + 0.1 * (year + month / 12) + rng.normal(0, 0.5, 150)
+    rows = np.column_stack([a, year, month, (year + month / 12).round(4), y])
+    (tmp_path / "data.csv").write_text(as_csv(rows.tolist(), ("a", "year", "month", "date", "y")))
+    with true_fits():
+        found = json.loads(run(capsys, "select", tmp_path / "data.csv", "-t", "y", "--json")[1])
+    chosen = [p for p in found["path"] if p["strength"] == pytest.approx(found["strength"])]
+    assert [set(p["features"]) for p in chosen] == [{r["feature"] for r in found["selected"]}]
 
 
 def test_bench_compares_what_is_installed(capsys, folder):

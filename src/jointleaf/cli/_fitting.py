@@ -35,6 +35,8 @@ from jointleaf.cli._validation import validate
 from jointleaf.estimators import recipe_for
 from jointleaf.estimators._path import follow_strengths
 
+_PATH_TOL = 3e-5  # looser solves keep slopes of columns that say the same as others
+
 _NONE_SELECTED = (
     "  none: the slope of no column clearly helps on held-out rows. Columns may matter\n"
     "  through the cells all the same: see their importances in the report of jointleaf fit."
@@ -156,7 +158,8 @@ def _selected(model: Any, names: list[str]) -> list[dict[str, Any]]:
 def _path(model: Any, data: TrainingData) -> list[dict[str, Any]]:
     """Return the path that cross-validation followed last, from strong to weak.
 
-    Losses are those of cross-validation, features those of the same strengths on all rows.
+    Losses are those of cross-validation, features those of the same strengths on all rows: at the
+    chosen one those of the model.
     """
     names = data.preparation.outputs
     table = loss_table(model.cv_results_)
@@ -164,10 +167,15 @@ def _path(model: Any, data: TrainingData) -> list[dict[str, Any]]:
     breaks = np.flatnonzero(np.diff(table["strength"][rows]) >= 0)
     rows = rows[breaks[-1] + 1 :] if breaks.size else rows
     strengths = table["strength"][rows]
-    norms = follow_strengths(model, data.rows.X, data.y, strengths=strengths).feature_norms
+    options = {"strengths": strengths, "tol": _PATH_TOL}
+    norms = follow_strengths(model, data.rows.X, data.y, **options).feature_norms
+    fitted = model.report_.joint_or_raise("a selection").penalty.strength
     path = []
     for k, strength, is_active in zip(rows, strengths, norms > 0, strict=True):
-        features = [names[j] for j in sorted(set(model.linear_feature_columns_[is_active]))]
+        columns = set(model.linear_feature_columns_[is_active])
+        if np.isclose(strength, fitted):
+            columns = set(model.selected_features_)
+        features = [names[j] for j in sorted(columns)]
         loss, error = table["mean_loss"][k], table["se_loss"][k]
         path.append({"strength": strength, "features": features, "loss": loss, "error": error})
     return path
