@@ -116,10 +116,16 @@ def detect_target(
     different = np.unique(numbers[np.isfinite(numbers)])
     _check_varies(different, name, source)
     whole = bool((different == np.floor(different)).all() and (np.abs(different) < 2**53).all())
+    n_present = int((~missing).sum())
+    if task == "classification" and 2 * len(different) > n_present:
+        raise CliError(
+            f"{source}: the target {name!r} has {len(different):,} different numbers in "
+            f"{n_present:,} rows, too many to be classes: use --task regression"
+        )
     if task is not None:
         is_text = task == "classification" and not whole
         return Target(name, task, "" if is_text else notation, _REQUESTED)
-    if whole and len(different) <= _FEW and (~missing).sum() >= _FEWEST_ROWS * len(different):
+    if whole and len(different) <= _FEW and n_present >= _FEWEST_ROWS * len(different):
         reason = f"whole numbers with {len(different)} different values"
         return Target(name, "classification", notation, reason)
     remarks = texts.notation_remarks(column.values, notation) if column.is_text else []

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor, save
-from jointleaf._core.progress import ticking
+from jointleaf._core.progress import Progress, ticking
 from jointleaf._data.kinds import ROLES
+from jointleaf._fit.recipe_fit import expected_seconds
 from jointleaf._fit.report import loss_table
 from jointleaf.cli import _output as out
 from jointleaf.cli._folders import Folder
@@ -31,10 +32,11 @@ from jointleaf.cli._preparation import Objective, TrainingData, read_training_da
 from jointleaf.cli._record import make_record, without_charts
 from jointleaf.cli._report import render_report
 from jointleaf.cli._scores import error_table
-from jointleaf.cli._validation import validate
+from jointleaf.cli._validation import SMALL, validate
 from jointleaf.estimators import recipe_for
 from jointleaf.estimators._path import follow_strengths
 
+_LONG = 10.0  # seconds, of which users are told before
 _PATH_TOL = 3e-5  # looser solves keep slopes of columns that say the same as others
 
 _NONE_SELECTED = (
@@ -53,8 +55,12 @@ def fit(args: argparse.Namespace) -> None:
     folder = Folder.of(args)
     table = None if folder is None else folder.sample(args.seed)
     data = read_training_data(args, objective, table)
-    options = Options(data.target.task, args.seed, args.jobs, loss=objective.loss)
-    model, record = _fit_and_validate(data, options, folder)
+    options = Options(
+        data.target.task, args.seed, args.jobs, loss=objective.loss, time_budget=args.time_budget
+    )
+    if folder is None and not args.json:
+        _announce(data, options, is_quick=args.no_compare)
+    model, record = _fit_and_validate(data, options, folder, is_quick=args.no_compare)
     used = tuple(kind for kind in data.preparation.columns if kind.kind not in ROLES)
     model.columns_ = replace(model.columns_, preparation=replace(data.preparation, columns=used))
     with out.writing(model_path):
@@ -79,8 +85,24 @@ def _stem(data: str) -> str:
     return name or "model"
 
 
+def _announce(data: TrainingData, options: Options, *, is_quick: bool) -> None:
+    """Say about how long the fits of jointleaf take, unless that is short."""
+    n, d = data.rows.X.shape
+    n_classes = len(set(data.y)) if options.task == "classification" else 0
+    n_folds = 5 if n <= SMALL and not is_quick and data.rows.times is None else 1
+    seconds = [expected_seconds(rows, d, n_classes) for rows in (n, 4 * n // 5)]
+    if options.time_budget is not None:
+        seconds = [min(value, options.time_budget) for value in seconds]
+    total = seconds[0] + n_folds * seconds[1]
+    if total >= _LONG:
+        is_long = not is_quick and options.time_budget is None
+        remedy = "; shorter with --no-compare or --time-budget SECONDS" if is_long else ""
+        shown = f"{total:.0f} s" if total < 100 else f"{total / 60:.0f} min"
+        out.print_remark(f"fits of jointleaf take about {shown}{remedy}")
+
+
 def _fit_and_validate(
-    data: TrainingData, options: Options, folder: Folder | None
+    data: TrainingData, options: Options, folder: Folder | None, *, is_quick: bool
 ) -> tuple[Any, dict[str, Any]]:
     """Fit all rows, compare with other models on held-out rows, and return model and record.
 
@@ -92,13 +114,16 @@ def _fit_and_validate(
     # The standard output is for the result alone.
     with contextlib.redirect_stdout(sys.stderr):
         if folder is None:
-            fit_jointleaf(model, data.rows)
+            bar = Progress(100, "fitting all rows")
+            with ticking("fitting all rows"), bar.holding("", 100):
+                fit_jointleaf(model, data.rows)
         else:
             folder.fit(model.set_params(verbose=1), data)
     model.set_params(verbose=0)
     middle = time.perf_counter()
     options = options._replace(recipe=model.report_.recipe)
-    validation = validate(data.encoded_rows, FIT_MODELS, options)
+    models = FIT_MODELS[:1] if is_quick else FIT_MODELS
+    validation = validate(data.encoded_rows, models, options, is_quick=is_quick)
     spent = {"fit": middle - start, "validation": time.perf_counter() - middle}
     with ticking("describing the model"):
         record = make_record(model, data, validation, spent)

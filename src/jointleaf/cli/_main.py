@@ -6,6 +6,7 @@ The arguments of all commands are described here, so that ``--help`` loads nothi
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -138,6 +139,10 @@ def _power(text: str) -> float:
     return _checked_float(text, lambda number: 1 <= number <= 2, "from 1 to 2, such as 1.5")
 
 
+def _seconds(text: str) -> float:
+    return _checked_float(text, lambda number: 0 < number < math.inf, "above 0, such as 60")
+
+
 def _delimiter(text: str) -> str:
     mark = {"tab": "\t", "\\t": "\t"}.get(text, text)
     if len(mark) != 1:
@@ -255,6 +260,16 @@ _COMMANDS: dict[str, tuple[str, str, str, list[_Argument]]] = {
                 "--checkpoint", metavar="FOLDER",
                 help="where a fit of a folder that is interrupted goes on from, by the same "
                 "command",
+            ),
+            _argument(
+                "--time-budget", metavar="SECONDS", type=_seconds,
+                help="about how long each fit of jointleaf may take, that of all rows and that of "
+                "every split; by default as long as it takes",
+            ),
+            _argument(
+                "--no-compare", **_FLAG,
+                help="fit no other models, and measure the errors of jointleaf on one fifth of the "
+                "rows",
             ),
             _argument("--output", "-o", **_FILE, help="the model; by default DATA.jleaf, here"),
             _argument("--report", **_FILE, help="the report; by default beside the model, .html"),

@@ -60,6 +60,7 @@ def make_record(
         "n_without_target": data.n_without_target,
         "n_without_weight": data.n_without_weight,
         "target": target,
+        "hints": list(data.hints),
         "preparation": asdict(data.preparation),
         "columns": [
             _column_summary(data.table.column(kind.name), kind, data.rows.X)

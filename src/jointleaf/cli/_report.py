@@ -79,6 +79,7 @@ def _data(record: Record) -> str:
         text += f" {plural(record['n_without_target'], 'row')} without a target left out."
     if record.get("n_without_weight"):
         text += f" {plural(record['n_without_weight'], 'row')} of weight 0 left out."
+    text += "".join(f" Hint: {hint}." for hint in record.get("hints", []))  # older files have none
     header = ["column", "holds", "missing", "different", "values"]
     table = html.table(header, rows, numbers=(2, 3), texts=(4,), styles=styles)
     if len(rows) > _MOST_COLUMNS:  # on a phone it takes many screens
@@ -119,6 +120,8 @@ def _errors(validation: Record) -> str:
         f"Errors {validation['method']}, the same for all models, all with default settings "
         f"unless the name says otherwise. Bars are the {MEASURES[measure]}; shorter is better."
     )
+    if len(records) == 1:
+        text = f"Errors {validation['method']}."
     table = html.table(header, rows, numbers=range(2, len(header)), bars=(1,), styles=styles)
     return html.section("errors", "Errors against other models", text, table)
 
