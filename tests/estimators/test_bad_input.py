@@ -426,6 +426,15 @@ def test_nothing_is_printed_unless_asked(capfd, penalty):
     assert capfd.readouterr() == ("", "")
 
 
+def test_targets_that_are_no_classes_are_told_apart():
+    classifier = JOPLEnClassifier(SMALL, penalty=RIDGE)
+    with pytest.raises(ValueError, match=r"JOPLEnRegressor predicts numbers\.$"):
+        classifier.fit(X, Y)
+    labels = np.resize(np.array(["a", 1], dtype=object), len(Y))
+    with pytest.raises(TypeError, match=r"y mixes text and other labels, for example 'a' and 1"):
+        classifier.fit(X, labels)
+
+
 def test_verbose_shows_progress_and_the_end_of_the_solve(capsys):
     JOPLEnRegressor(SMALL, cv=2, verbose=1).fit(X, Y)
     shown = capsys.readouterr()

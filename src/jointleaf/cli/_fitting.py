@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -192,8 +193,8 @@ def _path(model: Any, data: TrainingData) -> list[dict[str, Any]]:
     breaks = np.flatnonzero(np.diff(table["strength"][rows]) >= 0)
     rows = rows[breaks[-1] + 1 :] if breaks.size else rows
     strengths = table["strength"][rows]
-    options = {"strengths": strengths, "tol": _PATH_TOL}
-    norms = follow_strengths(model, data.rows.X, data.y, **options).feature_norms
+    path_of = partial(follow_strengths, model, data.rows.X, data.y, tol=_PATH_TOL)
+    norms = path_of(strengths=strengths).feature_norms
     fitted = model.report_.joint_or_raise("a selection").penalty.strength
     path = []
     for k, strength, is_active in zip(rows, strengths, norms > 0, strict=True):

@@ -131,7 +131,7 @@ def fit_jointleaf(estimator: Any, rows: Rows) -> Any:
         estimator.set_params(cv=time_splits(rows.times, *_TIME_SPLITS))
     with warnings.catch_warnings():
         # Columns that are left out by themselves are used because --keep asks for it.
-        warnings.filterwarnings("ignore", "column .* leave it out unless", UserWarning)
+        warnings.filterwarnings("ignore", "column .* (leave it out unless|looks like)", UserWarning)
         estimator.fit(rows.X, rows.y, rows.weight, **options)
     return estimator.set_params(cv=None)  # numbers of rows say nothing in a file
 
