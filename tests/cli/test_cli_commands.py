@@ -302,6 +302,23 @@ def test_explanations_of_classes(capsys, folder, tmp_path):
     assert (tmp_path / "row.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("length", [5, 60])
+def test_pictures_of_rows_have_room_for_their_titles(capsys, tmp_path, length):
+    """Names of columns, or their values, may take most of the width."""
+    image = pytest.importorskip("matplotlib.image")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a" * length, "b"])
+    y = np.resize(["hurricane", "tropical depression", "low"], 60)
+    model = jointleaf.JOPLEnClassifier("lightgbm", penalty=jointleaf.Frobenius(0.01))
+    jointleaf.save(model.fit(X, y), tmp_path / "m.jleaf")
+    X.to_csv(tmp_path / "rows.csv", index=False)
+    arguments = "explain", tmp_path / "m.jleaf", tmp_path / "rows.csv", "--row", 12
+    assert run(capsys, *arguments, "--plot", tmp_path / "row.png")[0] == 0
+    picture = image.imread(tmp_path / "row.png")[..., :3]
+    for edge in (picture[:, -1], picture[:, 0], picture[0]):
+        assert (edge == picture[0, 0]).all()
+
+
 def test_info(capsys, folder):
     _, text, _ = run(capsys, "info", folder / "city.jleaf")
     facts = {line.split()[0]: line for line in text.splitlines()}

@@ -116,6 +116,16 @@ def test_numbers_that_hardly_repeat_are_no_classes(capsys, tmp_path):
     )
 
 
+def test_columns_are_dropped_with_commas_between_them(capsys, tmp_path):
+    rows = list(zip(A, A**2, NOISE, A + NOISE, strict=True))
+    path = write(tmp_path / "d.csv", rows, ("a", "b", "c,d", "y"))
+    options = "--no-compare", "--no-report", "--json"
+    found = json.loads(fitted(capsys, path, "--drop", "a, b", *options)[0])
+    assert [c["name"] for c in found["columns"] if c["used"]] == ["c,d"]
+    found = json.loads(fitted(capsys, path, "--drop", "c,d", *options)[0])
+    assert [c["name"] for c in found["columns"] if c["used"]] == ["a", "b"]
+
+
 # -- time ------------------------------------------------------------------------------------------
 
 

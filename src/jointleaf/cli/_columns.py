@@ -174,7 +174,6 @@ def _check_varies(different: Any, name: str, source: str) -> None:
     if len(different) == 1:
         value = different[0]
         is_large = not isinstance(value, str) and abs(value) >= 2**53
+        shown = value if isinstance(value, str) else f"{value:.16g}"
         digits = " (as far as 16 digits tell: subtract a constant)" if is_large else ""
-        raise CliError(
-            f"{source}: the target {name!r} is always {value!s}{digits}: nothing to learn"
-        )
+        raise CliError(f"{source}: the target {name!r} is always {shown}{digits}: nothing to learn")

@@ -262,6 +262,8 @@ def _read_training_data(
     if table is None:
         table = read_file(args, missing_words(args))
     splits.check_columns(args)
+    for option in ("drop", "keep", "categorical"):
+        setattr(args, option, _separated(getattr(args, option), table.names))
     if args.target in args.drop:
         raise CliError(f"--drop {args.target!r} is the target: drop another column")
     task: Task | None = args.task if objective.loss is None else "regression"
@@ -299,6 +301,15 @@ def _read_training_data(
     n_without_target, n_without_weight = int((~present).sum()), n_with_target - len(table)
     hints = table_hints(args, table, preparation.columns, target, rows, objective.loss)
     return TrainingData(table, preparation, target, rows, n_without_target, n_without_weight, hints)
+
+
+def _separated(names: Collection[str], known: Collection[str]) -> list[str]:
+    """Return names of columns, of which one with commas may be several."""
+    several = (
+        [name] if name in known or "," not in name else [part.strip() for part in name.split(",")]
+        for name in names
+    )
+    return [name for some in several for name in some]
 
 
 def _check_targets(y: NDArray, target: Target, loss: Loss | None, source: str) -> None:

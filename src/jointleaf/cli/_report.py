@@ -130,7 +130,8 @@ def _quality(validation: Record, target: Record) -> str:
     noun = "Predictions"
     if "classes" in target:
         classes = target["classes"]
-        noun = f"Probabilities of {classes[1] if len(classes) == 2 else 'all classes'}"
+        of = validation["summary"].get("calibration_of", "all classes")  # of older files
+        noun = f"Probabilities of {classes[1] if len(classes) == 2 else of}"
     method = validation["method"]
     rows = method.removeprefix("on ") if method.startswith("on ") else f"held-out rows, {method}"
     text = f"{noun} for {rows}."
@@ -263,6 +264,8 @@ def _fit(record: Record) -> str:
             f"held-out rows, for which trees are grown anew. {lines_are}; the band is one standard "
             "error."
         )
+    if len(model["components"]) > 1:
+        text += " Weights of a blend are fitted to held-out predictions and need not add up to 1."
     if joint is not None:
         text += (
             f" The joint problem: objective {joint['objective']:.6g}, distance from the optimality "
@@ -280,7 +283,7 @@ def _fit_pictures(lines: list[Record], joint: Record) -> list[tuple[str, str]]:
     exact, cheap = ([line for line in lines if line["exact"] is kind] for kind in (True, False))
     groups = [
         ("Validation loss, weaker penalties to the right", "validation loss", exact),
-        ("Search, by the squared error for speed", "squared error / 2", cheap),
+        ("Search, by a squared error, quicker than the loss", "squared error / 2", cheap),
     ]
     groups = [g for g in groups if any(len(line["strength"]) > 1 for line in g[2])]
     has_trace = len(joint["trace"]) > 2

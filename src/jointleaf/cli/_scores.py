@@ -125,12 +125,16 @@ def prediction_summary(
         }
     n_classes = predicted.shape[1]
     is_class = truth[:, None] == np.arange(n_classes)
-    # Two classes: the probability of the second; more: those of all classes together.
-    columns = slice(1, 2) if n_classes == 2 else slice(None)
+    # Two classes: the probability of the second; more: the largest, as nearly all others are zero.
+    probabilities, happened = predicted[:, 1], is_class[:, 1]
+    if n_classes > 2:
+        likeliest = np.arange(len(truth)), predicted.argmax(axis=1)
+        probabilities, happened = predicted[likeliest], is_class[likeliest]
     confusion = np.zeros((n_classes, n_classes), int)
     np.add.at(confusion, (truth, predicted.argmax(axis=1)), 1)
     return {
-        "calibration": _calibration(predicted[:, columns].ravel(), is_class[:, columns].ravel()),
+        "calibration": _calibration(probabilities, happened),
+        "calibration_of": "the likeliest class" if n_classes > 2 else "",
         "confusion": confusion.tolist(),
         "intervals": intervals,
     }
