@@ -223,6 +223,25 @@ def test_calibration_of_many_classes_is_that_of_the_likeliest():
     np.testing.assert_allclose([g["probability"] for g in two["calibration"]], groups)
 
 
+def test_effects_of_truth_values_are_those_of_two_categories():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=80), "b": rng.integers(0, 2, 80).astype(float)})
+    model = JOPLEnRegressor("lightgbm", penalty=Frobenius(0.01)).fit(X, X["a"] + 3 * X["b"])
+    features = [{"name": name, "importance": 0.5} for name in X]
+    by_name = [
+        {
+            c["name"]: c
+            for c in effect_summary(model, X, features, {"name": "y"}, set(), some)["curves"]
+        }
+        for some in ((), ("b",))
+    ]
+    assert by_name[0]["a"] == by_name[1]["a"]
+    assert by_name[0]["b"]["grid"] == [0.0, 1.0]
+    assert by_name[1]["b"]["names"] == ["no", "yes"]
+    assert by_name[1]["b"]["values"] == by_name[0]["b"]["values"]
+    assert ">yes<" in effect_chart(by_name[1]["b"], (-2, 2), "change of y")
+
+
 @pytest.mark.parametrize("n", [2, 9, 26, 41])
 def test_confusion_is_a_picture(n):
     classes = [f"class number {k}" for k in range(n)]

@@ -128,7 +128,7 @@ class Progress:
         is_drawn = self._display is not None or self._stream.isatty()
         if is_drawn and fraction < 1 and seconds - self._drawn_at < _DRAW_SECONDS:
             return
-        self._drawn_at, note = seconds, self._note + inner
+        self._drawn_at, note = seconds, (self._note + inner).removeprefix(": ")
         bar = "#" * round(24 * fraction)
         line = f"{self.label} [{bar:<24}] {self._done}/{self.total} {seconds:6.1f} s {note}"
         if self._display is not None:

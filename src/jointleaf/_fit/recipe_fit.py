@@ -79,7 +79,8 @@ def fit_recipe(
     if recipe.name == "blend":
         splits = splits if context.is_regression else with_all_classes(context.rows, splits)
         context = replace(context, keeps_split=_keeps_split(context, splits))
-    Progress.expect(_seconds(recipe.components[context.target_type], context.size, len(splits)))
+    seconds = _seconds(recipe.components[context.target_type], context.size, len(splits))
+    Progress.expect(seconds if budget is None else min(seconds, budget.seconds))
     components: dict[str, Component] = {}
     held_out: dict[str, list[NDArray]] = {}
     if budget is not None and recipe.name == "blend":
