@@ -26,6 +26,7 @@ from jointleaf._data.texts import detect_format
 from jointleaf._fit import recipes
 from jointleaf._fit.component import CellKinds
 from jointleaf.partitions._base import LeftOut
+from jointleaf.partitions._union import MANY_CLASSES
 
 _FEWEST_COUNTED = 20  # rows
 _FEWEST_DATES = 5  # different ones, of a column of text
@@ -345,11 +346,20 @@ def check_labels(y: NDArray) -> None:
             "text, for example with astype(str)"
         )
     try:
-        check_classification_targets(y)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", MANY_CLASSES)
+            check_classification_targets(y)
     except ValueError as cause:
         if "continuous" not in str(cause):
             raise
         raise ValueError(f"{cause} JOPLEnRegressor predicts numbers.") from None
+    n_classes = len(np.unique(y))
+    if len(y) >= _FEWEST_COUNTED and 2 * n_classes > len(y):
+        warnings.warn(
+            f"y has {n_classes:,} classes in {len(y):,} rows: for numbers use JOPLEnRegressor",
+            UserWarning,
+            stacklevel=7,  # where fit is called
+        )
 
 
 @contextmanager
