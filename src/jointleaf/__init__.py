@@ -91,4 +91,4 @@ else:  # `__getattr__` would make every name pass type checkers
         return value
 
     def __dir__() -> list[str]:
-        return sorted([*globals(), *_HOMES])
+        return sorted({*globals(), *_HOMES} - {"TYPE_CHECKING", "annotations", "import_module"})

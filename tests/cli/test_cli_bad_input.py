@@ -69,7 +69,7 @@ CASES = {
     "truncated parquet": (b"PAR1" + bytes(40), "the Parquet file is damaged or truncated"),
     "no targets": (as_csv([[*row[:-1], "NA"] for row in ROWS]), "so no rows are left"),
     "few rows": (as_csv(ROWS[:5]), "5 rows with a target: at least 10 are needed"),
-    "one target": (as_csv([[*row[:-1], "7"] for row in ROWS]), "is always 7"),
+    "one target": (as_csv([[*row[:-1], "7"] for row in ROWS]), "is always 7: nothing"),
     "only a target": ("price\n" + "1\n2.5\n" * 9, "no column is left to learn from: only a target"),
     "nothing to learn from": (
         as_csv([[f"F{k}", f"{k}.5"] for k in range(40)], ("name", "price")),
@@ -147,6 +147,13 @@ def test_wrong_arguments_are_usage_errors(capsys, arguments, message):
     assert code == 2
     assert out == ""
     assert message in err
+
+
+def test_unknown_options_show_the_usage_of_their_command(capsys):
+    code, _, err = run(capsys, "select", "a.csv", "-t", "y", "--loss", "poisson")
+    assert code == 2
+    assert err.startswith("usage: jointleaf select ")
+    assert err.endswith("jointleaf select: error: unrecognized arguments: --loss poisson\n")
 
 
 def test_packages_that_are_not_installed_are_named(capsys, tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 import jointleaf
+from blend_fits import true_fits
 from cli_data import HEADER, as_csv, fails, make_rows, run
 from jointleaf._core.losses import make_number_loss
 from jointleaf._data.formatting import number, signed
@@ -301,6 +302,23 @@ def test_explanations_of_classes(capsys, folder, tmp_path):
     assert (tmp_path / "row.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("length", [5, 60])
+def test_pictures_of_rows_have_room_for_their_titles(capsys, tmp_path, length):
+    """Names of columns, or their values, may take most of the width."""
+    image = pytest.importorskip("matplotlib.image")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a" * length, "b"])
+    y = np.resize(["hurricane", "tropical depression", "low"], 60)
+    model = jointleaf.JOPLEnClassifier("lightgbm", penalty=jointleaf.Frobenius(0.01))
+    jointleaf.save(model.fit(X, y), tmp_path / "m.jleaf")
+    X.to_csv(tmp_path / "rows.csv", index=False)
+    arguments = "explain", tmp_path / "m.jleaf", tmp_path / "rows.csv", "--row", 12
+    assert run(capsys, *arguments, "--plot", tmp_path / "row.png")[0] == 0
+    picture = image.imread(tmp_path / "row.png")[..., :3]
+    for edge in (picture[:, -1], picture[:, 0], picture[0]):
+        assert (edge == picture[0, 0]).all()
+
+
 def test_info(capsys, folder):
     _, text, _ = run(capsys, "info", folder / "city.jleaf")
     facts = {line.split()[0]: line for line in text.splitlines()}
@@ -329,6 +347,19 @@ def test_select_finds_what_matters_and_shows_the_path(capsys, tmp_path):
     assert found["path"][0]["features"] == []
     chosen = next(p for p in found["path"] if p["strength"] == pytest.approx(found["strength"]))
     assert chosen["features"] == ["b", "e"]
+
+
+def test_the_path_at_the_chosen_strength_is_the_selection(capsys, tmp_path):
+    """Also of columns that say nearly the same, which loose solves leave in."""
+    rng = np.random.default_rng(1)
+    year, month, a = rng.integers(2000, 2010, 150), rng.integers(0, 12, 150), rng.normal(size=150)
+    y = a + 0.1 * (year + month / 12) + rng.normal(0, 0.5, 150)
+    rows = np.column_stack([a, year, month, (year + month / 12).round(4), y])
+    (tmp_path / "data.csv").write_text(as_csv(rows.tolist(), ("a", "year", "month", "date", "y")))
+    with true_fits():
+        found = json.loads(run(capsys, "select", tmp_path / "data.csv", "-t", "y", "--json")[1])
+    chosen = [p for p in found["path"] if p["strength"] == pytest.approx(found["strength"])]
+    assert [set(p["features"]) for p in chosen] == [{r["feature"] for r in found["selected"]}]
 
 
 def test_bench_compares_what_is_installed(capsys, folder):

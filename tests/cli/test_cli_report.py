@@ -19,9 +19,10 @@ from jointleaf import Frobenius, JOPLEnRegressor
 from jointleaf.cli import _validation, main
 from jointleaf.cli._charts import class_charts, classes_chart, effect_chart, search_chart
 from jointleaf.cli._html import breakable, page, table
+from jointleaf.cli._preparation import Rows
 from jointleaf.cli._record import effect_summary
 from jointleaf.cli._report import render_report
-from jointleaf.cli._scores import histogram
+from jointleaf.cli._scores import histogram, prediction_summary
 from jointleaf.cli._svg import LARGE, SMALL, Axis, Chart, Matrix, shortened, text_width, wrapped
 from jointleaf.cli._using import load_model
 
@@ -204,6 +205,41 @@ def test_names_break_behind_marks_and_never_within_words():
         assert rule.strip() == ".text,.long"
     cells = ElementTree.fromstring(table(["feature", "values"], [["a_b", "c_d"]], texts=(1,)))
     assert [cell.get("class") for cell in cells.iter("td")] == [None, "text"]
+
+
+def test_calibration_of_many_classes_is_that_of_the_likeliest():
+    """Of all classes together nearly all points were at 0 and 1."""
+    p = np.random.default_rng(0).dirichlet(np.full(9, 0.3), 400)
+    y = np.array([np.random.default_rng(k).choice(9, p=row) for k, row in enumerate(p)])
+    summary = prediction_summary(Rows(None, y), p)
+    order = np.argsort(p.max(axis=1))
+    means = [p.max(axis=1)[rows].mean() for rows in np.array_split(order, 10)]
+    right = [(p.argmax(axis=1) == y)[rows].mean() for rows in np.array_split(order, 10)]
+    np.testing.assert_allclose([g["probability"] for g in summary["calibration"]], means)
+    np.testing.assert_allclose([g["frequency"] for g in summary["calibration"]], right)
+    assert summary["calibration_of"] == "the likeliest class"
+    two = prediction_summary(Rows(None, (y > 4).astype(int)), np.c_[1 - p[:, 0], p[:, 0]])
+    groups = [p[rows, 0].mean() for rows in np.array_split(np.argsort(p[:, 0]), 10)]
+    np.testing.assert_allclose([g["probability"] for g in two["calibration"]], groups)
+
+
+def test_effects_of_truth_values_are_those_of_two_categories():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=80), "b": rng.integers(0, 2, 80).astype(float)})
+    model = JOPLEnRegressor("lightgbm", penalty=Frobenius(0.01)).fit(X, X["a"] + 3 * X["b"])
+    features = [{"name": name, "importance": 0.5} for name in X]
+    by_name = [
+        {
+            c["name"]: c
+            for c in effect_summary(model, X, features, {"name": "y"}, set(), some)["curves"]
+        }
+        for some in ((), ("b",))
+    ]
+    assert by_name[0]["a"] == by_name[1]["a"]
+    assert by_name[0]["b"]["grid"] == [0.0, 1.0]
+    assert by_name[1]["b"]["names"] == ["no", "yes"]
+    assert by_name[1]["b"]["values"] == by_name[0]["b"]["values"]
+    assert ">yes<" in effect_chart(by_name[1]["b"], (-2, 2), "change of y")
 
 
 @pytest.mark.parametrize("n", [2, 9, 26, 41])

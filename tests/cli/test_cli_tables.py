@@ -331,6 +331,7 @@ def test_how_numbers_are_read_is_told():
 def test_texts_that_look_like_numbers_are_not_left_out_in_silence(given):
     kind = detect_kind(column(*given))
     assert kind.kind == "identifier"
+    assert kind.holds == "left out: text"
     assert f"looks like numbers, but {given[0]!r} cannot be read as one" in kind.note
     assert "looks like" not in detect_kind(column("F001", "F002", "F003")).note
 

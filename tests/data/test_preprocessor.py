@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -277,6 +278,53 @@ def test_times_with_zones_missing_values_and_dates():
         JOPLEnRegressor(**SMALL, categorical_features=[2]).fit(frame, y)
     with pytest.raises(ValueError, match="holds times"):
         JOPLEnRegressor(**SMALL).fit(frame.assign(when=frame["when"] - frame["when"][0]), y)
+
+
+def test_objects_of_dates_are_times(recwarn):
+    """What a column of `datetime.date` is in pandas; as a column of times."""
+    frame, y = times()
+    frame["when"] = frame["when"].dt.normalize()
+    dates = frame.assign(when=frame["when"].dt.date)
+    model = JOPLEnRegressor(**SMALL).fit(frame, y)
+    expected = model.predict(frame)
+    np.testing.assert_array_equal(model.predict(dates), expected)
+    np.testing.assert_array_equal(model.fit(dates, y).predict(frame), expected)
+    gaps = dates.assign(when=[None, *dates["when"][1:]])
+    assert np.isfinite(model.fit(gaps, y).predict(gaps)).all()
+    assert [str(w.message) for w in recwarn if w.category is UserWarning] == []
+
+
+def test_texts_that_look_like_dates_are_told():
+    frame, y = times()
+    with pytest.warns(UserWarning, match=r"'when' looks like dates.*pandas.to_datetime, or Table"):
+        JOPLEnRegressor(**SMALL).fit(frame.assign(when=frame["when"].dt.date.astype(str)), y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        JOPLEnRegressor(**SMALL).fit(frame.assign(when=[f"A{k % 9}" for k in range(60)]), y)
+
+
+@pytest.mark.parametrize(
+    ("when", "remedy"),
+    [
+        (pd.period_range("2020", periods=60, freq="M"), r"dt\.to_timestamp\(\)"),
+        (pd.to_timedelta(np.arange(60), unit="h"), r"dt\.total_seconds\(\)"),
+    ],
+)
+def test_periods_and_durations_have_remedies_of_their_own(when, remedy):
+    frame, y = times()
+    with pytest.raises(ValueError, match=f"'when' holds times.*: convert it.*{remedy}"):
+        JOPLEnRegressor(**SMALL).fit(frame.assign(when=when), y)
+
+
+def test_dicts_are_no_tables():
+    frame, y = times()
+    model = JOPLEnRegressor(**SMALL).fit(frame[["a", "b"]], y)
+    row = {"a": 1.0, "b": 2.0}
+    for rows in (row, [row]):
+        with pytest.raises(
+            TypeError, match=r"X holds a dict.*pandas\.DataFrame\(\[X\]\) of one row$"
+        ):
+            model.predict(rows)
 
 
 def test_other_estimators_take_times_too():

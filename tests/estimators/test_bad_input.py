@@ -8,6 +8,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import KFold
 
+from blend_fits import small_fits
 from choices import cv_for
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.partitions import LightGBMPartitioner, RootCell
@@ -424,6 +425,26 @@ def test_nothing_is_printed_unless_asked(capfd, penalty):
     for estimator, y in [(JOPLEnRegressor, Y), (JOPLEnClassifier, BINARY)]:
         estimator(penalty=penalty, cv=cv_for(penalty, 2)).fit(X, y).predict(X)
     assert capfd.readouterr() == ("", "")
+
+
+def test_targets_that_are_no_classes_are_told_apart():
+    classifier = JOPLEnClassifier(SMALL, penalty=RIDGE)
+    with pytest.raises(ValueError, match=r"JOPLEnRegressor predicts numbers\.$"):
+        classifier.fit(X, Y)
+    labels = np.resize(np.array(["a", 1], dtype=object), len(Y))
+    with pytest.raises(TypeError, match=r"y mixes text and other labels, for example 'a' and 1"):
+        classifier.fit(X, labels)
+
+
+def test_classes_that_hardly_repeat_are_told_once(recwarn):
+    with small_fits():
+        JOPLEnClassifier(random_state=0).fit(X, np.arange(60) // 2)
+        assert [str(w.message) for w in recwarn] == []
+        JOPLEnClassifier(random_state=0).fit(X, np.minimum(np.arange(60), 39))
+    assert [str(w.message) for w in recwarn] == [
+        "y has 40 classes in 60 rows: for numbers use JOPLEnRegressor"
+    ]
+    assert recwarn[0].filename == __file__
 
 
 def test_verbose_shows_progress_and_the_end_of_the_solve(capsys):

@@ -306,8 +306,11 @@ def test_interactions_are_mixed_differences():
 def test_interactions_of_classes_and_wrong_arguments():
     model = JOPLEnClassifier("lightgbm", penalty=RIDGE, random_state=0).fit(X, THREE)
     assert interactions(model, X, output=2, n_rows=20).strengths.shape == (6, 6)
-    with pytest.raises(ValueError, match=r"several outputs: give one of \[0, 1, 2\] as output"):
-        interactions(model, X)
+    by_default, often = interactions(model, X), np.bincount(model.predict(X)).argmax()
+    assert by_default.output_name == often
+    np.testing.assert_array_equal(
+        by_default.strengths, interactions(model, X, output=often).strengths
+    )
     with pytest.raises(ValueError, match="output=7 is not known"):
         interactions(model, X, output=7)
     with pytest.raises(ValueError, match="at least 2 different columns"):

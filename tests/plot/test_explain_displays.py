@@ -97,9 +97,18 @@ def test_dots_are_the_values(table):
     assert not overlaps(display)
 
 
+def test_the_predicted_class_is_drawn_by_default(classes):
+    predicted = classes.predict(X[:1])[0]
+    display = ExplanationDisplay.from_estimator(classes, X[:1])
+    assert display.ax_.get_xlabel() == f"raw prediction of class {predicted}"
+    local = LocalModelDisplay.from_estimator(classes, X[:1])
+    assert local.value_name == f"raw prediction of class {predicted}"
+    often = np.bincount(classes.predict(X)).argmax()
+    display = InteractionDisplay.from_estimator(classes, X, n_rows=8, columns=[0, 1])
+    assert display.value_name == f"raw prediction of class {often}"
+
+
 def test_one_of_several_outputs_must_be_chosen(classes):
-    with pytest.raises(ValueError, match=r"several outputs: give one of \[0, 1, 2\]"):
-        ExplanationDisplay.from_estimator(classes, X)
     with pytest.raises(ValueError, match=r"explanation has the outputs \[0, 1, 2\]"):
         ExplanationDisplay(classes.explain(X)).plot()
     display = ExplanationDisplay.from_estimator(classes, X[:1], output=2)
@@ -168,8 +177,6 @@ def test_local_models_are_drawn_with_their_slopes(model, classes, table):
     texts = [text.get_text() for text in display.ax_.texts]
     assert texts == [f"{local.coef[j]:+.3g}" for j in order]
     assert len(LocalModelDisplay.from_estimator(classes, X[:1], output=1).bars_) == 5
-    with pytest.raises(ValueError, match="several outputs"):
-        LocalModelDisplay.from_estimator(classes, X[:1])
     of_class = LocalModelDisplay.from_estimator(classes, X[:1], output=1)
     assert of_class.ax_.get_title(loc="left").startswith("raw prediction of class 1 ")
     named = LocalModelDisplay.from_estimator(table, FRAME.iloc[[0]])
@@ -263,9 +270,27 @@ def test_texts_and_parts_of_explanations(table, classes):
         found[160]
     with pytest.raises(ValueError, match="has one output"):
         found.output("a")
-    with pytest.raises(ValueError, match="give one of"):
-        classes.explain(X).describe()
     assert "3 outputs" in repr(classes.explain(X))
+
+
+def test_explanations_of_classes_end_with_what_is_predicted(classes):
+    """The predicted class by default, with its probability; for two classes the log-odds too."""
+    explanation = classes.explain(X)
+    for row in (0, 5):
+        k = classes.predict(X)[row]
+        *_, raw, last = explanation.describe(row).splitlines()
+        assert raw.startswith(f"raw prediction of {k} ")
+        assert raw.split()[-1] == short_number(classes.decision_function(X)[row, k])
+        assert last == f"prediction: {k}, probability {classes.predict_proba(X)[row, k]:.3f}"
+    other = explanation.describe(0, output=2)
+    assert other.splitlines()[-2].startswith("raw prediction of 2 ")
+    names = np.where(THREE > 0, "yes", "no")
+    two = JOPLEnClassifier("lightgbm", penalty=RIDGE, random_state=0).fit(X, names)
+    *_, raw, last = two.explain(X).describe(1).splitlines()
+    name, probability = two.predict(X)[1], two.predict_proba(X)[1].max()
+    assert raw.split()[-1] == short_number(two.decision_function(X)[1])
+    assert raw.startswith("log-odds of yes")
+    assert last == f"prediction: {name}, probability {probability:.3f}"
 
 
 # -- pipelines, dates and large numbers ------------------------------------------------------------

@@ -86,6 +86,13 @@ def test_type_checkers_see_the_public_names():
     assert sorted(seen) == sorted(jointleaf.__all__)
 
 
+def test_names_are_listed_once():
+    names = dir(jointleaf)
+    assert len(names) == len(set(names))
+    assert set(jointleaf.__all__) <= set(names)
+    assert not {"annotations", "import_module", "TYPE_CHECKING"} & set(names)
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match=r"module 'jointleaf' has no attribute 'XGBoost'"):
         jointleaf.XGBoost  # noqa: B018

@@ -50,6 +50,8 @@ class Progress:
         self._start = time.perf_counter()
         self._shown, self._shown_at, self._shown_done = -1, -_LINE_SECONDS, -1  # tenth, time, step
         self._drawn_at, self._note, self._inner = -_DRAW_SECONDS, "", ""
+        self._fit_start = self._fit_steps = 0  # of a fit that moves the bar
+        self._expected = self._spent = 0.0  # seconds of it
         is_alone = enabled and stream is None and self._held_by is None
         self._display = _notebook_display() if is_alone else None
         self._show()
@@ -60,14 +62,35 @@ class Progress:
         self._show()
 
     @contextmanager
-    def holding(self, note: str) -> Iterator[None]:
-        """Show what is being done now, and bars that are made meanwhile behind it."""
+    def holding(self, note: str, n_steps: int = 0) -> Iterator[None]:
+        """Show what is being done now, and bars that are made meanwhile behind it.
+
+        A fit meanwhile moves this bar by `n_steps`: see `expect` and `spent`.
+        """
         self.begin(note)
         before, Progress._holder = Progress._holder, self
+        self._fit_start, self._fit_steps = self._done, n_steps
+        self._expected, self._spent = 0.0, 0.0
         try:
             yield
         finally:
             Progress._holder = before
+        self.step_to(self._fit_start + n_steps, note)
+
+    @classmethod
+    def expect(cls, seconds: float) -> None:
+        """Tell the bar that holds a fit how long that is expected to take."""
+        if cls._holder is not None:
+            cls._holder._expected = seconds
+
+    @classmethod
+    def spent(cls, seconds: float) -> None:
+        """Tell the bar that holds a fit that something is done which was expected to take long."""
+        bar = cls._holder
+        if bar is not None and bar._expected > 0:
+            bar._spent += seconds
+            steps = int(bar._fit_steps * min(bar._spent / bar._expected, 0.99))
+            bar.step_to(bar._fit_start + steps, bar._note)
 
     def step(self, note: str = "") -> None:
         """Count one step; the note says what is being done from now on."""
@@ -105,7 +128,7 @@ class Progress:
         is_drawn = self._display is not None or self._stream.isatty()
         if is_drawn and fraction < 1 and seconds - self._drawn_at < _DRAW_SECONDS:
             return
-        self._drawn_at, note = seconds, self._note + inner
+        self._drawn_at, note = seconds, (self._note + inner).removeprefix(": ")
         bar = "#" * round(24 * fraction)
         line = f"{self.label} [{bar:<24}] {self._done}/{self.total} {seconds:6.1f} s {note}"
         if self._display is not None:

@@ -484,6 +484,10 @@ def _check_number(name: str, kind: type, example: Any) -> None:
 
 
 def _times(name: str, what: Any) -> str:
+    shown = str(what).lower()
+    for kind, method in (("timedelta", "dt.total_seconds()"), ("period", "dt.to_timestamp()")):
+        if kind in shown or (kind == "timedelta" and "duration" in shown):
+            return f"{name} holds times ({what}): convert it, in pandas with {method}"
     return (
         f"{name} holds times ({what}): give a data frame with a column of dates, of which numbers "
         "are made, or turn it into numbers first, for example year, month and weekday"

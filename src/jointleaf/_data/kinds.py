@@ -56,7 +56,10 @@ class ColumnKind:
     @property
     def holds(self) -> str:
         """What the column holds, in words."""
-        return self.kind if self.is_used or self.kind in ROLES else f"left out: {self.kind}"
+        if self.is_used or self.kind in ROLES:
+            return self.kind
+        is_unread = texts.LIKE_NUMBERS in self.note  # such as 20 m2
+        return f"left out: {'text' if is_unread else self.kind}"
 
     @property
     def outputs(self) -> tuple[str, ...]:

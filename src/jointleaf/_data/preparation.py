@@ -25,6 +25,7 @@ from jointleaf._data.raw_table import (
     RawTable,
     as_text,
     closest_name,
+    holds_dates,
     listed,
     object_array,
     raw_table,
@@ -87,11 +88,12 @@ class Preparation:
         if frame is None:
             return None
         kinds = []
-        for name, dtype in frame.schema.items():
-            if not isinstance(dtype, nw.Datetime | nw.Date):
+        for j, (name, dtype) in enumerate(frame.schema.items()):
+            series = frame[:, j]  # names may be numbers
+            if not (isinstance(dtype, nw.Datetime | nw.Date) or holds_dates(series)):
                 kinds.append(ColumnKind(name, "unchanged"))
                 continue
-            parts = varying_parts(texts.parse_dates(series_times(frame[name]), "time"))
+            parts = varying_parts(texts.parse_dates(series_times(series), "time"))
             kinds.append(ColumnKind(name, "date", "time", parts or texts.DATE_PARTS[:1]))
         if all(kind.kind == "unchanged" for kind in kinds):
             return None
@@ -102,6 +104,11 @@ class Preparation:
     def names(self) -> list[str]:
         """Columns of a table that the model needs."""
         return [kind.name for kind in self.columns if kind.is_used or kind.kind == "exposure"]
+
+    @property
+    def is_of_raw_tables(self) -> bool:
+        """Whether all columns are read, and not those of times alone."""
+        return all(kind.kind != "unchanged" for kind in self.columns)
 
     @property
     def outputs(self) -> list[str]:
@@ -169,7 +176,7 @@ class Preparation:
         if set(self.outputs) <= set(names) and not set(self.names) <= set(names):
             return X
         self.check_names("X", names)
-        if any(kind.kind == "unchanged" for kind in self.columns):
+        if not self.is_of_raw_tables:
             return self._with_times(frame)
         columns, remarks = self.apply(raw_table(frame.select(self.names), self.missing))
         if remarks:

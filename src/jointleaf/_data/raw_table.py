@@ -191,6 +191,15 @@ def _series_column(series: nw.Series, missing: Collection[str]) -> RawColumn:
     return object_column(name, series.to_list(), missing)
 
 
+def holds_dates(series: nw.Series) -> bool:
+    """Whether a column of Python objects holds dates or times alone, apart from missing values."""
+    if series.dtype != nw.Object:
+        return False
+    present = (value for value in series.to_list() if not is_missing(value))
+    first = next(present, None)
+    return isinstance(first, datetime.date) and all(isinstance(v, datetime.date) for v in present)
+
+
 def series_times(series: nw.Series) -> NDArray:
     """Return a column of times or dates as datetime64[us] in UTC, NaT where missing."""
     dtype = series.dtype

@@ -147,6 +147,11 @@ def _readable(X: Any) -> Any:
             "that it was made from"
         )
     check_is_here("X", X)
+    if type(X) is dict or (isinstance(X, list) and X and isinstance(X[0], dict)):  # no sparse DOK
+        raise TypeError(
+            "X holds a dict, which is no table. float() argument must be a number: give "
+            "pandas.DataFrame(X), or pandas.DataFrame([X]) of one row"
+        )
     return as_dense(X)
 
 

@@ -139,6 +139,10 @@ def look_like_numbers(values: NDArray) -> bool:
     return 2 * sum(_NUMBER_LIKE.fullmatch(text) is not None for text in texts) > len(texts)
 
 
+#: How the remark on such texts begins.
+LIKE_NUMBERS = "looks like numbers"
+
+
 def number_like_remark(values: NDArray) -> str:
     """Return what keeps texts (n,) that look like numbers from being read, and the remedy."""
     texts = present(values)
@@ -153,7 +157,7 @@ def number_like_remark(values: NDArray) -> str:
         if has_digit
         else "if it means missing, name it with --na (missing_values= in Python)"
     )
-    return f"looks like numbers, but {unread!r} cannot be read as one: {remedy}"
+    return f"{LIKE_NUMBERS}, but {unread!r} cannot be read as one: {remedy}"
 
 
 def parse_numbers(values: NDArray, notation: str) -> NDArray[np.float64]:

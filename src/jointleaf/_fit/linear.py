@@ -33,6 +33,7 @@ from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.monotone import slope_signs
 from jointleaf.partitions import CategoryPartitioner
 from jointleaf.partitions._steps import MAX_CELLS
+from jointleaf.partitions._union import MANY_CLASSES
 
 STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))
 _MAX_WEIGHTS = 1000  # slopes and intercepts up to which second derivatives are cheap
@@ -263,6 +264,7 @@ def fit_logistic(X: NDArray, y: NDArray, s: NDArray, strength: float) -> NDArray
     with warnings.catch_warnings():
         # Its weight in the blend is fitted to held-out rows, converged or not.
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", MANY_CLASSES)
         model.fit(X.astype(float), y, sample_weight=s * len(y) / s.sum())
     weights = np.concatenate([model.coef_, model.intercept_[:, None]], axis=1).T
     return weights[:, 0] if n_outputs == 1 else weights

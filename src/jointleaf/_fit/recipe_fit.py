@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.progress import Progress
 from jointleaf._fit.blend import Interpolation, Stacking, explained_part, standardized_gain
-from jointleaf._fit.budget import Budget
+from jointleaf._fit.budget import Budget, Size
 from jointleaf._fit.calibration import HeldOut, held_out_rows
-from jointleaf._fit.component import Blend, Component, FitContext, Split
+from jointleaf._fit.component import Blend, Component, FitContext, Split, TargetType
 from jointleaf._fit.folds import with_all_classes
+from jointleaf._fit.limits import is_heavy
 from jointleaf._fit.recipes import (
     COMPARABLE,
     FAMILIES,
@@ -21,6 +23,7 @@ from jointleaf._fit.recipes import (
     IN_A_HURRY,
     MANY_ROWS,
     NEARLY_ALL,
+    RECIPES,
     RESERVE_GAIN,
     RESERVE_ROWS,
     SAMPLE_ROWS,
@@ -28,12 +31,14 @@ from jointleaf._fit.recipes import (
     TRIAL_GAIN,
     Recipe,
     affordable,
+    n_folds_and_splits,
+    recipe_for,
     under_constraints,
 )
 from jointleaf._fit.report import FitReport
 from jointleaf._model.cell_model import CellModel
 
-__all__ = ["Fit", "fit_recipe"]
+__all__ = ["Fit", "expected_seconds", "fit_recipe"]
 
 NO_HELP = "larger trees (no help on held-out rows)"  # what the report says of a reserve in vain
 
@@ -74,6 +79,8 @@ def fit_recipe(
     if recipe.name == "blend":
         splits = splits if context.is_regression else with_all_classes(context.rows, splits)
         context = replace(context, keeps_split=_keeps_split(context, splits))
+    seconds = _seconds(recipe.components[context.target_type], context.size, len(splits))
+    Progress.expect(seconds if budget is None else min(seconds, budget.seconds))
     components: dict[str, Component] = {}
     held_out: dict[str, list[NDArray]] = {}
     if budget is not None and recipe.name == "blend":
@@ -110,6 +117,21 @@ def fit_recipe(
     report = replace(report, has_offset=has_offset, left_out=tuple(left_out))
     rows = held_out_rows(context, blend, held_out, splits)
     return Fit(model, importances, report, rows, has_reserve and is_blind, explained)
+
+
+def expected_seconds(n_rows: int, n_columns: int, n_classes: int = 0) -> float:
+    """Return about how long a default fit takes on one core, of numbers or of classes."""
+    n_outputs = n_classes if n_classes > 2 else 1
+    target_type: TargetType = "classification" if n_classes else "regression"
+    recipe = affordable(RECIPES[recipe_for(n_rows, n_outputs)], n_columns, n_outputs)
+    heavy = is_heavy(n_columns, n_outputs)
+    n_splits = n_folds_and_splits(recipe, n_rows, target_type, heavy=heavy)[1]
+    size = Size(n_rows, n_columns, n_outputs, target_type == "regression")
+    return _seconds(recipe.components[target_type], size, n_splits)
+
+
+def _seconds(kinds: Sequence[type[Component]], size: Size, n_splits: int) -> float:
+    return sum(kind.seconds(size).total(n_splits) for kind in kinds)
 
 
 def _blended(
@@ -153,8 +175,7 @@ def _has_reserve(context: FitContext, recipe: Recipe, n_splits: int, budget: Bud
     reserve = recipe.reserve.get(context.target_type, ())
     if not reserve or not _is_plain(context) or len(context.rows) < RESERVE_ROWS:
         return False
-    seconds = sum(kind.seconds(context.size).total(n_splits) for kind in reserve)
-    return budget is None or budget.allows(seconds)
+    return budget is None or budget.allows(_seconds(reserve, context.size, n_splits))
 
 
 def _helps(context: FitContext, raw: NDArray, split: Split) -> bool:
@@ -189,6 +210,7 @@ def _predict_held_out(
     for name, component in components.items():
         waits = blending is not None and component.has_rivals
         predictions = component.held_out(splits[:1] if waits else splits)
+        Progress.spent(len(splits) * component.seconds(context.size).held_out)
         if predictions:
             held_out[name] = predictions
     if blending is not None:
@@ -281,6 +303,7 @@ def _held_out_within(
         some = splits[:1] if component.has_rivals else splits
         with budget.spending(seconds, len(some)):
             predictions = component.held_out(some)
+        Progress.spent(len(splits) * seconds.held_out)
         if predictions:
             components[kind.name], held_out[kind.name] = component, predictions
             if not has_time:
@@ -311,6 +334,7 @@ def _fit_components(
     models: dict[str, CellModel] = {}
     for name in blend.active:
         model = components[name].fit(frame)
+        Progress.spent(components[name].seconds(context.size).fit)
         if model is None:
             blend = Blend.alone(next(iter(components)))
             break

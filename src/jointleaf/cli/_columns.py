@@ -116,10 +116,16 @@ def detect_target(
     different = np.unique(numbers[np.isfinite(numbers)])
     _check_varies(different, name, source)
     whole = bool((different == np.floor(different)).all() and (np.abs(different) < 2**53).all())
+    n_present = int((~missing).sum())
+    if task == "classification" and 2 * len(different) > n_present:
+        raise CliError(
+            f"{source}: the target {name!r} has {len(different):,} different numbers in "
+            f"{n_present:,} rows, too many to be classes: use --task regression"
+        )
     if task is not None:
         is_text = task == "classification" and not whole
         return Target(name, task, "" if is_text else notation, _REQUESTED)
-    if whole and len(different) <= _FEW and (~missing).sum() >= _FEWEST_ROWS * len(different):
+    if whole and len(different) <= _FEW and n_present >= _FEWEST_ROWS * len(different):
         reason = f"whole numbers with {len(different)} different values"
         return Target(name, "classification", notation, reason)
     remarks = texts.notation_remarks(column.values, notation) if column.is_text else []
@@ -168,7 +174,6 @@ def _check_varies(different: Any, name: str, source: str) -> None:
     if len(different) == 1:
         value = different[0]
         is_large = not isinstance(value, str) and abs(value) >= 2**53
+        shown = value if isinstance(value, str) else f"{value:.16g}"
         digits = " (as far as 16 digits tell: subtract a constant)" if is_large else ""
-        raise CliError(
-            f"{source}: the target {name!r} is always {value!s}{digits}: nothing to learn"
-        )
+        raise CliError(f"{source}: the target {name!r} is always {shown}{digits}: nothing to learn")

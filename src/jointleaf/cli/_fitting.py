@@ -8,14 +8,16 @@ import sys
 import time
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor, save
-from jointleaf._core.progress import ticking
+from jointleaf._core.progress import Progress, ticking
 from jointleaf._data.kinds import ROLES
+from jointleaf._fit.recipe_fit import expected_seconds
 from jointleaf._fit.report import loss_table
 from jointleaf.cli import _output as out
 from jointleaf.cli._folders import Folder
@@ -31,9 +33,12 @@ from jointleaf.cli._preparation import Objective, TrainingData, read_training_da
 from jointleaf.cli._record import make_record, without_charts
 from jointleaf.cli._report import render_report
 from jointleaf.cli._scores import error_table
-from jointleaf.cli._validation import validate
+from jointleaf.cli._validation import SMALL, validate
 from jointleaf.estimators import recipe_for
 from jointleaf.estimators._path import follow_strengths
+
+_LONG = 10.0  # seconds, of which users are told before
+_PATH_TOL = 3e-5  # looser solves keep slopes of columns that say the same as others
 
 _NONE_SELECTED = (
     "  none: the slope of no column clearly helps on held-out rows. Columns may matter\n"
@@ -51,8 +56,12 @@ def fit(args: argparse.Namespace) -> None:
     folder = Folder.of(args)
     table = None if folder is None else folder.sample(args.seed)
     data = read_training_data(args, objective, table)
-    options = Options(data.target.task, args.seed, args.jobs, loss=objective.loss)
-    model, record = _fit_and_validate(data, options, folder)
+    options = Options(
+        data.target.task, args.seed, args.jobs, loss=objective.loss, time_budget=args.time_budget
+    )
+    if folder is None and not args.json:
+        _announce(data, options, is_quick=args.no_compare)
+    model, record = _fit_and_validate(data, options, folder, is_quick=args.no_compare)
     used = tuple(kind for kind in data.preparation.columns if kind.kind not in ROLES)
     model.columns_ = replace(model.columns_, preparation=replace(data.preparation, columns=used))
     with out.writing(model_path):
@@ -77,8 +86,24 @@ def _stem(data: str) -> str:
     return name or "model"
 
 
+def _announce(data: TrainingData, options: Options, *, is_quick: bool) -> None:
+    """Say about how long the fits of jointleaf take, unless that is short."""
+    n, d = data.rows.X.shape
+    n_classes = len(set(data.y)) if options.task == "classification" else 0
+    n_folds = 5 if n <= SMALL and not is_quick and data.rows.times is None else 1
+    seconds = [expected_seconds(rows, d, n_classes) for rows in (n, 4 * n // 5)]
+    if options.time_budget is not None:
+        seconds = [min(value, options.time_budget) for value in seconds]
+    total = seconds[0] + n_folds * seconds[1]
+    if total >= _LONG:
+        is_long = not is_quick and options.time_budget is None
+        remedy = "; shorter with --no-compare or --time-budget SECONDS" if is_long else ""
+        shown = f"{total:.0f} s" if total < 100 else f"{total / 60:.0f} min"
+        out.print_remark(f"fits of jointleaf take about {shown}{remedy}")
+
+
 def _fit_and_validate(
-    data: TrainingData, options: Options, folder: Folder | None
+    data: TrainingData, options: Options, folder: Folder | None, *, is_quick: bool
 ) -> tuple[Any, dict[str, Any]]:
     """Fit all rows, compare with other models on held-out rows, and return model and record.
 
@@ -90,13 +115,16 @@ def _fit_and_validate(
     # The standard output is for the result alone.
     with contextlib.redirect_stdout(sys.stderr):
         if folder is None:
-            fit_jointleaf(model, data.rows)
+            bar = Progress(100, "fitting all rows")
+            with ticking("fitting all rows"), bar.holding("", 100):
+                fit_jointleaf(model, data.rows)
         else:
             folder.fit(model.set_params(verbose=1), data)
     model.set_params(verbose=0)
     middle = time.perf_counter()
     options = options._replace(recipe=model.report_.recipe)
-    validation = validate(data.encoded_rows, FIT_MODELS, options)
+    models = FIT_MODELS[:1] if is_quick else FIT_MODELS
+    validation = validate(data.encoded_rows, models, options, is_quick=is_quick)
     spent = {"fit": middle - start, "validation": time.perf_counter() - middle}
     with ticking("describing the model"):
         record = make_record(model, data, validation, spent)
@@ -156,7 +184,8 @@ def _selected(model: Any, names: list[str]) -> list[dict[str, Any]]:
 def _path(model: Any, data: TrainingData) -> list[dict[str, Any]]:
     """Return the path that cross-validation followed last, from strong to weak.
 
-    Losses are those of cross-validation, features those of the same strengths on all rows.
+    Losses are those of cross-validation, features those of the same strengths on all rows: at the
+    chosen one those of the model.
     """
     names = data.preparation.outputs
     table = loss_table(model.cv_results_)
@@ -164,10 +193,15 @@ def _path(model: Any, data: TrainingData) -> list[dict[str, Any]]:
     breaks = np.flatnonzero(np.diff(table["strength"][rows]) >= 0)
     rows = rows[breaks[-1] + 1 :] if breaks.size else rows
     strengths = table["strength"][rows]
-    norms = follow_strengths(model, data.rows.X, data.y, strengths=strengths).feature_norms
+    path_of = partial(follow_strengths, model, data.rows.X, data.y, tol=_PATH_TOL)
+    norms = path_of(strengths=strengths).feature_norms
+    fitted = model.report_.joint_or_raise("a selection").penalty.strength
     path = []
     for k, strength, is_active in zip(rows, strengths, norms > 0, strict=True):
-        features = [names[j] for j in sorted(set(model.linear_feature_columns_[is_active]))]
+        columns = set(model.linear_feature_columns_[is_active])
+        if np.isclose(strength, fitted):
+            columns = set(model.selected_features_)
+        features = [names[j] for j in sorted(columns)]
         loss, error = table["mean_loss"][k], table["se_loss"][k]
         path.append({"strength": strength, "features": features, "loss": loss, "error": error})
     return path

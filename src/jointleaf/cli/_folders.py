@@ -55,11 +55,11 @@ class Folder:
                         f"{args.data} is none: leave it out"
                     )
             return None
-        for option in ("group", "time", "exposure"):
+        for option in ("group", "time", "exposure", "time_budget"):
             if getattr(args, option) is not None:
                 raise CliError(
-                    f"{args.data}: a folder is fitted in batches, for which --{option} is not "
-                    "written: leave it out, or give one file"
+                    f"{args.data}: a folder is fitted in batches, for which "
+                    f"--{option.replace('_', '-')} is not written: leave it out, or give one file"
                 )
         if not any(path.is_file() for path in Path(args.data).rglob("*")):
             raise CliError(f"{args.data} is a folder without files: give a file, or Parquet files")

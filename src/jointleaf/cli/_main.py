@@ -6,6 +6,7 @@ The arguments of all commands are described here, so that ``--help`` loads nothi
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -48,7 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Names that a terminal's encoding lacks are written as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        args = _make_parser().parse_args(arguments)
+        parser = _make_parser()
+        args, unknown = parser.parse_known_args(arguments)
+        if unknown:  # with the usage of the command
+            args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
         module = import_module(f"jointleaf.cli.{_COMMANDS[args.command][0]}")
         getattr(module, args.command)(args)
         sys.stdout.flush()
@@ -90,6 +94,7 @@ def _make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(**names, required=True)
     for name, (_, text, description, arguments) in _COMMANDS.items():
         command = commands.add_parser(name, help=text, description=description)
+        command.set_defaults(parser=command)
         for flags, options in arguments:
             command.add_argument(*flags, **options)
     return parser
@@ -138,6 +143,10 @@ def _power(text: str) -> float:
     return _checked_float(text, lambda number: 1 <= number <= 2, "from 1 to 2, such as 1.5")
 
 
+def _seconds(text: str) -> float:
+    return _checked_float(text, lambda number: 0 < number < math.inf, "above 0, such as 60")
+
+
 def _delimiter(text: str) -> str:
     mark = {"tab": "\t", "\\t": "\t"}.get(text, text)
     if len(mark) != 1:
@@ -172,7 +181,7 @@ def _training(contents: str, data: str = _DATA) -> list[_Argument]:
         _argument("data", metavar="DATA", help=data),
         _argument("--target", "-t", metavar="COLUMN", required=True, help="the column to predict"),
         _argument("--task", choices=("regression", "classification"), help=task),
-        _argument("--drop", **_COLUMNS, help="leave a column out; repeatable"),
+        _argument("--drop", **_COLUMNS, help="leave a column out; repeatable, or with commas"),
         _argument(
             "--keep", **_COLUMNS,
             help="use a column although it counts or names the rows or equals the target; "
@@ -256,6 +265,16 @@ _COMMANDS: dict[str, tuple[str, str, str, list[_Argument]]] = {
                 help="where a fit of a folder that is interrupted goes on from, by the same "
                 "command",
             ),
+            _argument(
+                "--time-budget", metavar="SECONDS", type=_seconds,
+                help="about how long each fit of jointleaf may take, that of all rows and that of "
+                "every split; by default as long as it takes",
+            ),
+            _argument(
+                "--no-compare", **_FLAG,
+                help="fit no other models, and measure the errors of jointleaf on one fifth of the "
+                "rows",
+            ),
             _argument("--output", "-o", **_FILE, help="the model; by default DATA.jleaf, here"),
             _argument("--report", **_FILE, help="the report; by default beside the model, .html"),
             _argument("--no-report", **_FLAG, help="write no report"),
@@ -312,8 +331,9 @@ _COMMANDS: dict[str, tuple[str, str, str, list[_Argument]]] = {
         "_fitting",
         "find the columns that matter, with the whole path",
         "Fit piecewise linear models under the l2,1 penalty, with which whole columns vanish, at "
-        "many strengths; choose the strength by cross-validation (the sparsest model within one "
-        "standard error of the best) and show the path.",
+        "many strengths, for the squared error or the log-loss of classes; choose the strength by "
+        "cross-validation (the sparsest model within one standard error of the best) and show the "
+        "path.",
         _training("the path and the selected columns"),
     ),
     "report": (

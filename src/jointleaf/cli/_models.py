@@ -46,6 +46,7 @@ class Options(NamedTuple):
     n_jobs: int
     recipe: str = "auto"
     loss: Loss | None = None  # of numbers; None is the squared error
+    time_budget: float | None = None  # for jointleaf alone
 
     def choose(self, regressor: Any, classifier: Any) -> Any:
         """Return the one for the task."""
@@ -130,7 +131,7 @@ def fit_jointleaf(estimator: Any, rows: Rows) -> Any:
         estimator.set_params(cv=time_splits(rows.times, *_TIME_SPLITS))
     with warnings.catch_warnings():
         # Columns that are left out by themselves are used because --keep asks for it.
-        warnings.filterwarnings("ignore", "column .* leave it out unless", UserWarning)
+        warnings.filterwarnings("ignore", "column .* (leave it out unless|looks like)", UserWarning)
         estimator.fit(rows.X, rows.y, rows.weight, **options)
     return estimator.set_params(cv=None)  # numbers of rows say nothing in a file
 
@@ -139,8 +140,10 @@ def jointleaf_estimator(X: Any, options: Options) -> Any:
     """Return the estimator that ``jointleaf fit`` fits, with bars for those who look on."""
     kind = options.choose(JOPLEnRegressor, JOPLEnClassifier)
     loss = {} if options.loss is None else {"loss": options.loss}
+    has_choice = options.recipe != "joint"  # for which there was time on more rows
     return kind(
         recipe=options.recipe,
+        time_budget=options.time_budget if has_choice else None,
         random_state=options.seed,
         n_jobs=options.n_jobs,
         verbose=int(sys.stderr.isatty()),
@@ -282,7 +285,7 @@ _small_lightgbm = partial(
 FIT_MODELS = (*_COMMON, Model("LightGBM, 100 trees of 4 leaves", "lightgbm", _small_lightgbm))
 #: Models that ``jointleaf bench`` compares, where they are installed.
 BENCH_MODELS = (
-    *_COMMON,
+    *FIT_MODELS,
     Model("CatBoost", "catboost", _catboost, lacks=("gamma",)),
     Model("XGBoost", "xgboost", _xgboost, lacks=("huber",)),
 )

@@ -17,6 +17,7 @@ from jointleaf._data.preparation import Preparation, columns_in_words
 from jointleaf._data.raw_table import MISSING_WORDS, RawTable, listed
 from jointleaf.cli import _splits as splits
 from jointleaf.cli._columns import Target, Task, detect_role, detect_target, row_numbers
+from jointleaf.cli._hints import table_hints
 from jointleaf.cli._output import CliError, plural, text_table
 from jointleaf.cli._tables import read_table
 
@@ -194,6 +195,7 @@ class TrainingData:
     rows: Rows
     n_without_target: int  # rows that were left out
     n_without_weight: int  # further rows that were left out
+    hints: tuple[str, ...] = ()
 
     @property
     def y(self) -> NDArray:
@@ -236,6 +238,7 @@ class TrainingData:
             )
         if any("counts as missing" in kind.note for kind in self.preparation.columns):
             lines.append('where "none" is a category, say what counts as missing: --na WORDS')
+        lines += [f"hint: {hint}" for hint in self.hints]
         return "\n".join(lines)
 
 
@@ -259,6 +262,8 @@ def _read_training_data(
     if table is None:
         table = read_file(args, missing_words(args))
     splits.check_columns(args)
+    for option in ("drop", "keep", "categorical"):
+        setattr(args, option, _separated(getattr(args, option), table.names))
     if args.target in args.drop:
         raise CliError(f"--drop {args.target!r} is the target: drop another column")
     task: Task | None = args.task if objective.loss is None else "regression"
@@ -294,7 +299,17 @@ def _read_training_data(
     groups, times = splits.read_groups(table, args.group), splits.read_times(table, args.time)
     rows = Rows(X, y, exposure, weight, groups, times)
     n_without_target, n_without_weight = int((~present).sum()), n_with_target - len(table)
-    return TrainingData(table, preparation, target, rows, n_without_target, n_without_weight)
+    hints = table_hints(args, table, preparation.columns, target, rows, objective.loss)
+    return TrainingData(table, preparation, target, rows, n_without_target, n_without_weight, hints)
+
+
+def _separated(names: Collection[str], known: Collection[str]) -> list[str]:
+    """Return names of columns, of which one with commas may be several."""
+    several = (
+        [name] if name in known or "," not in name else [part.strip() for part in name.split(",")]
+        for name in names
+    )
+    return [name for some in several for name in some]
 
 
 def _check_targets(y: NDArray, target: Target, loss: Loss | None, source: str) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -50,6 +50,8 @@ def make_record(
     """Return everything that ``info`` and ``report`` show, as plain values."""
     target = _target_summary(data.target, data.y)
     features = _feature_summaries(model, data.preparation)
+    booleans = {kind.name for kind in data.preparation.columns if kind.kind == "boolean"}
+    drawn = features, target, data.preparation.days, booleans
     return {
         "format": _FORMAT,
         "created": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
@@ -60,6 +62,7 @@ def make_record(
         "n_without_target": data.n_without_target,
         "n_without_weight": data.n_without_weight,
         "target": target,
+        "hints": list(data.hints),
         "preparation": asdict(data.preparation),
         "columns": [
             _column_summary(data.table.column(kind.name), kind, data.rows.X)
@@ -68,7 +71,7 @@ def make_record(
         "validation": validation,
         "model": model_summary(model),
         "features": features,
-        "effects": effect_summary(model, data.rows.X, features, target, data.preparation.days),
+        "effects": effect_summary(model, data.rows.X, *drawn),
         "search": _search_lines(model.cv_results_),
         "seconds": seconds,
     }
@@ -203,12 +206,18 @@ def _search_lines(cv_results: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def effect_summary(
-    model: Any, X: Any, features: list[dict[str, Any]], target: dict[str, Any], days: set[str]
+    model: Any,
+    X: Any,
+    features: list[dict[str, Any]],
+    target: dict[str, Any],
+    days: set[str],
+    booleans: Collection[str] = (),
 ) -> dict[str, Any]:
     """Return curves of the most important of some features, and what they are curves of.
 
     Of more than two classes there is a curve for each of the most frequent ones. All curves are
-    centred: their mean over the rows is zero. `days` are features that are days since 1970-01-01.
+    centred: their mean over the rows is zero. `days` are features that are days since 1970-01-01,
+    `booleans` those that are yes or no.
     """
     rows = X.iloc[spread_over(len(X), _MOST_ROWS)]
     # A rare value may be in none of these rows, and one place is no curve.
@@ -222,7 +231,11 @@ def effect_summary(
     curves = []
     for name in names[:_MOST_COLUMNS]:
         curve = effect(model, rows, name, n_grid=_PLACES, n_categories=_MOST_CATEGORIES)
-        curves.append({**_curve(curve, outputs), "days": name in days})
+        summary = {**_curve(curve, outputs), "days": name in days}
+        if name in booleans and summary.get("grid") == [0.0, 1.0]:
+            del summary["grid"]
+            summary["names"] = ["no", "yes"]
+        curves.append(summary)
     return {
         "of": _what_is_drawn(model, target),
         "outputs": [classes[k] for k in outputs],

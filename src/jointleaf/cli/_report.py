@@ -79,6 +79,7 @@ def _data(record: Record) -> str:
         text += f" {plural(record['n_without_target'], 'row')} without a target left out."
     if record.get("n_without_weight"):
         text += f" {plural(record['n_without_weight'], 'row')} of weight 0 left out."
+    text += "".join(f" Hint: {hint}." for hint in record.get("hints", []))  # older files have none
     header = ["column", "holds", "missing", "different", "values"]
     table = html.table(header, rows, numbers=(2, 3), texts=(4,), styles=styles)
     if len(rows) > _MOST_COLUMNS:  # on a phone it takes many screens
@@ -119,6 +120,8 @@ def _errors(validation: Record) -> str:
         f"Errors {validation['method']}, the same for all models, all with default settings "
         f"unless the name says otherwise. Bars are the {MEASURES[measure]}; shorter is better."
     )
+    if len(records) == 1:
+        text = f"Errors {validation['method']}."
     table = html.table(header, rows, numbers=range(2, len(header)), bars=(1,), styles=styles)
     return html.section("errors", "Errors against other models", text, table)
 
@@ -127,7 +130,8 @@ def _quality(validation: Record, target: Record) -> str:
     noun = "Predictions"
     if "classes" in target:
         classes = target["classes"]
-        noun = f"Probabilities of {classes[1] if len(classes) == 2 else 'all classes'}"
+        of = validation["summary"].get("calibration_of", "all classes")  # of older files
+        noun = f"Probabilities of {classes[1] if len(classes) == 2 else of}"
     method = validation["method"]
     rows = method.removeprefix("on ") if method.startswith("on ") else f"held-out rows, {method}"
     text = f"{noun} for {rows}."
@@ -260,6 +264,8 @@ def _fit(record: Record) -> str:
             f"held-out rows, for which trees are grown anew. {lines_are}; the band is one standard "
             "error."
         )
+    if len(model["components"]) > 1:
+        text += " Weights of a blend are fitted to held-out predictions and need not add up to 1."
     if joint is not None:
         text += (
             f" The joint problem: objective {joint['objective']:.6g}, distance from the optimality "
@@ -277,7 +283,7 @@ def _fit_pictures(lines: list[Record], joint: Record) -> list[tuple[str, str]]:
     exact, cheap = ([line for line in lines if line["exact"] is kind] for kind in (True, False))
     groups = [
         ("Validation loss, weaker penalties to the right", "validation loss", exact),
-        ("Search, by the squared error for speed", "squared error / 2", cheap),
+        ("Search, by a squared error, quicker than the loss", "squared error / 2", cheap),
     ]
     groups = [g for g in groups if any(len(line["strength"]) > 1 for line in g[2])]
     has_trace = len(joint["trace"]) > 2

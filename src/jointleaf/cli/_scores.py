@@ -24,6 +24,7 @@ MEASURES = {
 COVERAGE = 0.9
 _MOST_POINTS = 1000
 _BINS = 10
+_SHORT = 0.1  # coverage that is lacking, for a remark
 _LARGE = 1e150  # whose square is finite
 
 
@@ -124,12 +125,16 @@ def prediction_summary(
         }
     n_classes = predicted.shape[1]
     is_class = truth[:, None] == np.arange(n_classes)
-    # Two classes: the probability of the second; more: those of all classes together.
-    columns = slice(1, 2) if n_classes == 2 else slice(None)
+    # Two classes: the probability of the second; more: the largest, as nearly all others are zero.
+    probabilities, happened = predicted[:, 1], is_class[:, 1]
+    if n_classes > 2:
+        likeliest = np.arange(len(truth)), predicted.argmax(axis=1)
+        probabilities, happened = predicted[likeliest], is_class[likeliest]
     confusion = np.zeros((n_classes, n_classes), int)
     np.add.at(confusion, (truth, predicted.argmax(axis=1)), 1)
     return {
-        "calibration": _calibration(predicted[:, columns].ravel(), is_class[:, columns].ravel()),
+        "calibration": _calibration(probabilities, happened),
+        "calibration_of": "the likeliest class" if n_classes > 2 else "",
         "confusion": confusion.tolist(),
         "intervals": intervals,
     }
@@ -210,6 +215,7 @@ def coverage_summary(truth: NDArray, ends: NDArray | None, drawn: NDArray) -> di
         return {
             "coverage": COVERAGE,
             "inside": float(inside.mean()),
+            "is_short": _is_short(inside),
             "size": float(ends.sum(axis=1).mean()),
         }
     low, high = ends.T
@@ -217,6 +223,7 @@ def coverage_summary(truth: NDArray, ends: NDArray | None, drawn: NDArray) -> di
     return {
         "coverage": COVERAGE,
         "inside": float(inside.mean()),
+        "is_short": _is_short(inside),
         "width": float(width.mean()),
         "low": low[drawn].tolist(),
         "high": high[drawn].tolist(),
@@ -228,8 +235,17 @@ def coverage_text(summary: dict[str, Any] | None) -> str:
     if summary is None:
         return ""
     inside, asked = f"{100 * summary['inside']:.1f} %", f"{100 * summary['coverage']:.4g} %"
-    if "size" in summary:
-        return f"sets of {asked} hold {inside} of the classes, mean size {number(summary['size'])}"
-    return (
-        f"intervals of {asked} hold {inside} of the targets, mean width {number(summary['width'])}"
+    short = (
+        "; far too few: held-out rows are unlike those before" if summary.get("is_short") else ""
     )
+    if "size" in summary:
+        size = number(summary["size"])
+        return f"sets of {asked} hold {inside} of the classes, mean size {size}{short}"
+    width = number(summary["width"])
+    return f"intervals of {asked} hold {inside} of the targets, mean width {width}{short}"
+
+
+def _is_short(inside: NDArray[np.bool_]) -> bool:
+    """Whether by far too few targets are inside, which no chance explains."""
+    error = (COVERAGE * (1 - COVERAGE) / len(inside)) ** 0.5
+    return bool(inside.mean() < COVERAGE - max(_SHORT, 5 * error))

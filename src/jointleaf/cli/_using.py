@@ -306,7 +306,9 @@ def _draw(explanation: Explanation, output: str, args: argparse.Namespace) -> No
     display.ax_.set_title(title, loc="left", fontsize=10)
     figure: Any = display.figure_
     picture = io.BytesIO()
-    figure.savefig(picture, format=args.plot.suffix.lstrip(".") or "png", dpi=120)
+    # "tight": names of columns may leave less room than the title needs.
+    form = args.plot.suffix.lstrip(".") or "png"
+    figure.savefig(picture, format=form, dpi=120, bbox_inches="tight")
     out.write_file(args.plot, picture.getvalue())
 
 

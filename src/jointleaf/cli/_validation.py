@@ -20,17 +20,18 @@ from jointleaf.cli._scores import JOINTLEAF, measures, prediction_summary
 from jointleaf.cli._splits import Pairs, group_splits, time_splits
 
 #: Up to so many rows all are held out once, in five folds; of more, one fifth is held out.
-_SMALL = 1000
+SMALL = 1000
 _FOLDS = 5
+_OUR_STEPS = 10  # of the bar, for a fit of jointleaf; one for each other
 
 
 def make_splits(
-    y: NDArray, task: str, seed: int, n_folds: int | None = None
+    y: NDArray, task: str, seed: int, n_folds: int | None = None, most: int = SMALL
 ) -> tuple[list[tuple[NDArray, NDArray]], str]:
     """Return pairs of training and held-out rows, and a description.
 
     The proportions of classes, of which y (n,) holds numbers, are kept. By default these are five
-    folds up to `_SMALL` rows, and the first of five with more.
+    folds up to `most` rows, and the first of five with more.
     """
     n = len(y)
     k = min(n_folds or _FOLDS, n)
@@ -40,7 +41,7 @@ def make_splits(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # classes with fewer rows than folds
         splits = list(kind(k, shuffle=True, random_state=seed).split(np.zeros(n), y))
-    if n_folds is None and n > _SMALL:
+    if n_folds is None and n > most:
         m = len(splits[0][1])
         return splits[:1], f"on {m:,} held-out rows ({m / n:.0%})"
     return splits, f"by {k}-fold cross-validation over all {n:,} rows"
@@ -55,12 +56,12 @@ def _later_rows(times: NDArray, n_folds: int | None) -> tuple[Pairs, str]:
 
 
 def _other_groups(
-    groups: NDArray, classes: NDArray | None, n_folds: int | None
+    groups: NDArray, classes: NDArray | None, n_folds: int | None, most: int
 ) -> tuple[Pairs, str]:
     """Return folds of whole groups as `make_splits` has them, and a description."""
     n = len(groups)
     splits = group_splits(groups, n_folds or _FOLDS, classes)
-    if n_folds is None and n > _SMALL:
+    if n_folds is None and n > most:
         m = len(splits[0][1])
         return splits[:1], f"on {m:,} held-out rows ({m / n:.0%}) of other groups"
     return splits, f"by {len(splits)}-fold cross-validation over groups of all {n:,} rows"
@@ -76,9 +77,16 @@ def _with_two_classes(splits: Pairs, y: NDArray, method: str) -> tuple[Pairs, st
 
 
 def validate(
-    rows: Rows, models: Sequence[Model], options: Options, n_folds: int | None = None
+    rows: Rows,
+    models: Sequence[Model],
+    options: Options,
+    n_folds: int | None = None,
+    *,
+    is_quick: bool = False,
 ) -> dict[str, Any]:
     """Fit all models that are installed on all splits, and score them on the held-out rows.
+
+    With few rows too there is one split only where it `is_quick`.
 
     Targets are numbers, or numbers 0..K-1 of classes. The result has "method", which rows were held
     out; "measure", by which models are ordered; "table", one record for each model with its errors
@@ -86,6 +94,7 @@ def validate(
     "intervals", how often its intervals held the target.
     """
     models = [model for model in models if model.takes_part(options.loss)]
+    most = 0 if is_quick else SMALL
     strata, task = rows.y, options.task
     if options.loss is not None and options.loss.has_log_link:  # zeros alone teach nothing
         strata, task = (rows.y > 0).astype(int), "classification"
@@ -93,9 +102,9 @@ def validate(
         splits, method = _later_rows(rows.times, n_folds)
     elif rows.groups is not None:
         classes = strata if task == "classification" else None
-        splits, method = _other_groups(rows.groups, classes, n_folds)
+        splits, method = _other_groups(rows.groups, classes, n_folds, most)
     else:
-        splits, method = make_splits(strata, task, options.seed, n_folds)
+        splits, method = make_splits(strata, task, options.seed, n_folds, most)
     if options.task == "classification":
         splits, method = _with_two_classes(splits, rows.y, method)
     with ticking("validating"):
@@ -145,7 +154,8 @@ def _fit_splits(
     results = _HeldOutResults(
         options.loss, {m.name: [] for m in models}, {m.name: 0.0 for m in models}
     )
-    progress = Progress(len(splits) * len(models), "validating")
+    n_steps = len(models) + _OUR_STEPS - 1
+    progress = Progress(len(splits) * n_steps, "validating")
     for train, test in splits:
         # A column without any value in the training rows of a split is an error for some models.
         has_values = rows.X.iloc[train].notna().any().to_numpy()
@@ -154,7 +164,8 @@ def _fit_splits(
         for model in models:
             is_ours = model.name == JOINTLEAF
             start = time.perf_counter()
-            with warnings.catch_warnings(), progress.holding(model.name):
+            n_inner = _OUR_STEPS - 1 if is_ours else 0
+            with warnings.catch_warnings(), progress.holding(model.name, n_inner):
                 warnings.simplefilter("ignore")  # of peers, on feature names and iterations
                 fitted = model.fit(
                     known, options if is_ours else options._replace(loss=results.loss)

@@ -18,15 +18,18 @@ from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.penalties import PerTask, PredictionPenalty, SlopeNorm, TaskNorm, Term
 from jointleaf._core.penalties.params import is_whole
 from jointleaf._core.solvers import check_limits, check_solver_name
-from jointleaf._data.columns import Columns
+from jointleaf._data.columns import Column, Columns
 from jointleaf._data.kinds import MANY_CATEGORIES, MOST_DIFFERENT, counts_rows
 from jointleaf._data.rows import check_is_here
 from jointleaf._data.sources import missing_target
+from jointleaf._data.texts import detect_format
 from jointleaf._fit import recipes
 from jointleaf._fit.component import CellKinds
 from jointleaf.partitions._base import LeftOut
+from jointleaf.partitions._union import MANY_CLASSES
 
 _FEWEST_COUNTED = 20  # rows
+_FEWEST_DATES = 5  # different ones, of a column of text
 
 _MOST_NAMED = 3  # columns in a message
 
@@ -160,7 +163,9 @@ def has_linear_cells(cells: CellKinds) -> bool:
 
 def warn_of_preparation(estimator: Any) -> None:
     """Warn where a model that reads raw tables is fitted again, which takes X as it is."""
-    if getattr(getattr(estimator, "columns_", None), "preparation", None) is not None:
+    preparation = getattr(getattr(estimator, "columns_", None), "preparation", None)
+    is_raw = preparation is not None and preparation.is_of_raw_tables
+    if is_raw:
         warnings.warn(
             "the model was loaded with the preparation of raw tables, and fit takes X as it is: to "
             "prepare tables again, fit make_pipeline(TablePreprocessor(), model)",
@@ -198,6 +203,13 @@ def warn_of_columns(columns: Columns, X: NDArray, y: NDArray) -> None:
         f"{columns[j].label!r} has {columns.n_categories[j]:,} categories in {n:,} rows, as a name "
         "or an address has: leave it out unless they come again in new rows"
         for j in np.flatnonzero(columns.n_categories > max(MANY_CATEGORIES, MOST_DIFFERENT * n))
+        if not _look_like_dates(columns[j])
+    ]
+    remarks += [
+        f"{column.label!r} looks like dates, but holds texts, which are categories: use "
+        "pandas.to_datetime, or TablePreprocessor() before the model"
+        for column in columns
+        if _look_like_dates(column)
     ]
     for j in np.flatnonzero(columns.n_categories == 0):
         if X[0, j] in (0, 1) and X[1, j] == X[0, j] + 1 and counts_rows(X[:, j]):
@@ -212,6 +224,12 @@ def warn_of_columns(columns: Columns, X: NDArray, y: NDArray) -> None:
             )
     for remark in remarks:
         warnings.warn(f"column {remark}", UserWarning, stacklevel=5)  # where fit is called
+
+
+def _look_like_dates(column: Column) -> bool:
+    """Whether a column holds texts that are dates, more than a few."""
+    values = [] if column.categories is None else column.categories.tolist()
+    return len(values) >= _FEWEST_DATES and detect_format(list(map(str, values))) is not None
 
 
 def check_targets(estimator: Any, y: Any) -> None:
@@ -272,7 +290,7 @@ def class_weights(given: Any, y: NDArray, s: NDArray) -> dict[Any, float] | None
     """Return the weights of the classes of rows (n,) with weights s, in rising order of classes."""
     if given is None:
         return None
-    check_classification_targets(y)
+    check_labels(y)
     classes, numbers = np.unique(y[s > 0], return_inverse=True)
     labels = classes.tolist()
     if isinstance(given, str) and given == "balanced":
@@ -308,7 +326,7 @@ def class_factors(weights: Mapping[Any, float] | None, y: NDArray) -> NDArray[np
 
 def number_classes(y: NDArray) -> tuple[NDArray, NDArray[np.float64]]:
     """Return the classes of targets (n,), at least two, and the class number of every row."""
-    check_classification_targets(y)
+    check_labels(y)
     classes, numbers = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
@@ -316,6 +334,32 @@ def number_classes(y: NDArray) -> tuple[NDArray, NDArray[np.float64]]:
             "classes are needed"
         )
     return classes, numbers.astype(float)
+
+
+def check_labels(y: NDArray) -> None:
+    """Raise for targets (n,) that are no classes: numbers with fractions, or text and numbers."""
+    if y.dtype == object and len({isinstance(label, str) for label in y.tolist()}) > 1:
+        text = next(label for label in y.tolist() if isinstance(label, str))
+        other = next(label for label in y.tolist() if not isinstance(label, str))
+        raise TypeError(
+            f"y mixes text and other labels, for example {text!r} and {other!r}: make them all "
+            "text, for example with astype(str)"
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", MANY_CLASSES)
+            check_classification_targets(y)
+    except ValueError as cause:
+        if "continuous" not in str(cause):
+            raise
+        raise ValueError(f"{cause} JOPLEnRegressor predicts numbers.") from None
+    n_classes = len(np.unique(y))
+    if len(y) >= _FEWEST_COUNTED and 2 * n_classes > len(y):
+        warnings.warn(
+            f"y has {n_classes:,} classes in {len(y):,} rows: for numbers use JOPLEnRegressor",
+            UserWarning,
+            stacklevel=7,  # where fit is called
+        )
 
 
 @contextmanager

@@ -185,11 +185,14 @@ class Interactions:
         Symmetric with zeros on the diagonal, in units of the raw prediction.
     spread : float
         Standard deviation of the raw predictions of the rows, to compare with.
+    output_name : class or None
+        Whose raw predictions these are, of more than two classes.
     """
 
     feature_names: tuple[str, ...]
     strengths: NDArray[np.float64]
     spread: float
+    output_name: Any = None
 
     def pairs(self) -> list[tuple[str, str, float]]:
         """Return all pairs with their strengths, the strongest first."""
@@ -247,7 +250,7 @@ def interactions(
     n_rows : int
         Pairs of rows that are drawn; the work is n_rows * c^2 / 2 predictions.
     output : class, optional
-        Needed where the model has several outputs.
+        Of more than two classes; by default the one that is predicted for most rows.
     task : name of a task
         Needed where there are several.
     random_state : int
@@ -261,7 +264,7 @@ def interactions(
     raw, rows = step_model(model, X, task)
     if len(rows) < 2:
         raise ValueError("X has 1 row: give at least 2, whose values are exchanged")
-    k = raw.output(output)
+    k = raw.output(output, rows)
 
     def predict(changed_rows: NDArray) -> NDArray:
         raws = raw.predict(changed_rows)
@@ -278,7 +281,8 @@ def interactions(
             raise ValueError(f"columns={columns!r} must name at least 2 different columns")
     strengths = _strengths(predict, rows[first], rows[second], chosen)
     names = tuple(raw.names[j] for j in chosen)
-    return Interactions(names, strengths, float(np.std(predict(rows))))
+    name = None if raw.outputs is None else raw.outputs[k]
+    return Interactions(names, strengths, float(np.std(predict(rows))), name)
 
 
 def _largest(raw: RawModel, rows: NDArray, k: int) -> NDArray[np.intp]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from jointleaf._data.formatting import day_text, short_number, signed
 from jointleaf.inspection._methods import read_task_rows, task_numbers
@@ -17,6 +18,7 @@ from jointleaf.inspection._parts import (
     RawModel,
     decode_categories,
     last_step,
+    main_output,
     output_number,
     raw_model,
     step_names,
@@ -71,6 +73,8 @@ class Explanation:
         Columns that hold days since 1970-01-01, which are shown as dates.
     is_per_exposure : bool
         Whether `interval` is for an exposure of 1 and the fit had exposure, which texts say then.
+    classes : tuple or None
+        Names of the classes, of a classifier.
 
     Examples
     --------
@@ -100,6 +104,7 @@ class Explanation:
     has_log_link: bool = False
     days: frozenset[int] = frozenset()
     is_per_exposure: bool = False
+    classes: tuple | None = None
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -134,12 +139,22 @@ class Explanation:
         baseline = self.baseline[rows] if per_row else self.baseline
         return self._taken(rows, baseline=baseline, data=self.data[rows])
 
-    def output(self, name: Any) -> Explanation:
-        """Return the explanation of one of several outputs: a class, or a task."""
+    def output(self, name: Any = None) -> Explanation:
+        """Return the explanation of one of several outputs: a class, or a task.
+
+        By default it is the class that is predicted, of several rows the most frequent one.
+        """
         if self.output_names is None:
             raise ValueError(f"output({name!r}): the explanation has one output")
-        k = output_number(self.output_names, name)
-        return self._taken((..., k), baseline=float(self.baseline[k]), output_names=None)
+        k = self._output_number(name)
+        base = float(self.baseline[k])
+        return self._taken((..., k), baseline=base, output_names=None, classes=None)
+
+    def _output_number(self, name: Any) -> int:
+        assert self.output_names is not None
+        if name is None and self.classes is not None:
+            return main_output(self.prediction)
+        return output_number(self.output_names, name)
 
     def _taken(self, index: Any, **changes: Any) -> Explanation:
         parts = {name: getattr(self, name)[index] for name in ("linear", "cells", "cells_rest")}
@@ -158,21 +173,23 @@ class Explanation:
         """Return in plain text what made one prediction, the largest contributions first.
 
         Where raw predictions are logarithms, the prediction itself is in a line of its own, for an
-        exposure of 1.
+        exposure of 1. For classes the last line is the class that is predicted, with its
+        probability.
 
         Parameters
         ----------
         row : int
         output : class or task, optional
-            Needed where there are several.
+            Of several classes the predicted one by default; of several tasks it is needed.
         n_columns : int
             Columns that get a line; the others are summed up in one.
         """
-        one = (self if self.output_names is None else self.output(output))[row]
+        whole = self[row]
+        one = whole if whole.output_names is None else whole.output(output)
         entries = one.entries(n_columns)
         scale = " (log)" if one.has_log_link else ""
         lines = [(f"baseline{scale}", float(np.reshape(one.baseline, -1)[0])), *entries]
-        lines.append((f"prediction{scale}", float(one.prediction[0])))
+        lines.append((f"{whole._raw_name(output)}{scale}", float(one.prediction[0])))
         if one.has_log_link:
             lines.append(("prediction", float(np.exp(one.prediction[0]))))
         width = max(len(name) for name, _ in lines)
@@ -184,7 +201,24 @@ class Explanation:
             f"{name:<{width}}  {number:>{right}}"
             for (name, _), number in zip(lines, numbers, strict=True)
         ]
-        return "\n".join([*text, *([one.interval_text()] if one.interval is not None else [])])
+        text += [one.interval_text()] if one.interval is not None else []
+        return "\n".join([*text, *([] if self.classes is None else [whole._class_text()])])
+
+    def _raw_name(self, output: Any) -> str:
+        """Return what the raw predictions of an output are called."""
+        if self.classes is None:
+            return "prediction"
+        if self.output_names is None:
+            return f"log-odds of {self.classes[1]}"
+        return f"raw prediction of {self.output_names[self._output_number(output)]}"
+
+    def _class_text(self) -> str:
+        """Return the class that is predicted for the first row, and its probability."""
+        assert self.classes is not None
+        raw = self.prediction[0]
+        raw = np.array([0.0, raw]) if np.ndim(raw) == 0 else raw
+        k = int(raw.argmax())
+        return f"prediction: {self.classes[k]}, probability {softmax(raw)[k]:.3f}"
 
     def interval_text(self, row: int = 0) -> str:
         """Return in words what `interval` says of a row, of one output."""
@@ -383,9 +417,10 @@ def _explanation(parts: Parts, raw: RawModel, rows: NDArray, outputs: tuple | No
     base = float(baseline) if outputs is None else baseline
     data = decode_categories(rows, raw.columns)
     has_log_link = raw.loss is not None and raw.loss.has_log_link
+    classes = raw.classes if outputs is raw.outputs else None  # those of tasks
     return Explanation(
         linear, cells, cells_rest, base, raw.names, data, outputs, has_log_link=has_log_link,
-        is_per_exposure=has_log_link and raw.has_offset, days=raw.columns.days,
+        is_per_exposure=has_log_link and raw.has_offset, days=raw.columns.days, classes=classes,
     )  # fmt: skip
 
 

@@ -80,10 +80,11 @@ class LocalModel:
         return self.intercept + u @ self.coef
 
     def of_output(self, output: Any = None) -> tuple[NDArray[np.float64], float]:
-        """Return slopes (m,) and prediction of one output: a class where there are several."""
+        """Return slopes (m,) and prediction of one output: a class, by default the predicted."""
         if self.output_names is None:
             return self.coef, float(self.value)
-        k = output_number(self.output_names, output)
+        is_given = output is not None
+        k = output_number(self.output_names, output) if is_given else int(np.argmax(self.value))
         return self.coef[:, k], float(self.value[k])
 
     def __repr__(self) -> str:

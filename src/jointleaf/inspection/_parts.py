@@ -290,6 +290,7 @@ class RawModel:
     loss: Loss | None = None  # of numbers
     has_offset: bool = False  # whether the fit had exposure or an offset
     labels: tuple[str, ...] | None = None  # of the columns, where the model does not know them
+    classes: tuple | None = None  # of a model of classes
 
     def intervals(self, rows: NDArray, raw: NDArray, coverage: float | None) -> NDArray | None:
         """Return intervals (n, 2) of a matrix with raw predictions (n,).
@@ -316,13 +317,20 @@ class RawModel:
         labels = tuple(column.label for column in self.columns)
         return labels if self.labels is None or len(self.labels) != len(labels) else self.labels
 
-    def output(self, output: Any) -> int:
-        """Return the number of an output that is named or numbered; None is the only one."""
+    def output(self, output: Any, rows: NDArray) -> int:
+        """Return the number of an output that is named; None is the only one, or `main_output`."""
         if self.outputs is None:
             if output is not None:
                 raise ValueError(f"output={output!r}: the model has one output, leave it out")
             return 0
+        if output is None:
+            return main_output(self.predict(rows))
         return output_number(self.outputs, output)
+
+
+def main_output(raw: NDArray) -> int:
+    """Return the class that raw predictions (n, K) mean, of several rows the most frequent one."""
+    return int(np.bincount(raw.argmax(axis=1), minlength=raw.shape[1]).argmax())
 
 
 def output_number(outputs: tuple, output: Any) -> int:
@@ -394,7 +402,9 @@ def raw_model(model: Any, task: Any = None) -> RawModel:
         raw = _of_cells(model, model.cell_model_, partial(read_coded_rows, model))
         calibration, loss = (getattr(model, name, None) for name in ("calibration_", "loss_"))
         has_offset = getattr(getattr(model, "report_", None), "has_offset", False)
-        return replace(raw, calibration=calibration, loss=loss, has_offset=has_offset)
+        known = getattr(model, "classes_", None)
+        raw = replace(raw, calibration=calibration, loss=loss, has_offset=has_offset)
+        return raw if known is None else replace(raw, classes=tuple(known.tolist()))
     if names is not None and task is None:
         raise ValueError(f"the model has several tasks: give one of {names} as task")
     t = 0 if task is None else task_number(model, task)
@@ -430,6 +440,7 @@ def _of_cells(model: Any, cell_model: CellModel, read: Callable[[Any], NDArray])
         parts,
         outputs,
         cell_model,
+        classes=outputs,
     )
 
 
@@ -447,8 +458,9 @@ def _of_trees(model: Any, t: int, read: Callable[[Any], NDArray]) -> RawModel:
         return Parts(np.zeros_like(cells), cells, cells_rest, explainer.mean)
 
     return RawModel(
-        model.columns_, read, lambda rows: raw_of_task(model, rows, t), parts, outputs, None
-    )
+        model.columns_, read, lambda rows: raw_of_task(model, rows, t), parts, outputs, None,
+        classes=outputs,
+    )  # fmt: skip
 
 
 def named_column(names: Sequence[str], column: Any) -> int:

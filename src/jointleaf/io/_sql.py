@@ -97,7 +97,7 @@ def _check(model: Any) -> None:
             "a Pipeline cannot be exported: give its last step, to_sql(pipeline[-1]), and a table "
             "with the columns that the steps before it make"
         )
-    known = "trees: fit with some, for example partitioner='lightgbm'"
+    known = "trees: fit with recipe='joint', or with some, for example partitioner='lightgbm'"
     check_exportable(model, "to_sql", (TreeCells, RootCell), known)
     if not hasattr(model, "feature_names_in_"):
         raise ValueError("the model was fitted on a matrix without column names: fit a data frame")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 #: Ridge strengths to choose from, per row.
 _STRENGTHS = np.logspace(-6, 1, 15)
 _MAX_ITER = 1000
+#: How a warning of scikit-learn begins, in place of which fits give their own.
+MANY_CLASSES = "The number of unique classes"
 
 
 class RootCell(Partitioner):
@@ -399,7 +402,9 @@ def _fit_logistic(
         return LinearPart(features, np.zeros(Z.shape[1]), np.array(np.inf), 1), np.ones(len(y))
     if Z.shape[1] == 0:
         Z = np.zeros((len(y), 1))
-    model = LogisticRegression(max_iter=_MAX_ITER).fit(Z, number, sample_weight=s)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", MANY_CLASSES)
+        model = LogisticRegression(max_iter=_MAX_ITER).fit(Z, number, sample_weight=s)
     coef, intercept = model.coef_.T[: len(features.plan.names)], model.intercept_
     if n_classes == 2:
         return LinearPart(features, coef[:, 0], intercept[0], 2), number.astype(float)

@@ -180,8 +180,10 @@ class InteractionDisplay(base.Display):
         **options
             Of `jointleaf.inspection.interactions`: columns, n_rows, output, task, random_state.
         """
+        found = interactions(estimator, X, **options)
         name = _value_name(estimator, options.get("task"))
-        return cls(interactions(estimator, X, **options), value_name=name).plot(ax=ax)
+        name += "" if found.output_name is None else f" of class {found.output_name}"
+        return cls(found, value_name=name).plot(ax=ax)
 
     def _height(self) -> float:
         return min(9.0, 1.8 + 0.42 * len(self.interactions.feature_names))

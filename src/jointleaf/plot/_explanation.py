@@ -14,7 +14,7 @@ from jointleaf._data.columns import column_names
 from jointleaf._data.formatting import day_text, number, short_number, signed
 from jointleaf.inspection import Explanation, explain
 from jointleaf.inspection._local import LocalModel, local_model
-from jointleaf.inspection._parts import last_estimator, named_raw_model
+from jointleaf.inspection._parts import last_estimator, main_output, named_raw_model
 from jointleaf.plot import _base as base
 
 if TYPE_CHECKING:
@@ -93,13 +93,16 @@ class ExplanationDisplay(base.Display):
             One row, or several.
         task : name of a task, optional
         output : class, optional
-            Whose raw prediction is explained; needed for more than two classes.
+            Of more than two classes, by default the one that is predicted for most rows.
         **options
             Of the class: n_columns.
         """
         explanation = explain(estimator, X, task=task)
         if explanation.output_names is not None:
-            explanation = explanation.output(task if output is None else output)
+            output = task if output is None else output
+            if output is None and explanation.classes is not None:
+                output = explanation.output_names[main_output(explanation.prediction)]
+            explanation = explanation.output(output)
         name = _raw_name(estimator, output, has_log_link=explanation.has_log_link)
         return cls(explanation, value_name=name, **options).plot(ax=ax)
 
@@ -194,7 +197,7 @@ class LocalModelDisplay(base.Display):
     ----------
     local : LocalModel
     output : class, optional
-        Needed for more than two classes.
+        Of more than two classes, by default the predicted one.
     n_columns : int
         Linear features that are drawn.
     value_name : str
@@ -227,6 +230,8 @@ class LocalModelDisplay(base.Display):
         """
         local, loss = local_model(estimator, X, task=task), named_raw_model(estimator, task).loss
         has_log_link = loss is not None and loss.has_log_link
+        if local.output_names is not None and options.get("output") is None:
+            options["output"] = local.output_names[int(np.argmax(local.value))]
         name = _raw_name(estimator, options.get("output"), has_log_link=has_log_link)
         return cls(local, **{"value_name": name, **options}).plot(ax=ax)
 

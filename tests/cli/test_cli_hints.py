@@ -1,0 +1,179 @@
+"""Lines that suggest another option, and how long a fit takes and what makes it shorter."""
+
+import io
+import json
+from datetime import date, timedelta
+
+import numpy as np
+import pytest
+
+from blend_fits import small_fits
+from cli_data import as_csv, fails, run
+from jointleaf import JOPLEnRegressor
+from jointleaf._core.progress import Progress
+from jointleaf._fit.recipe_fit import expected_seconds
+from jointleaf.cli import _fitting
+
+RNG = np.random.default_rng(0)
+N = 60
+DAYS = [(date(2020, 1, 1) + timedelta(3 * k)).isoformat() for k in range(N)]
+A, NOISE = RNG.normal(size=N), RNG.normal(0, 0.1, N)
+
+
+def write(path, rows, header):
+    path.write_text(as_csv([list(row) for row in rows], header))
+    return path
+
+
+def fitted(capsys, path, *options):
+    model = path.with_suffix(".jleaf")
+    code, out, err = run(capsys, "fit", path, "-t", "y", "-o", model, *options)
+    assert code == 0, err
+    return out, err
+
+
+def hints(out):
+    return [line.removeprefix("hint: ") for line in out.splitlines() if line.startswith("hint: ")]
+
+
+@pytest.mark.parametrize(
+    ("days", "options", "is_hinted"),
+    [
+        (DAYS, (), True),
+        (DAYS[::-1], (), True),
+        ([DAYS[0], *DAYS[:-1]], (), True),
+        ([DAYS[1], DAYS[0], *DAYS[2:]], (), False),
+        (["", *DAYS[1:]], (), False),
+        (DAYS, ("--time", "day"), False),
+        (DAYS, ("--drop", "day"), False),
+    ],
+)
+def test_rows_in_order_of_time_are_told(capsys, tmp_path, days, options, is_hinted):
+    path = write(tmp_path / "d.csv", zip(days, A, A + NOISE, strict=True), ("day", "a", "y"))
+    out, _ = fitted(capsys, path, "--no-compare", *options)
+    expected = ["rows are in the order of 'day': where new rows come later, use --time day"]
+    assert hints(out) == (expected if is_hinted else [])
+    assert (expected[0].replace("'", "&#x27;") in path.with_suffix(".html").read_text()) == (
+        is_hinted
+    )
+
+
+def test_coverage_far_below_what_was_asked_is_told(capsys, tmp_path):
+    """A series that leaves the range it had before."""
+    time = np.arange(300)
+    y = np.where(time < 240, RNG.normal(size=300), 0.2 * time)
+    path = write(tmp_path / "d.csv", zip(time / 7, y, strict=True), ("t", "y"))
+    text = "far too few: held-out rows are unlike those before"
+    assert text in fitted(capsys, path, "--time", "t", "--no-compare")[0]
+    path = write(tmp_path / "d.csv", zip(time[:240] / 7, y[:240], strict=True), ("t", "y"))
+    assert text not in fitted(capsys, path, "--no-compare")[0]
+
+
+@pytest.mark.parametrize(
+    ("y", "is_hinted"),
+    [
+        (np.repeat([0, 1, 2], [35, 18, 7]), True),  # detected as classes
+        (np.r_[np.zeros(8), RNG.geometric(0.1, N - 8)], True),
+        (np.r_[0, RNG.integers(18, 90, N - 1)], False),  # one zero: no counts
+        (np.arange(N) % 4, False),  # classes that are as frequent
+        (np.r_[np.zeros(8), RNG.geometric(0.1, N - 8)] + 0.5, False),
+    ],
+)
+def test_counts_are_told_of_their_loss(capsys, tmp_path, y, is_hinted):
+    path = write(tmp_path / "d.csv", zip(A, y.astype(str), strict=True), ("a", "y"))
+    out, _ = fitted(capsys, path, "--no-compare", "--no-report")
+    expected = ["'y' holds whole numbers from 0: for counts use --loss poisson"]
+    assert hints(out) == (expected if is_hinted else [])
+
+
+def test_columns_that_give_the_target_away_are_told(capsys, tmp_path):
+    y = RNG.poisson(0.5, N)
+    amount, other = y * RNG.uniform(10, 90, N), y * 1.0
+    other[:2] = 1 - other[:2]
+    rows = list(zip(A, amount.round(2), other, y, strict=True))
+    path = write(tmp_path / "d.csv", rows, ("a", "amount", "other", "y"))
+    out, _ = fitted(capsys, path, "--loss", "poisson", "--no-compare", "--no-report")
+    assert hints(out) == [
+        "whether 'amount' is 0 or missing tells whether 'y' is 0: --drop what is known only "
+        "afterwards"
+    ]
+    kind = np.where(y > 0, np.where(A > 0, "b", "c"), "a")
+    rows = [(a, x if k == "b" else "", k) for a, x, k in zip(A, amount, kind, strict=True)]
+    path = write(tmp_path / "d.csv", rows, ("a", "amount", "y"))
+    out, _ = fitted(capsys, path, "--no-compare", "--no-report")
+    assert hints(out) == [
+        "whether 'amount' is 0 or missing tells whether 'y' is b: --drop what is known only "
+        "afterwards"
+    ]
+
+
+def test_numbers_that_hardly_repeat_are_no_classes(capsys, tmp_path):
+    path = write(tmp_path / "d.csv", zip(A, NOISE, strict=True), ("a", "y"))
+    text = fails(capsys, "fit", path, "-t", "y", "--task", "classification")
+    assert text.endswith(
+        "the target 'y' has 60 different numbers in 60 rows, too many to be classes: use --task "
+        "regression"
+    )
+
+
+def test_columns_are_dropped_with_commas_between_them(capsys, tmp_path):
+    rows = list(zip(A, A**2, NOISE, A + NOISE, strict=True))
+    path = write(tmp_path / "d.csv", rows, ("a", "b", "c,d", "y"))
+    options = "--no-compare", "--no-report", "--json"
+    found = json.loads(fitted(capsys, path, "--drop", "a, b", *options)[0])
+    assert [c["name"] for c in found["columns"] if c["used"]] == ["c,d"]
+    found = json.loads(fitted(capsys, path, "--drop", "c,d", *options)[0])
+    assert [c["name"] for c in found["columns"] if c["used"]] == ["a", "b"]
+
+
+# -- time ------------------------------------------------------------------------------------------
+
+
+def test_without_a_comparison_one_fifth_is_held_out(capsys, tmp_path):
+    path = write(tmp_path / "d.csv", zip(A, A + NOISE, strict=True), ("a", "y"))
+    found = json.loads(fitted(capsys, path, "--no-compare", "--json")[0])
+    assert found["validation"]["method"] == "on 12 held-out rows (20%)"
+    assert [row["model"] for row in found["validation"]["table"]] == ["jointleaf"]
+    assert "the same for all models" not in path.with_suffix(".html").read_text()
+
+
+def test_a_budget_is_passed_on(capsys, tmp_path, monkeypatch):
+    budgets = []
+
+    def fit(self, *args, **options):
+        budgets.append(self.time_budget)
+        return original(self, *args, **options)
+
+    original = JOPLEnRegressor.fit
+    monkeypatch.setattr(JOPLEnRegressor, "fit", fit)
+    path = write(tmp_path / "d.csv", zip(A, A + NOISE, strict=True), ("a", "y"))
+    fitted(capsys, path, "--time-budget", "0.001", "--no-compare", "--no-report")
+    assert budgets == [0.001, 0.001]
+    assert run(capsys, "fit", path, "-t", "y", "--time-budget", "0")[0] == 2
+
+
+def test_long_fits_are_announced(capsys, tmp_path, monkeypatch):
+    path = write(tmp_path / "d.csv", zip(A, A + NOISE, strict=True), ("a", "y"))
+    assert "take about" not in fitted(capsys, path, "--no-report", "--no-compare")[1]
+    monkeypatch.setattr(_fitting, "_LONG", 0.1)
+    _, err = fitted(capsys, path, "--no-report")
+    seconds = expected_seconds(60, 1) + 5 * expected_seconds(48, 1)
+    line = next(line for line in err.splitlines() if "take about" in line)
+    assert line == (
+        f"fits of jointleaf take about {seconds:.0f} s; shorter with --no-compare or "
+        "--time-budget SECONDS"
+    )
+
+
+def test_a_fit_moves_the_bar_that_holds_it():
+    """By the time that its components are expected to take."""
+    stream = io.StringIO()
+    bar = Progress(110, "all", stream=stream)
+    places = []
+    bar.step_to = lambda done, note="", step_to=bar.step_to: places.append(done) or step_to(done)
+    X = RNG.normal(size=(60, 3))
+    with small_fits(), bar.holding("here", 100):
+        JOPLEnRegressor(random_state=0).fit(X, X[:, 0])
+    assert places[-1] == 100
+    assert places == sorted(places)
+    assert len(set(places)) > 2
