@@ -79,13 +79,13 @@ class Progress:
 
     @classmethod
     def expect(cls, seconds: float) -> None:
-        """Tell the bar that holds a fit how long that is expected to take."""
+        """Announce to the bar of the whole fit how long this is expected to take."""
         if cls._holder is not None:
             cls._holder._expected = seconds
 
     @classmethod
     def spent(cls, seconds: float) -> None:
-        """Tell the bar that holds a fit that something is done which was expected to take long."""
+        """Move the bar of the whole fit by what was expected of something that is done."""
         bar = cls._holder
         if bar is not None and bar._expected > 0:
             bar._spent += seconds

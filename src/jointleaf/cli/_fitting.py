@@ -87,7 +87,7 @@ def _stem(data: str) -> str:
 
 
 def _announce(data: TrainingData, options: Options, *, is_quick: bool) -> None:
-    """Say about how long the fits of jointleaf take, unless that is short."""
+    """Print about how long the fits of jointleaf take, unless that is short."""
     n, d = data.rows.X.shape
     n_classes = len(set(data.y)) if options.task == "classification" else 0
     n_folds = 5 if n <= SMALL and not is_quick and data.rows.times is None else 1

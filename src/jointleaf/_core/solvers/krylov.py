@@ -6,9 +6,10 @@ whose rows are multiplied by sqrt(s), the weights of strength lambda are
     theta = D^-1 A^T beta,      (K + S lambda I) beta = sqrt(s) y,      K = A D^-1 A^T.
 
 Lanczos steps make an orthonormal basis V of the Krylov space of K and sqrt(s) y in which K is
-tridiagonal, T = V^T K V. The basis does not depend on lambda: beta = V (T + S lambda I)^-1 V^T
-sqrt(s) y for every strength, at the price of one small eigendecomposition. A step costs one adjoint
-and one forward pass over the design and, where held-out rows are given, one over theirs.
+tridiagonal, T = V^T K V. The basis does not depend on lambda: for every strength the weights with
+the least objective among those whose beta is in it follow from one small eigendecomposition of T
+(`KrylovPath._coordinates`). A step costs one adjoint and one forward pass over the design and,
+where held-out rows are given, one over theirs.
 """
 
 from __future__ import annotations
