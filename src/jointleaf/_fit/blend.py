@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import lsq_linear, minimize, nnls
+from scipy.optimize import lsq_linear, minimize
 from scipy.special import expit, logsumexp, softmax
 
 from jointleaf._core.losses import Loss
@@ -261,9 +261,7 @@ def least_squares_weights(
     scale = np.sqrt(prior_rows / len(s))
     right = np.append(target * np.sqrt(s), scale * A @ prior)
     both = np.concatenate([A, scale * A])
-    weights, _ = nnls(both, right)
-    if weights.max() > most:
-        weights = lsq_linear(both, right, (0.0, most), "bvls").x
+    weights = lsq_linear(both, right, (0.0, most), "bvls").x  # also where predictions are alike
     return [float(w) for w in np.where(is_zero, prior, weights)]
 
 
