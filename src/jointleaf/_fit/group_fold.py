@@ -27,26 +27,32 @@ _BLOCK_CODES = 2**23  # that are found at a time
 
 
 class Choice(NamedTuple):
-    """A run along the strengths with some scales, and what the groups predict at the best."""
+    """A run along the strengths with some scales, and the best of them."""
 
     strength: float
     n_steps: int
     loss: float
     table: Table
-    predictions: list[NDArray]  # of every fold, (groups, n[, K])
     folds: Sequence[GroupFold]
     paths: Sequence[KrylovPath]
 
-    @property
+    def predictions(self) -> list[NDArray]:
+        """Return what all groups together predict for the validation rows of every fold."""
+        return [path.predictions(np.array([self.strength]))[:, 0] for path in self.paths]
+
     def group_weights(self) -> NDArray[np.float64]:
-        """Weights (groups,) of the predictions of the groups, fitted to the held-out targets."""
-        folds, first = self.folds, self.predictions[0]
-        parts = np.concatenate([part.reshape(len(part), -1) for part in self.predictions], axis=1)
+        """Return weights (G,) of the predictions of the groups, fitted to held-out targets."""
+        folds = self.folds
+        predictions = [
+            fold.group_predictions(path.weights(self.strength))
+            for fold, path in zip(folds, self.paths, strict=True)
+        ]
+        parts = np.concatenate([part.reshape(len(part), -1) for part in predictions], axis=1)
         target = np.concatenate([fold.target_valid.ravel() for fold in folds])
         s = np.concatenate([fold.s_valid for fold in folds])
         weights = least_squares_weights(
             list(parts), target, np.repeat(s, len(target) // len(s)),
-            np.ones(len(first)), _PRIOR_ROWS, MOST_WEIGHT,
+            np.ones(len(parts)), _PRIOR_ROWS, MOST_WEIGHT,
         )  # fmt: skip
         return np.array(weights)
 
@@ -146,10 +152,10 @@ class GroupFold(Fold):
         ]
         return np.stack(columns, axis=1)
 
-    def group_predictions(self, theta: NDArray, n_groups: int) -> NDArray:
+    def group_predictions(self, theta: NDArray) -> NDArray:
         """Return what every group of partitions predicts for the validation rows, (G, n[, K])."""
         parts = []
-        for g in range(n_groups):
+        for g in range(self._group_of.max() + 1):
             chosen = self._group_of_weight == g
             mask = chosen.reshape(-1, *(1 for _ in theta.shape[1:]))
             parts.append(self._design_valid.matvec(np.where(mask, theta, 0)))

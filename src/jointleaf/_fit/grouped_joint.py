@@ -165,7 +165,7 @@ class GroupedJoint(Component):
         self._setting = _Setting(best.strength, slope_scale, scales, best.n_steps)
         if context.has_own_link:
             return self._reweigh(progress)
-        predictions = [parts.sum(axis=0) for parts in best.predictions]
+        predictions = best.predictions()
         if not context.is_regression:
             return self._calibrate(predictions)
         pairs = zip(predictions, self._folds, strict=True)
@@ -190,7 +190,7 @@ class GroupedJoint(Component):
         """Return weights of the groups, fitted to held-out predictions; the largest is one."""
         n_rows = int(_SAMPLE_ROWS / self.context.n_outputs**0.5)
         folds = [fold.sample(n_rows) for fold in self._folds]
-        weights = self._follow(scales, slope_scale, folds).group_weights
+        weights = self._follow(scales, slope_scale, folds).group_weights()
         return weights / weights.max() if weights.any() else np.ones_like(weights)
 
     def _make_fold(self, groups: list[Group], splits: Sequence[Split], k: int) -> GroupFold:
@@ -259,14 +259,10 @@ class GroupedJoint(Component):
             path.cut(count)
         table = {"strength": _STRENGTHS, **table}
         strength = float(_STRENGTHS[best_row(table, one_se=self.context.options.one_se)])
-        predictions = [
-            fold.group_predictions(path.weights(strength), len(scales))
-            for fold, path in zip(folds, paths, strict=True)
-        ]
         # A space that has ended holds the exact solution: that of all rows may need more steps, and
         # short of it small strengths leave large weights.
         n_steps = _MOST_STEPS if has_ended else paths[0].n_steps
-        return Choice(strength, n_steps, loss, table, predictions, folds, paths)
+        return Choice(strength, n_steps, loss, table, folds, paths)
 
     def _calibrate(self, predictions: list[NDArray]) -> list[NDArray]:
         """Turn predictions of indicators into log-odds."""
