@@ -250,7 +250,7 @@ def test_clone_and_pickle(tasks, model):
         ),
         ({"task_price": np.nan}, "task_price=nan"),
         ({"task_price": "low"}, "task_price='low'"),
-        ({"n_universal": -1}, "n_universal=-1 is not possible: use an integer of at least 0"),
+        ({"n_universal": -1}, "BoUTSRegressor: n_universal=-1 must be a whole number, at least 0"),
         ({"n_universal": 0, "n_task": 0}, "leave no trees"),
         ({"max_depth": 0}, "max_depth=0"),
         ({"learning_rate": 0}, "learning_rate=0 must be a number above 0 and at most 1"),

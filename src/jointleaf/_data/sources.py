@@ -217,9 +217,9 @@ def _numpy(column: Any) -> NDArray:
 
 def missing_target(y: NDArray) -> int | None:
     """Return the number of the first row without a target; None if all have one."""
-    # Text first: comparisons with pandas' missing value are missing values themselves.
+    # Types first: comparisons with pandas' missing value are missing values themselves.
     if y.dtype == object:
-        missing = np.array([v is None or str(v) == "<NA>" or v != v for v in y], bool)
+        missing = np.array([v is None or type(v).__name__ == "NAType" or v != v for v in y], bool)
     else:
         missing = y != y
     return int(np.argmax(missing)) if np.any(missing) else None

@@ -273,7 +273,7 @@ class DaskRows(RowStore):
         """Return what was drawn of every partition, and its number of rows."""
         return [(*draw.within(a, b), b - a) for a, b in pairwise(self._starts)]
 
-    def read_drawn(self, draw: Draw, *, with_labels: bool) -> tuple[Batch, Batch, set[Any]]:
+    def read_drawn(self, draw: Draw) -> tuple[Batch, Batch, set[Any]]:
         pairs = self._parts.collect(_take, each=self._drawn(draw))
         samples, validations = zip(*(pair for pair in pairs if pair is not None), strict=True)
         return stacked(samples), stacked(validations), self._labels

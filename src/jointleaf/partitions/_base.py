@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.penalties.params import check_count
 from jointleaf._core.problem import check_weights
 from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import TrainingRows
@@ -170,14 +171,9 @@ class Partitioner(BaseEstimator, ABC):
 # -- checks ----------------------------------------------------------------------------------------
 
 
-def check_count(owner: object, name: str, value: Any, least: int) -> int:
+def checked_count(owner: object, name: str, least: int) -> int:
     """Return the parameter `name` as an int; raise an error if it is less than `least`."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(
-            f"{type(owner).__name__}: {name}={value!r} is not possible: use an integer of at least "
-            f"{least}"
-        )
-    return int(value)
+    return check_count(f"{type(owner).__name__}: {name}", getattr(owner, name), least=least)
 
 
 def check_rows(X: ArrayLike) -> NDArray:

@@ -14,7 +14,7 @@ from jointleaf._data.features import mean_and_scale
 from jointleaf._trees.encoding import Encoding, TrainingRows
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers import find_adapter
-from jointleaf.partitions._base import TreeCells, check_count
+from jointleaf.partitions._base import TreeCells, checked_count
 
 #: Shared by all kinds of boosting, so that one can stand in for another.
 LEARNING_RATE = 0.1
@@ -86,8 +86,8 @@ class TreePartitioner(TreeCells):
         self.options = options
 
     def _fit_rows(self, rows: TrainingRows) -> None:
-        check_count(self, "n_partitions", self.n_partitions, 1)
-        check_count(self, "n_cells", self.n_cells, 2)
+        checked_count(self, "n_partitions", 1)
+        checked_count(self, "n_cells", 2)
         trees, gains = self._grow_trees(rows)
         if rows.n_classes == 0:  # the library saw the standardised target
             mean, scale = mean_and_scale(rows.y[:, None], np.ones(len(rows.y)))
