@@ -48,7 +48,8 @@ def read_training_rows(
     categories are learned from rows of positive weight.
     """
     X = _readable(X)
-    preparation = Preparation.of_times(X)
+    frame = as_frame(X)
+    preparation = None if frame is None else Preparation.of_times(frame)
     if preparation is not None:
         _check_names(estimator)
         X = preparation.transform(X)

@@ -15,8 +15,8 @@ from jointleaf._core.blocks import BlockDesign, StoredDesigns
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._core.row_vectors import Kept
+from jointleaf._data import memory
 from jointleaf._data.sources import Batch, RowSource, fraction_in, stacked
-from jointleaf._fit import memory
 from jointleaf._sources.rows import (
     Draw,
     Estimator,

@@ -24,9 +24,9 @@ from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.penalties.params import check_count
 from jointleaf._core.problem import Problem
+from jointleaf._data import memory
 from jointleaf._data.rows import Rows
 from jointleaf._data.sources import Batch
-from jointleaf._fit import memory
 from jointleaf._fit.component import NARROW, smooth
 from jointleaf._fit.correction import Correction, fit_correction, move_penalty
 from jointleaf._sources.checkpoint import Checkpoint

@@ -23,8 +23,8 @@ import dask
 from jointleaf._core.blocks import BlockDesign
 from jointleaf._core.problem import Problem
 from jointleaf._core.row_vectors import Call, Kept
+from jointleaf._data import memory
 from jointleaf._data.sources import Batch, fraction_in, missing_target, stacked
-from jointleaf._fit import memory
 from jointleaf._sources.rows import Draw, FittedSample, Prepared, RowStore
 from jointleaf.dask._cluster import Cluster
 

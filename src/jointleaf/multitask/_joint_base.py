@@ -19,8 +19,8 @@ from jointleaf._data.columns import Columns
 from jointleaf._data.features import chosen_columns, plan_features
 from jointleaf._data.rows import Rows, canonical_rows, read_groups, read_rows
 from jointleaf._data.tasks import TaskTable, read_task_groups
-from jointleaf._fit.budget import Budget
 from jointleaf._fit.folds import IndexPairs, split_labels, user_splits
+from jointleaf._fit.limits import Budget
 from jointleaf._fit.recipe_fit import Fit
 from jointleaf._fit.recipes import choose_recipe, default_partitions
 from jointleaf._model.contributions import by_column, warn_of_no_features
