@@ -20,8 +20,6 @@ from jointleaf._fit.component import Table
 from jointleaf._fit.folds import Fold
 from jointleaf.partitions import UnionPartitioner
 
-__all__ = ["Choice", "GroupFold", "partition_weights"]
-
 _PRIOR_ROWS = 100.0
 _BLOCK_CODES = 2**23  # that are found at a time
 

@@ -37,8 +37,6 @@ from jointleaf.partitions import (
 )
 from jointleaf.partitions._base import seeded
 
-__all__ = ["MonotoneJoint"]
-
 _COARSE = 10.0 ** np.arange(0.0, -4.01, -1.0)  # strengths, with which scales are compared
 _STRENGTHS = 10.0 ** np.arange(0.5, -4.01, -0.5)
 _SLOPE_SCALES = (1.0, 3.0, 10.0, 30.0)

@@ -29,8 +29,6 @@ from jointleaf._fit.calibration import (
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import Router
 
-__all__ = ["MOST_LEVELS", "JointQuantiles", "check_single"]
-
 MOST_LEVELS = 20  # the time of a fit grows with their number
 _MOST_ROWS = 20_000  # that levels are fitted to
 _ROUNDS = 10  # trees for the lowest level, and as many for the highest

@@ -37,8 +37,6 @@ from jointleaf._fit.recipes import (
 from jointleaf._fit.report import FitReport
 from jointleaf._model.cell_model import CellModel
 
-__all__ = ["Fit", "expected_seconds", "fit_recipe"]
-
 NO_HELP = "larger trees (no help on held-out rows)"  # what the report says of a reserve in vain
 
 

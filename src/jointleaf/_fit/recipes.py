@@ -33,18 +33,6 @@ from jointleaf._fit.monotone import MonotoneJoint
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TargetType
 
-__all__ = [
-    "RECIPES",
-    "Recipe",
-    "affordable",
-    "choose_recipe",
-    "default_partitions",
-    "n_folds_and_splits",
-    "plan_within",
-    "recipe_for",
-    "spared",
-]
-
 
 @dataclass(frozen=True)
 class Recipe:

@@ -93,7 +93,7 @@ def check_cells(estimator: Any) -> None:
         )
 
 
-def check_effect(estimator: Any, recipe: recipes.Recipe) -> None:
+def check_effect(estimator: Any) -> None:
     """Raise an error for a parameter that would have no effect, before any work is done."""
     is_default = estimator.penalty == "auto" and estimator.partitioner == "auto"
     if estimator.recipe not in ("auto", "joint") and not is_default:

@@ -209,7 +209,7 @@ class JOPLEnParameters(TabularEstimator):
     ) -> recipe_fit.Fit:
         """Fit a recipe on splits of its own; see `recipe_fit.fit_recipe`."""
         n_rows = len(context.rows)
-        check_effect(self, recipe)
+        check_effect(self)
         splits: list[Split] = []
         left_out: tuple[str, ...] = ()
         if self._chooses:

@@ -345,7 +345,6 @@ class SharedCellsMetric(Metric):
         if problem.smooth_curvature is not None and problem.layout.n_slopes:
             extra = float(problem.layout.split(problem.smooth_curvature)[0].mean())
         self._weights = (np.maximum(values, FLOOR * values.mean()) + extra).astype(dtype)
-        self.largest = float(self._weights.max())
 
     @staticmethod
     def fits(problem: Problem, state: SolverState) -> bool:

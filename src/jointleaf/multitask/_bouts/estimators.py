@@ -358,7 +358,6 @@ class BoUTSPartitioner(BoUTSParameters, TreeCells):
 
     def _fit_rows(self, rows: TrainingRows) -> None:
         (fitted,) = self._grow_tasks([rows])
-        self.__dict__.pop("_router", None)
         self.__dict__.update(fitted.__dict__)
 
     def with_partitions(self, chosen: NDArray[np.bool_]) -> BoUTSPartitioner:
