@@ -155,7 +155,7 @@ def test_weights_that_make_no_sense(weights, message):
             ValueError,
             "n_partitions=0 must be a whole number",
         ),
-        ("partitioner", LightGBMPartitioner(3, 1), ValueError, "n_cells=1 must be a whole number"),
+        ("partitioner", LightGBMPartitioner(3, 1), ValueError, "n_cells=1 must be a whole"),
         ("cells", "quadratic", ValueError, "cells='quadratic' is not known"),
         ("solver", "adam", ValueError, "solver='adam' is not known"),
         ("solver", "newton-cg", ValueError, "use 'auto' or one of"),

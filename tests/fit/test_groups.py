@@ -171,6 +171,7 @@ def test_fewer_groups_than_folds(probe):
         (np.ones(len(X)), None, "groups puts all rows of positive weight into one group"),
         (GROUPS[:-1], None, r"groups has shape \(359,\), expected \(360,\)"),
         ([None, *GROUPS[1:]], None, "groups is missing in row 0"),
+        ([pd.NA, *GROUPS[1:]], None, "groups is missing in row 0"),
         (GROUPS // 20, 5, r"cv=5 asks for more folds than there are groups \(3\)"),
         (
             GROUPS,

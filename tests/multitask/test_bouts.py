@@ -402,7 +402,7 @@ def test_partitioner_takes_classes_missing_values_and_weights(tasks):
 
 def test_partitioner_names_what_is_wrong(tasks):
     rows = as_rows(tasks)
-    with pytest.raises(ValueError, match="n_cells=1 is not possible"):
+    with pytest.raises(ValueError, match="n_cells=1 must be a whole number"):
         BoUTSPartitioner(n_cells=1).fit_tasks(rows)
     with pytest.raises(ValueError, match="there is no task"):
         BoUTSPartitioner().fit_tasks([])
