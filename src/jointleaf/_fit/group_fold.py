@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import shaped
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import SquaredError
@@ -148,9 +149,8 @@ class GroupFold(Fold):
         """Return what every group of partitions predicts for the validation rows, (G, n[, K])."""
         parts = []
         for g in range(n_groups):
-            chosen = self._group_of_weight == g
-            mask = chosen.reshape(-1, *(1 for _ in theta.shape[1:]))
-            parts.append(self._design_valid.matvec(np.where(mask, theta, 0)))
+            is_of_group = shaped(self._group_of_weight == g, theta)
+            parts.append(self._design_valid.matvec(np.where(is_of_group, theta, 0)))
         return np.stack(parts)
 
 
