@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -105,9 +104,9 @@ class TreePartitioner(TreeCells):
             trees = encoding.translate(trees)
         return trees, adapter.split_gains(model)
 
-    @abstractmethod
     def _grow(self, rows: TrainingRows) -> Any:
-        """Train a model of the library on `rows`."""
+        """Train a model of the library on `rows`, unless `_grow_trees` does without."""
+        raise NotImplementedError
 
     def _rounds(self, n_classes: int) -> int:
         """Return the boosting rounds of `n_partitions` trees: K trees a round for K > 2 classes."""

@@ -55,9 +55,6 @@ class LargeTreesPartitioner(TreePartitioner):
     n_cells: int = 64
     thresholds: str = "best"
 
-    def _grow(self, rows: TrainingRows) -> Any:
-        raise NotImplementedError  # several models may be needed: see `_grow_trees`
-
     def _grow_trees(self, rows: TrainingRows) -> tuple[FlatTrees, NDArray]:
         if self.thresholds not in ("best", "random"):
             raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,6 @@ class RandomTreesPartitioner(TreePartitioner):
     """
 
     n_cells: int = 8
-
-    def _grow(self, rows: TrainingRows) -> Any:
-        raise NotImplementedError  # trees are made in portable form at once
 
     def _grow_trees(self, rows: TrainingRows) -> tuple[FlatTrees, NDArray]:
         if self.options:
