@@ -152,7 +152,7 @@ class Calibration:
         """Return the calibration on held-out rows of a fit; numbers have widths if these help."""
         if rows.predictions.ndim == 2:
             return cls._of_scores(_class_scores(rows), rows)
-        sizes, trees = learn_widths(rows, columns)
+        sizes, trees = _learn_widths(rows, columns)
         return cls._of_scores(rows.shrinkage() * rows.residuals / sizes, rows, widths=trees)
 
     @classmethod
@@ -327,7 +327,7 @@ def log_widths(rows: HeldOut, columns: Columns) -> LogWidths | None:
     return LogWidths(logs, parts, growth)
 
 
-def learn_widths(rows: HeldOut, columns: Columns) -> tuple[NDArray[np.float64], FlatTrees | None]:
+def _learn_widths(rows: HeldOut, columns: Columns) -> tuple[NDArray[np.float64], FlatTrees | None]:
     """Return widths (n,) of held-out rows by trees that have not seen them, and trees of all rows.
 
     Widths are the power of what trees predict with the smallest interval score (Gneiting and

@@ -152,7 +152,7 @@ class FitContext:
         """About how large residuals are, for losses with kinks: at most one standard unit."""
         if not isinstance(self.loss, Kinked):
             return 1.0
-        residuals, weights = held_out_residuals(self.rows, self.columns, self.seed)
+        residuals, weights = _held_out_residuals(self.rows, self.columns, self.seed)
         scale = robust_scale(residuals, weights) / self.target_units(self.rows)[1]
         return float(np.clip(scale, _LEAST_SCALE, 1.0))
 
@@ -356,9 +356,9 @@ def in_units_of(
 # -- the scale of residuals -----------------------------------------------------------------------
 
 
-_MOST_ROWS = 10_000
+_MOST_ROWS = 10_000  # that tell it
 _LEAST_ROWS = 40  # from which trees tell more than the spread of the target
-_ROUNDS = 60
+_ROUNDS = 60  # of boosting
 
 
 def find_scale(loss: Loss, rows: Rows, columns: Columns, seed: int) -> Loss:
@@ -368,10 +368,10 @@ def find_scale(loss: Loss, rows: Rows, columns: Columns, seed: int) -> Loss:
     """
     if not loss.needs_scale:
         return loss
-    return loss.with_scale(*held_out_residuals(rows, columns, seed))
+    return loss.with_scale(*_held_out_residuals(rows, columns, seed))
 
 
-def held_out_residuals(rows: Rows, columns: Columns, seed: int) -> tuple[NDArray, NDArray]:
+def _held_out_residuals(rows: Rows, columns: Columns, seed: int) -> tuple[NDArray, NDArray]:
     """Return what quick boosted trees leave of held-out targets, and the weights of these rows.
 
     Of few rows, or one group, the targets themselves.

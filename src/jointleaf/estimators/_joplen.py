@@ -128,7 +128,7 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
         """
         given = self._given_loss()
         if self._levels is not None:
-            check_joint_levels(self)
+            _check_joint_levels(self)
         n_rows = None if X_val is None else n_rows_of(X_val)
         shift = read_offset(given, offset, exposure, n_rows_of(X))
         shift_val = read_offset(given, offset_val, exposure_val, n_rows, "_val")
@@ -139,7 +139,7 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
 
     @property
     def _levels(self) -> NDArray[np.float64] | None:
-        return read_levels(self.loss, self.quantile)
+        return _read_levels(self.loss, self.quantile)
 
     def _given_loss(self) -> Loss:
         # Several levels are distances from a median.
@@ -210,7 +210,7 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
         check_has_offset(self.report_.has_offset, shift, "score")
         predictions = self.predict(X, offset=shift)
         if self._has_levels:
-            return -mean_quantile_loss(y, predictions, self.quantiles_.levels, sample_weight)
+            return -_mean_quantile_loss(y, predictions, self.quantiles_.levels, sample_weight)
         return float(r2_score(y, predictions, sample_weight=sample_weight))
 
 
@@ -301,7 +301,7 @@ class JOPLEnClassifier(ClassifierMixin, PredictsSets, BaseJOPLEn):
 # -- several levels of quantiles in one fit -------------------------------------------------------
 
 
-def read_levels(loss: Any, quantile: Any) -> NDArray[np.float64] | None:
+def _read_levels(loss: Any, quantile: Any) -> NDArray[np.float64] | None:
     """Return the rising levels (K,) that a fit shall have; None where it has one or none."""
     if not (isinstance(loss, str) and loss == "quantile") or not np.ndim(quantile):
         return None
@@ -322,7 +322,7 @@ def read_levels(loss: Any, quantile: Any) -> NDArray[np.float64] | None:
     return levels
 
 
-def check_joint_levels(estimator: Any) -> None:
+def _check_joint_levels(estimator: Any) -> None:
     """Raise for parameters with which several levels cannot be fitted, before any work is done."""
     if not isinstance(estimator.penalty, str) and not estimator.penalty.is_auto:
         reason = (
@@ -349,7 +349,7 @@ def _has_trained_trees(partitioner: Any) -> bool:
     return any(is_ensemble(member) or isinstance(member, FittedEnsemble) for member in members)
 
 
-def mean_quantile_loss(
+def _mean_quantile_loss(
     y: ArrayLike, quantiles: NDArray, levels: NDArray, sample_weight: ArrayLike | None
 ) -> float:
     """Return the mean of the quantile losses of all levels, of predictions (n, K)."""
