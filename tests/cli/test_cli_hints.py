@@ -1,6 +1,5 @@
 """Lines that suggest another option, and how long a fit takes and what makes it shorter."""
 
-import io
 import json
 from datetime import date, timedelta
 
@@ -167,8 +166,7 @@ def test_long_fits_are_announced(capsys, tmp_path, monkeypatch):
 
 def test_a_fit_moves_the_bar_that_holds_it():
     """By the time that its components are expected to take."""
-    stream = io.StringIO()
-    bar = Progress(110, "all", stream=stream)
+    bar = Progress(110, "all")
     places = []
     bar.step_to = lambda done, note="", step_to=bar.step_to: places.append(done) or step_to(done)
     X = RNG.normal(size=(60, 3))

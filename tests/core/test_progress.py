@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from contextlib import redirect_stderr
 from io import StringIO
 
 import pytest
@@ -17,7 +18,8 @@ class Terminal(StringIO):
 
 
 def _run(stream, total, steps=None, *, enabled=True):
-    progress = Progress(total, "fitting", enabled=enabled, stream=stream)
+    with redirect_stderr(stream):
+        progress = Progress(total, "fitting", enabled=enabled)
     for _ in range(total if steps is None else steps):
         progress.step("fold")
     progress.finish()
@@ -57,8 +59,8 @@ def test_quick_steps_are_not_all_drawn():
 
 def test_an_estimate_grows_and_the_bar_is_completed_once(monkeypatch):
     monkeypatch.setattr("jointleaf._core.progress._DRAW_SECONDS", 0.0)
-    stream = Terminal()
-    progress = Progress(2, "choosing", stream=stream, is_estimate=True)
+    with redirect_stderr(Terminal()) as stream:
+        progress = Progress(2, "choosing", is_estimate=True)
     for _ in range(4):
         progress.step()
     assert " 4/5 " in stream.getvalue()
@@ -69,8 +71,8 @@ def test_an_estimate_grows_and_the_bar_is_completed_once(monkeypatch):
 
 
 def test_it_is_there_before_the_first_step_and_names_what_is_being_done():
-    stream = Terminal()
-    progress = Progress(2, "fitting", stream=stream)
+    with redirect_stderr(Terminal()) as stream:
+        progress = Progress(2, "fitting")
     assert " 0/2 " in stream.getvalue()
     progress.begin("a forest")
     assert stream.getvalue().endswith("s a forest")
@@ -131,48 +133,50 @@ def test_standard_error_is_the_default(capsys):
     assert captured.out == ""
 
 
-def test_a_solve_tells_its_listener(make_case, make_problem):
-    stream = StringIO()
+def test_a_solve_tells_its_listener(make_case, make_problem, monkeypatch):
+    monkeypatch.setattr("jointleaf._core.progress._LINE_SECONDS", 0.0)
     problem = make_problem(make_case())
-    listener = SolveProgress(stream, every=0.0)
-    solution = choose_solver(problem, "pcg").solve(problem, listener=listener)
+    with redirect_stderr(StringIO()) as stream:
+        solution = choose_solver(problem, "pcg").solve(problem, listener=SolveProgress())
     lines = stream.getvalue().splitlines()
     assert len(lines) == len(solution.trace)
     assert lines[-1].startswith(f"solving: iteration {solution.n_iter}, ")
 
 
 def test_a_quick_solve_shows_nothing():
-    stream = StringIO()
-    SolveProgress(stream)(1, 0.2, 0.5, 1e-3)
+    with redirect_stderr(StringIO()) as stream:
+        SolveProgress()(1, 0.2, 0.5, 1e-3)
     assert stream.getvalue() == ""
 
 
 def test_bars_inside_of_another_are_its_note(monkeypatch, capsys):
-    monkeypatch.setattr("jointleaf._core.progress._DRAW_SECONDS", 0.0)
+    for name in ("_DRAW_SECONDS", "_LINE_SECONDS"):
+        monkeypatch.setattr(f"jointleaf._core.progress.{name}", 0.0)
     stream = Terminal()
-    outer = Progress(2, "validating", stream=stream)
+    with redirect_stderr(stream):
+        outer = Progress(2, "validating")
     with outer.holding("forest"):
         inner = Progress(3, "growing")
         inner.step("trees")
         tell("not shown")
-        SolveProgress(stream, every=0.0)(1, 0.2, 0.5, 1e-3)
+        SolveProgress()(1, 0.2, 0.5, 1e-3)
     outer.step()
     assert "validating [                        ] 0/2" in stream.getvalue()
     assert "s forest: growing 1/3 trees" in stream.getvalue()
     assert "\n" not in stream.getvalue()
     assert capsys.readouterr() == ("", "")
-    Progress(1, "alone", stream=stream)
+    with redirect_stderr(stream):
+        Progress(1, "alone")
     assert "alone [" in stream.getvalue()
 
 
 def test_seconds_pass_on_a_terminal_with_and_without_a_bar(monkeypatch):
     monkeypatch.setattr("jointleaf._core.progress._TICK_SECONDS", 0.01)
-    stream = Terminal()
-    with ticking("reading", stream=stream):
+    with redirect_stderr(Terminal()) as stream, ticking("reading"):
         _wait_for(stream, "reading    0.0 s")
-        with ticking("inside", stream=stream):
+        with ticking("inside"):
             pass
-        progress = Progress(2, "growing", stream=stream)
+        progress = Progress(2, "growing")
         _wait_for(stream, "growing", 5)
         progress.finish()
         tell("done", stream)
@@ -192,21 +196,19 @@ def _wait_for(stream, text, count=1):
 
 
 def test_an_error_ends_the_line_and_the_ticks():
-    stream = Terminal()
 
     def fail():
-        with ticking("reading", stream=stream):
-            Progress(2, "growing", stream=stream)
+        with ticking("reading"):
+            Progress(2, "growing")
             raise ValueError("no")
 
-    with pytest.raises(ValueError, match="no"):
+    with redirect_stderr(Terminal()) as stream, pytest.raises(ValueError, match="no"):
         fail()
     assert stream.getvalue().endswith("s\n")
     assert not any(thread.name.endswith("(tick)") for thread in threading.enumerate())
 
 
 def test_nothing_ticks_in_files():
-    stream = StringIO()
-    with ticking("reading", stream=stream), ticking("again", stream=stream, enabled=False):
+    with redirect_stderr(StringIO()) as stream, ticking("reading"), ticking("again", enabled=False):
         tell("done", stream)
     assert stream.getvalue() == "done\n"

@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 import pytest
 
-from jointleaf._core.arrays import dot, shaped
+from jointleaf._core.arrays import dot, over_rows, shaped
 from jointleaf._core.row_vectors import (
     FAN,
     Call,
@@ -14,7 +14,6 @@ from jointleaf._core.row_vectors import (
     Kept,
     RowVector,
     add_in_order,
-    over_rows,
     with_slots,
 )
 

@@ -147,6 +147,11 @@ def test_targets_that_cannot_be(y, message):
         JOPLEnClassifier().fit(X, y)
 
 
+def test_a_class_may_have_the_name_of_a_missing_value():
+    labels = np.where(Y == 0, "<NA>", "other").astype(object)
+    assert JOPLEnClassifier(penalty=Frobenius(0.1)).fit(X, labels).classes_[0] == "<NA>"
+
+
 def test_what_the_message_names_works():
     several = MultiOutputClassifier(JOPLEnClassifier(penalty=Frobenius(0.1), random_state=0))
     assert several.fit(X, np.c_[Y == 0, Y == 1]).predict(NEW).shape == (100, 2)

@@ -29,8 +29,7 @@ from jointleaf._core.losses import SquaredError
 from jointleaf._data.rows import Rows, canonical_rows
 from jointleaf._fit import blend, grouped_joint, linear, partition_groups
 from jointleaf._fit.blend import Stacking
-from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom
-from jointleaf._fit.growth import Growth
+from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom, Growth
 from jointleaf._fit.linear import fit_logistic, fit_ridge
 from jointleaf._fit.partition_groups import Group, grow_groups
 from jointleaf._fit.recipes import RECIPES, n_folds_and_splits

@@ -10,9 +10,9 @@ from blend_fits import TASKS, X, Y, small_fits, usual_blend
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor, MultiTaskJOPLEnRegressor
 from jointleaf._fit import recipes
 from jointleaf._fit.boosting import Boosted, BoostedRandom
-from jointleaf._fit.budget import Budget, Seconds, Size
 from jointleaf._fit.grouped_joint import GroupedJoint
 from jointleaf._fit.joint import Joint
+from jointleaf._fit.limits import Budget, Seconds, Size
 from jointleaf._fit.linear import Linear
 from jointleaf.io import load, save
 from jointleaf.partitions import LightGBMPartitioner

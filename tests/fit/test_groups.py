@@ -9,7 +9,7 @@ from blend_fits import small_fits
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._data import statistics
 from jointleaf._data.rows import canonical_rows, deal_groups
-from jointleaf._fit import recipe_fit, scale, widths
+from jointleaf._fit import calibration, component, recipe_fit
 from jointleaf._fit.folds import Fold
 from jointleaf.partitions import LightGBMPartitioner
 
@@ -40,8 +40,8 @@ def probe(monkeypatch):
         seen.setdefault(purpose, []).append((set(first.tolist()), set(second.tolist())))
 
     fit_recipe, fit_table = recipe_fit.fit_recipe, statistics._fit_table
-    residuals, logs = scale._residuals, widths.ResidualTrees.predict
-    learn = widths.log_widths
+    residuals, logs = component._residuals, calibration.ResidualTrees.predict
+    learn = calibration.log_widths
 
     def see_splits(context, recipe, splits, *args):
         for train, valid in splits:
@@ -67,9 +67,9 @@ def probe(monkeypatch):
 
     monkeypatch.setattr(recipe_fit, "fit_recipe", see_splits)
     monkeypatch.setattr(statistics, "_fit_table", see_parts)
-    monkeypatch.setattr(scale, "_residuals", see_halves)
-    monkeypatch.setattr(widths, "log_widths", see_rows)
-    monkeypatch.setattr(widths.ResidualTrees, "predict", see_widths)
+    monkeypatch.setattr(component, "_residuals", see_halves)
+    monkeypatch.setattr(calibration, "log_widths", see_rows)
+    monkeypatch.setattr(calibration.ResidualTrees, "predict", see_widths)
     return seen
 
 
@@ -171,6 +171,7 @@ def test_fewer_groups_than_folds(probe):
         (np.ones(len(X)), None, "groups puts all rows of positive weight into one group"),
         (GROUPS[:-1], None, r"groups has shape \(359,\), expected \(360,\)"),
         ([None, *GROUPS[1:]], None, "groups is missing in row 0"),
+        ([pd.NA, *GROUPS[1:]], None, "groups is missing in row 0"),
         (GROUPS // 20, 5, r"cv=5 asks for more folds than there are groups \(3\)"),
         (
             GROUPS,

@@ -11,9 +11,8 @@ from jointleaf._data.columns import Columns
 from jointleaf._data.features import plan_features
 from jointleaf._data.rows import canonical_rows
 from jointleaf._fit import boosting
-from jointleaf._fit.boosting import Boosted
+from jointleaf._fit.boosting import Boosted, Growth, Stage
 from jointleaf._fit.component import FitContext
-from jointleaf._fit.growth import Growth, Stage
 from jointleaf._trees.importers.lightgbm import ModelText, leaf_models, read_trees
 from jointleaf.partitions import LightGBMPartitioner
 

@@ -12,7 +12,7 @@ from jointleaf._data.columns import Columns
 from jointleaf._fit import joint_fold, limits, recipes
 from jointleaf._fit.boosting import Boosted, BoostedRandom
 from jointleaf._fit.joint import many_partitions
-from jointleaf._fit.memory import partition_sizes
+from jointleaf._fit.limits import partition_sizes
 
 JOINT, BLEND = recipes.RECIPES["joint"], recipes.RECIPES["blend"]
 X, Y = make_friedman1(60, n_features=300, noise=0.5, random_state=0)

@@ -113,16 +113,16 @@ def test_a_fit_that_cannot_fit_is_rejected_with_the_numbers(monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3000, 5)), rng.standard_normal(3000)
     model = jl.JOPLEnRegressor("voronoi", penalty=jl.Frobenius(0.1))
-    monkeypatch.setattr("jointleaf._fit.memory.available_memory", lambda: 50_000_000)
+    monkeypatch.setattr("jointleaf._data.memory.available_memory", lambda: 50_000_000)
     with pytest.raises(MemoryError, match=r"3000 rows with 5 .* about 2\d\d MB .* and 50 MB are"):
         model.fit(X, y)
     assert not hasattr(model, "partitioner_")
     tasks = jl.MultiTaskJOPLEnRegressor("steps", penalty=jl.DirtyLasso(0.1, 0.1))
-    monkeypatch.setattr("jointleaf._fit.memory.available_memory", lambda: 10_000_000)
+    monkeypatch.setattr("jointleaf._data.memory.available_memory", lambda: 10_000_000)
     with pytest.raises(MemoryError, match="600 rows with 5 columns"):
         tasks.fit([(X[:300], y[:300]), (X[300:600], y[300:600])])
     monkeypatch.setattr(
-        "jointleaf._fit.memory.available_memory", lambda: None
+        "jointleaf._data.memory.available_memory", lambda: None
     )  # not known: not rejected
     model.set_params(partitioner=RandomTreesPartitioner(3, 4)).fit(X[:100], y[:100])
 

@@ -13,7 +13,7 @@ from jointleaf._core.losses import Logistic, SquaredError
 from jointleaf._data.rows import Rows
 from jointleaf._fit import recipe_fit, recipes
 from jointleaf._fit.blend import explained_part, standardized_gain
-from jointleaf._fit.budget import Budget
+from jointleaf._fit.limits import Budget
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (1000, 6))

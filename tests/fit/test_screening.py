@@ -8,8 +8,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import jointleaf as jl
 from blend_fits import small_fits
 from jointleaf._data.columns import Columns
-from jointleaf._fit.limits import SCREENED_COLUMNS
-from jointleaf._fit.screening import best_columns, split_gains
+from jointleaf._fit.limits import SCREENED_COLUMNS, best_columns, split_gains
 from jointleaf._trees.encoding import TrainingRows
 from jointleaf.partitions import LightGBMPartitioner, ResidualPartitioner, RootCell
 from jointleaf.partitions._union import UnionPartitioner

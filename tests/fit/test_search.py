@@ -11,8 +11,8 @@ from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._fit import blend, joint_fold, search
+from jointleaf._fit.joint_fold import Setting, auto_penalty, feature_weights, setting_cells
 from jointleaf._fit.report import loss_table
-from jointleaf._fit.setting import Setting, auto_penalty, feature_weights, setting_cells
 from jointleaf.partitions import (
     ExtraTreesPartitioner,
     GradientBoostingPartitioner,

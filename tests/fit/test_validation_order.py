@@ -10,7 +10,7 @@ from blend_fits import blend_pieces, small_fits
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._data import statistics
 from jointleaf._fit import recipe_fit
-from jointleaf._fit.growth import Growth
+from jointleaf._fit.boosting import Growth
 
 N = 300
 X, Y = make_friedman1(N, n_features=5, noise=0.5, random_state=0)

@@ -250,7 +250,7 @@ def test_clone_and_pickle(tasks, model):
         ),
         ({"task_price": np.nan}, "task_price=nan"),
         ({"task_price": "low"}, "task_price='low'"),
-        ({"n_universal": -1}, "n_universal=-1 is not possible: use an integer of at least 0"),
+        ({"n_universal": -1}, "BoUTSRegressor: n_universal=-1 must be a whole number, at least 0"),
         ({"n_universal": 0, "n_task": 0}, "leave no trees"),
         ({"max_depth": 0}, "max_depth=0"),
         ({"learning_rate": 0}, "learning_rate=0 must be a number above 0 and at most 1"),
@@ -402,7 +402,7 @@ def test_partitioner_takes_classes_missing_values_and_weights(tasks):
 
 def test_partitioner_names_what_is_wrong(tasks):
     rows = as_rows(tasks)
-    with pytest.raises(ValueError, match="n_cells=1 is not possible"):
+    with pytest.raises(ValueError, match="n_cells=1 must be a whole number"):
         BoUTSPartitioner(n_cells=1).fit_tasks(rows)
     with pytest.raises(ValueError, match="there is no task"):
         BoUTSPartitioner().fit_tasks([])

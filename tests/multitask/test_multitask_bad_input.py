@@ -90,6 +90,7 @@ DATA = {
     "NaN in a column": ((XA, put(TWO, np.nan)), {}, "NaN or infinity for task 1: give.*pairs"),
     "labels": ((X, Y), {"task": LABELS[:-1]}, r"task has shape \(54,\), expected \(55,\)"),
     "missing label": ((X, Y), {"task": [None, *LABELS[1:]]}, "task is missing in row 0: name"),
+    "NA label": ((X, Y), {"task": [pd.NA, *LABELS[1:]]}, "task is missing in row 0: name"),
     "NaN label": ((X, Y), {"task": put(np.ones(55), np.nan)}, "task is missing in row 3"),
     "label of one row": ((X, Y), {"task": ["c", *LABELS[1:]]}, "task 'c' has 1 rows"),
     "no such column": ((X, Y), {"task": "t"}, "task='t' is no column of X: .*numbers from 0 to 3"),

@@ -300,12 +300,12 @@ def test_partitions_are_chosen_and_cells_merged(diabetes):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"n_rotations": 0}, "n_rotations=0 is not possible"),
-        ({"n_directions": 2.5}, "n_directions=2.5 is not possible"),
+        ({"n_rotations": 0}, "n_rotations=0 must be a whole number"),
+        ({"n_directions": 2.5}, "n_directions=2.5 must be a whole number"),
         ({"power": -1}, "power=-1 is not possible"),
         ({"power": np.nan}, "power=nan is not possible"),
         ({"power": "auto"}, "power='auto' is not possible"),
-        ({"partitioner": RandomTreesPartitioner(0)}, "n_partitions=0 is not possible"),
+        ({"partitioner": RandomTreesPartitioner(0)}, "n_partitions=0 must be a whole number"),
         ({"partitioner": VoronoiPartitioner()}, "does not grow a number of trees"),
         ({"partitioner": ResidualPartitioner(TREES)}, "does not grow a number of trees"),
         ({"partitioner": FittedEnsemble(None)}, "does not grow a number of trees"),

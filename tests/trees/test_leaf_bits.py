@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from random_trees import mixed_trees, rows, trees, walked
 
 from jointleaf._trees import routing
-from jointleaf._trees.leaf_bits import is_small
-from jointleaf._trees.routing import Router
+from jointleaf._trees.routing import Router, is_small
 
 
 @settings(deadline=None, max_examples=80)

@@ -322,7 +322,7 @@ def test_pickled_cells_need_no_library(tmp_path):
         FittedEnsemble(lightgbm.LGBMRegressor(n_estimators=5, **QUIET).fit(X, y)).fit(X),
         FittedEnsemble(ensemble.RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X),
     ]
-    assert not any("_router" in m.__getstate__() for m in members)  # made anew
+    assert not any("router" in m.__getstate__() for m in members)  # made anew
     (tmp_path / "cells").write_bytes(pickle.dumps((members, X, [m.apply(X) for m in members])))
     code = (
         f"import sys; sys.path[:0] = {[p for p in sys.path if p]!r}\n"

@@ -1,4 +1,4 @@
-"""One implementation for NumPy and JAX: the namespace of an array, loops, shapes, and devices.
+"""One implementation for NumPy, JAX and rows in blocks: namespaces, loops, shapes, and devices.
 
 Losses and proximal maps are written once, with the functions of the namespace to which their arrays
 belong. JAX is imported only where a device other than "cpu" is asked for.
@@ -50,6 +50,14 @@ def expit(x: Any) -> Any:
 def shaped(values: Any, like: Any) -> Any:
     """Return values with axes behind them, to multiply an array with more outputs."""
     return values.reshape(*values.shape, *(1,) * (like.ndim - values.ndim))
+
+
+def over_rows(function: Callable[..., Any], *args: Any) -> Any:
+    """Return function(*args), where it works row by row and arguments may be in blocks."""
+    for arg in args:
+        if isinstance(arg, RowVector):
+            return arg.apply(function, *args)
+    return function(*args)
 
 
 def dot(a: Any, b: Any) -> Any:

@@ -46,11 +46,6 @@ class StoredDesigns:
         """Return the designs, each of which is read whenever it is needed."""
         return Call(_StoredDesign.load, (Kept(list(self._files)),))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all files."""
-        return sum(file.path.stat().st_size for file in self._files)
-
 
 class _StoredDesign:
     """A file with the arrays of one design, and what else it is made of."""

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._core.arrays import array_namespace, dot, shaped
+from jointleaf._core.arrays import array_namespace, dot, over_rows, shaped
 from jointleaf._core.blocks import BlockDesign, Design
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import Kinked, Loss, robust_scale
 from jointleaf._core.penalties.base import Penalty, Quadratic, Term, on_predictions, on_weights
 from jointleaf._core.penalties.per_task import times
-from jointleaf._core.row_vectors import RowVector, over_rows
+from jointleaf._core.row_vectors import RowVector
 
 
 class DataTerm:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-_LINE_SECONDS = 1.0  # between two lines of a bar in a file
+_LINE_SECONDS = 1.0  # between two lines of a bar in a file, or of a solve
 _DRAW_SECONDS = 0.05  # between two drawings of a bar
 _TICK_SECONDS = 1.0  # between two drawings of a line on which nothing moves
 _NEW_LINE = "\r\x1b[K"  # of a terminal: begins the line anew
@@ -38,12 +38,11 @@ class Progress:
         *,
         enabled: bool = True,
         is_estimate: bool = False,
-        stream: TextIO | None = None,
     ) -> None:
         self.total = max(1, total)
         self.label = label
         self._is_estimate = is_estimate
-        self._stream = stream or sys.stderr
+        self._stream = sys.stderr
         self._enabled = enabled
         self._held_by = Progress._holder
         self._done = 0
@@ -52,8 +51,7 @@ class Progress:
         self._drawn_at, self._note, self._inner = -_DRAW_SECONDS, "", ""
         self._fit_start = self._fit_steps = 0  # of a fit that moves the bar
         self._expected = self._spent = 0.0  # seconds of it
-        is_alone = enabled and stream is None and self._held_by is None
-        self._display = _notebook_display() if is_alone else None
+        self._display = _notebook_display() if enabled and self._held_by is None else None
         self._show()
 
     def begin(self, note: str) -> None:
@@ -166,13 +164,13 @@ def _notebook_display() -> Callable[[dict[str, str]], None] | None:
 
 
 @contextmanager
-def ticking(label: str, *, enabled: bool = True, stream: TextIO | None = None) -> Iterator[None]:
+def ticking(label: str, *, enabled: bool = True) -> Iterator[None]:
     """Let a line of a terminal show the seconds that pass, also where no bar is drawn.
 
     Inside of another one it does nothing.
     """
     global _is_ticking
-    stream = stream or sys.stderr
+    stream = sys.stderr
     if _is_ticking or not (enabled and stream.isatty()):
         yield
         return
@@ -212,20 +210,18 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 class SolveProgress:
-    """Shows how a solve goes on, with at least `every` seconds between lines, to `solve`."""
+    """A listener of `solve` that shows on the standard error stream how it goes on."""
 
-    def __init__(self, stream: TextIO | None = None, *, every: float = 1.0) -> None:
-        self._stream = stream or sys.stderr
-        self._every = every
-        self._next = every
+    def __init__(self) -> None:
+        self._next = _LINE_SECONDS
 
     def __call__(self, iteration: int, seconds: float, objective: float, optimality: float) -> None:
         """Write a line if the last one is old enough."""
         if seconds < self._next:
             return
-        self._next = seconds + self._every
+        self._next = seconds + _LINE_SECONDS
         tell(
             f"solving: iteration {iteration}, {seconds:.1f} s, objective {objective:.6g}, "
             f"optimality {optimality:.1e}",
-            self._stream,
+            sys.stderr,
         )

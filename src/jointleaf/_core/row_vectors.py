@@ -254,14 +254,6 @@ class RowVector(NDArrayOperatorsMixin):
         return all(self.place.collect(np.all, self))
 
 
-def over_rows(function: Callable[..., Any], *args: Any) -> Any:
-    """Return function(*args), where it works row by row and arguments may be in blocks."""
-    for arg in args:
-        if isinstance(arg, RowVector):
-            return arg.apply(function, *args)
-    return function(*args)
-
-
 # Functions of one block, with names, so that they can be sent to workers. A block may have no rows.
 
 

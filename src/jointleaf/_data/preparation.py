@@ -79,14 +79,11 @@ class Preparation:
         return cls(tuple(kinds), missing)
 
     @classmethod
-    def of_times(cls, X: Any) -> Preparation | None:
+    def of_times(cls, frame: nw.DataFrame) -> Preparation | None:
         """Return one that makes numbers of columns of times, and leaves all others unchanged.
 
         None for a data frame without such columns.
         """
-        frame = as_frame(X)
-        if frame is None:
-            return None
         kinds = []
         for j, (name, dtype) in enumerate(frame.schema.items()):
             series = frame[:, j]  # names may be numbers

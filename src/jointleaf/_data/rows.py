@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
-from jointleaf._data.columns import Columns, as_frame, column_names, declared_columns
+from jointleaf._data.columns import Columns, as_frame, column_names, declared_columns, is_missing
 from jointleaf._data.memory import as_dense
 from jointleaf._data.preparation import Preparation
 
@@ -48,7 +48,8 @@ def read_training_rows(
     categories are learned from rows of positive weight.
     """
     X = _readable(X)
-    preparation = Preparation.of_times(X)
+    frame = as_frame(X)
+    preparation = None if frame is None else Preparation.of_times(frame)
     if preparation is not None:
         _check_names(estimator)
         X = preparation.transform(X)
@@ -409,7 +410,7 @@ def read_groups(groups: ArrayLike | None, is_used: NDArray[np.bool_]) -> NDArray
             f"groups has shape {values.shape}, expected ({len(is_used)},): one for each row of X"
         )
     labels = values.tolist()
-    missing = next((i for i, label in enumerate(labels) if label is None or label != label), None)
+    missing = next((i for i, label in enumerate(labels) if is_missing(label)), None)
     if missing is not None:
         raise ValueError(f"groups is missing in row {missing}: name the group of every row")
     number_of = {label: k for k, label in enumerate(sorted(set(labels), key=_by_type))}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.penalties.params import check_count
-from jointleaf._data.columns import as_frame
+from jointleaf._data.columns import as_frame, is_missing
 
 
 class Batch(NamedTuple):
@@ -217,11 +217,7 @@ def _numpy(column: Any) -> NDArray:
 
 def missing_target(y: NDArray) -> int | None:
     """Return the number of the first row without a target; None if all have one."""
-    # Text first: comparisons with pandas' missing value are missing values themselves.
-    if y.dtype == object:
-        missing = np.array([v is None or str(v) == "<NA>" or v != v for v in y], bool)
-    else:
-        missing = y != y
+    missing = np.array([is_missing(v) for v in y], bool) if y.dtype == object else y != y
     return int(np.argmax(missing)) if np.any(missing) else None
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.penalties.params import is_whole
-from jointleaf._data.columns import as_frame, column_names, is_table
+from jointleaf._data.columns import as_frame, column_names, is_missing, is_table
 from jointleaf._data.memory import as_dense
 
 Form = Literal["pairs", "outputs", "single", "long"]
@@ -260,7 +260,7 @@ def _read_long(X: Any, y: Any, sample_weight: Any, task: Any, names: list | None
     if labels.shape != (n,):
         raise ValueError(f"task has shape {labels.shape}, expected ({n},): one per row of X")
     values = labels.tolist()
-    missing = [row for row, label in enumerate(values) if label is None or label != label]
+    missing = [row for row, label in enumerate(values) if is_missing(label)]
     if missing:
         raise ValueError(
             f"task is missing in row {missing[0]}: name the task of every row, or leave the row out"

@@ -1,28 +1,46 @@
-"""Boosted trees as components: those that made the partitions, and larger ones of their own."""
+"""Boosted trees as components, and how LightGBM grows them: their leaves are cells of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.losses import Kinked, Logistic, Loss, Multinomial
+from jointleaf._core.layout import CellKind, CellLayout
+from jointleaf._core.losses import (
+    AbsoluteError,
+    Gamma,
+    Huber,
+    Kinked,
+    Logistic,
+    Loss,
+    Multinomial,
+    Poisson,
+    Quantile,
+    SquaredError,
+    Tweedie,
+)
 from jointleaf._core.progress import Progress
 from jointleaf._data.rows import Rows
-from jointleaf._fit.budget import Seconds, Size
-from jointleaf._fit.component import Component, FitContext, Split
-from jointleaf._fit.growth import Growth, Stage
-from jointleaf._fit.joint import BesideJoint
-from jointleaf._fit.limits import has_many_classes, is_wide
-from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
+from jointleaf._fit.component import NARROW, Component, FitContext, Split, smooth
+from jointleaf._fit.limits import (
+    FitShape,
+    MemoryEstimate,
+    Seconds,
+    Size,
+    has_many_classes,
+    is_wide,
+    trees_memory,
+)
 from jointleaf._model.cell_model import CellModel, Frame
-from jointleaf.partitions import FittedEnsemble, Partitioner
+from jointleaf._trees.flat import FlatTrees
+from jointleaf._trees.importers.base import threads
+from jointleaf._trees.importers.lightgbm import ModelText, leaf_models, read_trees
+from jointleaf.partitions import LightGBMPartitioner
 from jointleaf.partitions._base import TreeCells
-
-__all__ = ["Boosted", "BoostedLinear", "BoostedRandom", "LeafValues"]
 
 _ROUNDS, _RATE = 1000, 0.08  # most rounds, and their learning rate
 _WIDE_RATE, _WIDE_BINS = 0.16, 63  # of wide tables, whose rounds take long
@@ -30,59 +48,41 @@ _FEW_CELLS, _CELLS, _MORE_CELLS, _FEW_ROWS = 15, 31, 63, 8000
 _EARLY = 250  # rounds that are few
 _LEAST_CELLS = 7
 _FEW_CLASSES = 5
-LINEAR_STAGE = Stage(True, 31, 400, 0.06)
 JOINT_ROUNDS = 100  # whose cells a joint fit may take
-_SMOOTHING = 1.0  # rows of every class added to every cell (Laplace's rule of succession)
 
 
-class LeafValues(BesideJoint):
-    """The model that made the partitions of the joint fit: the values of its leaves."""
+@dataclass(frozen=True)
+class Stage:
+    """Rounds of boosting with cells of one kind."""
 
-    name = "leaf_values"
+    is_linear: bool  # whether cells hold linear models
+    n_cells: int  # most leaves of a tree
+    rounds: int
+    rate: float  # of learning
+    #: whether thresholds are drawn at random, as those of trees with linear models always are
+    is_random: bool = False
+    n_bins: int = 127  # of a column
 
-    def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
-        """Predict with the partitions of the joint fit's folds; None where some have no values.
+    def params(self, n: int) -> dict[str, Any]:
+        """Return parameters of LightGBM for n rows.
 
-        Trees that were grown on a quadratic model of the loss have none in its units.
+        A linear model wants many rows more than a border in the best place: thresholds are drawn
+        at random, so that no two trees have the same. Constants want the best borders, or trees
+        that differ.
         """
-        joint, predictions = self._joint, []
-        if self.context.has_own_link and not isinstance(self.context.partitioner, FittedEnsemble):
-            return None
-        for fold in joint.folds:
-            target = fold.loss.encode(fold.y)
-            values = leaf_values(fold.partitioner, fold.codes, fold.loss, target, fold.train.s)
-            if values is None:
-                return None
-            raw = add_values(values, fold.n_cells, fold.codes_valid)
-            raw = (raw - fold.units[0]) / fold.units[1]
-            if joint.setting is None or not fold.has_raw(joint.setting):
-                return None
-            if raw.shape != fold.raw(joint.setting).shape:
-                return None
-            predictions.append(raw)
-        return predictions or None
+        params: dict[str, Any] = {
+            "learning_rate": self.rate, "num_leaves": self.n_cells, "max_bin": self.n_bins,
+        }  # fmt: skip
+        if self.is_linear:
+            params |= {"min_data_in_leaf": 40, "extra_trees": True, "path_smooth": 10.0}
+            return params | {"lambda_l2": 5.0, "linear_tree": True, "linear_lambda": 0.1}
+        params |= {"min_data_in_leaf": max(5, n // 5000), "lambda_l2": 1.0}
+        if self.is_random:
+            return params | {"extra_trees": True}
+        return params | {"feature_fraction_bynode": 0.7}
 
-    def fit(self, frame: Frame) -> CellModel | None:
-        """Return the values of all cells; None where they are no better than a constant.
 
-        Then they are in another unit, or of other classes.
-        """
-        rows, loss, partitioner = self.context.rows, frame.loss, self._joint.grown()
-        codes, target = partitioner.apply(rows.X), loss.encode(frame.target(rows.y))
-        values = leaf_values(partitioner, codes, loss, target, rows.s)
-        if values is None:
-            return None
-        raw = (add_values(values, partitioner.n_cells_, codes) - frame.centre) / frame.unit
-        constant = np.broadcast_to(loss.best_shift(target, rows.s, rows.offset), raw.shape)
-        if rows.offset.any():
-            raw, constant = raw + rows.offset, constant + rows.offset
-        if not loss.value(target, raw, rows.s) < loss.value(target, constant, rows.s):
-            return None
-        return CellModel.of_leaf_values(frame, partitioner, values)
-
-    def describe(self) -> str:
-        """Return what the values are."""
-        return "the leaf values of the model that made the partitions"
+LINEAR_STAGE = Stage(True, 31, 400, 0.06)
 
 
 class Boosted(Component):
@@ -256,50 +256,166 @@ class BoostedLinear(BoostedRandom):
         return np.array_equal(context.plan.numbers, numbers)
 
 
-# -- values of cells -----------------------------------------------------------------------------
+# -- growing --------------------------------------------------------------------------------------
 
 
-def leaf_values(
-    partitioner: Partitioner, codes: NDArray, loss: Loss, target: NDArray, s: NDArray
-) -> NDArray[np.float64] | None:
-    """Return values (C, 1) or (C, K) of all cells that add up to the raw predictions of a model.
-
-    Those of the model that made the partitions. Where it has none, as forests of classifiers,
-    which average probabilities and not raw predictions: for classes the log-odds in the cells,
-    averaged over partitions; for regression None. Codes (n, P), encoded targets (n[, K]) and
-    weights s (n,) are those of the training rows.
-    """
-    values = partitioner.leaf_values_
-    if values is not None or not isinstance(loss, Logistic | Multinomial):
-        return values
-    return _log_odds(partitioner.n_cells_, codes, target, s)
+_PATIENCE = 30  # rounds without a gain after which boosting stops
+_OBJECTIVES: dict[type[Loss], str] = {
+    SquaredError: "regression",
+    AbsoluteError: "regression_l1",
+    Poisson: "poisson",
+    Gamma: "gamma",
+    Logistic: "binary",
+    Multinomial: "multiclass",
+}
+_OWN_METRIC = "own metric"  # of a loss that LightGBM does not know, beside its parameters
 
 
-def _log_odds(
-    n_cells: NDArray, codes: NDArray, target: NDArray, s: NDArray
-) -> NDArray[np.float64] | None:
-    splits = n_cells > 1  # a single cell has nothing to tell
-    if not splits.any():
-        return None
-    is_class = np.stack([target < 0, target > 0], axis=1) if target.ndim == 1 else target > 0
-    # Weights count as rows; only their ratios matter in a fit, so their mean is made one.
-    counts = is_class * (s * len(s) / s.sum())[:, None]
-    starts = np.cumsum(n_cells) - n_cells
-    values = np.zeros((int(n_cells.sum()), is_class.shape[1]))
-    for p in np.flatnonzero(splits):
-        inside = codes[:, p] >= 0
-        np.add.at(values, starts[p] + codes[inside, p], counts[inside])
-    logs = np.log(values + _SMOOTHING) * np.repeat(splits / splits.sum(), n_cells)[:, None]
-    if target.ndim == 1:
-        return logs[:, 1:] - logs[:, :1]
-    return logs - logs.mean(axis=1, keepdims=True)
+class Growth:
+    """Grows a stage with LightGBM on rows, which a frame turns into standard numbers."""
+
+    def __init__(self, context: FitContext, frame: Frame, rows: Rows, stage: Stage) -> None:
+        self._context, self._frame, self._rows, self._stage = context, frame, rows, stage
+        self._n_outputs = context.n_outputs
+        #: what boosting starts from besides offsets; LightGBM itself finds it for other losses
+        self._constant = frame.offset if context.has_own_link else np.zeros(())
+
+    def train(self, valid: Rows | None = None, progress: Progress | None = None) -> Any:
+        """Train a booster; with validation rows it stops early."""
+        import lightgbm
+
+        params = self._params()
+        metric = params.pop(_OWN_METRIC, None)
+        data = self._dataset(
+            self._rows,
+            params=params,
+            categorical_feature=self._context.columns.categorical.tolist(),
+            free_raw_data=False,
+        )
+        # Else LightGBM writes all trees as text and reads them again.
+        options: dict[str, Any] = {"callbacks": [], "keep_training_booster": True}
+        if progress is not None:
+            options["callbacks"].append(lambda _: progress.step())
+        if valid is not None:
+            options["callbacks"].append(lightgbm.early_stopping(_PATIENCE, verbose=False))
+            options["valid_sets"] = [self._dataset(valid, params=params, reference=data)]
+            options["feval"] = metric
+        return lightgbm.train(params, data, num_boost_round=self._stage.rounds, **options)
+
+    def raw(self, booster: Any, rows: Rows) -> NDArray:
+        """Return raw predictions of rows, (n,) or (n, K), by the rounds up to the best."""
+        return np.asarray(booster.predict(self._table(rows.X), raw_score=True) + self._constant)
+
+    def model(self, booster: Any, n_rounds: int | None = None) -> CellModel:
+        """Return the trees as a model whose cells are their leaves.
+
+        By default those of the rounds up to the best, else those of the first `n_rounds`.
+        """
+        text, frame, stage = ModelText(booster, n_rounds), self._frame, self._stage
+        trees = self._in_input_units(read_trees(text, frame.columns.coded()))
+        partitioner = LightGBMPartitioner(trees.n_trees, stage.n_cells, n_jobs=self._context.n_jobs)
+        partitioner.set_all_leaves(
+            replace(trees, leaf_values=None), booster.feature_importance("gain")
+        )
+        leaves, numbers = leaf_models(text, trees.n_features), self._context.plan.numbers
+        n_cells, m = len(leaves.constants), len(self._context.plan.names)
+        cells = np.arange(n_cells)
+        biases = np.zeros((n_cells, self._n_outputs))
+        biases[cells, leaves.outputs] = leaves.constants
+        slopes = np.zeros((n_cells if stage.is_linear else 0, m, self._n_outputs))
+        if stage.is_linear:
+            slopes[cells, : len(numbers), leaves.outputs] = leaves.slopes[:, numbers]
+        outputs = () if self._n_outputs == 1 else (self._n_outputs,)
+        counts = tuple(int(c) for c in partitioner.n_cells_)
+        kind: CellKind = "linear" if stage.is_linear else "constant"
+        return CellModel(
+            partitioner, frame.features, CellLayout(counts, m, (kind,) * len(counts)),
+            slopes.reshape(-1, m, *outputs), biases.reshape(-1, *outputs),
+            np.zeros(outputs) + self._constant, frame.centre, frame.unit,
+        )  # fmt: skip
+
+    def _dataset(self, rows: Rows, **options: Any) -> Any:
+        """Return rows with weights of mean one: LightGBM's penalties count rows."""
+        import lightgbm
+
+        start = rows.offset + self._constant if self._context.has_own_link else None
+        return lightgbm.Dataset(
+            self._table(rows.X),
+            label=self._frame.target(rows.y),
+            weight=rows.s / rows.s.mean(),
+            init_score=start,
+            **options,
+        )
+
+    def _table(self, X: NDArray) -> NDArray:
+        """Return the columns as the trees see them: standardised where cells are linear."""
+        if not self._stage.is_linear:
+            return X
+        numbers = self._context.plan.numbers
+        table = np.array(X, float)
+        table[:, numbers] = self._frame.features.transform(X)[:, : len(numbers)]
+        return table
+
+    def _in_input_units(self, trees: FlatTrees) -> FlatTrees:
+        """Return the trees with thresholds of the columns instead of standardised ones."""
+        if not self._stage.is_linear:
+            return trees
+        numbers, scaler = self._context.plan.numbers, self._frame.features.scaler
+        mean, scale = np.zeros(trees.n_features), np.ones(trees.n_features)
+        mean[numbers] = scaler.mean[: len(numbers)]
+        scale[numbers] = scaler.scale[: len(numbers)]
+        at = trees.feature
+        threshold = mean[at] + scale[at] * trees.threshold
+        # LightGBM divides zeros from numbers just below: the mean must stay on its side.
+        lost = (trees.threshold < 0) & (threshold >= mean[at])
+        threshold[lost] = np.nextafter(mean[at], -np.inf)[lost]
+        return replace(trees, threshold=threshold)
+
+    def _params(self) -> dict[str, Any]:
+        params: dict[str, Any] = {
+            **objective_params(self._frame.loss),
+            "seed": self._context.seed,
+            "num_threads": threads(self._context.n_jobs),
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+            **self._stage.params(len(self._rows)),
+        }
+        if self._n_outputs > 1:
+            params |= {"objective": "multiclass", "num_class": self._n_outputs}
+        if self._context.signs is not None:
+            params["monotone_constraints"] = self._context.signs.tolist()
+        return params
 
 
-def add_values(values: NDArray, n_cells: NDArray, codes: NDArray) -> NDArray[np.float64]:
-    """Add up values (C, 1) or (C, K) of cells for rows with codes (n, P): (n,) or (n, K)."""
-    cells = np.where(codes < 0, len(values), codes + np.cumsum(n_cells) - n_cells)
-    padded = np.concatenate([values, np.zeros_like(values[:1])])
-    sums = np.zeros((len(codes), values.shape[1]))
-    for column in cells.T:
-        sums += padded[column]
-    return sums[:, 0] if values.shape[1] == 1 else sums
+def objective_params(loss: Loss) -> dict[str, Any]:
+    """Return the parameters with which LightGBM minimises a loss; for classes those of two."""
+    if isinstance(loss, Huber):
+        return {"objective": "huber", "alpha": loss.delta}
+    if isinstance(loss, Quantile):
+        return {"objective": "quantile", "alpha": loss.quantile}
+    if isinstance(loss, Tweedie):
+        return {"objective": "tweedie", "tweedie_variance_power": loss.power}
+    name = _OBJECTIVES.get(type(loss))
+    return {"objective": name} if name is not None else _own_objective(smooth(loss, NARROW))
+
+
+def _own_objective(loss: Loss) -> dict[str, Any]:
+    """Return the objective and metric of a loss that LightGBM does not know."""
+
+    def objective(raw: NDArray, data: Any) -> tuple[NDArray, NDArray]:
+        y, s = _targets_and_weights(data)
+        h = np.maximum(loss.row_working_curvature(y, raw), 1e-6)
+        return s * loss.row_gradient(y, raw), s * h
+
+    def metric(raw: NDArray, data: Any) -> tuple[str, float, bool]:
+        y, s = _targets_and_weights(data)
+        return "loss", loss.value(y, raw, s), False
+
+    return {"objective": objective, "metric": "None", _OWN_METRIC: metric}
+
+
+def _targets_and_weights(data: Any) -> tuple[NDArray, NDArray]:
+    """Return what a Dataset of LightGBM holds, which leaves out weights that are all one."""
+    y, s = data.get_label().astype(float), data.get_weight()
+    return y, np.ones(len(y)) if s is None else s.astype(float)

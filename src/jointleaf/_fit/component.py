@@ -22,11 +22,9 @@ from jointleaf._core.penalties import Term
 from jointleaf._core.solvers import Solution
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan, mean_and_scale
-from jointleaf._data.rows import Rows
+from jointleaf._data.rows import Rows, deal_rows
 from jointleaf._data.statistics import CategoryStatistics
-from jointleaf._fit.budget import Seconds, Size
-from jointleaf._fit.memory import FitShape, MemoryEstimate
-from jointleaf._fit.scale import held_out_residuals
+from jointleaf._fit.limits import FitShape, MemoryEstimate, Seconds, Size
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import FittedEnsemble, Partitioner
 from jointleaf.partitions._base import TargetType
@@ -154,7 +152,7 @@ class FitContext:
         """About how large residuals are, for losses with kinks: at most one standard unit."""
         if not isinstance(self.loss, Kinked):
             return 1.0
-        residuals, weights = held_out_residuals(self.rows, self.columns, self.seed)
+        residuals, weights = _held_out_residuals(self.rows, self.columns, self.seed)
         scale = robust_scale(residuals, weights) / self.target_units(self.rows)[1]
         return float(np.clip(scale, _LEAST_SCALE, 1.0))
 
@@ -353,3 +351,60 @@ def in_units_of(
     if units == others:
         return raw
     return (units[0] + units[1] * raw - others[0]) / others[1]
+
+
+# -- the scale of residuals -----------------------------------------------------------------------
+
+
+_MOST_ROWS = 10_000  # that tell it
+_LEAST_ROWS = 40  # from which trees tell more than the spread of the target
+_ROUNDS = 60  # of boosting
+
+
+def find_scale(loss: Loss, rows: Rows, columns: Columns, seed: int) -> Loss:
+    """Return the loss with the scale of what quick boosted trees leave of held-out targets.
+
+    Residuals of training rows would be too small. Losses without a scale to find stay as they are.
+    """
+    if not loss.needs_scale:
+        return loss
+    return loss.with_scale(*_held_out_residuals(rows, columns, seed))
+
+
+def _held_out_residuals(rows: Rows, columns: Columns, seed: int) -> tuple[NDArray, NDArray]:
+    """Return what quick boosted trees leave of held-out targets, and the weights of these rows.
+
+    Of few rows, or one group, the targets themselves.
+    """
+    rows = rows.take(slice(_MOST_ROWS))
+    if len(rows) < _LEAST_ROWS:
+        return rows.y, rows.s
+    part = deal_rows(rows, 2, by_class=False)
+    if part.max() == 0:  # one group
+        return rows.y, rows.s
+    halves = rows.take(part == 0), rows.take(part == 1)
+    residuals = [_residuals(a, b, columns, seed) for a, b in (halves, halves[::-1])]
+    return np.concatenate(residuals), np.concatenate([half.s for half in halves[::-1]])
+
+
+def _residuals(train: Rows, valid: Rows, columns: Columns, seed: int) -> NDArray[np.float64]:
+    """Return residuals of rows by trees that have not seen them."""
+    import lightgbm
+
+    params = {
+        "objective": "regression_l1",
+        "num_leaves": 15,
+        "min_data_in_leaf": max(3, min(20, len(train) // 20)),
+        "learning_rate": 0.1,
+        "deterministic": True,
+        "force_row_wise": True,
+        "num_threads": 1,
+        "seed": seed,
+        "verbosity": -1,
+    }
+    categorical = columns.categorical.tolist()
+    data = lightgbm.Dataset(
+        train.X, train.y, weight=train.s, categorical_feature=categorical, params=params
+    )
+    booster = lightgbm.train(params, data, num_boost_round=_ROUNDS)
+    return valid.y - np.asarray(booster.predict(valid.X))

@@ -23,8 +23,7 @@ from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows, deal_draws, deal_groups
 from jointleaf._data.statistics import CategoryStatistics
 from jointleaf._fit.component import CellKinds, FitContext, Split, Table
-from jointleaf._fit.limits import SCREENED_COLUMNS, is_wide
-from jointleaf._fit.screening import best_columns
+from jointleaf._fit.limits import SCREENED_COLUMNS, best_columns, is_wide
 from jointleaf.partitions import Partitioner, UnionPartitioner
 from jointleaf.partitions._base import TargetType, check_fit_rows
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import shaped
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import SquaredError
@@ -19,8 +20,6 @@ from jointleaf._fit.blend import MOST_WEIGHT, least_squares_weights
 from jointleaf._fit.component import Table
 from jointleaf._fit.folds import Fold
 from jointleaf.partitions import UnionPartitioner
-
-__all__ = ["Choice", "GroupFold", "partition_weights"]
 
 _PRIOR_ROWS = 100.0
 _BLOCK_CODES = 2**23  # that are found at a time
@@ -156,9 +155,8 @@ class GroupFold(Fold):
         """Return what every group of partitions predicts for the validation rows, (G, n[, K])."""
         parts = []
         for g in range(self._group_of.max() + 1):
-            chosen = self._group_of_weight == g
-            mask = chosen.reshape(-1, *(1 for _ in theta.shape[1:]))
-            parts.append(self._design_valid.matvec(np.where(mask, theta, 0)))
+            is_of_group = shaped(self._group_of_weight == g, theta)
+            parts.append(self._design_valid.matvec(np.where(is_of_group, theta, 0)))
         return np.stack(parts)
 
 

@@ -41,7 +41,6 @@ from jointleaf._core.solvers.reweighted import Reweighted
 from jointleaf._data.rows import Rows
 from jointleaf._fit.blend import logistic_weights
 from jointleaf._fit.boosting import JOINT_ROUNDS, Boosted
-from jointleaf._fit.budget import Seconds, Size
 from jointleaf._fit.component import (
     Component,
     FitContext,
@@ -51,9 +50,16 @@ from jointleaf._fit.component import (
 from jointleaf._fit.folds import best_row, join_tables, loss_columns
 from jointleaf._fit.group_fold import Choice, GroupFold, partition_weights
 from jointleaf._fit.joint import solve_problem
-from jointleaf._fit.memory import SPLIT_BYTES, FitShape, MemoryEstimate, partition_sizes
+from jointleaf._fit.joint_fold import feature_weights
+from jointleaf._fit.limits import (
+    SPLIT_BYTES,
+    FitShape,
+    MemoryEstimate,
+    Seconds,
+    Size,
+    partition_sizes,
+)
 from jointleaf._fit.partition_groups import Group, grow_groups, partition_groups, small_groups
-from jointleaf._fit.setting import feature_weights
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges
 from jointleaf.partitions import UnionPartitioner

@@ -26,9 +26,8 @@ from jointleaf._core.solvers.fista import FISTA
 from jointleaf._core.solvers.newton import Newton
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows
-from jointleaf._fit.budget import Seconds, Size
 from jointleaf._fit.component import Component, Split
-from jointleaf._fit.memory import FitShape, MemoryEstimate, trees_memory
+from jointleaf._fit.limits import FitShape, MemoryEstimate, Seconds, Size, trees_memory
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.monotone import slope_signs
 from jointleaf.partitions import CategoryPartitioner

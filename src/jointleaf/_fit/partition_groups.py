@@ -23,8 +23,6 @@ from jointleaf.partitions import (
 )
 from jointleaf.partitions._base import seeded
 
-__all__ = ["Group", "grow_groups", "partition_groups", "small_groups"]
-
 # Rows that trees are grown on at most: of many cells, linear ones, and small ones with constants.
 _LARGE_ROWS, _LINEAR_ROWS, _SMALL_ROWS = 250_000, 100_000, 50_000
 _TREE_ROWS, _MOST_TREES = 50, 1000  # rows for every small tree with constants, and most of these

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import shaped
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.penalties import Frobenius, Term
 from jointleaf._core.penalties.base import mapped
@@ -138,10 +139,10 @@ def merge(model: Candidate, problem: Problem, chosen: NDArray[np.bool_]) -> Cand
 def _mean_models(weights: NDArray, into: NDArray[np.intp], s: NDArray) -> NDArray:
     """Return the weighted means of the models of cells with the same number in `into` (C,)."""
     s = np.maximum(s, np.finfo(s.dtype).tiny).astype(weights.dtype)
-    shaped = s.reshape(-1, *(1,) * (weights.ndim - 1))
-    sums, total = np.zeros_like(weights), np.zeros_like(shaped)
-    np.add.at(sums, into, shaped * weights)
-    np.add.at(total, into, shaped)
+    s = shaped(s, weights)
+    sums, total = np.zeros_like(weights), np.zeros_like(s)
+    np.add.at(sums, into, s * weights)
+    np.add.at(total, into, s)
     stays = into == np.arange(len(into))
     return sums[stays] / total[stays]
 

@@ -18,12 +18,16 @@ from numpy.typing import NDArray
 
 from jointleaf._core.solvers.levels import fit_levels
 from jointleaf._data.columns import Columns
-from jointleaf._fit.calibration import Calibration, HeldOut
-from jointleaf._fit.widths import LogWidths, ResidualTrees, log_widths, with_predictions
+from jointleaf._fit.calibration import (
+    Calibration,
+    HeldOut,
+    LogWidths,
+    ResidualTrees,
+    log_widths,
+    with_predictions,
+)
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import Router
-
-__all__ = ["MOST_LEVELS", "JointQuantiles", "check_single"]
 
 MOST_LEVELS = 20  # the time of a fit grows with their number
 _MOST_ROWS = 20_000  # that levels are fitted to

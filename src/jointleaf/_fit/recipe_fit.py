@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from jointleaf._core.progress import Progress
 from jointleaf._fit.blend import Interpolation, Stacking, explained_part, standardized_gain
-from jointleaf._fit.budget import Budget, Size
 from jointleaf._fit.calibration import HeldOut, held_out_rows
 from jointleaf._fit.component import Blend, Component, FitContext, Split, TargetType
 from jointleaf._fit.folds import with_all_classes
-from jointleaf._fit.limits import is_heavy
+from jointleaf._fit.limits import Budget, Size, is_heavy
 from jointleaf._fit.recipes import (
     COMPARABLE,
     FAMILIES,
@@ -37,8 +36,6 @@ from jointleaf._fit.recipes import (
 )
 from jointleaf._fit.report import FitReport
 from jointleaf._model.cell_model import CellModel
-
-__all__ = ["Fit", "expected_seconds", "fit_recipe"]
 
 NO_HELP = "larger trees (no help on held-out rows)"  # what the report says of a reserve in vain
 

@@ -15,29 +15,23 @@ import numpy as np
 from jointleaf._core.penalties import Term
 from jointleaf._data.rows import Rows
 from jointleaf._fit.blend import Interpolation, Stacking
-from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom, LeafValues
-from jointleaf._fit.budget import Budget, Seconds
+from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom
 from jointleaf._fit.component import Component, FitContext
 from jointleaf._fit.grouped_joint import GroupedJoint, LargeJoint, SmallJoint
-from jointleaf._fit.joint import Joint, few_partitions, many_partitions
-from jointleaf._fit.limits import SCREENED_COLUMNS, is_heavy, is_wide, partition_share
+from jointleaf._fit.joint import Joint, Located, few_partitions, many_partitions
+from jointleaf._fit.leaf_values import LeafValues
+from jointleaf._fit.limits import (
+    SCREENED_COLUMNS,
+    Budget,
+    Seconds,
+    is_heavy,
+    is_wide,
+    partition_share,
+)
 from jointleaf._fit.linear import CategoryLinear, Linear
-from jointleaf._fit.located import Located
 from jointleaf._fit.monotone import MonotoneJoint
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TargetType
-
-__all__ = [
-    "RECIPES",
-    "Recipe",
-    "affordable",
-    "choose_recipe",
-    "default_partitions",
-    "n_folds_and_splits",
-    "plan_within",
-    "recipe_for",
-    "spared",
-]
 
 
 @dataclass(frozen=True)

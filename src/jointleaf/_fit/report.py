@@ -37,6 +37,7 @@ def loss_name(target_type: TargetType, loss: Loss | None = None) -> str:
 
 
 _LOSSES = ("mean_loss", "std_loss", "se_loss")
+LINE_PARAMETERS = ("slope_scale", "feature_power")  # of which every line has one value
 _FLAGS = ("converged", "is_exact", "on_path", "mean_common", "mean_specific", "mean_selected")
 
 
@@ -253,3 +254,21 @@ def loss_table(results: Mapping[str, Any]) -> Table:
         "is_exact": np.ones(len(losses), bool),
         **flags,
     }
+
+
+def split_lines(results: Mapping[str, Any]) -> list[Table]:
+    """Return the lines that a search followed, each from strong to weak; of paths the last one.
+
+    Blends of the best setting with the leaf values are points, not lines, and left out.
+    """
+    table = loss_table(results)
+    rows = np.isfinite(table["mean_loss"]) & table.get("on_path", True)
+    rows &= table.get("joint_weight", 1.0) == 1.0
+    followed = {name: column[rows] for name, column in table.items()}
+    is_new = np.diff(followed["strength"]) >= 0
+    for name in ("is_exact", *LINE_PARAMETERS):
+        if name in followed:
+            is_new |= np.diff(followed[name]) != 0
+    parts = np.split(np.arange(rows.sum()), np.flatnonzero(is_new) + 1)
+    lines = [{name: column[part] for name, column in followed.items()} for part in parts]
+    return lines[-1:] if "on_path" in table else lines

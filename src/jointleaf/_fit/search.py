@@ -16,8 +16,7 @@ from jointleaf._core.layout import CellKind
 from jointleaf._core.progress import Progress
 from jointleaf._fit.component import Table
 from jointleaf._fit.folds import best_row, join_tables, loss_columns, with_progress
-from jointleaf._fit.joint_fold import JointFold
-from jointleaf._fit.setting import Setting
+from jointleaf._fit.joint_fold import JointFold, Setting
 
 SLOPE_SCALES = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 FEATURE_POWERS = (0.0, 1.0, 2.0)

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 
 from jointleaf._core.blocks import BlockDesign, StoredDesigns
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._core.row_vectors import Kept
+from jointleaf._data import memory
 from jointleaf._data.sources import Batch, RowSource, fraction_in, stacked
-from jointleaf._fit import memory
 from jointleaf._sources.rows import (
     Draw,
     Estimator,
@@ -98,7 +99,8 @@ def fit_source(
     if limit is None:
         limit = 0.5 * (memory.available_memory() or 2**32)
     settings = Settings(sample_rows, validation_rows, max_passes, limit, checkpoint)
-    return fit_rows(estimator, _Files(source, limit, cache_dir), settings)
+    files = _Files(source, limit, cache_dir, with_labels=is_classifier(estimator))
+    return fit_rows(estimator, files, settings)
 
 
 def _check_arguments(estimator: object, source: object) -> None:
@@ -116,8 +118,16 @@ class _Files(RowStore):
 
     name = "fit_source"
 
-    def __init__(self, source: RowSource, limit: float, cache_dir: str | Path | None) -> None:
+    def __init__(
+        self,
+        source: RowSource,
+        limit: float,
+        cache_dir: str | Path | None,
+        *,
+        with_labels: bool,
+    ) -> None:
         self._source, self._limit, self._cache_dir = source, limit, cache_dir
+        self._with_labels = with_labels
         self._folder: tempfile.TemporaryDirectory | None = None
 
     def survey(self) -> int:
@@ -142,14 +152,14 @@ class _Files(RowStore):
                 f"source gave {draw.n_rows} rows at first and {start} now: it must not change"
             )
 
-    def read_drawn(self, draw: Draw, *, with_labels: bool) -> tuple[Batch, Batch, set[Any]]:
+    def read_drawn(self, draw: Draw) -> tuple[Batch, Batch, set[Any]]:
         samples: list[Batch] = []
         validations: list[Batch] = []
         labels: set[Any] = set()
         for batch, sample, validation in self._numbered(draw):
             samples.append(batch.take(sample))
             validations.append(batch.take(validation))
-            if with_labels:
+            if self._with_labels:
                 row = fraction_in(batch.y)
                 if row is not None:
                     raise ValueError(

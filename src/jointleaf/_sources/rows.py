@@ -24,9 +24,9 @@ from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.penalties.params import check_count
 from jointleaf._core.problem import Problem
+from jointleaf._data import memory
 from jointleaf._data.rows import Rows
 from jointleaf._data.sources import Batch
-from jointleaf._fit import memory
 from jointleaf._fit.component import NARROW, smooth
 from jointleaf._fit.correction import Correction, fit_correction, move_penalty
 from jointleaf._sources.checkpoint import Checkpoint
@@ -137,8 +137,8 @@ class RowStore(ABC):
         """Return the number of rows; raise ValueError for what cannot be fitted."""
 
     @abstractmethod
-    def read_drawn(self, draw: Draw, *, with_labels: bool) -> tuple[Batch, Batch, set[Any]]:
-        """Return the sample, the held-out rows, and if asked for the labels of all rows."""
+    def read_drawn(self, draw: Draw) -> tuple[Batch, Batch, set[Any]]:
+        """Return the sample, the held-out rows, and of classes the labels of all rows."""
 
     @abstractmethod
     def problem(self, model: FittedSample, draw: Draw) -> Problem:
@@ -351,9 +351,8 @@ def check_settings(
 
 def _read_drawn(estimator: BaseJOPLEn, store: RowStore, draw: Draw) -> tuple[Batch, Batch]:
     """Return the sample and the held-out rows; raise where a class is not in the sample."""
-    is_for_classes = is_classifier(estimator)
-    sample, validation, labels = store.read_drawn(draw, with_labels=is_for_classes)
-    if is_for_classes:
+    sample, validation, labels = store.read_drawn(draw)
+    if is_classifier(estimator):
         _check_classes(sample.y, labels)
     return sample, validation
 

@@ -1,8 +1,8 @@
 """Which leaf of every tree a row reaches: `FlatTrees` applied to rows.
 
 Many rows are looked up in tables of the trees' columns (`_trees.column_tables`). Few rows of small
-trees are compared at all splits (`_trees.leaf_bits`), of others they are walked down all trees at
-once, level by level. Trees whose tables would be large or slow are left to LightGBM's C++ code, and
+trees are compared at all splits (`LeafBits`), of others they are walked down all trees at once,
+level by level. Trees whose tables would be large or slow are left to LightGBM's C++ code, and
 so are up to a few thousand rows of trees that are not small, where loading them into LightGBM pays
 (`_trees.native`). The cells are the same.
 """
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from jointleaf._data.columns import as_codes
 from jointleaf._trees.column_tables import ColumnTables, tabled
 from jointleaf._trees.flat import FlatTrees, Lookup
-from jointleaf._trees.leaf_bits import LeafBits, is_small
 from jointleaf._trees.native import ZERO, LazyTrees, NativeTrees
 
 #: Rows at a time: enough to hide the cost of a call, few enough for their columns to stay cached.
@@ -66,14 +65,23 @@ class Router:
         used = {j for j in used if j < trees.n_features}
         self._numbers = sorted(j for j in used if trees.n_categories[j] == 0)
         self._categories = sorted(j for j in used if trees.n_categories[j] > 0)
-        self._is_tabled, self._is_small = tabled(trees), is_small(trees)
+        self._is_small = is_small(trees)
+        self._n_rows = 0  # that tables would have served so far
+
+    @cached_property
+    def _is_tabled(self) -> NDArray[np.bool_]:
+        return tabled(self.trees)
+
+    @cached_property
+    def _native(self) -> list[LazyTrees]:
+        if self._is_small.all():
+            return []
         kinds = (~self._is_tabled, _SAVED), (self._is_tabled, _SAVED_TABLED)
-        self._native = [
-            LazyTrees(trees, chosen & ~self._is_small, saved)
+        return [
+            LazyTrees(self.trees, chosen & ~self._is_small, saved)
             for chosen, saved in kinds
             if (chosen & ~self._is_small).any()
         ]
-        self._n_rows = 0  # that tables would have served so far
 
     @cached_property
     def _tables(self) -> ColumnTables:
@@ -122,13 +130,16 @@ class Router:
 
     def _looks_up(self, n_rows: int) -> bool:
         """Whether tables are there or, for all rows so far, worth making."""
-        if n_rows < _LOOKED_UP_ROWS or not self._is_tabled.any():
+        if n_rows < _LOOKED_UP_ROWS:
             return False
         self._n_rows += n_rows
         if "_tables" in self.__dict__:
             return True
+        if self._is_small.all() and self._n_rows <= _MANY_ROWS:
+            return False
         others = self.trees.n_leaves[self._is_tabled & ~self._is_small]
-        return self._n_rows > (_NATIVE_ROWS * others.mean() if len(others) else _MANY_ROWS)
+        least = _NATIVE_ROWS * others.mean() if len(others) else _MANY_ROWS
+        return bool(self._is_tabled.any()) and self._n_rows > least
 
     def _route_blocks(
         self, X: NDArray, trees: NDArray[np.intp], leaves: NDArray[np.int32], n_jobs: int
@@ -296,3 +307,88 @@ def _looked_up(lookup: Lookup, columns: list[NDArray]) -> NDArray[np.float64]:
         return np.full(len(columns[lookup.parts[0].column]), lookup.default)
     place = np.minimum(np.searchsorted(lookup.keys, key), len(lookup.keys) - 1)
     return np.where(lookup.keys[place] == key, lookup.values[place], lookup.default)
+
+
+# -- few rows of small trees, all splits at once --------------------------------------------------
+
+
+_MOST_LEAVES = 16
+_BATCH = 2**18  # comparisons at a time: their results stay in the cache
+
+
+def is_small(trees: FlatTrees) -> NDArray[np.bool_]:
+    """Return the trees (P,) that have few enough leaves."""
+    return trees.n_leaves <= _MOST_LEAVES
+
+
+class LeafBits:
+    """Finds the leaves of chosen trees (P,), of at most 16 leaves, from all splits at once.
+
+    A row is compared at every split of a tree, not only at those on its way. Where it goes right,
+    the leaves on the left are ruled out, as bits of a set; the first leaf that is left is the row's
+    (QuickScorer, Lucchese et al. 2015). Nothing has to be prepared but the sets, and every step is
+    one operation on the splits of all trees.
+    """
+
+    def __init__(self, trees: FlatTrees, chosen: NDArray[np.bool_]) -> None:
+        self._trees = trees
+        self._single = np.flatnonzero(chosen & (trees.n_leaves == 1))
+        self._divided = np.flatnonzero(chosen & (trees.n_leaves > 1))
+        splits = np.flatnonzero(chosen[trees.tree_of_split])
+        sizes = trees.n_leaves[self._divided] - 1
+        self._starts = np.cumsum(sizes) - sizes
+        self._feature, self._threshold = trees.feature[splits], trees.threshold[splits][:, None]
+        self._missing_left = trees.missing_left[splits][:, None]
+        self._on_categories = np.flatnonzero(trees.table[splits] >= 0)
+        self._tables = trees.table[splits][self._on_categories]
+        first = _first_leaves(trees)
+        right = trees.right[splits]
+        middle = np.where(right < 0, ~right, first[np.maximum(right, 0)])
+        word = np.uint8 if trees.n_leaves[chosen].max(initial=1) <= 8 else np.uint16
+        ruled_out = (1 << middle) - (1 << first[splits])
+        self._remain = (~ruled_out).astype(word)[:, None]
+
+    def __call__(self, columns: NDArray[np.float64], leaves: NDArray[np.int32]) -> None:
+        """Write the leaves of rows to `leaves` (P, n); `columns` (d, n) hold numbers or codes."""
+        leaves[self._single] = 0
+        if not len(self._divided):
+            return
+        step = max(1, _BATCH // len(self._feature))
+        has_missing = bool(np.isnan(columns).any())
+        for start in range(0, columns.shape[1], step):
+            rows = slice(start, start + step)
+            goes_left = self._goes_left(columns[:, rows], has_missing)
+            possible = np.negative(goes_left.astype(self._remain.dtype))
+            possible |= self._remain
+            possible = np.bitwise_and.reduceat(possible, self._starts, axis=0)
+            leaves[self._divided, rows] = _FIRST_BIT[possible]
+
+    def _goes_left(self, columns: NDArray[np.float64], has_missing: bool) -> NDArray[np.bool_]:
+        """Return whether rows go left at every split, (N, n)."""
+        x = columns.take(self._feature, axis=0)
+        left = x <= self._threshold
+        if has_missing:
+            left |= self._missing_left & np.isnan(x)
+        here = self._on_categories
+        if here.size:
+            codes = x[here].astype(np.intp)
+            most = self._trees.n_categories[self._feature[here]][:, None]
+            is_missing = codes > most
+            place = self._tables[:, None] + np.where(is_missing, 0, codes)
+            inside = self._trees.categories_left[place]
+            left[here] = np.where(is_missing, self._missing_left[here], inside)
+        return left
+
+
+def _first_leaves(trees: FlatTrees) -> NDArray[np.int32]:
+    """Return the leftmost leaf below every split, as its number in the tree."""
+    below = trees.left.copy()
+    inner = np.flatnonzero(below >= 0)
+    while inner.size:
+        below[inner] = trees.left[below[inner]]
+        inner = inner[below[inner] >= 0]
+    return ~below
+
+
+_SETS = np.arange(1 << _MOST_LEAVES)
+_FIRST_BIT = (np.frexp((_SETS & -_SETS).astype(float))[1] - 1).astype(np.int32)

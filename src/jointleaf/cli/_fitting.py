@@ -18,7 +18,7 @@ from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor, save
 from jointleaf._core.progress import Progress, ticking
 from jointleaf._data.kinds import ROLES
 from jointleaf._fit.recipe_fit import expected_seconds
-from jointleaf._fit.report import loss_table
+from jointleaf._fit.report import split_lines
 from jointleaf.cli import _output as out
 from jointleaf.cli._folders import Folder
 from jointleaf.cli._models import (
@@ -188,21 +188,18 @@ def _path(model: Any, data: TrainingData) -> list[dict[str, Any]]:
     chosen one those of the model.
     """
     names = data.preparation.outputs
-    table = loss_table(model.cv_results_)
-    rows = np.flatnonzero(table["on_path"] & np.isfinite(table["mean_loss"]))
-    breaks = np.flatnonzero(np.diff(table["strength"][rows]) >= 0)
-    rows = rows[breaks[-1] + 1 :] if breaks.size else rows
-    strengths = table["strength"][rows]
+    (line,) = split_lines(model.cv_results_)
+    strengths = line["strength"]
     path_of = partial(follow_strengths, model, data.rows.X, data.y, tol=_PATH_TOL)
     norms = path_of(strengths=strengths).feature_norms
     fitted = model.report_.joint_or_raise("a selection").penalty.strength
     path = []
-    for k, strength, is_active in zip(rows, strengths, norms > 0, strict=True):
+    points = zip(strengths, line["mean_loss"], line["se_loss"], norms > 0, strict=True)
+    for strength, loss, error, is_active in points:
         columns = set(model.linear_feature_columns_[is_active])
         if np.isclose(strength, fitted):
             columns = set(model.selected_features_)
         features = [names[j] for j in sorted(columns)]
-        loss, error = table["mean_loss"][k], table["se_loss"][k]
         path.append({"strength": strength, "features": features, "loss": loss, "error": error})
     return path
 

@@ -29,7 +29,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._core.losses import Gamma, Loss, Poisson, Quantile, Tweedie
-from jointleaf._fit.growth import objective_params
+from jointleaf._fit.boosting import objective_params
 from jointleaf.cli._preparation import Rows
 from jointleaf.cli._scores import JOINTLEAF, exposure_weights, intervals_or_sets, with_exposure
 from jointleaf.cli._splits import time_splits

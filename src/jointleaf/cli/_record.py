@@ -24,7 +24,7 @@ from jointleaf._data.kinds import ROLES, ColumnKind
 from jointleaf._data.preparation import Preparation
 from jointleaf._data.raw_table import MISSING_WORDS, RawColumn
 from jointleaf._data.texts import NOTATIONS
-from jointleaf._fit.report import loss_table
+from jointleaf._fit.report import LINE_PARAMETERS, split_lines
 from jointleaf.cli._columns import Target
 from jointleaf.cli._output import CliError, number, reading
 from jointleaf.cli._preparation import TrainingData, of_model
@@ -180,18 +180,14 @@ def _search_lines(cv_results: dict[str, Any] | None) -> list[dict[str, Any]]:
     """
     if cv_results is None or "param_strength" not in cv_results:
         return []
-    table = loss_table(cv_results)
-    strengths, losses, errors = table["strength"], table["mean_loss"], table["se_loss"]
-    ones = np.ones(len(losses), bool)
-    rows = np.isfinite(losses) & (strengths > 0) & table.get("on_path", ones)
-    rows &= table.get("joint_weight", ones) == 1  # blends are points, not lines
-    names = [name for name in ("slope_scale", "feature_power") if name in table]
-    lines: dict[tuple, dict[float, list[float]]] = {}
-    for k in np.flatnonzero(rows):
-        key = (bool(table["is_exact"][k]), *(float(table[name][k]) for name in names))
+    names = [name for name in LINE_PARAMETERS if f"param_{name}" in cv_results]
+    lines: dict[tuple, dict[float, tuple[float, ...]]] = {}
+    for line in split_lines(cv_results):
+        key = (bool(line["is_exact"][0]), *(float(line[name][0]) for name in names))
+        errors = np.nan_to_num(line["se_loss"])
         # Of a strength that was compared twice the later loss counts, which is more accurate.
-        point = [strengths[k], losses[k], np.nan_to_num(errors[k])]
-        lines.setdefault(key, {})[strengths[k]] = point
+        for point in zip(line["strength"], line["mean_loss"], errors, strict=True):
+            lines.setdefault(key, {})[point[0]] = point
     records = []
     for key, points in lines.items():
         strong_to_weak = [points[strength] for strength in sorted(points, reverse=True)]

@@ -23,8 +23,8 @@ import dask
 from jointleaf._core.blocks import BlockDesign
 from jointleaf._core.problem import Problem
 from jointleaf._core.row_vectors import Call, Kept
+from jointleaf._data import memory
 from jointleaf._data.sources import Batch, fraction_in, missing_target, stacked
-from jointleaf._fit import memory
 from jointleaf._sources.rows import Draw, FittedSample, Prepared, RowStore
 from jointleaf.dask._cluster import Cluster
 
@@ -273,7 +273,7 @@ class DaskRows(RowStore):
         """Return what was drawn of every partition, and its number of rows."""
         return [(*draw.within(a, b), b - a) for a, b in pairwise(self._starts)]
 
-    def read_drawn(self, draw: Draw, *, with_labels: bool) -> tuple[Batch, Batch, set[Any]]:
+    def read_drawn(self, draw: Draw) -> tuple[Batch, Batch, set[Any]]:
         pairs = self._parts.collect(_take, each=self._drawn(draw))
         samples, validations = zip(*(pair for pair in pairs if pair is not None), strict=True)
         return stacked(samples), stacked(validations), self._labels

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_clas
 from sklearn.utils.validation import check_is_fitted
 
 import dask
-from jointleaf._fit import memory
+from jointleaf._data import memory
 from jointleaf._sources.rows import Settings, SourceFit, check_settings, fit_rows
 from jointleaf.dask._cluster import Cluster, find_client
 from jointleaf.dask._collections import DaskRows, check_rows, is_frame

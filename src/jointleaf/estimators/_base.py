@@ -26,10 +26,10 @@ from jointleaf._data.rows import (
     read_training_rows,
 )
 from jointleaf._data.statistics import learn_statistics
-from jointleaf._fit.budget import Budget
 from jointleaf._fit.calibration import Calibration, HeldOut
 from jointleaf._fit.component import Blend, FitContext
 from jointleaf._fit.folds import split_labels, user_splits
+from jointleaf._fit.limits import Budget
 from jointleaf._fit.recipe_fit import Fit
 from jointleaf._fit.report import FitReport
 from jointleaf._model.cell_model import CellModel
@@ -147,7 +147,8 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
             if valid is not None:
                 valid = replace(valid, s=valid.s * context.class_factors(valid))
             self._store(self._fit_context(context, valid, budget), context.rows)
-            check_certificate(self)
+            if self.monotonic_cst is not None:
+                check_certificate(self)
         return self
 
     def _read(
@@ -195,9 +196,10 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         splits = user_splits(self.cv, matrix, targets, self._target_type, group_numbers)
         warn_of_no_values(matrix[is_used], columns)
         chosen = chosen_columns(self.linear_features, columns, X)
-        signs = read_signs(self.monotonic_cst, columns)
+        signs = None if self.monotonic_cst is None else read_signs(self.monotonic_cst, columns)
         target = self._encode_target(targets[is_used])
-        check_constraints(self, signs, len(getattr(self, "classes_", ())))
+        if signs is not None or not self._has_default_partitions:
+            check_constraints(self, signs, len(getattr(self, "classes_", ())))
         labels = split_labels(splits, len(targets))
         shift = np.zeros(len(target)) if offset is None else offset[is_used]
         target, shift = self._without_offset(target, shift)
@@ -211,7 +213,7 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         )
         seed = self._seed()
         loss, units = self._find_loss(rows, columns, seed)
-        if self._has_default_partitions:
+        if self._has_default_partitions and columns.categorical.size:
             columns, rows = self._with_statistics(columns, rows, chosen)
         if chosen is not None:  # statistics are of columns that the linear models see
             chosen = np.append(chosen, np.arange(len(columns), rows.X.shape[1]))
@@ -223,8 +225,8 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
             check_penalty(self.penalty, len(matrix), n_features, is_linear=is_linear)
         self.columns_ = columns
         context = self._context(rows, columns, plan, loss, seed, units)
-        signs = read_signs(self.monotonic_cst, columns)  # statistics have none
-        context = replace(context, signs=signs)
+        if signs is not None:  # statistics have none
+            context = replace(context, signs=read_signs(self.monotonic_cst, columns))
         if factors is None:
             return context
         used = [weight for weight in factors.values() if weight > 0]  # classes that are left

@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from jointleaf._data.rows import read_rows
 from jointleaf._fit.calibration import Calibration, HeldOut, check_level, interval_levels
 from jointleaf._trees.importers.base import threads
+from jointleaf.estimators._checks import check_has_offset, n_rows_of, read_offset
 from jointleaf.estimators._docs import CALIBRATE, described
 from jointleaf.estimators._fitted import Fitted, read_known_rows
-from jointleaf.estimators._offsets import check_has_offset, n_rows_of, read_offset
 
 if TYPE_CHECKING:
     from typing_extensions import Self

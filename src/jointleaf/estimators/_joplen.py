@@ -14,10 +14,18 @@ from sklearn.utils.validation import check_is_fitted
 from jointleaf._core.losses import AbsoluteError, Logistic, Loss, Multinomial
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows
-from jointleaf._fit.calibration import HeldOut
-from jointleaf._fit.quantiles import JointQuantiles
+from jointleaf._fit.calibration import HeldOut, check_level
+from jointleaf._fit.quantiles import MOST_LEVELS, JointQuantiles
+from jointleaf._trees.importers import is_ensemble
 from jointleaf.estimators._base import BaseJOPLEn
-from jointleaf.estimators._checks import class_weights, number_classes
+from jointleaf.estimators._checks import (
+    check_has_offset,
+    check_offset_val,
+    class_weights,
+    n_rows_of,
+    number_classes,
+    read_offset,
+)
 from jointleaf.estimators._docs import (
     ATTRIBUTES,
     CLASS_PARAMETERS,
@@ -29,9 +37,8 @@ from jointleaf.estimators._docs import (
     described,
 )
 from jointleaf.estimators._intervals import PredictsIntervals, PredictsSets
-from jointleaf.estimators._levels import check_joint_levels, mean_quantile_loss, read_levels
-from jointleaf.estimators._offsets import check_has_offset, check_offset_val, n_rows_of, read_offset
 from jointleaf.estimators._params import LossParameters
+from jointleaf.partitions import FittedEnsemble
 
 
 @described(
@@ -121,7 +128,7 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
         """
         given = self._given_loss()
         if self._levels is not None:
-            check_joint_levels(self)
+            _check_joint_levels(self)
         n_rows = None if X_val is None else n_rows_of(X_val)
         shift = read_offset(given, offset, exposure, n_rows_of(X))
         shift_val = read_offset(given, offset_val, exposure_val, n_rows, "_val")
@@ -132,7 +139,7 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
 
     @property
     def _levels(self) -> NDArray[np.float64] | None:
-        return read_levels(self.loss, self.quantile)
+        return _read_levels(self.loss, self.quantile)
 
     def _given_loss(self) -> Loss:
         # Several levels are distances from a median.
@@ -203,7 +210,7 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
         check_has_offset(self.report_.has_offset, shift, "score")
         predictions = self.predict(X, offset=shift)
         if self._has_levels:
-            return -mean_quantile_loss(y, predictions, self.quantiles_.levels, sample_weight)
+            return -_mean_quantile_loss(y, predictions, self.quantiles_.levels, sample_weight)
         return float(r2_score(y, predictions, sample_weight=sample_weight))
 
 
@@ -289,3 +296,67 @@ class JOPLEnClassifier(ClassifierMixin, PredictsSets, BaseJOPLEn):
         raw = self._raw_predictions(X)
         numbers = (raw > 0).astype(int) if raw.ndim == 1 else raw.argmax(axis=1)
         return self.classes_[numbers]
+
+
+# -- several levels of quantiles in one fit -------------------------------------------------------
+
+
+def _read_levels(loss: Any, quantile: Any) -> NDArray[np.float64] | None:
+    """Return the rising levels (K,) that a fit shall have; None where it has one or none."""
+    if not (isinstance(loss, str) and loss == "quantile") or not np.ndim(quantile):
+        return None
+    given = np.asarray(quantile)
+    text = f"quantile={given.tolist()!r}"
+    if given.ndim != 1 or not len(given):
+        raise ValueError(f"{text} must be a level, or a list of levels such as [0.1, 0.5, 0.9]")
+    if len(given) > MOST_LEVELS:
+        raise ValueError(
+            f"quantile has {len(given)} levels, more than {MOST_LEVELS}: leave some of them out"
+        )
+    levels = np.array([check_level("quantile", level) for level in given.tolist()])
+    if (np.diff(levels) <= 0).any():
+        raise ValueError(
+            f"{text} must rise: give every level once, the smallest first, as in "
+            f"{np.unique(levels).tolist()!r}"
+        )
+    return levels
+
+
+def _check_joint_levels(estimator: Any) -> None:
+    """Raise for parameters with which several levels cannot be fitted, before any work is done."""
+    if not isinstance(estimator.penalty, str) and not estimator.penalty.is_auto:
+        reason = (
+            f"penalty={estimator.penalty!r}, which holds out no rows to see residuals of: use "
+            "'auto', or a strength of 'auto'"
+        )
+    elif estimator.monotonic_cst is not None:
+        reason = (
+            f"monotonic_cst={estimator.monotonic_cst!r}, which distances between quantiles would "
+            "not keep: leave it out, or fit one level"
+        )
+    elif _has_trained_trees(estimator.partitioner):
+        reason = (
+            "the trees of a trained model, which have seen every row: give partitioner a name such "
+            "as 'lightgbm', or refine a model of one level"
+        )
+    else:
+        return
+    raise ValueError(f"several levels in quantile are not possible with {reason}")
+
+
+def _has_trained_trees(partitioner: Any) -> bool:
+    members = partitioner if isinstance(partitioner, list | tuple) else [partitioner]
+    return any(is_ensemble(member) or isinstance(member, FittedEnsemble) for member in members)
+
+
+def _mean_quantile_loss(
+    y: ArrayLike, quantiles: NDArray, levels: NDArray, sample_weight: ArrayLike | None
+) -> float:
+    """Return the mean of the quantile losses of all levels, of predictions (n, K)."""
+    from sklearn.metrics import mean_pinball_loss
+
+    losses = [
+        mean_pinball_loss(y, column, alpha=level, sample_weight=sample_weight)
+        for column, level in zip(quantiles.T, levels.tolist(), strict=True)
+    ]
+    return float(np.mean(losses))

@@ -24,7 +24,7 @@ from jointleaf._trees.importers.sklearn import node_table
 from jointleaf._trees.routing import Router
 from jointleaf.estimators._checks import number_classes, warn_of_no_values
 from jointleaf.estimators._params import TabularEstimator
-from jointleaf.partitions._base import as_seed, check_count, check_fit_rows
+from jointleaf.partitions._base import as_seed, check_fit_rows, checked_count
 from jointleaf.partitions._growers.sklearn import grow_linear_forest
 from jointleaf.partitions._union import LinearPart
 
@@ -44,9 +44,9 @@ class _BaseLinearForest(TabularEstimator):
     random_state: Any = None
 
     def _check_parameters(self) -> None:
-        check_count(self, "n_estimators", self.n_estimators, 1)
+        checked_count(self, "n_estimators", 1)
         if self.max_leaf_nodes is not None:
-            check_count(self, "max_leaf_nodes", self.max_leaf_nodes, 2)
+            checked_count(self, "max_leaf_nodes", 2)
         if not isinstance(self.options, Mapping | None):
             raise TypeError(f"options={self.options!r} must be a mapping of parameters, or None")
 

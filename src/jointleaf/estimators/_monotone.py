@@ -112,10 +112,7 @@ def _check_lost(partitioner: Any) -> None:
 
 def check_certificate(estimator: MonotoneParameters) -> None:
     """Raise where a fitted model is not what was promised."""
-    if (
-        estimator.monotonic_cst is None
-        or read_signs(estimator.monotonic_cst, estimator.columns_) is None
-    ):
+    if read_signs(estimator.monotonic_cst, estimator.columns_) is None:
         return
     certificate = estimator.certify_monotonic()
     if not certificate.holds:

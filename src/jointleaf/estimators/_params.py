@@ -15,15 +15,21 @@ from sklearn.utils import Tags, check_random_state
 from jointleaf._core.losses import Loss, make_number_loss
 from jointleaf._core.penalties import Penalty, Term
 from jointleaf._core.penalties.params import is_whole
+from jointleaf._data import memory
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan
 from jointleaf._data.rows import Rows
-from jointleaf._fit import memory, recipe_fit, recipes
-from jointleaf._fit.budget import Budget
-from jointleaf._fit.component import CellKinds, FitContext, FitOptions, Split, loss_units
+from jointleaf._fit import recipe_fit, recipes
+from jointleaf._fit.component import (
+    CellKinds,
+    FitContext,
+    FitOptions,
+    Split,
+    find_scale,
+    loss_units,
+)
 from jointleaf._fit.folds import make_splits
-from jointleaf._fit.limits import is_heavy
-from jointleaf._fit.scale import find_scale
+from jointleaf._fit.limits import Budget, FitShape, MemoryEstimate, fit_memory, is_heavy
 from jointleaf._trees.importers import is_ensemble
 from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._checks import check_effect, check_parameters, has_linear_cells
@@ -203,7 +209,7 @@ class JOPLEnParameters(TabularEstimator):
     ) -> recipe_fit.Fit:
         """Fit a recipe on splits of its own; see `recipe_fit.fit_recipe`."""
         n_rows = len(context.rows)
-        check_effect(self, recipe)
+        check_effect(self)
         splits: list[Split] = []
         left_out: tuple[str, ...] = ()
         if self._chooses:
@@ -295,7 +301,7 @@ def estimate_memory(
     n_classes: int = 2,
     n_tasks: int = 1,
     itemsize: int | None = None,
-) -> memory.MemoryEstimate:
+) -> MemoryEstimate:
     """Estimate the memory that a fit takes at its peak, to a factor of 1.5 or so.
 
     It counts everything that a fit may use: one that finds no use for slopes, or with more than
@@ -344,7 +350,7 @@ def _memory_of(
     n_classes: int,
     n_tasks: int,
     itemsize: int,
-) -> memory.MemoryEstimate:
+) -> MemoryEstimate:
     """Estimate the memory of a fit by the recipe that it would use."""
     penalty = estimator.penalty if isinstance(estimator.penalty, Term) else None
     partitioner = estimator._partitions_for(n_rows, penalty)
@@ -359,7 +365,7 @@ def _memory_of(
             1
         ]
         n_splits = estimator.cv if is_whole(estimator.cv) else n_splits
-    shape = memory.FitShape(
+    shape = FitShape(
         n_rows,
         n_columns,
         n_columns if has_linear_cells(estimator.cells) else 0,
@@ -378,7 +384,7 @@ def _memory_of(
     if n_rows >= recipes.RESERVE_ROWS:
         stages.append(recipe.reserve)  # when the memory of the first is free again
     estimates = [
-        memory.fit_memory(shape, (k.memory(shape) for k in kinds.get(estimator._target_type, ())))
+        fit_memory(shape, (k.memory(shape) for k in kinds.get(estimator._target_type, ())))
         for kinds in stages
     ]
     return max(estimates, key=lambda estimate: estimate.total)

@@ -19,10 +19,10 @@ from jointleaf._data.columns import Columns
 from jointleaf._data.features import chosen_columns, plan_features
 from jointleaf._data.rows import Rows, canonical_rows, read_groups, read_rows
 from jointleaf._data.tasks import TaskTable, read_task_groups
-from jointleaf._fit.budget import Budget
 from jointleaf._fit.folds import IndexPairs, split_labels, user_splits
+from jointleaf._fit.limits import Budget
 from jointleaf._fit.recipe_fit import Fit
-from jointleaf._fit.recipes import choose_recipe, default_partitions
+from jointleaf._fit.recipes import default_partitions
 from jointleaf._model.contributions import by_column, warn_of_no_features
 from jointleaf._trees.importers.base import threads
 from jointleaf.estimators import _checks as checks
@@ -130,7 +130,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
         if isinstance(self.penalty, Term):
             n_features, is_linear = len(plan.names), checks.has_linear_cells(self.cells)
             checks.check_penalty(self.penalty, n_rows, n_features, is_linear=is_linear)
-            checks.check_effect(self, choose_recipe(self.recipe, n_rows, None, self.penalty))
+            checks.check_effect(self)
             if self._has_default_partitions:
                 partitioner = default_partitions(n_rows, self._target_type)
         self.columns_ = columns  # for the validation rows

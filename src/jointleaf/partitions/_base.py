@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.penalties.params import check_count
 from jointleaf._core.problem import check_weights
 from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import TrainingRows
@@ -170,14 +171,9 @@ class Partitioner(BaseEstimator, ABC):
 # -- checks ----------------------------------------------------------------------------------------
 
 
-def check_count(owner: object, name: str, value: Any, least: int) -> int:
+def checked_count(owner: object, name: str, least: int) -> int:
     """Return the parameter `name` as an int; raise an error if it is less than `least`."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(
-            f"{type(owner).__name__}: {name}={value!r} is not possible: use an integer of at least "
-            f"{least}"
-        )
-    return int(value)
+    return check_count(f"{type(owner).__name__}: {name}", getattr(owner, name), least=least)
 
 
 def check_rows(X: ArrayLike) -> NDArray:
@@ -268,7 +264,7 @@ class TreeCells(Partitioner):
         trees = trees.numbered(router(X, self._threads()))
         # Set together at the end: an interrupted fit leaves nothing half-fitted.
         self.set_all_leaves(trees, gains)
-        self.__dict__["_router"] = router.renumbered(trees)
+        self.__dict__["router"] = router.renumbered(trees)
 
     def set_all_leaves(self, trees: FlatTrees, gains: ArrayLike) -> None:
         """Make a cell of every leaf: training rows reach all leaves of trees grown on them."""
@@ -280,16 +276,12 @@ class TreeCells(Partitioner):
         """Use these trees, whose leaves are numbered as cells already."""
         self.trees_ = trees
         self.n_cells_ = trees.n_cells
-        self.__dict__.pop("_router", None)
+        self.__dict__.pop("router", None)
 
     @cached_property
-    def _router(self) -> Router:
-        return Router(self.trees_)
-
-    @property
     def router(self) -> Router:
         """What finds the cells of rows."""
-        return self._router
+        return Router(self.trees_)
 
     def _threads(self) -> int:
         return threads(self.n_jobs)
@@ -303,7 +295,7 @@ class TreeCells(Partitioner):
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the codes (n, P) of rows `X` (n, d); `NO_CELL` in leaves unmet in training."""
         X = check_apply_rows(self, X)
-        return self._router(X, self._threads())
+        return self.router(X, self._threads())
 
     @property
     def leaf_values_(self) -> NDArray[np.float64] | None:
@@ -350,7 +342,7 @@ class TreeCells(Partitioner):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        state.pop("_router", None)  # made anew from the trees
+        state.pop("router", None)  # made anew from the trees
         return state
 
 

@@ -20,7 +20,7 @@ from jointleaf.partitions._base import (
     TreeCells,
     as_seed,
     check_apply_rows,
-    check_count,
+    checked_count,
 )
 from jointleaf.partitions._growers.boosting import LightGBMPartitioner
 from jointleaf.partitions._union import Nest
@@ -177,9 +177,9 @@ class RotatedPartitioner(Nest):
                 f"RotatedPartitioner: partitioner={trees!r} does not grow a number of trees: use a "
                 "tree partitioner with the parameter n_partitions, such as RandomTreesPartitioner()"
             )
-        n_partitions = check_count(trees, "n_partitions", trees.n_partitions, 1)
-        n_rotations = min(check_count(self, "n_rotations", self.n_rotations, 1), n_partitions)
-        check_count(self, "n_directions", self.n_directions, 1)
+        n_partitions = checked_count(trees, "n_partitions", 1)
+        n_rotations = min(checked_count(self, "n_rotations", 1), n_partitions)
+        checked_count(self, "n_directions", 1)
         power = self.power
         if not isinstance(power, Real) or isinstance(power, bool) or not 0 <= power < np.inf:
             raise ValueError(

@@ -12,7 +12,7 @@ from jointleaf._data.columns import as_codes
 from jointleaf._data.features import mean_and_scale
 from jointleaf._trees.encoding import TrainingRows
 from jointleaf._trees.flat import NodeTable, flatten
-from jointleaf.partitions._base import TreeCells, check_count
+from jointleaf.partitions._base import TreeCells, checked_count
 
 #: Of all partitions of a `CategoryPartitioner`.
 MAX_CELLS = 200
@@ -54,7 +54,7 @@ class StepPartitioner(TreeCells):
     n_jobs: int | None = None
 
     def _fit_rows(self, rows: TrainingRows) -> None:
-        n_partitions = check_count(self, "n_partitions", self.n_partitions, 1)
+        n_partitions = checked_count(self, "n_partitions", 1)
         varies = _varying(rows)
         n_steps = max(1, n_partitions // max(1, int(varies.sum())))
         steps = [
@@ -150,7 +150,7 @@ class CategoryPartitioner(TreeCells):
     n_jobs: int | None = None
 
     def _fit_rows(self, rows: TrainingRows) -> None:
-        most = check_count(self, "n_cells", self.n_cells, 1)
+        most = checked_count(self, "n_cells", 1)
         chosen = _few_values(rows, most)
         trees = flatten(
             [_chain(j, values, float(np.nanmedian(rows.X[:, j]))) for j, values in chosen.items()],

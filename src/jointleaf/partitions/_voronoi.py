@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._data.features import plan_features
 from jointleaf._trees.encoding import TrainingRows
-from jointleaf.partitions._base import Partitioner, as_seed, check_apply_rows, check_count
+from jointleaf.partitions._base import Partitioner, as_seed, check_apply_rows, checked_count
 
 #: Scores held at a time, so that memory does not grow with the number of rows. Much smaller
 #: blocks make threads of the BLAS library wait for each other.
@@ -59,8 +59,8 @@ class VoronoiPartitioner(Partitioner):
     splits_on_features = False
 
     def _fit_rows(self, rows: TrainingRows) -> None:
-        n_partitions = check_count(self, "n_partitions", self.n_partitions, 1)
-        n_cells = check_count(self, "n_cells", self.n_cells, 1)
+        n_partitions = checked_count(self, "n_partitions", 1)
+        n_cells = checked_count(self, "n_cells", 1)
         plan = plan_features(rows.X, rows.weights, rows.columns)
         features = plan.fit(rows.X, rows.weights, clip=False)
         places = features.transform(rows.X.astype(np.float64, copy=False))

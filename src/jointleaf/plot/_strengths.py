@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.path import StrengthPath
-from jointleaf._fit.report import loss_table
+from jointleaf._fit.report import LINE_PARAMETERS, split_lines
 from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.estimators._path import fitted_strength, follow_strengths
 from jointleaf.estimators._pruning import Pruning
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Estimator = JOPLEnRegressor | JOPLEnClassifier
 
 _ENTERED = 0.01
-_LINE_PARAMETERS = ("slope_scale", "feature_power")  # of which every line has one value
 _POWER_STYLES = {0.0: ":", 1.0: "-", 2.0: "--"}
 _SCALE_COLORS = dict(zip((0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0), base.COLORS, strict=False))
 
@@ -234,7 +233,7 @@ class CVDisplay(base.Display):
         return cls(estimator.cv_results_, chosen, loss_name=name).plot(ax=ax)
 
     def _height(self) -> float:
-        self._lines = _split_lines(loss_table(self.table))
+        self._lines = split_lines(self.table)
         self._best = self._best_line(self._lines)
         best = self._lines[self._best]
         self._is_repeated = any(_is_same(line, best) for line in self._lines[: self._best])
@@ -295,26 +294,9 @@ class CVDisplay(base.Display):
         base.legend_beside(ax)
 
 
-def _split_lines(table: base.Table) -> list[base.Table]:
-    """Return the lines of a table, each from strong to weak; of paths of one penalty the last.
-
-    Blends of the best setting with the leaf values are points, not lines, and left out.
-    """
-    rows = np.isfinite(table["mean_loss"]) & table.get("on_path", True)
-    rows &= table.get("joint_weight", 1.0) == 1.0
-    drawn = {name: column[rows] for name, column in table.items()}
-    is_new = np.diff(drawn["strength"]) >= 0
-    for name in _LINE_PARAMETERS:
-        if name in drawn:
-            is_new |= np.diff(drawn[name]) != 0
-    parts = np.split(np.arange(rows.sum()), np.flatnonzero(is_new) + 1)
-    lines = [{name: column[part] for name, column in drawn.items()} for part in parts]
-    return lines[-1:] if "on_path" in table else lines
-
-
 def _is_same(line: base.Table, reference: Mapping[str, NDArray]) -> bool:
     """Whether two lines have the same slope scale and feature power."""
-    return all(line[name][0] == reference[name][0] for name in _LINE_PARAMETERS if name in line)
+    return all(line[name][0] == reference[name][0] for name in LINE_PARAMETERS if name in line)
 
 
 def _loss_limits(lines: list[base.Table]) -> tuple[float, float]:

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
-from jointleaf._core.arrays import array_namespace, shaped
-from jointleaf._core.row_vectors import over_rows
+from jointleaf._core.arrays import array_namespace, over_rows, shaped
 
 
 class Loss(ABC):

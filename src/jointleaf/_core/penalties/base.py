@@ -223,10 +223,6 @@ class Quadratic(Penalty):
     def prox(self, theta: Any, step: Any) -> Any:
         return theta * shaped((1.0 / (1.0 + step * self.curvature())).astype(theta.dtype), theta)
 
-    def __rmul__(self, factor: float) -> Quadratic:
-        number = check_number("factor", factor, positive=True)
-        return Quadratic(number * self.curvature(), self._layout)
-
     def split(self) -> tuple[NDArray | None, Penalty]:
         return self.curvature(), Free(self._layout)
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.layout import CellLayout
-from jointleaf._core.penalties.base import Penalty, Quadratic, check_strength, shown
+from jointleaf._core.penalties.base import Quadratic, check_strength, shown
 from jointleaf._core.penalties.params import check_number
 
 
@@ -65,13 +65,13 @@ class Frobenius(Quadratic):
 
     def at(self, strength: float) -> Frobenius:
         """Return the penalty with this strength; biases follow unless they have a number."""
-        changed = Penalty.at(self, strength)
+        changed = super().at(strength)
         if self.bias_follows:
             changed.bias_strength = changed.strength
         return changed if self._layout is None else changed.bind(self._layout)
 
     def __rmul__(self, factor: float) -> Frobenius:
-        changed = Penalty.__rmul__(self, factor)
+        changed = super().__rmul__(factor)
         return changed if self._layout is None else changed.bind(self._layout)
 
     @property

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 
+from jointleaf._core.arrays import shaped
 from jointleaf._core.blocks import BlockDesign, Design
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.problem import Problem
@@ -56,8 +57,8 @@ class KrylovPath:
         dtype = design.dtype
         # With mean one, so that their unit does not change what single precision rounds.
         s = s / s.mean()
-        self._root = np.sqrt(s).astype(dtype).reshape(-1, *(1 for _ in self._outputs))
-        self._inverse = (1.0 / curvature).astype(dtype).reshape(-1, *(1 for _ in self._outputs))
+        self._root = shaped(np.sqrt(s).astype(dtype), target)
+        self._inverse = shaped((1.0 / curvature).astype(dtype), target)
         self._mass = float(s.sum())
         right = self._root * target.astype(dtype)
         self._norm = np.sqrt(np.square(right, dtype=float).sum(axis=0))
@@ -241,9 +242,8 @@ class WeightKrylovPath(KrylovPath):
         self._design: Any = design.merge_partitions()
         self._held_out = held_out.merge_partitions()
         self._outputs, self._mass = g.shape[1:], 1.0
-        extra = tuple(1 for _ in self._outputs)
         self._curvature = h.astype(design.dtype)
-        self._inverse = (1.0 / np.sqrt(curvature)).astype(design.dtype).reshape(-1, *extra)
+        self._inverse = shaped((1.0 / np.sqrt(curvature)).astype(design.dtype), g)
         right = -self._inverse * design.rmatvec(g)
         self._norm = np.sqrt(np.square(right, dtype=float).sum(axis=0))
         self._basis = _Vectors(self._unit(right, self._norm)[None])

@@ -12,6 +12,7 @@ from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
 from jointleaf._core.solvers.interior import KEPT, SIDES, centre_of, longest_step
 
 _JITTER = 1e-14  # of the diagonal: what rounding makes of an eigenvalue of zero
+_MAX_ITER = 100
 _LEAST = 1e-3  # of the largest sum of a column: what the slope of a constraint is at least made of
 
 
@@ -31,7 +32,6 @@ def fit_levels(
     curvature: NDArray,
     *,
     tol: float = 1e-6,
-    max_iter: int = 100,
 ) -> Levels:
     r"""Fit all levels of quantiles in one problem.
 
@@ -58,14 +58,14 @@ def fit_levels(
         return Levels(theta.T, 0, 0.0)
     z = np.full((2, len(goal)), float(np.average(np.abs(target), weights=s)))
     best = Levels(theta.T, 0, np.inf)
-    for n_iter in range(max_iter + 1):
+    for n_iter in range(_MAX_ITER + 1):
         residual = goal - problem.forward(theta)
         dual = problem.adjoint(alpha) - problem.penalty_gradient(theta)
         excess = np.maximum(high * residual, low * residual) - alpha * residual
         gap = float(excess.sum() + np.abs(dual * theta).sum()) / start
         if gap < best.gap:
             best = Levels(_rising(theta), n_iter, gap)
-        if gap <= tol or n_iter == max_iter:
+        if gap <= tol or n_iter == _MAX_ITER:
             break
         try:
             point = _Point(problem, residual, dual, slack, z)

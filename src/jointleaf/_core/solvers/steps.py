@@ -345,7 +345,6 @@ class SharedCellsMetric(Metric):
         if problem.smooth_curvature is not None and problem.layout.n_slopes:
             extra = float(problem.layout.split(problem.smooth_curvature)[0].mean())
         self._weights = (np.maximum(values, FLOOR * values.mean()) + extra).astype(dtype)
-        self.largest = float(self._weights.max())
 
     @staticmethod
     def fits(problem: Problem, state: SolverState) -> bool:
@@ -367,7 +366,7 @@ class SharedCellsMetric(Metric):
         """In the eigenvectors of Q, feature by feature; biases stay where they are."""
         slopes, biases = self._layout.split(theta)
         start, downhill = self._turn(slopes), self._turn(self._layout.split(gradient)[0])
-        goal = start - theta.dtype.type(size) * downhill / self._along(slopes)
+        goal = start - theta.dtype.type(size) * downhill / shaped(self._weights, slopes)
         n_outputs = int(np.prod(slopes.shape[2:]))
         rows = np.ascontiguousarray(np.moveaxis(goal, 1, 0))  # one for every feature
         shrunk = self._norm.shrink_weighted(
@@ -381,15 +380,13 @@ class SharedCellsMetric(Metric):
 
     def weigh(self, turned: NDArray) -> NDArray:
         slopes, biases = self._layout.split(turned)
-        return self._layout.join(self._along(slopes) * slopes, biases)
+        return self._layout.join(shaped(self._weights, slopes) * slopes, biases)
 
     def divide(self, gradient: NDArray) -> NDArray:
         """U diag(1 / weights) U^T gradient."""
         slopes, biases = self._layout.split(gradient)
-        return self._layout.join(self._turn_back(self._turn(slopes) / self._along(slopes)), biases)
-
-    def _along(self, slopes: NDArray) -> NDArray:
-        return self._weights.reshape(-1, *(1,) * (slopes.ndim - 1))
+        divided = self._turn(slopes) / shaped(self._weights, slopes)
+        return self._layout.join(self._turn_back(divided), biases)
 
     def _turn(self, slopes: NDArray) -> NDArray:
         return self._times([vectors.T for vectors in self._vectors], slopes)

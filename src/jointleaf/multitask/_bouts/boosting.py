@@ -26,7 +26,7 @@ from jointleaf.multitask._bouts.trees import (
     bin_columns,
     grow_tree,
 )
-from jointleaf.partitions._base import as_seed, check_count
+from jointleaf.partitions._base import as_seed, checked_count
 
 #: Least curvature of a row, per unit of weight. Confident predictions of classes have a curvature
 #: next to nothing, and steps of Newton's method would be as long as one likes.
@@ -54,10 +54,10 @@ class BoUTSParameters:
 
 def check_boosting(given: BoUTSParameters) -> None:
     """Raise for values that are not possible."""
-    n_universal = check_count(given, "n_universal", given.n_universal, 0)
-    if n_universal + check_count(given, "n_task", given.n_task, 0) == 0:
+    n_universal = checked_count(given, "n_universal", 0)
+    if n_universal + checked_count(given, "n_task", 0) == 0:
         raise ValueError("n_universal=0 and n_task=0 leave no trees: give a positive number")
-    check_count(given, "min_samples_leaf", given.min_samples_leaf, 1)
+    checked_count(given, "min_samples_leaf", 1)
     for name in ("universal_price", "task_price"):
         bounds = "at least 0, a fraction of the target's variance"
         _check_number(given, name, 0.0, np.inf, bounds)

@@ -32,7 +32,7 @@ from jointleaf.multitask._base import (
 )
 from jointleaf.multitask._bouts.boosting import BoUTSParameters, boost, check_boosting
 from jointleaf.multitask._bouts.trees import TreeShape
-from jointleaf.partitions._base import TargetType, TreeCells, check_count, check_fit_rows
+from jointleaf.partitions._base import TargetType, TreeCells, check_fit_rows, checked_count
 
 _PARAMETERS = """Parameters
     ----------
@@ -132,7 +132,7 @@ class BaseBoUTS(BoUTSParameters, TaskPredictor, Checked, BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Raise for values that are not possible, before any work is done."""
-        check_count(self, "max_depth", self.max_depth, 1)
+        checked_count(self, "max_depth", 1)
         check_boosting(self)
 
     def _fit(self, table: TaskTable, shape: TreeShape) -> None:
@@ -336,7 +336,7 @@ class BoUTSPartitioner(BoUTSParameters, TreeCells):
         return self._grow_tasks(rows)
 
     def _grow_tasks(self, rows: Sequence[TrainingRows]) -> list[BoUTSPartitioner]:
-        n_cells = check_count(self, "n_cells", self.n_cells, 2)
+        n_cells = checked_count(self, "n_cells", 2)
         check_boosting(self)
         encodings = [Encoding(task_rows, categories=True, missing=False) for task_rows in rows]
         encoded = []
@@ -358,7 +358,6 @@ class BoUTSPartitioner(BoUTSParameters, TreeCells):
 
     def _fit_rows(self, rows: TrainingRows) -> None:
         (fitted,) = self._grow_tasks([rows])
-        self.__dict__.pop("_router", None)
         self.__dict__.update(fitted.__dict__)
 
     def with_partitions(self, chosen: NDArray[np.bool_]) -> BoUTSPartitioner:

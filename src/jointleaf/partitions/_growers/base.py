@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from jointleaf._data.features import mean_and_scale
 from jointleaf._trees.encoding import Encoding, TrainingRows
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.importers import find_adapter
-from jointleaf.partitions._base import TreeCells, check_count
+from jointleaf.partitions._base import TreeCells, checked_count
 
 #: Shared by all kinds of boosting, so that one can stand in for another.
 LEARNING_RATE = 0.1
@@ -31,6 +31,7 @@ def fine_bins(n_rows: int) -> int:
     return int(np.clip(n_rows // 40, 127, 255))
 
 
+@dataclass(eq=False, repr=False)
 class TreePartitioner(TreeCells):
     """Base of the partitioners that grow trees.
 
@@ -66,28 +67,20 @@ class TreePartitioner(TreeCells):
     """
 
     _needs_target = True
-    splits_categories: bool = False
-    splits_missing: bool = False
+    splits_categories: ClassVar[bool] = False
+    splits_missing: ClassVar[bool] = False
     #: whether the library never makes a leaf without training rows: then none are routed to know
-    rows_reach_all_leaves: bool = False
+    rows_reach_all_leaves: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        n_partitions: int = 100,
-        n_cells: int = 4,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.n_partitions = n_partitions
-        self.n_cells = n_cells
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.options = options
+    n_partitions: int = 100
+    n_cells: int = 4
+    random_state: Any = None
+    n_jobs: int | None = None
+    options: Mapping[str, Any] | None = None
 
     def _fit_rows(self, rows: TrainingRows) -> None:
-        check_count(self, "n_partitions", self.n_partitions, 1)
-        check_count(self, "n_cells", self.n_cells, 2)
+        checked_count(self, "n_partitions", 1)
+        checked_count(self, "n_cells", 2)
         trees, gains = self._grow_trees(rows)
         if rows.n_classes == 0:  # the library saw the standardised target
             mean, scale = mean_and_scale(rows.y[:, None], np.ones(len(rows.y)))
@@ -111,9 +104,9 @@ class TreePartitioner(TreeCells):
             trees = encoding.translate(trees)
         return trees, adapter.split_gains(model)
 
-    @abstractmethod
     def _grow(self, rows: TrainingRows) -> Any:
-        """Train a model of the library on `rows`."""
+        """Train a model of the library on `rows`, unless `_grow_trees` does without."""
+        raise NotImplementedError
 
     def _rounds(self, n_classes: int) -> int:
         """Return the boosting rounds of `n_partitions` trees: K trees a round for K > 2 classes."""
@@ -121,18 +114,11 @@ class TreePartitioner(TreeCells):
         return max(1, round(self.n_partitions / trees_per_round))
 
 
+@dataclass(eq=False, repr=False)
 class ForestPartitioner(TreePartitioner):
     """Base of the partitioners that grow a random forest: 100 trees of 16 leaves by default."""
 
-    def __init__(
-        self,
-        n_partitions: int = 100,
-        n_cells: int = 16,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(n_partitions, n_cells, random_state, n_jobs, options)
+    n_cells: int = 16
 
 
 def import_library(partitioner: TreePartitioner, name: str, remedy: str) -> Any:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ _BIN_ROWS = 10_000  # that the borders of bins are made from
 _CODES = 10  # codings of more than two classes, each for a part of the trees
 
 
+@dataclass(eq=False, repr=False)
 class LargeTreesPartitioner(TreePartitioner):
     """The leaves of large randomised trees, grown as LightGBM's random forests are.
 
@@ -52,20 +52,8 @@ class LargeTreesPartitioner(TreePartitioner):
     splits_missing = True
     rows_reach_all_leaves = True
 
-    def __init__(
-        self,
-        n_partitions: int = 100,
-        n_cells: int = 64,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        options: Mapping[str, Any] | None = None,
-        thresholds: str = "best",
-    ) -> None:
-        super().__init__(n_partitions, n_cells, random_state, n_jobs, options)
-        self.thresholds = thresholds
-
-    def _grow(self, rows: TrainingRows) -> Any:
-        raise NotImplementedError  # several models may be needed: see `_grow_trees`
+    n_cells: int = 64
+    thresholds: str = "best"
 
     def _grow_trees(self, rows: TrainingRows) -> tuple[FlatTrees, NDArray]:
         if self.thresholds not in ("best", "random"):

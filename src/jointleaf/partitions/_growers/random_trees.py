@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ _BATCH = 2**18  # numbers compared at a time: they stay in the cache
 _STRIDE = 8  # rows of a node that are added up side by side, before these sums are
 
 
+@dataclass(eq=False, repr=False)
 class RandomTreesPartitioner(TreePartitioner):
     """The leaves of extremely randomised trees (Geurts, Ernst and Wehenkel 2006).
 
@@ -35,18 +36,7 @@ class RandomTreesPartitioner(TreePartitioner):
     See `TreePartitioner` for parameters and attributes; there are no `options`.
     """
 
-    def __init__(
-        self,
-        n_partitions: int = 100,
-        n_cells: int = 8,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(n_partitions, n_cells, random_state, n_jobs, options)
-
-    def _grow(self, rows: TrainingRows) -> Any:
-        raise NotImplementedError  # trees are made in portable form at once
+    n_cells: int = 8
 
     def _grow_trees(self, rows: TrainingRows) -> tuple[FlatTrees, NDArray]:
         if self.options:

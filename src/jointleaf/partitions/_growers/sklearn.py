@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,6 +82,7 @@ class RandomForestPartitioner(base.ForestPartitioner):
         return _grow_sklearn(self, rows, "RandomForest", params)
 
 
+@dataclass(eq=False, repr=False)
 class ExtraTreesPartitioner(base.TreePartitioner):
     """The leaves of extremely randomised trees grown by scikit-learn, default settings.
 
@@ -91,15 +92,8 @@ class ExtraTreesPartitioner(base.TreePartitioner):
 
     splits_missing = True
 
-    def __init__(
-        self,
-        n_partitions: int = 60,
-        n_cells: int = 16,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(n_partitions, n_cells, random_state, n_jobs, options)
+    n_partitions: int = 60
+    n_cells: int = 16
 
     def _grow(self, rows: TrainingRows) -> Any:
         params = {"n_estimators": self.n_partitions, "n_jobs": self._threads()}
