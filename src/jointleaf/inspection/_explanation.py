@@ -19,9 +19,9 @@ from jointleaf.inspection._parts import (
     decode_categories,
     last_step,
     main_output,
+    named_raw_model,
     output_number,
     raw_model,
-    step_names,
     task_names,
 )
 
@@ -388,11 +388,11 @@ def explain(model: Any, X: Any, *, task: Any = None, coverage: float | None = No
     >>> bool(np.isclose(explanation.baseline, model.predict(X).mean()))
     True
     """
-    labels = step_names(model)
+    given = model
     model, X = last_step(model, X)
     names = task_names(model) if hasattr(model, "task_names_") else None
     if names is None:
-        raw = replace(raw_model(model, task), labels=labels)
+        raw = named_raw_model(given, task)
         return _explain_one(raw, raw.read(X), coverage)
     rows, task = read_task_rows(model, X, task)
     if task is None:
@@ -420,7 +420,7 @@ def _explanation(parts: Parts, raw: RawModel, rows: NDArray, outputs: tuple | No
     classes = raw.classes if outputs is raw.outputs else None  # those of tasks
     return Explanation(
         linear, cells, cells_rest, base, raw.names, data, outputs, has_log_link=has_log_link,
-        is_per_exposure=has_log_link and raw.has_offset, days=raw.columns.days, classes=classes,
+        is_per_exposure=has_log_link and raw.has_offset, days=raw.days, classes=classes,
     )  # fmt: skip
 
 
