@@ -263,7 +263,9 @@ def test_explanations_of_voronoi_cells_add_up(capsys, tmp_path):
     total = contents["baseline"] + sum(c["contribution"] for c in contents["contributions"])
     assert abs(contents["cells"]) > 1e-3
     assert total + contents["cells"] == pytest.approx(contents["raw_prediction"], abs=1e-9)
-    lines = [line.split() for line in run(capsys, *arguments)[1].splitlines()]
+    text = run(capsys, *arguments)[1]
+    assert text.count("cells: the constants of cells that combine columns") == 1
+    lines = [line.split() for line in text.splitlines()]
     assert ["cells", signed(number(contents["cells"]))] in [line[:2] for line in lines]
 
 
