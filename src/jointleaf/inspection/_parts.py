@@ -326,7 +326,7 @@ class RawModel:
         return frozenset(j for j, name in enumerate(self.names) if name in days)
 
     def parts_of_date(self, name: Any) -> dict[str, int]:
-        """Return the columns that were made of a date of the raw table, by part; {} of no date."""
+        """Return the columns made of a column of dates, by part; {} where there is none."""
         preparation, names = self.columns.preparation, self.names
         for kind in () if preparation is None or name in names else preparation.columns:
             if kind.kind == "date" and kind.name == name and set(kind.outputs) <= set(names):
