@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from jointleaf._core.penalties.params import check_count
 from jointleaf._data.texts import DATE_PARTS, date_parts
-from jointleaf.inspection._parts import RawModel, decode_categories, named_column, step_model
+from jointleaf.inspection._parts import RawModel, decode_categories, step_model
 
 EffectKind = Literal["ale", "partial_dependence"]
 _Move = Callable[[NDArray, NDArray], None]  # of rows, in place, to values of a column
@@ -114,7 +114,7 @@ def effect(
         check_count("n_categories", n_categories)
     raw, rows = step_model(model, X, task)
     date = raw.parts_of_date(column)
-    j = date[DATE_PARTS[0]] if date else named_column(raw.names, column)
+    j = date[DATE_PARTS[0]] if date else _named_column(raw.names, column)
     if raw.columns[j].categories is not None:
         return _of_categories(raw, rows, j, n_categories)
     known = rows[~np.isnan(rows[:, j])]
@@ -134,6 +134,18 @@ def effect(
     )
     name = str(column) if date else raw.names[j]
     return Effect(name, kind, grid, values, known[:, j], raw.outputs, j in raw.days)
+
+
+def _named_column(names: Sequence[str], column: Any) -> int:
+    """Return the number of a column that is named or numbered."""
+    names = list(names)
+    if isinstance(column, str):
+        if column not in names:
+            raise ValueError(f"column {column!r} is not known: the columns are {names}")
+        return names.index(column)
+    if isinstance(column, int | np.integer) and 0 <= column < len(names):
+        return int(column)
+    raise ValueError(f"column={column!r} must be a name or a number from 0 to {len(names) - 1}")
 
 
 def _move_column(j: int, rows: NDArray, values: NDArray) -> None:
@@ -316,7 +328,7 @@ def interactions(
     if columns is None:
         chosen = _largest(raw, rows[np.unique(first)], k)
     else:
-        chosen = np.array([named_column(raw.names, column) for column in columns], dtype=np.intp)
+        chosen = np.array([_named_column(raw.names, column) for column in columns], dtype=np.intp)
         if len(np.unique(chosen)) < max(2, len(chosen)):
             raise ValueError(f"columns={columns!r} must name at least 2 different columns")
     strengths = _strengths(predict, rows[first], rows[second], chosen)

@@ -16,7 +16,7 @@ a row costs what predicting it costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -482,18 +482,6 @@ def _of_trees(model: Any, t: int, read: Callable[[Any], NDArray]) -> RawModel:
         model.columns_, read, lambda rows: raw_of_task(model, rows, t), parts, outputs, None,
         classes=outputs,
     )  # fmt: skip
-
-
-def named_column(names: Sequence[str], column: Any) -> int:
-    """Return the number of a column that is named or numbered."""
-    names = list(names)
-    if isinstance(column, str):
-        if column not in names:
-            raise ValueError(f"column {column!r} is not known: the columns are {names}")
-        return names.index(column)
-    if isinstance(column, int | np.integer) and 0 <= column < len(names):
-        return int(column)
-    raise ValueError(f"column={column!r} must be a name or a number from 0 to {len(names) - 1}")
 
 
 def decode_categories(rows: NDArray, columns: Columns) -> NDArray:
