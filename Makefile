@@ -20,17 +20,18 @@ help:
 	@echo "make format format the source, and fix what can be fixed"
 	@echo "make clean  remove the environments and the built documentation"
 
-# Each environment is made once and again when the dependencies change.
+# Each environment is made once and again when the dependencies change. What is imported is compiled
+# then: it is a quarter of what is installed.
 $(VENV)/demo.done: pyproject.toml
 	@echo "Installing jointleaf and what it needs into $(VENV): about a minute."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot,cli]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".[plot,cli]"
 	touch $@
 
 $(VENV)/dev.done: pyproject.toml
 	@echo "Installing jointleaf with all that its tests need into $(VENV): some minutes."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,plot]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e ".[dev,plot]"
 	touch $@
 
 $(VENV)/docs.done: pyproject.toml

@@ -109,8 +109,8 @@ _TRUE = tuple((module, name, getattr(module, name)) for module, name, _ in _SMAL
 
 
 def least_plan(is_regression):
-    """As `default_plan`, with two settings."""
-    return replace(short_plan(is_regression), scales=(1.0,), strengths=(0.1, 0.01))
+    """As `default_plan`, with one setting."""
+    return replace(short_plan(is_regression), scales=(1.0,), strengths=(0.1,))
 
 
 def least_trees(target_type):
@@ -141,7 +141,7 @@ def small_fits():
 def least_fits():
     """Fits in here are as small as can be: for what does not depend on how good they are at all."""
     least = (joint, "many_partitions", least_trees), (joint, "default_plan", least_plan)
-    return _patched((*_SMALL, *least, (linear, "STRENGTHS", (0.1, 0.01))))
+    return _patched((*_SMALL, *least, (linear, "STRENGTHS", (0.1,))))
 
 
 def true_fits():

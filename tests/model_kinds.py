@@ -125,7 +125,7 @@ KINDS = {
     "union": _union,
     "nested": lambda: jl.JOPLEnRegressor(
         UnionPartitioner([UnionPartitioner([TREES]), VoronoiPartitioner(4, 3)]),
-        penalty=jl.Lp1(0.01, 3.0) + jl.KyFan(0.01, 2), solver="fista", max_iter=50, **SMALL,
+        penalty=jl.Lp1(0.01, 3.0) + jl.KyFan(0.01, 2), solver="fista", max_iter=8, **SMALL,
     ).fit(X, Y),
     "laplacian": lambda: jl.JOPLEnRegressor(
         TREES, penalty=jl.Frobenius(0.1) + jl.Laplacian(0.1), **SMALL

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,8 @@ from jointleaf.cli import _fitting, _models, _using, _validation, main
 from jointleaf.cli._preparation import Rows, prepared
 from jointleaf.cli._tables import read_table
 from jointleaf.cli._using import load_model
+from jointleaf.partitions import VoronoiPartitioner
+from jointleaf.partitions._factory import PARTITIONERS
 
 ROWS = make_rows(70)
 
@@ -263,7 +266,9 @@ def test_explanations_of_voronoi_cells_add_up(capsys, tmp_path):
     total = contents["baseline"] + sum(c["contribution"] for c in contents["contributions"])
     assert abs(contents["cells"]) > 1e-3
     assert total + contents["cells"] == pytest.approx(contents["raw_prediction"], abs=1e-9)
-    lines = [line.split() for line in run(capsys, *arguments)[1].splitlines()]
+    text = run(capsys, *arguments)[1]
+    assert text.count("cells: the constants of cells that combine columns") == 1
+    lines = [line.split() for line in text.splitlines()]
     assert ["cells", signed(number(contents["cells"]))] in [line[:2] for line in lines]
 
 
@@ -332,7 +337,13 @@ def test_info(capsys, folder):
     assert (found["model"]["cells"], found["model"]["partitions"]) == (sizes.sum(), len(sizes))
 
 
-def test_select_finds_what_matters_and_shows_the_path(capsys, tmp_path):
+@pytest.fixture
+def few_cells(monkeypatch):
+    """Selections have fewer cells in here: their linear models select."""
+    monkeypatch.setitem(PARTITIONERS, "voronoi", partial(VoronoiPartitioner, 40, 4))
+
+
+def test_select_finds_what_matters_and_shows_the_path(capsys, tmp_path, few_cells):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 6))
     y = 3 * X[:, 1] - 2 * X[:, 4] + rng.normal(0, 0.1, 120)
@@ -460,7 +471,7 @@ def test_a_reader_that_goes_away_is_no_error(folder, tmp_path):
     assert done.stderr == ""
 
 
-def test_a_selection_of_nothing_says_what_to_look_at(tmp_path, capsys):
+def test_a_selection_of_nothing_says_what_to_look_at(tmp_path, capsys, few_cells):
     rng = np.random.default_rng(0)
     a, b = rng.uniform(-1, 1, (2, 120))
     rows = zip(a, b, (a > 0) ^ (b > 0), strict=True)

@@ -114,7 +114,8 @@ def test_cross_validation_chooses_it_and_finds_the_features(monkeypatch):
     assert set(np.round(tried, 3)) == {1.0, 0.316, 0.1}
     few = {name: (X[:40], y[:40]) for name, (X, y) in tasks.items()}
     fixed = MultiTaskJOPLEnRegressor(cells, penalty=DirtyLasso(relax=1.0), **options)
-    assert set(fixed.fit(few).cv_results_["param_relax"]) == {1.0}
+    with small_fits():
+        assert set(fixed.fit(few).cv_results_["param_relax"]) == {1.0}
     assert fixed.penalty_.relax == 1.0
 
 

@@ -51,7 +51,7 @@ FITS = {
         100_000, 12, "f4",
         "jl.JOPLEnRegressor(StepPartitioner(60), penalty=jl.Frobenius(1), max_iter=2)",
     ),
-    "dual": (3000, 10, "f8", "jl.JOPLEnRegressor('voronoi', penalty=jl.Frobenius(1))"),
+    "dual": (2000, 10, "f8", "jl.JOPLEnRegressor('voronoi', penalty=jl.Frobenius(1))"),
     "fista": (30_000, 30, "f8", "jl.JOPLEnRegressor('steps', penalty=jl.L21(0.1), max_iter=2)"),
     "wide": (
         3000, 200, "f8",
@@ -60,8 +60,8 @@ FITS = {
     ),
     "recipe": (21_000, 3, "f8", "jl.JOPLEnRegressor(random_state=0)"),
     "splits": (2_600, 12, "f8", "jl.JOPLEnRegressor(random_state=0)"),
-    "exact": (1_200, 30, "f8", "jl.JOPLEnRegressor(random_state=0)"),
-    "exact_classes": (900, 12, "f8", "jl.JOPLEnClassifier(random_state=0)"),
+    "exact": (1_000, 20, "f8", "jl.JOPLEnRegressor(random_state=0)"),
+    "exact_classes": (700, 12, "f8", "jl.JOPLEnClassifier(random_state=0)"),
     "classes": (
         40_000, 15, "f8", "jl.JOPLEnClassifier('steps', penalty=jl.Frobenius(1), max_iter=1)"
     ),

@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 
+from blend_fits import small_fits
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._fit import blend, joint_fold, search
 from jointleaf._fit.joint_fold import Setting, auto_penalty, feature_weights, setting_cells
@@ -44,7 +46,14 @@ class Recording(RandomForestPartitioner):
 
 
 @pytest.fixture
-def recording():
+def few_settings():
+    """Fits of tests in which it does not matter between how many settings is chosen."""
+    with small_fits():
+        yield
+
+
+@pytest.fixture
+def recording(few_settings):
     Recording.fits.clear()
     return Recording(5, 4)
 
@@ -222,7 +231,7 @@ def test_validation_rows_take_the_place_of_folds(recording):
     assert loss_table(model.cv_results_)["mean_loss"].min() == pytest.approx(expected, rel=1e-6)
 
 
-def test_validation_classes_are_encoded_as_the_training_classes(monkeypatch):
+def test_validation_classes_are_encoded_as_the_training_classes(monkeypatch, few_settings):
     monkeypatch.setattr(blend, "_CALIBRATION_ROWS", 1e12)  # no calibration
     labels = np.array(["low", "middle", "high"])[THREE]
     train, valid = slice(0, 80), np.flatnonzero(THREE[80:] != 2) + 80
@@ -276,7 +285,7 @@ def test_classes_are_dealt_out_evenly(recording):
         np.testing.assert_array_equal(counts, [50, 7, 3])
 
 
-def test_a_class_that_a_fold_lacks_is_no_problem():
+def test_a_class_that_a_fold_lacks_is_no_problem(few_settings):
     y = np.array([2] + [0, 1] * 59 + [0])
     model = JOPLEnClassifier(SMALL, cv=3, random_state=0).fit(X, y)
     assert model.report_.joint.setting
@@ -298,11 +307,17 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module", params=MODELS)
-def case(request):
+@cache
+def fitted(name):
+    model, y = MODELS[name]
+    return clone(model).fit(X, y)
+
+
+@pytest.fixture(params=MODELS)
+def case(request, few_settings):
     """An estimator, its targets, and the same estimator fitted."""
     model, y = MODELS[request.param]
-    return clone(model), y, clone(model).fit(X, y)
+    return clone(model), y, fitted(request.param)
 
 
 def test_threads_do_not_matter(case):
@@ -332,7 +347,7 @@ def test_weights_stand_for_repeated_and_removed_rows(case):
     assert setting_of(model) == setting
 
 
-def test_removed_rows_are_removed_from_given_splits_too():
+def test_removed_rows_are_removed_from_given_splits_too(few_settings):
     splits = list(KFold(3).split(X))
     weights = np.ones(len(Y))
     weights[::4] = 0
@@ -348,7 +363,7 @@ def test_the_seed_decides(case):
     assert not np.array_equal(raw(again, X), raw(fitted, X))
 
 
-def test_validation_loss_of_weighted_rows_counts_their_weight():
+def test_validation_loss_of_weighted_rows_counts_their_weight(few_settings):
     rows, labels = make_classification(120, n_features=4, flip_y=0.2, random_state=0)
     train, valid = np.arange(80), np.arange(80, 120)
     weights = np.ones(120)

@@ -5,6 +5,7 @@ from html import escape
 import numpy as np
 import pytest
 import sklearn
+from sklearn.base import clone
 from sklearn.datasets import make_friedman1
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.exceptions import NotFittedError
@@ -22,6 +23,7 @@ from jointleaf import (
     JOPLEnClassifier,
     JOPLEnRegressor,
     MultiTaskJOPLEnRegressor,
+    TablePreprocessor,
     prune,
     refine,
 )
@@ -246,6 +248,37 @@ def test_effects_with_missing_values_classes_and_constant_columns():
     assert city.grid[-1] is None  # missing
     many = JOPLEnClassifier(SMALL, penalty=RIDGE, random_state=0).fit(X, THREE)
     assert effect(many, X, 3, n_grid=7).values.shape == (7, 3)
+
+
+@pytest.mark.parametrize("hours", [2, 24])
+def test_the_effect_of_a_date_moves_all_that_was_made_of_it(hours):
+    """Of an additive model both curves are, up to a constant, predictions for the other dates."""
+    pd = pytest.importorskip("pandas")
+    rng, n = np.random.default_rng(0), 120
+    dates = pd.Timestamp("2021-12-01 05:00") + pd.to_timedelta(hours * rng.permutation(n), "h")
+    y = dates.month.to_numpy() + 3.0 * (dates.day_of_week > 4) + np.sin(dates.hour)
+    frame = pd.DataFrame({"a": rng.standard_normal(n), "sold": dates})
+    texts = frame.assign(sold=dates.strftime("%Y-%m-%d %H:%M:%S"))
+    steps = JOPLEnRegressor("steps", cells="constant", penalty=RIDGE, random_state=0)
+    for model, X, n_grid in (
+        (clone(steps).fit(frame, y), frame, n),
+        (make_pipeline(TablePreprocessor(), clone(steps)).fit(texts, y), texts, 12),
+    ):
+        for kind in ("partial_dependence", "ale"):
+            curve = effect(model, X, "sold", kind=kind, n_grid=n_grid)
+            assert (curve.column, curve.is_day) == ("sold", True)
+            moments = pd.to_datetime(np.round(curve.grid * 86400), unit="s")
+            at = moments if X is frame else moments.strftime("%Y-%m-%d %H:%M:%S")
+            moved = pd.concat([X.assign(sold=moment) for moment in at])
+            expected = model.predict(moved).reshape(len(at), n).mean(axis=1)
+            assert np.ptp(expected) > 0.5
+            constant = (curve.values - expected)[0] if kind == "ale" else 0.0
+            np.testing.assert_allclose(curve.values - constant, expected, atol=1e-9)
+            assert n_grid < n or len(curve.grid) == n
+    # Few places have all one hour, and one weekday where the dates span months.
+    distances = np.diff(curve.grid) / (7 if hours == 24 else 1)
+    assert 7 <= len(distances) <= 11
+    np.testing.assert_allclose(distances, np.round(distances), atol=1e-9)
 
 
 def test_wrong_arguments_of_effects():

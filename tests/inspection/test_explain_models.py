@@ -142,6 +142,7 @@ def test_cells_without_splits_on_columns_have_a_rest(partitioner):
     assert_sums(found, model.predict(NEW_X))
     assert found.cells_rest.any()
     assert not found.cells.any()
+    assert "\ncells: the constants of cells that combine columns" in found.describe()
 
 
 def test_steps_have_no_rest():
@@ -150,6 +151,7 @@ def test_steps_have_no_rest():
     assert_sums(found, steps.predict(NEW_X))
     assert not found.cells_rest.any()
     assert found.cells.any()
+    assert "cells" not in found.describe()
 
 
 def test_the_union_of_trees_and_voronoi_cells():

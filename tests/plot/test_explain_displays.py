@@ -380,8 +380,10 @@ def test_large_numbers_are_written_out_beside_the_labels_and_dates_are_dates():
     left, right = display.ax_.get_window_extent().intervalx
     boxes = [t.get_window_extent() for t in written]
     assert all(left - 1 <= box.x0 and box.x1 <= right + 1 for box in boxes)
-    drawn = EffectDisplay.from_estimator(model, frame, "sold on this day: day number")
-    drawn.figure_.canvas.draw()
-    ticks = [t.get_text() for t in drawn.ax_.get_xticklabels()]
-    assert drawn.effect.is_day
-    assert any("Apr" in tick or "May" in tick or "2006" in tick for tick in ticks)
+    for column in ("sold on this day: day number", "sold on this day"):
+        drawn = EffectDisplay.from_estimator(model, frame, column)
+        drawn.figure_.canvas.draw()
+        ticks = [t.get_text() for t in drawn.ax_.get_xticklabels()]
+        assert drawn.effect.is_day
+        assert drawn.ax_.get_xlabel() == column
+        assert any("Apr" in tick or "May" in tick or "2006" in tick for tick in ticks)

@@ -389,6 +389,8 @@ class CellSums:
         if out_bytes:  # adding up the partial sums must stay a small part of the pass
             by_work = min(by_work, self._merged.size // (8 * self._n_merged))
         count = max(1, min(_MAX_SEGMENTS, by_memory, by_work))
+        if count == 1:  # of small problems, whose steps take little longer than this
+            return np.array([0, self.n_rows], np.int64)
         return np.linspace(0, self.n_rows, count + 1).astype(np.int64)
 
     # -- products ------------------------------------------------------------------------------

@@ -191,14 +191,6 @@ class Columns(Sequence[Column]):
         """Columns with categories, in rising order."""
         return np.flatnonzero(self.n_categories)
 
-    @property
-    def days(self) -> frozenset[int]:
-        """Columns of numbers that are days since 1970-01-01: dates of the raw table."""
-        if self.preparation is None:
-            return frozenset()
-        names = self.preparation.days
-        return frozenset(j for j, column in enumerate(self.columns) if column.label in names)
-
 
 @lru_cache(maxsize=16)  # of wide tables, whose columns are named at every turn
 def _numbers(n_features: int) -> Columns:

@@ -80,6 +80,13 @@ text-align:right;white-space:normal;min-width:0}
 .cards td:empty{display:none}
 .cards td[data-name=""]{display:block;text-align:left}
 .cards .barcell{width:auto;display:block}.cards .barcell:before{display:none}
+#importances tr{display:flex;flex-wrap:wrap;justify-content:space-between;gap:0 14px}
+#importances td{order:2;gap:5px;font-size:.8rem;color:#59616e}
+#importances td:first-child,#importances td[data-name=share]{order:0;font-size:.9rem;color:inherit}
+#importances td:first-child{flex:1}
+#importances td[data-name=share]:before{display:none}
+#importances .barcell{order:1;flex:0 0 100%}
+#importances .bar{height:9px;margin:2px 0}
 }
 """
 

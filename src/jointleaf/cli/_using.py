@@ -31,6 +31,7 @@ from jointleaf.cli._scores import (
     with_exposure,
 )
 from jointleaf.inspection import Explanation
+from jointleaf.inspection._explanation import REST, REST_NOTE
 
 _MOST_SHOWN = 3
 _OTHER_FORMATS = (".parquet", ".pq", ".jsonl", ".xlsx", ".xls", ".html", ".jleaf")
@@ -189,8 +190,8 @@ def explain(args: argparse.Namespace) -> None:
     if exposure is not None:
         contents["exposure"] = float(exposure[0])
     contents |= _certainty(loaded.model, row, exposure, args.interval)
-    if explanation.has_rest:  # of Voronoi cells, which belong to no single column
-        contents["cells"] = float(explanation.cells_rest[0])
+    if explanation.has_rest:
+        contents[REST] = float(explanation.cells_rest[0])
     if hasattr(loaded.model, "predict_proba"):
         probabilities = loaded.model.predict_proba(row)[0].tolist()
         names = map(str, loaded.model.classes_)
@@ -259,7 +260,7 @@ def _contributions(explanation: Explanation) -> list[dict[str, Any]]:
 def _explanation_text(contents: dict[str, Any], values: dict[str, str], top: int) -> str:
     """Return the contributions as text; `values` are those of the columns, as text."""
     records = contents["contributions"]
-    rest = contents.get("cells", 0.0)
+    rest = contents.get(REST, 0.0)
     largest = max(abs(rest), *(abs(record["contribution"]) for record in records))
     rows = [
         ["feature", "value", "adds", ""],
@@ -270,7 +271,7 @@ def _explanation_text(contents: dict[str, Any], values: dict[str, str], top: int
         others = sum(record["contribution"] for record in records[top:])
         added.append((out.plural(len(records) - top, "other"), "", others))
     if rest:
-        added.append(("cells", "", rest))
+        added.append((REST, "", rest))
     for name, text, change in added:
         rows.append([name, text, signed(out.number(change)), out.bar(change, largest)])
     rows.append(["sum", "", out.number(contents["raw_prediction"]), ""])
@@ -285,7 +286,8 @@ def _explanation_text(contents: dict[str, Any], values: dict[str, str], top: int
     if "exposure" in contents:
         shown += f", for an exposure of {out.number(contents['exposure'])}"
     title = f"row {contents['row']}: {contents['explains']}, from the mean in training"
-    lines = [title, out.text_table(rows, right=(1, 2)), f"prediction: {shown}"]
+    lines = [title, out.text_table(rows, right=(1, 2)), *([REST_NOTE] if rest else [])]
+    lines.append(f"prediction: {shown}")
     if "interval" in contents:
         interval = contents["interval"]
         ends = f"{out.number(interval['lower'])} to {out.number(interval['upper'])}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any, Literal
 
@@ -11,11 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.penalties.params import check_count
-from jointleaf.inspection._parts import RawModel, decode_categories, named_column, step_model
+from jointleaf._data.texts import DATE_PARTS, date_parts
+from jointleaf.inspection._parts import RawModel, decode_categories, step_model
 
 EffectKind = Literal["ale", "partial_dependence"]
+_Move = Callable[[NDArray, NDArray], None]  # of rows, in place, to values of a column
 _BLOCK_ROWS = 50_000
 _MOST_COLUMNS = 10  # whose interactions are measured where none are named
+_WEEK, _FEWEST_STEPS = 7.0, 8  # days; steps of an effect of dates that a unit of time must leave
 _ROUNDING = 1e-13  # smaller strengths, relative to the predictions, are none
 
 
@@ -84,6 +89,10 @@ def effect(
         Rows over which means are taken; some hundreds are enough. Rows in which the column is
         missing are left out of accumulated local effects.
     column : str or int
+        Also a column of dates of the table that the model or the preprocessor of the pipeline was
+        given, of which it made numbers: all of them are moved together, from date to date. Where
+        there are more dates than places, places are whole weeks apart (or days), so that the curve
+        does not mix in how weekdays or hours differ: these are columns of their own.
     kind : {"ale", "partial_dependence"}
         Columns with categories have the partial dependence in any case.
     n_grid : int
@@ -104,28 +113,71 @@ def effect(
     if n_categories is not None:
         check_count("n_categories", n_categories)
     raw, rows = step_model(model, X, task)
-    j = named_column(raw.names, column)
+    date = raw.parts_of_date(column)
+    j = date[DATE_PARTS[0]] if date else _named_column(raw.names, column)
     if raw.columns[j].categories is not None:
         return _of_categories(raw, rows, j, n_categories)
     known = rows[~np.isnan(rows[:, j])]
     if not len(known):
-        raise ValueError(f"column {raw.names[j]!r} is missing in all rows of X")
+        name = column if date else raw.names[j]
+        raise ValueError(f"column {name!r} is missing in all rows of X")
     grid = np.unique(known[:, j])
     if len(grid) > n_grid:
         levels = np.linspace(0, 1, n_grid)
-        grid = np.unique(np.quantile(known[:, j], levels, method="inverted_cdf"))
-    means, over = (_accumulated, known) if kind == "ale" else (_dependence, rows)
-    values = means(raw, over, j, grid)
-    is_day = j in raw.columns.days
-    return Effect(raw.names[j], kind, grid, values, known[:, j], raw.outputs, is_day)
+        grid = np.quantile(known[:, j], levels, method="inverted_cdf")
+        grid = np.unique(_at_one_hour(grid) if date else grid)
+    move = partial(_move_date, date) if date else partial(_move_column, j)
+    values = (
+        _accumulated(raw, known, known[:, j], grid, move)
+        if kind == "ale"
+        else _dependence(raw, rows, grid, move)
+    )
+    name = str(column) if date else raw.names[j]
+    return Effect(name, kind, grid, values, known[:, j], raw.outputs, j in raw.days)
 
 
-def _accumulated(raw: RawModel, rows: NDArray, j: int, grid: NDArray) -> NDArray[np.float64]:
-    """Return accumulated local effects (g[, K]) at the places of a grid."""
-    part = np.clip(np.searchsorted(grid, rows[:, j]), 1, max(1, len(grid) - 1))
+def _named_column(names: Sequence[str], column: Any) -> int:
+    """Return the number of a column that is named or numbered."""
+    names = list(names)
+    if isinstance(column, str):
+        if column not in names:
+            raise ValueError(f"column {column!r} is not known: the columns are {names}")
+        return names.index(column)
+    if isinstance(column, int | np.integer) and 0 <= column < len(names):
+        return int(column)
+    raise ValueError(f"column={column!r} must be a name or a number from 0 to {len(names) - 1}")
+
+
+def _move_column(j: int, rows: NDArray, values: NDArray) -> None:
+    rows[:, j] = values
+
+
+def _move_date(columns: Mapping[str, int], rows: NDArray, days: NDArray) -> None:
+    """Set all columns that were made of a date, by part, to days since 1970-01-01 (n,)."""
+    parts = date_parts(np.round(days * 86400.0))
+    for part, j in columns.items():
+        rows[:, j] = parts[part]
+
+
+def _at_one_hour(days: NDArray) -> NDArray:
+    """Return days in rising order with the weekday and hour of the first, or its hour alone.
+
+    They are as given where they span few days.
+    """
+    span = days[-1] - days[0]
+    unit = _WEEK if span >= _FEWEST_STEPS * _WEEK else 1.0
+    is_long = span >= _FEWEST_STEPS * unit
+    return days[0] + unit * np.floor((days - days[0]) / unit) if is_long else days
+
+
+def _accumulated(
+    raw: RawModel, rows: NDArray, values: NDArray, grid: NDArray, move: _Move
+) -> NDArray[np.float64]:
+    """Return accumulated local effects (g[, K]) at the places of a grid, of a column's values."""
+    part = np.clip(np.searchsorted(grid, values), 1, max(1, len(grid) - 1))
     upper, lower = rows.copy(), rows.copy()
-    upper[:, j] = grid[np.minimum(part, len(grid) - 1)]
-    lower[:, j] = grid[part - 1]
+    move(upper, grid[np.minimum(part, len(grid) - 1)])
+    move(lower, grid[part - 1])
     change = raw.predict(upper) - raw.predict(lower)
     sums = np.zeros((len(grid), *change.shape[1:]))
     counts = np.bincount(part, minlength=len(grid)).astype(float)
@@ -137,15 +189,15 @@ def _accumulated(raw: RawModel, rows: NDArray, j: int, grid: NDArray) -> NDArray
     return total - middle.mean(axis=0)
 
 
-def _dependence(raw: RawModel, rows: NDArray, j: int, grid: NDArray) -> NDArray[np.float64]:
-    """Return mean predictions (g[, K]) of all rows with column j set to the places of a grid."""
+def _dependence(raw: RawModel, rows: NDArray, grid: NDArray, move: _Move) -> NDArray[np.float64]:
+    """Return mean predictions (g[, K]) of all rows moved to the places of a grid."""
     n = len(rows)
     step = max(1, _BLOCK_ROWS // n)
     means = []
     for start in range(0, len(grid), step):
         places = grid[start : start + step]
         changed_rows = np.tile(rows, (len(places), 1))
-        changed_rows[:, j] = np.repeat(places, n)
+        move(changed_rows, np.repeat(places, n))
         raws = raw.predict(changed_rows)
         means.append(raws.reshape(len(places), n, *raws.shape[1:]).mean(axis=1))
     return np.concatenate(means).astype(np.float64)
@@ -166,7 +218,7 @@ def _of_categories(raw: RawModel, rows: NDArray, j: int, n_most: int | None) -> 
         codes, names = codes[most_frequent], [names[k] for k in most_frequent]
     grid = np.empty(len(names), dtype=object)
     grid[:] = names
-    values = _dependence(raw, rows, j, codes)
+    values = _dependence(raw, rows, codes, partial(_move_column, j))
     return Effect(raw.names[j], "partial_dependence", grid, values, column, raw.outputs)
 
 
@@ -276,7 +328,7 @@ def interactions(
     if columns is None:
         chosen = _largest(raw, rows[np.unique(first)], k)
     else:
-        chosen = np.array([named_column(raw.names, column) for column in columns], dtype=np.intp)
+        chosen = np.array([_named_column(raw.names, column) for column in columns], dtype=np.intp)
         if len(np.unique(chosen)) < max(2, len(chosen)):
             raise ValueError(f"columns={columns!r} must name at least 2 different columns")
     strengths = _strengths(predict, rows[first], rows[second], chosen)

@@ -19,14 +19,19 @@ from jointleaf.inspection._parts import (
     decode_categories,
     last_step,
     main_output,
+    named_raw_model,
     output_number,
     raw_model,
-    step_names,
     task_names,
 )
 
-_REST = "cells"  # name of what no single column is credited with
-_RESERVED = ("baseline", _REST, "prediction")  # columns of `Explanation.to_frame`
+REST = "cells"  # name of what no single column is credited with
+#: What that is, in a line below contributions.
+REST_NOTE = (
+    f"{REST}: the constants of cells that combine columns (Voronoi cells, rotated trees), credited "
+    "to no single one"
+)
+_RESERVED = ("baseline", REST, "prediction")  # columns of `Explanation.to_frame`
 _HTML_ROWS = 3  # that a notebook shows
 
 
@@ -173,7 +178,8 @@ class Explanation:
         """Return in plain text what made one prediction, the largest contributions first.
 
         Where raw predictions are logarithms, the prediction itself is in a line of its own, for an
-        exposure of 1. For classes the last line is the class that is predicted, with its
+        exposure of 1. What no single column is credited with has a line "cells" and a note below
+        the others. For classes the last line is the class that is predicted, with its
         probability.
 
         Parameters
@@ -201,6 +207,7 @@ class Explanation:
             f"{name:<{width}}  {number:>{right}}"
             for (name, _), number in zip(lines, numbers, strict=True)
         ]
+        text += [REST_NOTE] if one.has_rest else []
         text += [one.interval_text()] if one.interval is not None else []
         return "\n".join([*text, *([] if self.classes is None else [whole._class_text()])])
 
@@ -243,7 +250,7 @@ class Explanation:
         if len(small):
             entries.append((f"{len(small)} other columns", float(values[small].sum())))
         if self.has_rest:
-            entries.append((_REST, float(self.cells_rest[0])))
+            entries.append((REST, float(self.cells_rest[0])))
         return entries
 
     def label(self, row: int, column: int) -> str:
@@ -272,7 +279,7 @@ class Explanation:
         except ImportError as cause:
             raise ImportError("to_frame needs pandas: pip install pandas") from cause
         columns = [f"x: {name}" if name in _RESERVED else name for name in self.feature_names]
-        names = ["baseline", *columns, *([_REST] if self.has_rest else []), "prediction"]
+        names = ["baseline", *columns, *([REST] if self.has_rest else []), "prediction"]
         base = np.broadcast_to(self.baseline, self.cells_rest.shape)
         rest = [self.cells_rest[:, None]] if self.has_rest else []
         parts = [base[:, None], self.values, *rest, self.prediction[:, None]]
@@ -318,7 +325,7 @@ class Explanation:
         if self.has_rest:
             values = np.concatenate([values, self.cells_rest[:, None]], axis=1)
             blank = np.full((len(data), 1), np.nan).astype(data.dtype)
-            data, names = np.concatenate([data, blank], axis=1), [*names, _REST]
+            data, names = np.concatenate([data, blank], axis=1), [*names, REST]
         base = np.asarray(self.baseline, float)
         if base.shape != self.cells_rest.shape:  # shap wants one for every row
             base = np.broadcast_to(base, self.cells_rest.shape).copy()
@@ -388,11 +395,11 @@ def explain(model: Any, X: Any, *, task: Any = None, coverage: float | None = No
     >>> bool(np.isclose(explanation.baseline, model.predict(X).mean()))
     True
     """
-    labels = step_names(model)
+    given = model
     model, X = last_step(model, X)
     names = task_names(model) if hasattr(model, "task_names_") else None
     if names is None:
-        raw = replace(raw_model(model, task), labels=labels)
+        raw = named_raw_model(given, task)
         return _explain_one(raw, raw.read(X), coverage)
     rows, task = read_task_rows(model, X, task)
     if task is None:
@@ -420,7 +427,7 @@ def _explanation(parts: Parts, raw: RawModel, rows: NDArray, outputs: tuple | No
     classes = raw.classes if outputs is raw.outputs else None  # those of tasks
     return Explanation(
         linear, cells, cells_rest, base, raw.names, data, outputs, has_log_link=has_log_link,
-        is_per_exposure=has_log_link and raw.has_offset, days=raw.columns.days, classes=classes,
+        is_per_exposure=has_log_link and raw.has_offset, days=raw.days, classes=classes,
     )  # fmt: skip
 
 

@@ -136,7 +136,7 @@ def local_model(model: Any, X: Any, *, task: Any = None) -> LocalModel:
     if raw.labels is not None:
         n_numbers = len(features.plan.numbers)
         names = (*(raw.names[j] for j in features.plan.numbers), *names[n_numbers:])
-    days = frozenset(i for i, j in enumerate(features.plan.numbers) if j in raw.columns.days)
+    days = frozenset(i for i, j in enumerate(features.plan.numbers) if j in raw.days)
     return LocalModel(names, *parts, u, low, high, scale, is_number, raw.outputs, days)
 
 

@@ -16,7 +16,7 @@ a row costs what predicting it costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.losses import Loss
 from jointleaf._data.columns import Columns, as_codes
+from jointleaf._data.preprocessor import TablePreprocessor
 from jointleaf._data.rows import read_coded_rows
 from jointleaf._fit.calibration import Calibration, interval_levels
 from jointleaf._model.cell_model import CellModel
@@ -317,6 +318,22 @@ class RawModel:
         labels = tuple(column.label for column in self.columns)
         return labels if self.labels is None or len(self.labels) != len(labels) else self.labels
 
+    @property
+    def days(self) -> frozenset[int]:
+        """Columns of numbers that are days since 1970-01-01: dates of the raw table."""
+        preparation = self.columns.preparation
+        days = set() if preparation is None else preparation.days
+        return frozenset(j for j, name in enumerate(self.names) if name in days)
+
+    def parts_of_date(self, name: Any) -> dict[str, int]:
+        """Return the columns made of a column of dates, by part; {} where there is none."""
+        preparation, names = self.columns.preparation, self.names
+        for kind in () if preparation is None or name in names else preparation.columns:
+            if kind.kind == "date" and kind.name == name and set(kind.outputs) <= set(names):
+                columns = map(names.index, kind.outputs)
+                return dict(zip(kind.parts, columns, strict=True))
+        return {}
+
     def output(self, output: Any, rows: NDArray) -> int:
         """Return the number of an output that is named; None is the only one, or `main_output`."""
         if self.outputs is None:
@@ -378,7 +395,11 @@ def step_model(model: Any, X: Any, task: Any = None) -> tuple[RawModel, NDArray]
 
 def named_raw_model(model: Any, task: Any = None) -> RawModel:
     """Return the raw predictions of an estimator, or of the last step of a pipeline."""
-    return replace(raw_model(last_estimator(model), task), labels=step_names(model))
+    raw = replace(raw_model(last_estimator(model), task), labels=step_names(model))
+    before = model.steps[-2][1] if isinstance(model, Pipeline) and len(model.steps) > 1 else None
+    if isinstance(before, TablePreprocessor):
+        raw = replace(raw, columns=replace(raw.columns, preparation=before.preparation_))
+    return raw
 
 
 def task_names(model: Any) -> list | None:
@@ -461,18 +482,6 @@ def _of_trees(model: Any, t: int, read: Callable[[Any], NDArray]) -> RawModel:
         model.columns_, read, lambda rows: raw_of_task(model, rows, t), parts, outputs, None,
         classes=outputs,
     )  # fmt: skip
-
-
-def named_column(names: Sequence[str], column: Any) -> int:
-    """Return the number of a column that is named or numbered."""
-    names = list(names)
-    if isinstance(column, str):
-        if column not in names:
-            raise ValueError(f"column {column!r} is not known: the columns are {names}")
-        return names.index(column)
-    if isinstance(column, int | np.integer) and 0 <= column < len(names):
-        return int(column)
-    raise ValueError(f"column={column!r} must be a name or a number from 0 to {len(names) - 1}")
 
 
 def decode_categories(rows: NDArray, columns: Columns) -> NDArray:
