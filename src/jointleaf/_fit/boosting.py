@@ -46,6 +46,8 @@ _ROUNDS, _RATE = 1000, 0.08  # most rounds, and their learning rate
 _WIDE_RATE, _WIDE_BINS = 0.16, 63  # of wide tables, whose rounds take long
 _FEW_CELLS, _CELLS, _MORE_CELLS, _FEW_ROWS = 15, 31, 63, 8000
 _EARLY = 250  # rounds that are few
+#: After so many rounds a squared error so many times that of the first kind ends the rounds.
+_RACE = {100: 2.0, 200: 1.15}
 _LEAST_CELLS = 7
 _FEW_CLASSES = 5
 JOINT_ROUNDS = 100  # whose cells a joint fit may take
@@ -99,9 +101,12 @@ class Boosted(Component):
         super().__init__(context, components)
         n_rows, n_columns = context.rows.X.shape
         self._stage = self._make_stage(n_rows, context.n_outputs, n_columns)
-        self._model: CellModel | None = None  # of a split that has nearly all rows
-        self._is_first = not any(isinstance(c, Boosted) for c in components.values())
-        self.has_rivals = not self._is_first
+        #: of the one split that there is
+        self._split_growth: tuple[Growth, Any] | None = None
+        self._first = next((c for c in components.values() if isinstance(c, Boosted)), None)
+        self.has_rivals = self._first is not None
+        #: of the validation rows of the first split after every round
+        self._losses: list[float] = []
         # Of the splits that were fitted.
         self._rounds: list[int] = []
         self._predictions: list[NDArray] = []
@@ -125,7 +130,8 @@ class Boosted(Component):
     def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
         """Choose the number of rounds, and predict the validation rows after them.
 
-        Splits that were predicted before come first, and are not fitted again.
+        Splits that were predicted before come first, and are not fitted again. Trees that are far
+        behind those of the first kind take no part.
         """
         if not splits or not self._takes_part:
             return None
@@ -133,17 +139,21 @@ class Boosted(Component):
         progress = self._progress((len(splits) - n_known) * self._stage.rounds, ", held-out rows")
         for k, (train, valid) in enumerate(splits[n_known:], 1):
             frame = context.standardize(train)
-            growth, booster = self._grown(frame, train, valid, progress)
+            race = self._race() if k == 1 and not n_known else None
+            growth, booster = self._grown(frame, train, valid, progress, race)
             progress.step_to(k * self._stage.rounds)  # it has stopped early
+            if race is not None and race.is_lost:
+                self.is_left_out = True
+                return None
             if not self._rounds and context.loss.has_log_link:
                 growth, booster = self._with_smaller_trees(growth, booster, frame, train, valid)
             self._rounds.append(booster.best_iteration)
             self._predictions.append(growth.raw(booster, valid))
-            if self._is_first and context.is_regression:
+            if self._first is None and context.is_regression:
                 n_rounds = min(booster.best_iteration, JOINT_ROUNDS)
                 trees = growth.model(booster, n_rounds).partitioner
                 self.partitioners = [*self.partitioners, trees]
-            self._model = growth.model(booster) if context.keeps_split else None
+            self._split_growth = (growth, booster.free_dataset()) if len(splits) == 1 else None
         self.n_rounds = max(1, round(float(np.mean(self._rounds))))
         return list(self._predictions)
 
@@ -151,11 +161,22 @@ class Boosted(Component):
         label = self.name.replace("_", " ") + what
         return Progress(n_rounds, label, enabled=self.context.options.verbose)
 
+    def _race(self) -> _Race | None:
+        """Return the race of the first split; None where errors are not squared ones."""
+        if not self.context.is_regression or self.context.has_own_link:
+            return None
+        return _Race(self._losses, [] if self._first is None else self._first._losses)
+
     def _grown(
-        self, frame: Frame, train: Rows, valid: Rows, progress: Progress | None = None
+        self,
+        frame: Frame,
+        train: Rows,
+        valid: Rows,
+        progress: Progress | None = None,
+        race: _Race | None = None,
     ) -> tuple[Growth, Any]:
         growth = Growth(self.context, frame, train, self._stage)
-        return growth, growth.train(valid, progress)
+        return growth, growth.train(valid, progress, race)
 
     def _with_smaller_trees(
         self, growth: Growth, booster: Any, frame: Frame, train: Rows, valid: Rows
@@ -188,10 +209,17 @@ class Boosted(Component):
             return False
         return self.takes(self.context.n_outputs)
 
+    def split_model(self, frame: Frame) -> CellModel | None:
+        """Return the trees of the one split; None where their linear models have other units."""
+        keeps_split = self.context.keeps_split
+        if self._split_growth is None or (self._stage.is_linear and not keeps_split):
+            return None
+        growth, booster = self._split_growth
+        model = growth.model(booster)
+        return model if keeps_split else model.in_units(frame)
+
     def fit(self, frame: Frame) -> CellModel:
-        """Grow the trees on all rows, unless those of a split have nearly all."""
-        if self._model is not None:
-            return self._model
+        """Grow the trees on all rows."""
         context, stage = self.context, replace(self._stage, rounds=max(1, self.n_rounds))
         growth = Growth(context, frame, context.rows, stage)
         progress = self._progress(stage.rounds)
@@ -271,6 +299,28 @@ _OBJECTIVES: dict[type[Loss], str] = {
 _OWN_METRIC = "own metric"  # of a loss that LightGBM does not know, beside its parameters
 
 
+class _Race:
+    """A callback that notes losses, and ends rounds that are far behind those of other trees.
+
+    Kinds of boosted trees that are so far behind would have no weight in a blend, and take as long
+    as others.
+    """
+
+    def __init__(self, losses: list[float], rivals: Sequence[float]) -> None:
+        self._losses, self._rivals, self.is_lost = losses, rivals, False
+
+    def __call__(self, env: Any) -> None:
+        """Look at the loss of a round."""
+        self._losses.append(env.evaluation_result_list[0][2])
+        n_rounds = len(self._losses)
+        if self._rivals and n_rounds in _RACE:
+            self.is_lost = min(self._losses) > _RACE[n_rounds] * min(self._rivals[:n_rounds])
+        if self.is_lost:
+            from lightgbm import EarlyStopException
+
+            raise EarlyStopException(env.iteration, env.evaluation_result_list)
+
+
 class Growth:
     """Grows a stage with LightGBM on rows, which a frame turns into standard numbers."""
 
@@ -280,8 +330,13 @@ class Growth:
         #: what boosting starts from besides offsets; LightGBM itself finds it for other losses
         self._constant = frame.offset if context.has_own_link else np.zeros(())
 
-    def train(self, valid: Rows | None = None, progress: Progress | None = None) -> Any:
-        """Train a booster; with validation rows it stops early."""
+    def train(
+        self,
+        valid: Rows | None = None,
+        progress: Progress | None = None,
+        race: _Race | None = None,
+    ) -> Any:
+        """Train a booster; with validation rows it stops early, or where it loses a race."""
         import lightgbm
 
         params = self._params()
@@ -298,6 +353,8 @@ class Growth:
             options["callbacks"].append(lambda _: progress.step())
         if valid is not None:
             options["callbacks"].append(lightgbm.early_stopping(_PATIENCE, verbose=False))
+            if race is not None:
+                options["callbacks"].append(race)
             options["valid_sets"] = [self._dataset(valid, params=params, reference=data)]
             options["feval"] = metric
         return lightgbm.train(params, data, num_boost_round=self._stage.rounds, **options)

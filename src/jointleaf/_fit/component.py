@@ -246,6 +246,10 @@ class Component(ABC):
         """Leave out what the same component of a sample of the rows had no use for."""
         return
 
+    def split_model(self, frame: Frame) -> CellModel | None:
+        """Return the model of the one split in the units of a frame; None if it is not kept."""
+        return None
+
     @abstractmethod
     def fit(self, frame: Frame) -> CellModel | None:
         """Return the model of all rows, in the standard units of a frame; None if it has none."""

@@ -38,6 +38,7 @@ from jointleaf._fit.report import FitReport
 from jointleaf._model.cell_model import CellModel
 
 NO_HELP = "larger trees (no help on held-out rows)"  # what the report says of a reserve in vain
+_LITTLE_WEIGHT = 0.15  # of a blend: the model of the one split does, another fit adds little
 
 
 @dataclass(frozen=True)
@@ -326,11 +327,19 @@ def _warn_of_no_time(budget: Budget, component: Component) -> None:
 def _fit_components(
     context: FitContext, components: Mapping[str, Component], blend: Blend
 ) -> tuple[CellModel, Blend]:
-    """Fit the components of a blend to all rows; the first alone where one has no model."""
+    """Fit the components of a blend to all rows; the first alone where one has no model.
+
+    Those of little weight keep the models of the one split, as do all where it has nearly all rows.
+    """
     frame = context.standardize(context.rows)
     models: dict[str, CellModel] = {}
     for name in blend.active:
-        model = components[name].fit(frame)
+        is_small = blend.weights[name] < _LITTLE_WEIGHT * sum(blend.weights.values())
+        model = None
+        if context.keeps_split or (is_small and context.statistics is None):
+            model = components[name].split_model(frame)
+        if model is None:
+            model = components[name].fit(frame)
         Progress.spent(components[name].seconds(context.size).fit)
         if model is None:
             blend = Blend.alone(next(iter(components)))

@@ -177,6 +177,21 @@ class CellModel:
         )
         return replace(self, means=sums.means(len(X))), importances
 
+    def in_units(self, frame: Frame) -> CellModel:
+        """Return the same model, of cells with constants, in the standard units of a frame."""
+        if self.slopes.size:
+            raise ValueError("slopes are those of standardised features: fit them in the frame")
+        ratio, shift = self.unit / frame.unit, (self.centre - frame.centre) / frame.unit
+        return replace(
+            self,
+            features=frame.features,
+            biases=ratio * self.biases,
+            offset=np.asarray(ratio * self.offset + shift),
+            centre=frame.centre,
+            unit=frame.unit,
+            means=None,
+        )
+
     # -- algebra -------------------------------------------------------------------------------
 
     def __mul__(self, factor: float) -> CellModel:
