@@ -163,13 +163,18 @@ class GroupedJoint(Component):
             self._path = best.paths[0]
         self.table = best.table
         self._setting = _Setting(best.strength, slope_scale, scales, best.n_steps)
-        if context.has_own_link:
-            return self._reweigh(progress)
         predictions = [parts.sum(axis=0) for parts in best.predictions]
-        if not context.is_regression:
-            return self._calibrate(predictions)
-        pairs = zip(predictions, self._folds, strict=True)
-        return [part + fold.centre for part, fold in pairs]
+        if context.has_own_link:
+            predictions = self._reweigh(progress)
+        elif not context.is_regression:
+            predictions = self._calibrate(predictions)
+        else:
+            pairs = zip(predictions, self._folds, strict=True)
+            predictions = [part + fold.centre for part, fold in pairs]
+        if self._path is None:
+            for fold in self._folds:
+                fold.release()
+        return predictions
 
     def _choose_groups(self, scales: NDArray, slope_scale: float) -> NDArray[np.float64]:
         """Return the scales of the groups that count, and leave out the others."""

@@ -116,18 +116,16 @@ class Growth:
         By default those of the rounds up to the best, else those of the first `n_rounds`.
         """
         text, frame, stage = ModelText(booster, n_rounds), self._frame, self._stage
-        trees = self._in_input_units(read_trees(text, frame.columns.coded()))
+        trees = self._in_input_units(read_trees(text, frame.columns.coded(), has_values=False))
         partitioner = LightGBMPartitioner(trees.n_trees, stage.n_cells, n_jobs=self._context.n_jobs)
-        partitioner.set_all_leaves(
-            replace(trees, leaf_values=None), booster.feature_importance("gain")
-        )
+        partitioner.set_all_leaves(trees, booster.feature_importance("gain"))
         leaves, numbers = leaf_models(text, trees.n_features), self._context.plan.numbers
         n_cells, m = len(leaves.constants), len(self._context.plan.names)
         cells = np.arange(n_cells)
         biases = np.zeros((n_cells, self._n_outputs))
         biases[cells, leaves.outputs] = leaves.constants
         slopes = np.zeros((n_cells if stage.is_linear else 0, m, self._n_outputs))
-        if stage.is_linear:
+        if stage.is_linear and leaves.slopes.size:  # a first tree alone holds constants
             slopes[cells, : len(numbers), leaves.outputs] = leaves.slopes[:, numbers]
         outputs = () if self._n_outputs == 1 else (self._n_outputs,)
         counts = tuple(int(c) for c in partitioner.n_cells_)

@@ -10,18 +10,21 @@ or nearly so, with fewer trees and splits:
 - numbers are predicted by the leaf values of these boosted trees too, as classes always are;
 - a blend has one split, and of wide tables no boosted trees with random thresholds or linear
   leaves, unless there are so many classes that no others take part;
-- boosted trees of many classes have 15 leaves.
+- boosted trees of many classes have 15 leaves;
+- large trees of a wide table hold histograms of 128 MB at a time.
 """
 
 from __future__ import annotations
 
-from jointleaf.partitions import LightGBMPartitioner, Partitioner
+from jointleaf.partitions import LargeTreesPartitioner, LightGBMPartitioner, Partitioner
 
 __all__ = [
     "SCREENED_COLUMNS",
+    "WIDE_HISTOGRAMS",
     "has_many_classes",
     "is_heavy",
     "is_wide",
+    "limit_histograms",
     "partition_share",
     "wide_partitions",
 ]
@@ -31,6 +34,9 @@ _ORDINARY_COLUMNS, _ORDINARY_OUTPUTS = 200, 50
 _ALL_PARTITIONS, _LEAST_PARTITIONS = 500, 0.1
 #: on which partitions of wide tables are grown: of thousands the best split is most often noise
 SCREENED_COLUMNS = 100
+#: MB of histograms that LightGBM holds for a tree of a wide table: one for every leaf is 360 MB
+#: for 10,000 rows of 500 columns, and some are sooner counted again than kept
+WIDE_HISTOGRAMS = 128
 
 
 def is_wide(n_columns: int) -> bool:
@@ -69,3 +75,10 @@ def wide_partitions(partitioner: Partitioner, n_columns: int, n_outputs: int = 1
             share = partition_share(n_columns, n_outputs)
             member.set_params(n_partitions=max(2, round(share * member.n_partitions)))
     return partitioner
+
+
+def limit_histograms(partitioner: Partitioner, n_columns: int) -> None:
+    """Limit in place what unfitted large trees of a wide table hold while they grow."""
+    for member in partitioner.nested() if is_wide(n_columns) else ():
+        if isinstance(member, LargeTreesPartitioner):
+            member.set_params(options={"histogram_pool_size": WIDE_HISTOGRAMS})

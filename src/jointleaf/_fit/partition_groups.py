@@ -11,6 +11,7 @@ from jointleaf._core.layout import CellKind
 from jointleaf._data.rows import Rows
 from jointleaf._fit.component import FitContext
 from jointleaf._fit.folds import grow
+from jointleaf._fit.limits import limit_histograms
 from jointleaf.partitions import (
     LargeTreesPartitioner,
     LightGBMPartitioner,
@@ -114,6 +115,7 @@ def grow_groups(groups: Sequence[Group], rows: Rows, context: FitContext) -> lis
     rows, rng = context.growth_rows(rows), np.random.default_rng(context.seed)
     union = UnionPartitioner([group.partitioner for group in groups])
     union = seeded(union, context.seed, context.n_jobs)
+    limit_histograms(union, rows.X.shape[1])
 
     def grown(partitioner: Any, max_rows: int) -> Any:
         some = rows
