@@ -125,7 +125,7 @@ class Growth:
         biases = np.zeros((n_cells, self._n_outputs))
         biases[cells, leaves.outputs] = leaves.constants
         slopes = np.zeros((n_cells if stage.is_linear else 0, m, self._n_outputs))
-        if stage.is_linear and leaves.slopes.size:  # a first tree alone holds constants
+        if stage.is_linear:
             slopes[cells, : len(numbers), leaves.outputs] = leaves.slopes[:, numbers]
         outputs = () if self._n_outputs == 1 else (self._n_outputs,)
         counts = tuple(int(c) for c in partitioner.n_cells_)

@@ -415,7 +415,7 @@ class LeafModels(NamedTuple):
     """
 
     constants: NDArray[np.float64]  # (L,)
-    slopes: NDArray[np.float64]  # (L, d), or (L, 0) where no leaf has any
+    slopes: NDArray[np.float64]  # (L, d)
     outputs: NDArray[np.intp]  # (L,)
 
 
@@ -426,8 +426,9 @@ def leaf_models(text: ModelText, n_features: int) -> LeafModels:
     # Of a model with linear models the first tree holds constants all the same.
     is_linear = np.array([one.get("is_linear", "0") != "0" for one in text.trees])[tree]
     constants = text.column("leaf_value", float)
-    slopes = np.zeros((len(tree), n_features if is_linear.any() else 0))
+    slopes = np.broadcast_to(0.0, (len(tree), n_features))  # takes no memory
     if is_linear.any():
+        slopes = slopes.copy()
         constants[is_linear] = text.column("leaf_const", float)
         leaf = np.repeat(np.flatnonzero(is_linear), text.column("num_features", int))
         slopes[leaf, text.column("leaf_features", int)] = text.column("leaf_coeff", float)
@@ -435,4 +436,5 @@ def leaf_models(text: ModelText, n_features: int) -> LeafModels:
     left, right = (nodes.spread(child, -1) for child in (nodes.left, nodes.right))
     numbering = number_nodes(nodes.is_leaf, left, right, nodes.roots)
     order = np.searchsorted(np.flatnonzero(nodes.is_leaf), numbering.leaves)
-    return LeafModels(constants[order], slopes[order], (tree % text.n_outputs)[order])
+    slopes = slopes[order] if is_linear.any() else slopes
+    return LeafModels(constants[order], slopes, (tree % text.n_outputs)[order])
