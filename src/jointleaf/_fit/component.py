@@ -25,7 +25,7 @@ from jointleaf._data.features import FeaturePlan, mean_and_scale
 from jointleaf._data.rows import Rows
 from jointleaf._data.statistics import CategoryStatistics
 from jointleaf._fit.budget import Seconds, Size
-from jointleaf._fit.memory import FitShape, MemoryEstimate
+from jointleaf._fit.memory import FitShape, Stages
 from jointleaf._fit.scale import held_out_residuals
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import FittedEnsemble, Partitioner
@@ -257,9 +257,9 @@ class Component(ABC):
         """Return a few words on what was fitted."""
 
     @classmethod
-    def memory(cls, shape: FitShape) -> MemoryEstimate:
-        """Return what the component takes at its peak besides the rows; by default nothing."""
-        return MemoryEstimate()
+    def memory(cls, shape: FitShape) -> Stages:
+        """Return what the component takes in every stage besides the rows; by default nothing."""
+        return Stages()
 
     @classmethod
     def seconds(cls, size: Size) -> Seconds:

@@ -27,7 +27,7 @@ from jointleaf._fit.component import (
 from jointleaf._fit.folds import Fold, grow_partitions, partition_kinds
 from jointleaf._fit.joint_fold import JointFold
 from jointleaf._fit.limits import wide_partitions
-from jointleaf._fit.memory import FitShape, MemoryEstimate, joint_memory
+from jointleaf._fit.memory import FitShape, Stages, joint_memory
 from jointleaf._fit.search import GIVEN_PLAN, default_plan, search_setting
 from jointleaf._fit.setting import DEFAULT_SETTING, Setting, auto_penalty, setting_cells
 from jointleaf._fit.strengths import choose_strengths
@@ -100,7 +100,7 @@ class Joint(Component):
         return f"joint fit of {len(n_cells):,} partitions with {int(n_cells.sum()):,} cells"
 
     @classmethod
-    def memory(cls, shape: FitShape) -> MemoryEstimate:
+    def memory(cls, shape: FitShape) -> Stages:
         """Return what the largest of its joint problems takes."""
         target_type: TargetType = "regression" if shape.is_regression else "classification"
         size = shape.n_columns, shape.n_outputs

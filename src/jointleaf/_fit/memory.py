@@ -8,22 +8,24 @@ linear features of b bytes, P partitions with C cells, q = d + 1 weights a cell 
 rows          3 n d b: the rows in their own order, and standardised
 codes         4 n P
 design        2 n d b + 8 n P; once more with FISTA, which works on few features at a time
-solver        dual: 2.5 n x n matrices, or 2.8 (4 for several outputs) for the training part of
-              every fold at once;
+solver        dual: 2.5 n x n matrices; where the penalty is chosen two kernels of every fold,
+              and three more of one;
               PCG and Newton: 3 slope blocks C q^2 and two C x C matrices of biases;
               both: 12 times the weights C q K; all: 10 n K
-model         4 times the weights (dual: 6 times, while they are made), and the trees
+model         4 times the weights (dual: 3.3 times, and 1.2 times the curvature C q), and the trees
 ============  ===========================================================================
 
-Rows are counted once, everything else by every component for itself (`Component.memory`). Blocks of
-rows have buffers, at the end of a fit, which take the room in which models were made.
+Rows are counted once, everything else by every component for itself (`Component.memory`), and by
+stages: what is worked with on held-out rows is free before models are made of all rows. Components
+are fitted one after the other, so that of what they work with the most counts. When models have
+been made, blocks of rows have buffers and look-up tables of trees, in the room of what that took.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,7 +46,10 @@ __all__ = ["VARIABLE", "available_memory", "readable_bytes"]  # shown beside est
 
 _BUFFERS, _BUFFER_ROWS = 24 * 2**20, 1000  # of blocks of rows, which fewer rows do not fill
 SPLIT_BYTES = 60  # of a split and a leaf
-_DUAL, _FOLD_DUAL, _FOLD_DUAL_OUTPUTS = 2.5, 2.8, 4.0  # n x n matrices alive
+_TEXT_BYTES = 500  # of a leaf, while LightGBM's text is read
+_BIN_BYTES, _COLUMN_BYTES = 16, 800  # of a histogram: of a bin, and of every column
+_COLUMN_ENTRIES, _TABLES = 60, 2**29  # of tables: bytes that are worth one, and the most of all
+_DUAL, _FOLD_DUAL = 2.5, 3.0  # n x n matrices alive
 _MAX_FOLD_ROWS = 2500  # up to here penalties are chosen on several folds side by side
 _USUAL = (100, 31)  # trees and leaves of a trained model that does not say
 
@@ -74,6 +79,16 @@ class MemoryEstimate:
         return f"MemoryEstimate({readable_bytes(self.total)}: {parts})"
 
 
+class Stages(NamedTuple):
+    """What a component takes while it is validated, and while models of all rows are made.
+
+    The `solver` of a stage is free when the component is ready.
+    """
+
+    choosing: MemoryEstimate = MemoryEstimate()
+    fitting: MemoryEstimate = MemoryEstimate()
+
+
 # -- what is fitted ------------------------------------------------------------------------------
 
 
@@ -95,46 +110,52 @@ class FitShape:
     n_splits: int  # whose training parts are held at the same time; 0 where nothing is chosen
 
 
-def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> MemoryEstimate:
+def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> Stages:
     """Return what a joint fit of unfitted partitions to n rows takes."""
     sizes = partition_sizes(partitioner)
     sizes += [(1, 1)] if shape.root_cell else []
     P, d, K, b = sum(p for p, _ in sizes), shape.n_features, shape.n_outputs, shape.itemsize
     C = shape.n_tasks * sum(p * min(k, n) for p, k in sizes)  # every task has its own
-    weights = 8 * C * (d + 1) * K
+    curvature = 8 * C * (d + 1)
+    weights = curvature * K
     solver = _solver_name(shape, n, C * (d + 1))
     twice = 2 if solver == "fista" else 1
-    n_copies, n_kept = (0, 6) if solver == "dual" else (12, 4)  # of the weights
+    n_copies, n_kept = (0, 3.3 + 1.2 / K) if solver == "dual" else (12, 4)  # of the weights
     codes, design = 4 * n * P, twice * (2 * n * max(d, 1) * b + 8 * n * P)
     fit = MemoryEstimate(
         codes=codes,
         design=design,
         solver=_solver_bytes(solver, n, d, C) + n_copies * weights + 80 * n * K,
-        model=n_kept * weights + SPLIT_BYTES * C,
+        model=int(n_kept * weights) + SPLIT_BYTES * C,
     )
     f = shape.n_splits
     if f < 2 or shape.n_rows > _MAX_FOLD_ROWS:
-        return fit
+        return Stages(fitting=fit)
     # Training parts of all folds together are f - 1 times the rows, and validation parts the rows.
-    if solver != "dual":
-        return replace(fit, codes=f * codes, design=f * design)
-    n_matrices = (_FOLD_DUAL if K == 1 else _FOLD_DUAL_OUTPUTS) * f * (1 - 1 / f) ** 2
-    kernels = int(n_matrices * 8 * n**2) + 80 * n * K
-    # Kernels of folds are free before all rows are fitted, their codes and designs are not.
     fit = replace(fit, codes=f * codes, design=f * design)
-    folds = replace(fit, solver=kernels, model=0)
-    return max(fit, folds, key=lambda part: part.total)
+    if solver != "dual":
+        return Stages(fitting=fit)
+    # Kernels of folds are free before all rows are fitted, and so are their linear features.
+    kernels = int((2 * (f - 1) + _FOLD_DUAL * (1 - 1 / f) ** 2) * 8 * n**2) + 80 * n * K
+    choosing = replace(fit, solver=kernels, model=0)
+    return Stages(choosing, replace(fit, design=design + (f - 1) * n * (d * b + 8 * P)))
 
 
-def fit_memory(shape: FitShape, components: Iterable[MemoryEstimate]) -> MemoryEstimate:
-    """Return what a fit takes: copies of the rows, its components, and buffers of blocks of rows.
-
-    Buffers are needed when models have been made, and take the room of what that took.
-    """
+def fit_memory(shape: FitShape, components: Iterable[Stages]) -> MemoryEstimate:
+    """Return what a fit takes: copies of the rows, and the larger stage of its components."""
     rows = 3 * shape.n_rows * max(shape.n_features, 1) * shape.itemsize
-    total = sum(components, MemoryEstimate(rows=rows))
-    buffers = int(_BUFFERS * min(1.0, shape.n_rows / _BUFFER_ROWS))
-    return replace(total, other=max(0, buffers - total.model))
+    choosing, fitting = (_together(stages) for stages in zip(Stages(), *components, strict=True))
+    # Buffers of blocks of rows and tables are needed when models have been made.
+    buffers = int(_BUFFERS * min(1.0, shape.n_rows / _BUFFER_ROWS)) + fitting.other
+    fitting = replace(fitting, other=max(0, buffers - fitting.solver))
+    largest = max(choosing, fitting, key=lambda estimate: estimate.total)
+    return replace(largest, rows=rows)
+
+
+def _together(estimates: Sequence[MemoryEstimate]) -> MemoryEstimate:
+    """Return the sum of what components take in a stage; they work one after the other."""
+    total = sum(estimates, MemoryEstimate())
+    return replace(total, solver=max(estimate.solver for estimate in estimates))
 
 
 def partition_sizes(partitioner: Partitioner) -> list[tuple[int, int]]:
@@ -142,9 +163,29 @@ def partition_sizes(partitioner: Partitioner) -> list[tuple[int, int]]:
     return [size for member in partitioner.nested() for size in _sizes(member)]
 
 
-def trees_memory(n_cells: int, n_slopes: int = 0) -> MemoryEstimate:
-    """Return what trees with so many cells and slopes in all take."""
-    return MemoryEstimate(model=SPLIT_BYTES * n_cells + 8 * n_slopes)
+def histogram_bytes(n_leaves: int, n_columns: int, n_bins: int) -> int:
+    """Return what LightGBM holds while it grows a tree: a histogram of every leaf."""
+    return n_leaves * n_columns * (_BIN_BYTES * n_bins + _COLUMN_BYTES)
+
+
+def boosted_memory(
+    n_trees: int, n_leaves: int, n_columns: int, n_bins: int, n_weights: int
+) -> Stages:
+    """Return what boosted trees take whose leaves have so many weights each.
+
+    Their text is read, weights are scaled and added, and of every column a table has the leaves
+    that remain possible in every bin (`_trees.column_tables`).
+    """
+    n_cells, set_bytes = n_trees * n_leaves, 2 if n_leaves <= 16 else 4 * -(-n_leaves // 32)
+    entries = min(n_columns * set_bytes, n_leaves * (set_bytes + _COLUMN_ENTRIES))
+    return Stages(
+        MemoryEstimate(solver=histogram_bytes(n_leaves, n_columns, n_bins)),
+        MemoryEstimate(
+            solver=_TEXT_BYTES * n_cells,
+            model=(SPLIT_BYTES + 3 * 8 * n_weights) * n_cells,
+            other=min(n_trees * entries * (n_bins + 2), _TABLES),
+        ),
+    )
 
 
 def _solver_name(shape: FitShape, n: int, n_weights: int) -> str:

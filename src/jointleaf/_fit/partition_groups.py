@@ -24,10 +24,10 @@ from jointleaf.partitions import (
 )
 from jointleaf.partitions._base import seeded
 
-__all__ = ["Group", "grow_groups", "partition_groups", "small_groups"]
+__all__ = ["LARGE_ROWS", "Group", "grow_groups", "partition_groups", "small_groups"]
 
 # Rows that trees are grown on at most: of many cells, linear ones, and small ones with constants.
-_LARGE_ROWS, _LINEAR_ROWS, _SMALL_ROWS = 250_000, 100_000, 50_000
+LARGE_ROWS, _LINEAR_ROWS, _SMALL_ROWS = 250_000, 100_000, 50_000
 _TREE_ROWS, _MOST_TREES = 50, 1000  # rows for every small tree with constants, and most of these
 _LINEAR_ENTRIES = 1e7  # rows times features times outputs times linear partitions of a group
 
@@ -38,7 +38,7 @@ class Group(NamedTuple):
     name: str
     partitioner: Partitioner
     kind: CellKind
-    max_rows: int = _LARGE_ROWS  # that its trees are grown on
+    max_rows: int = LARGE_ROWS  # that its trees are grown on
 
 
 def partition_groups(
