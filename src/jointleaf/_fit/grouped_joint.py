@@ -51,15 +51,7 @@ from jointleaf._fit.component import (
 from jointleaf._fit.folds import best_row, join_tables, loss_columns
 from jointleaf._fit.group_fold import Choice, GroupFold, partition_weights
 from jointleaf._fit.joint import solve_problem
-from jointleaf._fit.limits import WIDE_HISTOGRAMS, is_wide
-from jointleaf._fit.memory import (
-    SPLIT_BYTES,
-    FitShape,
-    MemoryEstimate,
-    Stages,
-    histogram_bytes,
-    partition_sizes,
-)
+from jointleaf._fit.memory import FitShape, Stages, grouped_memory, partition_sizes
 from jointleaf._fit.partition_groups import (
     LARGE_ROWS,
     Group,
@@ -71,7 +63,6 @@ from jointleaf._fit.setting import feature_weights
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges
 from jointleaf.partitions import UnionPartitioner
-from jointleaf.partitions._growers.base import fine_bins
 
 _SAMPLE_ROWS = 5000  # of a training part, that tell the scales; fewer with several outputs
 _SLOPE_ROWS = 2000  # that tell the scale of slopes
@@ -434,35 +425,22 @@ class GroupedJoint(Component):
 
     @classmethod
     def memory(cls, shape: FitShape) -> Stages:
-        """Return what growing the trees takes, and the runs along the path, in single precision."""
-        n, d, K, n_splits = shape.n_rows, shape.n_features, shape.n_outputs, max(shape.n_splits, 1)
+        """Return what growing the trees takes, and the runs along the path."""
+        groups, n_boosted = cls._groups_of_shape(shape)
+        sizes = [
+            (group.kind, *size) for group in groups for size in partition_sizes(group.partitioner)
+        ]
+        n_steps = _USUAL_STEPS if shape.is_regression else _USUAL_STEPS // 3
+        return grouped_memory(shape, sizes, n_boosted, n_steps, LARGE_ROWS)
+
+    @classmethod
+    def _groups_of_shape(cls, shape: FitShape) -> tuple[list[Group], int]:
+        """Return the groups of a fit, unfitted, and how many boosted trees there are besides."""
         groups = partition_groups(
-            n, d, is_linear=d > 0, root=shape.root_cell, n_outputs=K, n_splits=n_splits
-        )
-        sizes = [(g.kind, *size) for g in groups for size in partition_sizes(g.partitioner)]
-        n_boosted = JOINT_ROUNDS if shape.is_regression else 0
-        P = n_boosted + sum(p for _, p, _ in sizes)
-        # The final fit has the constants of all splits, and the linear cells of the first.
-        n_more = sum((n_splits - 1) * p for kind, p, _ in sizes if kind == "constant")
-        n_cells = sum(p * min(c, n) * (n_splits if kind == "constant" else 1)
-                      for kind, p, c in sizes)  # fmt: skip
-        n_linear = sum(p * min(c, n) for kind, p, c in sizes if kind == "linear")
-        weights = 4 * (n_cells + n_linear * d) * K
-        n_steps = _USUAL_STEPS if shape.is_regression else _USUAL_STEPS // 2
-        n_grown, n_bins = min(n, LARGE_ROWS), fine_bins(n)
-        histograms = histogram_bytes(max(c for _, _, c in sizes), shape.n_columns, n_bins)
-        if is_wide(shape.n_columns):
-            histograms = min(histograms, WIDE_HISTOGRAMS * 2**20)
-        # Of every split codes, rows, and linear features; some rows that trees are grown on.
-        splits = MemoryEstimate(codes=2 * n * P * n_splits, design=8 * n * d * n_splits)
-        growing = histograms + n_grown * d * 16
-        path = (2 * n * P + 13 * n * d + 4 * n * K * n_steps) * n_splits + 12 * weights
-        final = 6 * n * (P + n_more) + 13 * n * d + 4 * n * K * n_steps + 12 * weights
-        return Stages(
-            replace(splits, solver=max(growing, path)),
-            # Vectors of the path are small: what they took is not all given back.
-            replace(splits, solver=max(path, final), model=2 * weights + SPLIT_BYTES * n_cells),
-        )
+            shape.n_rows, shape.n_features, is_linear=shape.n_features > 0, root=shape.root_cell,
+            n_outputs=shape.n_outputs, n_splits=max(shape.n_splits, 1),
+        )  # fmt: skip
+        return groups, JOINT_ROUNDS if shape.is_regression else 0
 
     @classmethod
     def seconds(cls, size: Size) -> Seconds:
@@ -502,6 +480,10 @@ class SmallJoint(GroupedJoint):
         options = self.context.options
         has_slopes = options.cells == "linear" and len(self.context.plan.names) > 0
         return small_groups(len(self.context.rows), root=options.root_cell and has_slopes)
+
+    @classmethod
+    def _groups_of_shape(cls, shape: FitShape) -> tuple[list[Group], int]:
+        return small_groups(shape.n_rows, root=shape.root_cell and shape.n_features > 0), 0
 
     def _choose_slope_scale(self, scales: NDArray) -> float:
         # Larger ones make the kernel of the root cell so large that single precision does not

@@ -29,10 +29,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jointleaf._core.layout import CellKind
 from jointleaf._core.penalties import Frobenius, Term
 from jointleaf._core.solvers import MAX_DUAL_ROWS, MAX_DUAL_ROWS_NEWTON, WIDE
 from jointleaf._core.solvers.newton import MAX_BLOCK_ENTRIES, MAX_JOINT_BIASES
 from jointleaf._data.memory import VARIABLE, available_memory, readable_bytes
+from jointleaf._fit.limits import WIDE_HISTOGRAMS, is_wide
 from jointleaf.partitions import (
     Partitioner,
     ResidualPartitioner,
@@ -41,6 +43,7 @@ from jointleaf.partitions import (
     StepPartitioner,
     UnionPartitioner,
 )
+from jointleaf.partitions._growers.base import fine_bins
 
 __all__ = ["VARIABLE", "available_memory", "readable_bytes"]  # shown beside estimates
 
@@ -88,6 +91,11 @@ class Stages(NamedTuple):
     choosing: MemoryEstimate = MemoryEstimate()
     fitting: MemoryEstimate = MemoryEstimate()
 
+    @property
+    def largest(self) -> int:
+        """The bytes of the larger stage."""
+        return max(estimate.total for estimate in self)
+
 
 # -- what is fitted ------------------------------------------------------------------------------
 
@@ -108,6 +116,7 @@ class FitShape:
     partitioner: Partitioner | None  # unfitted; None: the recipe chooses
     penalty: Term | None
     n_splits: int  # whose training parts are held at the same time; 0 where nothing is chosen
+    keeps_split: bool = False  # whether models of the one split are those of the fit
 
 
 def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> Stages:
@@ -139,6 +148,43 @@ def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> Stages:
     kernels = int((2 * (f - 1) + _FOLD_DUAL * (1 - 1 / f) ** 2) * 8 * n**2) + 80 * n * K
     choosing = replace(fit, solver=kernels, model=0)
     return Stages(choosing, replace(fit, design=design + (f - 1) * n * (d * b + 8 * P)))
+
+
+def grouped_memory(
+    shape: FitShape,
+    sizes: Sequence[tuple[CellKind, int, int]],
+    n_boosted: int,
+    n_steps: int,
+    n_grown: int,
+) -> Stages:
+    """Return what a joint fit of groups takes, with so many steps along the path.
+
+    Sizes are kinds of cells, numbers of partitions, and how many cells each has at most; there are
+    boosted trees besides. Trees are grown on `n_grown` rows at most.
+    """
+    n, d, K, f = shape.n_rows, shape.n_features, shape.n_outputs, max(shape.n_splits, 1)
+    most_cells = max(c for _, _, c in sizes)
+    P = n_boosted + sum(p for _, p, _ in sizes)
+    # The final fit has the constants of all splits, and the linear cells of the first.
+    P_all = P + sum((f - 1) * p for kind, p, _ in sizes if kind == "constant")
+    n_cells = sum(p * min(c, n) * (f if kind == "constant" else 1) for kind, p, c in sizes)
+    n_linear = sum(p * min(c, n) for kind, p, c in sizes if kind == "linear")
+    weights = 4 * (n_cells + n_linear * d) * K  # single precision, as linear features
+    histograms = histogram_bytes(most_cells, shape.n_columns, fine_bins(n))
+    if is_wide(shape.n_columns):
+        histograms = min(histograms, WIDE_HISTOGRAMS * 2**20)
+    # Codes and rows of every split stay; groups are left out of copies of the codes.
+    codes = f * n * P * np.min_scalar_type(-most_cells).itemsize
+    splits = MemoryEstimate(codes=codes, design=8 * n * d * f)
+    growing = histograms + 16 * min(n, n_grown) * d
+    run = 13 * n * d + 4 * n * K * n_steps
+    path = codes + f * run + 12 * weights
+    final = 0 if shape.keeps_split else 6 * n * P_all + run + 12 * weights
+    return Stages(
+        replace(splits, solver=max(growing, path)),
+        # Vectors of the path are small: what they took is not all given back.
+        replace(splits, solver=max(path, final), model=2 * weights + SPLIT_BYTES * n_cells),
+    )
 
 
 def fit_memory(shape: FitShape, components: Iterable[Stages]) -> MemoryEstimate:

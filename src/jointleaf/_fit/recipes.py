@@ -33,6 +33,7 @@ __all__ = [
     "affordable",
     "choose_recipe",
     "default_partitions",
+    "families",
     "n_folds_and_splits",
     "plan_within",
     "recipe_for",
@@ -195,6 +196,15 @@ def n_folds_and_splits(
     if recipe == RECIPES["joint"] and few < n_rows <= recipe.max_rows:
         return 3, 3
     return 5, 5 if n_rows <= 2500 else 1
+
+
+def families(
+    recipe: Recipe, n_rows: int, target_type: TargetType
+) -> Sequence[Sequence[type[Component]]]:
+    """Return the components of a recipe by family; of each family one takes part."""
+    if recipe.name == "blend" and n_rows > MANY_ROWS:
+        return FAMILIES[target_type]
+    return [(kind,) for kind in recipe.components[target_type]]
 
 
 def under_constraints(recipe: Recipe) -> Recipe:
