@@ -9,10 +9,10 @@ rows          3 n d b: the rows in their own order, and standardised
 codes         4 n P
 design        2 n d b + 8 n P; once more with FISTA, which works on few features at a time
 solver        dual: 2.5 n x n matrices; where the penalty is chosen two kernels of every fold,
-              and three more of one;
+              and three more of one (five with another loss than the squared error);
               PCG and Newton: 3 slope blocks C q^2 and two C x C matrices of biases;
               both: 12 times the weights C q K; all: 10 n K
-model         4 times the weights (dual: 3.3 times, and 1.2 times the curvature C q), and the trees
+model         4 times the weights (dual: 3.7 times, and 1.2 times the curvature C q), and the trees
 ============  ===========================================================================
 
 Rows are counted once, everything else by every component for itself (`Component.memory`), and by
@@ -52,7 +52,8 @@ SPLIT_BYTES = 60  # of a split and a leaf
 _TEXT_BYTES = 500  # of a leaf, while LightGBM's text is read
 _BIN_BYTES, _COLUMN_BYTES = 16, 800  # of a histogram: of a bin, and of every column
 _COLUMN_ENTRIES, _TABLES = 60, 2**29  # of tables: bytes that are worth one, and the most of all
-_DUAL, _FOLD_DUAL = 2.5, 3.0  # n x n matrices alive
+# n x n matrices alive: of the final fit, and of a fold with a squared error or another loss.
+_DUAL, _FOLD_DUAL, _FOLD_NEWTON = 2.5, 3.0, 5.0
 _MAX_FOLD_ROWS = 2500  # up to here penalties are chosen on several folds side by side
 _USUAL = (100, 31)  # trees and leaves of a trained model that does not say
 
@@ -129,7 +130,7 @@ def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> Stages:
     weights = curvature * K
     solver = _solver_name(shape, n, C * (d + 1))
     twice = 2 if solver == "fista" else 1
-    n_copies, n_kept = (0, 3.3 + 1.2 / K) if solver == "dual" else (12, 4)  # of the weights
+    n_copies, n_kept = (0, 3.7 + 1.2 / K) if solver == "dual" else (12, 4)  # of the weights
     codes, design = 4 * n * P, twice * (2 * n * max(d, 1) * b + 8 * n * P)
     fit = MemoryEstimate(
         codes=codes,
@@ -145,7 +146,8 @@ def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> Stages:
     if solver != "dual":
         return Stages(fitting=fit)
     # Kernels of folds are free before all rows are fitted, and so are their linear features.
-    kernels = int((2 * (f - 1) + _FOLD_DUAL * (1 - 1 / f) ** 2) * 8 * n**2) + 80 * n * K
+    n_work = _FOLD_DUAL if shape.is_regression else _FOLD_NEWTON
+    kernels = int((2 * (f - 1) + n_work * (1 - 1 / f) ** 2) * 8 * n**2) + 80 * n * K
     choosing = replace(fit, solver=kernels, model=0)
     return Stages(choosing, replace(fit, design=design + (f - 1) * n * (d * b + 8 * P)))
 
@@ -179,7 +181,8 @@ def grouped_memory(
     growing = histograms + 16 * min(n, n_grown) * d
     run = 13 * n * d + 4 * n * K * n_steps
     path = codes + f * run + 12 * weights
-    final = 0 if shape.keeps_split else 6 * n * P_all + run + 12 * weights
+    # Codes of one split are joined, of several they are found anew, in four bytes.
+    final = 0 if shape.keeps_split else (4 if f == 1 else 6) * n * P_all + run + 12 * weights
     return Stages(
         replace(splits, solver=max(growing, path)),
         # Vectors of the path are small: what they took is not all given back.
