@@ -96,7 +96,8 @@ def test_of_very_many_rows_one_component_of_a_family_counts():
     model = jl.JOPLEnRegressor()
     few, many, more = (jl.estimate_memory(model, (n, 8)) for n in (150_000, 160_000, 320_000))
     # A thousand small trees, whose cells a byte tells, instead of hundreds of large ones.
-    assert many.codes == 1001 * 160_000 and few.codes < many.codes
+    assert many.codes == 1001 * 160_000
+    assert few.codes < many.codes
     # From 200,000 rows on models of the split are those of the fit, without codes of all rows.
     assert more.solver < 1.7 * many.solver
 
