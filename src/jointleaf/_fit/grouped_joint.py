@@ -68,7 +68,7 @@ _SAMPLE_ROWS = 5000  # of a training part, that tell the scales; fewer with seve
 _SLOPE_ROWS = 2000  # that tell the scale of slopes
 _STRENGTHS = 10.0 ** np.arange(-0.5, -8.01, -0.5)
 _STEPS, _MOST_STEPS = 10, 100  # of the Krylov run, at a time and in all
-_USUAL_STEPS = 60
+_USUAL_STEPS, _FEW_OUTPUTS = 60, 5  # a third of them with more outputs
 _SAMPLE_STEPS = 30  # of runs that compare scales
 _LEAST_GAIN = 3e-3  # of the validation loss in ten steps: less is not worth ten passes
 _SCALE_POWER = 4.0  # with which scales follow the weights of their groups
@@ -430,7 +430,7 @@ class GroupedJoint(Component):
         sizes = [
             (group.kind, *size) for group in groups for size in partition_sizes(group.partitioner)
         ]
-        n_steps = _USUAL_STEPS if shape.is_regression else _USUAL_STEPS // 3
+        n_steps = _USUAL_STEPS if shape.n_outputs <= _FEW_OUTPUTS else _USUAL_STEPS // 3
         return grouped_memory(shape, sizes, n_boosted, n_steps, LARGE_ROWS)
 
     @classmethod
