@@ -217,7 +217,8 @@ class Quadratic(Penalty):
 
     def value(self, theta: Any) -> Any:
         xp, diagonal = array_namespace(theta), self.curvature()
-        squares = xp.square(theta.astype(float, copy=False)).reshape(diagonal.shape[0], -1)
+        in_double = theta if theta.dtype == float else theta.astype(float)
+        squares = xp.square(in_double).reshape(diagonal.shape[0], -1)
         return 0.5 * xp.vdot(diagonal, squares.sum(axis=1))
 
     def prox(self, theta: Any, step: Any) -> Any:
