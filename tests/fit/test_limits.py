@@ -13,6 +13,7 @@ from jointleaf._fit import joint_fold, limits, recipes
 from jointleaf._fit.boosting import Boosted, BoostedRandom
 from jointleaf._fit.joint import many_partitions
 from jointleaf._fit.limits import partition_sizes
+from jointleaf.partitions import LargeTreesPartitioner, RotatedPartitioner, UnionPartitioner
 
 JOINT, BLEND = recipes.RECIPES["joint"], recipes.RECIPES["blend"]
 X, Y = make_friedman1(60, n_features=300, noise=0.5, random_state=0)
@@ -34,6 +35,23 @@ def test_nothing_is_spared_of_ordinary_tables():
 def test_partitions_of_wide_tables(n_columns, n_trees):
     partitions = limits.wide_partitions(many_partitions("regression"), n_columns)
     assert sum(count for count, _ in partition_sizes(partitions)) == n_trees
+
+
+def test_large_trees_of_wide_tables_hold_few_histograms():
+    large = LargeTreesPartitioner(3, 50)
+    union = UnionPartitioner([large, RotatedPartitioner(LargeTreesPartitioner(3, 50), 2)])
+    ordinary = repr(union)
+    limits.limit_histograms(union, 200)
+    assert repr(union) == ordinary
+    limits.limit_histograms(union, 201)
+    trees = [m for m in union.nested() if isinstance(m, LargeTreesPartitioner)]
+    assert [m.options for m in trees] == 2 * [{"histogram_pool_size": limits.WIDE_HISTOGRAMS}]
+    # As long as there is room for the histograms of all leaves the trees are the same.
+    codes = [
+        LargeTreesPartitioner(3, 20, 0, options=options).fit(X, Y).apply(X)
+        for options in (None, trees[0].options)
+    ]
+    np.testing.assert_array_equal(*codes)
 
 
 def test_components_of_wide_tables():

@@ -27,18 +27,25 @@ from jointleaf.partitions import *
 def peak():
     lines = open("/proc/self/status").read().splitlines()
     return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
-def measure(name, n, d, dtype, model):
+def measure(name, n, d, dtype, model, n_classes=3):
     model = eval(model)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d)).astype(dtype)
     y = X[:, 0] + np.sin(3 * X[:, 1]) + rng.standard_normal(n)
     if hasattr(model, "predict_proba"):
         y = np.digitize(y, [-1, 1])
+    if n_classes != 3 and d > 200:  # which slopes tell
+        y = (X[:, :8] @ rng.standard_normal((8, n_classes))).argmax(axis=1)
+    elif n_classes != 3:  # which trees tell
+        cluster = rng.integers(3 * n_classes, size=n)
+        X[:, :8] += 2.5 * rng.standard_normal((3 * n_classes, 8))[cluster]
+        y = cluster % n_classes
     before = peak()
     model.fit(X, y)
-    print(name, peak() - before, jl.estimate_memory(model, X, n_classes=3).total, flush=True)
+    estimate = jl.estimate_memory(model, X, n_classes=n_classes)
+    print(name, peak() - before, estimate.total, flush=True)
 X, y = np.random.default_rng(0).standard_normal((50, 3)), np.arange(50.0)
-jl.JOPLEnRegressor("steps", penalty=jl.Frobenius(1)).fit(X, y)
+jl.JOPLEnRegressor(n_jobs=1).fit(X, y)  # loads LightGBM, too
 for name, case in json.loads(sys.argv[1]).items():
     if os.fork() == 0:
         measure(name, *case)
@@ -62,6 +69,10 @@ FITS = {
     "splits": (2_600, 12, "f8", "jl.JOPLEnRegressor(random_state=0)"),
     "exact": (1_000, 20, "f8", "jl.JOPLEnRegressor(random_state=0)"),
     "exact_classes": (700, 12, "f8", "jl.JOPLEnClassifier(random_state=0)"),
+    "few_rows_of_classes": (100, 300, "f8", "jl.JOPLEnClassifier(random_state=0)", 12),
+    "wide_classes": (300, 1000, "f8", "jl.JOPLEnClassifier(random_state=0)", 2),
+    "wide_splits": (2500, 300, "f8", "jl.JOPLEnRegressor(random_state=0)"),
+    "boosted_classes": (800, 30, "f8", "jl.JOPLEnClassifier(random_state=0)", 12),
     "classes": (
         40_000, 15, "f8", "jl.JOPLEnClassifier('steps', penalty=jl.Frobenius(1), max_iter=1)"
     ),
@@ -81,6 +92,24 @@ def test_estimates_are_right_to_a_factor_of_one_and_a_half():
         assert measured / 1.5 < estimated < 1.5 * measured, name
 
 
+def test_of_very_many_rows_one_component_of_a_family_counts():
+    model = jl.JOPLEnRegressor()
+    few, many, more = (jl.estimate_memory(model, (n, 8)) for n in (150_000, 160_000, 320_000))
+    # A thousand small trees, whose cells a byte tells, instead of hundreds of large ones.
+    assert many.codes == 1001 * 160_000
+    assert few.codes < many.codes
+    # From 200,000 rows on models of the split are those of the fit, without codes of all rows.
+    assert more.solver < 1.7 * many.solver
+
+
+def test_histograms_of_wide_tables_are_limited():
+    model = jl.JOPLEnRegressor()
+    narrow, wide = (jl.estimate_memory(model, (20_000, d)) for d in (200, 201))
+    of_each_leaf = 500 * 200 * (16 * 255 + 800)
+    assert narrow.solver > of_each_leaf > 400e6
+    assert wide.solver < narrow.solver / 2
+
+
 def test_parts_grow_as_they_should():
     model = jl.JOPLEnRegressor("lightgbm", penalty=jl.Frobenius(0.1))
     one, two = (jl.estimate_memory(model, (n, 20)) for n in (100_000, 200_000))
@@ -91,7 +120,7 @@ def test_parts_grow_as_they_should():
     assert 2 * small.rows == one.rows
     more = jl.estimate_memory(model, (100_000, 20), n_classes=9)
     assert more == one  # a regressor has no classes
-    assert str(one).startswith("MemoryEstimate(242 MB: rows 48 MB, codes 40 MB")
+    assert str(one).startswith("MemoryEstimate(227 MB: rows 48 MB, codes 40 MB")
 
 
 def test_partitions_are_counted():
@@ -114,7 +143,7 @@ def test_a_fit_that_cannot_fit_is_rejected_with_the_numbers(monkeypatch):
     X, y = rng.standard_normal((3000, 5)), rng.standard_normal(3000)
     model = jl.JOPLEnRegressor("voronoi", penalty=jl.Frobenius(0.1))
     monkeypatch.setattr("jointleaf._data.memory.available_memory", lambda: 50_000_000)
-    with pytest.raises(MemoryError, match=r"3000 rows with 5 .* about 2\d\d MB .* and 50 MB are"):
+    with pytest.raises(MemoryError, match=r"3000 rows with 5 .* about 1\d\d MB .* and 50 MB are"):
         model.fit(X, y)
     assert not hasattr(model, "partitioner_")
     tasks = jl.MultiTaskJOPLEnRegressor("steps", penalty=jl.DirtyLasso(0.1, 0.1))

@@ -177,7 +177,8 @@ class Problem(DataTerm):
         in: the sum of its terms without their signs, or 1 if that is zero too.
         """
         slope = self.slope(self.zero_predictions())
-        largest = float(np.abs(self.design.rmatvec(slope)).max())
+        gradient = self.design.rmatvec(slope)
+        largest = float(np.abs(gradient, out=gradient).max())
         terms = float(np.abs(slope).sum()) * self.design.largest_value
         if largest > 4 * np.finfo(self.design.dtype).eps * terms:
             return largest
@@ -301,7 +302,7 @@ class Problem(DataTerm):
         diagonal = self.penalty.curvature()
         if diagonal is None:
             return None
-        diagonal = diagonal.astype(self.design.dtype)
+        diagonal = diagonal.astype(self.design.dtype, copy=False)
         return diagonal[:, None] if self.outputs else diagonal
 
     def quadratic(self) -> tuple[NDArray, NDArray]:
@@ -342,12 +343,12 @@ class Problem(DataTerm):
         """
         diagonal = self.curvature
         if diagonal is not None:
-            residual = gradient + diagonal * theta
+            residual = self._residual(theta, gradient, diagonal)
         else:
             if moved is None:
                 moved = self.proximal_step(theta, gradient)
             residual = (theta - moved) / theta.dtype.type(self.prox_step)
-        return float(np.abs(residual).max()) / self.start_slope
+        return float(np.abs(residual, out=residual).max()) / self.start_slope
 
     def smooth_gradient(self, theta: NDArray, gradient: NDArray) -> NDArray:
         """The data gradient plus that of the quadratic part of the penalty."""
@@ -377,8 +378,17 @@ class Problem(DataTerm):
         diagonal = self.curvature
         if diagonal is None or (diagonal <= 0).any():
             return np.inf
-        residual = (gradient + diagonal * theta).astype(float)
-        return 0.5 * float(np.sum(residual**2 / diagonal))
+        residual = self._residual(theta, gradient, diagonal).astype(float, copy=False)
+        np.square(residual, out=residual)
+        residual /= diagonal
+        return 0.5 * float(residual.sum())
+
+    @staticmethod
+    def _residual(theta: NDArray, gradient: NDArray, diagonal: NDArray) -> NDArray:
+        """Return the derivative of J in an array of its own: weights of wide tables are large."""
+        residual = diagonal * theta
+        residual += gradient
+        return residual
 
 
 def _parts(bound: Penalty) -> dict[str, Any]:

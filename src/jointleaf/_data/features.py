@@ -283,7 +283,8 @@ def mean_and_scale(X: NDArray, s: NDArray) -> tuple[NDArray[np.float64], NDArray
     else:
         weights = s / s.sum()
         mean = weights @ relative
-        spread = np.sqrt(weights @ np.square(relative - mean))
+        relative -= mean  # in place: wide tables are large
+        spread = np.sqrt(weights @ np.square(relative, out=relative))
     mean = np.where(is_constant, low, low + unit * mean)
     return mean, np.where(is_constant | (spread == 0), 1.0, unit * spread)
 

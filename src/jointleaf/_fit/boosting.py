@@ -28,12 +28,12 @@ from jointleaf._data.rows import Rows
 from jointleaf._fit.component import NARROW, Component, FitContext, Split, smooth
 from jointleaf._fit.limits import (
     FitShape,
-    MemoryEstimate,
     Seconds,
     Size,
+    Stages,
+    boosted_memory,
     has_many_classes,
     is_wide,
-    trees_memory,
 )
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._trees.flat import FlatTrees
@@ -48,6 +48,7 @@ _FEW_CELLS, _CELLS, _MORE_CELLS, _FEW_ROWS = 15, 31, 63, 8000
 _EARLY = 250  # rounds that are few
 #: After so many rounds a squared error so many times that of the first kind ends the rounds.
 _RACE = {100: 2.0, 200: 1.15}
+_USUAL_ROUNDS, _USUAL_LEAF = 300, 50  # after which boosting stops, and rows for every leaf
 _LEAST_CELLS = 7
 _FEW_CLASSES = 5
 JOINT_ROUNDS = 100  # whose cells a joint fit may take
@@ -235,14 +236,17 @@ class Boosted(Component):
         return f"boosted trees of {stage.n_cells} leaves{cells}{thresholds}, {self.n_rounds} rounds"
 
     @classmethod
-    def memory(cls, shape: FitShape) -> MemoryEstimate:
+    def memory(cls, shape: FitShape) -> Stages:
         """Return what the trees of all classes and the weights of their cells take."""
         if not cls.takes(shape.n_outputs):
-            return MemoryEstimate()
+            return Stages()
         stage = cls._make_stage(shape.n_rows, shape.n_outputs, shape.n_columns)
-        n_cells = shape.n_outputs * stage.rounds * stage.n_cells
+        n_trees = shape.n_outputs * min(stage.rounds, _USUAL_ROUNDS)
+        # A tree that tells one class from all others has few rows to split.
+        n_leaves = stage.n_cells // (2 if shape.n_outputs > 1 else 1)
+        n_leaves = min(n_leaves, max(2, shape.n_rows // _USUAL_LEAF))
         n_weights = shape.n_outputs * (1 + shape.n_features * stage.is_linear)
-        return trees_memory(n_cells, n_cells * n_weights)
+        return boosted_memory(n_trees, n_leaves, shape.n_columns, stage.n_bins, n_weights)
 
     @classmethod
     def seconds(cls, size: Size) -> Seconds:
@@ -369,11 +373,9 @@ class Growth:
         By default those of the rounds up to the best, else those of the first `n_rounds`.
         """
         text, frame, stage = ModelText(booster, n_rounds), self._frame, self._stage
-        trees = self._in_input_units(read_trees(text, frame.columns.coded()))
+        trees = self._in_input_units(read_trees(text, frame.columns.coded(), has_values=False))
         partitioner = LightGBMPartitioner(trees.n_trees, stage.n_cells, n_jobs=self._context.n_jobs)
-        partitioner.set_all_leaves(
-            replace(trees, leaf_values=None), booster.feature_importance("gain")
-        )
+        partitioner.set_all_leaves(trees, booster.feature_importance("gain"))
         leaves, numbers = leaf_models(text, trees.n_features), self._context.plan.numbers
         n_cells, m = len(leaves.constants), len(self._context.plan.names)
         cells = np.arange(n_cells)

@@ -24,7 +24,7 @@ from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan, mean_and_scale
 from jointleaf._data.rows import Rows, deal_rows
 from jointleaf._data.statistics import CategoryStatistics
-from jointleaf._fit.limits import FitShape, MemoryEstimate, Seconds, Size
+from jointleaf._fit.limits import FitShape, Seconds, Size, Stages
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import FittedEnsemble, Partitioner
 from jointleaf.partitions._base import TargetType
@@ -259,9 +259,9 @@ class Component(ABC):
         """Return a few words on what was fitted."""
 
     @classmethod
-    def memory(cls, shape: FitShape) -> MemoryEstimate:
-        """Return what the component takes at its peak besides the rows; by default nothing."""
-        return MemoryEstimate()
+    def memory(cls, shape: FitShape) -> Stages:
+        """Return what the component takes in every stage besides the rows; by default nothing."""
+        return Stages()
 
     @classmethod
     def seconds(cls, size: Size) -> Seconds:

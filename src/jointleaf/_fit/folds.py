@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -223,7 +224,7 @@ class Fold:
         self.units = frame.centre, frame.unit
         #: the best constant raw prediction of the training part, besides offsets
         self.constant = frame.offset
-        self.X, self.X_valid = frame.features.transform(train.X), frame.features.transform(valid.X)
+        self._features = frame.features
         self.y, self.y_valid = frame.target(train.y), frame.target(valid.y)
         unit = context.target_units(context.rows)[1]
         self._loss_scale = (frame.unit / unit) ** 2 if context.loss.is_quadratic else 1.0
@@ -232,6 +233,21 @@ class Fold:
             self.partitioner = partitioner = grow_partitions(context, partitioner, train)
         self.codes, self.codes_valid = self._apply(train.X), self._apply(valid.X)
         self.n_cells, self.gains = partitioner.n_cells_, partitioner.split_gains_
+
+    @cached_property
+    def X(self) -> NDArray:
+        """Linear features of the training rows."""
+        return self._features.transform(self.train.X)
+
+    @cached_property
+    def X_valid(self) -> NDArray:
+        """Linear features of the validation rows."""
+        return self._features.transform(self.valid.X)
+
+    def release(self) -> None:
+        """Free the linear features, which are made again where they are asked for."""
+        for name in ("X", "X_valid"):
+            self.__dict__.pop(name, None)
 
     def _apply(self, X: NDArray) -> NDArray:
         """Return the codes (n, P) of rows."""

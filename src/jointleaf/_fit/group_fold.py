@@ -101,6 +101,11 @@ class GroupFold(Fold):
                 codes[block, begin:last] = member.apply(X[block])
         return codes
 
+    def release(self) -> None:
+        """Free linear features and designs, until `prepare` makes them again."""
+        super().release()
+        del self.design, self._design_valid
+
     def own_problem(self, penalty: Frobenius) -> Problem:
         """Return the problem of the training rows with the loss, smooth where it has kinks."""
         loss, offset = self.context.smooth_loss, self.constant + self.train.offset

@@ -52,14 +52,20 @@ from jointleaf._fit.group_fold import Choice, GroupFold, partition_weights
 from jointleaf._fit.joint import solve_problem
 from jointleaf._fit.joint_fold import feature_weights
 from jointleaf._fit.limits import (
-    SPLIT_BYTES,
     FitShape,
-    MemoryEstimate,
     Seconds,
     Size,
+    Stages,
+    grouped_memory,
     partition_sizes,
 )
-from jointleaf._fit.partition_groups import Group, grow_groups, partition_groups, small_groups
+from jointleaf._fit.partition_groups import (
+    LARGE_ROWS,
+    Group,
+    grow_groups,
+    partition_groups,
+    small_groups,
+)
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges
 from jointleaf.partitions import UnionPartitioner
@@ -68,7 +74,7 @@ _SAMPLE_ROWS = 5000  # of a training part, that tell the scales; fewer with seve
 _SLOPE_ROWS = 2000  # that tell the scale of slopes
 _STRENGTHS = 10.0 ** np.arange(-0.5, -8.01, -0.5)
 _STEPS, _MOST_STEPS = 10, 100  # of the Krylov run, at a time and in all
-_USUAL_STEPS = 60
+_USUAL_STEPS, _FEW_OUTPUTS = 60, 5  # a third of them with more outputs
 _SAMPLE_STEPS = 30  # of runs that compare scales
 _LEAST_GAIN = 3e-3  # of the validation loss in ten steps: less is not worth ten passes
 _SCALE_POWER = 4.0  # with which scales follow the weights of their groups
@@ -169,13 +175,18 @@ class GroupedJoint(Component):
             self._path = best.paths[0]
         self.table = best.table
         self._setting = _Setting(best.strength, slope_scale, scales, best.n_steps)
-        if context.has_own_link:
-            return self._reweigh(progress)
         predictions = best.predictions()
-        if not context.is_regression:
-            return self._calibrate(predictions)
-        pairs = zip(predictions, self._folds, strict=True)
-        return [part + fold.centre for part, fold in pairs]
+        if context.has_own_link:
+            predictions = self._reweigh(progress)
+        elif not context.is_regression:
+            predictions = self._calibrate(predictions)
+        else:
+            pairs = zip(predictions, self._folds, strict=True)
+            predictions = [part + fold.centre for part, fold in pairs]
+        if self._path is None:
+            for fold in self._folds:
+                fold.release()
+        return predictions
 
     def _choose_groups(self, scales: NDArray, slope_scale: float) -> NDArray[np.float64]:
         """Return the scales of the groups that count, and leave out the others."""
@@ -415,33 +426,23 @@ class GroupedJoint(Component):
         return f"joint fit{loss} of {len(n_cells):,} partitions with {int(n_cells.sum()):,} cells"
 
     @classmethod
-    def memory(cls, shape: FitShape) -> MemoryEstimate:
-        """Return what the joint problem takes, in single precision, and the runs along its path."""
-        n, d, K, n_splits = shape.n_rows, shape.n_features, shape.n_outputs, max(shape.n_splits, 1)
-        groups = partition_groups(
-            n, d, is_linear=d > 0, root=shape.root_cell, n_outputs=K, n_splits=n_splits
-        )
-        # The final fit has the constants of all splits, and the linear cells of the first.
+    def memory(cls, shape: FitShape) -> Stages:
+        """Return what growing the trees takes, and the runs along the path."""
+        groups, n_boosted = cls._groups_of_shape(shape)
         sizes = [
-            (group.kind, p, p * (n_splits if group.kind == "constant" else 1), c)
-            for group in groups
-            for p, c in partition_sizes(group.partitioner)
+            (group.kind, *size) for group in groups for size in partition_sizes(group.partitioner)
         ]
-        n_boosted = JOINT_ROUNDS if shape.is_regression else 0
-        n_cells = sum(p * min(c, n) for _, _, p, c in sizes)
-        n_linear = sum(p * min(c, n) for kind, _, p, c in sizes if kind == "linear")
-        weights = 4 * (n_cells + n_linear * d) * K
-        # Splits keep codes and designs of their rows while those of all rows are made.
-        codes = 2 * n * sum(n_splits * p + p_all for _, p, p_all, _ in sizes)
-        codes += 2 * n * (n_splits + 1) * n_boosted
-        # One number a step for every row and output: those of regressions are few anyway.
-        n_steps = 2 * _USUAL_STEPS if shape.is_regression else 2 * _USUAL_STEPS // 3
-        return MemoryEstimate(
-            codes=codes,
-            design=codes // 2 + 6 * n * (d + 1) * (n_splits + 1) + 32 * n * d * n_splits,
-            solver=4 * n * K * n_steps * n_splits + 12 * weights,
-            model=2 * weights + SPLIT_BYTES * n_cells,
-        )
+        n_steps = _USUAL_STEPS if shape.n_outputs <= _FEW_OUTPUTS else _USUAL_STEPS // 3
+        return grouped_memory(shape, sizes, n_boosted, n_steps, LARGE_ROWS)
+
+    @classmethod
+    def _groups_of_shape(cls, shape: FitShape) -> tuple[list[Group], int]:
+        """Return the groups of a fit, unfitted, and how many boosted trees there are besides."""
+        groups = partition_groups(
+            shape.n_rows, shape.n_features, is_linear=shape.n_features > 0, root=shape.root_cell,
+            n_outputs=shape.n_outputs, n_splits=max(shape.n_splits, 1),
+        )  # fmt: skip
+        return groups, JOINT_ROUNDS if shape.is_regression else 0
 
     @classmethod
     def seconds(cls, size: Size) -> Seconds:
@@ -481,6 +482,10 @@ class SmallJoint(GroupedJoint):
         options = self.context.options
         has_slopes = options.cells == "linear" and len(self.context.plan.names) > 0
         return small_groups(len(self.context.rows), root=options.root_cell and has_slopes)
+
+    @classmethod
+    def _groups_of_shape(cls, shape: FitShape) -> tuple[list[Group], int]:
+        return small_groups(shape.n_rows, root=shape.root_cell and shape.n_features > 0), 0
 
     def _choose_slope_scale(self, scales: NDArray) -> float:
         # Larger ones make the kernel of the root cell so large that single precision does not

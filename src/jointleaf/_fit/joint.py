@@ -42,9 +42,9 @@ from jointleaf._fit.joint_fold import (
 )
 from jointleaf._fit.limits import (
     FitShape,
-    MemoryEstimate,
     Seconds,
     Size,
+    Stages,
     joint_memory,
     wide_partitions,
 )
@@ -117,7 +117,7 @@ class Joint(Component):
         return f"joint fit of {len(n_cells):,} partitions with {int(n_cells.sum()):,} cells"
 
     @classmethod
-    def memory(cls, shape: FitShape) -> MemoryEstimate:
+    def memory(cls, shape: FitShape) -> Stages:
         """Return what the largest of its joint problems takes."""
         target_type: TargetType = "regression" if shape.is_regression else "classification"
         size = shape.n_columns, shape.n_outputs

@@ -171,9 +171,10 @@ class JointFold(Fold):
         return losses, converged
 
     def release(self) -> None:
-        """Free the kernels, which no further setting needs."""
+        """Free kernels and linear features, which no further setting needs."""
         self._shared = self._line = None
         self._terms.clear()
+        super().release()
 
     def has_raw(self, setting: Setting) -> bool:
         """Whether a setting was validated with the loss itself."""

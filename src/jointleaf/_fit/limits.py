@@ -10,7 +10,8 @@ or nearly so, with fewer trees and splits:
 - numbers are predicted by the leaf values of these boosted trees too, as classes always are;
 - a blend has one split, and of wide tables no boosted trees with random thresholds or linear
   leaves, unless there are so many classes that no others take part;
-- boosted trees of many classes have 15 leaves.
+- boosted trees of many classes have 15 leaves;
+- large trees of a wide table hold histograms of 128 MB at a time.
 
 How much memory a fit takes is estimated before it begins. The numbers are those of the arrays that
 live at the same time at the peak of a fit, with factors that were measured
@@ -21,21 +22,23 @@ bytes, P partitions with C cells, q = d + 1 weights a cell and K outputs:
 rows          3 n d b: the rows in their own order, and standardised
 codes         4 n P
 design        2 n d b + 8 n P; once more with FISTA, which works on few features at a time
-solver        dual: 2.5 n x n matrices, or 2.8 (4 for several outputs) for the training part of
-              every fold at once;
+solver        dual: 2.5 n x n matrices; where the penalty is chosen two kernels of every fold,
+              and three more of one (five with another loss than the squared error);
               PCG and Newton: 3 slope blocks C q^2 and two C x C matrices of biases;
               both: 12 times the weights C q K; all: 10 n K
-model         4 times the weights (dual: 6 times, while they are made), and the trees
+model         4 times the weights (dual: 3.7 times, and 1.2 times the curvature C q), and the trees
 ============  ===========================================================================
 
-Rows are counted once, everything else by every component for itself (`Component.memory`). Blocks of
-rows have buffers, at the end of a fit, which take the room in which models were made.
+Rows are counted once, everything else by every component for itself (`Component.memory`), and by
+stages: what is worked with on held-out rows is free before models are made of all rows. Components
+are fitted one after the other, so that of what they work with the most counts. When models have
+been made, blocks of rows have buffers and look-up tables of trees, in the room of what that took.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -43,12 +46,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.layout import CellKind
 from jointleaf._core.penalties import Frobenius, Term
 from jointleaf._core.solvers import MAX_DUAL_ROWS, MAX_DUAL_ROWS_NEWTON, WIDE
 from jointleaf._core.solvers.newton import MAX_BLOCK_ENTRIES, MAX_JOINT_BIASES
 from jointleaf._data.memory import readable_bytes
 from jointleaf._trees.encoding import Encoding, TrainingRows, centred_targets
 from jointleaf.partitions import (
+    LargeTreesPartitioner,
     LightGBMPartitioner,
     Partitioner,
     ResidualPartitioner,
@@ -57,13 +62,16 @@ from jointleaf.partitions import (
     StepPartitioner,
     UnionPartitioner,
 )
-from jointleaf.partitions._growers.base import least_leaf_rows
+from jointleaf.partitions._growers.base import fine_bins, least_leaf_rows
 
 _ORDINARY_COLUMNS, _ORDINARY_OUTPUTS = 200, 50
 # Of partitions: their cells may have a slope for each column and class, all up to 500 of these.
 _ALL_PARTITIONS, _LEAST_PARTITIONS = 500, 0.1
 #: on which partitions of wide tables are grown: of thousands the best split is most often noise
 SCREENED_COLUMNS = 100
+#: MB of histograms that LightGBM holds for a tree of a wide table: one for every leaf is 360 MB
+#: for 10,000 rows of 500 columns, and some are sooner counted again than kept
+WIDE_HISTOGRAMS = 128
 _BLOCK = 2**18  # numbers of a wide table that are sorted at a time
 
 
@@ -103,6 +111,13 @@ def wide_partitions(partitioner: Partitioner, n_columns: int, n_outputs: int = 1
             share = partition_share(n_columns, n_outputs)
             member.set_params(n_partitions=max(2, round(share * member.n_partitions)))
     return partitioner
+
+
+def limit_histograms(partitioner: Partitioner, n_columns: int) -> None:
+    """Limit in place what unfitted large trees of a wide table hold while they grow."""
+    for member in partitioner.nested() if is_wide(n_columns) else ():
+        if isinstance(member, LargeTreesPartitioner):
+            member.set_params(options={"histogram_pool_size": WIDE_HISTOGRAMS})
 
 
 def best_columns(rows: TrainingRows, n_columns: int) -> NDArray[np.intp]:
@@ -202,7 +217,11 @@ class Budget:
 
 _BUFFERS, _BUFFER_ROWS = 24 * 2**20, 1000  # of blocks of rows, which fewer rows do not fill
 SPLIT_BYTES = 60  # of a split and a leaf
-_DUAL, _FOLD_DUAL, _FOLD_DUAL_OUTPUTS = 2.5, 2.8, 4.0  # n x n matrices alive
+_TEXT_BYTES = 500  # of a leaf, while LightGBM's text is read
+_BIN_BYTES, _COLUMN_BYTES = 16, 800  # of a histogram: of a bin, and of every column
+_COLUMN_ENTRIES, _TABLES = 60, 2**29  # of tables: bytes that are worth one, and the most of all
+# n x n matrices alive: of the final fit, and of a fold with a squared error or another loss.
+_DUAL, _FOLD_DUAL, _FOLD_NEWTON = 2.5, 3.0, 5.0
 _MAX_FOLD_ROWS = 2500  # up to here penalties are chosen on several folds side by side
 _USUAL = (100, 31)  # trees and leaves of a trained model that does not say
 
@@ -232,6 +251,24 @@ class MemoryEstimate:
         return f"MemoryEstimate({readable_bytes(self.total)}: {parts})"
 
 
+class Stages(NamedTuple):
+    """What a component takes while it is validated, and while models of all rows are made.
+
+    The `solver` of a stage is free when the component is ready.
+    """
+
+    choosing: MemoryEstimate = MemoryEstimate()
+    fitting: MemoryEstimate = MemoryEstimate()
+
+    @property
+    def largest(self) -> int:
+        """The bytes of the larger stage."""
+        return max(estimate.total for estimate in self)
+
+
+# -- what is fitted ------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class FitShape:
     """The numbers that the memory of a fit depends on."""
@@ -248,48 +285,94 @@ class FitShape:
     partitioner: Partitioner | None  # unfitted; None: the recipe chooses
     penalty: Term | None
     n_splits: int  # whose training parts are held at the same time; 0 where nothing is chosen
+    keeps_split: bool = False  # whether models of the one split are those of the fit
 
 
-def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> MemoryEstimate:
+def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> Stages:
     """Return what a joint fit of unfitted partitions to n rows takes."""
     sizes = partition_sizes(partitioner)
     sizes += [(1, 1)] if shape.root_cell else []
     P, d, K, b = sum(p for p, _ in sizes), shape.n_features, shape.n_outputs, shape.itemsize
     C = shape.n_tasks * sum(p * min(k, n) for p, k in sizes)  # every task has its own
-    weights = 8 * C * (d + 1) * K
+    curvature = 8 * C * (d + 1)
+    weights = curvature * K
     solver = _solver_name(shape, n, C * (d + 1))
     twice = 2 if solver == "fista" else 1
-    n_copies, n_kept = (0, 6) if solver == "dual" else (12, 4)  # of the weights
+    n_copies, n_kept = (0, 3.7 + 1.2 / K) if solver == "dual" else (12, 4)  # of the weights
     codes, design = 4 * n * P, twice * (2 * n * max(d, 1) * b + 8 * n * P)
     fit = MemoryEstimate(
         codes=codes,
         design=design,
         solver=_solver_bytes(solver, n, d, C) + n_copies * weights + 80 * n * K,
-        model=n_kept * weights + SPLIT_BYTES * C,
+        model=int(n_kept * weights) + SPLIT_BYTES * C,
     )
     f = shape.n_splits
     if f < 2 or shape.n_rows > _MAX_FOLD_ROWS:
-        return fit
+        return Stages(fitting=fit)
     # Training parts of all folds together are f - 1 times the rows, and validation parts the rows.
-    if solver != "dual":
-        return replace(fit, codes=f * codes, design=f * design)
-    n_matrices = (_FOLD_DUAL if K == 1 else _FOLD_DUAL_OUTPUTS) * f * (1 - 1 / f) ** 2
-    kernels = int(n_matrices * 8 * n**2) + 80 * n * K
-    # Kernels of folds are free before all rows are fitted, their codes and designs are not.
     fit = replace(fit, codes=f * codes, design=f * design)
-    folds = replace(fit, solver=kernels, model=0)
-    return max(fit, folds, key=lambda part: part.total)
+    if solver != "dual":
+        return Stages(fitting=fit)
+    # Kernels of folds are free before all rows are fitted, and so are their linear features.
+    n_work = _FOLD_DUAL if shape.is_regression else _FOLD_NEWTON
+    kernels = int((2 * (f - 1) + n_work * (1 - 1 / f) ** 2) * 8 * n**2) + 80 * n * K
+    choosing = replace(fit, solver=kernels, model=0)
+    return Stages(choosing, replace(fit, design=design + (f - 1) * n * (d * b + 8 * P)))
 
 
-def fit_memory(shape: FitShape, components: Iterable[MemoryEstimate]) -> MemoryEstimate:
-    """Return what a fit takes: copies of the rows, its components, and buffers of blocks of rows.
+def grouped_memory(
+    shape: FitShape,
+    sizes: Sequence[tuple[CellKind, int, int]],
+    n_boosted: int,
+    n_steps: int,
+    n_grown: int,
+) -> Stages:
+    """Return what a joint fit of groups takes, with so many steps along the path.
 
-    Buffers are needed when models have been made, and take the room of what that took.
+    Sizes are kinds of cells, numbers of partitions, and how many cells each has at most; there are
+    boosted trees besides. Trees are grown on `n_grown` rows at most.
     """
+    n, d, K, f = shape.n_rows, shape.n_features, shape.n_outputs, max(shape.n_splits, 1)
+    most_cells = max(c for _, _, c in sizes)
+    P = n_boosted + sum(p for _, p, _ in sizes)
+    # The final fit has the constants of all splits, and the linear cells of the first.
+    P_all = P + sum((f - 1) * p for kind, p, _ in sizes if kind == "constant")
+    n_cells = sum(p * min(c, n) * (f if kind == "constant" else 1) for kind, p, c in sizes)
+    n_linear = sum(p * min(c, n) for kind, p, c in sizes if kind == "linear")
+    weights = 4 * (n_cells + n_linear * d) * K  # single precision, as linear features
+    histograms = _histogram_bytes(most_cells, shape.n_columns, fine_bins(n))
+    if is_wide(shape.n_columns):
+        histograms = min(histograms, WIDE_HISTOGRAMS * 2**20)
+    # Codes and rows of every split stay; groups are left out of copies of the codes.
+    codes = f * n * P * np.min_scalar_type(-most_cells).itemsize
+    splits = MemoryEstimate(codes=codes, design=8 * n * d * f)
+    growing = histograms + 16 * min(n, n_grown) * d
+    run = 13 * n * d + 4 * n * K * n_steps
+    path = codes + f * run + 12 * weights
+    # Codes of one split are joined, of several they are found anew, in four bytes.
+    final = 0 if shape.keeps_split else (4 if f == 1 else 6) * n * P_all + run + 12 * weights
+    return Stages(
+        replace(splits, solver=max(growing, path)),
+        # Vectors of the path are small: what they took is not all given back.
+        replace(splits, solver=max(path, final), model=2 * weights + SPLIT_BYTES * n_cells),
+    )
+
+
+def fit_memory(shape: FitShape, components: Iterable[Stages]) -> MemoryEstimate:
+    """Return what a fit takes: copies of the rows, and the larger stage of its components."""
     rows = 3 * shape.n_rows * max(shape.n_features, 1) * shape.itemsize
-    total = sum(components, MemoryEstimate(rows=rows))
-    buffers = int(_BUFFERS * min(1.0, shape.n_rows / _BUFFER_ROWS))
-    return replace(total, other=max(0, buffers - total.model))
+    choosing, fitting = (_together(stages) for stages in zip(Stages(), *components, strict=True))
+    # Buffers of blocks of rows and tables are needed when models have been made.
+    buffers = int(_BUFFERS * min(1.0, shape.n_rows / _BUFFER_ROWS)) + fitting.other
+    fitting = replace(fitting, other=max(0, buffers - fitting.solver))
+    largest = max(choosing, fitting, key=lambda estimate: estimate.total)
+    return replace(largest, rows=rows)
+
+
+def _together(estimates: Sequence[MemoryEstimate]) -> MemoryEstimate:
+    """Return the sum of what components take in a stage; they work one after the other."""
+    total = sum(estimates, MemoryEstimate())
+    return replace(total, solver=max(estimate.solver for estimate in estimates))
 
 
 def partition_sizes(partitioner: Partitioner) -> list[tuple[int, int]]:
@@ -297,9 +380,29 @@ def partition_sizes(partitioner: Partitioner) -> list[tuple[int, int]]:
     return [size for member in partitioner.nested() for size in _sizes(member)]
 
 
-def trees_memory(n_cells: int, n_slopes: int = 0) -> MemoryEstimate:
-    """Return what trees with so many cells and slopes in all take."""
-    return MemoryEstimate(model=SPLIT_BYTES * n_cells + 8 * n_slopes)
+def _histogram_bytes(n_leaves: int, n_columns: int, n_bins: int) -> int:
+    """Return what LightGBM holds while it grows a tree: a histogram of every leaf."""
+    return n_leaves * n_columns * (_BIN_BYTES * n_bins + _COLUMN_BYTES)
+
+
+def boosted_memory(
+    n_trees: int, n_leaves: int, n_columns: int, n_bins: int, n_weights: int
+) -> Stages:
+    """Return what boosted trees take whose leaves have so many weights each.
+
+    Their text is read, weights are scaled and added, and of every column a table has the leaves
+    that remain possible in every bin (`_trees.column_tables`).
+    """
+    n_cells, set_bytes = n_trees * n_leaves, 2 if n_leaves <= 16 else 4 * -(-n_leaves // 32)
+    entries = min(n_columns * set_bytes, n_leaves * (set_bytes + _COLUMN_ENTRIES))
+    return Stages(
+        MemoryEstimate(solver=_histogram_bytes(n_leaves, n_columns, n_bins)),
+        MemoryEstimate(
+            solver=_TEXT_BYTES * n_cells,
+            model=(SPLIT_BYTES + 3 * 8 * n_weights) * n_cells,
+            other=min(n_trees * entries * (n_bins + 2), _TABLES),
+        ),
+    )
 
 
 def _solver_name(shape: FitShape, n: int, n_weights: int) -> str:

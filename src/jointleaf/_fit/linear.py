@@ -27,7 +27,7 @@ from jointleaf._core.solvers.newton import Newton
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows
 from jointleaf._fit.component import Component, Split
-from jointleaf._fit.limits import FitShape, MemoryEstimate, Seconds, Size, trees_memory
+from jointleaf._fit.limits import SPLIT_BYTES, FitShape, MemoryEstimate, Seconds, Size, Stages
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.monotone import slope_signs
 from jointleaf.partitions import CategoryPartitioner
@@ -134,9 +134,9 @@ class CategoryLinear(Linear):
         return f"a linear model with a constant for every category, strength {self.strength:.3g}"
 
     @classmethod
-    def memory(cls, shape: FitShape) -> MemoryEstimate:
+    def memory(cls, shape: FitShape) -> Stages:
         """Return what the largest number of cells takes."""
-        return trees_memory(MAX_CELLS)
+        return Stages(fitting=MemoryEstimate(model=SPLIT_BYTES * MAX_CELLS))
 
     def _tables(self, train: Rows, valid: Rows) -> _Tables | None:
         """Return features with indicators; None without any, or with so many that fits are slow."""

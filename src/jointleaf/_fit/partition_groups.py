@@ -11,6 +11,7 @@ from jointleaf._core.layout import CellKind
 from jointleaf._data.rows import Rows
 from jointleaf._fit.component import FitContext
 from jointleaf._fit.folds import grow
+from jointleaf._fit.limits import limit_histograms
 from jointleaf.partitions import (
     LargeTreesPartitioner,
     LightGBMPartitioner,
@@ -24,7 +25,7 @@ from jointleaf.partitions import (
 from jointleaf.partitions._base import seeded
 
 # Rows that trees are grown on at most: of many cells, linear ones, and small ones with constants.
-_LARGE_ROWS, _LINEAR_ROWS, _SMALL_ROWS = 250_000, 100_000, 50_000
+LARGE_ROWS, _LINEAR_ROWS, _SMALL_ROWS = 250_000, 100_000, 50_000
 _TREE_ROWS, _MOST_TREES = 50, 1000  # rows for every small tree with constants, and most of these
 _LINEAR_ENTRIES = 1e7  # rows times features times outputs times linear partitions of a group
 
@@ -35,7 +36,7 @@ class Group(NamedTuple):
     name: str
     partitioner: Partitioner
     kind: CellKind
-    max_rows: int = _LARGE_ROWS  # that its trees are grown on
+    max_rows: int = LARGE_ROWS  # that its trees are grown on
 
 
 def partition_groups(
@@ -112,6 +113,7 @@ def grow_groups(groups: Sequence[Group], rows: Rows, context: FitContext) -> lis
     rows, rng = context.growth_rows(rows), np.random.default_rng(context.seed)
     union = UnionPartitioner([group.partitioner for group in groups])
     union = seeded(union, context.seed, context.n_jobs)
+    limit_histograms(union, rows.X.shape[1])
 
     def grown(partitioner: Any, max_rows: int) -> Any:
         some = rows

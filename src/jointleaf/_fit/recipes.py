@@ -191,6 +191,15 @@ def n_folds_and_splits(
     return 5, 5 if n_rows <= 2500 else 1
 
 
+def families(
+    recipe: Recipe, n_rows: int, target_type: TargetType
+) -> Sequence[Sequence[type[Component]]]:
+    """Return the components of a recipe by family; of each family one takes part."""
+    if recipe.name == "blend" and n_rows > MANY_ROWS:
+        return FAMILIES[target_type]
+    return [(kind,) for kind in recipe.components[target_type]]
+
+
 def under_constraints(recipe: Recipe) -> Recipe:
     """Return the recipe of which every component is monotone where that is asked for.
 

@@ -101,7 +101,9 @@ class LinearContributions:
         self.n_outputs = 1 if slopes.ndim == 2 else slopes.shape[2]
         # A row of zeros for constant cells, and for rows that lie in no cell.
         self._slopes = padded(
-            slopes.astype(np.float64).reshape(len(slopes), layout.n_features, self.n_outputs)
+            slopes.astype(np.float64, copy=False).reshape(
+                len(slopes), layout.n_features, self.n_outputs
+            )
         )
         self._slope_rows = np.append(layout.slope_rows, layout.n_linear_cells)
         has_slopes = np.zeros(layout.n_cells, bool)

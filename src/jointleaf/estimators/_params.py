@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
@@ -29,7 +29,14 @@ from jointleaf._fit.component import (
     loss_units,
 )
 from jointleaf._fit.folds import make_splits
-from jointleaf._fit.limits import Budget, FitShape, MemoryEstimate, fit_memory, is_heavy
+from jointleaf._fit.limits import (
+    Budget,
+    FitShape,
+    MemoryEstimate,
+    Stages,
+    fit_memory,
+    is_heavy,
+)
 from jointleaf._trees.importers import is_ensemble
 from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._checks import check_effect, check_parameters, has_linear_cells
@@ -358,12 +365,12 @@ def _memory_of(
     has_outputs = is_classification and n_tasks == 1 and n_classes > 2
     n_outputs = n_classes if has_outputs else 1
     recipe = recipes.choose_recipe(estimator.recipe, n_rows, partitioner, penalty, n_outputs)
-    n_splits = 0
+    n_splits, keeps_split = 0, False
     if estimator._chooses:
-        heavy = is_heavy(n_columns, n_outputs)
-        n_splits = recipes.n_folds_and_splits(recipe, n_rows, estimator._target_type, heavy=heavy)[
-            1
-        ]
+        n_folds, n_splits = recipes.n_folds_and_splits(
+            recipe, n_rows, estimator._target_type, heavy=is_heavy(n_columns, n_outputs)
+        )
+        keeps_split = n_splits == 1 and 1 - 1 / n_folds >= recipes.NEARLY_ALL
         n_splits = estimator.cv if is_whole(estimator.cv) else n_splits
     shape = FitShape(
         n_rows,
@@ -378,16 +385,21 @@ def _memory_of(
         partitioner,
         penalty,
         n_splits,
+        keeps_split,
     )
     recipe = recipes.affordable(recipe, n_columns, n_outputs)
-    stages = [recipe.components]
-    if n_rows >= recipes.RESERVE_ROWS:
-        stages.append(recipe.reserve)  # when the memory of the first is free again
+    families = [recipes.families(recipe, n_rows, estimator._target_type)]
+    if n_rows >= recipes.RESERVE_ROWS:  # larger trees, when the memory of the others is free again
+        families.append([(kind,) for kind in recipe.reserve.get(estimator._target_type, ())])
     estimates = [
-        fit_memory(shape, (k.memory(shape) for k in kinds.get(estimator._target_type, ())))
-        for kinds in stages
+        fit_memory(shape, [_largest(k.memory(shape) for k in kinds) for kinds in several])
+        for several in families
     ]
     return max(estimates, key=lambda estimate: estimate.total)
+
+
+def _largest(stages: Iterable[Stages]) -> Stages:
+    return max(stages, key=lambda component: component.largest)
 
 
 def _shape(X: Any) -> tuple[int, int]:

@@ -217,8 +217,9 @@ class Quadratic(Penalty):
 
     def value(self, theta: Any) -> Any:
         xp, diagonal = array_namespace(theta), self.curvature()
-        squares = xp.square(theta.astype(float)).reshape(diagonal.shape[0], -1).sum(axis=1)
-        return 0.5 * xp.vdot(diagonal, squares)
+        in_double = theta if theta.dtype == float else theta.astype(float)
+        squares = xp.square(in_double).reshape(diagonal.shape[0], -1)
+        return 0.5 * xp.vdot(diagonal, squares.sum(axis=1))
 
     def prox(self, theta: Any, step: Any) -> Any:
         return theta * shaped((1.0 / (1.0 + step * self.curvature())).astype(theta.dtype), theta)

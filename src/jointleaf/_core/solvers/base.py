@@ -261,10 +261,13 @@ class Solver(ABC):
         state = SolverState() if state is None else state
         run = Run(effective_tol(tol, problem.design.dtype), max_iter, state, Recorder(listener))
         problem = problem.in_double() if self.in_double else problem
-        theta = problem.zeros() if init is None else np.array(init, problem.design.dtype)
+
+        def start() -> NDArray:  # not held longer than it is needed
+            return problem.zeros() if init is None else np.array(init, problem.design.dtype)
+
         if isinstance(problem.loss, Kinked):
-            return self._solve_kinked(problem, theta, run)
-        return self._finish(problem, run, *self._minimise(problem, theta, run))
+            return self._solve_kinked(problem, start(), run)
+        return self._finish(problem, run, *self._minimise(problem, start(), run))
 
     def _solve_kinked(self, problem: Problem, theta: NDArray, run: Run) -> Solution:
         """Minimise through smooth losses; every width is a problem with a state of its own."""

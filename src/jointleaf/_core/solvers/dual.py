@@ -146,8 +146,10 @@ def _weights(problem: Problem, alpha: NDArray) -> NDArray:
     diagonal = problem.penalty.curvature()
     assert diagonal is not None
     diagonal = diagonal if alpha.ndim == 1 else diagonal[:, None]
-    back = problem.design.rmatvec(alpha).astype(float)
-    return np.divide(back, diagonal, out=np.zeros_like(back), where=diagonal > 0)
+    theta = problem.design.rmatvec(alpha).astype(float, copy=False)
+    is_free = diagonal.reshape(-1) <= 0
+    theta[is_free] = 0.0
+    return np.divide(theta, diagonal, out=theta, where=diagonal > 0)
 
 
 def _with_free_biases(problem: Problem, A: NDArray, target: NDArray) -> tuple[NDArray, NDArray]:

@@ -29,7 +29,7 @@ from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Run, Solution, Solver
 
 _LEAST_SHIFT = 100.0  # of S lambda, in rounding errors of K: smaller strengths count as this
-_ROOM = 64  # vectors of a basis that there is room for at first
+_ROOM = 128  # vectors of a basis that there is room for at first; it is taken as it is filled
 _EVERY = 5  # steps after which a solve looks whether it has arrived
 
 

@@ -258,7 +258,7 @@ class TreeNodes(NamedTuple):
         return spread
 
 
-def read_trees(text: ModelText, columns: Columns) -> FlatTrees:
+def read_trees(text: ModelText, columns: Columns, *, has_values: bool = True) -> FlatTrees:
     """Return the trees of a model text in portable form, up to the best round."""
     nodes = text.nodes
     if not len(nodes.roots):
@@ -279,7 +279,7 @@ def read_trees(text: ModelText, columns: Columns) -> FlatTrees:
         right=nodes.spread(nodes.right, -1),
         missing_left=nodes.spread(splits.missing_left, False),
         categories_left={int(split_nodes[k]): left for k, left in tables.items()},
-        value=_leaf_values(text),
+        value=_leaf_values(text) if has_values else None,
         roots=nodes.roots,
     )
     zero_is_missing = _ZERO_MISSING in kinds
@@ -426,8 +426,9 @@ def leaf_models(text: ModelText, n_features: int) -> LeafModels:
     # Of a model with linear models the first tree holds constants all the same.
     is_linear = np.array([one.get("is_linear", "0") != "0" for one in text.trees])[tree]
     constants = text.column("leaf_value", float)
-    slopes = np.zeros((len(tree), n_features))
+    slopes = np.broadcast_to(0.0, (len(tree), n_features))  # takes no memory
     if is_linear.any():
+        slopes = slopes.copy()
         constants[is_linear] = text.column("leaf_const", float)
         leaf = np.repeat(np.flatnonzero(is_linear), text.column("num_features", int))
         slopes[leaf, text.column("leaf_features", int)] = text.column("leaf_coeff", float)
@@ -435,4 +436,5 @@ def leaf_models(text: ModelText, n_features: int) -> LeafModels:
     left, right = (nodes.spread(child, -1) for child in (nodes.left, nodes.right))
     numbering = number_nodes(nodes.is_leaf, left, right, nodes.roots)
     order = np.searchsorted(np.flatnonzero(nodes.is_leaf), numbering.leaves)
-    return LeafModels(constants[order], slopes[order], (tree % text.n_outputs)[order])
+    slopes = slopes[order] if is_linear.any() else slopes
+    return LeafModels(constants[order], slopes, (tree % text.n_outputs)[order])

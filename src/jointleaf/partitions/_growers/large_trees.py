@@ -92,6 +92,7 @@ class LargeTreesPartitioner(TreePartitioner):
             # Leaf values are means of bootstrap samples: no model that sums them is meant.
             parts.append(replace(adapter.trees(model, rows.columns), leaf_values=None))
             gains += adapter.split_gains(model)
+            del model  # and its histograms, before the next is trained
         return concatenate(parts), gains
 
     def _params(self, seed: int, n: int) -> dict[str, Any]:
