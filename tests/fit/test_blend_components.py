@@ -24,12 +24,13 @@ from blend_fits import (
     raw,
     small_fits,
 )
-from jointleaf import JOPLEnClassifier
+from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._core.losses import SquaredError
 from jointleaf._data.rows import Rows, canonical_rows
-from jointleaf._fit import blend, grouped_joint, linear, partition_groups
+from jointleaf._fit import blend, boosting, grouped_joint, linear, partition_groups, recipe_fit
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom, Growth
+from jointleaf._fit.component import Blend
 from jointleaf._fit.linear import fit_logistic, fit_ridge
 from jointleaf._fit.partition_groups import Group, grow_groups
 from jointleaf._fit.recipes import RECIPES, n_folds_and_splits
@@ -165,11 +166,50 @@ def test_models_of_nearly_all_rows_are_those_of_the_fit(task, n_train):
     context, ((train, valid),) = pieces["context"], pieces["splits"]
     centre, unit = context.target_units(train)
     for name in ("boosted", "boosted_random", "joint"):
-        model = pieces["components"][name].fit(context.standardize(context.rows))
+        alone = Blend.alone(name)
+        model, _ = recipe_fit._fit_components(context, pieces["components"], alone)
         expected = centre + unit * pieces["held_out"][name][0]
         gap = np.abs(model.predict(valid.X) - expected).max()
         rounding = 1e-5 * unit if name == "joint" else 1e-6  # single precision, or double
         assert (gap < rounding) == (n_train > 0.9 * len(X)), gap
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_components_of_little_weight_are_those_of_the_one_split(task):
+    """Their held-out predictions are those of the model, but for the units."""
+    estimator, y = TASKS[task]
+    order = np.random.default_rng(0).permutation(len(X))
+    with blend_pieces() as pieces:
+        blended(estimator, cv=[(order[:250], order[250:])]).fit(X, y)
+    context, components = pieces["context"], pieces["components"]
+    ((train, valid),) = pieces["splits"]
+    frame, (centre, unit) = context.standardize(context.rows), context.target_units(train)
+    assert (frame.unit != unit) == context.is_regression
+    refitted = components["boosted_random"].fit(frame).predict(valid.X)
+    held_out = centre + unit * pieces["held_out"]["boosted"][0]
+    for weight in (0.14, 0.16):
+        weights = Blend({"boosted": weight, "boosted_random": 1 - weight})
+        model, _ = recipe_fit._fit_components(context, components, weights)
+        expected = weight * held_out + (1 - weight) * refitted
+        gap = np.abs(model.predict(valid.X) - expected).max()
+        assert (gap < 1e-9 * max(unit, 1.0)) == (weight < 0.15), (weight, gap)
+
+
+def test_trees_that_are_far_behind_take_no_part():
+    """Borders at random find a few steps late; those in the best places find them at once."""
+    rng = np.random.default_rng(0)
+    steps = rng.uniform(size=(600, 4))
+    y = (steps > 0.37).astype(float) @ [8.0, 4.0, 2.0, 1.0]
+    with blend_pieces() as pieces, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boosting, "_RACE", {5: 1.15})
+        model = blended(JOPLEnRegressor).fit(steps, y)
+    components, held_out = pieces["components"], pieces["held_out"]
+    slow, first = components["boosted_random"], components["boosted"]
+    assert len(slow._losses) == 5
+    assert min(slow._losses) > 1.15 * min(first._losses[:5])
+    assert "boosted_random" not in held_out
+    assert slow.is_left_out
+    assert model.blend_.weights["boosted_random"] == 0
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -262,7 +302,7 @@ def test_scales_follow_the_weights_of_their_groups(key, fits):
     model, pieces = fits[key]
     (_, _, screen), (first, _, choice), (scales, slope_scale, _) = pieces["choices"][-3:]
     assert np.ptp(first) == 0
-    assert (len(screen.folds), len(choice.folds)) == (1, 3)
+    assert (screen.n_folds, choice.n_folds) == (1, 3)
     weights = (choice.group_weights / choice.group_weights.max()) ** 4
     is_used = weights >= 1e-3  # groups of smaller scales are left out
     np.testing.assert_allclose(scales, weights[is_used] / weights[is_used].sum())

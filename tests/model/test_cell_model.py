@@ -196,6 +196,16 @@ def test_models_of_different_frames_cannot_be_added():
     assert (one + random_model(make_frame(), PARTITIONERS[0], 0)).layout == one.layout
 
 
+def test_constants_take_the_units_of_another_frame():
+    frame, other = make_frame(), replace(make_frame(rows=X[:100]), centre=-7.0, unit=0.3)
+    constants = random_model(frame, PARTITIONERS[0], 0, kinds="constant")
+    moved = constants.in_units(other)
+    np.testing.assert_allclose(moved.predict(ROWS), constants.predict(ROWS), rtol=1e-12)
+    assert (moved + random_model(other, PARTITIONERS[0], 0)).unit == other.unit
+    with pytest.raises(ValueError, match="slopes"):
+        random_model(frame, PARTITIONERS[0], 0, kinds="linear").in_units(other)
+
+
 def test_members_of_nested_sums_stay_flat():
     frame = make_frame()
     models = [random_model(frame, p, i) for i, p in enumerate(PARTITIONERS[:3])]

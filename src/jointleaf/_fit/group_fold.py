@@ -37,15 +37,13 @@ class Choice(NamedTuple):
 
     def predictions(self) -> list[NDArray]:
         """Return what all groups together predict for the validation rows of every fold."""
-        return [path.predictions(np.array([self.strength]))[:, 0] for path in self.paths]
+        pairs = zip(self.folds, self.paths, strict=True)
+        return [fold.predictions(path.weights(self.strength)) for fold, path in pairs]
 
     def group_weights(self) -> NDArray[np.float64]:
         """Return weights (G,) of the predictions of the groups, fitted to held-out targets."""
-        folds = self.folds
-        predictions = [
-            fold.group_predictions(path.weights(self.strength))
-            for fold, path in zip(folds, self.paths, strict=True)
-        ]
+        folds, pairs = self.folds, zip(self.folds, self.paths, strict=True)
+        predictions = [fold.group_predictions(path.weights(self.strength)) for fold, path in pairs]
         parts = np.concatenate([part.reshape(len(part), -1) for part in predictions], axis=1)
         target = np.concatenate([fold.target_valid.ravel() for fold in folds])
         s = np.concatenate([fold.s_valid for fold in folds])
