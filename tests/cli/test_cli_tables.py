@@ -470,3 +470,24 @@ def test_the_task_that_is_guessed_can_be_overruled():
     assert detect_target(counts, "f", "classification").advice == ""
     assert detect_target(counts, "f", "regression").advice == ""
     assert detect_target(column(*"abab" * 9, name="y"), "f").advice == ""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "is_guess"),
+    [
+        (np.arange(130) % 26, True),
+        (np.arange(250) % 50, True),
+        (np.arange(255) % 51, False),
+        (np.arange(129) % 26, False),  # some class has less than five rows
+        (np.arange(130) % 26 + 0.5, False),
+    ],
+)
+def test_whole_numbers_that_may_be_classes_are_told(numbers, is_guess):
+    codes = column(*map(str, numbers), name="letter")
+    found = detect_target(codes, "f")
+    assert found.task == "regression"
+    n = len(set(numbers))
+    assert found.reason == f"{'whole ' * is_guess}numbers with {n} different values"
+    advice = "; --task classification predicts classes instead"
+    assert found.advice == advice * is_guess
+    assert detect_target(codes, "f", "regression").advice == ""
