@@ -58,7 +58,8 @@ class ColumnKind:
         """What the column holds, in words."""
         if self.is_used or self.kind in ROLES:
             return self.kind
-        is_unread = texts.LIKE_NUMBERS in self.note  # such as 20 m2
+        # Such as 20 m2, or 19 Sept 2003.
+        is_unread = texts.LIKE_NUMBERS in self.note or texts.LIKE_DATES in self.note
         return f"left out: {'text' if is_unread else self.kind}"
 
     @property
@@ -223,8 +224,10 @@ def _text(column: RawColumn, categories: list[str], is_kept: bool) -> ColumnKind
         words = [word for word in column.words if word.lower() == "none"]
         missing = [f"{listed(words)} counts as missing"] if words else []
         note = "; ".join([_counted(different), *missing, *similar_texts(categories)])
-    if texts.look_like_numbers(column.values):
-        note += f"; {texts.number_like_remark(column.values)}"
+    remarks = texts.date_like_remarks(categories)
+    if not remarks and texts.look_like_numbers(column.values):
+        remarks = [texts.number_like_remark(column.values)]
+    note = "; ".join([note, *remarks])
     return ColumnKind(column.name, kind, note=note)
 
 
