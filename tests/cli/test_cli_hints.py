@@ -12,6 +12,7 @@ from jointleaf import JOPLEnRegressor
 from jointleaf._core.progress import Progress
 from jointleaf._fit.recipe_fit import expected_seconds
 from jointleaf.cli import _fitting
+from jointleaf.cli._scores import error_table
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -52,9 +53,10 @@ def test_rows_in_order_of_time_are_told(capsys, tmp_path, days, options, is_hint
     out, _ = fitted(capsys, path, "--no-compare", *options)
     expected = ["rows are in the order of 'day': where new rows come later, use --time day"]
     assert hints(out) == (expected if is_hinted else [])
-    assert (expected[0].replace("'", "&#x27;") in path.with_suffix(".html").read_text()) == (
-        is_hinted
-    )
+    page = path.with_suffix(".html").read_text()
+    before, _, _ = page.partition('<section id="errors">')  # hints come first
+    assert (expected[0].replace("'", "&#x27;") in before) == is_hinted
+    assert ('<section id="hints">' in before) == is_hinted
 
 
 def test_coverage_far_below_what_was_asked_is_told(capsys, tmp_path):
@@ -66,6 +68,33 @@ def test_coverage_far_below_what_was_asked_is_told(capsys, tmp_path):
     assert text in fitted(capsys, path, "--time", "t", "--no-compare")[0]
     path = write(tmp_path / "d.csv", zip(time[:240] / 7, y[:240], strict=True), ("t", "y"))
     assert text not in fitted(capsys, path, "--no-compare")[0]
+
+
+@pytest.mark.parametrize(
+    ("errors", "subject"),
+    [
+        ({"jointleaf": 2.0, "linear model": 1.5, "constant": 1.4}, "no model is better"),
+        ({"jointleaf": 2.0, "constant": 2.0}, "no model is better"),
+        ({"jointleaf": 2.0, "linear model": 1.5, "constant": 1.8}, "jointleaf is no better"),
+        ({"jointleaf": 1.7, "linear model": 1.5, "constant": 1.8}, None),
+        ({"jointleaf": 1.7}, None),
+    ],
+)
+def test_models_that_are_no_better_than_a_constant_are_told(errors, subject):
+    table = [{"model": name, "rmse": v, "seconds": 0.1} for name, v in errors.items()]
+    validation = {"method": "by hand", "measure": "rmse", "table": table}
+    line = f"{subject} than a constant on held-out rows: predictions may say nothing"
+    assert hints(error_table(validation)) == [line] * (subject is not None)
+
+
+def test_the_report_of_noise_says_so(capsys, tmp_path):
+    rows = zip(A, np.arange(N) // 2 % 2, strict=True)
+    path = write(tmp_path / "d.csv", [(round(a), y) for a, y in rows], ("a", "y"))
+    out, _ = fitted(capsys, path)
+    (hint,) = hints(out)
+    assert "than a constant on held-out rows" in hint
+    page = path.with_suffix(".html").read_text()
+    assert hint in page.partition('<section id="errors">')[0]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ h2{font-size:1.15rem;margin:0 0 .5em}
 p{margin:.4em 0 .8em}
 section{background:#fff;border:1px solid #e3e6ea;border-radius:8px;padding:18px;margin:16px 0;
 min-width:0}
+#hints{border-left:4px solid #d99a2b}
+ul{margin:0;padding-left:1.2em}
 .facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,150px),1fr));gap:10px;
 margin:14px 0}
 .facts div{background:#fff;border:1px solid #e3e6ea;border-radius:8px;padding:10px 12px}

@@ -8,7 +8,14 @@ from typing import Any
 from jointleaf.cli import _charts as charts
 from jointleaf.cli import _html as html
 from jointleaf.cli._output import number, plural, seconds
-from jointleaf.cli._scores import JOINTLEAF, MEASURES, coverage_text, error_rows, format_measure
+from jointleaf.cli._scores import (
+    JOINTLEAF,
+    MEASURES,
+    constant_hint,
+    coverage_text,
+    error_rows,
+    format_measure,
+)
 from jointleaf.cli._svg import LARGE, PALETTE, SMALL, legend
 
 Record = dict[str, Any]
@@ -24,6 +31,7 @@ def render_report(record: Record, scores: Record | None = None) -> str:
     target = record["target"]
     parts = [
         _head(record),
+        _hints(record),
         html.row(_errors(record["validation"]), _target(target)),
         _quality(record["validation"], target),
         "" if scores is None else _further_data(scores, target),
@@ -61,6 +69,12 @@ def _head(record: Record) -> str:
     )
 
 
+def _hints(record: Record) -> str:
+    hints = [constant_hint(record["validation"]), *record.get("hints", [])]  # older files have none
+    lines = "".join(f"<li>{escape(hint)}</li>" for hint in hints if hint)
+    return html.section("hints", "Hints", "", f"<ul>{lines}</ul>") if lines else ""
+
+
 def _data(record: Record) -> str:
     columns, n = record["columns"], record["n_rows"]
     rows = [
@@ -79,7 +93,6 @@ def _data(record: Record) -> str:
         text += f" {plural(record['n_without_target'], 'row')} without a target left out."
     if record.get("n_without_weight"):
         text += f" {plural(record['n_without_weight'], 'row')} of weight 0 left out."
-    text += "".join(f" Hint: {hint}." for hint in record.get("hints", []))  # older files have none
     header = ["column", "holds", "missing", "different", "values"]
     table = html.table(header, rows, numbers=(2, 3), texts=(4,), styles=styles)
     if len(rows) > _MOST_COLUMNS:  # on a phone it takes many screens
