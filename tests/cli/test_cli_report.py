@@ -228,6 +228,15 @@ def test_the_names_of_classes_are_below_the_effects_too(folder):
     assert kinds == ["legend", "legend again"]
 
 
+def test_no_card_covers_a_table_beside_it():
+    """A table that is wider than its card scrolls, and the one of errors has room for itself."""
+    style = re.sub(r"\s", "", page("t", ""))
+    (card,) = re.findall(r"section\{(background.*?)\}", style)
+    assert "overflow-x:auto" in card
+    (width,) = re.findall(r"@media\(min-width:(\d+)px\)\{\.row\{display:grid", style)
+    assert int(width) > 1000
+
+
 # -- in a browser --------------------------------------------------------------------------------
 
 DRIVER = shutil.which("chromedriver")
@@ -271,7 +280,7 @@ class Browser:
 
 
 @pytest.mark.skipif(DRIVER is None, reason="no chromedriver")
-@pytest.mark.parametrize("width", [360, 390, 1200])
+@pytest.mark.parametrize("width", [360, 390, 1000, 1200])
 @pytest.mark.parametrize("name", ["number", "classes"])
 def test_reports_in_a_browser(folder, tmp_path, name, width):
     with socket.socket() as free:
@@ -289,6 +298,7 @@ def test_reports_in_a_browser(folder, tmp_path, name, width):
             beyond = "e => e.getBoundingClientRect().right > window.innerWidth + 1"
             every = "[...document.querySelectorAll('body *')]"
             assert browser.run(f"return {every}.filter({beyond}).length") == 0
+            assert browser.run(COVERED) == []
             assert browser.run(BROKEN) == []
             # Text of charts is readable, and no two labels of an axis overlap.
             small = browser.run(
@@ -318,6 +328,13 @@ return [...document.querySelectorAll('.facts b')].filter(b => {
   range.selectNodeContents(b);
   return range.getClientRects().length > 1;
 }).map(b => b.textContent);
+"""
+
+# Tables that reach out of their cards, which do not scroll.
+COVERED = """
+return [...document.querySelectorAll('section')].filter(card =>
+  getComputedStyle(card).overflowX !== 'auto' && card.scrollWidth > card.clientWidth + 1
+).map(card => card.id);
 """
 
 # Texts of charts that reach beyond them.
