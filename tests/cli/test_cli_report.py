@@ -213,6 +213,24 @@ def test_intervals_are_shown(folder):
     assert "Intervals of 90 % hold" in text
 
 
+def test_the_report_says_how_many_intervals_are_drawn(folder):
+    record = load_model(str(folder / "number.jleaf")).record
+    y = np.arange(400.0)
+    summary = prediction_summary(Rows(None, y), y, np.column_stack([y - 1, y + 1]))
+    text = render_report({**record, "validation": {**record["validation"], "summary": summary}})
+    root = ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>\n"))
+    figure = root.findall(".//section[@id='predictions']//figure")[2]
+    marks = figure.findall(".//circle")
+    in_chart = [mark for mark in marks if mark.get("r") == "2.2"]
+    assert figure.find("figcaption").text == f"Intervals of 90 %, {len(in_chart)} of 400 rows"
+
+
+def test_what_effects_are_of_is_named_in_english(folder):
+    text = (folder / "number.html").read_text()
+    assert "<p>How price &amp; more moves with" in text
+    assert "<p>How the raw prediction moves with" in (folder / "classes.html").read_text()
+
+
 def test_one_line_of_losses_is_not_called_every_line(folder):
     record = load_model(str(folder / "number.jleaf")).record
     assert "Every line is one way" in render_report(record)

@@ -36,7 +36,7 @@ def render_report(record: Record, scores: Record | None = None) -> str:
         _quality(record["validation"], target),
         "" if scores is None else _further_data(scores, target),
         _importances(record["features"]),
-        _effects(record.get("effects")),  # which older files do not have
+        _effects(record.get("effects"), target["name"]),  # which older files do not have
         _data(record),
         _fit(record),
         _foot(record),
@@ -107,7 +107,7 @@ def _target(target: Record) -> str:
         text += _clipped_text(target["histogram"])
         figure = "", charts.histogram_chart(target["histogram"], target["name"], SMALL)
     else:
-        figure = "Rows of every class", charts.classes_chart(target)
+        figure = charts.classes_chart(target)
     return html.section("target", "Target", text, html.figures(figure))
 
 
@@ -177,7 +177,9 @@ def _quality_parts(summary: Record, target: Record) -> tuple[str, list[tuple[str
         ("Residuals: target minus prediction", residuals),
     ]
     if intervals:
-        title = f"Intervals of {100 * intervals['coverage']:.4g} %"
+        shown = len(range(drawn)[charts.spans(drawn)])
+        of = f", {shown:,} of {n_all:,} rows" if shown < n_all else ""
+        title = f"Intervals of {100 * intervals['coverage']:.4g} %{of}"
         pictures.append((title, charts.intervals_chart(summary, name, size)))
     return text, pictures
 
@@ -236,12 +238,13 @@ def _used_in(feature: Record) -> str:
     return ", ".join(name for key, name in places.items() if feature[key]) or "nothing"
 
 
-def _effects(effects: Record | None) -> str:
+def _effects(effects: Record | None, name: str) -> str:
     if effects is None or not effects["curves"]:
         return ""
     curves, outputs, of = effects["curves"], effects["outputs"], effects["of"]
+    subject = of if of == name else f"the {of}"
     text = (
-        f"How the {of} moves with the columns that matter most, all others as they are: "
+        f"How {subject} moves with the columns that matter most, all others as they are: "
         "accumulated local effects of numbers, partial dependences of categories, both less their "
         "mean. Marks on the axis are quantiles of the rows. "
         f"The first {_MOST_ALIKE} charts have one scale, the others another."
