@@ -12,6 +12,7 @@ from jointleaf import JOPLEnRegressor
 from jointleaf._core.progress import Progress
 from jointleaf._fit.recipe_fit import expected_seconds
 from jointleaf.cli import _fitting
+from jointleaf.cli._output import CliError
 from jointleaf.cli._scores import error_table
 
 RNG = np.random.default_rng(0)
@@ -152,6 +153,25 @@ def test_columns_are_dropped_with_commas_between_them(capsys, tmp_path):
     assert [c["name"] for c in found["columns"] if c["used"]] == ["c,d"]
     found = json.loads(fitted(capsys, path, "--drop", "c,d", *options)[0])
     assert [c["name"] for c in found["columns"] if c["used"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("data", "stem"),
+    [
+        *((f"a/g.{end}", "g") for end in ("csv", "json", "jsonl", "ndjson", "parquet", "xlsx")),
+        *(("g.json.gz", "g"), ("g.1", "g.1"), ("-", "model")),
+    ],
+)
+def test_models_are_named_after_the_data(data, stem, capsys, tmp_path, monkeypatch):
+    files = []
+
+    def stop(outputs, *inputs):
+        files.extend(map(str, outputs.values()))
+        raise CliError("stopped")
+
+    monkeypatch.setattr(_fitting.out, "check_outputs", stop)
+    fails(capsys, "fit", data, "-t", "y")
+    assert files == [f"{stem}.jleaf", f"{stem}.html"]
 
 
 # -- time ------------------------------------------------------------------------------------------

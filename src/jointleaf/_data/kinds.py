@@ -23,7 +23,7 @@ _RANK_NAME = re.compile(r"rank|place|position", re.IGNORECASE)  # counts, but of
 _ID_NAME = re.compile(r"(.*[\W_])?[iI][dD]|.*[a-z0-9]I[dD]")  # id, flat_id, flatId, but not paid
 _USED = ("number", "category", "boolean", "date", "unchanged")
 #: All kinds of columns; see `ColumnKind`.
-KINDS = (*_USED, "identifier", "copy", "constant", "empty", "dropped", *ROLES)
+KINDS = (*_USED, "identifier", "copy", "constant", "empty", "dropped", "group", *ROLES)
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class ColumnKind:
     """What a column holds and how it is read.
 
     Its kind is "number", "category", "boolean" or "date", or "identifier", "copy", "constant",
-    "empty" or "dropped", which are left out of the model, or "exposure" or "weight" of the rows, or
-    "unchanged" where a model takes it as it is. Its notation is how numbers (see
+    "empty" or "dropped", which are left out of the model, or "exposure", "weight" or "group" of the
+    rows, or "unchanged" where a model takes it as it is. Its notation is how numbers (see
     `detect_notation`) or dates ("iso", a format of strptime, "time" for a column of times) are
     written.
     """
@@ -56,7 +56,7 @@ class ColumnKind:
     @property
     def holds(self) -> str:
         """What the column holds, in words."""
-        if self.is_used or self.kind in ROLES:
+        if self.is_used or self.kind in ("group", *ROLES):
             return self.kind
         # Such as 20 m2, or 19 Sept 2003.
         is_unread = texts.LIKE_NUMBERS in self.note or texts.LIKE_DATES in self.note

@@ -257,7 +257,9 @@ def coverage_text(summary: dict[str, Any] | None) -> str:
     )
     if "size" in summary:
         size = number(summary["size"])
-        return f"sets of {asked} hold {inside} of the classes, mean size {size}{short}"
+        return (
+            f"sets of {asked} hold the true class of {inside} of the rows, mean size {size}{short}"
+        )
     width = number(summary["width"])
     return f"intervals of {asked} hold {inside} of the targets, mean width {width}{short}"
 
