@@ -13,7 +13,7 @@ from jointleaf._core.progress import Progress
 from jointleaf._fit.recipe_fit import expected_seconds
 from jointleaf.cli import _fitting
 from jointleaf.cli._output import CliError
-from jointleaf.cli._scores import error_table
+from jointleaf.cli._scores import coverage_summary, coverage_text, error_table
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -153,6 +153,13 @@ def test_columns_are_dropped_with_commas_between_them(capsys, tmp_path):
     assert [c["name"] for c in found["columns"] if c["used"]] == ["c,d"]
     found = json.loads(fitted(capsys, path, "--drop", "c,d", *options)[0])
     assert [c["name"] for c in found["columns"] if c["used"]] == ["a", "b"]
+
+
+def test_what_is_said_of_sets_of_classes():
+    truth, sets = np.arange(40) % 2, np.ones((40, 2), bool)
+    sets[:10, 0] = False  # five rows of the first class are outside
+    found = coverage_text(coverage_summary(truth, sets, np.arange(40)))
+    assert found == "sets of 90 % hold the true class of 87.5 % of the rows, mean size 1.750"
 
 
 @pytest.mark.parametrize(

@@ -256,10 +256,8 @@ def coverage_text(summary: dict[str, Any] | None) -> str:
         "; far too few: held-out rows are unlike those before" if summary.get("is_short") else ""
     )
     if "size" in summary:
-        size = number(summary["size"])
-        return (
-            f"sets of {asked} hold the true class of {inside} of the rows, mean size {size}{short}"
-        )
+        held = f"sets of {asked} hold the true class of {inside} of the rows"
+        return f"{held}, mean size {number(summary['size'])}{short}"
     width = number(summary["width"])
     return f"intervals of {asked} hold {inside} of the targets, mean width {width}{short}"
 
