@@ -259,7 +259,7 @@ def _contributions(explanation: Explanation) -> list[dict[str, Any]]:
 
 
 def _explanation_text(
-    contents: dict[str, Any], values: dict[str, str], top: int, label: str | None
+    contents: dict[str, Any], values: dict[str, str], top: int, label: str | None = None
 ) -> str:
     """Return the contributions as text; `values` are those of the columns, as text."""
     records = contents["contributions"]
