@@ -155,6 +155,38 @@ def test_columns_are_dropped_with_commas_between_them(capsys, tmp_path):
     assert [c["name"] for c in found["columns"] if c["used"]] == ["a", "b"]
 
 
+LABELS = RNG.permutation(2000)[:120] * 7 + 200_114_871
+
+
+@pytest.mark.parametrize(
+    ("numbers", "options", "is_hinted"),
+    [
+        (LABELS, (), True),
+        (np.r_[LABELS[:118], LABELS[:2]], (), True),
+        (np.r_[LABELS[:115], LABELS[:5]], (), False),  # some repeat
+        (LABELS, ("--keep", "policy"), False),
+        (LABELS, ("--drop", "policy"), False),
+        (LABELS[:99], (), False),
+        (LABELS + 0.5, (), False),
+        (LABELS - 200_100_000, (), False),  # an amount
+        (np.r_[1_000_000, LABELS[1:]], (), False),  # of several lengths
+        (LABELS * 10, (), False),  # Unix times
+        ([int((date(2020, 1, 1) + timedelta(3 * k)).strftime("%Y%m%d")) for k in range(120)],
+         (), False),
+    ],
+)  # fmt: skip
+def test_numbers_that_name_rows_are_told(capsys, tmp_path, numbers, options, is_hinted):
+    x = RNG.normal(size=len(numbers))
+    rows = zip(numbers, x, x + RNG.normal(size=len(x)), strict=True)
+    path = write(tmp_path / "d.csv", rows, ("policy", "x", "y"))
+    out, _ = fitted(capsys, path, *options, "--no-compare", "--no-report")
+    line = (
+        "'policy' may name the rows (whole numbers of one length, nearly all different): --drop "
+        "identifiers"
+    )
+    assert hints(out) == [line] * is_hinted
+
+
 def test_what_is_said_of_sets_of_classes():
     truth, sets = np.arange(40) % 2, np.ones((40, 2), bool)
     sets[:10, 0] = False  # five rows of the first class are outside
