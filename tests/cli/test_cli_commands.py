@@ -302,6 +302,10 @@ def test_explanations_of_classes(capsys, folder, tmp_path):
     share = second["probabilities"]["Rome"]
     assert second["raw_prediction"] == pytest.approx(np.log(share / (1 - share)), rel=1e-6)
     assert "classes are Oslo, Rome" in fails(capsys, *arguments, "--class", "Lima")
+    other = ({"Oslo", "Rome"} - {first["prediction"]}).pop()
+    lines = run(capsys, *arguments, "--class", other)[1].splitlines()
+    assert f"probability of {other}: {first['probabilities'][other]:#.3g}" in lines
+    assert "probability of" not in run(capsys, *arguments, "--class", first["prediction"])[1]
     pytest.importorskip("matplotlib")
     assert run(capsys, *arguments, "--plot", tmp_path / "row.png")[0] == 0
     assert (tmp_path / "row.png").read_bytes().startswith(b"\x89PNG")

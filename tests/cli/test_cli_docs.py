@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+from jointleaf._data.texts import DATE_FORMATS, detect_format
 from jointleaf.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -42,3 +43,18 @@ def test_every_command_of_the_page_is_there(capsys):
         main([name, "--help"])
         helps += capsys.readouterr().out
     assert {option for option in options if option not in helps} == set()
+
+
+def test_the_forms_of_dates_are_those_that_are_read():
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    (line,) = (line for line in page.splitlines() if line.startswith("| date |"))
+    given = re.findall("`(.*?)`", line)
+    days = [text for text in given if ":" not in text]
+    times = [f" {text}" for text in given if ":" in text and not text.startswith("T")]
+    assert len(times) == 3
+    forms = {detect_format([day]) for day in days}
+    with_times = {detect_format([day + time]) for day in days for time in times}
+    full = {form.replace("%b", "%B") for form in forms if form and "-%b" not in form}
+    assert forms | full | with_times >= set(DATE_FORMATS) - {f for f in DATE_FORMATS if "%B" in f}
+    assert full | forms >= {form for form in DATE_FORMATS if "%H" not in form and "%I" not in form}
+    assert None not in forms

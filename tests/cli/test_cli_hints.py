@@ -12,6 +12,8 @@ from jointleaf import JOPLEnRegressor
 from jointleaf._core.progress import Progress
 from jointleaf._fit.recipe_fit import expected_seconds
 from jointleaf.cli import _fitting
+from jointleaf.cli._output import CliError
+from jointleaf.cli._scores import coverage_summary, coverage_text, error_table
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -52,9 +54,10 @@ def test_rows_in_order_of_time_are_told(capsys, tmp_path, days, options, is_hint
     out, _ = fitted(capsys, path, "--no-compare", *options)
     expected = ["rows are in the order of 'day': where new rows come later, use --time day"]
     assert hints(out) == (expected if is_hinted else [])
-    assert (expected[0].replace("'", "&#x27;") in path.with_suffix(".html").read_text()) == (
-        is_hinted
-    )
+    page = path.with_suffix(".html").read_text()
+    before, _, _ = page.partition('<section id="errors">')  # hints come first
+    assert (expected[0].replace("'", "&#x27;") in before) == is_hinted
+    assert ('<section id="hints">' in before) == is_hinted
 
 
 def test_coverage_far_below_what_was_asked_is_told(capsys, tmp_path):
@@ -66,6 +69,33 @@ def test_coverage_far_below_what_was_asked_is_told(capsys, tmp_path):
     assert text in fitted(capsys, path, "--time", "t", "--no-compare")[0]
     path = write(tmp_path / "d.csv", zip(time[:240] / 7, y[:240], strict=True), ("t", "y"))
     assert text not in fitted(capsys, path, "--no-compare")[0]
+
+
+@pytest.mark.parametrize(
+    ("errors", "subject"),
+    [
+        ({"jointleaf": 2.0, "linear model": 1.5, "constant": 1.4}, "no model is better"),
+        ({"jointleaf": 2.0, "constant": 2.0}, "no model is better"),
+        ({"jointleaf": 2.0, "linear model": 1.5, "constant": 1.8}, "jointleaf is no better"),
+        ({"jointleaf": 1.7, "linear model": 1.5, "constant": 1.8}, None),
+        ({"jointleaf": 1.7}, None),
+    ],
+)
+def test_models_that_are_no_better_than_a_constant_are_told(errors, subject):
+    table = [{"model": name, "rmse": v, "seconds": 0.1} for name, v in errors.items()]
+    validation = {"method": "by hand", "measure": "rmse", "table": table}
+    line = f"{subject} than a constant on held-out rows: predictions may say nothing"
+    assert hints(error_table(validation)) == [line] * (subject is not None)
+
+
+def test_the_report_of_noise_says_so(capsys, tmp_path):
+    rows = zip(A, np.arange(N) // 2 % 2, strict=True)
+    path = write(tmp_path / "d.csv", [(round(a), y) for a, y in rows], ("a", "y"))
+    out, _ = fitted(capsys, path)
+    (hint,) = hints(out)
+    assert "than a constant on held-out rows" in hint
+    page = path.with_suffix(".html").read_text()
+    assert hint in page.partition('<section id="errors">')[0]
 
 
 @pytest.mark.parametrize(
@@ -123,6 +153,64 @@ def test_columns_are_dropped_with_commas_between_them(capsys, tmp_path):
     assert [c["name"] for c in found["columns"] if c["used"]] == ["c,d"]
     found = json.loads(fitted(capsys, path, "--drop", "c,d", *options)[0])
     assert [c["name"] for c in found["columns"] if c["used"]] == ["a", "b"]
+
+
+LABELS = RNG.permutation(2000)[:120] * 7 + 200_114_871
+
+
+@pytest.mark.parametrize(
+    ("numbers", "options", "is_hinted"),
+    [
+        (LABELS, (), True),
+        (np.r_[LABELS[:118], LABELS[:2]], (), True),
+        (np.r_[LABELS[:115], LABELS[:5]], (), False),  # some repeat
+        (LABELS, ("--keep", "policy"), False),
+        (LABELS, ("--drop", "policy"), False),
+        (LABELS[:99], (), False),
+        (LABELS + 0.5, (), False),
+        (LABELS - 200_100_000, (), False),  # an amount
+        (np.r_[1_000_000, LABELS[1:]], (), False),  # of several lengths
+        (LABELS * 10, (), False),  # Unix times
+        ([int((date(2020, 1, 1) + timedelta(3 * k)).strftime("%Y%m%d")) for k in range(120)],
+         (), False),
+    ],
+)  # fmt: skip
+def test_numbers_that_name_rows_are_told(capsys, tmp_path, numbers, options, is_hinted):
+    x = RNG.normal(size=len(numbers))
+    rows = zip(numbers, x, x + RNG.normal(size=len(x)), strict=True)
+    path = write(tmp_path / "d.csv", rows, ("policy", "x", "y"))
+    out, _ = fitted(capsys, path, *options, "--no-compare", "--no-report")
+    line = (
+        "'policy' may name the rows (whole numbers of one length, nearly all different): --drop "
+        "identifiers"
+    )
+    assert hints(out) == [line] * is_hinted
+
+
+def test_what_is_said_of_sets_of_classes():
+    truth, sets = np.arange(40) % 2, np.ones((40, 2), bool)
+    sets[:10, 0] = False  # five rows of the first class are outside
+    found = coverage_text(coverage_summary(truth, sets, np.arange(40)))
+    assert found == "sets of 90 % hold the true class of 87.5 % of the rows, mean size 1.750"
+
+
+@pytest.mark.parametrize(
+    ("data", "stem"),
+    [
+        *((f"a/g.{end}", "g") for end in ("csv", "json", "jsonl", "ndjson", "parquet", "xlsx")),
+        *(("g.json.gz", "g"), ("g.1", "g.1"), ("-", "model")),
+    ],
+)
+def test_models_are_named_after_the_data(data, stem, capsys, tmp_path, monkeypatch):
+    files = []
+
+    def stop(outputs, *inputs):
+        files.extend(map(str, outputs.values()))
+        raise CliError("stopped")
+
+    monkeypatch.setattr(_fitting.out, "check_outputs", stop)
+    fails(capsys, "fit", data, "-t", "y")
+    assert files == [f"{stem}.jleaf", f"{stem}.html"]
 
 
 # -- time ------------------------------------------------------------------------------------------

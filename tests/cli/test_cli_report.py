@@ -213,6 +213,24 @@ def test_intervals_are_shown(folder):
     assert "Intervals of 90 % hold" in text
 
 
+def test_the_report_says_how_many_intervals_are_drawn(folder):
+    record = load_model(str(folder / "number.jleaf")).record
+    y = np.arange(400.0)
+    summary = prediction_summary(Rows(None, y), y, np.column_stack([y - 1, y + 1]))
+    text = render_report({**record, "validation": {**record["validation"], "summary": summary}})
+    root = ElementTree.fromstring(text.removeprefix("<!DOCTYPE html>\n"))
+    figure = root.findall(".//section[@id='predictions']//figure")[2]
+    marks = figure.findall(".//circle")
+    in_chart = [mark for mark in marks if mark.get("r") == "2.2"]
+    assert figure.find("figcaption").text == f"Intervals of 90 %, {len(in_chart)} of 400 rows"
+
+
+def test_what_effects_are_of_is_named_in_english(folder):
+    text = (folder / "number.html").read_text()
+    assert "<p>How price &amp; more moves with" in text
+    assert "<p>How the raw prediction moves with" in (folder / "classes.html").read_text()
+
+
 def test_one_line_of_losses_is_not_called_every_line(folder):
     record = load_model(str(folder / "number.jleaf")).record
     assert "Every line is one way" in render_report(record)
@@ -226,6 +244,15 @@ def test_the_names_of_classes_are_below_the_effects_too(folder):
     legends = root.findall(".//section[@id='effects']//p[@class]")
     kinds = [p.get("class") for p in legends if "legend" in p.get("class")]
     assert kinds == ["legend", "legend again"]
+
+
+def test_no_card_covers_a_table_beside_it():
+    """A table that is wider than its card scrolls, and the one of errors has room for itself."""
+    style = re.sub(r"\s", "", page("t", ""))
+    (card,) = re.findall(r"section\{(background.*?)\}", style)
+    assert "overflow-x:auto" in card
+    (width,) = re.findall(r"@media\(min-width:(\d+)px\)\{\.row\{display:grid", style)
+    assert int(width) > 1000
 
 
 # -- in a browser --------------------------------------------------------------------------------
@@ -271,7 +298,7 @@ class Browser:
 
 
 @pytest.mark.skipif(DRIVER is None, reason="no chromedriver")
-@pytest.mark.parametrize("width", [360, 390, 1200])
+@pytest.mark.parametrize("width", [360, 390, 1000, 1200])
 @pytest.mark.parametrize("name", ["number", "classes"])
 def test_reports_in_a_browser(folder, tmp_path, name, width):
     with socket.socket() as free:
@@ -289,6 +316,7 @@ def test_reports_in_a_browser(folder, tmp_path, name, width):
             beyond = "e => e.getBoundingClientRect().right > window.innerWidth + 1"
             every = "[...document.querySelectorAll('body *')]"
             assert browser.run(f"return {every}.filter({beyond}).length") == 0
+            assert browser.run(COVERED) == []
             assert browser.run(BROKEN) == []
             # Text of charts is readable, and no two labels of an axis overlap.
             small = browser.run(
@@ -318,6 +346,13 @@ return [...document.querySelectorAll('.facts b')].filter(b => {
   range.selectNodeContents(b);
   return range.getClientRects().length > 1;
 }).map(b => b.textContent);
+"""
+
+# Tables that reach out of their cards, which do not scroll.
+COVERED = """
+return [...document.querySelectorAll('section')].filter(card =>
+  getComputedStyle(card).overflowX !== 'auto' && card.scrollWidth > card.clientWidth + 1
+).map(card => card.id);
 """
 
 # Texts of charts that reach beyond them.

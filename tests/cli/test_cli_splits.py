@@ -51,6 +51,8 @@ def test_groups(table, fits, capsys):
         counts = np.bincount(groups, minlength=9)
         assert ((counts == 0) | (counts == np.bincount(whole))).all()
     assert "street" not in jointleaf.load(path).feature_names_in_
+    (street,) = [c for c in json.loads(out)["columns"] if c["name"] == "street"]
+    assert (street["kind"], street["holds"], street["used"]) == ("group", "group", False)
     new = table.with_name("new.csv")
     new.write_text(as_csv(make_rows(5, seed=1)))
     assert run(capsys, "predict", path, new)[0] == 0

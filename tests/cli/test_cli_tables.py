@@ -4,7 +4,6 @@ import gzip
 import json
 import math
 from dataclasses import asdict
-from datetime import datetime, timezone
 
 import numpy as np
 import pandas as pd
@@ -17,11 +16,8 @@ from jointleaf._data.kinds import detect_kind
 from jointleaf._data.preparation import Preparation
 from jointleaf._data.raw_table import RawColumn, RawTable
 from jointleaf._data.texts import (
-    date_parts,
-    detect_format,
     detect_notation,
     parse_booleans,
-    parse_dates,
     parse_numbers,
 )
 from jointleaf.cli._columns import detect_target
@@ -108,7 +104,7 @@ def test_parquet_gives_what_csv_gives(tmp_path):
     pd.testing.assert_frame_equal(*made)
 
 
-# -- numbers and dates ---------------------------------------------------------------------------
+# -- numbers -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -189,48 +185,6 @@ def test_booleans():
         parse_booleans(texts("yes", "No", "TRUE", "f", None)), [1, 0, 1, 0, np.nan]
     )
     assert parse_booleans(texts("yes", "maybe")) is None
-
-
-moments = st.datetimes(datetime(1950, 1, 1), datetime(2090, 12, 31))
-
-
-@given(st.lists(moments, min_size=1, max_size=10))
-@settings(max_examples=100, deadline=None)
-def test_parts_of_dates_are_those_of_the_standard_library(times):
-    times = [time.replace(microsecond=0) for time in times]
-    written = texts(*(time.isoformat(" ") for time in times))
-    assert detect_format(written.tolist()) == "iso"
-    parts = date_parts(parse_dates(written, "iso"))
-    for k, time in enumerate(times):
-        seconds = time.replace(tzinfo=timezone.utc).timestamp()
-        assert parts["day number"][k] == pytest.approx(seconds / 86400, abs=1e-9)
-        expected = (time.year, time.month, time.day, time.weekday(), time.hour)
-        found = [parts[name][k] for name in ("year", "month", "day", "weekday", "hour")]
-        assert tuple(found) == expected
-
-
-@pytest.mark.parametrize(
-    "form", ["%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y %H:%M", "%b %d, %Y", "%d %B %Y", "%Y/%m/%d"]
-)
-def test_formats_of_dates_are_found(form):
-    times = [datetime(2023, 1, 31, 5, 10), datetime(2024, 2, 29, 23, 59), datetime(2021, 12, 5)]
-    written = [time.strftime(form) for time in times]
-    assert detect_format(written) == form
-    found = parse_dates(texts(*written), form)
-    expected = [
-        datetime.strptime(w, form).replace(tzinfo=timezone.utc).timestamp() for w in written
-    ]
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_zones_are_brought_to_utc():
-    found = parse_dates(texts("2024-01-01T00:30:00+02:00", "2023-12-31T22:30:00Z"), "iso")
-    assert found[0] == found[1]
-
-
-@pytest.mark.parametrize("given", [["2024-13-01"], ["2024-02-30"], ["soon"], ["20240101"], ["1-2"]])
-def test_other_texts_are_no_dates(given):
-    assert detect_format(given) is None
 
 
 # -- kinds ---------------------------------------------------------------------------------------
@@ -470,3 +424,24 @@ def test_the_task_that_is_guessed_can_be_overruled():
     assert detect_target(counts, "f", "classification").advice == ""
     assert detect_target(counts, "f", "regression").advice == ""
     assert detect_target(column(*"abab" * 9, name="y"), "f").advice == ""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "is_guess"),
+    [
+        (np.arange(130) % 26, True),
+        (np.arange(250) % 50, True),
+        (np.arange(255) % 51, False),
+        (np.arange(129) % 26, False),  # some class has less than five rows
+        (np.arange(130) % 26 + 0.5, False),
+    ],
+)
+def test_whole_numbers_that_may_be_classes_are_told(numbers, is_guess):
+    codes = column(*map(str, numbers), name="letter")
+    found = detect_target(codes, "f")
+    assert found.task == "regression"
+    n = len(set(numbers))
+    assert found.reason == f"{'whole ' * is_guess}numbers with {n} different values"
+    advice = "; --task classification predicts classes instead"
+    assert found.advice == advice * is_guess
+    assert detect_target(codes, "f", "regression").advice == ""

@@ -89,6 +89,9 @@ def test_similar_names_are_found():
     assert closest_name("pricee", names) == closest_name(" PRICE", names) == "price"
     assert closest_name("soldon", names) == "Sold on"
     assert closest_name("cost", names) is None
+    assert closest_name("fule", ["id", "fuel"]) == "fuel"
+    assert closest_name("yaer", ["day", "year"]) == "year"
+    assert closest_name("x12", ["x21", "x13"]) is None  # numbers, which may well be meant
     assert closest_name("pricee", [*names, *map(str, range(1000))]) is None  # takes too long
 
 

@@ -109,8 +109,10 @@ def test_classes_that_cannot_be_told_apart(y, message):
 
 
 def test_a_class_of_zero_weight_is_no_class():
-    with pytest.raises(ValueError, match=r"one class only .* positive weight"):
+    with pytest.raises(ValueError, match=r"one class only \(1.*, in rows of positive weight\)"):
         JOPLEnClassifier(SMALL).fit(X, BINARY, BINARY)
+    with pytest.raises(ValueError, match=r"one class only \([^,]*\): at least two"):
+        JOPLEnClassifier(SMALL).fit(X[BINARY > 0], BINARY[BINARY > 0])
 
 
 @pytest.mark.parametrize(

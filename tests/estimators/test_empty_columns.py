@@ -29,7 +29,7 @@ def one_warning(fit):
         warnings.simplefilter("always")
         model = fit()
     (message,) = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-    assert message.startswith("columns 'late', 'text' have no values at all")
+    assert message.startswith("columns 'late', 'text' have no values at all, and nothing")
     return model
 
 

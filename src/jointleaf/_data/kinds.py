@@ -23,7 +23,7 @@ _RANK_NAME = re.compile(r"rank|place|position", re.IGNORECASE)  # counts, but of
 _ID_NAME = re.compile(r"(.*[\W_])?[iI][dD]|.*[a-z0-9]I[dD]")  # id, flat_id, flatId, but not paid
 _USED = ("number", "category", "boolean", "date", "unchanged")
 #: All kinds of columns; see `ColumnKind`.
-KINDS = (*_USED, "identifier", "copy", "constant", "empty", "dropped", *ROLES)
+KINDS = (*_USED, "identifier", "copy", "constant", "empty", "dropped", "group", *ROLES)
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class ColumnKind:
     """What a column holds and how it is read.
 
     Its kind is "number", "category", "boolean" or "date", or "identifier", "copy", "constant",
-    "empty" or "dropped", which are left out of the model, or "exposure" or "weight" of the rows, or
-    "unchanged" where a model takes it as it is. Its notation is how numbers (see
+    "empty" or "dropped", which are left out of the model, or "exposure", "weight" or "group" of the
+    rows, or "unchanged" where a model takes it as it is. Its notation is how numbers (see
     `detect_notation`) or dates ("iso", a format of strptime, "time" for a column of times) are
     written.
     """
@@ -56,9 +56,10 @@ class ColumnKind:
     @property
     def holds(self) -> str:
         """What the column holds, in words."""
-        if self.is_used or self.kind in ROLES:
+        if self.is_used or self.kind in ("group", *ROLES):
             return self.kind
-        is_unread = texts.LIKE_NUMBERS in self.note  # such as 20 m2
+        # Such as 20 m2, or 19 Sept 2003.
+        is_unread = texts.LIKE_NUMBERS in self.note or texts.LIKE_DATES in self.note
         return f"left out: {'text' if is_unread else self.kind}"
 
     @property
@@ -223,8 +224,10 @@ def _text(column: RawColumn, categories: list[str], is_kept: bool) -> ColumnKind
         words = [word for word in column.words if word.lower() == "none"]
         missing = [f"{listed(words)} counts as missing"] if words else []
         note = "; ".join([_counted(different), *missing, *similar_texts(categories)])
-    if texts.look_like_numbers(column.values):
-        note += f"; {texts.number_like_remark(column.values)}"
+    remarks = texts.date_like_remarks(categories)
+    if not remarks and texts.look_like_numbers(column.values):
+        remarks = [texts.number_like_remark(column.values)]
+    note = "; ".join([note, *remarks])
     return ColumnKind(column.name, kind, note=note)
 
 

@@ -121,7 +121,12 @@ def closest_name(name: str, names: Sequence[str]) -> str | None:
     wanted = _folded(name)
     if wanted in folded or max(len(folded), len(wanted)) > _MOST_COMPARED:
         return folded.get(wanted)
-    similar = difflib.get_close_matches(wanted, folded, 1, _LEAST_SIMILAR)
+    pairs = ((k, wanted[k : k + 2]) for k in range(len(wanted) - 1))
+    swapped = {wanted[:k] + pair[::-1] + wanted[k + 2 :] for k, pair in pairs if pair.isalpha()}
+    # difflib takes two letters that are swapped for two errors.
+    similar = [known for known in folded if known in swapped] or difflib.get_close_matches(
+        wanted, folded, 1, _LEAST_SIMILAR
+    )
     return folded[similar[0]] if similar else None
 
 

@@ -226,11 +226,20 @@ _ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{
 # In this order: where several match all values, the first is taken.
 _DAYS = (
     "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y",
-    "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y",
+    "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y", "%d-%b-%Y", "%d-%b-%y",
+    "%d.%m.%y", "%d/%m/%y", "%m/%d/%y",
 )  # fmt: skip
+_MONTHS = ("%Y-%m", "%b %Y", "%B %Y")
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p")
 #: How dates may be written.
-DATE_FORMATS = ("iso", "%Y-%m", *(day + time for day in _DAYS for time in _TIMES))
+DATE_FORMATS = ("iso", *_MONTHS, *(day + time for day in _DAYS for time in _TIMES))
+_MONTH_NAME = re.compile(
+    r"(?<![^\W\d_])(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?"
+    r"|sept?(ember)?|oct(ober)?|nov(ember)?|dec(ember)?)(?![^\W\d_])",
+    re.IGNORECASE,
+)
+_DAY_LIKE = re.compile(r"\d{4}([-/.])\d\d?\1\d\d?(?!\d)|(?<!\d)\d\d?([-/.])\d\d?\2\d{4}")
+_TIME_LIKE = re.compile(r"(?<!\d)\d\d?:\d\d(?!\d)")
 _SAMPLE = 1000
 _EPOCH = datetime(1970, 1, 1)
 
@@ -245,6 +254,28 @@ def detect_format(texts: list[str]) -> str | None:
         return None
     matches = (f for f in DATE_FORMATS if all(_parse_date(text, f) is not None for text in sample))
     return next(matches, None)
+
+
+#: What remarks on such texts have in common.
+LIKE_DATES = "in a form that is not read"
+
+
+def date_like_remarks(texts: list[str]) -> list[str]:
+    """Return at most one remark, on texts of which most look like dates or times."""
+    sample = texts[:_SAMPLE]
+    n_days = sum(map(_is_day_like, sample))
+    n_times = sum(_TIME_LIKE.search(text) is not None for text in sample)
+    if 2 * n_days > len(sample):
+        return [f"may hold dates {LIKE_DATES}: write them as 2003-09-19"]
+    if 2 * n_times > len(sample):
+        remedy = "write dates as 2003-09-19 14:30, times alone as numbers"
+        return [f"may hold times {LIKE_DATES}: {remedy}"]
+    return []
+
+
+def _is_day_like(text: str) -> bool:
+    has_month = _MONTH_NAME.search(text) and any(mark.isdigit() for mark in text)
+    return bool(has_month or _DAY_LIKE.search(text))
 
 
 def parse_dates(values: NDArray, form: str) -> NDArray[np.float64]:

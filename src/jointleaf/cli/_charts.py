@@ -26,8 +26,8 @@ def histogram_chart(histogram: Record, label: str, size: Size) -> str:
     return chart.render()
 
 
-def classes_chart(target: Record) -> str:
-    """Return bars of the number of rows of every class, or of the most frequent ones."""
+def classes_chart(target: Record) -> tuple[str, str]:
+    """Return a caption and bars of the rows of every class, or of the most frequent ones."""
     counts, names = target["counts"], target["classes"]
     order = sorted(range(len(counts)), key=lambda k: -counts[k])[:_MOST_CLASSES]
     shown = sorted(order)
@@ -38,7 +38,7 @@ def classes_chart(target: Record) -> str:
     size = SMALL[0], 60 + 21 * max(len(shown), 7)
     chart = Chart(x, Axis.of_names(y), title, size, grid="x")
     chart.flat_bars([counts[k] for k in shown])
-    return chart.render()
+    return title, chart.render()
 
 
 def pairs_chart(summary: Record, name: str, size: Size) -> str:
@@ -52,11 +52,15 @@ def pairs_chart(summary: Record, name: str, size: Size) -> str:
     return chart.render()
 
 
+def spans(n: int) -> slice:
+    """Return which of n rows, in the order of predictions, have their intervals drawn."""
+    return slice(None, None, -(-n // _MOST_SPANS))
+
+
 def intervals_chart(summary: Record, name: str, size: Size) -> str:
     """Return intervals in the order of predictions, and targets inside and outside of them."""
     ends, predicted = summary["intervals"], summary["predicted"]
-    order = sorted(range(len(predicted)), key=predicted.__getitem__)
-    order = order[:: -(-len(order) // _MOST_SPANS)]
+    order = sorted(range(len(predicted)), key=predicted.__getitem__)[spans(len(predicted))]
     low, high, truth = (
         [values[k] for k in order] for values in (ends["low"], ends["high"], summary["truth"])
     )

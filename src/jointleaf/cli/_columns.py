@@ -53,9 +53,11 @@ def detect_role(column: RawColumn, role: str, source: str) -> ColumnKind:
 Task = Literal["regression", "classification"]
 
 _FEW = 10  # whole numbers with at most so many different values are classes
+_MAYBE_CLASSES = 50  # with so many they may be
 _MOST_CLASSES = 100
 _FEWEST_ROWS = 5  # a class needs, on average, at least so many rows
 _REQUESTED = "as requested"
+_WHOLE = "whole numbers"  # few enough that their task is a guess
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,11 @@ class Target:
     @property
     def advice(self) -> str:
         """How to overrule a task that was detected and may be wrong; empty where it was not."""
-        is_guess = self.task == "classification" and self.notation and self.reason != _REQUESTED
-        return "; --task regression predicts numbers instead" if is_guess else ""
+        if not self.reason.startswith(_WHOLE):
+            return ""
+        if self.task == "regression":
+            return "; --task classification predicts classes instead"
+        return "; --task regression predicts numbers instead"
 
     def read(self, column: RawColumn, source: str) -> tuple[NDArray, NDArray[np.bool_]]:
         """Return targets (m,), floats, whole numbers or text, and a mask (n,) of their rows."""
@@ -125,11 +130,13 @@ def detect_target(
     if task is not None:
         is_text = task == "classification" and not whole
         return Target(name, task, "" if is_text else notation, _REQUESTED)
-    if whole and len(different) <= _FEW and n_present >= _FEWEST_ROWS * len(different):
-        reason = f"whole numbers with {len(different)} different values"
+    repeat = whole and n_present >= _FEWEST_ROWS * len(different)
+    kind = _WHOLE if repeat and len(different) <= _MAYBE_CLASSES else "numbers"
+    reason = f"{kind} with {len(different):,} different values"
+    if repeat and len(different) <= _FEW:
         return Target(name, "classification", notation, reason)
     remarks = texts.notation_remarks(column.values, notation) if column.is_text else []
-    reason = "; ".join([f"numbers with {len(different):,} different values", *remarks])
+    reason = "; ".join([reason, *remarks])
     return Target(name, "regression", notation, reason)
 
 

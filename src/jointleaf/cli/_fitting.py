@@ -37,6 +37,7 @@ from jointleaf.cli._validation import SMALL, validate
 from jointleaf.estimators import recipe_for
 from jointleaf.estimators._path import follow_strengths
 
+_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".parquet", ".pq", ".xlsx")
 _LONG = 10.0  # seconds, of which users are told before
 _PATH_TOL = 3e-5  # looser solves keep slopes of columns that say the same as others
 
@@ -81,7 +82,7 @@ def fit(args: argparse.Namespace) -> None:
 def _stem(data: str) -> str:
     """Return the name of the data without its folder and endings."""
     name = "model" if data == "-" else Path(data).name
-    for ending in (".gz", ".csv", ".tsv", ".txt", ".parquet", ".pq", ".xlsx"):
+    for ending in (".gz", *_ENDINGS):
         name = name.removesuffix(ending)
     return name or "model"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 _FEWEST_TIMES = 10  # different ones, that rows are in the order of
 _FEWEST_ROWS = 10  # on both sides, which a column tells apart
 _ZEROS = 0.02  # part of counts that are zero, at least
+_FEWEST_LABELS, _DIFFERENT = 100, 0.98  # numbers that may be identifiers, part that is different
 
 
 def table_hints(
     args: argparse.Namespace,
     table: RawTable,
-    kinds: Iterable[ColumnKind],
+    kinds: Sequence[ColumnKind],
     target: Target,
     rows: Rows,
     loss: Loss | None,
@@ -35,6 +36,18 @@ def table_hints(
     """Return hints on rows with targets; the table of a folder is a sample without an order."""
     y = rows.y
     hints = _leak_hint(rows, target)
+    labels = [
+        kind.name
+        for kind in kinds
+        if kind.kind == "number"
+        and kind.name not in (*args.keep, args.time)
+        and _are_labels(table.column(kind.name).numbers(kind.notation))
+    ]
+    if labels:
+        hints.append(
+            f"{listed(labels)} may name the rows (whole numbers of one length, nearly all "
+            "different): --drop identifiers"
+        )
     if args.group is None and args.time is None and not os.path.isdir(args.data):
         dates = [kind for kind in kinds if kind.kind == "date"]
         ordered = [k.name for k in dates if _is_in_order(table.column(k.name), k.notation)][:1]
@@ -55,6 +68,22 @@ def _is_in_order(column: RawColumn, notation: str) -> bool:
     steps = np.diff(times)
     is_monotone = bool((steps >= 0).all() or (steps <= 0).all())
     return is_monotone and len(np.unique(times)) >= _FEWEST_TIMES
+
+
+def _are_labels(numbers: NDArray) -> bool:
+    """Whether numbers (n,) look like identifiers: whole, of one length, nearly all different.
+
+    Shorter ones than these may well be amounts, longer ones Unix times; days such as 20030919 are
+    no identifiers either.
+    """
+    if len(numbers) < _FEWEST_LABELS or not (numbers == np.floor(numbers)).all():
+        return False
+    low, high = numbers.min(), numbers.max()
+    if not 1e5 <= low <= high < 1e9 or len(f"{low:.0f}") != len(f"{high:.0f}"):
+        return False
+    year, month, day = numbers // 10_000, numbers // 100 % 100, numbers % 100
+    are_days = (year > 1800) & (year < 2200) & (month <= 12) & (day <= 31)
+    return not are_days.all() and len(np.unique(numbers)) >= _DIFFERENT * len(numbers)
 
 
 def _are_counts(y: NDArray) -> bool:

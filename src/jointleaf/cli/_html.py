@@ -21,7 +21,9 @@ h1{font-size:1.55rem;margin:.2em 0}
 h2{font-size:1.15rem;margin:0 0 .5em}
 p{margin:.4em 0 .8em}
 section{background:#fff;border:1px solid #e3e6ea;border-radius:8px;padding:18px;margin:16px 0;
-min-width:0}
+min-width:0;overflow-x:auto}
+#hints{border-left:4px solid #d99a2b}
+ul{margin:0;padding-left:1.2em}
 .facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,150px),1fr));gap:10px;
 margin:14px 0}
 .facts div{background:#fff;border:1px solid #e3e6ea;border-radius:8px;padding:10px 12px}
@@ -56,9 +58,11 @@ td:first-child{min-width:9em}
 code{font:.85rem ui-monospace,monospace}
 footer{color:#59616e;font-size:.86rem}
 @media(min-width:601px){.three,.four{grid-template-columns:repeat(2,minmax(0,1fr))}}
-@media(min-width:860px){
+@media(min-width:1080px){
 .row{display:grid;grid-template-columns:minmax(0,1.8fr) minmax(0,1fr);gap:16px}
 .row section{margin:0}
+}
+@media(min-width:860px){
 .two{grid-template-columns:repeat(2,minmax(0,1fr))}
 .three{grid-template-columns:repeat(3,minmax(0,1fr))}
 .beside{grid-template-columns:repeat(2,minmax(0,1fr))}

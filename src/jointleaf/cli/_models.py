@@ -36,6 +36,7 @@ from jointleaf.cli._splits import time_splits
 
 _TIME_SPLITS = 3, 6  # of the rows of a fit, each with a sixth of them held out
 _LIGHT = 1e-3  # penalty of linear models whose strength is not chosen, on standardised columns
+_INDICATORS, _FEWEST_INDICATORS = 1000, 20  # of linear models: of all columns, of one at least
 
 
 class Options(NamedTuple):
@@ -181,7 +182,15 @@ def _linear(X: Any, options: Options) -> Any:
     """Return a linear model with the loss, or logistic regression."""
     categorical = _categorical(X)
     numbers = [name for name in X.columns if name not in categorical]
-    encoder = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=20)
+    counts = [X[name].nunique() for name in categorical]
+    fitting = (
+        most
+        for most in range(_INDICATORS, _FEWEST_INDICATORS, -1)
+        if sum(min(count, most) for count in counts) <= _INDICATORS
+    )
+    encoder = OneHotEncoder(
+        handle_unknown="infrequent_if_exist", max_categories=next(fitting, _FEWEST_INDICATORS)
+    )
     columns = make_column_transformer(
         (make_pipeline(SimpleImputer(), StandardScaler()), numbers), (encoder, categorical)
     )

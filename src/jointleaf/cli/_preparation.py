@@ -85,11 +85,12 @@ def learn_preparation(
         name: detect_role(table.column(name, f"--{role}"), role, table.source)
         for name, role in role_of.items()
     }
-    drop = [*args.drop, *filter(None, [args.group])]
+    if args.group is not None:
+        roles[args.group] = ColumnKind(args.group, "group", note="as requested")
     return Preparation.learn(
         table,
         categorical=args.categorical,
-        drop=drop,
+        drop=args.drop,
         keep=[*args.keep, *filter(None, [args.time])],  # rows in order of time count it
         counters=counters,
         roles=roles,

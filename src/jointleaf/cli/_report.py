@@ -8,7 +8,14 @@ from typing import Any
 from jointleaf.cli import _charts as charts
 from jointleaf.cli import _html as html
 from jointleaf.cli._output import number, plural, seconds
-from jointleaf.cli._scores import JOINTLEAF, MEASURES, coverage_text, error_rows, format_measure
+from jointleaf.cli._scores import (
+    JOINTLEAF,
+    MEASURES,
+    constant_hint,
+    coverage_text,
+    error_rows,
+    format_measure,
+)
 from jointleaf.cli._svg import LARGE, PALETTE, SMALL, legend
 
 Record = dict[str, Any]
@@ -24,11 +31,12 @@ def render_report(record: Record, scores: Record | None = None) -> str:
     target = record["target"]
     parts = [
         _head(record),
+        _hints(record),
         html.row(_errors(record["validation"]), _target(target)),
         _quality(record["validation"], target),
         "" if scores is None else _further_data(scores, target),
         _importances(record["features"]),
-        _effects(record.get("effects")),  # which older files do not have
+        _effects(record.get("effects"), target["name"]),  # which older files do not have
         _data(record),
         _fit(record),
         _foot(record),
@@ -61,6 +69,12 @@ def _head(record: Record) -> str:
     )
 
 
+def _hints(record: Record) -> str:
+    hints = [constant_hint(record["validation"]), *record.get("hints", [])]  # older files have none
+    lines = "".join(f"<li>{escape(hint)}</li>" for hint in hints if hint)
+    return html.section("hints", "Hints", "", f"<ul>{lines}</ul>") if lines else ""
+
+
 def _data(record: Record) -> str:
     columns, n = record["columns"], record["n_rows"]
     rows = [
@@ -79,7 +93,6 @@ def _data(record: Record) -> str:
         text += f" {plural(record['n_without_target'], 'row')} without a target left out."
     if record.get("n_without_weight"):
         text += f" {plural(record['n_without_weight'], 'row')} of weight 0 left out."
-    text += "".join(f" Hint: {hint}." for hint in record.get("hints", []))  # older files have none
     header = ["column", "holds", "missing", "different", "values"]
     table = html.table(header, rows, numbers=(2, 3), texts=(4,), styles=styles)
     if len(rows) > _MOST_COLUMNS:  # on a phone it takes many screens
@@ -94,7 +107,7 @@ def _target(target: Record) -> str:
         text += _clipped_text(target["histogram"])
         figure = "", charts.histogram_chart(target["histogram"], target["name"], SMALL)
     else:
-        figure = "Rows of every class", charts.classes_chart(target)
+        figure = charts.classes_chart(target)
     return html.section("target", "Target", text, html.figures(figure))
 
 
@@ -164,7 +177,9 @@ def _quality_parts(summary: Record, target: Record) -> tuple[str, list[tuple[str
         ("Residuals: target minus prediction", residuals),
     ]
     if intervals:
-        title = f"Intervals of {100 * intervals['coverage']:.4g} %"
+        shown = len(range(drawn)[charts.spans(drawn)])
+        of = f", {shown:,} of {n_all:,} rows" if shown < n_all else ""
+        title = f"Intervals of {100 * intervals['coverage']:.4g} %{of}"
         pictures.append((title, charts.intervals_chart(summary, name, size)))
     return text, pictures
 
@@ -223,12 +238,13 @@ def _used_in(feature: Record) -> str:
     return ", ".join(name for key, name in places.items() if feature[key]) or "nothing"
 
 
-def _effects(effects: Record | None) -> str:
+def _effects(effects: Record | None, name: str) -> str:
     if effects is None or not effects["curves"]:
         return ""
     curves, outputs, of = effects["curves"], effects["outputs"], effects["of"]
+    subject = of if of == name else f"the {of}"
     text = (
-        f"How the {of} moves with the columns that matter most, all others as they are: "
+        f"How {subject} moves with the columns that matter most, all others as they are: "
         "accumulated local effects of numbers, partial dependences of categories, both less their "
         "mean. Marks on the axis are quantiles of the rows. "
         f"The first {_MOST_ALIKE} charts have one scale, the others another."

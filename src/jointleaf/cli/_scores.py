@@ -101,8 +101,25 @@ def error_table(validation: dict[str, Any]) -> str:
     """Return the errors of all models as text, from the record of a validation."""
     rows = error_rows(validation, "a fit")
     columns = text_table(rows, right=range(1, len(rows[0])))
-    sentence = coverage_text(validation.get("intervals"))
-    return f"errors {validation['method']}:\n{columns}" + (f"\n{sentence}" if sentence else "")
+    hint = constant_hint(validation)
+    lines = [
+        f"errors {validation['method']}:",
+        columns,
+        coverage_text(validation.get("intervals")),
+        hint and f"hint: {hint}",
+    ]
+    return "\n".join(filter(None, lines))
+
+
+def constant_hint(validation: dict[str, Any]) -> str:
+    """Return a hint where jointleaf is no better than a constant; "" where it is."""
+    error_of = {row["model"]: row[validation["measure"]] for row in validation["table"]}
+    constant = error_of.get("constant")  # that --no-compare leaves out
+    if constant is None or error_of[JOINTLEAF] < constant:
+        return ""
+    subject = "no model" if min(error_of.values()) >= constant else JOINTLEAF
+    better = "is better" if subject == "no model" else "is no better"
+    return f"{subject} {better} than a constant on held-out rows: predictions may say nothing"
 
 
 def prediction_summary(
@@ -239,8 +256,8 @@ def coverage_text(summary: dict[str, Any] | None) -> str:
         "; far too few: held-out rows are unlike those before" if summary.get("is_short") else ""
     )
     if "size" in summary:
-        size = number(summary["size"])
-        return f"sets of {asked} hold {inside} of the classes, mean size {size}{short}"
+        held = f"sets of {asked} hold the true class of {inside} of the rows"
+        return f"{held}, mean size {number(summary['size'])}{short}"
     width = number(summary["width"])
     return f"intervals of {asked} hold {inside} of the targets, mean width {width}{short}"
 

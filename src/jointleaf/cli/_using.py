@@ -206,7 +206,8 @@ def explain(args: argparse.Namespace) -> None:
         name: explanation.value_text(0, j, digits=6)
         for j, name in enumerate(explanation.feature_names)
     }
-    out.print_result(contents, _explanation_text(contents, values, args.top), is_json=args.json)
+    text = _explanation_text(contents, values, args.top, args.label)
+    out.print_result(contents, text, is_json=args.json)
 
 
 def _one_output(model: Any, row: Any, label: str | None) -> tuple[Explanation, str]:
@@ -257,7 +258,9 @@ def _contributions(explanation: Explanation) -> list[dict[str, Any]]:
     return sorted(records, key=lambda record: -abs(record["contribution"]))
 
 
-def _explanation_text(contents: dict[str, Any], values: dict[str, str], top: int) -> str:
+def _explanation_text(
+    contents: dict[str, Any], values: dict[str, str], top: int, label: str | None = None
+) -> str:
     """Return the contributions as text; `values` are those of the columns, as text."""
     records = contents["contributions"]
     rest = contents.get(REST, 0.0)
@@ -288,6 +291,8 @@ def _explanation_text(contents: dict[str, Any], values: dict[str, str], top: int
     title = f"row {contents['row']}: {contents['explains']}, from the mean in training"
     lines = [title, out.text_table(rows, right=(1, 2)), *([REST_NOTE] if rest else [])]
     lines.append(f"prediction: {shown}")
+    if label not in (None, str(prediction)):
+        lines.append(f"probability of {label}: {out.number(contents['probabilities'][label], 3)}")
     if "interval" in contents:
         interval = contents["interval"]
         ends = f"{out.number(interval['lower'])} to {out.number(interval['upper'])}"

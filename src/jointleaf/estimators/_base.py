@@ -44,6 +44,7 @@ from jointleaf.estimators._checks import (
     class_factors,
     has_linear_cells,
     restored_on_error,
+    used_part,
     warn_of_columns,
     warn_of_no_values,
     warn_of_preparation,
@@ -73,8 +74,8 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
     # -- what a subclass says ------------------------------------------------------------------
 
     @abstractmethod
-    def _encode_target(self, y: NDArray) -> NDArray:
-        """Return targets as numbers for the loss."""
+    def _encode_target(self, y: NDArray, part: str = "") -> NDArray:
+        """Return targets as numbers for the loss; `part` says of which rows, for messages."""
 
     @abstractmethod
     def _find_loss(
@@ -194,10 +195,11 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         is_used = weights > 0
         group_numbers = read_groups(groups, is_used)
         splits = user_splits(self.cv, matrix, targets, self._target_type, group_numbers)
-        warn_of_no_values(matrix[is_used], columns)
+        part = used_part(is_used)
+        warn_of_no_values(matrix[is_used], columns, part)
         chosen = chosen_columns(self.linear_features, columns, X)
         signs = None if self.monotonic_cst is None else read_signs(self.monotonic_cst, columns)
-        target = self._encode_target(targets[is_used])
+        target = self._encode_target(targets[is_used], part)
         if signs is not None or not self._has_default_partitions:
             check_constraints(self, signs, len(getattr(self, "classes_", ())))
         labels = split_labels(splits, len(targets))

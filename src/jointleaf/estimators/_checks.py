@@ -176,8 +176,16 @@ def warn_of_preparation(estimator: Any) -> None:
         )
 
 
-def warn_of_no_values(X: NDArray, columns: Columns) -> None:
-    """Warn of columns of X (n, d) without any value: no model sees what they may hold later."""
+def used_part(is_used: NDArray[np.bool_]) -> str:
+    """Return of which rows a message is, where some are left out by their weight; else ""."""
+    return "" if is_used.all() else " in rows of positive weight"
+
+
+def warn_of_no_values(X: NDArray, columns: Columns, part: str) -> None:
+    """Warn of columns of X (n, d) without any value: no model sees what they may hold later.
+
+    `part` says of which rows, as of `used_part`.
+    """
     empty = np.flatnonzero(np.isnan(X).all(axis=0))
     if not empty.size:
         return
@@ -186,7 +194,7 @@ def warn_of_no_values(X: NDArray, columns: Columns) -> None:
     named += f" and {n_more} other{'s' * (n_more > 1)}" if n_more > 0 else ""
     noun, verb = ("column", "has") if empty.size == 1 else ("columns", "have")
     warnings.warn(
-        f"{noun} {named} {verb} no values at all in rows of positive weight, and nothing is "
+        f"{noun} {named} {verb} no values at all{part}, and nothing is "
         "learned from what is not there: leave out what stays empty",
         UserWarning,
         stacklevel=5,
@@ -326,14 +334,17 @@ def class_factors(weights: Mapping[Any, float] | None, y: NDArray) -> NDArray[np
     return np.array([weights.get(label, 1.0) for label in classes.tolist()])[numbers]
 
 
-def number_classes(y: NDArray) -> tuple[NDArray, NDArray[np.float64]]:
-    """Return the classes of targets (n,), at least two, and the class number of every row."""
+def number_classes(y: NDArray, part: str = "") -> tuple[NDArray, NDArray[np.float64]]:
+    """Return the classes of targets (n,), at least two, and the class number of every row.
+
+    `part` says of which rows these are, as of `used_part`.
+    """
     check_labels(y)
     classes, numbers = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
-            f"y holds one class only ({classes[0]}, in rows of positive weight): at least two "
-            "classes are needed"
+            f"y holds one class only ({classes[0]}{part and ','}{part}): at least two classes are "
+            "needed"
         )
     return classes, numbers.astype(float)
 

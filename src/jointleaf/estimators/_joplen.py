@@ -252,8 +252,8 @@ class JOPLEnClassifier(ClassifierMixin, PredictsSets, BaseJOPLEn):
         """Return the weight of every class of targets (n,); None where all are 1."""
         return class_weights(self.class_weight, y, weights)
 
-    def _encode_target(self, y: NDArray) -> NDArray:
-        self.classes_, numbers = number_classes(y)
+    def _encode_target(self, y: NDArray, part: str = "") -> NDArray:
+        self.classes_, numbers = number_classes(y, part)
         return 2.0 * numbers - 1.0 if len(self.classes_) == 2 else numbers
 
     def _find_loss(

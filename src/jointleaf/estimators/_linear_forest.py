@@ -22,7 +22,7 @@ from jointleaf._data.rows import canonical_rows, read_rows, read_training_rows
 from jointleaf._trees.flat import FlatTrees, flatten
 from jointleaf._trees.importers.sklearn import node_table
 from jointleaf._trees.routing import Router
-from jointleaf.estimators._checks import number_classes, warn_of_no_values
+from jointleaf.estimators._checks import number_classes, used_part, warn_of_no_values
 from jointleaf.estimators._params import TabularEstimator
 from jointleaf.partitions._base import as_seed, check_fit_rows, checked_count
 from jointleaf.partitions._growers.sklearn import grow_linear_forest
@@ -51,8 +51,8 @@ class _BaseLinearForest(TabularEstimator):
             raise TypeError(f"options={self.options!r} must be a mapping of parameters, or None")
 
     @abstractmethod
-    def _encode_target(self, y: NDArray) -> NDArray:
-        """Targets as numbers; class numbers in classification."""
+    def _encode_target(self, y: NDArray, part: str = "") -> NDArray:
+        """Targets as numbers, class numbers of classes; `part` says of which rows, for messages."""
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
@@ -82,9 +82,11 @@ class _BaseLinearForest(TabularEstimator):
         )
         weights = check_weights(sample_weight, len(targets))
         keep = weights > 0
-        warn_of_no_values(matrix[keep], columns)
+        part = used_part(keep)
+        warn_of_no_values(matrix[keep], columns, part)
         # Equal rows become one, so that weights and copies mean the same to the bootstrap.
-        merged = canonical_rows(matrix[keep], self._encode_target(targets[keep]), weights[keep])
+        target = self._encode_target(targets[keep], part)
+        merged = canonical_rows(matrix[keep], target, weights[keep])
         rows = check_fit_rows(merged.X, merged.y, merged.s, self._target_type, columns)
         params = {
             "n_estimators": self.n_estimators,
@@ -159,7 +161,7 @@ class LinearForestRegressor(RegressorMixin, _BaseLinearForest):
 
     _target_type = "regression"
 
-    def _encode_target(self, y: NDArray) -> NDArray:
+    def _encode_target(self, y: NDArray, part: str = "") -> NDArray:
         return np.asarray(y, float)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -198,8 +200,8 @@ class LinearForestClassifier(ClassifierMixin, _BaseLinearForest):
 
     _target_type = "classification"
 
-    def _encode_target(self, y: NDArray) -> NDArray:
-        self.classes_, numbers = number_classes(y)
+    def _encode_target(self, y: NDArray, part: str = "") -> NDArray:
+        self.classes_, numbers = number_classes(y, part)
         return numbers
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -276,13 +276,13 @@ class LossParameters(TabularEstimator):
         """Return targets that the loss can be of."""
         return self._given_loss().encode(np.asarray(y, float))
 
-    def _encode_target(self, y: NDArray) -> NDArray:
+    def _encode_target(self, y: NDArray, part: str = "") -> NDArray:
         """Return training targets, from which there is something to learn."""
         target = self._encode_known(y)
         if self._given_loss().has_log_link and not target.any():
             raise ValueError(
                 f"loss={self.loss!r} takes y that is positive somewhere, but y is zero in every "
-                "row of positive weight: nothing to fit"
+                f"row{part and ' of positive weight'}: nothing to fit"
             )
         return target
 
