@@ -294,7 +294,7 @@ def test_what_is_no_frame_is_told_where_the_fit_had_times():
         model.predict(frame.to_numpy())
     for estimator, table in ((model, frame), (text, frame.assign(when="x"))):
         for method in (estimator.predict, estimator.explain):
-            with pytest.raises(ValueError, match="2-dimensional container .*single row"):
+            with pytest.raises(ValueError, match=r"2-dimensional container .*single row"):
                 method(table.iloc[0])
 
 

@@ -330,8 +330,9 @@ def test_columns_that_a_model_does_not_read_have_no_importance(tmp_path):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("days", [0.0, 0.1, 3.0, 149.0, 1500.0, 1800.0, 40_000.0])
 def test_axes_of_dates_find_their_ticks(days):
-    grid = 15_000 + np.array([0.0, days])
-    display = EffectDisplay(Effect("day", "ale", grid, grid, grid, is_day=True)).plot()
+    values = 15_000 + np.array([0.0, days])
+    grid = np.round(86_400 * values).astype("datetime64[s]")
+    display = EffectDisplay(Effect("day", "ale", grid, values, grid)).plot()
     display.figure_.canvas.draw()
     ticks = [tick.get_text() for tick in display.ax_.get_xticklabels()]
     assert 2 <= len(ticks) <= 9
