@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
+from jointleaf.inspection import explain
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (80, 2))
@@ -35,6 +38,33 @@ def test_intervals_of_counts_are_counts():
     np.testing.assert_allclose(explanation.interval, model.predict_interval(X[:5]), rtol=1e-9)
     np.testing.assert_allclose(np.exp(explanation.prediction), model.predict(X[:5]), rtol=1e-9)
     assert explanation.describe(2).endswith("with 90 % for an exposure of 1")
+
+
+def test_offsets_and_exposure_are_part_of_the_baseline(model):
+    rng = np.random.default_rng(2)
+    exposure, offset = rng.uniform(0.5, 2.0, 80), rng.normal(size=80)
+    counts = JOPLEnRegressor("random_trees", loss="poisson", random_state=0)
+    counts.fit(X, rng.poisson(exposure * np.exp(X[:, 0])), exposure=exposure)
+    for fitted, given, link in (
+        (counts, {"exposure": exposure}, np.exp),
+        (counts, {"offset": offset}, np.exp),
+        (model, {"offset": offset}, np.array),
+    ):
+        explanation, plain = fitted.explain(X, **given), fitted.explain(X)
+        whole = explanation.baseline + explanation.values.sum(axis=1) + explanation.cells_rest
+        np.testing.assert_allclose(link(whole), fitted.predict(X, **given), rtol=1e-9)
+        np.testing.assert_array_equal(explanation.values, plain.values)
+        expected = fitted.predict_interval(X, **given)
+        np.testing.assert_allclose(explanation.interval, expected, rtol=1e-9)
+        np.testing.assert_array_equal(explanation[7].baseline, explanation.baseline[7:8])
+        assert "exposure" not in explanation.describe(7)
+    pipeline = make_pipeline(StandardScaler(), counts).fit(X, Y > 0)
+    assert np.ptp(explain(pipeline, X, exposure=exposure).baseline) > 0.5
+    classes = JOPLEnClassifier("random_trees", random_state=0).fit(X, Y > 0)
+    with pytest.raises(ValueError, match="are for JOPLEnRegressor, and not for JOPLEnClassifier"):
+        explain(classes, X, exposure=exposure)
+    with pytest.raises(ValueError, match=r"exposure has shape \(3,\)"):
+        counts.explain(X, exposure=exposure[:3])
 
 
 def test_without_held_out_rows_and_for_classes_there_are_none(model):
