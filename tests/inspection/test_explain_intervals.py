@@ -1,12 +1,15 @@
 """Explanations say the interval of a prediction, where the model knows how sure it is."""
 
+import re
+
 import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
-from jointleaf.inspection import explain
+from jointleaf._data.formatting import number
+from jointleaf.inspection import Explanation, explain
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (80, 2))
@@ -24,7 +27,7 @@ def test_intervals_are_those_of_predictions(model):
     narrow = model.explain(X[:5], coverage=0.5)
     np.testing.assert_allclose(narrow.interval, model.predict_interval(X[:5], 0.5), rtol=1e-9)
     low, high = narrow.interval[3]
-    text = f"target from {low:.4g} to {high:.4g} with 50 %"
+    text = f"target from {number(low)} to {number(high)} with 50 %"
     assert narrow.describe(3).splitlines()[-1] == narrow[3].interval_text() == text
     np.testing.assert_array_equal(narrow[1:3].interval, narrow.interval[1:3])
 
@@ -86,6 +89,16 @@ def test_without_held_out_rows_and_for_classes_there_are_none(model):
 def test_coverage_that_cannot_be(model, coverage):
     with pytest.raises(ValueError, match=r"coverage=.* must be a number between 0 and 1"):
         model.explain(X[:2], coverage=coverage)
+
+
+def test_numbers_are_as_in_the_shell():
+    """Four digits, zeros among them, and no powers of ten beside numbers of usual size."""
+    parts = np.array([[15.6, -3.499, 0.0]])
+    names, rows = ("a", "b", "c"), np.zeros((1, 3))
+    shown = Explanation(parts, 0.0 * parts, np.zeros(1), -2.29e-06, names, rows)
+    numbers = [line.split()[-1] for line in shown.describe().splitlines()]
+    assert numbers == ["0", "+15.60", "-3.499", "+0", "12.10"]
+    assert re.findall(r"right\">([^<]*)<", shown._repr_html_()) == numbers
 
 
 def test_logarithms_are_named():

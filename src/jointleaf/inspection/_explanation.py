@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from jointleaf._data.formatting import day_text, short_number, signed
+from jointleaf._data.formatting import day_text, number, short_number, signed, term
 from jointleaf.inspection._methods import read_shift, read_task_rows, task_numbers
 from jointleaf.inspection._parts import (
     COVERAGE,
@@ -196,13 +196,13 @@ class Explanation:
         scale = " (log)" if one.has_log_link else ""
         lines = [(f"baseline{scale}", float(np.reshape(one.baseline, -1)[0])), *entries]
         lines.append((f"{whole._raw_name(output)}{scale}", float(one.prediction[0])))
+        largest = max(abs(value) for _, value in lines)
+        numbers = [term(value, largest) for _, value in lines]
+        numbers[1:-1] = map(signed, numbers[1:-1])
         if one.has_log_link:
             lines.append(("prediction", float(np.exp(one.prediction[0]))))
-        width = max(len(name) for name, _ in lines)
-        changes = [signed(short_number(value)) for _, value in entries]
-        last = [short_number(value) for _, value in lines[1 + len(entries) :]]
-        numbers = [short_number(lines[0][1]), *changes, *last]
-        right = max(map(len, numbers))
+            numbers.append(number(lines[-1][1]))
+        width, right = max(len(name) for name, _ in lines), max(map(len, numbers))
         text = [
             f"{name:<{width}}  {number:>{right}}"
             for (name, _), number in zip(lines, numbers, strict=True)
@@ -232,7 +232,7 @@ class Explanation:
         if self.interval is None:
             raise ValueError("the explanation has no intervals: see its attribute interval")
         low, high = self.interval[row]
-        ends = f"{short_number(low)} to {short_number(high)}"
+        ends = f"{number(low)} to {number(high)}"
         exposure = " for an exposure of 1" if self.is_per_exposure else ""
         return f"target from {ends} with {100 * self.coverage:.4g} %{exposure}"
 
@@ -299,17 +299,18 @@ class Explanation:
         flow = "display:flex;flex-wrap:wrap;gap:2em"
         return f'<p>{html.escape(repr(self))}</p><div style="{flow}">{tables}</div>'
 
-    def _html_table(self, number: int) -> str:
+    def _html_table(self, row: int) -> str:
         entries = self.entries()
         longest = max((abs(value) for _, value in entries), default=0.0) or 1.0
-        base = short_number(float(np.reshape(self.baseline, -1)[0]))
-        lines = [_html_line("baseline", base, 0.0)]
+        base, raw = float(np.reshape(self.baseline, -1)[0]), float(self.prediction[0])
+        largest = max(longest, abs(base), abs(raw))
+        lines = [_html_line("baseline", term(base, largest), 0.0)]
         lines += [
-            _html_line(name, signed(short_number(value)), value / longest)
+            _html_line(name, signed(term(value, largest)), value / longest)
             for name, value in entries
         ]
-        lines.append(_html_line("prediction", short_number(float(self.prediction[0])), 0.0))
-        return f"<table><tr><th colspan=3>row {number}</th></tr>{''.join(lines)}</table>"
+        lines.append(_html_line("prediction", term(raw, largest), 0.0))
+        return f"<table><tr><th colspan=3>row {row}</th></tr>{''.join(lines)}</table>"
 
     def to_shap(self) -> Any:
         """Return the same as a `shap.Explanation`, for the plots of shap (extra ``shap``).
