@@ -262,9 +262,9 @@ def _explanation_text(contents: dict[str, Any], values: dict[str, str], top: int
     records = contents["contributions"]
     rest = contents.get(REST, 0.0)
     largest = max(abs(rest), *(abs(record["contribution"]) for record in records))
-    ends = contents["baseline"], contents["raw_prediction"]
-    largest_term = max(largest, *map(abs, ends))
-    baseline, whole = (term(value, largest_term) for value in ends)
+    sums = contents["baseline"], contents["raw_prediction"]
+    largest_term = max(largest, *map(abs, sums))
+    baseline, whole = (term(value, largest_term) for value in sums)
     rows = [["feature", "value", "adds", ""], ["baseline", "", baseline, ""]]
     added = [(r["feature"], values[r["feature"]], r["contribution"]) for r in records[:top]]
     if len(records) > top:

@@ -426,12 +426,12 @@ def _explain_one(
     raw: RawModel, rows: NDArray, coverage: float | None, shift: NDArray | None = None
 ) -> Explanation:
     explanation = _explanation(raw.parts(rows), raw, rows, raw.outputs)
-    raws, ends = explanation.prediction, 0.0
+    raws, ends = explanation.prediction, np.zeros(1)
     if shift is not None:
         base = explanation.baseline + shift
         explanation = replace(explanation, baseline=base, is_per_exposure=False)
         # By exposure the intervals of counts and amounts widen; all others are moved.
-        raws, ends = (raws + shift, 0.0) if explanation.has_log_link else (raws, shift[:, None])
+        raws, ends = (raws + shift, ends) if explanation.has_log_link else (raws, shift[:, None])
     interval = raw.intervals(rows, raws, coverage)
     interval = None if interval is None else interval + ends
     return replace(explanation, interval=interval, coverage=coverage or COVERAGE)

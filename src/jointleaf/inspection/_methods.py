@@ -33,6 +33,13 @@ class Summarized:
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
 
+    def _shift(self, X: Any, offset: Any, exposure: Any) -> NDArray[np.float64] | None:
+        """Return offsets (n,) of rows on the scale of raw predictions, where `predict` has any."""
+        raise ValueError(
+            f"offset and exposure are for JOPLEnRegressor, and not for {type(self).__name__}, "
+            "whose predict does not take them: leave them out"
+        )
+
     @property
     def _repr_html_(self) -> Callable[[], str]:
         # A property, as in scikit-learn: with another display there must be no such attribute.
@@ -123,17 +130,9 @@ class ExplainableTasks(Summarized):
         return local_model(self, X, task=task)
 
 
-def read_shift(model: Any, X: Any, offset: Any, exposure: Any) -> NDArray[np.float64] | None:
+def read_shift(model: Summarized, X: Any, offset: Any, exposure: Any) -> NDArray[np.float64] | None:
     """Return offsets (n,) of rows on the scale of raw predictions; None where none are given."""
-    if offset is None and exposure is None:
-        return None
-    if not hasattr(model, "_shift"):
-        raise ValueError(
-            f"offset and exposure are for JOPLEnRegressor, and not for {type(model).__name__}, "
-            "whose predict does not take them: leave them out"
-        )
-    shift: NDArray[np.float64] | None = model._shift(X, offset, exposure)
-    return shift
+    return None if offset is None and exposure is None else model._shift(X, offset, exposure)
 
 
 # -- what explanations ask of estimators of several tasks ------------------------------------------
