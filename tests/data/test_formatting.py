@@ -2,7 +2,7 @@
 
 import pytest
 
-from jointleaf._data.formatting import day_text, number, short_number, signed
+from jointleaf._data.formatting import day_text, number, short_number, signed, term
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,13 @@ from jointleaf._data.formatting import day_text, number, short_number, signed
 def test_numbers(value, long, short):
     assert number(value) == long
     assert short_number(value) == short
+
+
+def test_terms_of_a_sum():
+    """What no digit of the largest term shows is 0; sums of small numbers stay as they are."""
+    assert [term(value, 1.7) for value in (-2.29e-06, 1e-3, 1.7)] == ["0", "0.001000", "1.700"]
+    assert term(-2.29e-06, 3e-06) == "-2.29e-06"
+    assert term(0.0, 0.0) == "0"
 
 
 def test_few_digits_are_no_powers_of_ten():

@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import jointleaf
@@ -260,9 +261,41 @@ def test_columns_of_times_become_numbers(library):
         by_hand.insert(1 + k, f"when: {part}", values.astype(float))
     expected = JOPLEnRegressor(**SMALL).fit(by_hand, y).predict(by_hand)
     np.testing.assert_array_equal(model.predict(convert[library](frame)), expected)
-    np.testing.assert_array_equal(model.predict(frame[["b", "when", "a"]]), expected)
     shifted = frame.set_index(np.arange(100, 160))
     np.testing.assert_array_equal(model.predict(shifted), expected)
+
+
+@pytest.mark.parametrize("convert", [lambda f: f, pl.from_pandas, pa.Table.from_pandas])
+@pytest.mark.parametrize("columns", [["a", "when", "b"], ["a", "b"]], ids=["times", "numbers"])
+def test_new_frames_have_the_columns_of_training_in_their_order(columns, convert):
+    """One rule, that of scikit-learn, whether or not the frame has times."""
+    frame, y = times()
+    frame = frame[columns]
+    model = JOPLEnRegressor(**SMALL).fit(convert(frame), y)
+    scaler = StandardScaler().fit(frame.assign(when=0.0)[columns])  # the oracle
+    for change, hint in (
+        (lambda f: f[f.columns[::-1]], ""),
+        (lambda f: f.assign(more=1.0), ""),
+        (lambda f: f.drop(columns="b"), ""),
+        (lambda f: f.rename(columns={"a": "A"}), "Did you mean 'a' by 'A'?"),
+    ):
+        with pytest.raises(ValueError, match="feature names should match") as expected:
+            scaler.transform(change(frame.assign(when=0.0)[columns]))
+        with pytest.raises(ValueError) as error:
+            model.predict(convert(change(frame)))
+        assert str(error.value) == str(expected.value) + hint
+
+
+def test_what_is_no_frame_is_told_where_the_fit_had_times():
+    frame, y = times()
+    model = JOPLEnRegressor(**SMALL).fit(frame, y)
+    text = JOPLEnRegressor(**SMALL).fit(frame.assign(when="x"), y)
+    with pytest.raises(ValueError, match=r"a data frame with dates \('when'\): give a data frame"):
+        model.predict(frame.to_numpy())
+    for estimator, table in ((model, frame), (text, frame.assign(when="x"))):
+        for method in (estimator.predict, estimator.explain):
+            with pytest.raises(ValueError, match=r"2-dimensional container .*single row"):
+                method(table.iloc[0])
 
 
 def test_times_with_zones_missing_values_and_dates():

@@ -5,6 +5,8 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from sklearn.ensemble import RandomForestRegressor
 
@@ -100,6 +102,42 @@ def test_of_very_many_rows_one_component_of_a_family_counts():
     assert few.codes < many.codes
     # From 200,000 rows on models of the split are those of the fit, without codes of all rows.
     assert more.solver < 1.7 * many.solver
+
+
+@pytest.mark.parametrize("cv", [None, 2, 5])
+def test_models_of_a_split_are_those_of_the_fit_only_without_cv(cv):
+    """Else codes of all rows are found anew, in four bytes besides the two of splits."""
+    n = 400_000
+    estimate = jl.estimate_memory(jl.JOPLEnRegressor(cv=cv), (n, 8))
+    assert (estimate.solver > 6 * n * 1001) == (cv is not None)
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+def test_with_statistics_of_categories_all_rows_are_fitted(library):
+    n, model = 220_000, jl.JOPLEnRegressor()
+    few, many = (
+        jl.estimate_memory(
+            model, library({"a": np.zeros(n), "b": np.char.mod("c%d", np.arange(n) % k)})
+        )
+        for k in (50, 51)
+    )
+    assert few == jl.estimate_memory(model, (n, 2))
+    assert many.solver > 4 * n * 1001 > few.solver
+    given = jl.JOPLEnRegressor(categorical_features=["a"])  # whole numbers
+    numbers = library({"a": np.arange(n) % 51, "b": np.zeros(n)})
+    assert jl.estimate_memory(given, numbers) == many
+    assert jl.estimate_memory(model, numbers) == few
+
+
+def test_within_a_budget_all_components_of_very_many_rows_count():
+    """As they do without one up to 150,000 rows."""
+    few = jl.estimate_memory(jl.JOPLEnRegressor(), (150_000, 8))
+    plain = jl.estimate_memory(jl.JOPLEnRegressor(), (160_000, 8))
+    hurried = jl.estimate_memory(jl.JOPLEnRegressor(time_budget=60), (160_000, 8))
+    for name in ("codes", "model", "solver"):
+        expected = pytest.approx(getattr(few, name) * 160 / 150, rel=0.05)
+        assert getattr(hurried, name) == expected, name
+        assert getattr(plain, name) != expected, name
 
 
 def test_histograms_of_wide_tables_are_limited():

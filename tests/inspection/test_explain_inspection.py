@@ -267,7 +267,9 @@ def test_the_effect_of_a_date_moves_all_that_was_made_of_it(hours):
         for kind in ("partial_dependence", "ale"):
             curve = effect(model, X, "sold", kind=kind, n_grid=n_grid)
             assert (curve.column, curve.is_day) == ("sold", True)
-            moments = pd.to_datetime(np.round(curve.grid * 86400), unit="s")
+            assert curve.grid.dtype == curve.rows.dtype == "datetime64[s]"
+            assert set(curve.rows) == set(dates.to_numpy().astype("datetime64[s]"))
+            moments = pd.to_datetime(curve.grid)
             at = moments if X is frame else moments.strftime("%Y-%m-%d %H:%M:%S")
             moved = pd.concat([X.assign(sold=moment) for moment in at])
             expected = model.predict(moved).reshape(len(at), n).mean(axis=1)
@@ -276,9 +278,19 @@ def test_the_effect_of_a_date_moves_all_that_was_made_of_it(hours):
             np.testing.assert_allclose(curve.values - constant, expected, atol=1e-9)
             assert n_grid < n or len(curve.grid) == n
     # Few places have all one hour, and one weekday where the dates span months.
-    distances = np.diff(curve.grid) / (7 if hours == 24 else 1)
+    distances = np.diff(curve.grid) / np.timedelta64(7 if hours == 24 else 1, "D")
     assert 7 <= len(distances) <= 11
     np.testing.assert_allclose(distances, np.round(distances), atol=1e-9)
+
+
+def test_unknown_columns_of_effects_are_told_those_of_dates_too():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"mass": X[:, 0], "sold": pd.date_range("2024", periods=len(X))})
+    model = clone(JOPLEnRegressor("steps", penalty=RIDGE)).fit(frame, Y)
+    with pytest.raises(ValueError, match=r"'Sold' is not known: did you mean 'sold'\?"):
+        effect(model, frame, "Sold")
+    with pytest.raises(ValueError, match=r"the columns are \['mass', .*'sold: month', .*'sold'\]"):
+        effect(model, frame, "quite another")
 
 
 def test_wrong_arguments_of_effects():

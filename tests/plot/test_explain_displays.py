@@ -25,8 +25,9 @@ from jointleaf import (
     load,
     save,
 )
-from jointleaf._data.formatting import short_number
+from jointleaf._data.formatting import number, short_number
 from jointleaf.inspection import Effect, Interactions, effect, interactions
+from jointleaf.inspection._explanation import REST_NOTE
 
 RIDGE = Frobenius(0.01)
 X, Y = make_friedman1(120, n_features=5, noise=0.5, random_state=0)
@@ -263,7 +264,8 @@ def test_texts_and_parts_of_explanations(table, classes):
     found = table.explain(FRAME)
     lines = found.describe(1, n_columns=2).splitlines()
     assert lines[0].split()[0] == "baseline"
-    assert lines[-1].split()[-1] == f"{table.predict(FRAME)[1]:.4g}"
+    assert lines[-2].split()[-1] == number(table.predict(FRAME)[1])
+    assert lines[-1] == REST_NOTE
     assert "missing" in found[FRAME["age"].isna().to_numpy()].describe()
     np.testing.assert_array_equal(found[3].values, found.values[3:4])
     with pytest.raises(IndexError, match="row 160 is not there"):
@@ -280,7 +282,7 @@ def test_explanations_of_classes_end_with_what_is_predicted(classes):
         k = classes.predict(X)[row]
         *_, raw, last = explanation.describe(row).splitlines()
         assert raw.startswith(f"raw prediction of {k} ")
-        assert raw.split()[-1] == short_number(classes.decision_function(X)[row, k])
+        assert raw.split()[-1] == number(classes.decision_function(X)[row, k])
         assert last == f"prediction: {k}, probability {classes.predict_proba(X)[row, k]:.3f}"
     other = explanation.describe(0, output=2)
     assert other.splitlines()[-2].startswith("raw prediction of 2 ")
@@ -288,7 +290,7 @@ def test_explanations_of_classes_end_with_what_is_predicted(classes):
     two = JOPLEnClassifier("lightgbm", penalty=RIDGE, random_state=0).fit(X, names)
     *_, raw, last = two.explain(X).describe(1).splitlines()
     name, probability = two.predict(X)[1], two.predict_proba(X)[1].max()
-    assert raw.split()[-1] == short_number(two.decision_function(X)[1])
+    assert raw.split()[-1] == number(two.decision_function(X)[1])
     assert raw.startswith("log-odds of yes")
     assert last == f"prediction: {name}, probability {probability:.3f}"
 
@@ -330,8 +332,9 @@ def test_columns_that_a_model_does_not_read_have_no_importance(tmp_path):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("days", [0.0, 0.1, 3.0, 149.0, 1500.0, 1800.0, 40_000.0])
 def test_axes_of_dates_find_their_ticks(days):
-    grid = 15_000 + np.array([0.0, days])
-    display = EffectDisplay(Effect("day", "ale", grid, grid, grid, is_day=True)).plot()
+    values = 15_000 + np.array([0.0, days])
+    grid = np.round(86_400 * values).astype("datetime64[s]")
+    display = EffectDisplay(Effect("day", "ale", grid, values, grid)).plot()
     display.figure_.canvas.draw()
     ticks = [tick.get_text() for tick in display.ax_.get_xticklabels()]
     assert 2 <= len(ticks) <= 9

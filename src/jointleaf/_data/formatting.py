@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 
+_LEAST_OF_SUM = 1e-5
+
 
 def number(value: float, digits: int = 4) -> str:
     """Format a number: a few digits, with commas between thousands from 10,000 on."""
@@ -17,6 +19,11 @@ def number(value: float, digits: int = 4) -> str:
         return f"{value:.{digits - 1}g}"
     places = max(0, digits - 1 - math.floor(math.log10(size)))
     return f"{value:,.{places}f}" if size >= 10_000 else f"{value:.{places}f}"
+
+
+def term(value: float, largest: float) -> str:
+    """Format a term of a sum: 0 where its digits are far behind those of the largest term."""
+    return number(0.0 if abs(value) < _LEAST_OF_SUM * largest else value)
 
 
 def short_number(value: float, digits: int = 4) -> str:

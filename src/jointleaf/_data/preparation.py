@@ -117,6 +117,10 @@ class Preparation:
         """Those among `outputs` that are days since 1970-01-01."""
         return {name for kind in self.columns for name in kind.outputs if kind.is_day(name)}
 
+    def is_done(self, names: Collection[str]) -> bool:
+        """Whether a table with these columns is one that the model sees."""
+        return set(self.outputs) <= set(names) and not set(self.names) <= set(names)
+
     def check_names(self, source: str, names: list[str], hint: str = "") -> None:
         """Raise if a table lacks columns; `hint` is added where it has a single one."""
         there = set(names)
@@ -170,7 +174,7 @@ class Preparation:
         if frame is None:
             return X
         names = list(frame.columns)
-        if set(self.outputs) <= set(names) and not set(self.names) <= set(names):
+        if self.is_done(names):
             return X
         self.check_names("X", names)
         if not self.is_of_raw_tables:

@@ -13,6 +13,7 @@ which belong together. Rows with the same x and different targets are no copies 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -24,8 +25,10 @@ from sklearn.utils.validation import validate_data
 from jointleaf._data.columns import Columns, as_frame, column_names, declared_columns, is_missing
 from jointleaf._data.memory import as_dense
 from jointleaf._data.preparation import Preparation
+from jointleaf._data.raw_table import closest_name, listed
 
 _DTYPES = [np.float64, np.float32]
+_MOST_HINTS = 8  # missing columns for which similar names are looked for
 _COUNT_TOL = 1e-9  # relative, within which a weight is a multiple of another
 
 
@@ -103,7 +106,9 @@ def read_rows(estimator: Any, X: Any) -> NDArray:
 def read_coded_rows(estimator: Any, X: Any) -> NDArray:
     """Return the matrix (n, d), numbers and codes, of rows with the same columns as in training."""
     columns: Columns = estimator.columns_
-    X, table, is_plain = _as_native(columns.prepared(_readable(X)))
+    X = _readable(X)
+    _check_columns(estimator, X)
+    X, table, is_plain = _as_native(columns.prepared(X))
     options: dict[str, Any] = {"dtype": _DTYPES, "ensure_all_finite": "allow-nan"}
     if is_plain:
         matrix = validate_data(estimator, X, reset=False, **options)
@@ -139,6 +144,42 @@ def _check_names(estimator: Any) -> None:
             )
 
 
+def _check_columns(estimator: Any, X: Any) -> None:
+    """Raise unless a data frame has the columns of the training table, as scikit-learn does.
+
+    Raw tables, of which a preparation picks columns by name, are checked by that.
+    """
+    frame, preparation = as_frame(X), estimator.columns_.preparation
+    if frame is None:
+        if preparation is not None and np.shape(X)[1:] != (estimator.n_features_in_,):
+            dates = listed([kind.name for kind in preparation.columns if kind.kind == "date"])
+            with_dates = f" with dates ({dates})" if dates else ""
+            raise ValueError(
+                f"the model was fitted to a data frame{with_dates}: give a data frame with the "
+                "same columns"
+            )
+        return
+    names = list(frame.columns)
+    trained = estimator
+    if preparation is not None and not preparation.is_done(names):
+        if preparation.is_of_raw_tables:
+            return
+        trained = copy(estimator)  # whose own columns are those that times have become
+        trained.n_features_in_ = len(preparation.names)
+        trained.feature_names_in_ = np.array(preparation.names, dtype=object)
+    known = list(getattr(trained, "feature_names_in_", []))
+    if not all(isinstance(name, str) for name in (*names, *known)):
+        return  # scikit-learn knows texts alone
+    try:
+        validate_data(trained, _as_native(X)[0], reset=False, skip_check_array=True)
+    except ValueError as error:
+        absent = [name for name in known if name not in set(names)]
+        unseen = [name for name in names if name not in set(known)]
+        pairs = [(name, closest_name(name, unseen)) for name in absent[:_MOST_HINTS]]
+        meant = ", ".join(f"{name!r} by {given!r}" for name, given in pairs if given)
+        raise ValueError(f"{error}Did you mean {meant}?" if meant else str(error)) from None
+
+
 def _readable(X: Any) -> Any:
     """Return a table, a sparse matrix as an array; raise for what is no table in memory."""
     kind = type(X).__name__
@@ -153,6 +194,8 @@ def _readable(X: Any) -> Any:
             "X holds a dict, which is no table. float() argument must be a number: give "
             "pandas.DataFrame(X), or pandas.DataFrame([X]) of one row"
         )
+    if len(getattr(X, "shape", (0, 0))) == 1:  # raises before values such as texts are read
+        check_array(X, dtype=None, ensure_all_finite=False)
     return as_dense(X)
 
 

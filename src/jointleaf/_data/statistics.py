@@ -34,7 +34,7 @@ from scipy.special import logit
 from jointleaf._data.columns import Columns, as_codes
 from jointleaf._data.rows import Rows, deal_rows
 
-_MANY_CATEGORIES = 50  # from which a column is replaced
+MANY_CATEGORIES = 50  # from which a column is replaced
 _MOST_CLASSES = 10  # that have a mean, the most frequent ones
 _PARTS = 5  # of the training rows, for cross-fitting
 _SMOOTHING = np.append(np.inf, np.geomspace(1e4, 0.1, 41))  # that is tried, in rows
@@ -155,7 +155,7 @@ def learn_statistics(
     Which pairs have a table is decided once, on all rows; `chosen` are columns that may be
     replaced, all by default. The rows that are returned have cross-fitted statistics.
     """
-    many = np.flatnonzero(columns.n_categories > _MANY_CATEGORIES)
+    many = np.flatnonzero(columns.n_categories > MANY_CATEGORIES)
     if chosen is not None:
         many = np.intersect1d(many, chosen)
     if not many.size:

@@ -292,6 +292,17 @@ def parse_dates(values: NDArray, form: str) -> NDArray[np.float64]:
     return np.array([seconds.get(text, np.nan) for text in values.tolist()], dtype=float)
 
 
+def from_days(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
+    """Return days since 1970-01-01 as times, to the second."""
+    return np.round(days * 86400.0).astype("datetime64[s]")
+
+
+def as_days(times: NDArray) -> NDArray[np.float64]:
+    """Return times as days since 1970-01-01; numbers as they are."""
+    is_time = times.dtype.kind == "M"
+    return times.astype("datetime64[s]").astype(np.float64) / 86400.0 if is_time else times
+
+
 def date_parts(seconds: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     """Return all of `DATE_PARTS` of times in seconds since 1970-01-01 (n,), NaN where missing."""
     missing = np.isnan(seconds)

@@ -192,10 +192,13 @@ def n_folds_and_splits(
 
 
 def families(
-    recipe: Recipe, n_rows: int, target_type: TargetType
+    recipe: Recipe, n_rows: int, target_type: TargetType, *, has_budget: bool = False
 ) -> Sequence[Sequence[type[Component]]]:
-    """Return the components of a recipe by family; of each family one takes part."""
-    if recipe.name == "blend" and n_rows > MANY_ROWS:
+    """Return the components of a recipe by family; of each family one takes part.
+
+    Within a budget of time no sample chooses between them, and each may take part.
+    """
+    if recipe.name == "blend" and n_rows > MANY_ROWS and not has_budget:
         return FAMILIES[target_type]
     return [(kind,) for kind in recipe.components[target_type]]
 

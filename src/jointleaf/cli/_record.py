@@ -23,7 +23,7 @@ import jointleaf
 from jointleaf._data.kinds import ROLES, ColumnKind
 from jointleaf._data.preparation import Preparation
 from jointleaf._data.raw_table import MISSING_WORDS, RawColumn
-from jointleaf._data.texts import NOTATIONS
+from jointleaf._data.texts import NOTATIONS, as_days
 from jointleaf._fit.report import LINE_PARAMETERS, split_lines
 from jointleaf.cli._columns import Target
 from jointleaf.cli._output import CliError, number, reading
@@ -254,11 +254,12 @@ def _curve(curve: Effect, outputs: list[int]) -> dict[str, Any]:
     values = curve.values if curve.values.ndim == 2 else curve.values[:, None]
     values = values[:, outputs] if outputs else values
     if curve.grid.dtype != object:
-        low, high = np.quantile(curve.rows, (0.01, 0.99), method="inverted_cdf")
-        inside = (low <= curve.grid) & (curve.grid <= high)  # far ones would take all the width
-        inside |= len(curve.grid) <= _FEW_PLACES
-        grid, values = curve.grid[inside].tolist(), values[inside].T.tolist()
-        return {"name": curve.column, "grid": grid, "values": values}
+        grid = as_days(curve.grid)
+        low, high = np.quantile(as_days(curve.rows), (0.01, 0.99), method="inverted_cdf")
+        inside = (low <= grid) & (grid <= high)  # far ones would take all the width
+        inside |= len(grid) <= _FEW_PLACES
+        values = values[inside].T.tolist()
+        return {"name": curve.column, "grid": grid[inside].tolist(), "values": values}
     counts = Counter(curve.rows.tolist())
     weights = np.array([counts[name] for name in curve.grid.tolist()], float)
     names = ["missing" if name is None else str(name)[:_MOST_TEXT] for name in curve.grid.tolist()]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._data.formatting import signed
+from jointleaf._data.formatting import signed, term
 from jointleaf._data.raw_table import RawTable
 from jointleaf._data.texts import are_floats
 from jointleaf.cli import _output as out
@@ -265,10 +265,10 @@ def _explanation_text(
     records = contents["contributions"]
     rest = contents.get(REST, 0.0)
     largest = max(abs(rest), *(abs(record["contribution"]) for record in records))
-    rows = [
-        ["feature", "value", "adds", ""],
-        ["baseline", "", out.number(contents["baseline"]), ""],
-    ]
+    sums = contents["baseline"], contents["raw_prediction"]
+    largest_term = max(largest, *map(abs, sums))
+    baseline, whole = (term(value, largest_term) for value in sums)
+    rows = [["feature", "value", "adds", ""], ["baseline", "", baseline, ""]]
     added = [(r["feature"], values[r["feature"]], r["contribution"]) for r in records[:top]]
     if len(records) > top:
         others = sum(record["contribution"] for record in records[top:])
@@ -276,8 +276,8 @@ def _explanation_text(
     if rest:
         added.append((REST, "", rest))
     for name, text, change in added:
-        rows.append([name, text, signed(out.number(change)), out.bar(change, largest)])
-    rows.append(["sum", "", out.number(contents["raw_prediction"]), ""])
+        rows.append([name, text, signed(term(change, largest_term)), out.bar(change, largest)])
+    rows.append(["sum", "", whole, ""])
     prediction = contents["prediction"]
     if "probabilities" in contents:
         probability = contents["probabilities"][str(prediction)]

@@ -188,7 +188,7 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         )
         warn_of_columns(columns, matrix, targets)
         X = columns.prepared(X)
-        check_memory(self, matrix, targets)
+        check_memory(self, matrix, targets, columns)
         weights = check_weights(sample_weight, len(targets))
         factors = self._class_weights(targets, weights)
         weights = weights * class_factors(factors, targets)

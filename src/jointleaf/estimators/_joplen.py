@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +39,9 @@ from jointleaf.estimators._docs import (
 from jointleaf.estimators._intervals import PredictsIntervals, PredictsSets
 from jointleaf.estimators._params import LossParameters
 from jointleaf.partitions import FittedEnsemble
+
+if TYPE_CHECKING:
+    from jointleaf.inspection._explanation import Explanation
 
 
 @described(
@@ -212,6 +215,28 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
         if self._has_levels:
             return -_mean_quantile_loss(y, predictions, self.quantiles_.levels, sample_weight)
         return float(r2_score(y, predictions, sample_weight=sample_weight))
+
+    def explain(
+        self,
+        X: ArrayLike,
+        *,
+        coverage: float | None = None,
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> Explanation:
+        """Return what every column adds to the predictions of rows X (n, d).
+
+        The baseline, which is the mean prediction over the training rows (4,000 of them where
+        there are more), and the values of all columns add up to the prediction exactly: to
+        ``predict``, with a log link to its logarithm. An `offset`, or the logarithm of the
+        `exposure`, is part of the baseline of its row. Intervals beside the predictions hold the
+        target with a probability of `coverage` (0.9), where the fit held out rows. Of several
+        quantiles in one fit the median is explained from which all levels are distances; the level
+        0.5 itself may differ from it by such a distance. See `jointleaf.inspection.explain`.
+        """
+        from jointleaf.inspection import explain
+
+        return explain(self, X, coverage=coverage, offset=offset, exposure=exposure)
 
 
 @described(

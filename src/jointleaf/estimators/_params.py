@@ -7,6 +7,7 @@ from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
@@ -16,9 +17,10 @@ from jointleaf._core.losses import Loss, make_number_loss
 from jointleaf._core.penalties import Penalty, Term
 from jointleaf._core.penalties.params import is_whole
 from jointleaf._data import memory
-from jointleaf._data.columns import Columns
+from jointleaf._data.columns import Columns, as_frame, declared_columns
 from jointleaf._data.features import FeaturePlan
 from jointleaf._data.rows import Rows
+from jointleaf._data.statistics import MANY_CATEGORIES
 from jointleaf._fit import recipe_fit, recipes
 from jointleaf._fit.component import (
     CellKinds,
@@ -347,7 +349,21 @@ def estimate_memory(
     n, d = _shape(X)
     if itemsize is None:
         itemsize = 4 if str(getattr(X, "dtype", "")) == "float32" else 8
-    return _memory_of(estimator, n, d, n_classes, n_tasks, itemsize)
+    has_many = _has_many_categories(estimator, X)
+    return _memory_of(estimator, n, d, n_classes, n_tasks, itemsize, has_many)
+
+
+def _has_many_categories(estimator: JOPLEnParameters, X: Any) -> bool:
+    """Whether a column of a data frame has so many categories that statistics replace them."""
+    frame = as_frame(X)
+    if frame is None:
+        return False
+    declared = declared_columns(estimator.categorical_features, X)
+    return any(
+        frame[:, j].drop_nulls().n_unique() > MANY_CATEGORIES
+        for j, dtype in enumerate(frame.schema.dtypes())
+        if j in declared or isinstance(dtype, nw.String | nw.Categorical | nw.Enum)
+    )
 
 
 def _memory_of(
@@ -357,6 +373,7 @@ def _memory_of(
     n_classes: int,
     n_tasks: int,
     itemsize: int,
+    has_many_categories: bool,
 ) -> MemoryEstimate:
     """Estimate the memory of a fit by the recipe that it would use."""
     penalty = estimator.penalty if isinstance(estimator.penalty, Term) else None
@@ -370,7 +387,9 @@ def _memory_of(
         n_folds, n_splits = recipes.n_folds_and_splits(
             recipe, n_rows, estimator._target_type, heavy=is_heavy(n_columns, n_outputs)
         )
-        keeps_split = n_splits == 1 and 1 - 1 / n_folds >= recipes.NEARLY_ALL
+        has_statistics = has_many_categories and estimator._has_default_partitions
+        if estimator.cv is None and not has_statistics:
+            keeps_split = n_splits == 1 and 1 - 1 / n_folds >= recipes.NEARLY_ALL
         n_splits = estimator.cv if is_whole(estimator.cv) else n_splits
     shape = FitShape(
         n_rows,
@@ -388,7 +407,8 @@ def _memory_of(
         keeps_split,
     )
     recipe = recipes.affordable(recipe, n_columns, n_outputs)
-    families = [recipes.families(recipe, n_rows, estimator._target_type)]
+    has_budget = estimator.time_budget is not None
+    families = [recipes.families(recipe, n_rows, estimator._target_type, has_budget=has_budget)]
     if n_rows >= recipes.RESERVE_ROWS:  # larger trees, when the memory of the others is free again
         families.append([(kind,) for kind in recipe.reserve.get(estimator._target_type, ())])
     estimates = [
@@ -409,8 +429,8 @@ def _shape(X: Any) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
-def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray) -> None:
-    """Raise MemoryError for rows X (n, d) whose fit would not fit into memory.
+def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray, columns: Columns) -> None:
+    """Raise MemoryError for rows X (n, d) with columns whose fit would not fit into memory.
 
     Systems that do not say what is available are not checked.
     """
@@ -420,7 +440,8 @@ def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray) -> None:
     n, d = X.shape
     n_classes = len(set(y.tolist())) if y.ndim == 1 else 2  # of no account in regression
     n_tasks = y.shape[1] if y.ndim == 2 else 1
-    needed = _memory_of(estimator, n, d, n_classes, n_tasks, X.dtype.itemsize)
+    has_many = bool((columns.n_categories > MANY_CATEGORIES).any())
+    needed = _memory_of(estimator, n, d, n_classes, n_tasks, X.dtype.itemsize, has_many)
     if needed.total > available:
         total, free = memory.readable_bytes(needed.total), memory.readable_bytes(available)
         raise MemoryError(

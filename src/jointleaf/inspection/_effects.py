@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.penalties.params import check_count
-from jointleaf._data.texts import DATE_PARTS, date_parts
+from jointleaf._data.raw_table import closest_name
+from jointleaf._data.texts import DATE_PARTS, date_parts, from_days
 from jointleaf.inspection._parts import RawModel, decode_categories, step_model
 
 EffectKind = Literal["ale", "partial_dependence"]
@@ -33,15 +34,14 @@ class Effect:
     column : str
     kind : {"ale", "partial_dependence"}
     grid : array (g,)
-        Numbers, or the names of categories, None for missing.
+        Numbers, dates (datetime64, also for days since 1970-01-01 that a date became), or the names
+        of categories, None for missing.
     values : array (g,) or (g, K)
         Accumulated local effects are centred: their mean over the rows is zero. Partial
         dependences are mean predictions.
     rows : array (n,)
         The column in the rows that the curve was computed from.
     output_names : tuple or None
-    is_day : bool
-        Whether the numbers of the grid are days since 1970-01-01, which are shown as dates.
     """
 
     column: str
@@ -50,7 +50,11 @@ class Effect:
     values: NDArray[np.float64]
     rows: NDArray
     output_names: tuple | None = None
-    is_day: bool = False
+
+    @property
+    def is_day(self) -> bool:
+        """Whether the grid holds dates."""
+        return self.grid.dtype.kind == "M"
 
     def __repr__(self) -> str:
         return f"Effect of {self.column!r} ({self.kind}) at {len(self.grid)} places"
@@ -113,8 +117,8 @@ def effect(
     if n_categories is not None:
         check_count("n_categories", n_categories)
     raw, rows = step_model(model, X, task)
-    date = raw.parts_of_date(column)
-    j = date[DATE_PARTS[0]] if date else _named_column(raw.names, column)
+    date = raw.dates.get(column, {}) if isinstance(column, str) else {}
+    j = date[DATE_PARTS[0]] if date else _named_column(raw.names, column, raw.dates)
     if raw.columns[j].categories is not None:
         return _of_categories(raw, rows, j, n_categories)
     known = rows[~np.isnan(rows[:, j])]
@@ -132,16 +136,20 @@ def effect(
         if kind == "ale"
         else _dependence(raw, rows, grid, move)
     )
-    name = str(column) if date else raw.names[j]
-    return Effect(name, kind, grid, values, known[:, j], raw.outputs, j in raw.days)
+    name, places = column if date else raw.names[j], known[:, j]
+    if j in raw.days:
+        grid, places = from_days(grid), from_days(places)
+    return Effect(name, kind, grid, values, places, raw.outputs)
 
 
-def _named_column(names: Sequence[str], column: Any) -> int:
-    """Return the number of a column that is named or numbered."""
-    names = list(names)
+def _named_column(names: Sequence[str], column: Any, dates: Iterable[str] = ()) -> int:
+    """Return the number of a column that is named or numbered; `dates` may be named as well."""
+    names, known = list(names), [*names, *dates]
     if isinstance(column, str):
         if column not in names:
-            raise ValueError(f"column {column!r} is not known: the columns are {names}")
+            similar = closest_name(column, known)
+            remedy = f"did you mean {similar!r}?" if similar else f"the columns are {known}"
+            raise ValueError(f"column {column!r} is not known: {remedy}")
         return names.index(column)
     if isinstance(column, int | np.integer) and 0 <= column < len(names):
         return int(column)

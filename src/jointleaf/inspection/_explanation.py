@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from jointleaf._data.formatting import day_text, short_number, signed
-from jointleaf.inspection._methods import read_task_rows, task_numbers
+from jointleaf._data.formatting import day_text, number, short_number, signed, term
+from jointleaf.inspection._methods import read_shift, read_task_rows, task_numbers
 from jointleaf.inspection._parts import (
     COVERAGE,
     Parts,
@@ -58,9 +58,10 @@ class Explanation:
         on which the trees split.
     cells_rest : array (n,) or (n, K)
         The same for cells that are not made by splits on columns (Voronoi cells); else zero.
-    baseline : float, array (K,), or array (n,) where every row has its task
+    baseline : float, array (K,), or array (n,) where every row has its task, offset or exposure
         The mean prediction over the training rows. Contributions are measured from it: over
-        the training rows those of every column have mean zero.
+        the training rows those of every column have mean zero. The offset of a row, where it was
+        given, is part of it.
     feature_names : tuple of str, length d
     data : array (n, d)
         The rows, with the names of categories.
@@ -68,9 +69,9 @@ class Explanation:
         Classes, or tasks, along the last axis; None where there is one output.
     interval : array (n, 2) or (n, 2, T), or None
         Between which numbers the target is with the probability `coverage`, as in
-        `JOPLEnRegressor.predict_interval`: on the scale of the target, also with a log link
-        (there for an exposure of 1). None for classes, and where the fit held out no rows, or too
-        few.
+        `JOPLEnRegressor.predict_interval`: on the scale of the target, also with a log link (there
+        for an exposure of 1 unless it was given). None for classes, and where the fit held out no
+        rows, or too few.
     coverage : float
     has_log_link : bool
         Whether raw predictions are logarithms of predictions.
@@ -177,10 +178,9 @@ class Explanation:
     def describe(self, row: int = 0, *, output: Any = None, n_columns: int = 10) -> str:
         """Return in plain text what made one prediction, the largest contributions first.
 
-        Where raw predictions are logarithms, the prediction itself is in a line of its own, for an
-        exposure of 1. What no single column is credited with has a line "cells" and a note below
-        the others. For classes the last line is the class that is predicted, with its
-        probability.
+        Where raw predictions are logarithms, the prediction itself is in a line of its own. What
+        no single column is credited with has a line "cells" and a note below the others. For
+        classes the last line is the class that is predicted, with its probability.
 
         Parameters
         ----------
@@ -196,13 +196,13 @@ class Explanation:
         scale = " (log)" if one.has_log_link else ""
         lines = [(f"baseline{scale}", float(np.reshape(one.baseline, -1)[0])), *entries]
         lines.append((f"{whole._raw_name(output)}{scale}", float(one.prediction[0])))
+        largest = max(abs(value) for _, value in lines)
+        numbers = [term(value, largest) for _, value in lines]
+        numbers[1:-1] = map(signed, numbers[1:-1])
         if one.has_log_link:
             lines.append(("prediction", float(np.exp(one.prediction[0]))))
-        width = max(len(name) for name, _ in lines)
-        changes = [signed(short_number(value)) for _, value in entries]
-        last = [short_number(value) for _, value in lines[1 + len(entries) :]]
-        numbers = [short_number(lines[0][1]), *changes, *last]
-        right = max(map(len, numbers))
+            numbers.append(number(lines[-1][1]))
+        width, right = max(len(name) for name, _ in lines), max(map(len, numbers))
         text = [
             f"{name:<{width}}  {number:>{right}}"
             for (name, _), number in zip(lines, numbers, strict=True)
@@ -232,7 +232,7 @@ class Explanation:
         if self.interval is None:
             raise ValueError("the explanation has no intervals: see its attribute interval")
         low, high = self.interval[row]
-        ends = f"{short_number(low)} to {short_number(high)}"
+        ends = f"{number(low)} to {number(high)}"
         exposure = " for an exposure of 1" if self.is_per_exposure else ""
         return f"target from {ends} with {100 * self.coverage:.4g} %{exposure}"
 
@@ -299,17 +299,18 @@ class Explanation:
         flow = "display:flex;flex-wrap:wrap;gap:2em"
         return f'<p>{html.escape(repr(self))}</p><div style="{flow}">{tables}</div>'
 
-    def _html_table(self, number: int) -> str:
+    def _html_table(self, row: int) -> str:
         entries = self.entries()
         longest = max((abs(value) for _, value in entries), default=0.0) or 1.0
-        base = short_number(float(np.reshape(self.baseline, -1)[0]))
-        lines = [_html_line("baseline", base, 0.0)]
+        base, raw = float(np.reshape(self.baseline, -1)[0]), float(self.prediction[0])
+        largest = max(longest, abs(base), abs(raw))
+        lines = [_html_line("baseline", term(base, largest), 0.0)]
         lines += [
-            _html_line(name, signed(short_number(value)), value / longest)
+            _html_line(name, signed(term(value, largest)), value / longest)
             for name, value in entries
         ]
-        lines.append(_html_line("prediction", short_number(float(self.prediction[0])), 0.0))
-        return f"<table><tr><th colspan=3>row {number}</th></tr>{''.join(lines)}</table>"
+        lines.append(_html_line("prediction", term(raw, largest), 0.0))
+        return f"<table><tr><th colspan=3>row {row}</th></tr>{''.join(lines)}</table>"
 
     def to_shap(self) -> Any:
         """Return the same as a `shap.Explanation`, for the plots of shap (extra ``shap``).
@@ -351,7 +352,15 @@ def _html_line(name: str, number: str, fraction: float) -> str:
 # -- from a fitted model and rows ------------------------------------------------------------------
 
 
-def explain(model: Any, X: Any, *, task: Any = None, coverage: float | None = None) -> Explanation:
+def explain(
+    model: Any,
+    X: Any,
+    *,
+    task: Any = None,
+    coverage: float | None = None,
+    offset: ArrayLike | None = None,
+    exposure: ArrayLike | None = None,
+) -> Explanation:
     """Return what every column adds to the predictions of rows; the parts add up exactly.
 
     Parameters
@@ -364,6 +373,8 @@ def explain(model: Any, X: Any, *, task: Any = None, coverage: float | None = No
         outputs, unless X has the column of tasks.
     coverage : float in (0, 1), optional
         Of the intervals beside the predictions, by default 0.9 where the model has any.
+    offset, exposure : array-like (n,), optional
+        As for ``predict`` of regressors: part of the baseline, which every row then has of its own.
 
     Returns
     -------
@@ -398,9 +409,10 @@ def explain(model: Any, X: Any, *, task: Any = None, coverage: float | None = No
     given = model
     model, X = last_step(model, X)
     names = task_names(model) if hasattr(model, "task_names_") else None
+    shift = read_shift(model, X, offset, exposure)
     if names is None:
         raw = named_raw_model(given, task)
-        return _explain_one(raw, raw.read(X), coverage)
+        return _explain_one(raw, raw.read(X), coverage, shift)
     rows, task = read_task_rows(model, X, task)
     if task is None:
         models = [raw_model(model, name) for name in names]
@@ -410,9 +422,18 @@ def explain(model: Any, X: Any, *, task: Any = None, coverage: float | None = No
     return _explain_by_label(model, rows, np.asarray(task), coverage)
 
 
-def _explain_one(raw: RawModel, rows: NDArray, coverage: float | None) -> Explanation:
+def _explain_one(
+    raw: RawModel, rows: NDArray, coverage: float | None, shift: NDArray | None = None
+) -> Explanation:
     explanation = _explanation(raw.parts(rows), raw, rows, raw.outputs)
-    interval = raw.intervals(rows, explanation.prediction, coverage)
+    raws, ends = explanation.prediction, np.zeros(1)
+    if shift is not None:
+        base = explanation.baseline + shift
+        explanation = replace(explanation, baseline=base, is_per_exposure=False)
+        # By exposure the intervals of counts and amounts widen; all others are moved.
+        raws, ends = (raws + shift, ends) if explanation.has_log_link else (raws, shift[:, None])
+    interval = raw.intervals(rows, raws, coverage)
+    interval = None if interval is None else interval + ends
     return replace(explanation, interval=interval, coverage=coverage or COVERAGE)
 
 

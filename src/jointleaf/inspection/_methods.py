@@ -33,6 +33,13 @@ class Summarized:
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
 
+    def _shift(self, X: Any, offset: Any, exposure: Any) -> NDArray[np.float64] | None:
+        """Return offsets (n,) of rows on the scale of raw predictions, where `predict` has any."""
+        raise ValueError(
+            f"offset and exposure are for JOPLEnRegressor, and not for {type(self).__name__}, "
+            "whose predict does not take them: leave them out"
+        )
+
     @property
     def _repr_html_(self) -> Callable[[], str]:
         # A property, as in scikit-learn: with another display there must be no such attribute.
@@ -65,11 +72,9 @@ class Explainable(Summarized):
 
         The baseline, which is the mean prediction over the training rows (4,000 of them where
         there are more), and the values of all columns add up to the prediction exactly: to
-        ``predict`` in regression (with a log link to its logarithm, without exposure) and to
-        ``decision_function`` for classes. Numbers have intervals beside them, which hold the target
-        with a probability of `coverage` (0.9), where the fit held out rows. Of several quantiles in
-        one fit the median is explained from which all levels are distances; the level 0.5 itself
-        may differ from it by such a distance. See `jointleaf.inspection.explain`.
+        ``predict`` in regression and to ``decision_function`` for classes. Numbers have intervals
+        beside them, which hold the target with a probability of `coverage` (0.9), where the fit
+        held out rows. See `jointleaf.inspection.explain`.
         """
         from jointleaf.inspection import explain
 
@@ -123,6 +128,11 @@ class ExplainableTasks(Summarized):
         from jointleaf.inspection import local_model
 
         return local_model(self, X, task=task)
+
+
+def read_shift(model: Summarized, X: Any, offset: Any, exposure: Any) -> NDArray[np.float64] | None:
+    """Return offsets (n,) of rows on the scale of raw predictions; None where none are given."""
+    return None if offset is None and exposure is None else model._shift(X, offset, exposure)
 
 
 # -- what explanations ask of estimators of several tasks ------------------------------------------

@@ -325,14 +325,15 @@ class RawModel:
         days = set() if preparation is None else preparation.days
         return frozenset(j for j, name in enumerate(self.names) if name in days)
 
-    def parts_of_date(self, name: Any) -> dict[str, int]:
-        """Return the columns made of a column of dates, by part; {} where there is none."""
+    @property
+    def dates(self) -> dict[str, dict[str, int]]:
+        """The columns made of every column of dates of the raw table, by its name and by part."""
         preparation, names = self.columns.preparation, self.names
-        for kind in () if preparation is None or name in names else preparation.columns:
-            if kind.kind == "date" and kind.name == name and set(kind.outputs) <= set(names):
-                columns = map(names.index, kind.outputs)
-                return dict(zip(kind.parts, columns, strict=True))
-        return {}
+        return {
+            str(kind.name): dict(zip(kind.parts, map(names.index, kind.outputs), strict=True))
+            for kind in (() if preparation is None else preparation.columns)
+            if kind.kind == "date" and kind.name not in names and set(kind.outputs) <= set(names)
+        }
 
     def output(self, output: Any, rows: NDArray) -> int:
         """Return the number of an output that is named; None is the only one, or `main_output`."""

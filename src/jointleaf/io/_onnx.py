@@ -44,7 +44,7 @@ _MOST_BYTES, _WEIGHT_BYTES = 2**31, 16
 
 
 def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
-    """Return a fitted model as an ONNX model (extra ``onnx``), and write it to a file.
+    """Return a fitted model as an ONNX model (extra ``onnx``), or write it to a file.
 
     The graph takes rows ``X`` (n, d), doubles with NaN for missing values. Where a model has
     columns of categories, it takes a value (n, 1) for every column, under its name: text, an empty
@@ -69,7 +69,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
 
     Returns
     -------
-    onnx.ModelProto
+    onnx.ModelProto, or None where it is written to a file
 
     Raises
     ------
@@ -99,9 +99,10 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> Any:
     if steps and hasattr(steps[0], "feature_names_in_"):
         names = steps[0].feature_names_in_.tolist()
     onnx.helper.set_model_props(proto, {"columns": json.dumps(names)})
-    if path is not None:
-        write_whole(path, proto.SerializeToString())
-    return proto
+    if path is None:
+        return proto
+    write_whole(path, proto.SerializeToString())
+    return None  # a notebook would show the whole graph
 
 
 def check_exportable(model: Any, function: str, kinds: tuple[type, ...], known: str) -> None:

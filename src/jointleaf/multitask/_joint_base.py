@@ -118,7 +118,7 @@ class BaseMultiTaskJOPLEn(TaskPredictor, params.JOPLEnParameters):
         """Check rows, and return what the fit works on; `valid` are rows to choose strengths on."""
         known = {} if self._has_default_partitions else known_categories(self.partitioner)
         columns, matrix, s, table = self._read_training(table, self.categorical_features, known)
-        params.check_memory(self, matrix, table.y)
+        params.check_memory(self, matrix, table.y, columns)
         checks.warn_of_no_values(matrix[s > 0], columns, checks.used_part(s > 0))
         chosen = chosen_columns(self.linear_features, columns, table.X)
         rows, class_weights = self._task_rows(table, matrix, s, groups)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jointleaf._data.formatting import short_number
+from jointleaf._data.texts import as_days
 from jointleaf.inspection._effects import Effect, EffectKind, Interactions, effect, interactions
 from jointleaf.inspection._parts import named_raw_model
 from jointleaf.plot import _base as base
@@ -101,11 +102,12 @@ class EffectDisplay(base.Display):
 
     def _draw_curve(self, ax: Axes) -> None:
         effect = self.effect
+        grid, rows = as_days(effect.grid), as_days(effect.rows)
         for label, values, color in self._outputs():
             style: dict[str, Any] = {"color": color, "lw": 1.8, "zorder": 3, "label": label}
-            if len(effect.grid) == 1:
+            if len(grid) == 1:
                 style["marker"] = "o"
-            self.lines_ += ax.plot(effect.grid, values, **style)
+            self.lines_ += ax.plot(grid, values, **style)
         if effect.kind == "ale":
             ax.axhline(0.0, color=base.GREY, lw=1, zorder=1)
         base.style_axes(ax, self._label(effect.kind))
@@ -118,8 +120,8 @@ class EffectDisplay(base.Display):
         low, high = ax.get_ylim()
         low -= 0.06 * (high - low)
         ax.set_ylim(low, high)
-        picked = np.linspace(0, len(effect.rows) - 1, min(_MAX_RUG, len(effect.rows))).astype(int)
-        marks = np.sort(effect.rows)[picked]
+        picked = np.linspace(0, len(rows) - 1, min(_MAX_RUG, len(rows))).astype(int)
+        marks = np.sort(rows)[picked]
         self.rug_ = ax.vlines(
             marks, low, low + 0.035 * (high - low), color=base.DARK, lw=0.6, alpha=0.35, zorder=2
         )
