@@ -320,16 +320,14 @@ class Explanation:
         try:
             import shap
         except ImportError as cause:
-            message = "to_shap needs shap: pip install 'jointleaf[shap]'"
-            raise ImportError(message) from cause
+            raise ImportError("to_shap needs shap: pip install 'jointleaf[shap]'") from cause
         values, data, names = self.values, self.data, list(self.feature_names)
         if self.has_rest:
             values = np.concatenate([values, self.cells_rest[:, None]], axis=1)
             blank = np.full((len(data), 1), np.nan).astype(data.dtype)
             data, names = np.concatenate([data, blank], axis=1), [*names, REST]
-        base = np.asarray(self.baseline, float)
-        if base.shape != self.cells_rest.shape:  # shap wants one for every row
-            base = np.broadcast_to(base, self.cells_rest.shape).copy()
+        # shap wants a baseline for every row.
+        base = np.array(np.broadcast_to(self.baseline, self.cells_rest.shape), float)
         return shap.Explanation(
             values,
             base_values=base,
@@ -495,9 +493,7 @@ def _explain_by_label(
             ends[in_task] = one.interval
     names = tuple(column.label for column in model.columns_)
     data = decode_categories(rows, model.columns_)
-    interval = ends if has_ends else None
-    coverage = coverage or COVERAGE
     return Explanation(
-        *whole, names, data, interval=interval, coverage=coverage, has_log_link=one.has_log_link,
-        days=one.days,
+        *whole, names, data, interval=ends if has_ends else None, coverage=coverage or COVERAGE,
+        has_log_link=one.has_log_link, days=one.days,
     )  # fmt: skip
