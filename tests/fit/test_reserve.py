@@ -175,5 +175,5 @@ def test_what_is_explained():
 def test_the_memory_of_the_larger_one_is_estimated():
     auto, joint = (JOPLEnRegressor(recipe=recipe) for recipe in ("auto", "joint"))
     for n_rows, is_larger in ((250, True), (2000, False)):
-        totals = [estimate_memory(model, (n_rows, 10)).total for model in (auto, joint)]
+        totals = [estimate_memory(model, (n_rows, 60)).total for model in (auto, joint)]
         assert (totals[0] > totals[1]) is is_larger

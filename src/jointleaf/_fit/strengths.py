@@ -392,7 +392,7 @@ def path_has_ended(losses: Sequence[float]) -> bool:
     return min(losses[-_PATIENCE:]) > (1 - _GAIN) * min([*losses[:-_PATIENCE], np.inf])
 
 
-def ratio_grid(task_weights: NDArray) -> NDArray[np.float64]:
+def ratio_grid(task_weights: NDArray, n_ratios: int = N_RATIOS) -> NDArray[np.float64]:
     """Return ratios common / task from where everything is common to where nothing gains by it.
 
     The last is a hair's breadth below |gamma|: both parts cost the same there, and what all
@@ -401,7 +401,7 @@ def ratio_grid(task_weights: NDArray) -> NDArray[np.float64]:
     low, high = float(task_weights.min()), float(np.linalg.norm(task_weights))
     if high <= low * (1 + 1e-9):  # a single task
         return np.array([high])
-    return np.geomspace(low, high * (1 - 1e-6), N_RATIOS)
+    return np.geomspace(low, high * (1 - 1e-6), n_ratios)
 
 
 def with_ratio(penalty: Term, ratio: float | None) -> Any:
