@@ -67,6 +67,7 @@ footer{color:#59616e;font-size:.86rem}
 .three{grid-template-columns:repeat(3,minmax(0,1fr))}
 .beside{grid-template-columns:repeat(2,minmax(0,1fr))}
 .one figure{max-width:720px;margin:0 auto;width:100%}
+.row .one figure{max-width:460px}
 }
 @media(max-width:600px){
 .again{display:flex}
