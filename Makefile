@@ -12,7 +12,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 
 help:
 	@echo "make demo   set up an environment and run jointleaf, from Python and from the shell"
 	@echo "make check  set up an environment and run lint, types and the quick tests: two minutes"
-	@echo "make test   set up an environment and run lint, types and all tests: about eight minutes"
+	@echo "make test   set up an environment and run lint, types and all tests: about six minutes"
 	@echo "make oldest run the quick tests with the oldest versions that are declared, in .venv-oldest"
 	@echo "make newest run the quick tests with the newest versions, in .venv-newest"
 	@echo "make docs   set up an environment and build the documentation into site/"
@@ -64,7 +64,7 @@ quick: $(VENV)/dev.done
 	$(PYTEST) -m "not slow"
 
 tests: $(VENV)/dev.done
-	@echo "All tests, on two cores: seven to eight minutes."
+	@echo "All tests, on two cores: about five minutes."
 	$(PYTEST)
 
 # The versions that pyproject.toml declares: the lower bound of each, and the newest there are.
