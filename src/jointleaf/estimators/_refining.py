@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._trees.importers import check_fitted_model, find_adapter
 from jointleaf._trees.importers.objectives import read_objective
 from jointleaf._trees.importers.xgboost import XGBoostAdapter
 from jointleaf.estimators._joplen import JOPLEnClassifier, JOPLEnRegressor
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
 
 
 def refine(
@@ -99,6 +100,8 @@ def refine(
         "offset": offset, "exposure": exposure, "offset_val": offset_val,
         "exposure_val": exposure_val,
     }  # fmt: skip
+    from sklearn.pipeline import Pipeline  # it loads a library of progress bars
+
     if isinstance(model, Pipeline):
         return _refine_last(model, X, y, X_val, **options, **of_numbers, **parameters)
     options["X_val"] = X_val
@@ -122,6 +125,9 @@ def _refine_last(
     pipeline: Pipeline, X: ArrayLike, y: ArrayLike, X_val: ArrayLike | None, **options: Any
 ) -> Pipeline:
     """Refine the last step on what the fitted steps before it make of the rows."""
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
     before, (name, model) = pipeline[:-1], pipeline.steps[-1]
     steps = list(before.steps)
     if steps:

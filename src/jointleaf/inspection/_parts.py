@@ -25,7 +25,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.losses import Loss
@@ -360,17 +359,21 @@ def output_number(outputs: tuple, output: Any) -> int:
     raise ValueError(f"output={output!r} is not known: the outputs are {list(outputs)}")
 
 
+def _steps(model: Any) -> list[Any]:
+    """Return the steps of a pipeline, or the estimator alone."""
+    from sklearn.pipeline import Pipeline  # it loads a library of progress bars
+
+    return [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+
+
 def last_step(model: Any, X: Any) -> tuple[Any, Any]:
     """Return the last step of a fitted pipeline, and the rows as that step sees them."""
-    if not isinstance(model, Pipeline):
-        return model, X
-    before = model[:-1]
-    return last_estimator(model), before.transform(X) if len(before.steps) else X
+    return last_estimator(model), model[:-1].transform(X) if len(_steps(model)) > 1 else X
 
 
 def last_estimator(model: Any) -> Any:
     """Return the last step of a pipeline, or the estimator itself."""
-    return model.steps[-1][1] if isinstance(model, Pipeline) else model
+    return _steps(model)[-1]
 
 
 def step_names(model: Any) -> tuple[str, ...] | None:
@@ -378,9 +381,7 @@ def step_names(model: Any) -> tuple[str, ...] | None:
 
     None where that step knows them itself, where no step before it does, and without a pipeline.
     """
-    if not isinstance(model, Pipeline) or len(model.steps) < 2:
-        return None
-    if hasattr(last_estimator(model), "feature_names_in_"):
+    if len(_steps(model)) < 2 or hasattr(last_estimator(model), "feature_names_in_"):
         return None
     try:
         return tuple(map(str, model[:-1].get_feature_names_out()))
@@ -397,7 +398,7 @@ def step_model(model: Any, X: Any, task: Any = None) -> tuple[RawModel, NDArray]
 def named_raw_model(model: Any, task: Any = None) -> RawModel:
     """Return the raw predictions of an estimator, or of the last step of a pipeline."""
     raw = replace(raw_model(last_estimator(model), task), labels=step_names(model))
-    before = model.steps[-2][1] if isinstance(model, Pipeline) and len(model.steps) > 1 else None
+    before = _steps(model)[-2:][0]
     if isinstance(before, TablePreprocessor):
         raw = replace(raw, columns=replace(raw.columns, preparation=before.preparation_))
     return raw
