@@ -43,8 +43,11 @@ def test_no_joint_problem_is_claimed_where_none_was_solved(boosted):
     assert (weights["boosted"], weights["joint"], sum(weights.values())) == (1.0, 0.0, 1.0)
     assert boosted.n_iter_ == boosted.report_.n_rounds > 0
     text = boosted.summary()
-    for word in ("solver", "converged", "penalty", "joint", "strength"):
+    for word in ("solver", "converged", "penalty", "strength"):
         assert word not in text
+    (of_joint,) = [line for line in text.splitlines() if "joint" in line]
+    assert of_joint.startswith("left out")
+    assert "joint (weight zero)" in of_joint
     assert f"{len(boosted.partitioner_.n_cells_):,}" in text
     with pytest.raises(ValueError, match=r"no joint problem was solved.*recipe='joint'"):
         boosted.report_.joint_or_raise("this test")

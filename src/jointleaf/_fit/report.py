@@ -177,8 +177,10 @@ class FitReport:
             lines.append(("validation loss", f"of the joint fit: {text}" if of_joint else text))
         if self.joint is not None:
             lines.append(("solver", describe_solution(self.joint.solution)))
-        if self.left_out:
-            lines.append(("left out", ", ".join(self.left_out).replace("_", " ")))
+        idle = [name for name, weight in self.blend.weights.items() if weight == 0]
+        left_out = [*self.left_out, *(f"{name} (weight zero)" for name in idle)]
+        if left_out:
+            lines.append(("left out", ", ".join(left_out).replace("_", " ")))
         return lines
 
 
