@@ -75,7 +75,7 @@ def test_coverage_far_below_what_was_asked_is_told(capsys, tmp_path):
     ("errors", "subject"),
     [
         ({"jointleaf": 2.0, "linear model": 1.5, "constant": 1.4}, "no model is better"),
-        ({"jointleaf": 2.0, "constant": 2.0}, "no model is better"),
+        ({"jointleaf": 2.1, "constant": 2.0}, "no model is better"),
         ({"jointleaf": 2.0, "linear model": 1.5, "constant": 1.8}, "jointleaf is no better"),
         ({"jointleaf": 1.7, "linear model": 1.5, "constant": 1.8}, None),
         ({"jointleaf": 1.7}, None),
@@ -86,6 +86,22 @@ def test_models_that_are_no_better_than_a_constant_are_told(errors, subject):
     validation = {"method": "by hand", "measure": "rmse", "table": table}
     line = f"{subject} than a constant on held-out rows: predictions may say nothing"
     assert hints(error_table(validation)) == [line] * (subject is not None)
+
+
+def test_a_constant_on_held_out_rows_is_told():
+    table = [{"model": name, "rmse": 2.0, "seconds": 0.1} for name in ("jointleaf", "constant")]
+    validation = {"method": "by hand", "measure": "rmse", "table": table}
+    line = "jointleaf was a constant on held-out rows: the model of all rows may be another"
+    assert hints(error_table(validation)) == [line]
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_columns_that_name_the_groups_as_well_are_told(capsys, tmp_path, is_same):
+    groups = [f"g{k % 12}" for k in range(N)]
+    codes = [f"c{k % 12 if is_same else k % 6}" for k in range(N)]
+    path = write(tmp_path / "d.csv", zip(groups, codes, A, A + NOISE, strict=True), "gcay")
+    out, _ = fitted(capsys, path, "--no-compare", "--group", "g")
+    assert hints(out) == ["'c' names the groups of 'g' as well: --drop what does"] * is_same
 
 
 def test_the_report_of_noise_says_so(capsys, tmp_path):

@@ -48,6 +48,12 @@ def table_hints(
             f"{listed(labels)} may name the rows (whole numbers of one length, nearly all "
             "different): --drop identifiers"
         )
+    same = [] if rows.groups is None else _names_of_groups(rows)
+    if same:
+        verb = "names" if len(same) == 1 else "name"
+        hints.append(
+            f"{listed(same)} {verb} the groups of {args.group!r} as well: --drop what does"
+        )
     if args.group is None and args.time is None and not os.path.isdir(args.data):
         dates = [kind for kind in kinds if kind.kind == "date"]
         ordered = [k.name for k in dates if _is_in_order(table.column(k.name), k.notation)][:1]
@@ -97,6 +103,20 @@ def _are_counts(y: NDArray) -> bool:
         values, counts = np.unique(y, return_counts=True)
         return bool(values[-1] == len(values) - 1 and (np.diff(counts) < 0).all())
     return bool((y == 0).mean() >= _ZEROS and y.mean() > np.median(y))
+
+
+def _names_of_groups(rows: Rows) -> list[str]:
+    """Return the columns of categories that differ exactly where the groups do."""
+    groups = np.unique(np.asarray(rows.groups).astype(str), return_inverse=True)[1]
+    names = []
+    for name in rows.X.columns:
+        if rows.X[name].dtype.kind in "fM":
+            continue
+        codes = rows.X[name].factorize()[0]
+        n_pairs = len(set(zip(codes.tolist(), groups.tolist(), strict=True)))
+        if n_pairs == groups.max() + 1 == codes.max() + 1:
+            names.append(str(name))
+    return names
 
 
 def _leak_hint(rows: Rows, target: Target) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -117,6 +118,8 @@ def constant_hint(validation: dict[str, Any]) -> str:
     constant = error_of.get("constant")  # that --no-compare leaves out
     if constant is None or error_of[JOINTLEAF] < constant:
         return ""
+    if math.isclose(error_of[JOINTLEAF], constant, rel_tol=1e-9):
+        return f"{JOINTLEAF} was a constant on held-out rows: the model of all rows may be another"
     subject = "no model" if min(error_of.values()) >= constant else JOINTLEAF
     better = "is better" if subject == "no model" else "is no better"
     return f"{subject} {better} than a constant on held-out rows: predictions may say nothing"
