@@ -202,6 +202,7 @@ def test_trees_that_are_far_behind_take_no_part():
     y = (steps > 0.37).astype(float) @ [8.0, 4.0, 2.0, 1.0]
     with blend_pieces() as pieces, pytest.MonkeyPatch.context() as patch:
         patch.setattr(boosting, "_RACE", {5: 1.15})
+        in_time = blended(JOPLEnRegressor, time_budget=1000).fit(steps, y)
         model = blended(JOPLEnRegressor).fit(steps, y)
     components, held_out = pieces["components"], pieces["held_out"]
     slow, first = components["boosted_random"], components["boosted"]
@@ -210,6 +211,7 @@ def test_trees_that_are_far_behind_take_no_part():
     assert "boosted_random" not in held_out
     assert slow.is_left_out
     assert model.blend_.weights["boosted_random"] == 0
+    assert "boosted_random (no help on held-out rows)" in in_time.report_.left_out
 
 
 @pytest.mark.parametrize("key", KEYS)

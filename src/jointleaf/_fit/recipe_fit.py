@@ -37,7 +37,8 @@ from jointleaf._fit.recipes import (
 from jointleaf._fit.report import FitReport
 from jointleaf._model.cell_model import CellModel
 
-NO_HELP = "larger trees (no help on held-out rows)"  # what the report says of a reserve in vain
+_NO_USE = "no help on held-out rows"
+NO_HELP = f"larger trees ({_NO_USE})"  # what the report says of a reserve in vain
 _LITTLE_WEIGHT = 0.15  # of a blend: the model of the one split does, another fit adds little
 
 
@@ -306,6 +307,8 @@ def _held_out_within(
             components[kind.name], held_out[kind.name] = component, predictions
             if not has_time:
                 _warn_of_no_time(budget, component)
+        elif component.is_left_out:
+            left_out.append(f"{kind.name} ({_NO_USE})")
     if not held_out:  # too few rows to hold any out
         component = kinds[0](context, {})
         return {component.name: component}, {}, []
