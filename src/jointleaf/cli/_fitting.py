@@ -53,6 +53,7 @@ def fit(args: argparse.Namespace) -> None:
     report_path = None if args.no_report else args.report or model_path.with_suffix(".html")
     paths = [path for path in (model_path, report_path) if path is not None]
     out.check_outputs({"--output": model_path, "--report": report_path}, args.data)
+    verbs = {path: "replaced" if path.exists() else "wrote" for path in paths}
     objective = Objective.of(args)
     folder = Folder.of(args)
     table = None if folder is None else folder.sample(args.seed)
@@ -74,7 +75,7 @@ def fit(args: argparse.Namespace) -> None:
         error_table(record["validation"]),
         f"fitted all rows in {out.seconds(record['seconds']['fit'])}:",
         out.text_table([line for line in record["model"]["lines"] if line[0] != "penalty"]),
-        *(f"wrote {path}" for path in paths),
+        *(f"{verb} {path}" for path, verb in verbs.items()),
     ]
     out.print_result({**without_charts(record), **files}, "\n".join(lines), is_json=args.json)
 
