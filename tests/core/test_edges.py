@@ -6,7 +6,7 @@ import pytest
 from jointleaf._core.design import LeafDesign, largest_eigenvalue
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import make_loss
-from jointleaf._core.losses.numbers import Huber, SmoothedPinball
+from jointleaf._core.losses.base import Huber, SmoothedPinball
 from jointleaf._core.penalties import L21, Free, Frobenius, GrOWL, Nuclear
 from jointleaf._core.penalties.prox import _solve_power
 from jointleaf._core.problem import Problem
