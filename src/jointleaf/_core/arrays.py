@@ -105,6 +105,39 @@ def while_loop(
     return state
 
 
+# -- numbers that are given ----------------------------------------------------------------------
+
+
+def check_number(name: str, value: Any, *, positive: bool, hint: str = "") -> float:
+    """Return a finite number that is positive, or not negative; `hint` ends the message."""
+    kind = "a positive number" if positive else "a number that is not negative"
+    message = f"{name}={value!r} must be {kind}{hint}"
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(message) from None
+    if isinstance(value, bool):
+        raise TypeError(message)
+    if not np.isfinite(number) or number < 0 or (positive and number == 0):
+        raise ValueError(message)
+    return number
+
+
+def is_whole(value: Any) -> bool:
+    """Whether this is a whole number."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_count(
+    name: str, value: Any, wrong_type: type[Exception] = ValueError, *, least: int = 1
+) -> int:
+    """Return a whole number that is at least `least`; raise `wrong_type` for what is none."""
+    if is_whole(value) and value >= least:
+        return int(value)
+    error = ValueError if is_whole(value) else wrong_type
+    raise error(f"{name}={value!r} must be a whole number, at least {least}")
+
+
 # -- devices -------------------------------------------------------------------------------------
 
 

@@ -8,12 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._core.arrays import check_device
+from jointleaf._core.arrays import check_count, check_device
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellKind, check_codes
 from jointleaf._core.losses import Loss, make_loss
 from jointleaf._core.penalties import Frobenius, Term
-from jointleaf._core.penalties.params import check_count
 from jointleaf._core.problem import Problem, as_numbers, check_weights
 from jointleaf._core.solvers import Solution, Solver, check_limits, solve
 

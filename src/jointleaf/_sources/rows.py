@@ -19,10 +19,10 @@ from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 
+from jointleaf._core.arrays import check_count
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Frobenius
-from jointleaf._core.penalties.params import check_count
 from jointleaf._core.problem import Problem
 from jointleaf._data import memory
 from jointleaf._data.rows import Rows

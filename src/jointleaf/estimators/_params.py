@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 
+from jointleaf._core.arrays import is_whole
 from jointleaf._core.losses import Loss, make_number_loss
 from jointleaf._core.penalties import Penalty, Term
-from jointleaf._core.penalties.params import is_whole
 from jointleaf._data import memory
 from jointleaf._data.columns import Columns, as_frame, declared_columns
 from jointleaf._data.features import FeaturePlan

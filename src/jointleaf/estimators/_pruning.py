@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.arrays import check_number, is_whole
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Term
-from jointleaf._core.penalties.params import check_number, is_whole
 from jointleaf._data.rows import Rows
 from jointleaf._fit.folds import grow_partitions, make_splits
 from jointleaf._fit.joint import Joint, fit_cells_of

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._core.penalties.params import check_count
+from jointleaf._core.arrays import check_count
 from jointleaf._core.problem import check_weights
 from jointleaf._data.columns import Columns
 from jointleaf._trees.encoding import TrainingRows

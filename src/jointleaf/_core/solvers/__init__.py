@@ -8,11 +8,10 @@ from numbers import Real
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from jointleaf._core.arrays import find_device, place
+from jointleaf._core.arrays import check_count, find_device, place
 from jointleaf._core.blocks import BlockDesign
 from jointleaf._core.losses import Kinked
 from jointleaf._core.penalties import Frobenius
-from jointleaf._core.penalties.params import check_count
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers.base import Listener, Solution, Solver, SolverState
 from jointleaf._core.solvers.dual import Dual

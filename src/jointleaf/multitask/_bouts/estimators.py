@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._core.penalties.params import is_whole
+from jointleaf._core.arrays import is_whole
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import canonical_rows
 from jointleaf._data.tasks import TaskTable
