@@ -34,8 +34,7 @@ from jointleaf._fit.recipe_fit import Fit
 from jointleaf._fit.report import FitReport
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import by_column, warn_of_no_features
-from jointleaf._trees.importers import check_fitted_model, is_ensemble
-from jointleaf._trees.importers.base import threads
+from jointleaf._trees.importers.base import check_fitted_model, is_ensemble, threads
 from jointleaf.estimators._checks import (
     check_parameters,
     check_penalty,

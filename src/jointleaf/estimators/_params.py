@@ -39,8 +39,7 @@ from jointleaf._fit.limits import (
     fit_memory,
     is_heavy,
 )
-from jointleaf._trees.importers import is_ensemble
-from jointleaf._trees.importers.base import threads
+from jointleaf._trees.importers.base import is_ensemble, threads
 from jointleaf.estimators._checks import check_effect, check_parameters, has_linear_cells
 from jointleaf.partitions import Partitioner, make_partitioner
 from jointleaf.partitions._base import TargetType, without_models
