@@ -10,8 +10,7 @@ from jointleaf._core.losses.base import Huber, SmoothedPinball
 from jointleaf._core.penalties import L21, Free, Frobenius, GrOWL, Nuclear
 from jointleaf._core.penalties.prox import _solve_power
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers import solve
-from jointleaf._core.solvers.base import flat_curvature
+from jointleaf._core.solvers.base import flat_curvature, solve
 from jointleaf._core.solvers.fista import ActiveFeatures
 from jointleaf._core.solvers.krylov import _Vectors
 from jointleaf._core.solvers.newton import _BlockInverse

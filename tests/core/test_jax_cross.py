@@ -26,7 +26,7 @@ from jointleaf._core.penalties import (
     TaskNorm,
     Term,
 )
-from jointleaf._core.solvers import SOLVERS, choose_solver
+from jointleaf._core.solvers.base import SOLVERS, choose_solver
 
 pytest.importorskip("jax")
 

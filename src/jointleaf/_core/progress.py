@@ -225,3 +225,8 @@ class SolveProgress:
             f"optimality {optimality:.1e}",
             sys.stderr,
         )
+
+
+def iterations(count: int) -> str:
+    """Return "1 iteration" or "20 iterations"."""
+    return f"{count} iteration{'' if count == 1 else 's'}"

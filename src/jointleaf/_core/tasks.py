@@ -18,8 +18,8 @@ from jointleaf._core.losses import Loss, make_loss
 from jointleaf._core.penalties import Free, Penalty, SlopeNorm, TaskNorm, Term
 from jointleaf._core.penalties.base import mapped, on_predictions, on_weights
 from jointleaf._core.problem import Problem, as_numbers
-from jointleaf._core.solvers import Solution, Solver, check_limits, solve
-from jointleaf._core.solvers.base import Listener, SolverState
+from jointleaf._core.solvers.base import Listener, Solver, SolverState, check_limits, solve
+from jointleaf._core.solvers.solution import Solution
 
 Task = tuple[ArrayLike, ArrayLike, ArrayLike]
 

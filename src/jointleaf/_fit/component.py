@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Kinked, Loss, robust_scale, weighted_quantile
 from jointleaf._core.penalties import Term
-from jointleaf._core.solvers import Solution
+from jointleaf._core.solvers.solution import Solution
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan, mean_and_scale
 from jointleaf._data.rows import Rows, deal_rows

@@ -22,7 +22,8 @@ from jointleaf._core.losses import SquaredError, robust_scale
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import SolveProgress, tell
-from jointleaf._core.solvers import Solution, Solver, solve
+from jointleaf._core.solvers.base import Solver, solve
+from jointleaf._core.solvers.solution import Solution
 from jointleaf._data.rows import Rows
 from jointleaf._fit.component import (
     CellKinds,

@@ -29,7 +29,7 @@ from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Pinball, SquaredError
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers import choose_solver
+from jointleaf._core.solvers.base import choose_solver
 from jointleaf._core.solvers.dual import (
     newton_dual,
     pinball_dual,

@@ -46,11 +46,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import readable_bytes
 from jointleaf._core.layout import CellKind
 from jointleaf._core.penalties import Frobenius, Term
-from jointleaf._core.solvers import MAX_DUAL_ROWS, MAX_DUAL_ROWS_NEWTON, WIDE
+from jointleaf._core.solvers.base import MAX_DUAL_ROWS, MAX_DUAL_ROWS_NEWTON, WIDE
 from jointleaf._core.solvers.newton import MAX_BLOCK_ENTRIES, MAX_JOINT_BIASES
-from jointleaf._data.memory import readable_bytes
 from jointleaf._trees.flat import TrainingRows
 from jointleaf.partitions import (
     LargeTreesPartitioner,

@@ -10,8 +10,8 @@ import numpy as np
 
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
-from jointleaf._core.solvers import Solution
-from jointleaf._core.solvers.base import iterations
+from jointleaf._core.progress import iterations
+from jointleaf._core.solvers.solution import Solution
 from jointleaf._fit.component import Blend, Component, JointSolve, Table
 from jointleaf.partitions._base import TargetType
 

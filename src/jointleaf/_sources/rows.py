@@ -19,12 +19,12 @@ from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 
+from jointleaf._core import arrays
 from jointleaf._core.arrays import check_count
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
-from jointleaf._data import memory
 from jointleaf._data.rows import Rows
 from jointleaf._data.sources import Batch
 from jointleaf._fit.component import NARROW, smooth
@@ -384,7 +384,7 @@ def _check_sample(estimator: BaseJOPLEn, sample: Batch, limit: float) -> None:
     n_classes = len(np.unique(sample.y)) if is_classifier(estimator) else 2
     needed = estimate_memory(estimator, (n, d), n_classes=n_classes, itemsize=8).total
     if needed > limit:
-        total, given = memory.readable_bytes(needed), memory.readable_bytes(limit)
+        total, given = arrays.readable_bytes(needed), arrays.readable_bytes(limit)
         raise MemoryError(
             f"memory_limit={given} is too little for a fit of sample_rows={n} rows, which takes "
             f"about {total}: lower sample_rows, or raise memory_limit"

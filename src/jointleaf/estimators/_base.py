@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.arrays import row_blocks
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import check_weights
 from jointleaf._core.progress import ticking
-from jointleaf._core.solvers import Solution
+from jointleaf._core.solvers.solution import Solution
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import chosen_columns, plan_features
-from jointleaf._data.memory import row_blocks
 from jointleaf._data.rows import (
     Rows,
     canonical_rows,
@@ -48,7 +48,7 @@ from jointleaf.estimators._checks import (
     warn_of_no_values,
     warn_of_preparation,
 )
-from jointleaf.estimators._fitted import read_known_rows, store_model
+from jointleaf.estimators._fitted import Updatable, read_known_rows, store_model
 from jointleaf.estimators._monotone import (
     MonotoneParameters,
     check_certificate,
@@ -56,7 +56,6 @@ from jointleaf.estimators._monotone import (
     read_signs,
 )
 from jointleaf.estimators._params import check_memory
-from jointleaf.estimators._updating import Updatable
 from jointleaf.inspection._methods import Explainable
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 
+from jointleaf._core import arrays
 from jointleaf._core.arrays import is_whole
 from jointleaf._core.losses import Loss, make_number_loss
 from jointleaf._core.penalties import Penalty, Term
-from jointleaf._data import memory
 from jointleaf._data.columns import Columns, as_frame, declared_columns
 from jointleaf._data.features import FeaturePlan
 from jointleaf._data.rows import Rows
@@ -433,7 +433,7 @@ def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray, columns: C
 
     Systems that do not say what is available are not checked.
     """
-    available = memory.available_memory()
+    available = arrays.available_memory()
     if available is None:
         return
     n, d = X.shape
@@ -442,9 +442,10 @@ def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray, columns: C
     has_many = bool((columns.n_categories > MANY_CATEGORIES).any())
     needed = _memory_of(estimator, n, d, n_classes, n_tasks, X.dtype.itemsize, has_many)
     if needed.total > available:
-        total, free = memory.readable_bytes(needed.total), memory.readable_bytes(available)
+        total, free = arrays.readable_bytes(needed.total), arrays.readable_bytes(available)
         raise MemoryError(
             f"fitting {n} rows with {d} columns needs about {total} of memory and {free} are "
             f"available; {needed}. Give fewer rows or float32, fewer or smaller partitions, or "
-            f"solver='fista'; {memory.VARIABLE} (bytes) overrules what the system says is available"
+            f"solver='fista'; {arrays.MEMORY_VARIABLE} (bytes) overrules what the system says is "
+            "available"
         )

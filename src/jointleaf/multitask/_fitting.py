@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from jointleaf._core.losses import joined_loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.progress import SolveProgress
-from jointleaf._core.solvers import Solution
+from jointleaf._core.solvers.solution import Solution
 from jointleaf._core.tasks import check_task_weights, solve_tasks, task_problem
 from jointleaf._data.rows import Rows, deal_groups
 from jointleaf._data.tasks import TaskTable

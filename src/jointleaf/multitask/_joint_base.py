@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from jointleaf._core.arrays import is_whole
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
-from jointleaf._core.solvers import Solution
+from jointleaf._core.solvers.solution import Solution
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import chosen_columns, plan_features
 from jointleaf._data.rows import Rows, canonical_rows, read_groups, read_rows
