@@ -31,14 +31,13 @@ from jointleaf._fit.component import NARROW, smooth
 from jointleaf._fit.correction import Correction, fit_correction, move_penalty
 from jointleaf._sources.checkpoint import Checkpoint
 from jointleaf._trees.importers.base import threads
-from jointleaf.estimators._base import BaseJOPLEn
+from jointleaf.estimators._base import BaseJOPLEn, store_model
 from jointleaf.estimators._checks import check_parameters, class_factors, restored_on_error
 from jointleaf.estimators._fitted import (
     class_weights_of,
     fitted_loss,
     read_fit_rows,
     read_known_rows,
-    store_model,
 )
 from jointleaf.estimators._params import estimate_memory
 

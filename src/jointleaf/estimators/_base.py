@@ -48,7 +48,7 @@ from jointleaf.estimators._checks import (
     warn_of_no_values,
     warn_of_preparation,
 )
-from jointleaf.estimators._fitted import Updatable, read_known_rows, store_model
+from jointleaf.estimators._fitted import Updatable, read_known_rows
 from jointleaf.estimators._monotone import (
     MonotoneParameters,
     check_certificate,
@@ -59,6 +59,8 @@ from jointleaf.estimators._params import check_memory
 from jointleaf.inspection._methods import Explainable
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._factory import known_categories
+
+_MOST_KEPT = 2**26  # bytes of rows that are kept for updates
 
 
 class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
@@ -80,6 +82,14 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         self, rows: Rows, columns: Columns, seed: int
     ) -> tuple[Loss, tuple[float, float] | None]:
         """Return the loss of training rows in the units of targets that are returned as well."""
+
+    def _class_weights(self, y: NDArray, weights: NDArray) -> dict[Any, float] | None:
+        """Return the weight of every class of targets (n,); None where all are 1."""
+        return None
+
+    def _without_offset(self, y: NDArray, offset: NDArray) -> tuple[NDArray, NDArray]:
+        """Return targets and offsets; where the loss is of residuals, only targets are left."""
+        return y, offset
 
     # -- fitting -------------------------------------------------------------------------------
 
@@ -267,6 +277,41 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         if rows is not None:
             self.calibration_ = Calibration.of_fit(rows, self.columns_.of_matrix())
 
+    # -- fits that start from the model ------------------------------------------------------------
+
+    @property
+    def _is_warm(self) -> bool:
+        """Whether a fit starts from the model that there is."""
+        return bool(self.warm_start) and hasattr(self, "cell_model_")
+
+    def _keep_rows(self, rows: Rows) -> None:
+        """Keep the rows that a model was fitted to, for updates."""
+        is_alone = self._blend_problem() is None
+        small = rows.X.nbytes + rows.y.nbytes + rows.s.nbytes <= _MOST_KEPT
+        labels = np.zeros((len(rows), 0), np.int64)
+        self._kept_rows = Rows(rows.X, rows.y, rows.s, labels) if small and is_alone else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        parent: Any = super()
+        return {k: v for k, v in parent.__getstate__().items() if k != "_kept_rows"}
+
+    def _blend_problem(self) -> str | None:
+        """Return why the model is not the solution of one joint problem; None where it is."""
+        report = self.report_
+        if hasattr(self, "source_fit_"):
+            return "the model was fitted from a source of rows: fit the source with the new rows"
+        if self.monotonic_cst is not None:
+            return "the model has monotone constraints: fit all rows again"
+        is_joint = report.joint is not None and report.recipe == "joint"
+        alone = is_joint and [c.name for c in report.components if c.weight] == ["joint"]
+        alone = alone and report.components[0].weight == 1.0 and not np.any(report.blend.constant)
+        if alone:
+            return None
+        return (
+            f"the model is a blend ({report.blend!r}): fit all rows again, or give the fit a "
+            "penalty, such as penalty=Frobenius('auto'), with which it is one joint fit"
+        )
+
     # -- what was fitted -----------------------------------------------------------------------
 
     @property
@@ -373,6 +418,15 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the codes (n, P): the cell of every partition of each row; -1 is no cell."""
         return self._cells.partitioner.apply(read_rows(self, X))
+
+
+def store_model(estimator: BaseJOPLEn, model: CellModel, importances: NDArray, rows: Rows) -> None:
+    """Put a model of training rows, and the importances of what it sees, on an estimator."""
+    columns = estimator.columns_
+    statistics = columns.statistics
+    if statistics is not None:  # explanations measure from rows as they are predicted
+        model, importances = model.described(statistics.matrix(statistics.coded(rows)), rows.s)
+    estimator.cell_model_, estimator.feature_importances_ = model, columns.credited(importances)
 
 
 def read_validation_rows(

@@ -35,7 +35,6 @@ from jointleaf.partitions._base import TargetType
 
 E = TypeVar("E", bound="Updatable")
 _EXACT = 1e-10  # tolerance of squared errors
-_MOST_KEPT = 2**26  # bytes of rows that are kept for updates
 
 
 class Fitted:
@@ -58,13 +57,13 @@ class Fitted:
     def _encode_known(self, y: NDArray) -> NDArray:
         """Return targets of validation rows, encoded as the training targets were."""
 
+    @abstractmethod
     def _class_weights(self, y: NDArray, weights: NDArray) -> dict[Any, float] | None:
         """Return the weight of every class of targets (n,); None where all are 1."""
-        return None
 
+    @abstractmethod
     def _without_offset(self, y: NDArray, offset: NDArray) -> tuple[NDArray, NDArray]:
         """Return targets and offsets; where the loss is of residuals, only targets are left."""
-        return y, offset
 
 
 def class_weights_of(estimator: Fitted, y: NDArray, weights: NDArray) -> dict[Any, float] | None:
@@ -149,15 +148,6 @@ def fitted_frame(estimator: Fitted) -> Frame:
     )
 
 
-def store_model(estimator: Fitted, model: CellModel, importances: NDArray, rows: Rows) -> None:
-    """Put a model of training rows, and the importances of what it sees, on an estimator."""
-    columns = estimator.columns_
-    statistics = columns.statistics
-    if statistics is not None:  # explanations measure from rows as they are predicted
-        model, importances = model.described(statistics.matrix(statistics.coded(rows)), rows.s)
-    estimator.cell_model_, estimator.feature_importances_ = model, columns.credited(importances)
-
-
 # -- new rows -----------------------------------------------------------------------------------
 
 
@@ -172,8 +162,16 @@ class WarmParameters(JOPLEnParameters):
 class Updatable(Fitted, WarmParameters):
     """An estimator whose cells can be fitted to further rows."""
 
-    #: Rows of the fit as it saw them; None where they are too large, or of a loaded model.
+    #: rows of the fit as it saw them; None where they are too large, or of a loaded model
     _kept_rows: Rows | None = None
+
+    @abstractmethod
+    def _blend_problem(self) -> str | None:
+        """Return why the model is not the solution of one joint problem; None where it is."""
+
+    @abstractmethod
+    def _keep_rows(self, rows: Rows) -> None:
+        """Keep the rows that a model was fitted to, for updates."""
 
     def update(
         self: E,
@@ -244,11 +242,6 @@ class Updatable(Fitted, WarmParameters):
             self._fit_cells(rows, self.report_.joint_or_raise("update").penalty)
         return self
 
-    @property
-    def _is_warm(self) -> bool:
-        """Whether a fit starts from the model that there is."""
-        return bool(self.warm_start) and hasattr(self, "cell_model_")
-
     def _fit_warm(self: Any, X: Any, y: Any, weight: Any, **others: Any) -> None:
         """Fit the cells of the model to rows, with the penalty of now where it is given."""
         self._check_updates("a fit with warm_start=True")
@@ -264,17 +257,6 @@ class Updatable(Fitted, WarmParameters):
             n_features, penalty = len(self.linear_feature_names_), self.penalty
             check_penalty(penalty, len(rows), n_features, is_linear=has_linear_cells(self.cells))
         self._fit_cells(rows, penalty)
-
-    def _keep_rows(self, rows: Rows) -> None:
-        """Keep the rows that a model was fitted to, for updates."""
-        is_alone = self._blend_problem() is None
-        small = rows.X.nbytes + rows.y.nbytes + rows.s.nbytes <= _MOST_KEPT
-        labels = np.zeros((len(rows), 0), np.int64)
-        self._kept_rows = Rows(rows.X, rows.y, rows.s, labels) if small and is_alone else None
-
-    def __getstate__(self) -> dict[str, Any]:
-        parent: Any = super()
-        return {k: v for k, v in parent.__getstate__().items() if k != "_kept_rows"}
 
     def _fit_cells(self: Any, rows: Rows, penalty: Term) -> None:
         """Fit the cells to rows with a penalty, from the weights that they have."""
@@ -310,23 +292,6 @@ class Updatable(Fitted, WarmParameters):
                 f"{caller} takes no exposure or offset, with which the model was fitted: fit all "
                 "rows again"
             )
-
-    def _blend_problem(self: Any) -> str | None:
-        """Return why the model is not the solution of one joint problem; None where it is."""
-        report = self.report_
-        if hasattr(self, "source_fit_"):
-            return "the model was fitted from a source of rows: fit the source with the new rows"
-        if self.monotonic_cst is not None:
-            return "the model has monotone constraints: fit all rows again"
-        is_joint = report.joint is not None and report.recipe == "joint"
-        alone = is_joint and [c.name for c in report.components if c.weight] == ["joint"]
-        alone = alone and report.components[0].weight == 1.0 and not np.any(report.blend.constant)
-        if alone:
-            return None
-        return (
-            f"the model is a blend ({report.blend!r}): fit all rows again, or give the fit a "
-            "penalty, such as penalty=Frobenius('auto'), with which it is one joint fit"
-        )
 
     def _old_rows(self: Any, X: Any, y: Any, weight: Any) -> Rows:
         if X is not None or y is not None:

@@ -27,8 +27,8 @@ from jointleaf._fit.pruning import Candidate, Descent, Path, Walk, prune_to_size
 from jointleaf._fit.quantiles import check_single
 from jointleaf._fit.report import FitReport
 from jointleaf._model.cell_model import Frame
-from jointleaf.estimators._base import BaseJOPLEn, fitted_context, read_validation_rows
-from jointleaf.estimators._fitted import fitted_frame, read_fit_rows, store_model
+from jointleaf.estimators._base import BaseJOPLEn, fitted_context, read_validation_rows, store_model
+from jointleaf.estimators._fitted import fitted_frame, read_fit_rows
 from jointleaf.estimators._params import fit_options
 from jointleaf.partitions import Partitioner, UnionPartitioner
 
