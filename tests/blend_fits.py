@@ -13,8 +13,8 @@ from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._fit import boosting, grouped_joint, joint, linear, monotone, quantiles, strengths
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.boosting import Stage
+from jointleaf._fit.default_partitions import Group
 from jointleaf._fit.grouped_joint import GroupedJoint
-from jointleaf._fit.partition_groups import Group
 from jointleaf._fit.search import GIVEN_PLAN, default_plan
 from jointleaf.partitions import (
     LargeTreesPartitioner,

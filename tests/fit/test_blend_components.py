@@ -27,12 +27,12 @@ from blend_fits import (
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._core.losses import SquaredError
 from jointleaf._data.rows import Rows, canonical_rows
-from jointleaf._fit import blend, boosting, grouped_joint, linear, partition_groups, recipe_fit
+from jointleaf._fit import blend, boosting, grouped_joint, linear, recipe_fit
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom, Growth
 from jointleaf._fit.component import Blend
+from jointleaf._fit.default_partitions import Group, grow_groups
 from jointleaf._fit.linear import fit_logistic, fit_ridge
-from jointleaf._fit.partition_groups import Group, grow_groups
 from jointleaf._fit.recipes import RECIPES, n_folds_and_splits
 from jointleaf.partitions import (
     LightGBMPartitioner,
@@ -370,7 +370,7 @@ def test_partitions_on_residuals_share_their_linear_model(fits, monkeypatch):
     groups += [Group(f"{k}", ResidualPartitioner(p), "linear") for k, p in enumerate(inner)]
     n_fits, fit = [], _union.fit_linear_part
     monkeypatch.setattr(_union, "fit_linear_part", lambda rows: n_fits.append(1) or fit(rows))
-    monkeypatch.setattr(partition_groups, "seeded", lambda union, *_: union)
+    monkeypatch.setattr(default_partitions, "seeded", lambda union, *_: union)
     root, *members = grow_groups(groups, train, pieces["context"])
     assert (len(n_fits), type(root)) == (1, RootCell)
     for member, partitioner in zip(members, inner, strict=True):

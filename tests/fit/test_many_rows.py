@@ -7,8 +7,8 @@ from blend_fits import TASKS, X, Y, blend_pieces, blended, small_fits
 from jointleaf import JOPLEnRegressor
 from jointleaf._fit import group_fold, recipe_fit
 from jointleaf._fit.boosting import Boosted
+from jointleaf._fit.default_partitions import Group, grow_groups, small_groups
 from jointleaf._fit.grouped_joint import GroupedJoint, SmallJoint
-from jointleaf._fit.partition_groups import Group, grow_groups, small_groups
 from jointleaf.partitions import LargeTreesPartitioner, UnionPartitioner
 
 

@@ -12,7 +12,7 @@ from jointleaf import JOPLEnClassifier, JOPLEnRegressor, estimate_memory, prune
 from jointleaf._core.losses import Logistic, SquaredError
 from jointleaf._data.rows import Rows
 from jointleaf._fit import recipe_fit, recipes
-from jointleaf._fit.blend import explained_part, standardized_gain
+from jointleaf._fit.component import explained_part, standardized_gain
 from jointleaf._fit.limits import Budget
 
 RNG = np.random.default_rng(0)

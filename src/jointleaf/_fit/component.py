@@ -228,6 +228,8 @@ class Component(ABC):
     n_rounds: int = 0
     #: whether others of its kind may do as well: then the first split must have a use for it
     has_rivals: bool = False
+    #: whether it takes part only for losses that have a location, see `FitContext.has_location`
+    needs_location: bool = False
     #: whether the first split has no use for it
     is_left_out: bool = False
 
@@ -311,6 +313,51 @@ class Blend:
     def __repr__(self) -> str:
         parts = ", ".join(f"{name} {weight:.3g}" for name, weight in self.weights.items())
         return f"Blend({parts})"
+
+
+# -- predictions of validation rows ---------------------------------------------------------------
+
+
+def validation_target(context: FitContext, split: Split) -> NDArray:
+    """Return the encoded targets of the validation rows, in standard units of the training rows."""
+    train, valid = split
+    return context.target(valid, train)
+
+
+def standardized_gain(
+    context: FitContext,
+    before: Sequence[NDArray],
+    after: Sequence[NDArray],
+    splits: Sequence[Split],
+) -> float:
+    """Return how much better raw predictions of validation rows are than others before.
+
+    The mean of what rows gain, in standard errors; 0 where all gain the same.
+    """
+    gains = np.concatenate(
+        [
+            split[1].s * (context.loss.row_loss(target, f) - context.loss.row_loss(target, g))
+            for f, g, split in zip(before, after, splits, strict=True)
+            for target in [validation_target(context, split)]
+        ]
+    )
+    spread = gains.std()
+    return float(np.sqrt(len(gains)) * gains.mean() / spread) if spread > 0 else 0.0
+
+
+def explained_part(
+    context: FitContext, predictions: Sequence[NDArray], splits: Sequence[Split]
+) -> float:
+    """Return by which part raw predictions of validation rows lower the loss of a constant."""
+    losses = np.zeros(2)
+    for raw, split in zip(predictions, splits, strict=True):
+        target, s = validation_target(context, split), split[1].s
+        constant = np.broadcast_to(context.constant(split[0]), raw.shape)
+        losses += [s @ context.loss.row_loss(target, f) for f in (raw, constant)]
+    return float(1 - losses[0] / losses[1]) if losses[1] > 0 else 1.0
+
+
+# -- losses and their units -----------------------------------------------------------------------
 
 
 class Working(NamedTuple):

@@ -47,10 +47,16 @@ from jointleaf._fit.component import (
     JointSolve,
     Split,
 )
+from jointleaf._fit.default_partitions import (
+    LARGE_ROWS,
+    Group,
+    grow_groups,
+    partition_groups,
+    small_groups,
+)
 from jointleaf._fit.folds import best_row, join_tables, loss_columns
 from jointleaf._fit.group_fold import Choice, GroupFold, partition_weights
 from jointleaf._fit.joint import solve_problem
-from jointleaf._fit.joint_fold import feature_weights
 from jointleaf._fit.limits import (
     FitShape,
     Seconds,
@@ -59,13 +65,7 @@ from jointleaf._fit.limits import (
     grouped_memory,
     partition_sizes,
 )
-from jointleaf._fit.partition_groups import (
-    LARGE_ROWS,
-    Group,
-    grow_groups,
-    partition_groups,
-    small_groups,
-)
+from jointleaf._fit.search import feature_weights
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges
 from jointleaf.partitions import UnionPartitioner

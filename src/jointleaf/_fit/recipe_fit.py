@@ -10,9 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.progress import Progress
-from jointleaf._fit.blend import Interpolation, Stacking, explained_part, standardized_gain
+from jointleaf._fit.blend import Interpolation, Stacking
 from jointleaf._fit.calibration import HeldOut, held_out_rows
-from jointleaf._fit.component import Blend, Component, FitContext, Split, TargetType
+from jointleaf._fit.component import (
+    Blend,
+    Component,
+    FitContext,
+    Split,
+    TargetType,
+    explained_part,
+    standardized_gain,
+)
 from jointleaf._fit.folds import with_all_classes
 from jointleaf._fit.limits import Budget, Size, is_heavy
 from jointleaf._fit.recipes import (
@@ -86,7 +94,8 @@ def fit_recipe(
         components, held_out, skipped = _held_out_within(budget, context, recipe, splits)
         left_out = [*left_out, *skipped]
     else:
-        kinds: Sequence[type[Component]] = recipe.components[context.target_type]
+        every = recipe.components[context.target_type]
+        kinds = [kind for kind in every if context.has_location or not kind.needs_location]
         tried = None
         if recipe.name == "blend" and len(context.rows) > MANY_ROWS and splits:
             tried = _tried_on_sample(context, recipe, splits[0])

@@ -17,8 +17,9 @@ from jointleaf._data.rows import Rows
 from jointleaf._fit.blend import Interpolation, Stacking
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom
 from jointleaf._fit.component import Component, FitContext
+from jointleaf._fit.default_partitions import few_partitions, many_partitions
 from jointleaf._fit.grouped_joint import GroupedJoint, LargeJoint, SmallJoint
-from jointleaf._fit.joint import Joint, Located, few_partitions, many_partitions
+from jointleaf._fit.joint import Joint
 from jointleaf._fit.leaf_values import LeafValues
 from jointleaf._fit.limits import (
     SCREENED_COLUMNS,
@@ -29,6 +30,7 @@ from jointleaf._fit.limits import (
     partition_share,
 )
 from jointleaf._fit.linear import CategoryLinear, Linear
+from jointleaf._fit.located import Located
 from jointleaf._fit.monotone import MonotoneJoint
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TargetType

@@ -1,10 +1,24 @@
-"""Search of the default penalty by honest cross-validation."""
+"""The default penalty, and the search of its numbers by honest cross-validation.
+
+The default penalty has three numbers. With G = X diag(v) X^T the linear kernel of standardised
+features and M the share of partitions in which two rows meet, the joint fit is the kernel model
+
+    K = M o (1 + s^2 G) + root,     root = 1 + s^2 G  (the root cell),     strength lambda,
+
+- the **strength** lambda,
+- the **slope scale** s: how freely slopes may move against biases (0: constant cells),
+- the **feature power** q: v_j is proportional to (split gain of feature j)^q and sums to 1.
+
+As a penalty this is `Frobenius(lambda / s^2, lambda, v, u)` with u_p = 1/P for the P partitions
+and u = 1 for the root cell.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -13,10 +27,13 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from jointleaf._core.layout import CellKind
+from jointleaf._core.penalties import Frobenius
 from jointleaf._core.progress import Progress
 from jointleaf._fit.component import Table
 from jointleaf._fit.folds import best_row, join_tables, loss_columns, with_progress
-from jointleaf._fit.joint_fold import JointFold, Setting
+
+if TYPE_CHECKING:
+    from jointleaf._fit.joint import JointFold
 
 SLOPE_SCALES = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 FEATURE_POWERS = (0.0, 1.0, 2.0)
@@ -27,6 +44,55 @@ _FINER = (1.0, 0.5, 0.0, -0.5, -1.0)
 _ALL_ROWS = (0.5, 0.0, -0.5, -1.0, -1.5, -2.0)  # more rows want a weaker penalty
 _OTHER_LOSS = tuple(np.arange(2.0, -3.01, -0.5))
 _SEARCH_ROWS = 800  # most training rows with which lines are compared
+
+
+class Setting(NamedTuple):
+    """The three numbers of the default penalty."""
+
+    strength: float
+    slope_scale: float
+    feature_power: float
+
+
+DEFAULT_SETTING = Setting(strength=0.1, slope_scale=1.0, feature_power=1.0)
+
+
+def auto_penalty(
+    setting: Setting,
+    split_gains: NDArray,
+    n_partitions: int,
+    has_root: bool,
+    sources: NDArray[np.intp] | None = None,
+) -> Frobenius:
+    """Return the Frobenius penalty of a setting for P partitions, the last of them maybe the root.
+
+    Split gains (d,) become the feature weights v. `sources` (m,) are the columns that the linear
+    features come from, whose weights they have; by default each is its own.
+    """
+    grown = n_partitions - has_root
+    weights = np.full(n_partitions, 1.0 / max(grown, 1))
+    if has_root:
+        weights[-1] = 1.0
+    v = feature_weights(split_gains, setting.feature_power)
+    scale = setting.slope_scale if setting.slope_scale > 0 else 1.0  # 0: no slopes to penalise
+    return Frobenius(
+        setting.strength / scale**2, setting.strength, v if sources is None else v[sources], weights
+    )
+
+
+def feature_weights(split_gains: NDArray, power: float) -> NDArray[np.float64]:
+    """Return v_j proportional to gain_j^power, floored at 1e-6 of the largest, summing to 1."""
+    gains = np.asarray(split_gains, float)
+    largest = gains.max(initial=0.0)
+    if largest <= 0 or power == 0:
+        return np.full(len(gains), 1.0 / max(len(gains), 1))
+    weights = np.maximum((gains / largest) ** power, 1e-6)
+    return weights / weights.sum()
+
+
+def setting_cells(setting: Setting) -> CellKind:
+    """Return "constant" for a slope scale of 0, else "linear"."""
+    return "linear" if setting.slope_scale > 0 else "constant"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""Groups of partitions for the joint fit of many rows, sized by rows, features and outputs."""
+"""The partitions that fits choose themselves, unfitted.
+
+Few rows have hundreds of small trees; many rows have groups of partitions, sized by rows, features
+and outputs.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 
 from jointleaf._core.layout import CellKind
 from jointleaf._data.rows import Rows
@@ -22,12 +27,46 @@ from jointleaf.partitions import (
     RotatedPartitioner,
     UnionPartitioner,
 )
-from jointleaf.partitions._base import seeded
+from jointleaf.partitions._base import TargetType, seeded
 
 # Rows that trees are grown on at most: of many cells, linear ones, and small ones with constants.
 LARGE_ROWS, _LINEAR_ROWS, _SMALL_ROWS = 250_000, 100_000, 50_000
 _TREE_ROWS, _MOST_TREES = 50, 1000  # rows for every small tree with constants, and most of these
 _LINEAR_ENTRIES = 1e7  # rows times features times outputs times linear partitions of a group
+
+
+def many_partitions(target_type: TargetType) -> UnionPartitioner:
+    """Return 400 small trees of four kinds, 450 for classes, unfitted.
+
+    Boosted and extremely randomised trees, grown on the target and on the residuals of a linear
+    model: which of them are better depends on the data, and together they are better than each.
+    For classes the leaf values of the boosted trees also take part: there are 100 of them instead
+    of 50. With few rows 63 bins of a column are enough for them, and take half the time.
+    """
+    bins = {"max_bin": 63}
+    n_boosted = 100 if target_type == "classification" else 50
+    on_residuals = UnionPartitioner(
+        [
+            LightGBMPartitioner(50, 4, options=bins),
+            RandomTreesPartitioner(100, 8),
+            RandomTreesPartitioner(100, 4),
+        ]
+    )
+    return UnionPartitioner(
+        [
+            LightGBMPartitioner(n_boosted, 4, options=bins),
+            RandomTreesPartitioner(100, 8),
+            ResidualPartitioner(on_residuals),
+        ]
+    )
+
+
+def few_partitions() -> UnionPartitioner:
+    """Return 75 small partitions, unfitted: boosted and random trees, and trees on residuals."""
+    boosted = LightGBMPartitioner(25, 8)
+    return UnionPartitioner(
+        [boosted, RandomTreesPartitioner(25, 16), ResidualPartitioner(clone(boosted))]
+    )
 
 
 class Group(NamedTuple):
