@@ -27,7 +27,7 @@ from blend_fits import (
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._core.losses import SquaredError
 from jointleaf._data.rows import Rows, canonical_rows
-from jointleaf._fit import blend, boosting, grouped_joint, linear, recipe_fit
+from jointleaf._fit import blend, boosting, default_partitions, grouped_joint, linear, recipe_fit
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom, Growth
 from jointleaf._fit.component import Blend
