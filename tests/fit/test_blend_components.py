@@ -27,7 +27,7 @@ from blend_fits import (
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._core.losses import SquaredError
 from jointleaf._data.rows import Rows, canonical_rows
-from jointleaf._fit import blend, boosting, default_partitions, grouped_joint, linear, recipe_fit
+from jointleaf._fit import blend, boosting, default_partitions, grouped_joint, linear, recipes
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom, Growth
 from jointleaf._fit.component import Blend
@@ -167,7 +167,7 @@ def test_models_of_nearly_all_rows_are_those_of_the_fit(task, n_train):
     centre, unit = context.target_units(train)
     for name in ("boosted", "boosted_random", "joint"):
         alone = Blend.alone(name)
-        model, _ = recipe_fit._fit_components(context, pieces["components"], alone)
+        model, _ = recipes._fit_components(context, pieces["components"], alone)
         expected = centre + unit * pieces["held_out"][name][0]
         gap = np.abs(model.predict(valid.X) - expected).max()
         rounding = 1e-5 * unit if name == "joint" else 1e-6  # single precision, or double
@@ -189,7 +189,7 @@ def test_components_of_little_weight_are_those_of_the_one_split(task):
     held_out = centre + unit * pieces["held_out"]["boosted"][0]
     for weight in (0.14, 0.16):
         weights = Blend({"boosted": weight, "boosted_random": 1 - weight})
-        model, _ = recipe_fit._fit_components(context, components, weights)
+        model, _ = recipes._fit_components(context, components, weights)
         expected = weight * held_out + (1 - weight) * refitted
         gap = np.abs(model.predict(valid.X) - expected).max()
         assert (gap < 1e-9 * max(unit, 1.0)) == (weight < 0.15), (weight, gap)

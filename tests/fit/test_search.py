@@ -13,7 +13,7 @@ from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 from blend_fits import small_fits
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._fit import blend, joint, search
-from jointleaf._fit.report import loss_table
+from jointleaf._fit.folds import loss_table
 from jointleaf._fit.search import Setting, auto_penalty, feature_weights, setting_cells
 from jointleaf.partitions import (
     ExtraTreesPartitioner,

@@ -324,6 +324,18 @@ def validation_target(context: FitContext, split: Split) -> NDArray:
     return context.target(valid, train)
 
 
+def blended_parts(
+    blend: Blend, held_out: Mapping[str, list[NDArray]], splits: Sequence[Split]
+) -> list[NDArray]:
+    """Return what a blend predicts for the validation rows of every split; [] if not known."""
+    if any(name not in held_out for name in blend.active):
+        return []
+    return [
+        np.sum([blend.weights[name] * held_out[name][k] for name in blend.active], axis=0)
+        for k in range(len(splits))
+    ]
+
+
 def standardized_gain(
     context: FitContext,
     before: Sequence[NDArray],
@@ -358,6 +370,27 @@ def explained_part(
 
 
 # -- losses and their units -----------------------------------------------------------------------
+
+
+#: What validation losses are, by the name of the loss.
+LOSS_UNITS = {
+    "squared_error": "squared error / 2, target variance = 1",
+    "absolute_error": "absolute error in robust standard deviations of the target",
+    "huber": "Huber loss, robust standard deviation of the target = 1",
+    "quantile": "quantile loss in robust standard deviations of the target",
+    "poisson": "Poisson deviance / 2",
+    "gamma": "gamma deviance / 2",
+    "tweedie": "Tweedie deviance / 2",
+    "logistic": "log-loss",
+    "multinomial": "log-loss",
+}
+
+
+def loss_name(target_type: TargetType, loss: Loss | None = None) -> str:
+    """Return the name of a loss in `LOSS_UNITS`, or that of a class of the user's."""
+    if loss is None:
+        return "squared_error" if target_type == "regression" else "logistic"
+    return loss.name if loss.name in LOSS_UNITS else type(loss).__name__
 
 
 class Working(NamedTuple):

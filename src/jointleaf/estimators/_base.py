@@ -30,8 +30,7 @@ from jointleaf._fit.calibration import Calibration, HeldOut
 from jointleaf._fit.component import Blend, FitContext
 from jointleaf._fit.folds import split_labels, user_splits
 from jointleaf._fit.limits import Budget
-from jointleaf._fit.recipe_fit import Fit
-from jointleaf._fit.report import FitReport
+from jointleaf._fit.report import Fit, FitReport
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import by_column, warn_of_no_features
 from jointleaf._trees.importers.base import check_fitted_model, is_ensemble, threads

@@ -21,7 +21,8 @@ from jointleaf._data.columns import Columns, as_frame, declared_columns
 from jointleaf._data.features import FeaturePlan
 from jointleaf._data.rows import Rows
 from jointleaf._data.statistics import MANY_CATEGORIES
-from jointleaf._fit import recipe_fit, recipes
+from jointleaf._fit import budget as budgets
+from jointleaf._fit import recipes
 from jointleaf._fit.component import (
     CellKinds,
     FitContext,
@@ -200,7 +201,7 @@ class JOPLEnParameters(TabularEstimator):
 
     def _fit_context(
         self, context: FitContext, valid: Rows | None, budget: Budget | None = None
-    ) -> recipe_fit.Fit:
+    ) -> recipes.Fit:
         """Fit one task by its recipe; `valid` are validation rows of the user's."""
         recipe = recipes.choose_recipe(
             self.recipe, len(context.rows), context.partitioner, context.penalty, context.n_outputs
@@ -214,8 +215,8 @@ class JOPLEnParameters(TabularEstimator):
 
     def _fit_recipe(
         self, context: FitContext, recipe: recipes.Recipe, valid: Rows | None, budget: Budget | None
-    ) -> recipe_fit.Fit:
-        """Fit a recipe on splits of its own; see `recipe_fit.fit_recipe`."""
+    ) -> recipes.Fit:
+        """Fit a recipe on splits of its own; see `recipes.fit_recipe`."""
         n_rows = len(context.rows)
         check_effect(self)
         splits: list[Split] = []
@@ -232,7 +233,7 @@ class JOPLEnParameters(TabularEstimator):
                 if is_given:
                     n_given = self.cv if is_whole(self.cv) else context.rows.labels.shape[1]
                     n_splits = 1 if valid is not None else n_given
-                context, recipe, n_splits, more = recipes.plan_within(
+                context, recipe, n_splits, more = budgets.plan_within(
                     budget, context, recipe, n_splits, splits_are_given=is_given
                 )
                 left_out += more
@@ -248,7 +249,7 @@ class JOPLEnParameters(TabularEstimator):
                 n_splits=n_splits,
                 statistics=context.statistics,
             )
-        return recipe_fit.fit_recipe(context, recipe, splits, budget, left_out)
+        return recipes.fit_recipe(context, recipe, splits, budget, left_out)
 
 
 @dataclass(eq=False, repr=False)

@@ -17,7 +17,7 @@ from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows
 from jointleaf._data.tasks import as_one_type
 from jointleaf._fit.calibration import Calibration, interval_levels
-from jointleaf._fit.recipe_fit import Fit
+from jointleaf._fit.report import Fit
 from jointleaf.estimators import _checks as checks
 from jointleaf.estimators import _params as params
 from jointleaf.estimators._docs import LOSS_PARAMETERS, described

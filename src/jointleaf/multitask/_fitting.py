@@ -23,12 +23,12 @@ from jointleaf._fit.folds import (
     Fold,
     IndexPairs,
     check_folds,
+    cv_results,
     grow,
     make_splits,
     n_separate,
 )
-from jointleaf._fit.recipe_fit import Fit
-from jointleaf._fit.report import FitReport, cv_results
+from jointleaf._fit.report import Fit, FitReport
 from jointleaf._fit.strengths import StrengthChoice, choose_strengths
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import cell_ranges

@@ -21,8 +21,8 @@ from jointleaf._data.rows import Rows, canonical_rows, read_groups, read_rows
 from jointleaf._data.tasks import TaskTable, read_task_groups
 from jointleaf._fit.folds import IndexPairs, split_labels, user_splits
 from jointleaf._fit.limits import Budget
-from jointleaf._fit.recipe_fit import Fit
 from jointleaf._fit.recipes import default_partitions
+from jointleaf._fit.report import Fit
 from jointleaf._model.contributions import by_column, warn_of_no_features
 from jointleaf._trees.importers.base import threads
 from jointleaf.estimators import _checks as checks

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from jointleaf._core.solvers.solution import Solution
 from jointleaf._core.tasks import task_strengths
-from jointleaf._fit.report import loss_table
+from jointleaf._fit.folds import loss_table
 from jointleaf.multitask._joint_base import BaseMultiTaskJOPLEn
 from jointleaf.plot import _base as base
 
