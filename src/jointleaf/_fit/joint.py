@@ -157,7 +157,7 @@ class Joint(Component):
         context, options = self.context, self.context.options
         is_own = context.partitioner is None
         assert isinstance(options.cells, str)
-        search = search_setting(
+        self.setting, self.line, self.folds, self.table = search_setting(
             self._fold_makers(JointFold, splits),
             default_plan(context.is_regression) if is_own else GIVEN_PLAN,
             cells=options.cells,
@@ -165,8 +165,6 @@ class Joint(Component):
             n_jobs=context.n_jobs,
             verbose=options.verbose,
         )
-        self.setting, self.folds, self.table = search.best, search.folds, search.table
-        self.line = search.start
 
     def _choose_strengths(self, splits: Sequence[Split]) -> None:
         """Choose the strengths of a given penalty that are "auto"."""

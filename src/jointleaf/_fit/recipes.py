@@ -291,7 +291,10 @@ def fit_recipe(
     recipe = affordable(recipe, context.rows.X.shape[1], context.n_outputs)
     if recipe.name == "blend":
         splits = splits if context.is_regression else with_all_classes(context.rows, splits)
-        context = replace(context, keeps_split=_keeps_split(context, splits))
+        # Models of one split with nearly all rows need not be fitted anew to all.
+        keeps_split = len(splits) == 1 and context.statistics is None
+        keeps_split = keeps_split and len(splits[0][0]) >= NEARLY_ALL * len(context.rows)
+        context = replace(context, keeps_split=keeps_split)
     seconds = seconds_of(recipe.components[context.target_type], context.size, len(splits))
     Progress.expect(seconds if budget is None else min(seconds, budget.seconds))
     components, held_out, skipped = _hold_out(context, recipe, splits, budget)
@@ -454,13 +457,6 @@ def _completed(
             assert more is not None
             completed[name] = more
     return completed
-
-
-def _keeps_split(context: FitContext, splits: Sequence[Split]) -> bool:
-    """Whether models of the one split need not be fitted anew to all rows."""
-    if len(splits) != 1 or context.statistics is not None:
-        return False
-    return len(splits[0][0]) >= NEARLY_ALL * len(context.rows)
 
 
 def _fit_components(

@@ -115,22 +115,6 @@ def default_plan(is_regression: bool) -> SearchPlan:
     return SearchPlan((0.0, 1.0, 3.0, 10.0), 1.0 if is_regression else 0.0, STRENGTHS, False)
 
 
-@dataclass(frozen=True)
-class SearchResult:
-    """What a search found, with folds of all rows; `start` is the best setting of its lines.
-
-    The table has one entry per setting tried: strength, slope_scale, feature_power, is_exact (False
-    where the squared error stood in for the loss), mean_loss (weighted mean validation loss over
-    all folds, in units of the target's variance for regression), std_loss (over groups of
-    validation rows), se_loss (standard error of the mean) and converged (all solves behind it).
-    """
-
-    best: Setting
-    start: Setting
-    folds: list[JointFold]
-    table: Table
-
-
 def search_setting(
     make_folds: Sequence[Callable[..., JointFold]],
     plan: SearchPlan,
@@ -139,7 +123,7 @@ def search_setting(
     one_se: bool = False,
     n_jobs: int = 1,
     verbose: bool = False,
-) -> SearchResult:
+) -> tuple[Setting, Setting, list[JointFold], Table]:
     """Choose the setting with the smallest mean validation loss over the folds.
 
     A search along lines instead of the whole grid; every line is a path over strengths. With more
@@ -156,6 +140,12 @@ def search_setting(
     once more, with all rows and the loss itself, along the best line: folds with more than 800
     training rows compare lines with 800 of them, and losses other than the squared error are
     replaced by one with more than 500 rows times outputs, and where they have kinks always.
+
+    Returns the best setting, the best one of the lines, folds with all rows, and a table with one
+    entry per setting tried: strength, slope_scale, feature_power, is_exact (False where the squared
+    error stood in for the loss), mean_loss (weighted mean validation loss over all folds, in units
+    of the target's variance for regression), std_loss (over groups of validation rows), se_loss
+    (standard error of the mean) and converged (all solves behind it).
     """
     n_lines = len(SLOPE_SCALES) + len(FEATURE_POWERS) if cells == "linear" else 1
     n_steps = len(make_folds) * (2 + n_lines)
@@ -180,7 +170,7 @@ def search_setting(
     if one_se:
         best = _stronger(search.last, best)
     _warn_unconverged(table, best)
-    return SearchResult(best, start, folds, table)
+    return best, start, folds, table
 
 
 class _Search:
