@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from jointleaf._core.design import LeafDesign as LeafDesign
     from jointleaf._core.fitting import fit_cells as fit_cells
     from jointleaf._core.path import strength_path as strength_path
-    from jointleaf._core.solvers import Solution as Solution
+    from jointleaf._core.solvers.solution import Solution as Solution
     from jointleaf._data.preprocessor import TablePreprocessor as TablePreprocessor
     from jointleaf._data.sources import BatchRows as BatchRows
     from jointleaf._data.sources import ParquetRows as ParquetRows

@@ -10,7 +10,7 @@ from blend_fits import small_fits
 from cli_data import as_csv, fails, run
 from jointleaf import JOPLEnRegressor
 from jointleaf._core.progress import Progress
-from jointleaf._fit.recipe_fit import expected_seconds
+from jointleaf._fit.budget import expected_seconds
 from jointleaf.cli import _fitting
 from jointleaf.cli._output import CliError
 from jointleaf.cli._scores import coverage_summary, coverage_text, error_table

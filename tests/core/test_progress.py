@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 
 from jointleaf._core.progress import Progress, SolveProgress, tell, ticking
-from jointleaf._core.solvers import choose_solver
+from jointleaf._core.solvers.base import choose_solver
 
 
 class Terminal(StringIO):

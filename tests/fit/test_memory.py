@@ -11,7 +11,7 @@ import pytest
 from sklearn.ensemble import RandomForestRegressor
 
 import jointleaf as jl
-from jointleaf._data import memory as free_memory
+from jointleaf._core import arrays
 from jointleaf.partitions import (
     LightGBMPartitioner,
     RandomTreesPartitioner,
@@ -180,38 +180,38 @@ def test_a_fit_that_cannot_fit_is_rejected_with_the_numbers(monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3000, 5)), rng.standard_normal(3000)
     model = jl.JOPLEnRegressor("voronoi", penalty=jl.Frobenius(0.1))
-    monkeypatch.setattr("jointleaf._data.memory.available_memory", lambda: 50_000_000)
+    monkeypatch.setattr("jointleaf._core.arrays.available_memory", lambda: 50_000_000)
     with pytest.raises(MemoryError, match=r"3000 rows with 5 .* about 1\d\d MB .* and 50 MB are"):
         model.fit(X, y)
     assert not hasattr(model, "partitioner_")
     tasks = jl.MultiTaskJOPLEnRegressor("steps", penalty=jl.DirtyLasso(0.1, 0.1))
-    monkeypatch.setattr("jointleaf._data.memory.available_memory", lambda: 10_000_000)
+    monkeypatch.setattr("jointleaf._core.arrays.available_memory", lambda: 10_000_000)
     with pytest.raises(MemoryError, match="600 rows with 5 columns"):
         tasks.fit([(X[:300], y[:300]), (X[300:600], y[300:600])])
     monkeypatch.setattr(
-        "jointleaf._data.memory.available_memory", lambda: None
+        "jointleaf._core.arrays.available_memory", lambda: None
     )  # not known: not rejected
     model.set_params(partitioner=RandomTreesPartitioner(3, 4)).fit(X[:100], y[:100])
 
 
 def test_available_memory(monkeypatch, tmp_path):
-    found = free_memory.available_memory()
+    found = arrays.available_memory()
     assert found > 0 if sys.platform == "linux" else found is None or found > 0
     for name, text in (("max", "9000"), ("current", "5000"), ("stat", "anon 1\nfile 3000\n")):
         (tmp_path / f"memory.{name}").write_text(text)
     monkeypatch.setattr(
-        free_memory, "_LIMITS", ((str(tmp_path), "memory.max", "memory.current", "file"),)
+        arrays, "_MEMORY_LIMITS", ((str(tmp_path), "memory.max", "memory.current", "file"),)
     )
-    assert free_memory.available_memory() == 7000
+    assert arrays.available_memory() == 7000
     (tmp_path / "memory.max").write_text("max\n")
     # Two readings of a live system differ: the one of the system is given.
-    monkeypatch.setattr(free_memory, "_system_memory", lambda: 123_456_789)
-    assert free_memory.available_memory() == 123_456_789
-    monkeypatch.setenv(free_memory.VARIABLE, "1e9")
-    assert free_memory.available_memory() == 10**9
-    monkeypatch.setenv(free_memory.VARIABLE, "much")
+    monkeypatch.setattr(arrays, "_system_memory", lambda: 123_456_789)
+    assert arrays.available_memory() == 123_456_789
+    monkeypatch.setenv(arrays.MEMORY_VARIABLE, "1e9")
+    assert arrays.available_memory() == 10**9
+    monkeypatch.setenv(arrays.MEMORY_VARIABLE, "much")
     with pytest.raises(ValueError, match="JOINTLEAF_MAX_MEMORY='much'"):
-        free_memory.available_memory()
+        arrays.available_memory()
 
 
 def test_bad_arguments():

@@ -9,7 +9,7 @@ from sklearn import ensemble
 
 from jointleaf._data.columns import Columns
 from jointleaf._trees import routing
-from jointleaf._trees.importers import find_adapter
+from jointleaf._trees.importers.base import find_adapter
 from jointleaf._trees.routing import Router
 from jointleaf.partitions import LightGBMPartitioner, make_partitioner
 

@@ -137,10 +137,13 @@ class Boosted(Component):
         if not splits or not self._takes_part:
             return None
         context, n_known = self.context, len(self._predictions)
+        is_squared = context.is_regression and not context.has_own_link
         progress = self._progress((len(splits) - n_known) * self._stage.rounds, ", held-out rows")
         for k, (train, valid) in enumerate(splits[n_known:], 1):
             frame = context.standardize(train)
-            race = self._race() if k == 1 and not n_known else None
+            race = None
+            if is_squared and k == 1 and not n_known:
+                race = _Race(self._losses, [] if self._first is None else self._first._losses)
             growth, booster = self._grown(frame, train, valid, progress, race)
             progress.step_to(k * self._stage.rounds)  # it has stopped early
             if race is not None and race.is_lost:
@@ -161,12 +164,6 @@ class Boosted(Component):
     def _progress(self, n_rounds: int, what: str = "") -> Progress:
         label = self.name.replace("_", " ") + what
         return Progress(n_rounds, label, enabled=self.context.options.verbose)
-
-    def _race(self) -> _Race | None:
-        """Return the race of the first split; None where errors are not squared ones."""
-        if not self.context.is_regression or self.context.has_own_link:
-            return None
-        return _Race(self._losses, [] if self._first is None else self._first._losses)
 
     def _grown(
         self,

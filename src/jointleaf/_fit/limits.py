@@ -46,12 +46,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import readable_bytes
 from jointleaf._core.layout import CellKind
 from jointleaf._core.penalties import Frobenius, Term
-from jointleaf._core.solvers import MAX_DUAL_ROWS, MAX_DUAL_ROWS_NEWTON, WIDE
+from jointleaf._core.solvers.base import MAX_DUAL_ROWS, MAX_DUAL_ROWS_NEWTON, WIDE
 from jointleaf._core.solvers.newton import MAX_BLOCK_ENTRIES, MAX_JOINT_BIASES
-from jointleaf._data.memory import readable_bytes
-from jointleaf._trees.encoding import Encoding, TrainingRows, centred_targets
+from jointleaf._trees.flat import TrainingRows
 from jointleaf.partitions import (
     LargeTreesPartitioner,
     LightGBMPartitioner,
@@ -62,7 +62,7 @@ from jointleaf.partitions import (
     StepPartitioner,
     UnionPartitioner,
 )
-from jointleaf.partitions._growers.base import fine_bins, least_leaf_rows
+from jointleaf.partitions._growers.base import Encoding, centred_targets, fine_bins, least_leaf_rows
 
 _ORDINARY_COLUMNS, _ORDINARY_OUTPUTS = 200, 50
 # Of partitions: their cells may have a slope for each column and class, all up to 500 of these.

@@ -31,7 +31,7 @@ from jointleaf._model.contributions import (
 from jointleaf.partitions import Partitioner, RootCell, UnionPartitioner
 
 if TYPE_CHECKING:
-    from jointleaf._core.solvers import Solution
+    from jointleaf._core.solvers.solution import Solution
 
 _DESCRIBED_ROWS = 4000  # most rows of which means and importances are
 _DESCRIBED_ENTRIES = 2**20  # codes and contributions of rows that are looked at together

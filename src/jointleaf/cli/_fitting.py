@@ -17,8 +17,8 @@ import numpy as np
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor, save
 from jointleaf._core.progress import Progress, ticking
 from jointleaf._data.kinds import ROLES
-from jointleaf._fit.recipe_fit import expected_seconds
-from jointleaf._fit.report import split_lines
+from jointleaf._fit.budget import expected_seconds
+from jointleaf._fit.folds import split_lines
 from jointleaf.cli import _output as out
 from jointleaf.cli._folders import Folder
 from jointleaf.cli._models import (

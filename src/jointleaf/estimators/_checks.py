@@ -13,13 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 
-from jointleaf._core.arrays import check_device
+from jointleaf._core.arrays import check_device, is_whole
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import PerTask, PredictionPenalty, SlopeNorm, TaskNorm, Term
-from jointleaf._core.penalties.params import is_whole
 from jointleaf._core.problem import as_numbers
-from jointleaf._core.solvers import check_limits, check_solver_name
+from jointleaf._core.solvers.base import check_limits, check_solver_name
 from jointleaf._data.columns import Column, Columns, column_names
 from jointleaf._data.kinds import MANY_CATEGORIES, MOST_DIFFERENT, counts_rows
 from jointleaf._data.rows import check_is_here

@@ -16,7 +16,7 @@ from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows
 from jointleaf._fit.calibration import HeldOut, check_level
 from jointleaf._fit.quantiles import MOST_LEVELS, JointQuantiles
-from jointleaf._trees.importers import is_ensemble
+from jointleaf._trees.importers.base import is_ensemble
 from jointleaf.estimators._base import BaseJOPLEn
 from jointleaf.estimators._checks import (
     check_has_offset,

@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 
+from jointleaf._core import arrays
+from jointleaf._core.arrays import is_whole
 from jointleaf._core.losses import Loss, make_number_loss
 from jointleaf._core.penalties import Penalty, Term
-from jointleaf._core.penalties.params import is_whole
-from jointleaf._data import memory
 from jointleaf._data.columns import Columns, as_frame, declared_columns
 from jointleaf._data.features import FeaturePlan
 from jointleaf._data.rows import Rows
 from jointleaf._data.statistics import MANY_CATEGORIES
-from jointleaf._fit import recipe_fit, recipes
+from jointleaf._fit import budget as budgets
+from jointleaf._fit import recipes
 from jointleaf._fit.component import (
     CellKinds,
     FitContext,
@@ -39,8 +40,7 @@ from jointleaf._fit.limits import (
     fit_memory,
     is_heavy,
 )
-from jointleaf._trees.importers import is_ensemble
-from jointleaf._trees.importers.base import threads
+from jointleaf._trees.importers.base import is_ensemble, threads
 from jointleaf.estimators._checks import check_effect, check_parameters, has_linear_cells
 from jointleaf.partitions import Partitioner, make_partitioner
 from jointleaf.partitions._base import TargetType, without_models
@@ -201,7 +201,7 @@ class JOPLEnParameters(TabularEstimator):
 
     def _fit_context(
         self, context: FitContext, valid: Rows | None, budget: Budget | None = None
-    ) -> recipe_fit.Fit:
+    ) -> recipes.Fit:
         """Fit one task by its recipe; `valid` are validation rows of the user's."""
         recipe = recipes.choose_recipe(
             self.recipe, len(context.rows), context.partitioner, context.penalty, context.n_outputs
@@ -215,8 +215,8 @@ class JOPLEnParameters(TabularEstimator):
 
     def _fit_recipe(
         self, context: FitContext, recipe: recipes.Recipe, valid: Rows | None, budget: Budget | None
-    ) -> recipe_fit.Fit:
-        """Fit a recipe on splits of its own; see `recipe_fit.fit_recipe`."""
+    ) -> recipes.Fit:
+        """Fit a recipe on splits of its own; see `recipes.fit_recipe`."""
         n_rows = len(context.rows)
         check_effect(self)
         splits: list[Split] = []
@@ -233,7 +233,7 @@ class JOPLEnParameters(TabularEstimator):
                 if is_given:
                     n_given = self.cv if is_whole(self.cv) else context.rows.labels.shape[1]
                     n_splits = 1 if valid is not None else n_given
-                context, recipe, n_splits, more = recipes.plan_within(
+                context, recipe, n_splits, more = budgets.plan_within(
                     budget, context, recipe, n_splits, splits_are_given=is_given
                 )
                 left_out += more
@@ -249,7 +249,7 @@ class JOPLEnParameters(TabularEstimator):
                 n_splits=n_splits,
                 statistics=context.statistics,
             )
-        return recipe_fit.fit_recipe(context, recipe, splits, budget, left_out)
+        return recipes.fit_recipe(context, recipe, splits, budget, left_out)
 
 
 @dataclass(eq=False, repr=False)
@@ -434,7 +434,7 @@ def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray, columns: C
 
     Systems that do not say what is available are not checked.
     """
-    available = memory.available_memory()
+    available = arrays.available_memory()
     if available is None:
         return
     n, d = X.shape
@@ -443,9 +443,10 @@ def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray, columns: C
     has_many = bool((columns.n_categories > MANY_CATEGORIES).any())
     needed = _memory_of(estimator, n, d, n_classes, n_tasks, X.dtype.itemsize, has_many)
     if needed.total > available:
-        total, free = memory.readable_bytes(needed.total), memory.readable_bytes(available)
+        total, free = arrays.readable_bytes(needed.total), arrays.readable_bytes(available)
         raise MemoryError(
             f"fitting {n} rows with {d} columns needs about {total} of memory and {free} are "
             f"available; {needed}. Give fewer rows or float32, fewer or smaller partitions, or "
-            f"solver='fista'; {memory.VARIABLE} (bytes) overrules what the system says is available"
+            f"solver='fista'; {arrays.MEMORY_VARIABLE} (bytes) overrules what the system says is "
+            "available"
         )

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.features import LinearFeatures, plan_features
-from jointleaf._trees.encoding import TrainingRows
+from jointleaf._trees.flat import TrainingRows
 from jointleaf.partitions._base import (
     Partitioner,
     TargetType,
@@ -22,7 +22,7 @@ from jointleaf.partitions._base import (
     check_apply_rows,
     checked_count,
 )
-from jointleaf.partitions._growers.boosting import LightGBMPartitioner
+from jointleaf.partitions._growers.base import LightGBMPartitioner
 from jointleaf.partitions._union import Nest
 
 if TYPE_CHECKING:

@@ -23,12 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.arrays import array_namespace
+from jointleaf._core.arrays import array_namespace, check_number
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import prox
 from jointleaf._core.penalties.base import AUTO, is_auto, shown
 from jointleaf._core.penalties.norms import RotationInvariant, SlopeNorm
-from jointleaf._core.penalties.params import check_number
 
 
 class TaskNorm(SlopeNorm):

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._core.arrays import array_namespace
+from jointleaf._core.arrays import array_namespace, check_count, check_number
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import base
-from jointleaf._core.penalties.params import check_count, check_number
 from jointleaf._core.penalties.prox import shrink_l1, shrink_l2_weighted, shrink_lp, shrink_sorted
 
 #: the parameters of all norms, for their docstrings

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._data.columns import Columns
-from jointleaf._trees.encoding import TrainingRows
-from jointleaf._trees.flat import FlatTrees, flatten
+from jointleaf._trees.flat import FlatTrees, TrainingRows, flatten
 from jointleaf._trees.importers.base import EnsembleAdapter, ParamAliases, threads
 from jointleaf._trees.importers.catboost_trees import MISSING_CODE, read_trees
 

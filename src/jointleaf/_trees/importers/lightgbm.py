@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from jointleaf._data.columns import Columns
-from jointleaf._trees.encoding import TrainingRows
-from jointleaf._trees.flat import FlatTrees, NodeTable, flatten, number_nodes
+from jointleaf._trees.flat import FlatTrees, NodeTable, TrainingRows, flatten, number_nodes
 from jointleaf._trees.importers import base
 from jointleaf._trees.routing import ZERO
 

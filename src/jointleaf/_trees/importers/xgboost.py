@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from jointleaf._data.columns import Columns
-from jointleaf._trees.encoding import TrainingRows
-from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
+from jointleaf._trees.flat import FlatTrees, NodeTable, TrainingRows, flatten
 from jointleaf._trees.importers import base
 
 #: Names of the parameters that jointleaf sets.
@@ -65,6 +64,7 @@ class XGBoostAdapter(base.EnsembleAdapter):
     """
 
     library = "xgboost"
+    sparse_is_missing = True
     model_classes = (
         *("XGBRegressor", "XGBClassifier", "XGBRFRegressor", "XGBRFClassifier", "XGBRanker"),
         "Booster",
