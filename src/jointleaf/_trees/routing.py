@@ -120,7 +120,7 @@ class Router:
             is_routed &= ~chosen
         if is_routed.any():
             if len(X) <= _FEW_ROWS:
-                self._walk(np.flatnonzero(is_routed), _as_matrix(self.columns(X), len(X)), leaves.T)
+                self._walk(np.flatnonzero(is_routed), self.columns(X), leaves.T)
             else:
                 self._route_blocks(X, np.flatnonzero(is_routed), leaves, n_jobs)
         if self._leaves_are_cells:
@@ -154,8 +154,7 @@ class Router:
             if tables is not None:
                 tables(columns, leaves[rows])
             if not is_tabled.all():
-                matrix = _as_matrix(columns, len(X[rows]))
-                self._walk_each(trees[~is_tabled], matrix, leaves[rows].T)
+                self._walk_each(trees[~is_tabled], columns, leaves[rows].T)
 
         if n_jobs == 1 or len(blocks) < 2:
             for block in blocks:
@@ -169,7 +168,7 @@ class Router:
     def _compare(self, X: NDArray, leaves: NDArray[np.int32], chosen: NDArray[np.bool_]) -> None:
         """Fill in the leaves of small trees."""
         of_trees = np.zeros((self.trees.n_trees, len(X)), np.int32)
-        self._bits(_as_matrix(self.columns(X), len(X)), of_trees)
+        self._bits(self.columns(X), of_trees)
         places = slice(None) if chosen.all() else chosen
         leaves[:, places] = of_trees[places].T
 
@@ -193,7 +192,7 @@ class Router:
     ) -> NDArray[np.int32]:
         """Return the leaves (n, P') of chosen trees (P,)."""
         if self._categories or self.trees.lookups:
-            rows = _as_matrix(self.columns(X), len(X)).T
+            rows = self.columns(X).T
         elif self.trees.single_precision:
             with np.errstate(over="ignore"):
                 rows = X.astype(np.float32, copy=False)
@@ -202,32 +201,33 @@ class Router:
         leaves = native(rows, n_jobs)
         inexact = native.inexact_rows(rows)
         if len(inexact):
-            columns = _as_matrix(self.columns(X[inexact]), len(inexact))
+            columns = self.columns(X[inexact])
             walked = np.empty((self.trees.n_trees, len(inexact)), np.int32)
             self._walk_each(np.flatnonzero(chosen), columns, walked)
             leaves[inexact] = walked[chosen].T
         return leaves
 
-    def columns(self, X: NDArray) -> list[NDArray]:
-        """Return the columns as they are compared: numbers, or codes as indices."""
-        trees = self.trees
-        dtype = np.float32 if trees.single_precision else np.float64
-        columns: list[NDArray] = [np.zeros(0)] * (trees.n_features + len(trees.lookups))
-        numbers = np.empty((len(self._numbers), len(X)), dtype)
+    def columns(self, X: NDArray) -> NDArray[np.float64]:
+        """Return the columns (D, n) as they are compared: numbers, codes, what is looked up."""
+        trees, n_features = self.trees, self.trees.n_features
+        columns = np.zeros((n_features + len(trees.lookups), len(X)))
+        everything = len(self._numbers) == X.shape[1] == n_features
+        numbers = slice(n_features) if everything else self._numbers
         with np.errstate(over="ignore"):  # too large for float32: still compares rightly
-            everything = len(self._numbers) == X.shape[1]
             for start in range(0, len(X), _TURNED_ROWS):  # what is turned stays in the cache
                 rows = X[start : start + _TURNED_ROWS]
-                rows = rows if everything else rows[:, self._numbers]
-                numbers[:, start : start + len(rows)] = rows.astype(dtype).T
+                rows = rows if everything else rows[:, numbers]
+                rows = rows.astype(np.float32) if trees.single_precision else rows
+                columns[numbers, start : start + len(rows)] = rows.T
         if trees.zero_is_missing:
-            numbers[np.abs(numbers) <= ZERO] = np.nan
-        for j, column in zip(self._numbers, numbers, strict=True):
-            columns[j] = column
+            columns[:n_features][np.abs(columns[:n_features]) <= ZERO] = np.nan
         for j in self._categories:
             columns[j] = as_codes(X[:, j], int(trees.n_categories[j]))
         for i, lookup in enumerate(trees.lookups):
-            columns[trees.n_features + i] = _looked_up(lookup, columns).astype(dtype)
+            column = _looked_up(lookup, columns)
+            columns[n_features + i] = (
+                column.astype(np.float32) if trees.single_precision else column
+            )
         return columns
 
     # -- conditions -----------------------------------------------------------------------------
@@ -284,16 +284,7 @@ def leaves_as_cells(trees: FlatTrees) -> FlatTrees:
     return replace(trees, cell_of_leaf=trees.leaf_numbers.astype(np.int32))
 
 
-def _as_matrix(columns: list[NDArray], n_rows: int) -> NDArray[np.float64]:
-    """Return columns as one array (d, n); zeros where a column is not used."""
-    matrix = np.zeros((len(columns), n_rows))
-    for j, column in enumerate(columns):
-        if column.size:
-            matrix[j] = column
-    return matrix
-
-
-def _looked_up(lookup: Lookup, columns: list[NDArray]) -> NDArray[np.float64]:
+def _looked_up(lookup: Lookup, columns: NDArray[np.float64]) -> NDArray[np.float64]:
     key: NDArray[np.uint64] | None = None
     for part in lookup.parts:
         x = columns[part.column]
@@ -301,7 +292,7 @@ def _looked_up(lookup: Lookup, columns: list[NDArray]) -> NDArray[np.float64]:
             above = x > np.float32(part.threshold)
             value = (above | np.isnan(x) if part.missing_above else above).astype(np.uint64)
         else:
-            value = part.hashes[x]
+            value = part.hashes[x.astype(np.intp)]
         key = _HASH * (_HASH * value if key is None else key + _HASH * value)
     if key is None or len(lookup.keys) == 0:
         return np.full(len(columns[lookup.parts[0].column]), lookup.default)
