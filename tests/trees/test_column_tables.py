@@ -14,15 +14,15 @@ from jointleaf.partitions import ExtraTreesPartitioner, LightGBMPartitioner
 
 
 def looked_up(flat, X):
-    """Cells of rows from tables, with two blocks of rows where there are several."""
+    """Cells of rows from tables, of all rows and of few rows at a time."""
     router = Router(flat)
     assert tabled(flat).all()
-    leaves = np.empty((len(X), flat.n_trees), np.int32)
-    for part in np.array_split(np.arange(len(X)), 2):
-        block = np.empty((len(part), flat.n_trees), np.int32)
-        router._route_blocks(X[part], np.arange(flat.n_trees), block, 1)
-        leaves[part] = block
-    return flat.cell_of_leaf[leaves + flat.leaf_starts[:-1]]
+    columns, leaves = router.columns(X), np.empty((2, flat.n_trees, len(X)), np.int32)
+    router._tables(columns, leaves[0])
+    for begin in range(0, len(X), 40):
+        router._tables(columns[:, begin : begin + 40], leaves[1][:, begin : begin + 40])
+    np.testing.assert_array_equal(*leaves)
+    return flat.cell_of_leaf[leaves[0].T + flat.leaf_starts[:-1]]
 
 
 @settings(deadline=None, max_examples=80)
@@ -119,7 +119,7 @@ def test_cells_that_are_numbered_anew_share_tables():
     leaves = router(X)
     met = flat.numbered(leaves[:50])
     other = router.renumbered(met)
-    assert other._tables is router._tables
+    assert other._row_bits is router._row_bits
     np.testing.assert_array_equal(other(X), walked(met, X))
     assert other(X).min() == -1
     np.testing.assert_array_equal(other(X, n_jobs=2), other(X))

@@ -58,8 +58,8 @@ class ColumnTables:
         self.stacks = stacked(self.batches)
 
     def __call__(self, columns: NDArray[np.float64], leaves: NDArray[np.int32]) -> None:
-        """Write the leaves of rows to `leaves` (n, P); `columns` (d, n) are those of `Router`."""
-        leaves[:, self._single] = 0
+        """Write the leaves of rows to `leaves` (P, n); `columns` (d, n) are those of `Router`."""
+        leaves[self._single] = 0
         states = self.ranks(columns)
         if self._categories:  # a category's code is its state
             states = np.concatenate([states, columns[self._categories].astype(np.intp)])

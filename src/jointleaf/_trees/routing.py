@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._data.columns import as_codes
-from jointleaf._trees.column_tables import ColumnTables, tabled
+from jointleaf._trees.column_tables import MOST_LEAVES, ColumnTables, tabled
 from jointleaf._trees.flat import FlatTrees, Lookup
 from jointleaf._trees.native import ZERO, LazyTrees, NativeTrees
+from jointleaf._trees.row_bits import RowBits
 
 #: Rows at a time: enough to hide the cost of a call, few enough for their columns to stay cached.
 _BLOCK_ROWS = 8192
@@ -29,9 +30,11 @@ _TURNED_ROWS = 256
 _FEW_ROWS = 640  # up to which preparing trees costs more than it saves
 _LOOKED_UP_ROWS = 16  # from which on tables that are there save time
 _MANY_ROWS = 4096  # of all calls, from which on tables of small trees are worth making
-#: Seconds that LightGBM saves for one row and a tree without or with tables.
-_SAVED, _SAVED_TABLED = 2.5e-7, 7e-8
-_NATIVE_ROWS = 40  # times the leaves of other trees: from so many rows on their tables are
+_BIT_ROWS = 256  # from which on rows are worth being followed as bits
+#: Seconds that tables of a tree cost, half of them, and what is lost without them, in a call and
+#: for every row.
+_TREE_TABLED, _CALL_LOST, _ROW_LOST = 4e-5, 3e-7, 5e-8
+_SAVED = 2.5e-7  # seconds that LightGBM saves for one row and a tree
 _HASH = np.uint64(0x4906BA494954CB65)
 
 
@@ -66,7 +69,7 @@ class Router:
         self._numbers = sorted(j for j in used if trees.n_categories[j] == 0)
         self._categories = sorted(j for j in used if trees.n_categories[j] > 0)
         self._is_small = is_small(trees)
-        self._n_rows = 0  # that tables would have served so far
+        self._n_rows = self._n_calls = 0  # that tables would have served so far
 
     @cached_property
     def _is_tabled(self) -> NDArray[np.bool_]:
@@ -76,12 +79,22 @@ class Router:
     def _native(self) -> list[LazyTrees]:
         if self._is_small.all():
             return []
-        kinds = (~self._is_tabled, _SAVED), (self._is_tabled, _SAVED_TABLED)
-        return [
-            LazyTrees(self.trees, chosen & ~self._is_small, saved)
-            for chosen, saved in kinds
-            if (chosen & ~self._is_small).any()
-        ]
+        chosen = ~self._is_small & ~self._is_tabled
+        return [LazyTrees(self.trees, chosen, _SAVED)] if chosen.any() else []
+
+    @cached_property
+    def _has_bits(self) -> NDArray[np.bool_]:
+        return self.trees.n_leaves <= MOST_LEAVES
+
+    @cached_property
+    def _least_bit_rows(self) -> float:
+        """Rows from which on following all rows as bits is worth it."""
+        sizes = self.trees.n_leaves[self._has_bits]
+        return 2.0 * sizes.mean() if len(sizes) else np.inf
+
+    @cached_property
+    def _row_bits(self) -> RowBits:
+        return RowBits(self.trees, self._has_bits)
 
     @cached_property
     def _tables(self) -> ColumnTables:
@@ -92,69 +105,75 @@ class Router:
         return LeafBits(self.trees, self._is_small)
 
     @cached_property
-    def _leaves_are_cells(self) -> bool:
+    def leaves_are_cells(self) -> bool:
         """Whether all leaves are cells with their own numbers."""
         return np.array_equal(self.trees.cell_of_leaf, self.trees.leaf_numbers)
 
     def renumbered(self, trees: FlatTrees) -> Router:
         """Return the router of the same trees with other cells."""
         router = copy(self)
-        router.trees, router._n_rows = trees, 0
-        router.__dict__.pop("_leaves_are_cells", None)
+        router.trees, router._n_rows, router._n_calls = trees, 0, 0
+        router.__dict__.pop("leaves_are_cells", None)
         return router
 
     def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
         """Return the cells (n, P) of rows X (n, d); -1 in leaves that no training row reached."""
-        leaves = np.empty((len(X), self.trees.n_trees), dtype=np.int32)
+        return np.ascontiguousarray(self.by_tree(X, n_jobs).T)
+
+    def by_tree(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
+        """Return the same cells, tree by tree: (P, n)."""
+        leaves = np.empty((self.trees.n_trees, len(X)), dtype=np.int32)
         is_routed = np.ones(self.trees.n_trees, bool)
-        if self._looks_up(len(X)):
-            self._route_blocks(X, np.flatnonzero(self._is_tabled), leaves, n_jobs)
+        if len(X) >= max(_BIT_ROWS, self._least_bit_rows):
+            self._route_blocks(X, self._has_bits, leaves, n_jobs)
+            is_routed &= ~self._has_bits
+        elif self._looks_up(len(X)):
+            self._tables(self.columns(X), leaves)
             is_routed &= ~self._is_tabled
         if (is_routed & self._is_small).any():
             self._compare(X, leaves, is_routed & self._is_small)
             is_routed &= ~self._is_small
         for chosen, native in self._native_trees(is_routed, len(X)):
-            leaves[:, slice(None) if chosen.all() else chosen] = self._native_leaves(
-                native, chosen, X, n_jobs
-            )
+            leaves[chosen] = self._native_leaves(native, chosen, X, n_jobs).T
             is_routed &= ~chosen
         if is_routed.any():
             if len(X) <= _FEW_ROWS:
-                self._walk(np.flatnonzero(is_routed), self.columns(X), leaves.T)
+                self._walk(np.flatnonzero(is_routed), self.columns(X), leaves)
             else:
-                self._route_blocks(X, np.flatnonzero(is_routed), leaves, n_jobs)
-        if self._leaves_are_cells:
+                self._route_blocks(X, is_routed, leaves, n_jobs)
+        if self.leaves_are_cells:
             return leaves
-        leaves += self.trees.leaf_starts[:-1].astype(np.int32)
+        leaves += self.trees.leaf_starts[:-1, None].astype(np.int32)
         return self.trees.cell_of_leaf[leaves]
 
     def _looks_up(self, n_rows: int) -> bool:
-        """Whether tables are there or, for all rows so far, worth making."""
-        if n_rows < _LOOKED_UP_ROWS:
+        """Whether tables are there or, for all calls so far, worth making."""
+        is_all_small = self._is_small.all()
+        if is_all_small and n_rows < _LOOKED_UP_ROWS:
             return False
+        self._n_calls += 1
         self._n_rows += n_rows
         if "_tables" in self.__dict__:
             return True
-        if self._is_small.all() and self._n_rows <= _MANY_ROWS:
-            return False
-        others = self.trees.n_leaves[self._is_tabled & ~self._is_small]
-        least = _NATIVE_ROWS * others.mean() if len(others) else _MANY_ROWS
-        return bool(self._is_tabled.any()) and self._n_rows > least
+        if is_all_small:
+            return self._n_rows > _MANY_ROWS and bool(self._is_tabled.any())
+        lost = self._n_calls * _CALL_LOST + self._n_rows * _ROW_LOST
+        return lost > _TREE_TABLED and bool(self._is_tabled.any())
 
     def _route_blocks(
-        self, X: NDArray, trees: NDArray[np.intp], leaves: NDArray[np.int32], n_jobs: int
+        self, X: NDArray, chosen: NDArray[np.bool_], leaves: NDArray[np.int32], n_jobs: int
     ) -> None:
-        """Fill in the leaves of some trees, block by block."""
+        """Fill in the leaves of chosen trees, block by block."""
         blocks = [slice(b, b + _BLOCK_ROWS) for b in range(0, len(X), _BLOCK_ROWS)]
-        is_tabled = self._is_tabled[trees]
-        tables = self._tables if is_tabled.any() else None  # made once, not in every thread
+        # Made once, not in every thread.
+        bits = self._row_bits if chosen is self._has_bits else None
 
         def fill(rows: slice) -> None:
             columns = self.columns(X[rows])
-            if tables is not None:
-                tables(columns, leaves[rows])
-            if not is_tabled.all():
-                self._walk_each(trees[~is_tabled], columns, leaves[rows].T)
+            if bits is not None:
+                bits(columns, leaves[:, rows])
+            else:
+                self._walk_each(np.flatnonzero(chosen), columns, leaves[:, rows])
 
         if n_jobs == 1 or len(blocks) < 2:
             for block in blocks:
@@ -167,10 +186,10 @@ class Router:
 
     def _compare(self, X: NDArray, leaves: NDArray[np.int32], chosen: NDArray[np.bool_]) -> None:
         """Fill in the leaves of small trees."""
-        of_trees = np.zeros((self.trees.n_trees, len(X)), np.int32)
+        of_trees = leaves if chosen.all() else np.zeros_like(leaves)
         self._bits(self.columns(X), of_trees)
-        places = slice(None) if chosen.all() else chosen
-        leaves[:, places] = of_trees[places].T
+        if of_trees is not leaves:
+            leaves[chosen] = of_trees[chosen]
 
     # -- LightGBM -------------------------------------------------------------------------------
 

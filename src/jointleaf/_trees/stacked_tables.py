@@ -59,19 +59,19 @@ class _Kind(NamedTuple):
 
     word: np.dtype
     n_words: int
-    n_trees: int
 
 
 class _Space(NamedTuple):
-    """Two arrays of each kind, for several uses."""
+    """Two arrays of each kind, to be written again and again."""
 
     sets: NDArray[np.uint64]
-    index: NDArray[np.intp]
+    entries: NDArray[np.intp]
 
-    def views(self, name: str, shape: tuple[int, ...]) -> tuple[NDArray, NDArray]:
-        """Return the beginnings of two arrays in a shape."""
-        first, second = (part[: math.prod(shape)].reshape(shape) for part in getattr(self, name))
-        return first, second
+
+def _views(space: NDArray, shape: tuple[int, ...]) -> tuple[NDArray, NDArray]:
+    """Return the beginnings of two arrays in a shape."""
+    first, second = (part[: math.prod(shape)].reshape(shape) for part in space)
+    return first, second
 
 
 def stacked(batches: Sequence[Batch]) -> list[Stack]:
@@ -113,12 +113,12 @@ class Stack:
         self._entries = np.concatenate(entries)
         self._sets = sets.view(np.uint64)
         self._kinds: list[_Kind] = []
-        self._columns: list[slice | list[int]] = []  # of the leaves that are written
+        self._trees: list[slice | list[int]] = []
         for batch in self.batches:
-            trees, sets = batch.trees, batch.tables[0].sets
-            self._kinds.append(_Kind(sets.dtype, batch.n_words, len(trees)))
+            trees = batch.trees
+            self._kinds.append(_Kind(batch.tables[0].sets.dtype, batch.n_words))
             begin, end = trees[0], trees[-1] + 1
-            self._columns.append(slice(begin, end) if end - begin == len(trees) else trees)
+            self._trees.append(slice(begin, end) if end - begin == len(trees) else trees)
 
     @property
     def n_bytes(self) -> int:
@@ -126,21 +126,21 @@ class Stack:
         return self._sets.nbytes + self._entries.nbytes
 
     def __call__(self, states: NDArray[np.intp], leaves: NDArray[np.int32]) -> None:
-        """Write the leaves of rows to `leaves` (n, P); `states` (K, n) are those of all keys."""
-        n_rows, n_batches = len(leaves), len(self.batches)
-        n_rows = min(n_rows, _BLOCK_ROWS)
-        step = min(n_batches, max(1, _BLOCK_ROWS // max(1, n_rows)))
+        """Write the leaves of rows to `leaves` (P, n); `states` (K, n) are those of all keys."""
+        n_rows, n_batches = leaves.shape[1], len(self.batches)
+        n_rows = max(1, min(n_rows, _BLOCK_ROWS))
+        step = min(n_batches, max(1, _BLOCK_ROWS // n_rows))
         # What is written again and again stays in the cache, and its memory with the process.
         sets = np.empty((2, step * n_rows * self._sets.shape[1]), np.uint64)
         space = _Space(sets, np.empty((2, len(self._n_batches) * step * n_rows), np.intp))
         for begin in range(0, n_batches, step):
             end = min(begin + step, n_batches)
-            for first in range(0, len(leaves), n_rows):
+            for first in range(0, leaves.shape[1], n_rows):
                 rows = slice(first, first + n_rows)
                 sets = self._possible(states[:, rows], begin, end, space)
                 for members, found in self._leaves(sets, begin, end):
                     for b, of_batch in zip(members, found, strict=True):
-                        leaves[rows, self._columns[b]] = of_batch
+                        leaves[self._trees[b], rows] = of_batch.T[: len(self.batches[b].trees)]
 
     def _possible(
         self, states: NDArray[np.intp], begin: int, end: int, space: _Space
@@ -148,12 +148,12 @@ class Stack:
         """Return the leaves (B, n, words) of some batches that all columns leave possible."""
         here = np.s_[: sum(n > begin for n in self._n_batches), begin:end]
         keys, starts = self._keys[here], self._starts[here]
-        index, entries = space.views("index", (*keys.shape, states.shape[1]))
+        index, entries = _views(space.entries, (*keys.shape, states.shape[1]))
         states.take(keys, 0, index, "clip")
         np.add(index, starts, out=index)
         self._entries.take(index, 0, entries, "clip")
         shape = end - begin, states.shape[1], self._sets.shape[1]
-        sets, others = space.views("sets", shape)
+        sets, others = _views(space.sets, shape)
         self._sets.take(entries[0], 0, sets, "clip")
         for k in range(1, len(keys)):
             m = min(self._n_batches[k], end) - begin
@@ -171,7 +171,8 @@ class Stack:
         for kind, members in by_kind.items():
             is_all = len(by_kind) == 1
             chosen = sets if is_all else sets[[b - begin for b in members]]
-            words = chosen.view(kind.word)[..., : kind.n_trees * kind.n_words]
+            n_trees = max(len(self.batches[b].trees) for b in members)
+            words = chosen.view(kind.word)[..., : n_trees * kind.n_words]
             yield members, _only_leaves(words, kind)
 
 
@@ -181,9 +182,9 @@ def _only_leaves(words: NDArray, kind: _Kind) -> NDArray[np.int32]:
     number = words.astype(np.float32 if n_bits <= _SINGLE_BITS else np.float64)
     if kind.n_words > 1:  # one word is not zero
         powers = 2.0 ** (_WORD * np.arange(kind.n_words))
-        shape = *words.shape[:-1], kind.n_trees, kind.n_words
-        number = number.reshape(shape) @ powers.astype(number.dtype)
-    precision = np.finfo(number.dtype)
+        shape = *words.shape[:-1], words.shape[-1] // kind.n_words
+        number = (number.reshape(-1, kind.n_words) @ powers.astype(number.dtype)).reshape(shape)
+    precision = np.finfo(np.float32 if number.itemsize == 4 else np.float64)
     exponent = number.view(f"i{number.itemsize}")
     exponent >>= precision.nmant
     exponent -= precision.maxexp - 1
