@@ -88,6 +88,15 @@ class LinearFeatures:
     plan: FeaturePlan
     scaler: Standardizer
 
+    def equals(self, other: LinearFeatures) -> bool:
+        """Whether rows have the same linear features with others."""
+        if self is other:
+            return True
+        a, b = self.scaler, other.scaler
+        arrays = ((a.mean, b.mean), (a.scale, b.scale), (a.low, b.low), (a.high, b.high))
+        same = self.plan.names == other.plan.names and a.clip == b.clip
+        return same and all(np.array_equal(x, y) for x, y in arrays)
+
     def transform(self, X: NDArray) -> NDArray:
         """Return the standardized linear features (n, m) of rows X (n, d)."""
         return self.scaler.transform(self.plan.raw(X))

@@ -60,12 +60,11 @@ class PlainSums:
         ranges: CellRanges | None = None,
     ) -> None:
         members = list(innermost(sources))
-        if ranges is None:  # the weights of root cells are those of every row
-            is_root = np.concatenate(
-                [np.full(size, isinstance(source, RootCell)) for source, size in members]
-            )
-            root, layout, slopes, biases = _without(layout, slopes, biases, is_root)
-            self._root_slopes, self._root_bias = root
+        self._root: tuple[NDArray, NDArray] | None = None  # slopes and bias of every row
+        is_root = [isinstance(source, RootCell) for source, _ in members]
+        if ranges is None and any(is_root) and not all(is_root):
+            left_out = np.repeat(is_root, [size for _, size in members])
+            self._root, layout, slopes, biases = _without(layout, slopes, biases, left_out)
             members = [member for member in members if not isinstance(member[0], RootCell)]
         self.codes, self.layout, self.ranges = JoinedTrees([m for m, _ in members]), layout, ranges
         self.slopes, self.biases = slopes, biases
@@ -96,9 +95,11 @@ class PlainSums:
         Z, codes = features.transform(X), self.codes.by_partition(X)
         if self.ranges is not None:
             return self.ranges.predict(Z, codes.T, self.layout, self.slopes, self.biases)
-        slopes, bias = (a.astype(Z.dtype, copy=False) for a in (self._root_slopes, self._root_bias))
-        # Not a product of matrices: its rounding depends on the number of rows.
-        sums = np.einsum("ij,j...->i...", Z, slopes) + bias
+        sums = np.zeros((len(Z), *self.biases.shape[1:]), Z.dtype)
+        if self._root is not None:
+            slopes, bias = (weights.astype(Z.dtype, copy=False) for weights in self._root)
+            # Not a product of matrices: its rounding depends on the number of rows.
+            sums += np.einsum("ij,j...->i...", Z, slopes) + bias
         for part in self._parts:
             sums[:, part.output] += part(Z, codes)
         return sums
@@ -108,8 +109,6 @@ def _without(
     layout: CellLayout, slopes: NDArray, biases: NDArray, is_left_out: NDArray[np.bool_]
 ) -> tuple[tuple[NDArray, NDArray], CellLayout, NDArray, NDArray]:
     """Return the summed weights of partitions that are left out, and those of all others."""
-    if not is_left_out.any():
-        return (np.zeros(slopes.shape[1:]), np.zeros(biases.shape[1:])), layout, slopes, biases
     is_out = is_left_out[layout.partition_of_cell]
     is_out_sloped = is_out[layout.linear_cells]
     sums = slopes[is_out_sloped].sum(axis=0, dtype=float), biases[is_out].sum(axis=0, dtype=float)

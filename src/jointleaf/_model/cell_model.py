@@ -225,7 +225,7 @@ class CellModel:
                 f"{other.biases.shape[1:]} cannot be added: fit both to the same classes"
             )
         units, others = (self.centre, self.unit), (other.centre, other.unit)
-        if not _equal(self.features, other.features) or units != others:
+        if not self.features.equals(other.features) or units != others:
             raise ValueError(
                 "models in different units cannot be added: fit both in the same frame"
             )
@@ -319,15 +319,6 @@ class CellModel:
             if isinstance(state[name], NonZeros):
                 state[name] = state[name].array()
         self.__dict__.update(state)
-
-
-def _equal(first: LinearFeatures, second: LinearFeatures) -> bool:
-    if first is second:
-        return True
-    a, b = first.scaler, second.scaler
-    arrays = ((a.mean, b.mean), (a.scale, b.scale), (a.low, b.low), (a.high, b.high))
-    same = first.plan.names == second.plan.names and a.clip == b.clip
-    return same and all(np.array_equal(x, y) for x, y in arrays)
 
 
 # -- sums ------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from jointleaf._trees.row_bits import small_buffers
 
 _LINEAR_PARTITIONS = 128  # whose slopes are
 _ENTRIES = 2**16  # that are gathered together: they stay in the second-level cache
+_FEW_ROWS = 64  # up to which buffers save time
 _BLOCK_BYTES = 2**19  # the same for sums of slopes of several outputs
 
 
@@ -88,8 +89,11 @@ class CodeSums:
         self, codes: NDArray[np.int32], starts: NDArray[np.int32], table: NDArray
     ) -> NDArray[np.int32]:
         """Return the entries (P, n) of a table that codes name."""
-        with small_buffers():
+        if codes.shape[1] < _FEW_ROWS:
             index = codes + starts[:, None]
+        else:
+            with small_buffers():
+                index = codes + starts[:, None]
         if self._may_miss:
             np.copyto(index, len(table) - 1, where=codes < 0)
         return index

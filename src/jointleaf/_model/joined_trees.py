@@ -54,6 +54,11 @@ class JoinedTrees:
             for trees in _trees(source):
                 parts.append(replace(trees, feature=trees.feature + len(n_categories)))
                 n_categories = np.append(n_categories, trees.n_categories)
+        features = [rotated.features_ for rotated in self._rotated]
+        # Those that were grown on the same rows have the same.
+        self._has_same_places = [
+            a.equals(b) for a, b in zip(features, features[:1] + features[:-1], strict=True)
+        ]
         parts[0] = replace(parts[0], n_features=len(n_categories), n_categories=n_categories)
         return Router(concatenate(parts))
 
@@ -70,9 +75,7 @@ class JoinedTrees:
         """Return the same codes, partition by partition: (P, n)."""
         tree_codes = np.zeros((0, len(X)), np.int32)
         if self._router is not None:
-            projections = (rotated.projections(X) for rotated in self._rotated)
-            rows = np.concatenate([X, *projections], axis=1) if self._rotated else X
-            tree_codes = self._router.by_tree(rows, n_jobs)
+            tree_codes = self._router.by_tree(self._with_projections(X), n_jobs)
             if len(tree_codes) == self._n_partitions:
                 return tree_codes
         codes = np.zeros((self._n_partitions, len(X)), np.int32)
@@ -85,6 +88,17 @@ class JoinedTrees:
             found = source(X) if isinstance(source, Router) else source.apply(X)
             codes[partitions] = found.T
         return codes
+
+    def _with_projections(self, X: NDArray) -> NDArray:
+        """Return rows X (n, d) and what trees in rotated spaces see of them, side by side."""
+        if not self._rotated:
+            return X
+        parts, places = [X], X
+        for i, rotated in enumerate(self._rotated):
+            if i == 0 or not self._has_same_places[i]:
+                places = rotated.places(X)
+            parts.append(rotated.projections(places))
+        return np.concatenate(parts, axis=1)
 
 
 def innermost(sources: Sequence[_Source]) -> Iterator[tuple[_Source, int]]:
