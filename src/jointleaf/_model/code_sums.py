@@ -18,6 +18,7 @@ from jointleaf._core.layout import CellLayout
 from jointleaf._model.contributions import padded, sum_of_entries
 from jointleaf._trees.row_bits import small_buffers
 
+_PARTITIONS = 64  # whose biases are summed together
 _LINEAR_PARTITIONS = 128  # whose slopes are
 _ENTRIES = 2**16  # that are gathered together: they stay in the second-level cache
 _FEW_ROWS = 64  # up to which buffers save time
@@ -74,15 +75,21 @@ class CodeSums:
         if biases.ndim > 1:
             index = self._index(codes, self._starts, biases)
             return sum_of_entries(np.ascontiguousarray(index.T), biases)
+        if n == 1:  # one row alone would be added up in another order
+            return self._bias_sums(np.repeat(codes, 2, axis=1), biases)[:1]
         sums = np.zeros(n, biases.dtype)
-        step = max(1, min(n_partitions, _ENTRIES // max(1, n)))
-        index, entries = np.empty((step, n), np.intp), np.empty((step, n), biases.dtype)
+        step = _PARTITIONS * max(1, _ENTRIES // (_PARTITIONS * max(1, n)))
+        size = min(step, n_partitions)
+        index, entries = np.empty((size, n), np.intp), np.empty((size, n), biases.dtype)
         for begin in range(0, n_partitions, step):
             here = slice(begin, min(begin + step, n_partitions))
             i, found = (a[: here.stop - begin] for a in (index, entries))
             i[:] = self._index(codes[here], self._starts[here], biases)
             biases.take(i, 0, found, "clip")
-            sums += np.add.reduce(found, axis=0)
+            whole = len(found) // _PARTITIONS * _PARTITIONS
+            for part in np.add.reduce(found[:whole].reshape(-1, _PARTITIONS, n), axis=1):
+                sums += part
+            sums += np.add.reduce(found[whole:], axis=0)
         return sums
 
     def _index(
