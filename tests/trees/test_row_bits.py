@@ -62,5 +62,6 @@ def test_the_size_of_buffers_is_set_back():
             assert np.getbufsize() < before
             raise ZeroDivisionError
 
-    pytest.raises(ZeroDivisionError, fail)
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert np.getbufsize() == before

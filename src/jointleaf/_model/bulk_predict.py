@@ -37,7 +37,8 @@ from jointleaf.partitions._base import TreeCells
 #: thousands of rows. The rule looks at the rows of a call alone, so that equal calls give
 #: equal numbers.
 LEAST_ROWS = 10_000
-_MOST_CODES = 2**21  # in memory at a time, in one thread
+MOST_CELLS = 16  # of half of the partitions, where tables are worth it
+_MOST_CODES = 2**22  # in memory at a time, in one thread
 _LEAST_SHARE = 1024  # rows of a thread
 _BLOCK_ROWS = 4096  # rows whose answers and sums stay in the cache
 _TABLE_BYTES = 2**18  # weights of one group: most look-ups stay in the second-level cache
@@ -81,7 +82,8 @@ class PlainSums:
 
         Threads share the blocks of rows; no number depends on how.
         """
-        most_rows = max(_LEAST_SHARE, _MOST_CODES // max(1, self.layout.n_partitions))
+        most_rows = _MOST_CODES // max(1, self.layout.n_partitions)
+        most_rows = max(_LEAST_SHARE, most_rows - most_rows % _LEAST_SHARE)
         step = min(most_rows, max(_LEAST_SHARE, -(-len(X) // n_jobs)))
         blocks = [X[start : start + step] for start in range(0, len(X), step)]
         if len(blocks) == 1:

@@ -19,7 +19,7 @@ from jointleaf._core.problem import Problem
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import LinearFeatures
 from jointleaf._data.rows import Rows
-from jointleaf._model.bulk_predict import LEAST_ROWS, GroupedSums, PlainSums
+from jointleaf._model.bulk_predict import LEAST_ROWS, MOST_CELLS, GroupedSums, PlainSums
 from jointleaf._model.contributions import (
     CellRanges,
     LinearContributions,
@@ -268,8 +268,8 @@ class CellModel:
         """Return predictions on the scale of the loss, (n,) or (n, K), of rows X (n, d).
 
         From `LEAST_ROWS` rows on small trees are looked up in tables, several at a time
-        (`GroupedSums`); the numbers are the same up to rounding. On other devices than the CPU
-        all cells are gathered.
+        (`GroupedSums`), where most trees are small; the numbers are the same up to rounding. On
+        other devices than the CPU all cells are gathered.
         """
         sums = self._sums(X, n_jobs, device)
         # With a type: NumPy 1 would add a single offset in that of the sums.
@@ -280,7 +280,7 @@ class CellModel:
         chosen = place(device, len(X) * self.layout.entries_per_row * self.n_outputs)
         if self.ranges is None and chosen != "cpu":
             return self._on_device(X, chosen)
-        if self.ranges is None and len(X) >= LEAST_ROWS:
+        if self.ranges is None and len(X) >= LEAST_ROWS and self._is_of_small_trees:
             tables = self.lookup_tables(X.dtype)
             if tables.n_groups:
                 return tables(X, self.features, n_jobs)
@@ -296,6 +296,11 @@ class CellModel:
     @cached_property
     def _plain_sums(self) -> PlainSums:
         return PlainSums([self.partitioner], self.layout, self.slopes, self.biases, self.ranges)
+
+    @property
+    def _is_of_small_trees(self) -> bool:
+        """Whether most partitions may be looked up in tables, several at a time."""
+        return bool(np.median(self.layout.cells_per_partition) <= MOST_CELLS)
 
     def lookup_tables(self, dtype: np.dtype) -> GroupedSums:
         """Return the tables, made when they are needed for the first time."""
