@@ -1,6 +1,6 @@
 """Sums of the weights of the cells that codes name, with the same rounding for any rows together.
 
-The biases of 64 partitions are added up, and these sums; so are the slopes of 128 linear
+The biases of 64 partitions are added up, and then these sums; so are the slopes of 128 linear
 partitions, by a sparse matrix with one row for every row and such part. Of few rows all parts are
 summed in one call, of many rows one after the other, so that weights and sums stay in the cache.
 """
@@ -86,10 +86,11 @@ class CodeSums:
             i, found = (a[: here.stop - begin] for a in (index, entries))
             i[:] = self._index(codes[here], self._starts[here], biases)
             biases.take(i, 0, found, "clip")
-            whole = len(found) // _PARTITIONS * _PARTITIONS
-            for part in np.add.reduce(found[:whole].reshape(-1, _PARTITIONS, n), axis=1):
+            n_whole = len(found) // _PARTITIONS
+            whole = found[: n_whole * _PARTITIONS].reshape(n_whole, _PARTITIONS, n)
+            for part in np.add.reduce(whole, axis=1):
                 sums += part
-            sums += np.add.reduce(found[whole:], axis=0)
+            sums += np.add.reduce(found[n_whole * _PARTITIONS :], axis=0)
         return sums
 
     def _index(
