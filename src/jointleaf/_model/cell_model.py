@@ -277,7 +277,9 @@ class CellModel:
         return self.centre + self.unit * total
 
     def _sums(self, X: NDArray, n_jobs: int, device: str) -> NDArray:
-        chosen = place(device, len(X) * self.layout.entries_per_row * self.n_outputs)
+        # Counting the entries of a row takes longer than some of the steps below.
+        n_entries = 0 if device == "cpu" else len(X) * self.layout.entries_per_row * self.n_outputs
+        chosen = place(device, n_entries)
         if self.ranges is None and chosen != "cpu":
             return self._on_device(X, chosen)
         if self.ranges is None and len(X) >= LEAST_ROWS and self._is_of_small_trees:
