@@ -1,4 +1,4 @@
-"""Leaves of many rows from one table per tree and column, with NumPy alone.
+"""Leaves of rows from one table per tree and column, with NumPy alone.
 
 Trees are not walked. Where the splits of a tree on one column send a row follows from the place of
 its number among their thresholds, or from its category. A table has for every such state the set of

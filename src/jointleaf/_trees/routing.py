@@ -1,10 +1,11 @@
 """Which leaf of every tree a row reaches: `FlatTrees` applied to rows.
 
-Many rows are looked up in tables of the trees' columns (`_trees.column_tables`). Few rows of small
-trees are compared at all splits (`LeafBits`), of others they are walked down all trees at once,
-level by level. Trees whose tables would be large or slow are left to LightGBM's C++ code, and
-so are up to a few thousand rows of trees that are not small, where loading them into LightGBM pays
-(`_trees.native`). The cells are the same.
+From 256 rows on, rows are followed down all trees as bits (`RowBits`). Fewer rows are looked up in
+tables of the trees' columns (`ColumnTables`), once as much time was lost without these as half of
+their making takes. Before that, rows of small trees are compared at all splits (`LeafBits`), of
+others they are walked down all trees at once, level by level. Large trees, whose tables would be
+large or slow, are left to LightGBM's C++ code where loading them pays (`_trees.native`). The cells
+are the same.
 """
 
 from __future__ import annotations
