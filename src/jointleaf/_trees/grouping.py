@@ -368,7 +368,8 @@ class GroupIndex:
             compare(columns[column], thresholds, out=comparisons[:, :n_rows])
         for condition, answers in self._categories:
             assert condition.categories is not None
-            np.take(condition.categories, columns[condition.column], 0, answers[:n_rows], "clip")
+            codes = columns[condition.column].astype(np.intp)
+            np.take(condition.categories, codes, 0, answers[:n_rows], "clip")
         self._bytes()
         self._whole()
         for entries, start, out in self._written:  # read in one go, written column by column

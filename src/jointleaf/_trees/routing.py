@@ -1,10 +1,11 @@
 """Which leaf of every tree a row reaches: `FlatTrees` applied to rows.
 
-Many rows are looked up in tables of the trees' columns (`_trees.column_tables`). Few rows of small
-trees are compared at all splits (`LeafBits`), of others they are walked down all trees at once,
-level by level. Trees whose tables would be large or slow are left to LightGBM's C++ code, and
-so are up to a few thousand rows of trees that are not small, where loading them into LightGBM pays
-(`_trees.native`). The cells are the same.
+From 256 rows on, rows are followed down all trees as bits (`RowBits`). Fewer rows are looked up in
+tables of the trees' columns (`ColumnTables`), once as much time was lost without these as half of
+their making takes. Before that, rows of small trees are compared at all splits (`LeafBits`), of
+others they are walked down all trees at once, level by level. Large trees, whose tables would be
+large or slow, are left to LightGBM's C++ code where loading them pays (`_trees.native`). The cells
+are the same.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._data.columns import as_codes
-from jointleaf._trees.column_tables import ColumnTables, tabled
+from jointleaf._trees.column_tables import MOST_LEAVES, ColumnTables, tabled
 from jointleaf._trees.flat import FlatTrees, Lookup
 from jointleaf._trees.native import ZERO, LazyTrees, NativeTrees
+from jointleaf._trees.row_bits import RowBits
 
 #: Rows at a time: enough to hide the cost of a call, few enough for their columns to stay cached.
 _BLOCK_ROWS = 8192
@@ -29,9 +31,11 @@ _TURNED_ROWS = 256
 _FEW_ROWS = 640  # up to which preparing trees costs more than it saves
 _LOOKED_UP_ROWS = 16  # from which on tables that are there save time
 _MANY_ROWS = 4096  # of all calls, from which on tables of small trees are worth making
-#: Seconds that LightGBM saves for one row and a tree without or with tables.
-_SAVED, _SAVED_TABLED = 2.5e-7, 7e-8
-_NATIVE_ROWS = 40  # times the leaves of other trees: from so many rows on their tables are
+_BIT_ROWS = 256  # from which on rows are worth being followed as bits
+#: Seconds that tables of a tree cost, half of them, and what is lost without them, in a call and
+#: for every row.
+_TREE_TABLED, _CALL_LOST, _ROW_LOST = 4e-5, 3e-7, 5e-8
+_SAVED = 2.5e-7  # seconds that LightGBM saves for one row and a tree
 _HASH = np.uint64(0x4906BA494954CB65)
 
 
@@ -66,7 +70,7 @@ class Router:
         self._numbers = sorted(j for j in used if trees.n_categories[j] == 0)
         self._categories = sorted(j for j in used if trees.n_categories[j] > 0)
         self._is_small = is_small(trees)
-        self._n_rows = 0  # that tables would have served so far
+        self._n_rows = self._n_calls = 0  # that tables would have served so far
 
     @cached_property
     def _is_tabled(self) -> NDArray[np.bool_]:
@@ -76,12 +80,22 @@ class Router:
     def _native(self) -> list[LazyTrees]:
         if self._is_small.all():
             return []
-        kinds = (~self._is_tabled, _SAVED), (self._is_tabled, _SAVED_TABLED)
-        return [
-            LazyTrees(self.trees, chosen & ~self._is_small, saved)
-            for chosen, saved in kinds
-            if (chosen & ~self._is_small).any()
-        ]
+        chosen = ~self._is_small & ~self._is_tabled
+        return [LazyTrees(self.trees, chosen, _SAVED)] if chosen.any() else []
+
+    @cached_property
+    def _has_bits(self) -> NDArray[np.bool_]:
+        return self.trees.n_leaves <= MOST_LEAVES
+
+    @cached_property
+    def _least_bit_rows(self) -> float:
+        """Rows from which on following all rows as bits is worth it."""
+        sizes = self.trees.n_leaves[self._has_bits]
+        return 2.0 * sizes.mean() if len(sizes) else np.inf
+
+    @cached_property
+    def _row_bits(self) -> RowBits:
+        return RowBits(self.trees, self._has_bits)
 
     @cached_property
     def _tables(self) -> ColumnTables:
@@ -92,70 +106,75 @@ class Router:
         return LeafBits(self.trees, self._is_small)
 
     @cached_property
-    def _leaves_are_cells(self) -> bool:
+    def leaves_are_cells(self) -> bool:
         """Whether all leaves are cells with their own numbers."""
         return np.array_equal(self.trees.cell_of_leaf, self.trees.leaf_numbers)
 
     def renumbered(self, trees: FlatTrees) -> Router:
         """Return the router of the same trees with other cells."""
         router = copy(self)
-        router.trees, router._n_rows = trees, 0
-        router.__dict__.pop("_leaves_are_cells", None)
+        router.trees, router._n_rows, router._n_calls = trees, 0, 0
+        router.__dict__.pop("leaves_are_cells", None)
         return router
 
     def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
         """Return the cells (n, P) of rows X (n, d); -1 in leaves that no training row reached."""
-        leaves = np.empty((len(X), self.trees.n_trees), dtype=np.int32)
+        return np.ascontiguousarray(self.by_tree(X, n_jobs).T)
+
+    def by_tree(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
+        """Return the same cells, tree by tree: (P, n)."""
+        leaves = np.empty((self.trees.n_trees, len(X)), dtype=np.int32)
         is_routed = np.ones(self.trees.n_trees, bool)
-        if self._looks_up(len(X)):
-            self._route_blocks(X, np.flatnonzero(self._is_tabled), leaves, n_jobs)
+        if len(X) >= max(_BIT_ROWS, self._least_bit_rows):
+            self._route_blocks(X, self._has_bits, leaves, n_jobs)
+            is_routed &= ~self._has_bits
+        elif self._looks_up(len(X)):
+            self._tables(self.columns(X), leaves)
             is_routed &= ~self._is_tabled
         if (is_routed & self._is_small).any():
             self._compare(X, leaves, is_routed & self._is_small)
             is_routed &= ~self._is_small
         for chosen, native in self._native_trees(is_routed, len(X)):
-            leaves[:, slice(None) if chosen.all() else chosen] = self._native_leaves(
-                native, chosen, X, n_jobs
-            )
+            leaves[chosen] = self._native_leaves(native, chosen, X, n_jobs).T
             is_routed &= ~chosen
         if is_routed.any():
             if len(X) <= _FEW_ROWS:
-                self._walk(np.flatnonzero(is_routed), _as_matrix(self.columns(X), len(X)), leaves.T)
+                self._walk(np.flatnonzero(is_routed), self.columns(X), leaves)
             else:
-                self._route_blocks(X, np.flatnonzero(is_routed), leaves, n_jobs)
-        if self._leaves_are_cells:
+                self._route_blocks(X, is_routed, leaves, n_jobs)
+        if self.leaves_are_cells:
             return leaves
-        leaves += self.trees.leaf_starts[:-1].astype(np.int32)
+        leaves += self.trees.leaf_starts[:-1, None].astype(np.int32)
         return self.trees.cell_of_leaf[leaves]
 
     def _looks_up(self, n_rows: int) -> bool:
-        """Whether tables are there or, for all rows so far, worth making."""
-        if n_rows < _LOOKED_UP_ROWS:
+        """Whether tables are there or, for all calls so far, worth making."""
+        is_all_small = self._is_small.all()
+        if is_all_small and n_rows < _LOOKED_UP_ROWS:
             return False
+        self._n_calls += 1
         self._n_rows += n_rows
         if "_tables" in self.__dict__:
             return True
-        if self._is_small.all() and self._n_rows <= _MANY_ROWS:
-            return False
-        others = self.trees.n_leaves[self._is_tabled & ~self._is_small]
-        least = _NATIVE_ROWS * others.mean() if len(others) else _MANY_ROWS
-        return bool(self._is_tabled.any()) and self._n_rows > least
+        if is_all_small:
+            return self._n_rows > _MANY_ROWS and bool(self._is_tabled.any())
+        lost = self._n_calls * _CALL_LOST + self._n_rows * _ROW_LOST
+        return lost > _TREE_TABLED and bool(self._is_tabled.any())
 
     def _route_blocks(
-        self, X: NDArray, trees: NDArray[np.intp], leaves: NDArray[np.int32], n_jobs: int
+        self, X: NDArray, chosen: NDArray[np.bool_], leaves: NDArray[np.int32], n_jobs: int
     ) -> None:
-        """Fill in the leaves of some trees, block by block."""
+        """Fill in the leaves of chosen trees, block by block."""
         blocks = [slice(b, b + _BLOCK_ROWS) for b in range(0, len(X), _BLOCK_ROWS)]
-        is_tabled = self._is_tabled[trees]
-        tables = self._tables if is_tabled.any() else None  # made once, not in every thread
+        # Made once, not in every thread.
+        bits = self._row_bits if chosen is self._has_bits else None
 
         def fill(rows: slice) -> None:
             columns = self.columns(X[rows])
-            if tables is not None:
-                tables(columns, leaves[rows])
-            if not is_tabled.all():
-                matrix = _as_matrix(columns, len(X[rows]))
-                self._walk_each(trees[~is_tabled], matrix, leaves[rows].T)
+            if bits is not None:
+                bits(columns, leaves[:, rows])
+            else:
+                self._walk_each(np.flatnonzero(chosen), columns, leaves[:, rows])
 
         if n_jobs == 1 or len(blocks) < 2:
             for block in blocks:
@@ -168,10 +187,10 @@ class Router:
 
     def _compare(self, X: NDArray, leaves: NDArray[np.int32], chosen: NDArray[np.bool_]) -> None:
         """Fill in the leaves of small trees."""
-        of_trees = np.zeros((self.trees.n_trees, len(X)), np.int32)
-        self._bits(_as_matrix(self.columns(X), len(X)), of_trees)
-        places = slice(None) if chosen.all() else chosen
-        leaves[:, places] = of_trees[places].T
+        of_trees = leaves if chosen.all() else np.zeros_like(leaves)
+        self._bits(self.columns(X), of_trees)
+        if of_trees is not leaves:
+            leaves[chosen] = of_trees[chosen]
 
     # -- LightGBM -------------------------------------------------------------------------------
 
@@ -193,7 +212,7 @@ class Router:
     ) -> NDArray[np.int32]:
         """Return the leaves (n, P') of chosen trees (P,)."""
         if self._categories or self.trees.lookups:
-            rows = _as_matrix(self.columns(X), len(X)).T
+            rows = self.columns(X).T
         elif self.trees.single_precision:
             with np.errstate(over="ignore"):
                 rows = X.astype(np.float32, copy=False)
@@ -202,32 +221,33 @@ class Router:
         leaves = native(rows, n_jobs)
         inexact = native.inexact_rows(rows)
         if len(inexact):
-            columns = _as_matrix(self.columns(X[inexact]), len(inexact))
+            columns = self.columns(X[inexact])
             walked = np.empty((self.trees.n_trees, len(inexact)), np.int32)
             self._walk_each(np.flatnonzero(chosen), columns, walked)
             leaves[inexact] = walked[chosen].T
         return leaves
 
-    def columns(self, X: NDArray) -> list[NDArray]:
-        """Return the columns as they are compared: numbers, or codes as indices."""
-        trees = self.trees
-        dtype = np.float32 if trees.single_precision else np.float64
-        columns: list[NDArray] = [np.zeros(0)] * (trees.n_features + len(trees.lookups))
-        numbers = np.empty((len(self._numbers), len(X)), dtype)
+    def columns(self, X: NDArray) -> NDArray[np.float64]:
+        """Return the columns (D, n) as they are compared: numbers, codes, what is looked up."""
+        trees, n_features = self.trees, self.trees.n_features
+        columns = np.zeros((n_features + len(trees.lookups), len(X)))
+        everything = len(self._numbers) == X.shape[1] == n_features
+        numbers = slice(n_features) if everything else self._numbers
         with np.errstate(over="ignore"):  # too large for float32: still compares rightly
-            everything = len(self._numbers) == X.shape[1]
             for start in range(0, len(X), _TURNED_ROWS):  # what is turned stays in the cache
                 rows = X[start : start + _TURNED_ROWS]
-                rows = rows if everything else rows[:, self._numbers]
-                numbers[:, start : start + len(rows)] = rows.astype(dtype).T
+                rows = rows if everything else rows[:, numbers]
+                rows = rows.astype(np.float32) if trees.single_precision else rows
+                columns[numbers, start : start + len(rows)] = rows.T
         if trees.zero_is_missing:
-            numbers[np.abs(numbers) <= ZERO] = np.nan
-        for j, column in zip(self._numbers, numbers, strict=True):
-            columns[j] = column
+            columns[:n_features][np.abs(columns[:n_features]) <= ZERO] = np.nan
         for j in self._categories:
             columns[j] = as_codes(X[:, j], int(trees.n_categories[j]))
         for i, lookup in enumerate(trees.lookups):
-            columns[trees.n_features + i] = _looked_up(lookup, columns).astype(dtype)
+            column = _looked_up(lookup, columns)
+            columns[n_features + i] = (
+                column.astype(np.float32) if trees.single_precision else column
+            )
         return columns
 
     # -- conditions -----------------------------------------------------------------------------
@@ -284,16 +304,7 @@ def leaves_as_cells(trees: FlatTrees) -> FlatTrees:
     return replace(trees, cell_of_leaf=trees.leaf_numbers.astype(np.int32))
 
 
-def _as_matrix(columns: list[NDArray], n_rows: int) -> NDArray[np.float64]:
-    """Return columns as one array (d, n); zeros where a column is not used."""
-    matrix = np.zeros((len(columns), n_rows))
-    for j, column in enumerate(columns):
-        if column.size:
-            matrix[j] = column
-    return matrix
-
-
-def _looked_up(lookup: Lookup, columns: list[NDArray]) -> NDArray[np.float64]:
+def _looked_up(lookup: Lookup, columns: NDArray[np.float64]) -> NDArray[np.float64]:
     key: NDArray[np.uint64] | None = None
     for part in lookup.parts:
         x = columns[part.column]
@@ -301,7 +312,7 @@ def _looked_up(lookup: Lookup, columns: list[NDArray]) -> NDArray[np.float64]:
             above = x > np.float32(part.threshold)
             value = (above | np.isnan(x) if part.missing_above else above).astype(np.uint64)
         else:
-            value = part.hashes[x]
+            value = part.hashes[x.astype(np.intp)]
         key = _HASH * (_HASH * value if key is None else key + _HASH * value)
     if key is None or len(lookup.keys) == 0:
         return np.full(len(columns[lookup.parts[0].column]), lookup.default)

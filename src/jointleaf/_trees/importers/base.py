@@ -213,7 +213,9 @@ def with_labels(model: Any, rows: TrainingRows) -> TrainingRows:
 def threads(n_jobs: int | None) -> int:
     """Return the number of threads for `n_jobs`: None is 1, -1 all cores, and never more."""
     # Results do not depend on it, and a model may come from a machine with other cores.
-    return min(int(effective_n_jobs(n_jobs)), os.cpu_count() or 1)
+    n_threads = int(effective_n_jobs(n_jobs))
+    # Counting cores takes as long as predicting a row.
+    return n_threads if n_threads == 1 else min(n_threads, os.cpu_count() or 1)
 
 
 def native_codes(categories: NDArray, native_categories: Sequence[Any] | None) -> NDArray[np.int64]:
