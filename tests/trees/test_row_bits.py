@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_trees import mixed_trees, rows, trees, walked
 
-from jointleaf._trees import row_bits
-from jointleaf._trees.routing import Router
-from jointleaf._trees.row_bits import RowBits, small_buffers
+from jointleaf._trees import routing
+from jointleaf._trees.routing import Router, RowBits, small_buffers
 from jointleaf.partitions import LightGBMPartitioner
 
 
@@ -30,8 +29,8 @@ def test_random_trees_and_rows(data):
 @pytest.mark.parametrize("n_nodes", [1, 300, 4096])
 @pytest.mark.parametrize("n_leaves", [2, 8, 9, 31, 255, 256, 257, 700])
 def test_every_number_of_leaves_in_several_batches_and_blocks(n_leaves, n_nodes, monkeypatch):
-    monkeypatch.setattr(row_bits, "_NODES", n_nodes)
-    monkeypatch.setattr(row_bits, "_COMPARED", 2**13)
+    monkeypatch.setattr(routing, "_NODES", n_nodes)
+    monkeypatch.setattr(routing, "_COMPARED", 2**13)
     rng = np.random.default_rng(n_leaves)
     X = rng.standard_normal((2500, 4))
     X[rng.random(X.shape) < 0.1] = np.nan

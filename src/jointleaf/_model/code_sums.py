@@ -16,7 +16,7 @@ from scipy import sparse
 
 from jointleaf._core.layout import CellLayout
 from jointleaf._model.contributions import padded, sum_of_entries
-from jointleaf._trees.row_bits import small_buffers
+from jointleaf._trees.routing import small_buffers
 
 _PARTITIONS = 64  # whose biases are summed together
 _LINEAR_PARTITIONS = 128  # whose slopes are

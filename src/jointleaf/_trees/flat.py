@@ -253,6 +253,11 @@ class FlatTrees:
         )
 
 
+def leaves_as_cells(trees: FlatTrees) -> FlatTrees:
+    """Return the trees with every leaf as a cell, also those that no training row reached."""
+    return replace(trees, cell_of_leaf=trees.leaf_numbers.astype(np.int32))
+
+
 def concatenate(parts: Sequence[FlatTrees]) -> FlatTrees:
     """Return the trees of several ensembles without leaf values, grown on the same columns."""
     n_splits = np.cumsum([0, *(len(part.feature) for part in parts)])
