@@ -1,4 +1,4 @@
-"""Arrays: of NumPy, JAX and in blocks by one implementation, on which device, in how much memory.
+"""Arrays: of NumPy, JAX and in blocks by one implementation; devices, threads and memory.
 
 Losses and proximal maps are written once, with the functions of the namespace to which their arrays
 belong. JAX is imported only where a device other than "cpu" is asked for.
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from scipy import linalg, sparse, special
 
@@ -52,6 +53,14 @@ def expit(x: Any) -> Any:
 def shaped(values: Any, like: Any) -> Any:
     """Return values with axes behind them, to multiply an array with more outputs."""
     return values.reshape(*values.shape, *(1,) * (like.ndim - values.ndim))
+
+
+def threads(n_jobs: int | None) -> int:
+    """Return the number of threads for `n_jobs`: None is 1, -1 all cores, and never more."""
+    # Results do not depend on it, and a model may come from a machine with other cores.
+    n_threads = int(effective_n_jobs(n_jobs))
+    # Counting cores takes as long as predicting a row.
+    return n_threads if n_threads == 1 else min(n_threads, os.cpu_count() or 1)
 
 
 def over_rows(function: Callable[..., Any], *args: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import threads
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.losses import (
     AbsoluteError,
@@ -37,7 +38,6 @@ from jointleaf._fit.limits import (
 )
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._trees.flat import FlatTrees
-from jointleaf._trees.importers.base import threads
 from jointleaf._trees.importers.lightgbm import ModelText, leaf_models, read_trees
 from jointleaf.partitions import LightGBMPartitioner
 from jointleaf.partitions._base import TreeCells

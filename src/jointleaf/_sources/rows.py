@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 
 from jointleaf._core import arrays
-from jointleaf._core.arrays import check_count
+from jointleaf._core.arrays import check_count, threads
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Frobenius
@@ -30,7 +30,6 @@ from jointleaf._data.sources import Batch
 from jointleaf._fit.component import NARROW, smooth
 from jointleaf._fit.correction import Correction, fit_correction, move_penalty
 from jointleaf._sources.checkpoint import Checkpoint
-from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._base import BaseJOPLEn, store_model
 from jointleaf.estimators._checks import check_parameters, class_factors, restored_on_error
 from jointleaf.estimators._fitted import (

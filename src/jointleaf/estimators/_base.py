@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._core.arrays import row_blocks
+from jointleaf._core.arrays import row_blocks, threads
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import check_weights
@@ -26,14 +26,6 @@ from jointleaf._data.rows import (
     read_training_rows,
 )
 from jointleaf._data.statistics import learn_statistics
-from jointleaf._fit.calibration import Calibration, HeldOut
-from jointleaf._fit.component import Blend, FitContext
-from jointleaf._fit.folds import split_labels, user_splits
-from jointleaf._fit.limits import Budget
-from jointleaf._fit.report import Fit, FitReport
-from jointleaf._model.cell_model import CellModel
-from jointleaf._model.contributions import by_column, warn_of_no_features
-from jointleaf._trees.importers.base import check_fitted_model, is_ensemble, threads
 from jointleaf.estimators._checks import (
     check_parameters,
     check_penalty,
@@ -56,8 +48,13 @@ from jointleaf.estimators._monotone import (
 )
 from jointleaf.estimators._params import check_memory
 from jointleaf.inspection._methods import Explainable
-from jointleaf.partitions import Partitioner
-from jointleaf.partitions._factory import known_categories
+
+if TYPE_CHECKING:
+    from jointleaf._fit.calibration import Calibration, HeldOut
+    from jointleaf._fit.component import Blend, FitContext
+    from jointleaf._fit.report import Fit, FitReport
+    from jointleaf._model.cell_model import CellModel
+    from jointleaf.partitions import Partitioner
 
 _MOST_KEPT = 2**26  # bytes of rows that are kept for updates
 
@@ -141,6 +138,8 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         offset_val: NDArray | None = None,
     ) -> BaseJOPLEn:
         """Fit rows with offsets (n,), where there are any."""
+        from jointleaf._fit.limits import Budget
+
         with restored_on_error(self), ticking("fitting", enabled=bool(self.verbose)):
             check_parameters(self)
             if self._is_warm:
@@ -169,6 +168,10 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         offset: NDArray | None,
     ) -> FitContext:
         """Check rows, and return what the fit works on."""
+        from jointleaf._fit.folds import split_labels, user_splits
+        from jointleaf._trees.importers.base import check_fitted_model, is_ensemble
+        from jointleaf.partitions._factory import known_categories
+
         check_single_task(self.penalty)
         check_targets(self, y)
         if has_validation and not self._chooses:
@@ -260,6 +263,8 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
 
     def _store(self, fit: Fit, rows: Rows) -> None:
         """Put the results on the estimator."""
+        from jointleaf._model.contributions import warn_of_no_features
+
         for name in ("pruning_", "source_fit_", "quantiles_"):  # of a model that is fitted again
             self.__dict__.pop(name, None)
         self.report_ = fit.report
@@ -272,6 +277,8 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
 
     def _learn_residuals(self, rows: HeldOut | None) -> None:
         """Learn from held-out rows, where there are any, how far targets are from predictions."""
+        from jointleaf._fit.calibration import Calibration
+
         self.calibration_ = None
         if rows is not None:
             self.calibration_ = Calibration.of_fit(rows, self.columns_.of_matrix())
@@ -379,6 +386,8 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
     @property
     def slope_norms_(self) -> NDArray[np.float64]:
         """Euclidean norm of every column's standardised slopes over all cells, (d,)."""
+        from jointleaf._model.contributions import by_column
+
         sources, width = self._cells.features.plan.sources, len(self.columns_.of_matrix())
         norms = by_column(self._cells.slope_norms(), sources, width)
         return np.sqrt(self.columns_.credited(np.square(norms)))

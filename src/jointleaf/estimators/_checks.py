@@ -6,7 +6,7 @@ import inspect
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,10 +24,9 @@ from jointleaf._data.kinds import MANY_CATEGORIES, MOST_DIFFERENT, counts_rows
 from jointleaf._data.rows import check_is_here
 from jointleaf._data.sources import missing_target
 from jointleaf._data.texts import detect_format
-from jointleaf._fit import recipes
-from jointleaf._fit.component import CellKinds
-from jointleaf.partitions._base import LeftOut
-from jointleaf.partitions._union import MANY_CLASSES
+
+if TYPE_CHECKING:
+    from jointleaf._fit.component import CellKinds
 
 _FEWEST_COUNTED = 20  # rows
 _FEWEST_DATES = 5  # different ones, of a column of text
@@ -37,6 +36,9 @@ _MOST_NAMED = 3  # columns in a message
 
 def check_parameters(estimator: Any) -> None:
     """Check the values of an estimator's parameters, before any work is done."""
+    from jointleaf._fit import recipes
+    from jointleaf.partitions._base import LeftOut
+
     for value in estimator.get_params(deep=False).values():
         if isinstance(value, LeftOut):
             value.raise_error()
@@ -350,6 +352,8 @@ def number_classes(y: NDArray, part: str = "") -> tuple[NDArray, NDArray[np.floa
 
 def check_labels(y: NDArray) -> None:
     """Raise for targets (n,) that are no classes: numbers with fractions, or text and numbers."""
+    from jointleaf.partitions._union import MANY_CLASSES
+
     if y.dtype == object and len({isinstance(label, str) for label in y.tolist()}) > 1:
         text = next(label for label in y.tolist() if isinstance(label, str))
         other = next(label for label in y.tolist() if not isinstance(label, str))

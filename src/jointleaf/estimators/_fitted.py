@@ -7,23 +7,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_X_y
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.arrays import threads
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.problem import check_weights
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows, canonical_rows, read_coded_rows
-from jointleaf._fit.joint import fit_cells_of
-from jointleaf._fit.quantiles import check_single
-from jointleaf._fit.report import FitReport
-from jointleaf._model.cell_model import CellModel, Frame
-from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._checks import (
     check_penalty,
     class_factors,
@@ -31,7 +27,11 @@ from jointleaf.estimators._checks import (
     restored_on_error,
 )
 from jointleaf.estimators._params import JOPLEnParameters, fit_options
-from jointleaf.partitions._base import TargetType
+
+if TYPE_CHECKING:
+    from jointleaf._fit.report import FitReport
+    from jointleaf._model.cell_model import CellModel, Frame
+    from jointleaf.partitions._base import TargetType
 
 E = TypeVar("E", bound="Updatable")
 _EXACT = 1e-10  # tolerance of squared errors
@@ -136,6 +136,8 @@ def fitted_loss(estimator: Fitted) -> Loss:
 
 def fitted_frame(estimator: Fitted) -> Frame:
     """Return how rows and targets became standard numbers in the joint fit."""
+    from jointleaf._model.cell_model import Frame
+
     model, offset = estimator.cell_model_, estimator.report_.joint_or_raise("pruning").offset
     return Frame(
         estimator.columns_.of_matrix(),
@@ -218,6 +220,8 @@ class Updatable(Fitted, WarmParameters):
         Models that are a blend of several components have no joint problem of their own, and are
         refused: fit them again, or use ``recipe="joint"`` with a `penalty` or a `partitioner`.
         """
+        from jointleaf._fit.quantiles import check_single
+
         check_is_fitted(self)
         check_single(self, "update")
         with restored_on_error(self):
@@ -260,6 +264,8 @@ class Updatable(Fitted, WarmParameters):
 
     def _fit_cells(self: Any, rows: Rows, penalty: Term) -> None:
         """Fit the cells to rows with a penalty, from the weights that they have."""
+        from jointleaf._fit.joint import fit_cells_of
+
         report, cells = self.report_, self.cell_model_
         joint, frame, options = report.joint, fitted_frame(self), fit_options(self)
         if frame.loss.is_quadratic:  # where a few more steps are all that exactness takes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -14,36 +14,21 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 
 from jointleaf._core import arrays
-from jointleaf._core.arrays import is_whole
+from jointleaf._core.arrays import is_whole, threads
 from jointleaf._core.losses import Loss, make_number_loss
 from jointleaf._core.penalties import Penalty, Term
 from jointleaf._data.columns import Columns, as_frame, declared_columns
 from jointleaf._data.features import FeaturePlan
 from jointleaf._data.rows import Rows
 from jointleaf._data.statistics import MANY_CATEGORIES
-from jointleaf._fit import budget as budgets
-from jointleaf._fit import recipes
-from jointleaf._fit.component import (
-    CellKinds,
-    FitContext,
-    FitOptions,
-    Split,
-    find_scale,
-    loss_units,
-)
-from jointleaf._fit.folds import make_splits
-from jointleaf._fit.limits import (
-    Budget,
-    FitShape,
-    MemoryEstimate,
-    Stages,
-    fit_memory,
-    is_heavy,
-)
-from jointleaf._trees.importers.base import is_ensemble, threads
 from jointleaf.estimators._checks import check_effect, check_parameters, has_linear_cells
-from jointleaf.partitions import Partitioner, make_partitioner
-from jointleaf.partitions._base import TargetType, without_models
+
+if TYPE_CHECKING:
+    from jointleaf._fit import recipes
+    from jointleaf._fit.component import CellKinds, FitContext, FitOptions, Split
+    from jointleaf._fit.limits import Budget, MemoryEstimate, Stages
+    from jointleaf.partitions import Partitioner
+    from jointleaf.partitions._base import TargetType
 
 
 class Checked:
@@ -119,6 +104,8 @@ class JOPLEnParameters(TabularEstimator):
         return super().set_params(**params)
 
     def __sklearn_clone__(self) -> JOPLEnParameters:
+        from jointleaf._trees.importers.base import is_ensemble
+
         copied = super().__sklearn_clone__()
         # Trained ensembles are parameters here: their clones would be untrained.
         if is_ensemble(self.partitioner):
@@ -132,12 +119,16 @@ class JOPLEnParameters(TabularEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         # A fitted model predicts without the library that grew its trees: so must its pickle.
+        from jointleaf.partitions._base import without_models
+
         state = dict(super().__getstate__())
         if "cell_model_" in state or "cell_models_" in state:
             state["partitioner"] = without_models(self.partitioner)
         return state
 
     def _check_parameters(self) -> None:
+        from jointleaf.partitions import make_partitioner
+
         super()._check_parameters()
         check_parameters(self)
         if not self._has_default_partitions:
@@ -167,6 +158,9 @@ class JOPLEnParameters(TabularEstimator):
 
     def _partitions_for(self, n_rows: int, penalty: Term | None) -> Partitioner | None:
         """Return the unfitted partitions; None where the recipe chooses them."""
+        from jointleaf._fit import recipes
+        from jointleaf.partitions import make_partitioner
+
         if not self._has_default_partitions:
             return make_partitioner(self.partitioner)
         return None if penalty is None else recipes.default_partitions(n_rows, self._target_type)
@@ -181,6 +175,8 @@ class JOPLEnParameters(TabularEstimator):
         units: tuple[float, float] | None = None,
     ) -> FitContext:
         """Return what the fit of one task works on; the loss is in units of the targets."""
+        from jointleaf._fit.component import FitContext
+
         penalty = self.penalty if isinstance(self.penalty, Term) else None
         partitioner, options = self._partitions_for(len(rows), penalty), fit_options(self)
         n_jobs = threads(self.n_jobs)
@@ -203,6 +199,8 @@ class JOPLEnParameters(TabularEstimator):
         self, context: FitContext, valid: Rows | None, budget: Budget | None = None
     ) -> recipes.Fit:
         """Fit one task by its recipe; `valid` are validation rows of the user's."""
+        from jointleaf._fit import recipes
+
         recipe = recipes.choose_recipe(
             self.recipe, len(context.rows), context.partitioner, context.penalty, context.n_outputs
         )
@@ -217,6 +215,11 @@ class JOPLEnParameters(TabularEstimator):
         self, context: FitContext, recipe: recipes.Recipe, valid: Rows | None, budget: Budget | None
     ) -> recipes.Fit:
         """Fit a recipe on splits of its own; see `recipes.fit_recipe`."""
+        from jointleaf._fit import budget as budgets
+        from jointleaf._fit import recipes
+        from jointleaf._fit.folds import make_splits
+        from jointleaf._fit.limits import is_heavy
+
         n_rows = len(context.rows)
         check_effect(self)
         splits: list[Split] = []
@@ -292,6 +295,8 @@ class LossParameters(TabularEstimator):
         self, rows: Rows, columns: Columns, seed: int
     ) -> tuple[Loss, Loss, tuple[float, float] | None]:
         """Return the loss of training rows, and the same in units that are returned as well."""
+        from jointleaf._fit.component import find_scale, loss_units
+
         loss = find_scale(self._given_loss(), rows, columns, seed)
         units = loss_units(loss, rows.y, rows.s)
         return loss, loss if units is None else loss.in_units(units[1]), units
@@ -299,6 +304,8 @@ class LossParameters(TabularEstimator):
 
 def fit_options(estimator: JOPLEnParameters) -> FitOptions:
     """Return the parameters that a fit acts on."""
+    from jointleaf._fit.component import FitOptions
+
     options = {field.name: getattr(estimator, field.name) for field in fields(FitOptions)}
     return FitOptions(**options | {"one_se": estimator._takes_one_se()})
 
@@ -376,6 +383,9 @@ def _memory_of(
     has_many_categories: bool,
 ) -> MemoryEstimate:
     """Estimate the memory of a fit by the recipe that it would use."""
+    from jointleaf._fit import recipes
+    from jointleaf._fit.limits import FitShape, fit_memory, is_heavy
+
     penalty = estimator.penalty if isinstance(estimator.penalty, Term) else None
     partitioner = estimator._partitions_for(n_rows, penalty)
     is_classification = estimator._target_type == "classification"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
@@ -208,14 +206,6 @@ def with_labels(model: Any, rows: TrainingRows) -> TrainingRows:
     classes = model.classes_  # a list where the model has several outputs
     has_all = isinstance(classes, np.ndarray) and rows.y.max() < len(classes)
     return rows._replace(y=classes[rows.y]) if has_all else rows
-
-
-def threads(n_jobs: int | None) -> int:
-    """Return the number of threads for `n_jobs`: None is 1, -1 all cores, and never more."""
-    # Results do not depend on it, and a model may come from a machine with other cores.
-    n_threads = int(effective_n_jobs(n_jobs))
-    # Counting cores takes as long as predicting a row.
-    return n_threads if n_threads == 1 else min(n_threads, os.cpu_count() or 1)
 
 
 def native_codes(categories: NDArray, native_categories: Sequence[Any] | None) -> NDArray[np.int64]:

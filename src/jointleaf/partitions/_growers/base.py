@@ -15,10 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import threads
 from jointleaf._data.columns import Columns, as_codes
 from jointleaf._data.features import mean_and_scale
 from jointleaf._trees.flat import FlatTrees, TrainingRows, tables_from_scores
-from jointleaf._trees.importers.base import find_adapter, threads
+from jointleaf._trees.importers.base import find_adapter
 from jointleaf._trees.importers.catboost import CATBOOST_PARAMS, NoTrees, code_pool, fit_quietly
 from jointleaf._trees.importers.lightgbm import LIGHTGBM_PARAMS
 from jointleaf._trees.importers.lightgbm import train as train_lightgbm

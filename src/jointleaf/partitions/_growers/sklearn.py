@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import threads
 from jointleaf._data.columns import Columns
 from jointleaf._trees.flat import FlatTrees, TrainingRows
-from jointleaf._trees.importers.base import find_adapter, threads
+from jointleaf._trees.importers.base import find_adapter
 from jointleaf._trees.importers.histogram import limited_threads, without_empty_columns
 from jointleaf.partitions._base import as_seed
 from jointleaf.partitions._growers import base
