@@ -19,6 +19,7 @@ from jointleaf._core.progress import Progress, ticking
 from jointleaf._data.kinds import ROLES
 from jointleaf._fit.budget import expected_seconds
 from jointleaf._fit.folds import split_lines
+from jointleaf._fit.recipes import recipe_for
 from jointleaf.cli import _output as out
 from jointleaf.cli._folders import Folder
 from jointleaf.cli._models import (
@@ -34,7 +35,6 @@ from jointleaf.cli._record import make_record, without_charts
 from jointleaf.cli._report import render_report
 from jointleaf.cli._scores import error_table
 from jointleaf.cli._validation import SMALL, validate
-from jointleaf.estimators import recipe_for
 from jointleaf.estimators._path import follow_strengths
 
 _ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".parquet", ".pq", ".xlsx")

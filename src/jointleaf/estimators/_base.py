@@ -13,9 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from jointleaf._core.arrays import row_blocks, threads
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
-from jointleaf._core.problem import check_weights
 from jointleaf._core.progress import ticking
-from jointleaf._core.solvers.solution import Solution
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import chosen_columns, plan_features
 from jointleaf._data.rows import (
@@ -25,7 +23,6 @@ from jointleaf._data.rows import (
     read_rows,
     read_training_rows,
 )
-from jointleaf._data.statistics import learn_statistics
 from jointleaf.estimators._checks import (
     check_parameters,
     check_penalty,
@@ -50,6 +47,7 @@ from jointleaf.estimators._params import check_memory
 from jointleaf.inspection._methods import Explainable
 
 if TYPE_CHECKING:
+    from jointleaf._core.solvers.solution import Solution
     from jointleaf._fit.calibration import Calibration, HeldOut
     from jointleaf._fit.component import Blend, FitContext
     from jointleaf._fit.report import Fit, FitReport
@@ -168,6 +166,7 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         offset: NDArray | None,
     ) -> FitContext:
         """Check rows, and return what the fit works on."""
+        from jointleaf._core.problem import check_weights
         from jointleaf._fit.folds import split_labels, user_splits
         from jointleaf._trees.importers.base import check_fitted_model, is_ensemble
         from jointleaf.partitions._factory import known_categories
@@ -248,6 +247,8 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         self, columns: Columns, rows: Rows, chosen: NDArray | None
     ) -> tuple[Columns, Rows]:
         """Return columns and rows with statistics of the columns that have many categories."""
+        from jointleaf._data.statistics import learn_statistics
+
         learned = learn_statistics(rows, columns, self._target_type == "regression", chosen)
         if learned is None:
             return columns, rows

@@ -17,12 +17,9 @@ from jointleaf._core.arrays import check_device, is_whole
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import PerTask, PredictionPenalty, SlopeNorm, TaskNorm, Term
-from jointleaf._core.problem import as_numbers
-from jointleaf._core.solvers.base import check_limits, check_solver_name
 from jointleaf._data.columns import Column, Columns, column_names
 from jointleaf._data.kinds import MANY_CATEGORIES, MOST_DIFFERENT, counts_rows
 from jointleaf._data.rows import check_is_here
-from jointleaf._data.sources import missing_target
 from jointleaf._data.texts import detect_format
 
 if TYPE_CHECKING:
@@ -36,6 +33,7 @@ _MOST_NAMED = 3  # columns in a message
 
 def check_parameters(estimator: Any) -> None:
     """Check the values of an estimator's parameters, before any work is done."""
+    from jointleaf._core.solvers.base import check_limits, check_solver_name
     from jointleaf._fit import recipes
     from jointleaf.partitions._base import LeftOut
 
@@ -245,6 +243,8 @@ def _look_like_dates(column: Column) -> bool:
 
 def check_targets(estimator: Any, y: Any) -> None:
     """Raise an error for several targets, and for labels that are missing."""
+    from jointleaf._data.sources import missing_target
+
     check_is_here("y", y)
     kind = "Classifier" if is_classifier(estimator) else "Regressor"
     values = _single_target(y, type(estimator).__name__, kind)
@@ -410,6 +410,8 @@ def read_offset(
     suffix: str = "",
 ) -> NDArray[np.float64] | None:
     """Return offsets (n,) of rows on the scale of the loss; None where there are none."""
+    from jointleaf._core.problem import as_numbers
+
     if offset is None and exposure is None:
         return None
     names = f"offset{suffix}", f"exposure{suffix}"

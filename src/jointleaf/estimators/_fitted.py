@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 from jointleaf._core.arrays import threads
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
-from jointleaf._core.problem import check_weights
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows, canonical_rows, read_coded_rows
 from jointleaf.estimators._checks import (
@@ -95,6 +94,8 @@ def read_fit_rows(
 
     With `merge` they are in canonical order, else as they are given.
     """
+    from jointleaf._core.problem import check_weights
+
     if estimator.report_.has_offset:
         raise ValueError(
             "the model was fitted with exposure or an offset, and what fits its cells again "
@@ -115,6 +116,8 @@ def _read_coded(
     sample_weight: ArrayLike | None,
     offset: NDArray | None = None,
 ) -> Rows:
+    from jointleaf._core.problem import check_weights
+
     matrix, targets = check_X_y(
         read_coded_rows(estimator, X),
         y,

@@ -20,7 +20,6 @@ from jointleaf._core.penalties import Penalty, Term
 from jointleaf._data.columns import Columns, as_frame, declared_columns
 from jointleaf._data.features import FeaturePlan
 from jointleaf._data.rows import Rows
-from jointleaf._data.statistics import MANY_CATEGORIES
 from jointleaf.estimators._checks import check_effect, check_parameters, has_linear_cells
 
 if TYPE_CHECKING:
@@ -362,6 +361,8 @@ def estimate_memory(
 
 def _has_many_categories(estimator: JOPLEnParameters, X: Any) -> bool:
     """Whether a column of a data frame has so many categories that statistics replace them."""
+    from jointleaf._data.statistics import MANY_CATEGORIES
+
     frame = as_frame(X)
     if frame is None:
         return False
@@ -444,6 +445,8 @@ def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray, columns: C
 
     Systems that do not say what is available are not checked.
     """
+    from jointleaf._data.statistics import MANY_CATEGORIES
+
     available = arrays.available_memory()
     if available is None:
         return
