@@ -14,7 +14,8 @@ from jointleaf._fit.blend import Interpolation, Stacking, explained_part, standa
 from jointleaf._fit.calibration import HeldOut, held_out_rows
 from jointleaf._fit.component import Blend, Component, FitContext, Split, TargetType
 from jointleaf._fit.folds import with_all_classes
-from jointleaf._fit.limits import Budget, Size, is_heavy
+from jointleaf._fit.joint import Joint
+from jointleaf._fit.limits import Budget, Size, Used, is_heavy
 from jointleaf._fit.recipes import (
     COMPARABLE,
     FAMILIES,
@@ -116,6 +117,36 @@ def fit_recipe(
     report = replace(report, has_offset=has_offset, left_out=tuple(left_out))
     rows = held_out_rows(context, blend, held_out, splits)
     return Fit(model, importances, report, rows, has_reserve and is_blind, explained)
+
+
+def look(
+    context: FitContext,
+    recipe: Recipe,
+    splits: Sequence[Split],
+    budget: Budget | None = None,
+    left_out: Sequence[str] = (),
+) -> Used:
+    """Return what `fit_recipe` will use, as far as it decides that before most of its work.
+
+    An exact joint fit has slopes if its validation chooses them, and if it is part of the blend; of
+    very many rows a sample says which components take part. Else, and with a budget, all may.
+    """
+    if not splits or budget is not None or context.signs is not None or context.penalty is not None:
+        return Used()
+    recipe = affordable(recipe, context.rows.X.shape[1], context.n_outputs)
+    if recipe.name == "joint":
+        kinds = recipe.components[context.target_type]
+        components, held_out = _predict_held_out(context, kinds, splits)
+        blend = _blended(context, recipe, components, held_out, splits)
+        joint = components[Joint.name]
+        assert isinstance(joint, Joint)
+        has_slopes = joint.setting is None or joint.setting.slope_scale > 0
+        return Used(slopes=has_slopes and Joint.name in blend.active)
+    if len(context.rows) > MANY_ROWS:
+        if not context.is_regression:
+            splits = with_all_classes(context.rows, splits)
+        return Used(components=tuple(_tried_on_sample(context, recipe, splits[0])))
+    return Used()
 
 
 def expected_seconds(n_rows: int, n_columns: int, n_classes: int = 0) -> float:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.losses import Loss
@@ -29,8 +31,9 @@ from jointleaf._data.statistics import learn_statistics
 from jointleaf._fit.calibration import Calibration, HeldOut
 from jointleaf._fit.component import Blend, FitContext
 from jointleaf._fit.folds import split_labels, user_splits
-from jointleaf._fit.limits import Budget
-from jointleaf._fit.recipe_fit import Fit
+from jointleaf._fit.limits import Budget, Used
+from jointleaf._fit.recipe_fit import Fit, look
+from jointleaf._fit.recipes import choose_recipe
 from jointleaf._fit.report import FitReport
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import by_column, warn_of_no_features
@@ -233,6 +236,20 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
             return context
         used = [weight for weight in factors.values() if weight > 0]  # classes that are left
         return replace(context, class_weights=np.array(used))
+
+    def _look(self, X: Any, y: Any) -> Used:
+        trial = clone(self)
+        with warnings.catch_warnings():  # the fit will repeat them
+            warnings.simplefilter("ignore")
+            try:
+                context = trial._read(X, y, None, None, False, None)
+            except MemoryError:
+                return Used()
+        recipe = choose_recipe(
+            self.recipe, len(context.rows), context.partitioner, context.penalty, context.n_outputs
+        )
+        budget = None if self.time_budget is None else Budget(self.time_budget)
+        return trial._on_splits(look, context, recipe, None, budget)
 
     def _with_statistics(
         self, columns: Columns, rows: Rows, chosen: NDArray | None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -36,6 +36,7 @@ from jointleaf._fit.limits import (
     FitShape,
     MemoryEstimate,
     Stages,
+    Used,
     fit_memory,
     is_heavy,
 )
@@ -44,6 +45,8 @@ from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._checks import check_effect, check_parameters, has_linear_cells
 from jointleaf.partitions import Partitioner, make_partitioner
 from jointleaf.partitions._base import TargetType, without_models
+
+F = TypeVar("F")
 
 
 class Checked:
@@ -206,17 +209,23 @@ class JOPLEnParameters(TabularEstimator):
         recipe = recipes.choose_recipe(
             self.recipe, len(context.rows), context.partitioner, context.penalty, context.n_outputs
         )
-        fit = self._fit_recipe(context, recipe, valid, budget)
+        fit = self._on_splits(recipe_fit.fit_recipe, context, recipe, valid, budget)
         if fit.wants_larger_trees:
-            other = self._fit_recipe(context, recipes.RECIPES["blend"], valid, budget)
+            recipe = recipes.RECIPES["blend"]
+            other = self._on_splits(recipe_fit.fit_recipe, context, recipe, valid, budget)
             if other.explained is not None and other.explained > recipes.HARDLY_EXPLAINED:
                 return other
         return fit
 
-    def _fit_recipe(
-        self, context: FitContext, recipe: recipes.Recipe, valid: Rows | None, budget: Budget | None
-    ) -> recipe_fit.Fit:
-        """Fit a recipe on splits of its own; see `recipe_fit.fit_recipe`."""
+    def _on_splits(
+        self,
+        act: Callable[..., F],
+        context: FitContext,
+        recipe: recipes.Recipe,
+        valid: Rows | None,
+        budget: Budget | None,
+    ) -> F:
+        """Fit a recipe on splits of its own, or look at it: `act` is a function of `recipe_fit`."""
         n_rows = len(context.rows)
         check_effect(self)
         splits: list[Split] = []
@@ -249,7 +258,11 @@ class JOPLEnParameters(TabularEstimator):
                 n_splits=n_splits,
                 statistics=context.statistics,
             )
-        return recipe_fit.fit_recipe(context, recipe, splits, budget, left_out)
+        return act(context, recipe, splits, budget, left_out)
+
+    def _look(self, X: Any, y: Any) -> Used:
+        """Return what a fit of rows will use; of several tasks nothing is known before it."""
+        return _ALL
 
 
 @dataclass(eq=False, repr=False)
@@ -306,6 +319,7 @@ def fit_options(estimator: JOPLEnParameters) -> FitOptions:
 def estimate_memory(
     estimator: JOPLEnParameters,
     X: Any,
+    y: Any = None,
     *,
     n_classes: int = 2,
     n_tasks: int = 1,
@@ -313,8 +327,8 @@ def estimate_memory(
 ) -> MemoryEstimate:
     """Estimate the memory that a fit takes at its peak, to a factor of 1.5 or so.
 
-    It counts everything that a fit may use: one that finds no use for slopes, or with more than
-    150,000 rows for a joint fit, takes less.
+    Without targets it counts everything that a fit may use: one that finds no use for slopes, or
+    with more than 150,000 rows for a joint fit, takes less. With them it looks, where that matters.
 
     Parameters
     ----------
@@ -323,8 +337,12 @@ def estimate_memory(
     X : array-like or data frame (n, d), or (n, d) itself
         The rows of all tasks together. Of columns with categories every linear feature counts: give
         (n, m) with their number m where there are many.
+    y : array-like (n,), optional
+        Targets of rows X, of an estimator of one task. Where slopes may take much memory, the
+        penalty is chosen as the fit begins with; of more than 150,000 rows a sample says what takes
+        part: a few seconds at most, less than the fit.
     n_classes : int
-        Of a `JOPLEnClassifier`.
+        Of a `JOPLEnClassifier`, where y is not given.
     n_tasks : int
         Of an estimator of several tasks.
     itemsize : int, optional
@@ -349,8 +367,18 @@ def estimate_memory(
     n, d = _shape(X)
     if itemsize is None:
         itemsize = 4 if str(getattr(X, "dtype", "")) == "float32" else 8
-    has_many = _has_many_categories(estimator, X)
-    return _memory_of(estimator, n, d, n_classes, n_tasks, itemsize, has_many)
+    if y is not None:
+        n_classes = len(np.unique(y))
+    shape = n, d, n_classes, n_tasks, itemsize, _has_many_categories(estimator, X)
+    most = _memory_of(estimator, *shape)
+    least = _memory_of(estimator, *shape, Used(slopes=False))
+    if y is None or (n <= recipes.MANY_ROWS and most.total < _WORTH_A_LOOK * least.total):
+        return most
+    return _memory_of(estimator, *shape, estimator._look(X, y))
+
+
+_ALL = Used()
+_WORTH_A_LOOK = 1.2  # times the estimate without slopes
 
 
 def _has_many_categories(estimator: JOPLEnParameters, X: Any) -> bool:
@@ -374,6 +402,7 @@ def _memory_of(
     n_tasks: int,
     itemsize: int,
     has_many_categories: bool,
+    used: Used = _ALL,
 ) -> MemoryEstimate:
     """Estimate the memory of a fit by the recipe that it would use."""
     penalty = estimator.penalty if isinstance(estimator.penalty, Term) else None
@@ -405,12 +434,16 @@ def _memory_of(
         penalty,
         n_splits,
         keeps_split,
+        used.slopes,
     )
     recipe = recipes.affordable(recipe, n_columns, n_outputs)
     has_budget = estimator.time_budget is not None
     families = [recipes.families(recipe, n_rows, estimator._target_type, has_budget=has_budget)]
     if n_rows >= recipes.RESERVE_ROWS:  # larger trees, when the memory of the others is free again
         families.append([(kind,) for kind in recipe.reserve.get(estimator._target_type, ())])
+    if used.components is not None:
+        known = [kind for kinds in families[0] for kind in kinds]
+        families = [[(kind,) for kind in known if kind.name in used.components]]
     estimates = [
         fit_memory(shape, [_largest(k.memory(shape) for k in kinds) for kinds in several])
         for several in families
