@@ -212,7 +212,8 @@ def estimate(cell: Cell) -> float:
     """Return what `estimate_memory` says of a default fit to the rows of a cell, in MB."""
     import jointleaf as jl
 
-    model = jl.JOPLEnClassifier() if cell.classes else jl.JOPLEnRegressor()
+    kind = jl.JOPLEnClassifier if cell.classes else jl.JOPLEnRegressor
+    model = kind(n_jobs=1, random_state=0)
     return jl.estimate_memory(model, *generate(cell, cell.rows, 0)).total / 1e6
 
 
