@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.losses import Loss
@@ -238,18 +237,17 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         return replace(context, class_weights=np.array(used))
 
     def _look(self, X: Any, y: Any) -> Used:
-        trial = clone(self)
         with warnings.catch_warnings():  # the fit will repeat them
             warnings.simplefilter("ignore")
             try:
-                context = trial._read(X, y, None, None, False, None)
+                context = self._read(X, y, None, None, False, None)
             except MemoryError:
                 return Used()
         recipe = choose_recipe(
             self.recipe, len(context.rows), context.partitioner, context.penalty, context.n_outputs
         )
         budget = None if self.time_budget is None else Budget(self.time_budget)
-        return trial._on_splits(look, context, recipe, None, budget)
+        return self._on_splits(look, context, recipe, None, budget)
 
     def _with_statistics(
         self, columns: Columns, rows: Rows, chosen: NDArray | None

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags, check_random_state
 
 from jointleaf._core.losses import Loss, make_number_loss
@@ -261,7 +261,10 @@ class JOPLEnParameters(TabularEstimator):
         return act(context, recipe, splits, budget, left_out)
 
     def _look(self, X: Any, y: Any) -> Used:
-        """Return what a fit of rows will use; of several tasks nothing is known before it."""
+        """Return what a fit of rows will use, read as one does: the estimator is changed.
+
+        Of several tasks nothing is known before the fit.
+        """
         return _ALL
 
 
@@ -374,7 +377,7 @@ def estimate_memory(
     least = _memory_of(estimator, *shape, Used(slopes=False))
     if y is None or (n <= recipes.MANY_ROWS and most.total < _WORTH_A_LOOK * least.total):
         return most
-    return _memory_of(estimator, *shape, estimator._look(X, y))
+    return _memory_of(estimator, *shape, clone(estimator)._look(X, y))
 
 
 _ALL = Used()
