@@ -238,7 +238,9 @@ class Boosted(Component):
         if not cls.takes(shape.n_outputs):
             return Stages()
         stage = cls._make_stage(shape.n_rows, shape.n_outputs, shape.n_columns)
-        n_trees = shape.n_outputs * min(stage.rounds, _USUAL_ROUNDS)
+        # Twice the rate of learning takes half the rounds.
+        usual = _USUAL_ROUNDS // 2 if is_wide(shape.n_columns) else _USUAL_ROUNDS
+        n_trees = shape.n_outputs * min(stage.rounds, usual)
         # A tree that tells one class from all others has few rows to split.
         n_leaves = stage.n_cells // (2 if shape.n_outputs > 1 else 1)
         n_leaves = min(n_leaves, max(2, shape.n_rows // _USUAL_LEAF))

@@ -17,16 +17,20 @@ from jointleaf._core.progress import Progress
 from jointleaf._data.rows import Rows
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom
 from jointleaf._fit.component import Component, FitContext, Split
+from jointleaf._fit.folds import with_all_classes
 from jointleaf._fit.grouped_joint import GroupedJoint
-from jointleaf._fit.limits import Budget, Seconds, Size, is_heavy
+from jointleaf._fit.joint import Joint
+from jointleaf._fit.limits import Budget, Seconds, Size, Used, is_heavy
 from jointleaf._fit.linear import Linear
 from jointleaf._fit.recipes import (
     FAMILIES,
+    MANY_ROWS,
     NO_USE,
     RECIPES,
     SAMPLE_ROWS,
     Recipe,
     affordable,
+    blended,
     n_folds_and_splits,
     predict_held_out,
     recipe_for,
@@ -152,6 +156,36 @@ def held_out_within(
     components = {name: components[name] for name in names}
     held_out = {name: held_out[name] for name in names}
     return components, held_out, left_out
+
+
+def look(
+    context: FitContext,
+    recipe: Recipe,
+    splits: Sequence[Split],
+    budget: Budget | None = None,
+    left_out: Sequence[str] = (),
+) -> Used:
+    """Return what `fit_recipe` will use, as far as it decides that before most of its work.
+
+    An exact joint fit has slopes if its validation chooses them, and if it is part of the blend; of
+    very many rows a sample says which components take part. Else, and with a budget, all may.
+    """
+    if not splits or budget is not None or context.signs is not None or context.penalty is not None:
+        return Used()
+    recipe = affordable(recipe, context.rows.X.shape[1], context.n_outputs)
+    if recipe.name == "joint":
+        kinds = recipe.components[context.target_type]
+        components, held_out = predict_held_out(context, kinds, splits)
+        blend = blended(context, recipe, components, held_out, splits)
+        joint = components[Joint.name]
+        assert isinstance(joint, Joint)
+        has_slopes = joint.setting is None or joint.setting.slope_scale > 0
+        return Used(slopes=has_slopes and Joint.name in blend.active)
+    if len(context.rows) > MANY_ROWS:
+        if not context.is_regression:
+            splits = with_all_classes(context.rows, splits)
+        return Used(components=tuple(tried_on_sample(context, recipe, splits[0])))
+    return Used()
 
 
 def _warn_of_no_time(budget: Budget, component: Component) -> None:

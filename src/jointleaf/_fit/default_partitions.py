@@ -234,7 +234,8 @@ class GroupsOfPartitions(Component):
         sizes = [
             (group.kind, *size) for group in groups for size in partition_sizes(group.partitioner)
         ]
-        n_steps = _USUAL_STEPS if shape.n_outputs <= _FEW_OUTPUTS else _USUAL_STEPS // 3
+        is_short = shape.n_outputs > _FEW_OUTPUTS and not shape.keeps_split  # of fewer rows
+        n_steps = _USUAL_STEPS // 3 if is_short else _USUAL_STEPS
         return grouped_memory(shape, sizes, n_boosted, n_steps, _LARGE_ROWS)
 
     @classmethod

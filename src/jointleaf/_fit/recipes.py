@@ -299,7 +299,7 @@ def fit_recipe(
     Progress.expect(seconds if budget is None else min(seconds, budget.seconds))
     components, held_out, skipped = _hold_out(context, recipe, splits, budget)
     left_out = [*left_out, *skipped]
-    blend, name = _blended(context, recipe, components, held_out, splits), recipe.name
+    blend, name = blended(context, recipe, components, held_out, splits), recipe.name
     parts = blended_parts(blend, held_out, splits)
     has_reserve = bool(parts) and _has_reserve(context, recipe, len(splits), budget)
     explained = explained_part(context, parts, splits) if parts and _is_plain(context) else None
@@ -310,7 +310,7 @@ def fit_recipe(
         reserve = recipe.reserve[context.target_type]
         further, predictions = predict_held_out(context, reserve, splits)
         both = held_out | predictions
-        larger = _blended(context, recipe, components | further, both, splits)
+        larger = blended(context, recipe, components | further, both, splits)
         gain = standardized_gain(context, parts, blended_parts(larger, both, splits), splits)
         if gain > RESERVE_GAIN:
             components, held_out, blend, name = components | further, both, larger, "blend"
@@ -360,7 +360,7 @@ def seconds_of(kinds: Sequence[type[Component]], size: Size, n_splits: int) -> f
     return sum(kind.seconds(size).total(n_splits) for kind in kinds)
 
 
-def _blended(
+def blended(
     context: FitContext,
     recipe: Recipe,
     components: Mapping[str, Component],

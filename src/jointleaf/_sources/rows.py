@@ -38,7 +38,7 @@ from jointleaf.estimators._fitted import (
     read_fit_rows,
     read_known_rows,
 )
-from jointleaf.estimators._params import estimate_memory
+from jointleaf.estimators._memory import estimate_memory
 
 Estimator = TypeVar("Estimator", bound=BaseJOPLEn)
 _MOST_CLASSES = 50  # beyond, numbers may be no classes

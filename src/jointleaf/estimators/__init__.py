@@ -7,7 +7,7 @@ from jointleaf._core.lazy import lazy_names
 if TYPE_CHECKING:
     from jointleaf.estimators._joplen import JOPLEnClassifier, JOPLEnRegressor
     from jointleaf.estimators._linear_forest import LinearForestClassifier, LinearForestRegressor
-    from jointleaf.estimators._params import estimate_memory
+    from jointleaf.estimators._memory import estimate_memory
     from jointleaf.estimators._refining import refine
 
     __all__ = [
@@ -22,7 +22,7 @@ else:
     _MODULES = {
         "_joplen": "JOPLEnClassifier JOPLEnRegressor",
         "_linear_forest": "LinearForestClassifier LinearForestRegressor",
-        "_params": "estimate_memory",
+        "_memory": "estimate_memory",
         "_refining": "refine",
     }
     __all__, __getattr__, __dir__ = lazy_names(__name__, _MODULES)

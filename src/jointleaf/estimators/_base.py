@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from jointleaf._core.solvers.solution import Solution
     from jointleaf._fit.calibration import Calibration, HeldOut
     from jointleaf._fit.component import Blend, FitContext
+    from jointleaf._fit.limits import Used
     from jointleaf._fit.report import Fit, FitReport
     from jointleaf._model.cell_model import CellModel
     from jointleaf.partitions import Partitioner
@@ -242,6 +244,23 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
             return context
         used = [weight for weight in factors.values() if weight > 0]  # classes that are left
         return replace(context, class_weights=np.array(used))
+
+    def _look(self, X: Any, y: Any) -> Used:
+        from jointleaf._fit.budget import look
+        from jointleaf._fit.limits import Budget, Used
+        from jointleaf._fit.recipes import choose_recipe
+
+        with warnings.catch_warnings():  # the fit will repeat them
+            warnings.simplefilter("ignore")
+            try:
+                context = self._read(X, y, None, None, False, None)
+            except MemoryError:
+                return Used()
+        recipe = choose_recipe(
+            self.recipe, len(context.rows), context.partitioner, context.penalty, context.n_outputs
+        )
+        budget = None if self.time_budget is None else Budget(self.time_budget)
+        return self._on_splits(look, context, recipe, None, budget)
 
     def _with_statistics(
         self, columns: Columns, rows: Rows, chosen: NDArray | None

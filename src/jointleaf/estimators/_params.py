@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
@@ -17,7 +16,7 @@ from jointleaf._core import arrays
 from jointleaf._core.arrays import is_whole, threads
 from jointleaf._core.losses import Loss, make_number_loss
 from jointleaf._core.penalties import Penalty, Term
-from jointleaf._data.columns import Columns, as_frame, declared_columns
+from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan
 from jointleaf._data.rows import Rows
 from jointleaf.estimators._checks import check_effect, check_parameters, has_linear_cells
@@ -25,9 +24,11 @@ from jointleaf.estimators._checks import check_effect, check_parameters, has_lin
 if TYPE_CHECKING:
     from jointleaf._fit import recipes
     from jointleaf._fit.component import CellKinds, FitContext, FitOptions, Split
-    from jointleaf._fit.limits import Budget, MemoryEstimate, Stages
+    from jointleaf._fit.limits import Budget, MemoryEstimate, Stages, Used
     from jointleaf.partitions import Partitioner
     from jointleaf.partitions._base import TargetType
+
+F = TypeVar("F")
 
 
 class Checked:
@@ -203,17 +204,23 @@ class JOPLEnParameters(TabularEstimator):
         recipe = recipes.choose_recipe(
             self.recipe, len(context.rows), context.partitioner, context.penalty, context.n_outputs
         )
-        fit = self._fit_recipe(context, recipe, valid, budget)
+        fit = self._on_splits(recipes.fit_recipe, context, recipe, valid, budget)
         if fit.wants_larger_trees:
-            other = self._fit_recipe(context, recipes.RECIPES["blend"], valid, budget)
+            recipe = recipes.RECIPES["blend"]
+            other = self._on_splits(recipes.fit_recipe, context, recipe, valid, budget)
             if other.explained is not None and other.explained > recipes.HARDLY_EXPLAINED:
                 return other
         return fit
 
-    def _fit_recipe(
-        self, context: FitContext, recipe: recipes.Recipe, valid: Rows | None, budget: Budget | None
-    ) -> recipes.Fit:
-        """Fit a recipe on splits of its own; see `recipes.fit_recipe`."""
+    def _on_splits(
+        self,
+        act: Callable[..., F],
+        context: FitContext,
+        recipe: recipes.Recipe,
+        valid: Rows | None,
+        budget: Budget | None,
+    ) -> F:
+        """Fit a recipe on splits of its own, or look at it, with a function `act` of both."""
         from jointleaf._fit import budget as budgets
         from jointleaf._fit import recipes
         from jointleaf._fit.folds import make_splits
@@ -251,7 +258,16 @@ class JOPLEnParameters(TabularEstimator):
                 n_splits=n_splits,
                 statistics=context.statistics,
             )
-        return recipes.fit_recipe(context, recipe, splits, budget, left_out)
+        return act(context, recipe, splits, budget, left_out)
+
+    def _look(self, X: Any, y: Any) -> Used:
+        """Return what a fit of rows will use, read as one does: the estimator is changed.
+
+        Of several tasks nothing is known before the fit.
+        """
+        from jointleaf._fit.limits import Used
+
+        return Used()
 
 
 @dataclass(eq=False, repr=False)
@@ -309,72 +325,12 @@ def fit_options(estimator: JOPLEnParameters) -> FitOptions:
     return FitOptions(**options | {"one_se": estimator._takes_one_se()})
 
 
-def estimate_memory(
-    estimator: JOPLEnParameters,
-    X: Any,
-    *,
-    n_classes: int = 2,
-    n_tasks: int = 1,
-    itemsize: int | None = None,
-) -> MemoryEstimate:
-    """Estimate the memory that a fit takes at its peak, to a factor of 1.5 or so.
-
-    It counts everything that a fit may use: one that finds no use for slopes, or with more than
-    150,000 rows for a joint fit, takes less.
-
-    Parameters
-    ----------
-    estimator : JOPLEnRegressor, JOPLEnClassifier, MultiTaskJOPLEnRegressor or -Classifier
-        Unfitted or fitted; only its parameters count.
-    X : array-like or data frame (n, d), or (n, d) itself
-        The rows of all tasks together. Of columns with categories every linear feature counts: give
-        (n, m) with their number m where there are many.
-    n_classes : int
-        Of a `JOPLEnClassifier`.
-    n_tasks : int
-        Of an estimator of several tasks.
-    itemsize : int, optional
-        Bytes of a number: 4 for float32 rows, 8 else; by default taken from X.
-
-    Returns
-    -------
-    MemoryEstimate
-
-    Examples
-    --------
-    >>> from jointleaf import Frobenius, JOPLEnRegressor, estimate_memory
-    >>> model = JOPLEnRegressor("lightgbm", penalty=Frobenius(0.1))
-    >>> estimate_memory(model, (1_000_000, 20)).total > 2e9
-    True
-    """
-    if not isinstance(estimator, JOPLEnParameters):
-        raise TypeError(
-            f"estimator is a {type(estimator).__name__}: give a JOPLEnRegressor, a "
-            "JOPLEnClassifier, or one of several tasks"
-        )
-    n, d = _shape(X)
-    if itemsize is None:
-        itemsize = 4 if str(getattr(X, "dtype", "")) == "float32" else 8
-    has_many = _has_many_categories(estimator, X)
-    return _memory_of(estimator, n, d, n_classes, n_tasks, itemsize, has_many)
+def look_at(estimator: JOPLEnParameters, X: Any, y: Any) -> Used:
+    """Return what a fit of rows will use, read as one does: the estimator is changed."""
+    return estimator._look(X, y)
 
 
-def _has_many_categories(estimator: JOPLEnParameters, X: Any) -> bool:
-    """Whether a column of a data frame has so many categories that statistics replace them."""
-    from jointleaf._data.statistics import MANY_CATEGORIES
-
-    frame = as_frame(X)
-    if frame is None:
-        return False
-    declared = declared_columns(estimator.categorical_features, X)
-    return any(
-        frame[:, j].drop_nulls().n_unique() > MANY_CATEGORIES
-        for j, dtype in enumerate(frame.schema.dtypes())
-        if j in declared or isinstance(dtype, nw.String | nw.Categorical | nw.Enum)
-    )
-
-
-def _memory_of(
+def memory_of(
     estimator: JOPLEnParameters,
     n_rows: int,
     n_columns: int,
@@ -382,11 +338,13 @@ def _memory_of(
     n_tasks: int,
     itemsize: int,
     has_many_categories: bool,
+    used: Used | None = None,
 ) -> MemoryEstimate:
     """Estimate the memory of a fit by the recipe that it would use."""
     from jointleaf._fit import recipes
-    from jointleaf._fit.limits import FitShape, fit_memory, is_heavy
+    from jointleaf._fit.limits import FitShape, Used, fit_memory, is_heavy
 
+    used = Used() if used is None else used
     penalty = estimator.penalty if isinstance(estimator.penalty, Term) else None
     partitioner = estimator._partitions_for(n_rows, penalty)
     is_classification = estimator._target_type == "classification"
@@ -416,12 +374,16 @@ def _memory_of(
         penalty,
         n_splits,
         keeps_split,
+        used.slopes,
     )
     recipe = recipes.affordable(recipe, n_columns, n_outputs)
     has_budget = estimator.time_budget is not None
     families = [recipes.families(recipe, n_rows, estimator._target_type, has_budget=has_budget)]
     if n_rows >= recipes.RESERVE_ROWS:  # larger trees, when the memory of the others is free again
         families.append([(kind,) for kind in recipe.reserve.get(estimator._target_type, ())])
+    if used.components is not None:
+        known = [kind for kinds in families[0] for kind in kinds]
+        families = [[(kind,) for kind in known if kind.name in used.components]]
     estimates = [
         fit_memory(shape, [_largest(k.memory(shape) for k in kinds) for kinds in several])
         for several in families
@@ -431,13 +393,6 @@ def _memory_of(
 
 def _largest(stages: Iterable[Stages]) -> Stages:
     return max(stages, key=lambda component: component.largest)
-
-
-def _shape(X: Any) -> tuple[int, int]:
-    shape = X if isinstance(X, tuple) else np.shape(X)
-    if len(shape) != 2 or not all(isinstance(k, int | np.integer) and k > 0 for k in shape):
-        raise ValueError(f"X={X!r} must be rows (n, d), or the pair (n, d) of positive numbers")
-    return int(shape[0]), int(shape[1])
 
 
 def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray, columns: Columns) -> None:
@@ -454,7 +409,7 @@ def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray, columns: C
     n_classes = len(set(y.tolist())) if y.ndim == 1 else 2  # of no account in regression
     n_tasks = y.shape[1] if y.ndim == 2 else 1
     has_many = bool((columns.n_categories > MANY_CATEGORIES).any())
-    needed = _memory_of(estimator, n, d, n_classes, n_tasks, X.dtype.itemsize, has_many)
+    needed = memory_of(estimator, n, d, n_classes, n_tasks, X.dtype.itemsize, has_many)
     if needed.total > available:
         total, free = arrays.readable_bytes(needed.total), arrays.readable_bytes(available)
         raise MemoryError(
