@@ -53,7 +53,8 @@ def _read(
     familiar = {*known, *(table.names if args.ignore_extra else ())}
     if loaded.target is not None:
         familiar.add(loaded.target.name)
-    check_columns(loaded.preparation, table, familiar)
+    nameless = " (a file saved from Python does not name its target)" * (loaded.target is None)
+    check_columns(loaded.preparation, table, familiar, nameless)
     X, remarks = prepared(loaded.preparation, table)
     if loaded.record is None and loaded.model.report_.has_offset:
         remarks.append(
