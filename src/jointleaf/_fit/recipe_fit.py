@@ -118,9 +118,7 @@ def fit_recipe(
     return Fit(model, importances, report, rows, has_reserve and is_blind, explained)
 
 
-def expected_seconds(
-    n_rows: int, n_columns: int, n_classes: int = 0, name: str = "auto"
-) -> float:
+def expected_seconds(n_rows: int, n_columns: int, n_classes: int = 0, name: str = "auto") -> float:
     """Return about how long a fit by a recipe takes on one core, of numbers or of classes."""
     n_outputs = n_classes if n_classes > 2 else 1
     target_type: TargetType = "classification" if n_classes else "regression"

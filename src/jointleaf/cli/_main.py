@@ -32,8 +32,8 @@ example:
   jointleaf explain houses.jleaf new.csv --row 12
 
 Files are CSV (the delimiter is detected), JSON, JSON Lines, Parquet or Excel (.xlsx), also
-compressed with gzip; "-" is the standard input or output. Exit codes: 0 for success, 1 for an error of the
-data or the model, 2 for wrong arguments."""
+compressed with gzip; "-" is the standard input or output. Exit codes: 0 for success, 1 for an
+error of the data or the model, 2 for wrong arguments."""
 
 
 _EXAMPLES = {

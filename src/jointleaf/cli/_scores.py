@@ -142,6 +142,7 @@ def prediction_summary(
             "truth": truth[drawn].tolist(),
             "predicted": predicted[drawn].tolist(),
             "n_all": len(truth),
+            "means": _means(predicted, truth) if _are_rare(truth) else None,
             "residuals": histogram(truth - predicted),
             "intervals": intervals,
         }
@@ -171,6 +172,21 @@ def _calibration(probabilities: NDArray, happened: NDArray) -> list[dict[str, fl
         error = max(mean * (1 - mean) / rows.size, 0.0) ** 0.5
         frequency, count = float(happened[rows].mean()), int(rows.size)
         groups.append({"probability": mean, "frequency": frequency, "error": error, "count": count})
+    return groups
+
+
+def _are_rare(truth: NDArray) -> bool:
+    """Whether most targets are the smallest, so that single ones say little of a mean."""
+    return bool((truth == truth.min()).mean() > 0.5)
+
+
+def _means(predicted: NDArray, truth: NDArray) -> list[dict[str, float]]:
+    """Return mean prediction and mean target in up to ten groups of equal size."""
+    order = np.argsort(predicted, kind="stable")
+    groups = []
+    for rows in np.array_split(order, min(_BINS, max(1, len(order) // 10))):
+        mean, error = float(truth[rows].mean()), float(truth[rows].std() / rows.size**0.5)
+        groups.append({"prediction": float(predicted[rows].mean()), "mean": mean, "error": error})
     return groups
 
 

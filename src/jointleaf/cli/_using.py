@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._data.formatting import signed, term
+from jointleaf._data.formatting import natural_key, signed, term
 from jointleaf._data.raw_table import RawTable
 from jointleaf._data.texts import are_floats
 from jointleaf.cli import _output as out
@@ -244,7 +244,7 @@ def _certainty(
     if ends is None:
         return {}
     if ends.dtype == bool:
-        classes = [str(name) for name in model.classes_[ends[0]]]
+        classes = sorted(map(str, model.classes_[ends[0]]), key=natural_key)
         return {"set": {"coverage": coverage, "classes": classes}}
     low, high = ends[0].tolist()
     return {"interval": {"coverage": coverage, "lower": low, "upper": high}}
