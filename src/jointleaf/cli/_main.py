@@ -104,8 +104,10 @@ def _make_parser() -> argparse.ArgumentParser:
     names = {"title": "commands", "metavar": "COMMAND", "dest": "command"}
     commands = parser.add_subparsers(**names, required=True)
     for name, (_, text, description, arguments) in _COMMANDS.items():
-        shown = {"description": fill(description, 78), "formatter_class": form}
-        command = commands.add_parser(name, help=text, epilog=_EXAMPLES.get(name), **shown)
+        command = commands.add_parser(
+            name, help=text, description=fill(description, 78), epilog=_EXAMPLES.get(name),
+            formatter_class=form,
+        )  # fmt: skip
         command.set_defaults(parser=command)
         for flags, options in arguments:
             command.add_argument(*flags, **options)
@@ -369,6 +371,17 @@ _COMMANDS: dict[str, tuple[str, str, str, list[_Argument]]] = {
         "Compare jointleaf with those of LightGBM, CatBoost and XGBoost that are installed and "
         "have the loss, a linear model and a constant, all with their defaults, on the same folds.",
         [*_training("all errors"), *_OBJECTIVE, _number("--folds", 2, 5, "5 by default")],
+    ),
+    "export": (
+        "_using",
+        "write a model as ONNX or SQL",
+        "Write a model as an ONNX graph, or as one SELECT statement, which take the columns that "
+        "the model sees: of dates their parts, of text with numbers the numbers.",
+        [
+            _MODEL,
+            _argument("output", metavar="OUT", type=Path, help="a file that ends in .onnx or .sql"),
+            _argument("--table", metavar="NAME", default="rows", help="of SQL, rows by default"),
+        ],
     ),
     "info": (
         "_using",
