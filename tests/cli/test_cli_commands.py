@@ -37,6 +37,7 @@ def folder(tmp_path_factory):
     """A folder with data and two models, of a number and of a class, and their output."""
     path = tmp_path_factory.mktemp("cli")
     (path / "flats.csv").write_text(as_csv(ROWS))
+    (path / "flats.html").write_text("an older report")
     (path / "new.csv").write_text(as_csv([row[:-1] for row in make_rows(9, seed=1)], HEADER[:-1]))
     without = [[*row[:2], row[2] if k else "", *row[3:]] for k, row in enumerate(ROWS)]
     with pytest.MonkeyPatch.context() as patch:
@@ -103,7 +104,7 @@ def test_fit_describes_the_data_and_writes_model_and_report(folder):
     assert {"jointleaf", "LightGBM", "linear", "LightGBM,", "constant"} <= set(lines)
     assert "  LightGBM, 100 trees of 4 leaves  " in out
     assert "wrote flats.jleaf" in out
-    assert "wrote flats.html" in out
+    assert "replaced flats.html" in out
     assert "validating [" in err
     written = {"flats.jleaf", "flats.html", "city.jleaf"}
     given = {"flats.csv", "new.csv", "number.out", "number.err", "class.out"}

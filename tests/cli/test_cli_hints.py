@@ -10,7 +10,7 @@ from blend_fits import small_fits
 from cli_data import as_csv, fails, run
 from jointleaf import JOPLEnRegressor
 from jointleaf._core.progress import Progress
-from jointleaf._fit.recipe_fit import expected_seconds
+from jointleaf._fit.budget import expected_seconds
 from jointleaf.cli import _fitting
 from jointleaf.cli._output import CliError
 from jointleaf.cli._scores import coverage_summary, coverage_text, error_table
@@ -72,20 +72,24 @@ def test_coverage_far_below_what_was_asked_is_told(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("errors", "subject"),
+    ("errors", "line"),
     [
-        ({"jointleaf": 2.0, "linear model": 1.5, "constant": 1.4}, "no model is better"),
-        ({"jointleaf": 2.1, "constant": 2.0}, "no model is better"),
-        ({"jointleaf": 2.0, "linear model": 1.5, "constant": 1.8}, "jointleaf is no better"),
-        ({"jointleaf": 1.7, "linear model": 1.5, "constant": 1.8}, None),
+        ({"jointleaf": 2.0, "linear model": 1.5, "constant": 1.4}, "no model is better than"),
+        ({"jointleaf": 2.1, "constant": 2.0}, "no model is better than"),
+        ({"jointleaf": 2.0, "linear model": 1.5, "constant": 1.8}, "jointleaf is no better than"),
+        ({"jointleaf": 1.7, "linear model": 1.5, "constant": 1.8}, "a linear model is as good"),
+        ({"jointleaf": 1.7, "linear model": 1.7, "constant": 1.8}, "a linear model is as good"),
+        ({"jointleaf": 1.7, "linear model": 1.75, "constant": 1.8}, None),
+        ({"jointleaf": 1.7, "constant": 1.8}, None),
         ({"jointleaf": 1.7}, None),
     ],
 )
-def test_models_that_are_no_better_than_a_constant_are_told(errors, subject):
+def test_models_that_are_no_better_than_simple_ones_are_told(errors, line):
     table = [{"model": name, "rmse": v, "seconds": 0.1} for name, v in errors.items()]
     validation = {"method": "by hand", "measure": "rmse", "table": table}
-    line = f"{subject} than a constant on held-out rows: predictions may say nothing"
-    assert hints(error_table(validation)) == [line] * (subject is not None)
+    found = hints(error_table(validation))
+    assert len(found) == (line is not None)
+    assert line is None or found[0].startswith(line)
 
 
 def test_a_constant_on_held_out_rows_is_told():
@@ -132,8 +136,9 @@ def test_counts_are_told_of_their_loss(capsys, tmp_path, y, is_hinted):
 
 
 def test_columns_that_give_the_target_away_are_told(capsys, tmp_path):
-    y = RNG.poisson(0.5, N)
-    amount, other = y * RNG.uniform(10, 90, N), y * 1.0
+    rng = np.random.default_rng(0)  # whatever other tests have drawn
+    y = rng.poisson(0.5, N)
+    amount, other = y * rng.uniform(10, 90, N), y * 1.0
     other[:2] = 1 - other[:2]
     rows = list(zip(A, amount.round(2), other, y, strict=True))
     path = write(tmp_path / "d.csv", rows, ("a", "amount", "other", "y"))

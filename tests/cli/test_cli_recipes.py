@@ -12,9 +12,9 @@ from cli_data import as_csv, fails, run
 from jointleaf._fit import recipes
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.component import Blend
+from jointleaf._fit.recipes import recipe_for
 from jointleaf.cli import _fitting
 from jointleaf.cli._using import load_model
-from jointleaf.estimators import recipe_for
 
 
 def fit_rows(capsys, monkeypatch, folder, n, *options):

@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from blend_fits import TASKS, X, Y, small_fits, true_fits, usual_blend
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor, MultiTaskJOPLEnRegressor
-from jointleaf._fit import recipes
+from jointleaf._fit import budget, recipes
 from jointleaf._fit.boosting import Boosted, BoostedRandom
 from jointleaf._fit.grouped_joint import GroupedJoint
 from jointleaf._fit.joint import Joint
@@ -116,7 +116,7 @@ def test_fewer_rows_where_there_is_no_time_for_all():
     needed = sum(
         kind.seconds(context.size._replace(n_rows=1250)).total(1) for kind in (Linear, Boosted)
     )
-    plan = recipes.plan_within(
+    plan = budget.plan_within(
         Budget(1.1 * needed), context, recipes.RECIPES["blend"], 3, splits_are_given=False
     )
     assert plan.n_splits == 1
@@ -124,7 +124,7 @@ def test_fewer_rows_where_there_is_no_time_for_all():
     assert set(plan.context.rows.y) == {0, 1, 2}
     assert plan.left_out[0] == "2 of 3 splits"
     assert plan.left_out[1].endswith("of 5,000 rows")
-    plan = recipes.plan_within(
+    plan = budget.plan_within(
         Budget(1e-6), context, recipes.RECIPES["blend"], 3, splits_are_given=False
     )
     assert len(plan.context.rows) == 5000  # a linear model of all is better than one of few

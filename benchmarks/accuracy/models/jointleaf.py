@@ -18,15 +18,17 @@ def classifier() -> Any:
 
 
 def five_regressors() -> Any:
-    from jointleaf import JOPLEnRegressor
     from sklearn.ensemble import VotingRegressor
+
+    from jointleaf import JOPLEnRegressor
 
     return VotingRegressor([(f"seed_{s}", JOPLEnRegressor(random_state=s)) for s in range(5)])
 
 
 def five_classifiers() -> Any:
-    from jointleaf import JOPLEnClassifier
     from sklearn.ensemble import VotingClassifier
+
+    from jointleaf import JOPLEnClassifier
 
     members = [(f"seed_{s}", JOPLEnClassifier(random_state=s)) for s in range(5)]
     return VotingClassifier(members, voting="soft")

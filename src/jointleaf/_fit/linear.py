@@ -38,6 +38,7 @@ STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))
 _MAX_WEIGHTS = 1000  # slopes and intercepts up to which second derivatives are cheap
 _MAX_ITER = 200
 _MOST_ROWS = 20_000  # of a training part
+_VECTORS = 25  # of L-BFGS: ten steps, as many gradients, and a few more
 _TOL, _TINY = 1e-7, 1e-10  # of gradients; of curvatures, where all rows are told apart
 
 
@@ -79,6 +80,14 @@ class Linear(Component):
 
     def describe(self) -> str:
         return f"a global linear model with strength {self.strength:.3g}"
+
+    @classmethod
+    def memory(cls, shape: FitShape) -> Stages:
+        """Return what the features of splits take, and the vectors of an iterative solver."""
+        n, d = min(shape.n_rows, _MOST_ROWS), shape.n_features
+        features = n * d * (shape.n_splits * shape.itemsize + 8)
+        vectors = _VECTORS * 8 * (d + 1) * shape.n_outputs
+        return Stages(MemoryEstimate(solver=features + vectors))
 
     @classmethod
     def seconds(cls, size: Size) -> Seconds:

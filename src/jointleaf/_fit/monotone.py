@@ -31,7 +31,7 @@ from jointleaf._fit.component import (
 )
 from jointleaf._fit.folds import Fold, best_row, grow, join_tables, loss_columns
 from jointleaf._fit.joint import fit_cells_of
-from jointleaf._fit.joint_fold import Setting, auto_penalty
+from jointleaf._fit.search import Setting, auto_penalty
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.monotone import order_of_cells, slope_signs
 from jointleaf.partitions import (

@@ -17,8 +17,9 @@ import numpy as np
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor, save
 from jointleaf._core.progress import Progress, ticking
 from jointleaf._data.kinds import ROLES
-from jointleaf._fit.recipe_fit import expected_seconds
-from jointleaf._fit.report import split_lines
+from jointleaf._fit.budget import expected_seconds
+from jointleaf._fit.folds import split_lines
+from jointleaf._fit.recipes import recipe_for
 from jointleaf.cli import _output as out
 from jointleaf.cli._folders import Folder
 from jointleaf.cli._models import (
@@ -34,7 +35,6 @@ from jointleaf.cli._record import make_record, without_charts
 from jointleaf.cli._report import render_report
 from jointleaf.cli._scores import error_table
 from jointleaf.cli._validation import SMALL, validate
-from jointleaf.estimators import recipe_for
 from jointleaf.estimators._path import follow_strengths
 
 _ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".parquet", ".pq", ".xlsx")
@@ -58,6 +58,7 @@ def fit(args: argparse.Namespace) -> None:
             "--time-budget chooses among the components of a default fit, of which --recipe joint "
             "leaves one: leave out one of the two"
         )
+    verbs = {path: "replaced" if path.exists() else "wrote" for path in paths}
     objective = Objective.of(args)
     folder = Folder.of(args)
     table = None if folder is None else folder.sample(args.seed)
@@ -79,7 +80,7 @@ def fit(args: argparse.Namespace) -> None:
         error_table(record["validation"]),
         f"fitted all rows in {out.seconds(record['seconds']['fit'])}:",
         out.text_table([line for line in record["model"]["lines"] if line[0] != "penalty"]),
-        *(f"wrote {path}" for path in paths),
+        *(f"{verb} {path}" for path, verb in verbs.items()),
     ]
     out.print_result({**without_charts(record), **files}, "\n".join(lines), is_json=args.json)
 

@@ -228,11 +228,13 @@ class TrainingData:
         rows = [["column", "holds", "missing", ""]]
         for kind in self.preparation.columns:
             missing = int(self.table.column(kind.name).missing.sum())
-            notes = [kind.note] * bool(kind.note)
-            if kind.kind == "date":
-                notes.append(f"as {', '.join(kind.parts)}")
+            note = kind.note
+            if kind.kind == "date":  # the remarks come last
+                form, *remarks = note.split("; ")
+                parts = f"{form}{', ' * bool(form)}as {', '.join(kind.parts)}"
+                note = "; ".join([parts, *remarks])
             shown = f"{missing:,}" if missing else ""
-            rows.append([kind.name, kind.holds, shown, ", ".join(notes)])
+            rows.append([kind.name, kind.holds, shown, note])
         lines.append(text_table(rows, right=(2,)))
         left_out = [kind.name for kind in self.preparation.columns if kind.can_be_kept]
         if left_out:

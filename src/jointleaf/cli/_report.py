@@ -11,7 +11,7 @@ from jointleaf.cli._output import number, plural, seconds
 from jointleaf.cli._scores import (
     JOINTLEAF,
     MEASURES,
-    constant_hint,
+    comparison_hint,
     coverage_text,
     error_rows,
     format_measure,
@@ -70,7 +70,8 @@ def _head(record: Record) -> str:
 
 
 def _hints(record: Record) -> str:
-    hints = [constant_hint(record["validation"]), *record.get("hints", [])]  # older files have none
+    of_table = record.get("hints", [])  # older files have none
+    hints = [comparison_hint(record["validation"]), *of_table]
     lines = "".join(f"<li>{escape(hint)}</li>" for hint in hints if hint)
     return html.section("hints", "Hints", "", f"<ul>{lines}</ul>") if lines else ""
 

@@ -103,7 +103,7 @@ def error_table(validation: dict[str, Any]) -> str:
     """Return the errors of all models as text, from the record of a validation."""
     rows = error_rows(validation, "a fit")
     columns = text_table(rows, right=range(1, len(rows[0])))
-    hint = constant_hint(validation)
+    hint = comparison_hint(validation)
     lines = [
         f"errors {validation['method']}:",
         columns,
@@ -113,12 +113,14 @@ def error_table(validation: dict[str, Any]) -> str:
     return "\n".join(filter(None, lines))
 
 
-def constant_hint(validation: dict[str, Any]) -> str:
-    """Return a hint where jointleaf is no better than a constant; "" where it is."""
+def comparison_hint(validation: dict[str, Any]) -> str:
+    """Return a hint where jointleaf is no better than a constant, or a linear model; else ""."""
     error_of = {row["model"]: row[validation["measure"]] for row in validation["table"]}
     constant = error_of.get("constant")  # that --no-compare leaves out
     if constant is None or error_of[JOINTLEAF] < constant:
-        return ""
+        is_behind = error_of.get("linear model", math.inf) <= error_of[JOINTLEAF]
+        simpler = "a linear model is as good or better on held-out rows, and simpler"
+        return simpler if is_behind else ""
     if math.isclose(error_of[JOINTLEAF], constant, rel_tol=1e-9):
         return f"{JOINTLEAF} was a constant on held-out rows: the model of all rows may be another"
     subject = "no model" if min(error_of.values()) >= constant else JOINTLEAF

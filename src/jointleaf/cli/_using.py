@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._data.formatting import natural_key, signed, term
+from jointleaf._data.formatting import day_text, natural_key, signed, term
 from jointleaf._data.raw_table import RawTable
 from jointleaf._data.texts import are_floats
 from jointleaf.cli import _output as out
@@ -62,7 +62,7 @@ def _read(
             "the model was fitted with exposure or an offset, which a file saved from Python does "
             "not name: predictions are without it"
         )
-    remarks += _unseen_categories(loaded.model, X)
+    remarks += _unseen_categories(loaded.model, X) + _far_numbers(loaded, X)
     for remark in remarks:
         out.print_remark(f"{table.source}: {remark}")
     return table, X, remarks
@@ -87,6 +87,27 @@ def _unseen_categories(model: Any, X: Any) -> list[str]:
     return remarks
 
 
+def _far_numbers(loaded: LoadedModel, X: Any) -> list[str]:
+    """Return remarks on numbers farther from those of training than these are from each other."""
+    features = loaded.model.cell_model_.features
+    ranges = zip(features.plan.names, features.scaler.low, features.scaler.high, strict=True)
+    remarks = []
+    for name, low, high in list(ranges)[: len(features.plan.numbers)]:
+        if name not in X.columns or low == high:
+            continue
+        values = X[name].to_numpy(float)
+        far = np.flatnonzero((values < 2 * low - high) | (values > 2 * high - low))
+        if far.size:
+            as_text = day_text if name in loaded.preparation.days else out.number
+            verb = "is" if far.size == 1 else "are"
+            remarks.append(
+                f"column {name!r}: {far.size:,} of {out.plural(len(values), 'value')} {verb} far "
+                f"outside training ({as_text(low)} to {as_text(high)}), such as "
+                f"{as_text(values[far[0]])} in row {far[0] + 1:,}"
+            )
+    return remarks
+
+
 # -- predict -----------------------------------------------------------------------------------
 
 
@@ -96,8 +117,8 @@ def predict(args: argparse.Namespace) -> None:
     out.check_outputs({"--output": path}, args.model, args.data)
     if path is not None and path.suffix.lower() in _OTHER_FORMATS:
         raise out.CliError(
-            f"--output {args.output}: predictions are written as CSV, or as JSON with --json: name "
-            "a file that ends in .csv, .csv.gz or .json"
+            f"--output {args.output}: predictions are written as CSV, or as JSON: name a file that "
+            "ends in .csv, .csv.gz or .json"
         )
     loaded = load_model(args.model)
     table, X, remarks = _read(loaded, args, args.id)
@@ -113,7 +134,7 @@ def predict(args: argparse.Namespace) -> None:
             out.print_remark(remarks[-1])
     for name, values in predictions.items():
         columns[f"predicted {name}" if name in args.id else name] = values
-    if args.json:
+    if args.json or (path is not None and path.suffix.lower() == ".json"):
         rows = zip(*columns.values(), strict=True)
         records = [dict(zip(columns, row, strict=True)) for row in rows]
         text = out.as_json({"predictions": records, "remarks": remarks}) + "\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
+from inspect import cleandoc
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,9 @@ _LONGEST = 34  # characters of a label
 _CHARACTER = 0.56  # mean width of a character, in font sizes
 
 #: What the docstrings of all displays have.
-_OWN = "Attributes\n    ----------\n"
-_DRAWN = f"{_OWN}    ax_ : Axes\n    figure_ : Figure\n"
-_AX = "ax : Axes, optional\n            See `plot`.\n"
+_OWN = "Attributes\n----------\n"
+_DRAWN = f"{_OWN}ax_ : Axes\nfigure_ : Figure\n"
+_AX = "\nax : Axes, optional\n    See `plot`."
 
 
 class Display(ABC):
@@ -53,11 +54,11 @@ class Display(ABC):
     figure_: Figure | SubFigure
 
     def __init_subclass__(cls) -> None:
-        if "\n    ax_ :" not in (cls.__doc__ or ""):
-            cls.__doc__ = (cls.__doc__ or "").replace(_OWN, _DRAWN)
+        doc = cleandoc(cls.__doc__ or "")
+        cls.__doc__ = doc if "\nax_ :" in doc else doc.replace(_OWN, _DRAWN)
         for name, member in vars(cls).items():
             if name.startswith("from_") and "---" in (member.__doc__ or ""):
-                member.__func__.__doc__ += _AX
+                member.__func__.__doc__ = cleandoc(member.__doc__) + _AX
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw in axes, and return the display.
