@@ -295,6 +295,26 @@ def test_models_of_other_kinds(capsys, tmp_path):
     assert "fitted on a matrix without column names" in line
 
 
+def test_the_target_of_a_model_from_python_is_an_extra_column(capsys, tmp_path):
+    """Python passes over it, and the shell says why it does not."""
+    import pandas as pd
+
+    import jointleaf
+
+    table = pd.DataFrame({"area": range(40), "price": [7 * k % 40 for k in range(40)]})
+    model = jointleaf.JOPLEnRegressor("lightgbm", penalty=jointleaf.Frobenius(0.1))
+    jointleaf.save(model.fit(table[["area"]], table["price"]), tmp_path / "m.jleaf")
+    table.to_csv(tmp_path / "d.csv", index=False)
+    line = fails(capsys, "predict", tmp_path / "m.jleaf", tmp_path / "d.csv")
+    assert line.endswith(
+        "does not know column 'price': leave it out, or use --ignore-extra (a file saved from "
+        "Python does not name its target)"
+    )
+    assert (
+        run(capsys, "predict", tmp_path / "m.jleaf", tmp_path / "d.csv", "--ignore-extra")[0] == 0
+    )
+
+
 def test_a_record_of_a_newer_version(capsys, folder, tmp_path):
     import jointleaf
 

@@ -215,6 +215,27 @@ def test_what_is_said_of_sets_of_classes():
     assert found == "sets of 90 % hold the true class of 87.5 % of the rows, mean size 1.750"
 
 
+@pytest.mark.parametrize(("n_groups", "words"), [(3, "uncertain"), (1, "uncertain"), (40, "")])
+def test_few_groups_do_not_tell_that_rows_are_unlike_others(n_groups, words):
+    """Rows of one group may all be alike: three of them are no alarm."""
+    truth, ends = np.zeros(400), np.tile([-1.0, 1.0], (400, 1))
+    ends[:100] += 5.0  # coverage 75 %, which would be far too few of 400 rows on their own
+    alarm = "far too few: held-out rows are unlike those before"
+    assert alarm in coverage_text(coverage_summary(truth, ends, np.arange(3)))
+    text = coverage_text(coverage_summary(truth, ends, np.arange(3), n_groups))
+    assert alarm not in text
+    groups = "1 group" if n_groups == 1 else f"{n_groups} groups"
+    assert (f"; uncertain, as these rows are of {groups} only" in text) == bool(words)
+
+
+def test_the_groups_of_held_out_rows_are_counted(capsys, tmp_path):
+    groups = [f"g{k % 12}" for k in range(N)]
+    path = write(tmp_path / "d.csv", zip(groups, A, A + NOISE, strict=True), "gay")
+    out, _ = fitted(capsys, path, "--no-compare", "--group", "g", "--no-report")
+    assert "held-out rows (17%) of 2 other groups:" in out
+    assert "uncertain, as these rows are of 2 groups only" in out
+
+
 @pytest.mark.parametrize(
     ("data", "stem"),
     [

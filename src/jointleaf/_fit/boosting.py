@@ -252,7 +252,8 @@ class Boosted(Component):
         """Return the time of the rounds until boosting stops, and of a few more."""
         if not cls.takes(size.n_outputs):
             return Seconds()
-        once = (0.012 + 2.7e-6 * size.n_rows) * max(size.n_columns, 4) * size.n_outputs
+        n_trees = min(size.n_outputs, _FEW_CLASSES)  # a round; many classes have fewer rounds
+        once = (0.012 + 2.7e-6 * size.n_rows) * max(size.n_columns, 4) * n_trees
         return Seconds(once, 1.3 * once)
 
 

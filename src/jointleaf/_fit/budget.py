@@ -44,11 +44,12 @@ _FEWEST_ROWS = 1000  # that are fitted where there is no time for all
 COMPARABLE = 0.5  # of the largest weight in a family: less time then counts more
 
 
-def expected_seconds(n_rows: int, n_columns: int, n_classes: int = 0) -> float:
-    """Return about how long a default fit takes on one core, of numbers or of classes."""
+def expected_seconds(n_rows: int, n_columns: int, n_classes: int = 0, name: str = "auto") -> float:
+    """Return about how long a fit by a recipe takes on one core, of numbers or of classes."""
     n_outputs = n_classes if n_classes > 2 else 1
     target_type: TargetType = "classification" if n_classes else "regression"
-    recipe = affordable(RECIPES[recipe_for(n_rows, n_outputs)], n_columns, n_outputs)
+    name = recipe_for(n_rows, n_outputs) if name == "auto" else name
+    recipe = affordable(RECIPES[name], n_columns, n_outputs)
     heavy = is_heavy(n_columns, n_outputs)
     n_splits = n_folds_and_splits(recipe, n_rows, target_type, heavy=heavy)[1]
     size = Size(n_rows, n_columns, n_outputs, target_type == "regression")

@@ -392,7 +392,8 @@ class GroupedJoint(GroupsOfPartitions):
         """Return the time to grow the groups and to run along the strengths, and of one of them."""
         width = (max(size.n_columns, 4) / 10) ** 0.4 * size.n_outputs**0.2
         once = 0.0047 * size.n_rows**0.7 * width
-        return Seconds(once, 0.4 * once)
+        vectors = 5e-6 * (size.n_columns + 1) * size.n_outputs**2  # of weights, which count with K
+        return Seconds(once + vectors, 0.4 * once + 0.15 * vectors)
 
 
 class LargeJoint(GroupedJoint):

@@ -92,6 +92,10 @@ class Linear(Component):
     @classmethod
     def seconds(cls, size: Size) -> Seconds:
         """Return the time of the path of strengths, on a part of the rows, and of one of them."""
+        if (size.n_columns + 1) * size.n_outputs > _MAX_WEIGHTS:  # no second derivatives
+            n_raw = min(size.n_rows, _MOST_ROWS) * size.n_outputs
+            once = 0.003 + 6e-7 * n_raw * (1 + size.n_columns / 10)
+            return Seconds(once, 0.2 * once)
         classes = size.n_outputs**1.5
         once = (0.003 + 1e-7 * min(size.n_rows, _MOST_ROWS) * size.n_columns) * classes
         return Seconds(once, 0.003 + 2e-8 * size.n_rows * size.n_columns * classes)

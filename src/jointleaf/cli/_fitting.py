@@ -53,13 +53,18 @@ def fit(args: argparse.Namespace) -> None:
     report_path = None if args.no_report else args.report or model_path.with_suffix(".html")
     paths = [path for path in (model_path, report_path) if path is not None]
     out.check_outputs({"--output": model_path, "--report": report_path}, args.data)
+    if args.recipe == "joint" and args.time_budget is not None:
+        raise out.CliError(
+            "--time-budget chooses among the components of a default fit, of which --recipe joint "
+            "leaves one: leave out one of the two"
+        )
     verbs = {path: "replaced" if path.exists() else "wrote" for path in paths}
     objective = Objective.of(args)
     folder = Folder.of(args)
     table = None if folder is None else folder.sample(args.seed)
     data = read_training_data(args, objective, table)
     options = Options(
-        data.target.task, args.seed, args.jobs, loss=objective.loss, time_budget=args.time_budget
+        data.target.task, args.seed, args.jobs, args.recipe, objective.loss, args.time_budget
     )
     if folder is None and not args.json:
         _announce(data, options, is_quick=args.no_compare)
@@ -93,7 +98,7 @@ def _announce(data: TrainingData, options: Options, *, is_quick: bool) -> None:
     n, d = data.rows.X.shape
     n_classes = len(set(data.y)) if options.task == "classification" else 0
     n_folds = 5 if n <= SMALL and not is_quick and data.rows.times is None else 1
-    seconds = [expected_seconds(rows, d, n_classes) for rows in (n, 4 * n // 5)]
+    seconds = [expected_seconds(k, d, n_classes, options.recipe) for k in (n, 4 * n // 5)]
     if options.time_budget is not None:
         seconds = [min(value, options.time_budget) for value in seconds]
     total = seconds[0] + n_folds * seconds[1]

@@ -1,4 +1,4 @@
-"""Commands that use a model from a file: ``predict``, ``explain``, ``report`` and ``info``."""
+"""Commands that use a model from a file: ``predict``, ``explain``, ``export`` and the like."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._data.formatting import day_text, signed, term
+from jointleaf._data.formatting import day_text, natural_key, signed, term
 from jointleaf._data.raw_table import RawTable
 from jointleaf._data.texts import are_floats
 from jointleaf.cli import _output as out
@@ -32,6 +32,7 @@ from jointleaf.cli._scores import (
 )
 from jointleaf.inspection import Explanation
 from jointleaf.inspection._explanation import REST, REST_NOTE
+from jointleaf.io import to_onnx, to_sql
 
 _MOST_SHOWN = 3
 _OTHER_FORMATS = (".parquet", ".pq", ".jsonl", ".xlsx", ".xls", ".html", ".jleaf")
@@ -53,7 +54,8 @@ def _read(
     familiar = {*known, *(table.names if args.ignore_extra else ())}
     if loaded.target is not None:
         familiar.add(loaded.target.name)
-    check_columns(loaded.preparation, table, familiar)
+    nameless = " (a file saved from Python does not name its target)" * (loaded.target is None)
+    check_columns(loaded.preparation, table, familiar, nameless)
     X, remarks = prepared(loaded.preparation, table)
     if loaded.record is None and loaded.model.report_.has_offset:
         remarks.append(
@@ -264,7 +266,7 @@ def _certainty(
     if ends is None:
         return {}
     if ends.dtype == bool:
-        classes = [str(name) for name in model.classes_[ends[0]]]
+        classes = sorted(map(str, model.classes_[ends[0]]), key=natural_key)
         return {"set": {"coverage": coverage, "classes": classes}}
     low, high = ends[0].tolist()
     return {"interval": {"coverage": coverage, "lower": low, "upper": high}}
@@ -386,6 +388,24 @@ def _score(loaded: LoadedModel, args: argparse.Namespace) -> dict[str, Any]:
         "errors": measures(rows, predicted, getattr(model, "loss_", None)),
         "summary": prediction_summary(rows, predicted, ends),
     }
+
+
+def export(args: argparse.Namespace) -> None:
+    """Write a model as an ONNX graph or as SQL."""
+    out.check_outputs({"OUT": args.output}, args.model)
+    form = args.output.suffix.lower()
+    if form not in (".onnx", ".sql"):
+        raise out.CliError(f"{args.output}: name a file that ends in .onnx or .sql")
+    model = load_model(args.model).model
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if form == ".sql":
+            out.write_file(args.output, to_sql(model, args.table))
+        else:
+            to_onnx(model, args.output)
+    for warning in caught:
+        out.print_remark(str(warning.message))
+    print(f"wrote {args.output}, which takes {', '.join(model.feature_names_in_)}")
 
 
 def info(args: argparse.Namespace) -> None:

@@ -241,6 +241,16 @@ def _look_like_dates(column: Column) -> bool:
     return len(values) >= _FEWEST_DATES and detect_format(list(map(str, values))) is not None
 
 
+def check_is_number(y: Any, remedy: str) -> None:
+    """Raise an error for targets (n,) of numbers that hold text, with what can be done."""
+    values = np.asarray(y)
+    if values.dtype.kind not in "OUS" or values.ndim != 1:
+        return
+    text = next((value for value in values.tolist() if _is_text(value)), None)
+    if text is not None:
+        raise ValueError(f"y holds {text!r}, which is no number: {remedy}")
+
+
 def check_targets(estimator: Any, y: Any) -> None:
     """Raise an error for several targets, and for labels that are missing."""
     from jointleaf._data.sources import missing_target
@@ -248,13 +258,8 @@ def check_targets(estimator: Any, y: Any) -> None:
     check_is_here("y", y)
     kind = "Classifier" if is_classifier(estimator) else "Regressor"
     values = _single_target(y, type(estimator).__name__, kind)
-    if kind == "Regressor" and values.dtype.kind in "OUS" and values.ndim == 1:
-        text = next((value for value in values.tolist() if _is_text(value)), None)
-        if text is not None:
-            raise ValueError(
-                f"y holds {text!r}, which is no number: use JOPLEnClassifier for classes, or "
-                "convert y to numbers"
-            )
+    if kind == "Regressor":
+        check_is_number(values, "use JOPLEnClassifier for classes, or convert y to numbers")
     is_label = values.dtype == object or (kind == "Classifier" and values.dtype.kind == "f")
     row = missing_target(values) if is_label and values.ndim == 1 else None
     if row is not None:

@@ -17,6 +17,7 @@ from jointleaf._data.rows import Rows
 from jointleaf.estimators._base import BaseJOPLEn
 from jointleaf.estimators._checks import (
     check_has_offset,
+    check_is_number,
     check_offset_val,
     class_weights,
     n_rows_of,
@@ -208,6 +209,7 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
         from sklearn.metrics import r2_score
 
         check_is_fitted(self)
+        check_is_number(y, "convert y to numbers; `jointleaf report` reads files as the fit did")
         shift = read_offset(self.loss_, offset, exposure, n_rows_of(X))
         check_has_offset(self.report_.has_offset, shift, "score")
         predictions = self.predict(X, offset=shift)
