@@ -21,7 +21,7 @@ from jointleaf import (
     to_onnx,
     to_sql,
 )
-from jointleaf.estimators import recipe_for
+from jointleaf._fit.recipes import recipe_for
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
