@@ -209,12 +209,12 @@ def comparisons(results: dict[Key, dict[str, Any]]) -> list[Comparison]:
 
 
 def estimate(cell: Cell) -> float:
-    """Return what `estimate_memory` says of a default fit, in MB."""
+    """Return what `estimate_memory` says of a default fit to the rows of a cell, in MB."""
     import jointleaf as jl
 
-    model = jl.JOPLEnClassifier() if cell.classes else jl.JOPLEnRegressor()
-    shape = cell.rows, cell.columns
-    return jl.estimate_memory(model, shape, n_classes=max(cell.classes, 2)).total / 1e6
+    kind = jl.JOPLEnClassifier if cell.classes else jl.JOPLEnRegressor
+    model = kind(n_jobs=1, random_state=0)
+    return jl.estimate_memory(model, *generate(cell, cell.rows, 0)).total / 1e6
 
 
 def report(found: list[Comparison]) -> str:

@@ -10,11 +10,19 @@ import pytest
 from sklearn.datasets import make_friedman1
 
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
-from jointleaf._fit import boosting, grouped_joint, joint, linear, monotone, quantiles, strengths
+from jointleaf._fit import (
+    boosting,
+    default_partitions,
+    joint,
+    linear,
+    monotone,
+    quantiles,
+    strengths,
+)
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.boosting import Stage
+from jointleaf._fit.default_partitions import Group
 from jointleaf._fit.grouped_joint import GroupedJoint
-from jointleaf._fit.partition_groups import Group
 from jointleaf._fit.search import GIVEN_PLAN, default_plan
 from jointleaf.partitions import (
     LargeTreesPartitioner,
@@ -87,7 +95,7 @@ _SMALL = (
     (boosting, "_ROUNDS", N_ROUNDS),
     (boosting, "_CELLS", 8),
     (boosting, "LINEAR_STAGE", Stage(True, 4, N_ROUNDS, 0.2)),
-    (grouped_joint, "partition_groups", few_groups),
+    (default_partitions, "partition_groups", few_groups),
     (joint, "many_partitions", few_small_trees),
     (joint, "default_plan", short_plan),
     (

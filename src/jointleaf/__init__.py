@@ -5,8 +5,9 @@ The public names are loaded when they are first used, so that ``import jointleaf
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from jointleaf._core.lazy import lazy_names
 
 __version__ = "0.1.0"
 
@@ -40,13 +41,12 @@ _MODULES = {
     "_core.design": "LeafDesign",
     "_core.solvers": "Solution",
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 if TYPE_CHECKING:
     from jointleaf._core.design import LeafDesign as LeafDesign
     from jointleaf._core.fitting import fit_cells as fit_cells
     from jointleaf._core.path import strength_path as strength_path
-    from jointleaf._core.solvers import Solution as Solution
+    from jointleaf._core.solvers.solution import Solution as Solution
     from jointleaf._data.preprocessor import TablePreprocessor as TablePreprocessor
     from jointleaf._data.sources import BatchRows as BatchRows
     from jointleaf._data.sources import ParquetRows as ParquetRows
@@ -81,14 +81,5 @@ if TYPE_CHECKING:
     from jointleaf.penalties import SchattenP as SchattenP
     from jointleaf.plot import *  # noqa: F403
 else:  # `__getattr__` would make every name pass type checkers
-    __all__ = ["__version__", *_HOMES]
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOMES:
-            raise AttributeError(f"module 'jointleaf' has no attribute {name!r}")
-        value = getattr(import_module(f"jointleaf.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *_HOMES} - {"TYPE_CHECKING", "annotations", "import_module"})
+    _names, __getattr__, __dir__ = lazy_names(__name__, _MODULES)
+    __all__ = ["__version__", *_names]

@@ -67,6 +67,8 @@ CASES = {
     "latin-1": ("a,price\n1,2\né,4\n".encode("latin-1"), "line 3 is not utf-8 (byte 0xe9)"),
     "truncated gzip": (gzip.compress(as_csv(ROWS).encode())[:-20], "damaged or truncated"),
     "truncated parquet": (b"PAR1" + bytes(40), "the Parquet file is damaged or truncated"),
+    "feather": (b"ARROW1\0\0" + bytes(40), "is an Arrow (Feather) file, which is not read here"),
+    "pickle": (b"\x80\x04\x95" + bytes(40), "is a pickle, which is not read here: write CSV"),
     "no targets": (as_csv([[*row[:-1], "NA"] for row in ROWS]), "so no rows are left"),
     "few rows": (as_csv(ROWS[:5]), "5 rows with a target: at least 10 are needed"),
     "one target": (as_csv([[*row[:-1], "7"] for row in ROWS]), "is always 7: nothing"),
@@ -128,7 +130,7 @@ def test_places_that_cannot_be_written_are_found_before_the_fit(capsys, folder):
     line = fails(capsys, "predict", folder / "model.jleaf", data, "-o", folder)
     assert "is a folder: name a file" in line
     line = fails(capsys, "predict", folder / "model.jleaf", data, "-o", folder / "out.parquet")
-    assert "out.parquet: predictions are written as CSV, or as JSON with --json" in line
+    assert "out.parquet: predictions are written as CSV, or as JSON: name a file" in line
 
 
 @pytest.mark.parametrize(
@@ -217,6 +219,28 @@ def test_categories_that_training_did_not_have_are_told(capsys, folder, tmp_path
     assert "40 of 40 values were not seen in training ('c0', 'c1', 'c2', ...)" in err
 
 
+def test_numbers_far_outside_training_are_told(capsys, folder, tmp_path):
+    rows = [list(row) for row in ROWS]
+    areas = [float(row[HEADER.index("area")]) for row in rows if row[HEADER.index("area")]]
+    low, high = min(areas), max(areas)
+    new, j = tmp_path / "new.csv", HEADER.index("area")
+    rows[3][j] = f"{2 * high - low}"  # at the border
+    new.write_text(as_csv(rows))
+    assert "far outside" not in run(capsys, "predict", folder / "model.jleaf", new)[2]
+    rows[3][j] = "1e6"
+    new.write_text(as_csv(rows))
+    _, _, err = run(capsys, "predict", folder / "model.jleaf", new)
+    assert "column 'area': 1 of 40 values is far outside training (" in err
+    assert err.strip().endswith("such as 1,000,000 in row 4")
+
+
+def test_the_ending_of_the_output_says_json(capsys, folder, tmp_path):
+    path = tmp_path / "out.json"
+    arguments = ["predict", folder / "model.jleaf", folder / "flats.csv"]
+    assert run(capsys, *arguments, "-o", path)[0] == 0
+    assert json.loads(path.read_text()) == json.loads(run(capsys, *arguments, "--json")[1])
+
+
 def test_columns_of_another_kind(capsys, folder, tmp_path):
     rows = [[*row[:3], "large", *row[4:]] for row in ROWS]
     line = predict(capsys, folder, tmp_path, as_csv(rows))
@@ -269,6 +293,26 @@ def test_models_of_other_kinds(capsys, tmp_path):
     jointleaf.save(model, tmp_path / "m.jleaf")
     line = fails(capsys, "info", tmp_path / "m.jleaf")
     assert "fitted on a matrix without column names" in line
+
+
+def test_the_target_of_a_model_from_python_is_an_extra_column(capsys, tmp_path):
+    """Python passes over it, and the shell says why it does not."""
+    import pandas as pd
+
+    import jointleaf
+
+    table = pd.DataFrame({"area": range(40), "price": [7 * k % 40 for k in range(40)]})
+    model = jointleaf.JOPLEnRegressor("lightgbm", penalty=jointleaf.Frobenius(0.1))
+    jointleaf.save(model.fit(table[["area"]], table["price"]), tmp_path / "m.jleaf")
+    table.to_csv(tmp_path / "d.csv", index=False)
+    line = fails(capsys, "predict", tmp_path / "m.jleaf", tmp_path / "d.csv")
+    assert line.endswith(
+        "does not know column 'price': leave it out, or use --ignore-extra (a file saved from "
+        "Python does not name its target)"
+    )
+    assert (
+        run(capsys, "predict", tmp_path / "m.jleaf", tmp_path / "d.csv", "--ignore-extra")[0] == 0
+    )
 
 
 def test_a_record_of_a_newer_version(capsys, folder, tmp_path):

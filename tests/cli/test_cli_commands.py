@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import time
@@ -36,6 +37,7 @@ def folder(tmp_path_factory):
     """A folder with data and two models, of a number and of a class, and their output."""
     path = tmp_path_factory.mktemp("cli")
     (path / "flats.csv").write_text(as_csv(ROWS))
+    (path / "flats.html").write_text("an older report")
     (path / "new.csv").write_text(as_csv([row[:-1] for row in make_rows(9, seed=1)], HEADER[:-1]))
     without = [[*row[:2], row[2] if k else "", *row[3:]] for k, row in enumerate(ROWS)]
     with pytest.MonkeyPatch.context() as patch:
@@ -70,6 +72,24 @@ def read_csv(text):
 # -- fit -----------------------------------------------------------------------------------------
 
 
+def test_exports_predict_what_the_model_predicts(capsys, folder, tmp_path):
+    pytest.importorskip("onnx")
+    model, rows = load_model(str(folder / "flats.jleaf")).model, pd.read_csv(folder / "new.csv")
+    sql, graph = tmp_path / "flats.sql", tmp_path / "flats.onnx"
+    code, out, _ = run(capsys, "export", folder / "flats.jleaf", sql, "--table", "flats")
+    assert code == 0
+    assert out.startswith(f"wrote {sql}, which takes {model.feature_names_in_[0]}, ")
+    table = model.columns_.preparation.transform(rows)
+    database = sqlite3.connect(":memory:")
+    table.to_sql("flats", database, index=False)
+    found = [row[0] for row in database.execute(sql.read_text())]
+    np.testing.assert_allclose(found, model.predict(rows), rtol=1e-9)
+    assert run(capsys, "export", folder / "flats.jleaf", graph)[0] == 0
+    assert graph.stat().st_size > 1000
+    line = fails(capsys, "export", folder / "flats.jleaf", tmp_path / "flats.txt")
+    assert line.endswith("name a file that ends in .onnx or .sql")
+
+
 def test_fit_describes_the_data_and_writes_model_and_report(folder):
     out, err = (folder / "number.out").read_text(), (folder / "number.err").read_text()
     assert "target 'price': regression (numbers with 70 different values)" in out
@@ -84,7 +104,7 @@ def test_fit_describes_the_data_and_writes_model_and_report(folder):
     assert {"jointleaf", "LightGBM", "linear", "LightGBM,", "constant"} <= set(lines)
     assert "  LightGBM, 100 trees of 4 leaves  " in out
     assert "wrote flats.jleaf" in out
-    assert "wrote flats.html" in out
+    assert "replaced flats.html" in out
     assert "validating [" in err
     written = {"flats.jleaf", "flats.html", "city.jleaf"}
     given = {"flats.csv", "new.csv", "number.out", "number.err", "class.out"}

@@ -1,6 +1,6 @@
 """Dates as they are written, the forms that are read, and what is said of others."""
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pytest
@@ -69,11 +69,50 @@ def test_zones_are_brought_to_utc():
 )
 def test_texts_that_look_like_dates_and_are_not_read_are_told(given, noun):
     kind = detect_kind(RawColumn("x", object_array(given)))
-    told = f"may hold {noun} in a form that is not read: write "
+    told = f"may hold {noun} in a form that is not read"
     assert (told in kind.note) == (noun is not None)
     assert ("in a form" in kind.note) == (noun is not None)
     if noun:
         assert kind.holds == "left out: text"
+
+
+def days(form="%d.%m.%Y", n=100):
+    return [(datetime(2003, 9, 19) + timedelta(days=k)).strftime(form) for k in range(n)]
+
+
+def test_a_twentieth_of_a_column_of_dates_may_be_something_else():
+    kind = detect_kind(RawColumn("x", object_array(["unknown", *days()])))
+    assert (kind.kind, kind.notation) == ("date", "%d.%m.%Y")
+    assert kind.note.endswith("1 not a date, such as 'unknown' in row 1: taken as missing")
+    others = [f"unknown {k}" for k in range(6)]
+    kind = detect_kind(RawColumn("x", object_array([*days(), *others])))
+    assert kind.kind == "identifier"
+    assert "(most are day.month.year, 'unknown 0' is not): write them as 2003-09-19" in kind.note
+
+
+def test_dates_with_the_year_first_are_read_in_columns_of_every_form():
+    mixed = [*days(n=50), "2003-09-19T12:00:00.000", "2003/09/19"]
+    assert detect_format(mixed) == "%d.%m.%Y"
+    noon, day = parse_dates(object_array(mixed), "%d.%m.%Y")[-2:]
+    assert (noon - day, day) == (43_200, parse_dates(object_array(["19.09.2003"]), "%d.%m.%Y")[0])
+    assert detect_format(["2003-09-19", "2003/09/20"]) == "iso"
+
+
+@pytest.mark.parametrize("marks", ["%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y"])
+def test_forms_are_told_apart_where_some_values_are_no_dates(marks):
+    assert detect_format(["unknown", *days(marks)]) == marks
+
+
+def test_numbers_that_look_like_days_are_told():
+    compact = np.array([float(day) for day in days("%Y%m%d")])
+    epoch = 86_400_000.0 * np.arange(15_000, 15_100)
+    for values, told in ((compact, "without marks"), (epoch, "in milliseconds since 1970")):
+        kind = detect_kind(RawColumn("x", values), is_kept=True)
+        assert kind.kind == "number"
+        assert f"looks like days {told}" in kind.note
+        kind = detect_kind(RawColumn("x", values + 0.5))
+        assert "looks like" not in kind.note
+    assert "looks like" not in detect_kind(RawColumn("x", compact + 30)).note  # 20030949
 
 
 @pytest.mark.parametrize("given", [["2024-13-01"], ["2024-02-30"], ["soon"], ["20240101"], ["1-2"]])

@@ -39,7 +39,7 @@ def test_every_command_of_the_page_is_there(capsys):
     options = set(re.findall(r"--[a-z][a-z-]*", page)) - {"--help"}
     assert "--json" in options
     helps = ""
-    for name in [*commands, "report"]:
+    for name in [*commands, "report", "export"]:
         main([name, "--help"])
         helps += capsys.readouterr().out
     assert {option for option in options if option not in helps} == set()

@@ -8,13 +8,13 @@ import pytest
 
 import jointleaf
 from blend_fits import small_fits
-from cli_data import as_csv, run
+from cli_data import as_csv, fails, run
 from jointleaf._fit import recipes
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.component import Blend
+from jointleaf._fit.recipes import recipe_for
 from jointleaf.cli import _fitting
 from jointleaf.cli._using import load_model
-from jointleaf.estimators import recipe_for
 
 
 def fit_rows(capsys, monkeypatch, folder, n, *options):
@@ -48,6 +48,21 @@ def test_validation_fits_the_recipe_of_all_rows(capsys, monkeypatch, tmp_path, n
     model = json.loads(out)["model"]
     assert model["recipe"] == "blend"
     assert model["joint"]["solver"]
+
+
+@pytest.mark.slow
+def test_a_recipe_that_is_asked_for(capsys, monkeypatch, tmp_path):
+    with small_fits():
+        fits, _ = fit_rows(capsys, monkeypatch, tmp_path, 300, "--recipe", "blend", "--no-report")
+        assert fits == ["blend"] * 6
+        fits, _ = fit_rows(capsys, monkeypatch, tmp_path, 2300, "--recipe", "joint", "--no-report")
+    assert fits == ["joint", "joint"]
+    assert "SELECT" in jointleaf.to_sql(jointleaf.load(tmp_path / "model.jleaf"), "t")
+
+
+def test_one_component_leaves_nothing_to_a_budget_of_time(capsys, tmp_path):
+    line = fails(capsys, "fit", "d.csv", "-t", "y", "--recipe", "joint", "--time-budget", "5")
+    assert "leave out one of the two" in line
 
 
 def test_a_blend_without_a_joint_fit(capsys, monkeypatch, tmp_path):

@@ -13,7 +13,7 @@ from jointleaf._core.losses import make_loss
 from jointleaf._core.penalties import L21, Frobenius, Laplacian
 from jointleaf._core.problem import Problem
 from jointleaf._core.row_vectors import RowVector
-from jointleaf._core.solvers import choose_solver, solve
+from jointleaf._core.solvers.base import choose_solver, solve
 
 N_CELLS = (4, 3, 5, 2)
 KINDS = ("linear", "constant", "linear", "linear")

@@ -6,12 +6,11 @@ import pytest
 from jointleaf._core.design import LeafDesign, largest_eigenvalue
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import make_loss
-from jointleaf._core.losses.numbers import Huber, SmoothedPinball
+from jointleaf._core.losses.base import Huber, SmoothedPinball
 from jointleaf._core.penalties import L21, Free, Frobenius, GrOWL, Nuclear
 from jointleaf._core.penalties.prox import _solve_power
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers import solve
-from jointleaf._core.solvers.base import flat_curvature
+from jointleaf._core.solvers.base import flat_curvature, solve
 from jointleaf._core.solvers.fista import ActiveFeatures
 from jointleaf._core.solvers.krylov import _Vectors
 from jointleaf._core.solvers.newton import _BlockInverse

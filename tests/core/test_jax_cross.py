@@ -26,7 +26,7 @@ from jointleaf._core.penalties import (
     TaskNorm,
     Term,
 )
-from jointleaf._core.solvers import SOLVERS, choose_solver
+from jointleaf._core.solvers.base import SOLVERS, choose_solver
 
 pytest.importorskip("jax")
 
@@ -167,7 +167,7 @@ def test_nothing_is_left_out():
     used = set().union(*(_classes(penalty) for penalty in PENALTIES.values()))
     assert set(public) - abstract <= used
     numbers = {loss.name for loss in (*SMOOTH, *KINKED)}  # compared there
-    assert set(jointleaf._core.losses._LOSSES) <= set(LOSSES) | numbers
+    assert set(jointleaf._core.losses.LOSSES) <= set(LOSSES) | numbers
     assert {case[2] for case in ACCEPTED} == set(SOLVERS)
     assert {case[:2] for case in ACCEPTED} == {
         (loss, penalty) for loss in LOSSES for penalty in PENALTIES if fits(loss, penalty)

@@ -25,7 +25,7 @@ from jointleaf._core.fitting import make_problem
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import SquaredError
 from jointleaf._core.penalties import Penalty
-from jointleaf._core.solvers import choose_solver
+from jointleaf._core.solvers.base import choose_solver
 
 jax = pytest.importorskip("jax")
 
@@ -192,7 +192,7 @@ def test_the_solver_is_placed_by_the_rule(monkeypatch):
     assert type(choose_solver(problem_of(L21(0.1)), device="auto")).__name__ == "FISTA"
     placed = choose_solver(problem_of(L21(0.1)), device="jax:cpu")
     assert (placed.name, placed.device) == ("fista", "jax:cpu")
-    monkeypatch.setattr("jointleaf._core.solvers.place", lambda device, work: "jax:cpu")
+    monkeypatch.setattr("jointleaf._core.solvers.base.place", lambda device, work: "jax:cpu")
     assert isinstance(choose_solver(problem_of(L21(0.1)), device="auto"), OnDevice)
     # What cannot run there stays on the CPU under "auto".
     assert type(choose_solver(problem_of(Mine()), device="auto")).__name__ == "FISTA"

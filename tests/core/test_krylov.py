@@ -8,8 +8,9 @@ from jointleaf import L21, Frobenius, Laplacian
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.losses import Logistic, SquaredError
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers import PCG, solve
+from jointleaf._core.solvers.base import solve
 from jointleaf._core.solvers.krylov import Krylov, KrylovPath, WeightKrylovPath
+from jointleaf._core.solvers.newton import PCG
 from reference import ReferenceDesign
 
 KINDS = {

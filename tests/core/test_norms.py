@@ -17,7 +17,7 @@ from jointleaf._core.penalties import (
     Penalty,
     SchattenP,
 )
-from jointleaf._core.solvers import solve
+from jointleaf._core.solvers.base import solve
 from tables import on_tables
 
 LAYOUT = CellLayout((2, 3), 4)

@@ -8,7 +8,7 @@ from jointleaf._core.losses import SquaredError
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
 from jointleaf._core.solvers import newton as preconditioner
-from jointleaf._core.solvers import solve
+from jointleaf._core.solvers.base import solve
 from jointleaf._core.solvers.newton import BlockPreconditioner
 from reference import ReferenceDesign
 

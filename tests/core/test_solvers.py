@@ -12,17 +12,9 @@ from jointleaf._core.fitting import fit_cells
 from jointleaf._core.losses import Logistic, Loss, SquaredError
 from jointleaf._core.penalties import L21, Frobenius, Penalty
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers import (
-    FISTA,
-    PCG,
-    Dual,
-    Newton,
-    SolverState,
-    choose_solver,
-    solve,
-)
-from jointleaf._core.solvers.base import effective_tol
-from jointleaf._core.solvers.newton import conjugate_gradients
+from jointleaf._core.solvers import FISTA, Dual, Newton
+from jointleaf._core.solvers.base import SolverState, choose_solver, effective_tol, solve
+from jointleaf._core.solvers.newton import PCG, conjugate_gradients
 
 LOSSES = ["squared_error", "logistic", "multinomial"]
 PENALTIES = {
@@ -323,11 +315,12 @@ def test_rules_of_auto(make_case, make_problem, monkeypatch):
     assert chosen(squared, cells="constant") is PCG  # fewer weights than rows
     assert chosen(make_case()) is PCG
     assert chosen(squared, penalty=Lasso(0.1)) is FISTA
-    monkeypatch.setattr("jointleaf._core.solvers.MAX_DUAL_ROWS", 59)
-    monkeypatch.setattr("jointleaf._core.solvers.MAX_DUAL_ROWS_NEWTON", 59)
+    monkeypatch.setattr("jointleaf._core.solvers.base.MAX_DUAL_ROWS", 59)
+    monkeypatch.setattr("jointleaf._core.solvers.base.MAX_DUAL_ROWS_NEWTON", 59)
     assert chosen(squared) is PCG
     assert chosen(logistic, "logistic") is Newton
-    monkeypatch.setattr("jointleaf._core.solvers.WIDE", 2)  # wide rows: twice as many in the dual
+    # Of wide rows twice as many are solved in the dual.
+    monkeypatch.setattr("jointleaf._core.solvers.base.WIDE", 2)
     assert chosen(squared) is Dual
 
 

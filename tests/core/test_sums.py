@@ -21,7 +21,7 @@ from jointleaf._core.penalties import (
     Nuclear,
 )
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers import SolverState, solve
+from jointleaf._core.solvers.base import SolverState, solve
 from jointleaf._core.solvers.fista import ActiveFeatures
 from jointleaf._core.solvers.steps import SharedCellsMetric
 

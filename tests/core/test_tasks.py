@@ -9,7 +9,8 @@ from jointleaf._core.design import LeafDesign, TaskDesign, lipschitz
 from jointleaf._core.losses import Logistic, SquaredError
 from jointleaf._core.path import follow_path, largest_strength
 from jointleaf._core.penalties import L1, L21, Frobenius, Nuclear, Penalty
-from jointleaf._core.solvers import SolverState, steps
+from jointleaf._core.solvers import steps
+from jointleaf._core.solvers.base import SolverState
 from jointleaf._core.solvers.newton import BiasSolver
 from jointleaf._core.solvers.steps import Metric, SharedCellsMetric
 from jointleaf._core.tasks import BlockSmoother, task_problem

@@ -18,8 +18,12 @@ def open_ports():
 
 
 def stays(process):
-    """Whether a process of Python's own outlives those that it was started for."""
-    return any(name in " ".join(process.cmdline()) for name in ("resource_tracker", "forkserver"))
+    """Whether a process outlives those that it was started for: Python's own, and joblib's pool.
+
+    Tests of other folders, in the same process, may have started the pool (loky).
+    """
+    names = ("resource_tracker", "forkserver", "loky")
+    return any(name in " ".join(process.cmdline()) for name in names)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from jointleaf import (
     MultiTaskJOPLEnRegressor,
     refine,
 )
-from jointleaf._data import memory
+from jointleaf._core import arrays
 from jointleaf.estimators import LinearForestRegressor
 from jointleaf.partitions import LightGBMPartitioner
 
@@ -59,22 +59,22 @@ def test_predictions_of_large_matrices_are_made_block_by_block(monkeypatch):
     model = JOPLEnClassifier(**SMALL).fit(X, Y > 0)
     rows = sparse.csr_array(np.tile(X, (5, 1)))
     expected = model.predict_proba(rows.toarray())
-    monkeypatch.setattr(memory, "_BLOCK", 6 * 8 * 100)
-    monkeypatch.setenv(memory.VARIABLE, str(6 * 8 * 100))  # the whole of it is too large
+    monkeypatch.setattr(arrays, "_BLOCK", 6 * 8 * 100)
+    monkeypatch.setenv(arrays.MEMORY_VARIABLE, str(6 * 8 * 100))  # the whole of it is too large
     np.testing.assert_array_equal(model.predict_proba(rows), expected)
-    assert [len(block.toarray()) for block in memory.row_blocks(rows)] == [100, 100, 100, 100, 50]
+    assert [len(block.toarray()) for block in arrays.row_blocks(rows)] == [100, 100, 100, 100, 50]
     with pytest.raises(MemoryError, match="sparse matrix"):
         model.apply(rows)
 
 
 def test_what_memory_does_not_hold_is_refused_with_its_size(monkeypatch):
     rows = sparse.csr_matrix((40_000, 30_000))
-    monkeypatch.setenv(memory.VARIABLE, "2e9")
+    monkeypatch.setenv(arrays.MEMORY_VARIABLE, "2e9")
     message = r"\(40000, 30000\), which takes 9.6 GB .* and 2.0 GB are available: .*TruncatedSVD"
     with pytest.raises(MemoryError, match=message):
         JOPLEnRegressor().fit(rows, np.zeros(40_000))
-    monkeypatch.delenv(memory.VARIABLE)
-    monkeypatch.setattr(memory, "available_memory", lambda: None)  # not known
+    monkeypatch.delenv(arrays.MEMORY_VARIABLE)
+    monkeypatch.setattr(arrays, "available_memory", lambda: None)  # not known
     with pytest.raises(MemoryError, match=r"and 4\.3 GB are available"):
         JOPLEnRegressor().fit(rows, np.zeros(40_000))
 

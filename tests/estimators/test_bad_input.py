@@ -91,6 +91,13 @@ def test_data_that_cannot_be_fitted(rows, y, error, message):
     assert not hasattr(model, "n_features_in_")
 
 
+def test_targets_of_a_score_that_are_no_numbers():
+    model = JOPLEnRegressor(SMALL, penalty=Frobenius(0.1)).fit(X, Y)
+    with pytest.raises(ValueError, match=r"y holds '\$4,052', which is no number: convert y"):
+        model.score(X, ["$4,052"] * 60)
+    assert model.score(X, [str(value) for value in Y]) == pytest.approx(model.score(X, Y))
+
+
 @pytest.mark.parametrize(
     ("y", "message"),
     [

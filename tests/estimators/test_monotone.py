@@ -1,15 +1,18 @@
 """Monotone constraints of the estimators: the promise, its certificate, and what is refused."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from lightgbm import LGBMRegressor
 from scipy.special import expit
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 
 import jointleaf
-from blend_fits import small_fits
+from blend_fits import small_fits, true_fits
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor, prune, refine
 from jointleaf.partitions import LightGBMPartitioner, RandomTreesPartitioner
 
@@ -60,6 +63,20 @@ def test_regression_is_monotone_where_a_free_model_is_not():
     assert model.blend_.weights["joint"] > 0
     assert "inequalities" in str(model.report_.lines())
     assert model.solution_.converged
+
+
+@pytest.mark.slow
+def test_the_default_solve_converges_and_tighter_ones_say_nearly_the_same():
+    """Weak penalties, as of targets without noise, take thousands of steps to a millionth."""
+    X, y = make_rows(200)
+    model = JOPLEnRegressor(monotonic_cst=SIGNS, random_state=0)
+    with true_fits(), warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model.fit(X, y)
+        tight = clone(model).set_params(max_iter=20_000).fit(X, y)
+    assert model.solution_.converged
+    assert model.solution_.n_iter < 1000 < tight.solution_.n_iter
+    assert np.std(model.predict(X) - tight.predict(X)) < 0.003 * y.std()
 
 
 @pytest.mark.slow

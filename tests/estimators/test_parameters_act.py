@@ -11,7 +11,7 @@ from sklearn.model_selection import KFold
 
 import jointleaf as jl
 from blend_fits import small_fits
-from jointleaf._core import solvers
+from jointleaf._core.solvers import base as solvers
 from jointleaf.partitions import LightGBMPartitioner
 
 X, Y = make_friedman1(240, n_features=5, noise=1.0, random_state=0)

@@ -27,12 +27,12 @@ from blend_fits import (
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._core.losses import SquaredError
 from jointleaf._data.rows import Rows, canonical_rows
-from jointleaf._fit import blend, boosting, grouped_joint, linear, partition_groups, recipe_fit
+from jointleaf._fit import blend, boosting, default_partitions, grouped_joint, linear, recipes
 from jointleaf._fit.blend import Stacking
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom, Growth
 from jointleaf._fit.component import Blend
+from jointleaf._fit.default_partitions import Group, grow_groups
 from jointleaf._fit.linear import fit_logistic, fit_ridge
-from jointleaf._fit.partition_groups import Group, grow_groups
 from jointleaf._fit.recipes import RECIPES, n_folds_and_splits
 from jointleaf.partitions import (
     LightGBMPartitioner,
@@ -167,7 +167,7 @@ def test_models_of_nearly_all_rows_are_those_of_the_fit(task, n_train):
     centre, unit = context.target_units(train)
     for name in ("boosted", "boosted_random", "joint"):
         alone = Blend.alone(name)
-        model, _ = recipe_fit._fit_components(context, pieces["components"], alone)
+        model, _ = recipes._fit_components(context, pieces["components"], alone)
         expected = centre + unit * pieces["held_out"][name][0]
         gap = np.abs(model.predict(valid.X) - expected).max()
         rounding = 1e-5 * unit if name == "joint" else 1e-6  # single precision, or double
@@ -189,7 +189,7 @@ def test_components_of_little_weight_are_those_of_the_one_split(task):
     held_out = centre + unit * pieces["held_out"]["boosted"][0]
     for weight in (0.14, 0.16):
         weights = Blend({"boosted": weight, "boosted_random": 1 - weight})
-        model, _ = recipe_fit._fit_components(context, components, weights)
+        model, _ = recipes._fit_components(context, components, weights)
         expected = weight * held_out + (1 - weight) * refitted
         gap = np.abs(model.predict(valid.X) - expected).max()
         assert (gap < 1e-9 * max(unit, 1.0)) == (weight < 0.15), (weight, gap)
@@ -370,7 +370,7 @@ def test_partitions_on_residuals_share_their_linear_model(fits, monkeypatch):
     groups += [Group(f"{k}", ResidualPartitioner(p), "linear") for k, p in enumerate(inner)]
     n_fits, fit = [], _union.fit_linear_part
     monkeypatch.setattr(_union, "fit_linear_part", lambda rows: n_fits.append(1) or fit(rows))
-    monkeypatch.setattr(partition_groups, "seeded", lambda union, *_: union)
+    monkeypatch.setattr(default_partitions, "seeded", lambda union, *_: union)
     root, *members = grow_groups(groups, train, pieces["context"])
     assert (len(n_fits), type(root)) == (1, RootCell)
     for member, partitioner in zip(members, inner, strict=True):

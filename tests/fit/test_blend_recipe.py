@@ -34,7 +34,7 @@ from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.solvers.krylov import KrylovPath
 from jointleaf._data.rows import Rows
-from jointleaf._fit import blend, boosting, grouped_joint, partition_groups, recipes
+from jointleaf._fit import blend, boosting, default_partitions, grouped_joint, recipes
 from jointleaf._fit.folds import with_all_classes
 from jointleaf.partitions import NO_CELL
 
@@ -114,13 +114,13 @@ def test_partitions_of_a_split_never_see_its_validation_rows(task, monkeypatch):
     estimator, y = TASKS[task]
     train, valid = np.arange(260), np.arange(260, 360)
     seen = []
-    grow = partition_groups.grow
+    grow = default_partitions.grow
 
     def keep(partitioner, rows, *args):
         seen.append(rows)
         return grow(partitioner, rows, *args)
 
-    monkeypatch.setattr(partition_groups, "grow", keep)
+    monkeypatch.setattr(default_partitions, "grow", keep)
     blended(estimator, cv=[(train, valid)]).fit(X, y)
     assert len(seen) == len(few_groups(260, 6, is_linear=True, root=True))  # grown once
     for rows in seen:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from blend_fits import TASKS, X, Y, small_fits, usual_blend
+from blend_fits import TASKS, X, Y, small_fits, true_fits, usual_blend
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor, MultiTaskJOPLEnRegressor
-from jointleaf._fit import recipes
+from jointleaf._fit import budget, recipes
 from jointleaf._fit.boosting import Boosted, BoostedRandom
 from jointleaf._fit.grouped_joint import GroupedJoint
 from jointleaf._fit.joint import Joint
@@ -116,7 +116,7 @@ def test_fewer_rows_where_there_is_no_time_for_all():
     needed = sum(
         kind.seconds(context.size._replace(n_rows=1250)).total(1) for kind in (Linear, Boosted)
     )
-    plan = recipes.plan_within(
+    plan = budget.plan_within(
         Budget(1.1 * needed), context, recipes.RECIPES["blend"], 3, splits_are_given=False
     )
     assert plan.n_splits == 1
@@ -124,7 +124,7 @@ def test_fewer_rows_where_there_is_no_time_for_all():
     assert set(plan.context.rows.y) == {0, 1, 2}
     assert plan.left_out[0] == "2 of 3 splits"
     assert plan.left_out[1].endswith("of 5,000 rows")
-    plan = recipes.plan_within(
+    plan = budget.plan_within(
         Budget(1e-6), context, recipes.RECIPES["blend"], 3, splits_are_given=False
     )
     assert len(plan.context.rows) == 5000  # a linear model of all is better than one of few
@@ -147,6 +147,21 @@ def test_estimates_grow_with_rows_and_columns():
     for kind in (Linear, Boosted, BoostedRandom, GroupedJoint, Joint):
         for more in (size._replace(n_rows=10**5), size._replace(n_columns=100)):
             assert kind.seconds(more).total(3) > kind.seconds(size).total(3) > 0
+
+
+def test_of_very_many_classes_the_joint_fit_takes_the_time():
+    """Boosting has as many trees in all, and the linear model no second derivatives."""
+    few = Size(n_rows=500, n_columns=9, n_outputs=8, is_regression=False)
+    many = few._replace(n_outputs=471)
+    assert BoostedRandom.seconds(many) == BoostedRandom.seconds(few)
+    assert Linear.seconds(many).total(1) < 1
+    assert 5 < GroupedJoint.seconds(many).total(1) < 25  # measured: 20 seconds
+    y = np.r_[np.arange(400), np.arange(100)]
+    rows = np.random.default_rng(0).standard_normal((500, 9)) + y[:, None]
+    with true_fits(), pytest.warns(UserWarning, match="y has 400 classes in 500 rows"):
+        model = JOPLEnClassifier(time_budget=4, random_state=0).fit(rows, y)
+    assert "joint" in model.report_.left_out
+    assert set(model.blend_.weights) <= {"boosted_random", "linear"}
 
 
 def test_tasks_share_the_time(slow):

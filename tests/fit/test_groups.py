@@ -9,7 +9,7 @@ from blend_fits import small_fits
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._data import statistics
 from jointleaf._data.rows import canonical_rows, deal_groups
-from jointleaf._fit import calibration, component, recipe_fit
+from jointleaf._fit import calibration, component, recipes
 from jointleaf._fit.folds import Fold
 from jointleaf.partitions import LightGBMPartitioner
 
@@ -39,7 +39,7 @@ def probe(monkeypatch):
     def keep(purpose, first, second):
         seen.setdefault(purpose, []).append((set(first.tolist()), set(second.tolist())))
 
-    fit_recipe, fit_table = recipe_fit.fit_recipe, statistics._fit_table
+    fit_recipe, fit_table = recipes.fit_recipe, statistics._fit_table
     residuals, logs = component._residuals, calibration.ResidualTrees.predict
     learn = calibration.log_widths
 
@@ -65,7 +65,7 @@ def probe(monkeypatch):
         keep("widths", seen["held out"][is_used], seen["held out"][is_predicted])
         return logs(self, is_used, is_predicted)
 
-    monkeypatch.setattr(recipe_fit, "fit_recipe", see_splits)
+    monkeypatch.setattr(recipes, "fit_recipe", see_splits)
     monkeypatch.setattr(statistics, "_fit_table", see_parts)
     monkeypatch.setattr(component, "_residuals", see_halves)
     monkeypatch.setattr(calibration, "log_widths", see_rows)

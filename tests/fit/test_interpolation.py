@@ -17,8 +17,8 @@ from jointleaf._core.losses import Logistic, Multinomial, SquaredError
 from jointleaf._fit import blend
 from jointleaf._fit.blend import Interpolation, logistic_weights
 from jointleaf._fit.component import Blend
+from jointleaf._fit.folds import loss_table
 from jointleaf._fit.leaf_values import add_values, leaf_values
-from jointleaf._fit.report import loss_table
 from jointleaf.partitions import (
     LightGBMPartitioner,
     LinearForestPartitioner,

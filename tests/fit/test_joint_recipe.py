@@ -15,10 +15,10 @@ from jointleaf._data.rows import Rows, deal_rows
 from jointleaf._fit import folds, joint, linear, recipes
 from jointleaf._fit.blend import Stacking, least_squares_weights, logistic_weights
 from jointleaf._fit.component import Blend
-from jointleaf._fit.joint import many_partitions
+from jointleaf._fit.default_partitions import many_partitions
+from jointleaf._fit.folds import loss_table
 from jointleaf._fit.leaf_values import add_values
 from jointleaf._fit.linear import fit_logistic
-from jointleaf._fit.report import loss_table
 from jointleaf.partitions import (
     NO_CELL,
     RandomTreesPartitioner,

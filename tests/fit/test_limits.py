@@ -9,9 +9,9 @@ from blend_fits import small_fits
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.solvers import dual
 from jointleaf._data.columns import Columns
-from jointleaf._fit import joint_fold, limits, recipes
+from jointleaf._fit import joint, limits, recipes
 from jointleaf._fit.boosting import Boosted, BoostedRandom
-from jointleaf._fit.joint import many_partitions
+from jointleaf._fit.default_partitions import many_partitions
 from jointleaf._fit.limits import partition_sizes
 from jointleaf.partitions import LargeTreesPartitioner, RotatedPartitioner, UnionPartitioner
 
@@ -110,9 +110,9 @@ def test_a_kernel_that_rounding_has_made_indefinite():
     K, shift, b = A @ A.T - 1e-9 * np.eye(20), np.full(20, 1e-12), rng.standard_normal(20)
     with pytest.raises(np.linalg.LinAlgError):
         np.linalg.cholesky(K + np.diag(shift))
-    x = joint_fold._solve_shifted(K, shift, b)
+    x = joint._solve_shifted(K, shift, b)
     np.testing.assert_allclose((K + np.diag(shift)) @ x, b, atol=1e-4)
-    good = joint_fold._solve_shifted(A @ A.T, np.ones(20), b)
+    good = joint._solve_shifted(A @ A.T, np.ones(20), b)
     np.testing.assert_allclose((A @ A.T + np.eye(20)) @ good, b)
 
 

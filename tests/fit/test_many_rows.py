@@ -5,10 +5,10 @@ import pytest
 
 from blend_fits import TASKS, X, Y, blend_pieces, blended, small_fits
 from jointleaf import JOPLEnRegressor
-from jointleaf._fit import group_fold, recipe_fit
+from jointleaf._fit import budget, group_fold, recipes
 from jointleaf._fit.boosting import Boosted
+from jointleaf._fit.default_partitions import Group, grow_groups, small_groups
 from jointleaf._fit.grouped_joint import GroupedJoint, SmallJoint
-from jointleaf._fit.partition_groups import Group, grow_groups, small_groups
 from jointleaf.partitions import LargeTreesPartitioner, UnionPartitioner
 
 
@@ -17,20 +17,20 @@ def fits():
     """Models of 360 rows, which count as very many, and what was chosen for them."""
     fitted = {}
     with small_fits(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recipe_fit, "MANY_ROWS", 300)
-        patch.setattr(recipe_fit, "SAMPLE_ROWS", 150)
+        patch.setattr(recipes, "MANY_ROWS", 300)
+        patch.setattr(budget, "SAMPLE_ROWS", 150)
         for task, (estimator, y) in TASKS.items():
             samples = []
-            tried = recipe_fit._tried_on_sample
+            tried = budget.tried_on_sample
 
             def keep(context, recipe, split, tried=tried, samples=samples):
                 samples.append(tried(context, recipe, split))
                 return samples[-1]
 
-            patch.setattr(recipe_fit, "_tried_on_sample", keep)
+            patch.setattr(budget, "tried_on_sample", keep)
             with blend_pieces() as pieces:
                 fitted[task] = blended(estimator).fit(X, y), pieces, *samples
-            patch.setattr(recipe_fit, "_tried_on_sample", tried)
+            patch.setattr(budget, "tried_on_sample", tried)
     return fitted
 
 
@@ -117,8 +117,8 @@ def test_a_joint_fit_of_many_small_trees_finds_additive_effects(monkeypatch):
     rows = rng.random((3000, 4))
     truth = np.sin(6 * rows[:, 0]) + 3 * rows[:, 1] ** 2
     y = truth + 0.3 * rng.normal(size=3000)
-    monkeypatch.setattr(recipe_fit, "MANY_ROWS", 1000)
-    monkeypatch.setitem(recipe_fit.FAMILIES, "regression", ((SmallJoint,),))
+    monkeypatch.setattr(recipes, "MANY_ROWS", 1000)
+    monkeypatch.setitem(recipes.FAMILIES, "regression", ((SmallJoint,),))
     model = JOPLEnRegressor(random_state=0, recipe="blend").fit(rows[:2500], y[:2500])
     assert list(model.blend_.weights) == ["small_joint"]
     assert model.solution_ is not None

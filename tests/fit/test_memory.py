@@ -11,7 +11,7 @@ import pytest
 from sklearn.ensemble import RandomForestRegressor
 
 import jointleaf as jl
-from jointleaf._data import memory as free_memory
+from jointleaf._core import arrays
 from jointleaf.partitions import (
     LightGBMPartitioner,
     RandomTreesPartitioner,
@@ -29,22 +29,23 @@ from jointleaf.partitions import *
 def peak():
     lines = open("/proc/self/status").read().splitlines()
     return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
-def measure(name, n, d, dtype, model, n_classes=3):
+def measure(name, n, d, dtype, model, n_classes=3, told_by=None):
     model = eval(model)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d)).astype(dtype)
     y = X[:, 0] + np.sin(3 * X[:, 1]) + rng.standard_normal(n)
     if hasattr(model, "predict_proba"):
         y = np.digitize(y, [-1, 1])
-    if n_classes != 3 and d > 200:  # which slopes tell
+    if told_by == "slopes" or (told_by is None and n_classes != 3 and d > 200):
         y = (X[:, :8] @ rng.standard_normal((8, n_classes))).argmax(axis=1)
-    elif n_classes != 3:  # which trees tell
+    elif n_classes != 3:  # trees tell them
         cluster = rng.integers(3 * n_classes, size=n)
         X[:, :8] += 2.5 * rng.standard_normal((3 * n_classes, 8))[cluster]
         y = cluster % n_classes
     before = peak()
     model.fit(X, y)
-    estimate = jl.estimate_memory(model, X, n_classes=n_classes)
+    looked_at = None if told_by is None else y  # what decides
+    estimate = jl.estimate_memory(model, X, looked_at, n_classes=n_classes)
     print(name, peak() - before, estimate.total, flush=True)
 X, y = np.random.default_rng(0).standard_normal((50, 3)), np.arange(50.0)
 jl.JOPLEnRegressor(n_jobs=1).fit(X, y)  # loads LightGBM, too
@@ -75,6 +76,10 @@ FITS = {
     "wide_classes": (300, 1000, "f8", "jl.JOPLEnClassifier(random_state=0)", 2),
     "wide_splits": (2500, 300, "f8", "jl.JOPLEnRegressor(random_state=0)"),
     "boosted_classes": (800, 30, "f8", "jl.JOPLEnClassifier(random_state=0)", 12),
+    "looked_at_slopes": (100, 500, "f8", "jl.JOPLEnClassifier(random_state=0)", 20, "slopes"),
+    "looked_at_two": (400, 1500, "f8", "jl.JOPLEnClassifier(random_state=0)", 2, "trees"),
+    "looked_at_wide": (100, 5000, "f8", "jl.JOPLEnClassifier(random_state=0)", 20, "trees"),
+    "looked_at_sample": (160_000, 8, "f8", "jl.JOPLEnClassifier(random_state=0)", 2, "trees"),
     "classes": (
         40_000, 15, "f8", "jl.JOPLEnClassifier('steps', penalty=jl.Frobenius(1), max_iter=1)"
     ),
@@ -92,6 +97,37 @@ def test_estimates_are_right_to_a_factor_of_one_and_a_half():
     for name, (measured, estimated) in bytes_of.items():
         assert measured > 20e6, name  # of less, few megabytes would decide
         assert measured / 1.5 < estimated < 1.5 * measured, name
+
+
+def _few_rows_of_clusters():
+    rng = np.random.default_rng(0)
+    cluster, X = rng.integers(40, size=100), rng.standard_normal((100, 400))
+    X[:, :8] += 2.5 * rng.standard_normal((40, 8))[cluster]
+    return X, cluster % 20
+
+
+def test_a_look_at_the_targets_tells_what_a_fit_has_no_use_for():
+    X, y = _few_rows_of_clusters()
+    model = jl.JOPLEnClassifier(random_state=np.random.RandomState(0))
+    state = model.random_state.get_state()[1].tolist()
+    whole, looked = jl.estimate_memory(model, X, n_classes=20), jl.estimate_memory(model, X, y)
+    assert looked.total < whole.total / 10
+    assert not hasattr(model, "columns_")  # the estimator stays as it was
+    assert model.random_state.get_state()[1].tolist() == state
+    rng = np.random.default_rng(1)
+    factors = rng.standard_normal((100, 6))
+    X, y = X + factors @ rng.standard_normal((6, 400)), (factors @ rng.standard_normal((6, 9)))
+    whole = jl.estimate_memory(model, X, n_classes=9)
+    assert jl.estimate_memory(model, X, y.argmax(axis=1)) == whole  # which slopes tell
+
+
+@pytest.mark.parametrize(
+    "options", [{"time_budget": 60}, {"penalty": jl.Frobenius(0.1)}, {"cells": "constant"}]
+)
+def test_where_nothing_is_decided_a_look_changes_nothing(options):
+    X, y = _few_rows_of_clusters()
+    model = jl.JOPLEnClassifier(random_state=0, **options)
+    assert jl.estimate_memory(model, X, y) == jl.estimate_memory(model, X, n_classes=20)
 
 
 def test_of_very_many_rows_one_component_of_a_family_counts():
@@ -180,38 +216,38 @@ def test_a_fit_that_cannot_fit_is_rejected_with_the_numbers(monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3000, 5)), rng.standard_normal(3000)
     model = jl.JOPLEnRegressor("voronoi", penalty=jl.Frobenius(0.1))
-    monkeypatch.setattr("jointleaf._data.memory.available_memory", lambda: 50_000_000)
+    monkeypatch.setattr("jointleaf._core.arrays.available_memory", lambda: 50_000_000)
     with pytest.raises(MemoryError, match=r"3000 rows with 5 .* about 1\d\d MB .* and 50 MB are"):
         model.fit(X, y)
     assert not hasattr(model, "partitioner_")
     tasks = jl.MultiTaskJOPLEnRegressor("steps", penalty=jl.DirtyLasso(0.1, 0.1))
-    monkeypatch.setattr("jointleaf._data.memory.available_memory", lambda: 10_000_000)
+    monkeypatch.setattr("jointleaf._core.arrays.available_memory", lambda: 10_000_000)
     with pytest.raises(MemoryError, match="600 rows with 5 columns"):
         tasks.fit([(X[:300], y[:300]), (X[300:600], y[300:600])])
     monkeypatch.setattr(
-        "jointleaf._data.memory.available_memory", lambda: None
+        "jointleaf._core.arrays.available_memory", lambda: None
     )  # not known: not rejected
     model.set_params(partitioner=RandomTreesPartitioner(3, 4)).fit(X[:100], y[:100])
 
 
 def test_available_memory(monkeypatch, tmp_path):
-    found = free_memory.available_memory()
+    found = arrays.available_memory()
     assert found > 0 if sys.platform == "linux" else found is None or found > 0
     for name, text in (("max", "9000"), ("current", "5000"), ("stat", "anon 1\nfile 3000\n")):
         (tmp_path / f"memory.{name}").write_text(text)
     monkeypatch.setattr(
-        free_memory, "_LIMITS", ((str(tmp_path), "memory.max", "memory.current", "file"),)
+        arrays, "_MEMORY_LIMITS", ((str(tmp_path), "memory.max", "memory.current", "file"),)
     )
-    assert free_memory.available_memory() == 7000
+    assert arrays.available_memory() == 7000
     (tmp_path / "memory.max").write_text("max\n")
     # Two readings of a live system differ: the one of the system is given.
-    monkeypatch.setattr(free_memory, "_system_memory", lambda: 123_456_789)
-    assert free_memory.available_memory() == 123_456_789
-    monkeypatch.setenv(free_memory.VARIABLE, "1e9")
-    assert free_memory.available_memory() == 10**9
-    monkeypatch.setenv(free_memory.VARIABLE, "much")
+    monkeypatch.setattr(arrays, "_system_memory", lambda: 123_456_789)
+    assert arrays.available_memory() == 123_456_789
+    monkeypatch.setenv(arrays.MEMORY_VARIABLE, "1e9")
+    assert arrays.available_memory() == 10**9
+    monkeypatch.setenv(arrays.MEMORY_VARIABLE, "much")
     with pytest.raises(ValueError, match="JOINTLEAF_MAX_MEMORY='much'"):
-        free_memory.available_memory()
+        arrays.available_memory()
 
 
 def test_bad_arguments():

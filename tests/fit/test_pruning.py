@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 
 from jointleaf import L21, Frobenius, JOPLEnClassifier, JOPLEnRegressor, prune, refine
-from jointleaf._core.solvers import solve
+from jointleaf._core.solvers.base import solve
 from jointleaf._fit.pruning import Descent, merge, merging_costs, prune_to_size
 from jointleaf.estimators._fitted import fitted_frame, read_fit_rows
 from jointleaf.estimators._pruning import joint_candidate, make_walk

@@ -10,7 +10,7 @@ from blend_fits import small_fits
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._fit import recipes
 from jointleaf._fit.component import Blend, Component
-from jointleaf._fit.report import cv_results, loss_table
+from jointleaf._fit.folds import cv_results, loss_table
 from jointleaf._model.cell_model import CellModel
 
 X, Y = make_friedman1(400, n_features=5, noise=1.0, random_state=0)

@@ -11,8 +11,8 @@ from blend_fits import small_fits
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor, estimate_memory, prune
 from jointleaf._core.losses import Logistic, SquaredError
 from jointleaf._data.rows import Rows
-from jointleaf._fit import recipe_fit, recipes
-from jointleaf._fit.blend import explained_part, standardized_gain
+from jointleaf._fit import recipes
+from jointleaf._fit.component import explained_part, standardized_gain
 from jointleaf._fit.limits import Budget
 
 RNG = np.random.default_rng(0)
@@ -77,7 +77,7 @@ def has_reserve(
     rows = Rows(*columns, np.zeros((n_rows, 0), np.int64), offset=np.full(n_rows, offset))
     size = SimpleNamespace(n_rows=n_rows, n_columns=5, n_outputs=1, is_regression=True)
     context = SimpleNamespace(target_type="regression", has_own_link=own_link, rows=rows, size=size)
-    return recipe_fit._has_reserve(context, recipe, 3, budget)
+    return recipes._has_reserve(context, recipe, 3, budget)
 
 
 def test_where_there_is_one():
@@ -142,15 +142,15 @@ def test_gains_in_standard_errors(loss):
 
 
 def test_a_reserve_that_does_not_help_on_all_splits_is_left_out(monkeypatch):
-    monkeypatch.setattr(recipe_fit, "RESERVE_GAIN", 1e3)
+    monkeypatch.setattr(recipes, "RESERVE_GAIN", 1e3)
     y = X[:, 3] + NOISY
     with small_fits():
         fits = [JOPLEnRegressor(random_state=0, recipe=r).fit(X, y) for r in ("auto", "joint")]
     first, second = (model.predict(X) for model in fits)
     np.testing.assert_array_equal(first, second)
     assert [part.name for part in fits[0].report_.components] == ["joint"]
-    assert [model.report_.left_out for model in fits] == [(recipe_fit.NO_HELP,), ()]
-    assert f"left out         {recipe_fit.NO_HELP}" in fits[0].summary()
+    assert [model.report_.left_out for model in fits] == [(recipes.NO_HELP,), ()]
+    assert f"left out         {recipes.NO_HELP}" in fits[0].summary()
 
 
 def test_what_is_explained():

@@ -9,7 +9,7 @@ import jointleaf as jl
 from blend_fits import small_fits
 from jointleaf._data.columns import Columns
 from jointleaf._fit.limits import SCREENED_COLUMNS, best_columns, split_gains
-from jointleaf._trees.encoding import TrainingRows
+from jointleaf._trees.flat import TrainingRows
 from jointleaf.partitions import LightGBMPartitioner, ResidualPartitioner, RootCell
 from jointleaf.partitions._union import UnionPartitioner
 

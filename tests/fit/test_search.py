@@ -12,9 +12,9 @@ from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 
 from blend_fits import small_fits
 from jointleaf import Frobenius, JOPLEnClassifier, JOPLEnRegressor
-from jointleaf._fit import blend, joint_fold, search
-from jointleaf._fit.joint_fold import Setting, auto_penalty, feature_weights, setting_cells
-from jointleaf._fit.report import loss_table
+from jointleaf._fit import blend, joint, search
+from jointleaf._fit.folds import loss_table
+from jointleaf._fit.search import Setting, auto_penalty, feature_weights, setting_cells
 from jointleaf.partitions import (
     ExtraTreesPartitioner,
     GradientBoostingPartitioner,
@@ -110,7 +110,7 @@ def test_the_setting_with_the_least_loss_is_used(estimator, y):
 
 
 def test_large_classification_ends_with_a_line_of_the_loss_itself(monkeypatch):
-    monkeypatch.setattr(joint_fold, "_MAX_EXACT", 10)
+    monkeypatch.setattr(joint, "_MAX_EXACT", 10)
     model = JOPLEnClassifier(SMALL, cv=3, random_state=0).fit(X, THREE)
     table = loss_table(model.cv_results_)
     exact = table["is_exact"]
@@ -148,7 +148,7 @@ def test_iterative_paths_agree_with_the_kernel(monkeypatch, estimator, y):
     monkeypatch.setattr("jointleaf._fit.joint.GIVEN_PLAN", short)
     model = estimator(SMALL, cv=2, random_state=0)
     dense = losses_by_setting(loss_table(model.fit(X, y).cv_results_))
-    monkeypatch.setattr(joint_fold, "_MAX_DENSE_ROWS", 0)
+    monkeypatch.setattr(joint, "_MAX_DENSE_ROWS", 0)
     iterative = losses_by_setting(loss_table(model.fit(X, y).cv_results_))
     both = dense.keys() & iterative.keys()
     assert len(both) > 0.5 * len(dense)

@@ -9,7 +9,7 @@ from sklearn.model_selection import TimeSeriesSplit
 from blend_fits import blend_pieces, small_fits
 from jointleaf import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf._data import statistics
-from jointleaf._fit import recipe_fit
+from jointleaf._fit import recipes
 from jointleaf._fit.boosting import Growth
 
 N = 300
@@ -22,13 +22,13 @@ RECIPES = ["joint", "blend"]
 @pytest.fixture
 def splits(monkeypatch):
     """Training and validation rows of the last fit."""
-    seen, fit_recipe = [], recipe_fit.fit_recipe
+    seen, fit_recipe = [], recipes.fit_recipe
 
     def see(context, recipe, splits, *args):
         seen[:] = splits
         return fit_recipe(context, recipe, splits, *args)
 
-    monkeypatch.setattr(recipe_fit, "fit_recipe", see)
+    monkeypatch.setattr(recipes, "fit_recipe", see)
     return seen
 
 

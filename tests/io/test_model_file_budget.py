@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jointleaf as jl
-from jointleaf._trees.importers.base import threads
+from jointleaf._core.arrays import threads
 from jointleaf.io._model_file import files
 from jointleaf.io._model_file.container import pack, unpack
 from jointleaf.partitions import RandomTreesPartitioner, RootCell

@@ -143,14 +143,28 @@ def test_what_cannot_be_exported_is_named():
         jl.to_sql(plain.set_params(clip="cell").fit(X, Y))
 
 
-def test_columns_that_are_read_from_text_are_refused(tmp_path):
-    raw = pd.DataFrame({"fee": ["$1,200", "$950", "$1,010", "$800"] * 10, "area": range(40)})
-    raw["area"] = np.random.default_rng(0).permutation(40)
+def test_columns_that_are_read_from_text_are_plain_numbers_in_the_table(tmp_path):
+    """Of $1,200 and 5 % the numbers; they are named, as a database might read '10,9' as 10."""
+    rng = np.random.default_rng(0)
+    fees, rates = rng.integers(1000, 2000, 40), rng.integers(1, 30, 40)
+    heated = rng.random(40) < 0.5
+    raw = pd.DataFrame({
+        "fee": [f"${fee:,}" for fee in fees], "rate": [f"{rate} %" for rate in rates],
+        "heated": np.where(heated, "yes", "no"), "area": rng.permutation(40),
+        "sold": pd.date_range("2024-01-01", periods=40, freq="5D").astype(str),
+    })  # fmt: skip
     steps = jl.TablePreprocessor(), jl.JOPLEnRegressor("lightgbm", penalty=PENALTY)
-    pipeline = make_pipeline(*steps).fit(raw, raw["area"] ** 2)
+    pipeline = make_pipeline(*steps).fit(raw, fees * rates / 1000 + raw["area"])
     jl.save(pipeline, tmp_path / "model.jleaf")
-    with pytest.raises(ValueError, match=r"reads column 'fee' from text .*fit it again, or, in Py"):
-        jl.to_sql(jl.load(tmp_path / "model.jleaf"), "flats")
+    model = jl.load(tmp_path / "model.jleaf")
+    with pytest.warns(UserWarning, match="columns 'fee', 'rate', 'heated' held text in training"):
+        sql = jl.to_sql(model, "flats")
+    database = sqlite3.connect(":memory:")
+    flats = model.columns_.preparation.transform(raw)
+    assert flats["rate"].tolist() == rates.tolist()
+    flats.to_sql("flats", database, index=False)
+    found = [row[0] for row in database.execute(sql)]
+    np.testing.assert_allclose(found, model.predict(raw), rtol=1e-12)
 
 
 def test_kept_columns_are_checked():

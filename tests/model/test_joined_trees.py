@@ -87,3 +87,13 @@ def test_categories():
     for n in (5, 300):
         joined = JoinedTrees([partitioner])(matrix[:n])
         np.testing.assert_array_equal(joined, partitioner.apply(matrix[:n]))
+
+
+def test_rotated_trees_of_the_same_and_of_other_rows():
+    rotated = [RotatedPartitioner(LargeTreesPartitioner(4, 6), 2, random_state=k) for k in range(3)]
+    rows = [X, X, X[:150]]
+    members = [part.fit(x, Y[: len(x)]) for part, x in zip(rotated, rows, strict=True)]
+    joined = JoinedTrees(members)
+    expected = np.concatenate([member.apply(ROWS) for member in members], axis=1)
+    np.testing.assert_array_equal(joined(ROWS), expected)
+    np.testing.assert_array_equal(joined(ROWS[:9]), expected[:9])

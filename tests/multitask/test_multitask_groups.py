@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jointleaf import DirtyLasso, MultiTaskJOPLEnRegressor
-from jointleaf._fit import recipe_fit
+from jointleaf._fit import recipes
 from jointleaf.multitask import _fitting
 from jointleaf.partitions import VoronoiPartitioner
 
@@ -53,13 +53,13 @@ def test_no_group_is_on_both_sides_of_any_task(tied, form, cv):
 
 
 def test_tasks_that_are_fitted_alone(monkeypatch):
-    seen, fit_recipe = [], recipe_fit.fit_recipe
+    seen, fit_recipe = [], recipes.fit_recipe
 
     def see(context, recipe, splits, *args):
         seen.extend(splits)
         return fit_recipe(context, recipe, splits, *args)
 
-    monkeypatch.setattr(recipe_fit, "fit_recipe", see)
+    monkeypatch.setattr(recipes, "fit_recipe", see)
     MultiTaskJOPLEnRegressor(CELLS, cv=2, random_state=0).fit(X, Y, groups=GROUPS)
     assert len(seen) == 2 * 2
     for train, valid in seen:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jointleaf._data.columns import Columns
-from jointleaf._trees.importers import find_adapter
+from jointleaf._trees.importers.base import find_adapter
 from jointleaf._trees.routing import Router
 from jointleaf.partitions import HistGradientBoostingPartitioner, XGBoostPartitioner
 

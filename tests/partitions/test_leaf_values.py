@@ -9,7 +9,7 @@ from sklearn import ensemble
 from sklearn.linear_model import LinearRegression
 
 from jointleaf._data.columns import Columns
-from jointleaf._trees.importers import find_adapter
+from jointleaf._trees.importers.base import find_adapter
 from jointleaf._trees.routing import Router
 
 RNG = np.random.default_rng(0)

@@ -21,7 +21,7 @@ from sklearn.ensemble import (
 from sklearn.exceptions import NotFittedError
 
 from jointleaf._data.columns import Column, Columns
-from jointleaf._trees.importers import ADAPTERS, check_fitted_model, find_adapter
+from jointleaf._trees.importers.base import ADAPTERS, check_fitted_model, find_adapter
 from jointleaf.partitions import NO_CELL, FittedEnsemble, UnionPartitioner
 from jointleaf.partitions._factory import RegrownEnsemble
 

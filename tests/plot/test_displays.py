@@ -18,7 +18,7 @@ from jointleaf import (
     PathDisplay,
     strength_path,
 )
-from jointleaf._fit.report import loss_table
+from jointleaf._fit.folds import loss_table
 from jointleaf.partitions import LightGBMPartitioner
 from jointleaf.plot._base import _spread
 

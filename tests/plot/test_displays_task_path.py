@@ -13,7 +13,7 @@ from jointleaf import (
     MultiTaskJOPLEnRegressor,
     TaskPathDisplay,
 )
-from jointleaf._fit.report import loss_table
+from jointleaf._fit.folds import loss_table
 from jointleaf._fit.strengths import ratio_grid
 from task_displays import FEW, assert_drawn_inside, fit, legend
 

@@ -207,6 +207,34 @@ def test_strengths_stay_in_their_cells(largest):
     assert max(text.get_window_extent().width for text in texts) < (right - left) / 9
 
 
+@pytest.mark.parametrize("n_columns", [2, 3, 12, 24])
+def test_maps_of_any_number_of_columns_fill_their_figure(n_columns):
+    name = "raw prediction of class versicolor"
+    strengths = np.full((n_columns, n_columns), 0.5)
+    found = Interactions(tuple(f"column number {j}" for j in range(n_columns)), strengths, 2.0)
+    display = InteractionDisplay(found, value_name=name).plot()
+    figure = display.figure_
+    figure.canvas.draw()
+    assert display.ax_.get_window_extent().width > 0.35 * figure.bbox.width
+    title = display.ax_.get_title(loc="left")
+    assert title.replace("\n", " ") == f"spread of the {name}: 2"
+    drawn = figure.get_tightbbox()  # in inches
+    assert min(drawn.x0, drawn.y0) > 0
+    assert drawn.x1 < figure.get_figwidth()
+    assert drawn.y1 < figure.get_figheight()
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 3, 4, 5, 9])
+def test_the_label_of_the_colors_is_clear_of_low_and_high(n_columns):
+    table = np.random.default_rng(0).normal(size=(60, n_columns))
+    model = JOPLEnRegressor("lightgbm", penalty=RIDGE, random_state=0).fit(table, table.sum(axis=1))
+    display = ExplanationDisplay.from_estimator(model, table)
+    display.figure_.canvas.draw()
+    axis = display.figure_.axes[-1].yaxis
+    label = axis.label.get_window_extent()
+    assert not any(label.overlaps(text.get_window_extent()) for text in axis.get_ticklabels())
+
+
 def test_the_map_holds_the_strengths(model):
     display = InteractionDisplay.from_estimator(model, X, n_rows=30)
     found = interactions(model, X, n_rows=30)

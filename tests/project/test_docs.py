@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import sklearn
 
@@ -120,6 +121,19 @@ def test_the_example_of_onnx_runs_as_written(capsys, tmp_path, monkeypatch):
     exec(compile(block, "model-files.md", "exec"), {})
     assert capsys.readouterr().out == "True\n"
     assert (tmp_path / "model.onnx").exists()
+
+
+def test_the_example_of_raw_tables_runs_as_written(capsys, tmp_path, monkeypatch):
+    pytest.importorskip("onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "model-files.md").read_text()
+    section = text.split("\n## Raw tables\n")[1].split("\n## ")[0]
+    (block,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    exec(compile(block, "model-files.md", "exec"), {
+        "jointleaf": jointleaf, "onnxruntime": onnxruntime, "np": np,
+    })  # fmt: skip
+    assert capsys.readouterr().out == "True\n"
 
 
 @pytest.mark.parametrize("name", WITH_EXAMPLES)

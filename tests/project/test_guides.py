@@ -6,9 +6,22 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.datasets import make_friedman1
 
 from blend_fits import true_fits
+from jointleaf import (
+    Frobenius,
+    JOPLEnClassifier,
+    JOPLEnRegressor,
+    prune,
+    refine,
+    to_onnx,
+    to_sql,
+)
+from jointleaf._fit.recipes import recipe_for
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -65,6 +78,47 @@ def test_the_page_on_tuning_runs_as_written(capsys):
     names, _ = run("tuning.md", capsys)
     assert len(names["search"].cv_results_["params"]) == 4
     assert names["search"].best_score_ > 0.6
+
+
+@pytest.mark.slow
+def test_which_model_can_do_what():
+    pytest.importorskip("onnx")
+    X, y = make_friedman1(400, noise=1.0, random_state=0)
+    X, classes = pd.DataFrame(X, columns=[f"c{j}" for j in range(10)]), (y > 14).astype(int)
+    trained = {"n_estimators": 20, "verbose": -1, "random_state": 0}
+    assert recipe_for(2000) == "joint"
+    assert recipe_for(2001) == "blend"
+    penalty = Frobenius(0.01)
+    models = [
+        JOPLEnRegressor(random_state=0).fit(X, y),
+        JOPLEnClassifier(random_state=0).fit(X, classes),
+        JOPLEnRegressor(recipe="blend", random_state=0).fit(X, y),  # as above 2,000 rows
+        JOPLEnRegressor(recipe="joint", random_state=0).fit(X, y),
+        JOPLEnClassifier(recipe="joint", random_state=0).fit(X, classes),
+        refine(LGBMRegressor(**trained).fit(X, y), X, y),
+        refine(LGBMClassifier(**trained).fit(X, classes), X, classes),
+        JOPLEnRegressor(penalty=penalty, random_state=0).fit(X, y),
+    ]
+    uses = [
+        lambda model, y: to_onnx(model),
+        lambda model, y: to_sql(model, "t"),
+        lambda model, y: prune(model, X, y, n_cells=60),
+        lambda model, y: getattr(model, "predict_set", getattr(model, "predict_interval", None))(X),
+        lambda model, y: model.update(X[:20], y[:20]),
+    ]
+    page = (DOCS / "user-guide.md").read_text(encoding="utf-8")
+    lines = page.split("### Which model can do what\n\n")[1].split("\n\n")[0].splitlines()[2:]
+    for line, model in zip(lines, models, strict=True):
+        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        targets = classes if hasattr(model, "classes_") else y
+        found = []
+        for use in uses:
+            try:
+                use(model, targets)
+                found.append("yes")
+            except ValueError:
+                found.append("no")
+        assert [cell.split()[0] for cell in cells] == found, name
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The public names of an estimator are its parameters and what is documented, and no others."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -54,8 +55,8 @@ def public_names(estimator):
 
 def documented_attributes(cls):
     """The names in the section of attributes of a class, in lines such as ``a_, b_ : type``."""
-    section = re.split(r"\n    \w+\n    -+\n", cls.__doc__.split("Attributes\n    ---")[1])[0]
-    lines = re.findall(r"^    (\w.*)$", section, re.MULTILINE)
+    section = re.split(r"\n\w+\n-+\n", inspect.getdoc(cls).split("Attributes\n---")[1])[0]
+    lines = re.findall(r"^(\w.*)$", section, re.MULTILINE)
     return {name for line in lines for name in line.split(" : ")[0].split(", ")}
 
 
@@ -71,6 +72,16 @@ def test_public_names_are_those_that_are_documented(name):
     names = public_names(fit(cls)) - set(cls._get_param_names())
     assert names - documented == set()
     assert documented - names - OF_SOME == set()
+
+
+@pytest.mark.parametrize("name", [*LISTED, "L21", "DirtyLasso", "plot.EffectDisplay"])
+def test_shared_sections_are_indented_as_their_docstrings(name):
+    """Whatever the version of Python: from 3.13 on docstrings lose their own indentation."""
+    documented = estimator_class(name)
+    for text in (documented, getattr(documented, "from_estimator", documented)):
+        doc = inspect.getdoc(text)
+        sections = re.findall(r"^( *)(?:Parameters|Attributes)\n( *)-+\n( *)\w", doc, re.MULTILINE)
+        assert set(sections) == {("", "", "")}, doc
 
 
 def test_names_that_only_some_fits_leave():

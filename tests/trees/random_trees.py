@@ -93,11 +93,6 @@ def mixed_trees():
 def walked(flat, X):
     """Cells (n, P) of rows that are walked down every tree, without tables and LightGBM."""
     router = Router(flat)
-    columns = router.columns(X)
-    matrix = np.zeros((len(columns), len(X)))
-    for j, column in enumerate(columns):
-        if column.size:
-            matrix[j] = column
     leaves = np.empty((flat.n_trees, len(X)), np.int32)
-    router._walk(np.arange(flat.n_trees), matrix, leaves)
+    router._walk(np.arange(flat.n_trees), router.columns(X), leaves)
     return flat.cell_of_leaf[leaves.T + flat.leaf_starts[:-1]]

@@ -12,8 +12,8 @@ catboost = pytest.importorskip("catboost")
 pd = pytest.importorskip("pandas")
 
 from jointleaf._data.columns import Columns  # noqa: E402
-from jointleaf._trees.encoding import TrainingRows  # noqa: E402
-from jointleaf._trees.importers import find_adapter, is_ensemble  # noqa: E402
+from jointleaf._trees.flat import TrainingRows  # noqa: E402
+from jointleaf._trees.importers.base import find_adapter, is_ensemble  # noqa: E402
 from jointleaf._trees.importers.catboost import CatBoostAdapter  # noqa: E402
 from jointleaf._trees.routing import Router  # noqa: E402
 from jointleaf.partitions import FittedEnsemble  # noqa: E402

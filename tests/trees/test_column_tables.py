@@ -14,15 +14,15 @@ from jointleaf.partitions import ExtraTreesPartitioner, LightGBMPartitioner
 
 
 def looked_up(flat, X):
-    """Cells of rows from tables, with two blocks of rows where there are several."""
+    """Cells of rows from tables, of all rows and of few rows at a time."""
     router = Router(flat)
     assert tabled(flat).all()
-    leaves = np.empty((len(X), flat.n_trees), np.int32)
-    for part in np.array_split(np.arange(len(X)), 2):
-        block = np.empty((len(part), flat.n_trees), np.int32)
-        router._route_blocks(X[part], np.arange(flat.n_trees), block, 1)
-        leaves[part] = block
-    return flat.cell_of_leaf[leaves + flat.leaf_starts[:-1]]
+    columns, leaves = router.columns(X), np.empty((2, flat.n_trees, len(X)), np.int32)
+    router._tables(columns, leaves[0])
+    for begin in range(0, len(X), 40):
+        router._tables(columns[:, begin : begin + 40], leaves[1][:, begin : begin + 40])
+    np.testing.assert_array_equal(*leaves)
+    return flat.cell_of_leaf[leaves[0].T + flat.leaf_starts[:-1]]
 
 
 @settings(deadline=None, max_examples=80)
@@ -45,10 +45,10 @@ def test_every_size_of_sets_and_of_shared_states(n_leaves, most_thresholds, monk
     flat = LightGBMPartitioner(4, n_leaves, random_state=0, options=options).fit(X, y).trees_
     assert flat.n_leaves.max() == n_leaves
     counts = [len(np.unique(flat.threshold[flat.feature == j])) for j in range(4)]
-    groups = ColumnTables(flat, np.ones(4, bool))._groups
-    assert (len(groups) == 1) == (max(counts) <= most_thresholds)
-    numbers = [p for group in groups for batch in group.batches for p in batch.trees]
-    assert numbers == [0, 1, 2, 3]
+    tables = ColumnTables(flat, np.ones(4, bool))
+    n_keys = len(tables.ranks.places)
+    assert (n_keys == np.count_nonzero(counts)) == (max(counts) <= most_thresholds)
+    assert [p for batch in tables.batches for p in batch.trees] == [0, 1, 2, 3]
     np.testing.assert_array_equal(looked_up(flat, X), walked(flat, X))
 
 
@@ -101,9 +101,8 @@ def test_tables_of_trees_together_are_within_the_bound_of_each(n_columns, n_leav
     X = rng.standard_normal((2000, n_columns))
     flat = LightGBMPartitioner(70, n_leaves, random_state=0).fit(X, X @ X[0] + X[:, 0] ** 2).trees_
     tables = ColumnTables(flat, np.ones(70, bool))
-    batches = [batch for group in tables._groups for batch in group.batches]
-    assert 1 < len(batches) < 70 or n_leaves == 8
-    n_bytes = sum(table.nbytes for batch in batches for _, table in batch.tables)
+    assert 1 < len(tables.batches) < 70 or n_leaves == 8
+    n_bytes = sum(stack.n_bytes for stack in tables.stacks)
     bounds = []
     for a, b, n in zip(flat.starts, flat.starts[1:], flat.n_leaves, strict=False):
         size = 4 * -(-n // 32)
@@ -113,28 +112,6 @@ def test_tables_of_trees_together_are_within_the_bound_of_each(n_columns, n_leav
     np.testing.assert_array_equal(looked_up(flat, X), walked(flat, X))
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.data())
-def test_ranks_are_those_of_a_search(data):
-    dtype = data.draw(st.sampled_from([np.float32, np.float64]))
-    width = np.dtype(dtype).itemsize * 8
-    numbers = st.floats(allow_nan=False, width=width)
-    thresholds = np.unique(np.array(data.draw(st.lists(numbers, min_size=1, max_size=40)), dtype))
-    column = np.array(data.draw(st.lists(numbers | st.just(np.nan), max_size=20)), dtype)
-    column = np.concatenate([column, thresholds])
-    expected = np.searchsorted(thresholds, column)
-    expected[np.isnan(column)] = len(thresholds) + 1
-    np.testing.assert_array_equal(column_tables._Ranks(thresholds)(column), expected)
-
-
-def test_ranks_of_crowded_and_of_even_thresholds():
-    rng = np.random.default_rng(0)
-    for thresholds in (rng.standard_normal(255), np.append(1e9, 1e-9 * rng.standard_normal(99))):
-        ranks = column_tables._Ranks(np.sort(thresholds))
-        column = np.concatenate([thresholds, rng.standard_normal(999), [np.inf, -np.inf, -0.0]])
-        np.testing.assert_array_equal(ranks(column), np.searchsorted(np.sort(thresholds), column))
-
-
 def test_cells_that_are_numbered_anew_share_tables():
     X = np.random.default_rng(2).standard_normal((30_000, 3))
     flat = mixed_trees()
@@ -142,7 +119,7 @@ def test_cells_that_are_numbered_anew_share_tables():
     leaves = router(X)
     met = flat.numbered(leaves[:50])
     other = router.renumbered(met)
-    assert other._tables is router._tables
+    assert other._row_bits is router._row_bits
     np.testing.assert_array_equal(other(X), walked(met, X))
     assert other(X).min() == -1
     np.testing.assert_array_equal(other(X, n_jobs=2), other(X))

@@ -136,7 +136,7 @@ def test_symmetric_trees_make_every_test_once(depth):
         codes = 2 * codes + ~goes_left
     router = Router(flatten([tree], 3))
     np.testing.assert_array_equal(router(X)[:, 0], codes)
-    assert len(router._tables._groups[0].batches[0].tables[0][1]) == -(-depth // 3) + 2
+    assert len(router._tables.batches[0].tables[0].sets) == -(-depth // 3) + 2
 
 
 def test_single_leaves_and_empty_ensembles():

@@ -9,7 +9,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from tree_rows import training_rows
 
 from jointleaf._data.columns import Columns
-from jointleaf._trees.importers import find_adapter
+from jointleaf._trees.importers.base import find_adapter
 from jointleaf._trees.importers.histogram import HistogramAdapter
 from jointleaf._trees.routing import Router
 

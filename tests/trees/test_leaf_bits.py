@@ -33,7 +33,8 @@ def test_tables_are_made_once_they_pay():
     X = rng.standard_normal((routing._MANY_ROWS, 3))
     flat = mixed_trees().only(is_small(mixed_trees()))
     router, expected = Router(flat), walked(flat, X)
-    np.testing.assert_array_equal(router(X), expected)
+    for part in np.array_split(np.arange(len(X)), 40):
+        np.testing.assert_array_equal(router(X[part]), expected[part])
     assert "_tables" not in vars(router)
-    np.testing.assert_array_equal(router(X), expected)
+    np.testing.assert_array_equal(router(X[:100]), expected[:100])
     assert "_tables" in vars(router)

@@ -19,8 +19,9 @@ from jointleaf.partitions import LightGBMPartitioner
 
 @pytest.fixture(autouse=True, scope="module")
 def without_other_ways():
-    """No tables of more than 64 leaves (test_column_tables.py), nor sets (test_leaf_bits.py)."""
+    """No tables of more than 64 leaves, nor sets (test_leaf_bits.py), nor bits of rows."""
     with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(routing, "_BIT_ROWS", 10**9)
         monkeypatch.setattr(routing, "is_small", lambda trees: np.zeros(trees.n_trees, bool))
         monkeypatch.setattr(routing, "tabled", lambda trees: trees.n_leaves <= 64)
         yield
@@ -36,6 +37,7 @@ def test_random_trees_and_rows(data):
     flat = data.draw(trees())
     X = data.draw(rows(flat))
     router = Router(flat)
+    router._is_tabled = np.zeros(flat.n_trees, bool)
     assert router._native[0].loaded(10**9) is not None
     np.testing.assert_array_equal(router(X), walked(flat, X))
     np.testing.assert_array_equal(router(X[:0]), walked(flat, X[:0]))
@@ -53,7 +55,7 @@ def test_many_rows_of_large_and_small_trees(dtype, order):
     for part in made:
         router = Router(part.trees_)
         codes = router(new)
-        assert is_loaded(router) == [part.trees_.n_leaves.max() > 64]
+        assert is_loaded(router) == [True] * int(part.trees_.n_leaves.max() > 64)
         np.testing.assert_array_equal(codes, walked(part.trees_, new))
         np.testing.assert_array_equal(codes, router(new, n_jobs=2))
 
@@ -62,8 +64,7 @@ def test_large_and_small_trees_of_one_ensemble():
     flat, X = mixed_trees(), np.random.default_rng(2).standard_normal((9000, 3))
     router = Router(flat)
     expected = np.concatenate([router(part) for part in np.array_split(X, 700)])
-    assert is_loaded(router) == [True, True], "what was walked adds up"
-    assert "_tables" not in vars(router), "too few rows a call"
+    assert is_loaded(router) == [True], "what was walked adds up"
     np.testing.assert_array_equal(router(X), expected)
     np.testing.assert_array_equal(expected, walked(flat, X))
     other = replace(flat, cell_of_leaf=flat.cell_of_leaf[::-1].copy())
@@ -83,12 +84,9 @@ def test_few_rows_are_not_worth_loading_trees():
     flat, X = mixed_trees(), np.random.default_rng(2).standard_normal((9000, 3))
     router = Router(flat)
     router(X[:200])
-    assert is_loaded(router) == [False, False]
+    assert is_loaded(router) == [False]
     router(X)
-    assert is_loaded(router) == [True, False], "small trees of many rows are faster without"
-    router = Router(LightGBMPartitioner(9, 31, random_state=0).fit(X, X[:, 0] ** 2).trees_)
-    router(X[:641])
-    assert is_loaded(router) == [True], "preparing trees would take longer"
+    assert is_loaded(router) == [True]
 
 
 def test_lookups():
@@ -118,4 +116,4 @@ def test_without_lightgbm_trees_are_walked(monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     router = Router(flat)
     np.testing.assert_array_equal(router(X), expected)
-    assert is_loaded(router) == [False, False]
+    assert is_loaded(router) == [False]

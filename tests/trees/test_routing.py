@@ -10,7 +10,7 @@ import pytest
 from sklearn import ensemble
 
 from jointleaf._data.columns import Columns
-from jointleaf._trees.importers import find_adapter
+from jointleaf._trees.importers.base import find_adapter
 from jointleaf._trees.routing import Router
 from jointleaf.partitions import FittedEnsemble, LightGBMPartitioner
 

@@ -9,7 +9,7 @@ from sklearn import ensemble
 
 from jointleaf._data.columns import Columns
 from jointleaf._trees import routing
-from jointleaf._trees.importers import find_adapter
+from jointleaf._trees.importers.base import find_adapter
 from jointleaf._trees.routing import Router
 from jointleaf.partitions import LightGBMPartitioner, make_partitioner
 
@@ -57,21 +57,28 @@ def trees_of(model, columns=None):
 
 
 def both_ways(trees, rows, monkeypatch):
-    """Cells of the rows, prepared, compared and walked; they must be the same."""
-    for name in ("_FEW_ROWS", "_LOOKED_UP_ROWS"):
+    """Cells of the rows: compared, walked, from bits and from tables; they must be the same."""
+    for name in ("_FEW_ROWS", "_LOOKED_UP_ROWS", "_BIT_ROWS", "_TREE_TABLED"):
         monkeypatch.setattr(routing, name, 10**9)
     compared = Router(trees)(rows)
     monkeypatch.setattr(routing, "is_small", lambda trees: np.zeros(trees.n_trees, bool))
     router = Router(trees)
     walked = router(rows)
-    assert "_tables" not in vars(router), "nothing is prepared"
-    monkeypatch.setattr(routing, "_FEW_ROWS", -1)
-    prepared = Router(trees)(rows)
+    assert not {"_tables", "_row_bits"} & set(vars(router)), "nothing is prepared"
+    monkeypatch.setattr(routing, "_TREE_TABLED", -1.0)
+    router = Router(trees)
+    from_tables = router(rows)
+    assert ("_tables" in vars(router)) == router._is_tabled.any()
+    monkeypatch.setattr(routing, "_BIT_ROWS", 0)
+    monkeypatch.setattr(Router, "_least_bit_rows", 0.0)
+    router = Router(trees)
+    from_bits = router(rows)
+    assert "_row_bits" in vars(router)
     monkeypatch.undo()
     monkeypatch.setattr(Router, "_native_trees", lambda *_: iter(()))
-    assert walked.dtype == prepared.dtype == compared.dtype == np.int32
-    np.testing.assert_array_equal(walked, prepared)
-    np.testing.assert_array_equal(compared, prepared)
+    for cells in (compared, from_tables, from_bits):
+        assert cells.dtype == walked.dtype == np.int32
+        np.testing.assert_array_equal(cells, walked)
     return walked
 
 
@@ -187,35 +194,35 @@ def test_tables_that_are_there_serve_few_rows(monkeypatch):
     router = Router(part.trees_)
     expected = router(rows[:100])
     assert "_tables" not in vars(router)
-    router(rows[:700])
-    assert router(rows[:100]).tolist() == expected.tolist()
+    for _ in range(8):
+        assert router(rows[:100]).tolist() == expected.tolist()
     monkeypatch.setattr(Router, "_walk", None)
-    assert router(rows[:16]).tolist() == expected[:16].tolist()
-    with pytest.raises(TypeError):
-        router(rows[:15])
+    for n in (0, 1, 16):
+        assert router(rows[:n]).tolist() == expected[:n].tolist()
 
 
-def test_many_calls_with_few_rows_make_tables():
+@pytest.mark.parametrize("n_rows", [1, 100])
+def test_many_calls_with_few_rows_make_tables(n_rows):
     part = LightGBMPartitioner(12, 20, random_state=0).fit(COLUMNS.encode(X), Y, columns=COLUMNS)
-    rows = COLUMNS.encode(NEW)[:100]
+    rows = COLUMNS.encode(NEW)[:n_rows]
     router = Router(part.trees_)
-    most_rows = routing._NATIVE_ROWS * part.trees_.n_leaves.mean()
-    for _ in range(int(most_rows // 100)):
+    lost = routing._CALL_LOST + n_rows * routing._ROW_LOST
+    for _ in range(int(routing._TREE_TABLED / lost)):
         expected = router(rows)
     assert "_tables" not in vars(router)
     np.testing.assert_array_equal(router(rows), expected)
     assert "_tables" in vars(router)
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 639, 640, 641, 1300])
+@pytest.mark.parametrize("n", [0, 1, 2, 255, 256, 257, 1300])
 def test_row_counts_around_the_limit(n):
-    assert routing._FEW_ROWS == 640
+    assert routing._BIT_ROWS == 256
     part = LightGBMPartitioner(12, 20, random_state=0).fit(COLUMNS.encode(X), Y, columns=COLUMNS)
     rows = COLUMNS.encode(NEW)
     router = Router(part.trees_)
     found = router(rows[:n])
     assert found.shape == (n, 12)
-    assert ("_tables" in vars(router)) == (n > 640)
+    assert ("_row_bits" in vars(router)) == (n >= 256)
     np.testing.assert_array_equal(found, router(rows)[:n])
 
 
@@ -235,7 +242,7 @@ def test_renumbered(n_leaves, is_prepared, monkeypatch):
     leaves = router(rows[:20])
     met = trees.numbered(leaves)  # few rows: many leaves are no cell
     other = router.renumbered(met)
-    assert ("_tables" in vars(other)) == is_prepared
+    assert ("_row_bits" in vars(other)) == is_prepared
     assert other.trees is met
     for some in (new, new[:300]):
         expected = Router(met)(some)

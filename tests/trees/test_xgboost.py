@@ -9,8 +9,8 @@ from sklearn.exceptions import NotFittedError
 from tree_rows import training_rows
 
 from jointleaf._data.columns import Columns
-from jointleaf._trees.encoding import TrainingRows
-from jointleaf._trees.importers import check_fitted_model, find_adapter
+from jointleaf._trees.flat import TrainingRows
+from jointleaf._trees.importers.base import check_fitted_model, find_adapter
 from jointleaf._trees.importers.xgboost import XGBoostAdapter
 from jointleaf._trees.routing import Router
 from jointleaf.partitions import FittedEnsemble

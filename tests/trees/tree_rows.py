@@ -3,7 +3,7 @@
 import numpy as np
 
 from jointleaf._data.columns import Column, Columns
-from jointleaf._trees.encoding import TrainingRows
+from jointleaf._trees.flat import TrainingRows
 
 __all__ = ["training_rows"]
 

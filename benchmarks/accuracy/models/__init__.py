@@ -28,6 +28,7 @@ MODELS: dict[str, Model] = {
     model.name: model
     for model in (
         jointleaf.MODEL,
+        jointleaf.FIVE_SEEDS,
         cubist.MODEL,
         catboost.MODEL,
         catboost.EARLY_STOPPING,
@@ -51,8 +52,8 @@ MODELS: dict[str, Model] = {
 # No peer: run with the others, and not shown among them.
 REFERENCE = "constant"
 
-# Slow peers: run and compared only where they are named, on a few sets.
-ON_REQUEST = ("ebm", "realmlp", "tabm")
+# Run and compared only where they are named: slow peers, on a few sets.
+ON_REQUEST = ("jointleaf_five", "ebm", "realmlp", "tabm")
 
 
 def default_peers() -> list[str]:

@@ -1,4 +1,4 @@
-"""One implementation for NumPy, JAX and rows in blocks: namespaces, loops, shapes, and devices.
+"""Arrays: of NumPy, JAX and in blocks by one implementation; devices, threads and memory.
 
 Losses and proximal maps are written once, with the functions of the namespace to which their arrays
 belong. JAX is imported only where a device other than "cpu" is asked for.
@@ -7,16 +7,19 @@ belong. JAX is imported only where a device other than "cpu" is asked for.
 from __future__ import annotations
 
 import math
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from scipy import linalg, special
+from scipy import linalg, sparse, special
 
 from jointleaf._core.row_vectors import RowVector
 
@@ -50,6 +53,14 @@ def expit(x: Any) -> Any:
 def shaped(values: Any, like: Any) -> Any:
     """Return values with axes behind them, to multiply an array with more outputs."""
     return values.reshape(*values.shape, *(1,) * (like.ndim - values.ndim))
+
+
+def threads(n_jobs: int | None) -> int:
+    """Return the number of threads for `n_jobs`: None is 1, -1 all cores, and never more."""
+    # Results do not depend on it, and a model may come from a machine with other cores.
+    n_threads = int(effective_n_jobs(n_jobs))
+    # Counting cores takes as long as predicting a row.
+    return n_threads if n_threads == 1 else min(n_threads, os.cpu_count() or 1)
 
 
 def over_rows(function: Callable[..., Any], *args: Any) -> Any:
@@ -103,6 +114,39 @@ def while_loop(
     while go_on(state):
         state = advance(state)
     return state
+
+
+# -- numbers that are given ----------------------------------------------------------------------
+
+
+def check_number(name: str, value: Any, *, positive: bool, hint: str = "") -> float:
+    """Return a finite number that is positive, or not negative; `hint` ends the message."""
+    kind = "a positive number" if positive else "a number that is not negative"
+    message = f"{name}={value!r} must be {kind}{hint}"
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(message) from None
+    if isinstance(value, bool):
+        raise TypeError(message)
+    if not np.isfinite(number) or number < 0 or (positive and number == 0):
+        raise ValueError(message)
+    return number
+
+
+def is_whole(value: Any) -> bool:
+    """Whether this is a whole number."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_count(
+    name: str, value: Any, wrong_type: type[Exception] = ValueError, *, least: int = 1
+) -> int:
+    """Return a whole number that is at least `least`; raise `wrong_type` for what is none."""
+    if is_whole(value) and value >= least:
+        return int(value)
+    error = ValueError if is_whole(value) else wrong_type
+    raise error(f"{name}={value!r} must be a whole number, at least {least}")
 
 
 # -- devices -------------------------------------------------------------------------------------
@@ -187,3 +231,96 @@ class NonZeros:
         flat = np.zeros(math.prod(self.shape), self.values.dtype)
         flat[np.unpackbits(self.bits, count=len(flat)).view(bool)] = self.values
         return flat.reshape(self.shape)
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+#: Bytes that may be used, where the system's own word is not to be taken.
+MEMORY_VARIABLE = "JOINTLEAF_MAX_MEMORY"
+
+_UNKNOWN_MEMORY = 2**32  # bytes for a dense table, where the system says nothing
+_BLOCK = 2**28  # bytes of the dense rows that are predicted at a time
+#: Files with the limit of the group of processes and what it uses, in two generations of Linux, and
+#: the name of what of that is a copy of files and can be given up.
+_MEMORY_LIMITS = (
+    ("/sys/fs/cgroup", "memory.max", "memory.current", "file"),
+    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"),
+)
+
+
+def readable_bytes(n_bytes: float) -> str:
+    """Return bytes as text, in MB or GB."""
+    return f"{n_bytes / 1e6:.0f} MB" if n_bytes < 1e9 else f"{n_bytes / 1e9:.1f} GB"
+
+
+def available_memory() -> int | None:
+    """Return the bytes that this process can still use; None where that is not known.
+
+    The environment variable JOINTLEAF_MAX_MEMORY (bytes) is believed where it is set, else the
+    system (Linux) and the limit of the group of processes (containers).
+    """
+    text = os.environ.get(MEMORY_VARIABLE, "")
+    if text:
+        try:
+            return int(float(text))
+        except (ValueError, OverflowError):
+            raise ValueError(f"{MEMORY_VARIABLE}={text!r} must be a number of bytes") from None
+    limits = [_system_memory(), *(_group_memory(*paths) for paths in _MEMORY_LIMITS)]
+    known = [n for n in limits if n is not None]
+    return min(known) if known else None
+
+
+def _system_memory() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if "MemAvailable:" in line)
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+
+
+def _group_memory(place: str, limit: str, used: str, cached: str) -> int | None:
+    try:
+        most, now = (int((Path(place) / name).read_text()) for name in (limit, used))
+        lines = (Path(place) / "memory.stat").read_text().splitlines()
+        freed = next(int(line.split()[1]) for line in lines if line.startswith(f"{cached} "))
+    except (OSError, ValueError, IndexError, StopIteration):  # there is no limit: "max"
+        return None
+    return max(0, most - now + freed)
+
+
+def as_dense(X: Any) -> Any:
+    """Return a sparse matrix as an array, anything else as it is.
+
+    Raises MemoryError for one that would not fit into memory.
+    """
+    if not sparse.issparse(X):
+        return X
+    needed = dense_bytes(X)
+    free = available_memory()
+    limit = _UNKNOWN_MEMORY if free is None else free
+    if needed > limit:
+        raise MemoryError(
+            f"X is a sparse matrix of shape {X.shape}, which takes {readable_bytes(needed)} as the "
+            f"dense table that is fitted, and {readable_bytes(limit)} are available: use fewer "
+            "columns, for example those of SelectKBest or TruncatedSVD, fewer rows, or float32; "
+            f"{MEMORY_VARIABLE} (bytes) overrules what is available"
+        )
+    return X.toarray()
+
+
+def dense_bytes(X: Any) -> int:
+    """Return the bytes of a sparse matrix as an array of floats."""
+    itemsize = 4 if X.dtype == np.float32 else 8
+    return int(np.prod(X.shape, dtype=float)) * itemsize
+
+
+def row_blocks(X: Any) -> Iterator[Any]:
+    """Yield blocks of the rows of a sparse matrix that is large as an array; else X itself."""
+    if not sparse.issparse(X) or X.ndim != 2 or dense_bytes(X) <= _BLOCK:
+        yield X
+        return
+    rows = X.tocsr()
+    step = max(1, _BLOCK * X.shape[0] // dense_bytes(X))
+    for start in range(0, X.shape[0], step):
+        yield rows[start : start + step]

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._core.arrays import check_device
+from jointleaf._core.arrays import check_count, check_device
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.layout import CellKind, check_codes
 from jointleaf._core.losses import Loss, make_loss
 from jointleaf._core.penalties import Frobenius, Term
-from jointleaf._core.penalties.params import check_count
 from jointleaf._core.problem import Problem, as_numbers, check_weights
-from jointleaf._core.solvers import Solution, Solver, check_limits, solve
+from jointleaf._core.solvers.base import Solver, check_limits, solve
+from jointleaf._core.solvers.solution import Solution
 
 _MOST_SCALES = 20  # solves, each with the scale of the residuals of the one before
 
@@ -75,7 +75,7 @@ def fit_cells(
         Linear cells have slopes and a bias, constant cells a bias only (global refinement): one
         word for all partitions, or one for each.
     solver : {"auto", "dual", "pcg", "newton", "fista"} or Solver
-        The rules of "auto" are those of `_core.solvers.choose_solver`.
+        The rules of "auto" are those of `_core.solvers.base.choose_solver`.
     tol : float
         Stops when the scale-free optimality measure (`Problem.optimality`) is at most this.
     max_iter : int
@@ -93,7 +93,7 @@ def fit_cells(
     device : {"cpu", "gpu", "tpu", "auto", "jax:cpu"}
         Where the solver computes. "cpu" is NumPy and SciPy; the others need JAX (extra ``jax``):
         an accelerator, or JAX on the CPU. "auto" is an accelerator where there is one and the
-        problem is large enough (see `_core.solvers.choose_solver`), else "cpu".
+        problem is large enough (see `_core.solvers.base.choose_solver`), else "cpu".
 
     Returns
     -------

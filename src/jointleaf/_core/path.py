@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core import solvers
-from jointleaf._core.arrays import check_device
+from jointleaf._core.arrays import check_count, check_device
 from jointleaf._core.fitting import check_penalty_term, make_problem
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Kinked, Loss, make_loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.penalties.base import on_weights
-from jointleaf._core.penalties.params import check_count
 from jointleaf._core.problem import Problem, check_offset
 from jointleaf._core.progress import Progress
 from jointleaf._core.solvers.fista import live_features

@@ -128,6 +128,7 @@ class Progress:
             return
         self._drawn_at, note = seconds, (self._note + inner).removeprefix(": ")
         bar = "#" * round(24 * fraction)
+        is_due = int(10 * fraction) > self._shown and seconds - self._shown_at >= _LINE_SECONDS
         line = f"{self.label} [{bar:<24}] {self._done}/{self.total} {seconds:6.1f} s {note}"
         if self._display is not None:
             words = html.escape(f"{self.label} {self._done}/{self.total}, {seconds:.1f} s")
@@ -137,7 +138,7 @@ class Progress:
         elif is_drawn:
             self._inner, Progress._latest = inner, self if fraction < 1 else None
             _write(self._stream, _NEW_LINE + line.rstrip() + ("" if fraction < 1 else "\n"))
-        elif self._done == self.total > self._shown_done or self._is_due(fraction, seconds):
+        elif self._done == self.total > self._shown_done or is_due:
             self._shown, self._shown_at, self._shown_done = int(10 * fraction), seconds, self._done
             _write(self._stream, line.rstrip() + "\n")
 
@@ -145,10 +146,6 @@ class Progress:
         """Draw the bar of a terminal with the time that has passed."""
         if time.perf_counter() - self._start - self._drawn_at >= _TICK_SECONDS:
             self._show(self._inner)
-
-    def _is_due(self, fraction: float, seconds: float) -> bool:
-        """Whether a tenth has passed since the last line, and some time."""
-        return int(10 * fraction) > self._shown and seconds - self._shown_at >= _LINE_SECONDS
 
 
 def _notebook_display() -> Callable[[dict[str, str]], None] | None:
@@ -225,3 +222,8 @@ class SolveProgress:
             f"optimality {optimality:.1e}",
             sys.stderr,
         )
+
+
+def iterations(count: int) -> str:
+    """Return "1 iteration" or "20 iterations"."""
+    return f"{count} iteration{'' if count == 1 else 's'}"

@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._core.arrays import check_device
+from jointleaf._core.arrays import check_count, check_device
 from jointleaf._core.design import LeafDesign, TaskDesign
 from jointleaf._core.fitting import check_penalty_term, make_problem
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.losses import Loss, make_loss
 from jointleaf._core.penalties import Free, Penalty, SlopeNorm, TaskNorm, Term
 from jointleaf._core.penalties.base import mapped, on_predictions, on_weights
-from jointleaf._core.penalties.params import check_count
 from jointleaf._core.problem import Problem, as_numbers
-from jointleaf._core.solvers import Solution, Solver, check_limits, solve
-from jointleaf._core.solvers.base import Listener, SolverState
+from jointleaf._core.solvers.base import Listener, Solver, SolverState, check_limits, solve
+from jointleaf._core.solvers.solution import Solution
 
 Task = tuple[ArrayLike, ArrayLike, ArrayLike]
 

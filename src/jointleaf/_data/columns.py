@@ -22,7 +22,7 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._core.penalties.params import is_whole
+from jointleaf._core.arrays import is_whole
 
 if TYPE_CHECKING:
     from jointleaf._data.preparation import Preparation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import datetime, timedelta
 
 _LEAST_OF_SUM = 1e-5
@@ -37,6 +38,13 @@ def short_number(value: float, digits: int = 4) -> str:
 def signed(text: str) -> str:
     """Return the text of a number with its sign, also where it is positive."""
     return text if text.startswith(("-", "+")) else f"+{text}"
+
+
+def natural_key(name: str) -> list[float | str]:
+    """Return what sorts names with numbers in them by these: v2 comes before v10."""
+    parts: list[float | str] = [*re.split(r"(\d+(?:\.\d+)?)", name)]
+    parts[1::2] = [float(part) for part in parts[1::2]]
+    return parts
 
 
 def day_text(days: float) -> str:

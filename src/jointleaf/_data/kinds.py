@@ -146,13 +146,22 @@ def _number(column: RawColumn, notation: str, is_kept: bool, is_counter: bool) -
     elif not is_kept and _ID_NAME.fullmatch(column.name) and _all_differ(finite):
         note = "named an id, and whole numbers that all differ"
         return ColumnKind(column.name, "identifier", notation, note=note)
-    unread = np.flatnonzero(np.isnan(numbers) & ~column.missing)
-    if unread.size:
-        notes.append(
-            f"{unread.size:,} not a number, such as {column.values[unread[0]]!r} in row "
-            f"{unread[0] + 1:,}: taken as missing"
-        )
+    days = texts.looks_like_days(finite)
+    if days:
+        notes.append(f"looks like {days}: to have dates, write them as 2003-09-19")
+    notes += _unread(column, numbers, "a number")
     return ColumnKind(column.name, "number", notation, note="; ".join(notes))
+
+
+def _unread(column: RawColumn, numbers: NDArray[np.float64], what: str) -> list[str]:
+    """Return at most one remark, on values of a column that are not read."""
+    unread = np.flatnonzero(np.isnan(numbers) & ~column.missing)
+    if not unread.size:
+        return []
+    return [
+        f"{unread.size:,} not {what}, such as {column.values[unread[0]]!r} in row "
+        f"{unread[0] + 1:,}: taken as missing"
+    ]
 
 
 def counts_rows(numbers: NDArray) -> bool:
@@ -198,11 +207,12 @@ def _all_differ(numbers: NDArray) -> bool:
 
 
 def _date(column: RawColumn, form: str) -> ColumnKind:
-    varying = varying_parts(texts.parse_dates(column.values, form))
+    seconds = texts.parse_dates(column.values, form)
+    varying = varying_parts(seconds)
     if not varying:
         return ColumnKind(column.name, "constant", form, note=f"always {column.values[0]}")
-    note = {"iso": "year-month-day", "time": ""}.get(form, _in_words(form))
-    return ColumnKind(column.name, "date", form, varying, note)
+    notes = filter(None, [texts.form_in_words(form), *_unread(column, seconds, "a date")])
+    return ColumnKind(column.name, "date", form, varying, "; ".join(notes))
 
 
 def varying_parts(seconds: NDArray[np.float64]) -> tuple[str, ...]:
@@ -233,11 +243,3 @@ def _text(column: RawColumn, categories: list[str], is_kept: bool) -> ColumnKind
 
 def _counted(n_categories: int) -> str:
     return "1 category" if n_categories == 1 else f"{n_categories:,} categories"
-
-
-def _in_words(form: str) -> str:
-    words = {
-        "Y": "year", "y": "year", "m": "month", "b": "month", "B": "month", "d": "day",
-        "H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "am/pm",
-    }  # fmt: skip
-    return re.sub("%(.)", lambda mark: words[mark[1]], form)

@@ -269,8 +269,12 @@ def _remarks(
         noun = {"number": "a number", "boolean": "true or false", "date": "such a date"}[kind.kind]
         example = f"{column.values[unread[0]]!r} in row {unread[0] + 1:,}"
         if unread.size == (~column.missing).sum():
+            form = texts.form_in_words(kind.notation) if kind.kind == "date" else ""
+            written = f" written as {form}" if form else ""
+            remedy = ": write them so, or as 2003-09-19" if form else ""
             raise ValueError(
-                f"{source}: column {kind.name!r} held {kind.kind}s in training and holds {example}"
+                f"{source}: column {kind.name!r} held {kind.kind}s{written} in training and holds "
+                f"{example}{remedy}"
             )
         remarks.append(
             f"column {kind.name!r}: {unread.size:,} not {noun}, {example}: taken as missing"

@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
+from jointleaf._core.arrays import as_dense
 from jointleaf._data.columns import Columns, as_frame, column_names, declared_columns, is_missing
-from jointleaf._data.memory import as_dense
 from jointleaf._data.preparation import Preparation
 from jointleaf._data.raw_table import closest_name, listed
 

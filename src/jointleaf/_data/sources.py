@@ -11,7 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._core.penalties.params import check_count
+from jointleaf._core.arrays import check_count
 from jointleaf._data.columns import as_frame, is_missing
 
 

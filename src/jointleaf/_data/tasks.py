@@ -17,9 +17,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.penalties.params import is_whole
+from jointleaf._core.arrays import as_dense, is_whole
 from jointleaf._data.columns import as_frame, column_names, is_missing, is_table
-from jointleaf._data.memory import as_dense
 
 Form = Literal["pairs", "outputs", "single", "long"]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+from collections.abc import Callable
 from datetime import datetime, timezone
 
 import numpy as np
@@ -44,7 +45,8 @@ _GROUPS = {mark: re.compile(rf"[+-]?[1-9]\d{{0,2}}([{mark}]\d{{3}})+") for mark 
 NOTATIONS = tuple(name + mark for name in ("plain", *_PATTERNS) for mark in ("", "%"))
 _SMALL = re.compile(r"[+-]?\d{1,3}")
 # Digits with marks between them, and perhaps a sign before and a short unit behind.
-_NUMBER_LIKE = re.compile(r"[^\w\s]{0,2}\s*\d[\d.,'’\s]*(?:[^\W\d]{1,3}[23]?)?[^\w\s]{0,2}")
+_UNIT = r"[^\W\d]{1,3}[23]?"
+_NUMBER_LIKE = re.compile(rf"[^\w\s]{{0,2}}\s*\d[\d.,'’\s]*(?:{_UNIT}(?:/{_UNIT})?)?[^\w\s]{{0,2}}")
 _MOST_BOOLEANS = 3 * len(_BOOLEANS)  # in small, large and mixed letters
 _MOST_OTHERS = 0.05  # share of values that may be something else, and then count as missing
 
@@ -241,19 +243,47 @@ _MONTH_NAME = re.compile(
 _DAY_LIKE = re.compile(r"\d{4}([-/.])\d\d?\1\d\d?(?!\d)|(?<!\d)\d\d?([-/.])\d\d?\2\d{4}")
 _TIME_LIKE = re.compile(r"(?<!\d)\d\d?:\d\d(?!\d)")
 _SAMPLE = 1000
+_FEWEST_READ = 6  # texts, of which half may be no dates before a form is given up
+#: Forms that cannot be mistaken for another, in which values are read whatever their column's is.
+_YEAR_FIRST = ("iso", *("%Y/%m/%d" + time for time in _TIMES))
 _EPOCH = datetime(1970, 1, 1)
+_FEWEST_DAYS = 5
+_MILLISECONDS_2100 = 4_102_444_800_000
 
 
 def detect_format(texts: list[str]) -> str | None:
     """Detect how dates are written: "iso", a format of strptime, or None for other text.
 
-    All of up to 1000 different values must match; the day comes first where it is ambiguous.
+    It is the first in which all of up to 1000 different values are written (the day comes before
+    the month where either may), else that which reads most, if these are 95 % at least.
     """
     sample = list(dict.fromkeys(texts))[:_SAMPLE]
-    if not sample or not any(mark.isdigit() for mark in sample[0]):
+    most = int(_MOST_OTHERS * len(sample))
+    if sum(not any(map(str.isdigit, text)) for text in sample) > most:
         return None
-    matches = (f for f in DATE_FORMATS if all(_parse_date(text, f) is not None for text in sample))
-    return next(matches, None)
+    strict = (f for f in DATE_FORMATS if _count_unread(sample, f, 0, _parse_date) == 0)
+    form = next(strict, None)
+    if form is not None or not sample:
+        return form
+    return next(iter(_forms_by_unread(sample, most)), None)
+
+
+def _forms_by_unread(texts: list[str], most: int) -> list[str]:
+    """Return the forms that at most so many texts are not in, those that read most first."""
+    counts = {form: _count_unread(texts, form, most, read_date) for form in DATE_FORMATS}
+    forms = [form for form, n_unread in counts.items() if n_unread <= most]
+    n = len(texts)  # some forms read what is written in others
+    return sorted(forms, key=lambda f: (counts[f], _count_unread(texts, f, n, _parse_date)))
+
+
+def _count_unread(texts: list[str], form: str, most: int, read: Callable) -> int:
+    """Return how many texts are no dates of a form, or any larger number than `most`."""
+    n_unread = 0
+    for n_read, text in enumerate(texts):
+        n_unread += read(text, form) is None
+        if n_unread > most or 2 * n_unread > n_read + _FEWEST_READ:
+            return max(n_unread, most + 1)
+    return n_unread
 
 
 #: What remarks on such texts have in common.
@@ -266,11 +296,37 @@ def date_like_remarks(texts: list[str]) -> list[str]:
     n_days = sum(map(_is_day_like, sample))
     n_times = sum(_TIME_LIKE.search(text) is not None for text in sample)
     if 2 * n_days > len(sample):
-        return [f"may hold dates {LIKE_DATES}: write them as 2003-09-19"]
+        return [f"may hold dates {LIKE_DATES}{_unread_date(sample)}: write them as 2003-09-19"]
     if 2 * n_times > len(sample):
         remedy = "write dates as 2003-09-19 14:30, times alone as numbers"
         return [f"may hold times {LIKE_DATES}: {remedy}"]
     return []
+
+
+def _unread_date(texts: list[str]) -> str:
+    """Return the form in which most texts are dates, and one that is not; "" if there is none."""
+    forms = _forms_by_unread(texts, len(texts) // 2)
+    if not forms:
+        return ""
+    form = forms[0]
+    unread = next(text for text in texts if read_date(text, form) is None)
+    return f" (most are {form_in_words(form)}, {unread!r} is not)"
+
+
+def looks_like_days(numbers: NDArray[np.float64]) -> str:
+    """Return what days whole numbers (n,) seem to be; "" if they do not seem to be any.
+
+    Days are of the years 1900 to 2100, at least five different ones.
+    """
+    if len(np.unique(numbers[:_SAMPLE])) < _FEWEST_DAYS or (numbers % 1 != 0).any():
+        return ""
+    low, high = numbers.min(), numbers.max()
+    if 0 < low <= high < _MILLISECONDS_2100 and (numbers % 86_400_000 == 0).all():
+        return "days in milliseconds since 1970"
+    if not 19_000_101 <= low <= high <= 21_001_231:
+        return ""
+    days = {f"{number:.0f}" for number in numbers[:_SAMPLE].tolist()}
+    return "days without marks" if all(_parse_date(day, "%Y%m%d") for day in days) else ""
 
 
 def _is_day_like(text: str) -> bool:
@@ -287,7 +343,7 @@ def parse_dates(values: NDArray, form: str) -> NDArray[np.float64]:
         micros = values.astype("datetime64[us]")
         return np.where(np.isnat(micros), np.nan, micros.astype(np.int64) / 1e6)
     form = "iso" if form == "time" else form
-    times = {text: _parse_date(text, form) for text in set(present(values))}
+    times = {text: read_date(text, form) for text in set(present(values))}
     seconds = {text: (time - _EPOCH).total_seconds() for text, time in times.items() if time}
     return np.array([seconds.get(text, np.nan) for text in values.tolist()], dtype=float)
 
@@ -318,6 +374,22 @@ def date_parts(seconds: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         "hour": (times - days).astype(np.int64) // 3600,
     }
     return {name: np.where(missing, np.nan, part.astype(float)) for name, part in parts.items()}
+
+
+def read_date(text: str, form: str) -> datetime | None:
+    """Return the time of a text in a column of dates, also where the year comes first; or None."""
+    times = (_parse_date(text, f) for f in (form, *_YEAR_FIRST))
+    return next(filter(None, times), None)
+
+
+def form_in_words(form: str) -> str:
+    """Return how dates of a form are written, such as day.month.year; "" for a column of times."""
+    words = {
+        "Y": "year", "y": "year", "m": "month", "b": "month", "B": "month", "d": "day",
+        "H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "am/pm",
+    }  # fmt: skip
+    known = {"iso": "year-month-day", "time": ""}
+    return known[form] if form in known else re.sub("%(.)", lambda mark: words[mark[1]], form)
 
 
 def _parse_date(text: str, form: str) -> datetime | None:

@@ -14,7 +14,7 @@ from scipy.optimize import lsq_linear, minimize
 from scipy.special import expit, logsumexp, softmax
 
 from jointleaf._core.losses import Loss
-from jointleaf._fit.component import Blend, Component, FitContext, Split, Table
+from jointleaf._fit.component import Blend, Component, FitContext, Split, Table, validation_target
 from jointleaf._fit.folds import join_tables, loss_columns
 from jointleaf.partitions import FittedEnsemble
 
@@ -44,7 +44,7 @@ class Stacking:
         """Return the blend; the first component alone where a training part lacks a class."""
         if len(held_out) < 2 or not _have_all_classes(context, splits):
             return Blend.alone(next(iter(components)))
-        targets = [_target(context, split) for split in splits]
+        targets = [validation_target(context, split) for split in splits]
         target, s = np.concatenate(targets), np.concatenate([valid.s for _, valid in splits])
         predictions = [np.concatenate(parts) for parts in held_out.values()]
         start = np.zeros(len(s))
@@ -63,39 +63,6 @@ class Stacking:
             dict.fromkeys(held_out, 0.0) | dict(zip(names, weights, strict=True)),
             context.constant(context.rows) * (1 - sum(weights)) if context.has_own_link else 0.0,
         )
-
-
-def standardized_gain(
-    context: FitContext,
-    before: Sequence[NDArray],
-    after: Sequence[NDArray],
-    splits: Sequence[Split],
-) -> float:
-    """Return how much better raw predictions of validation rows are than others before.
-
-    The mean of what rows gain, in standard errors; 0 where all gain the same.
-    """
-    gains = np.concatenate(
-        [
-            split[1].s * (context.loss.row_loss(target, f) - context.loss.row_loss(target, g))
-            for f, g, split in zip(before, after, splits, strict=True)
-            for target in [_target(context, split)]
-        ]
-    )
-    spread = gains.std()
-    return float(np.sqrt(len(gains)) * gains.mean() / spread) if spread > 0 else 0.0
-
-
-def explained_part(
-    context: FitContext, predictions: Sequence[NDArray], splits: Sequence[Split]
-) -> float:
-    """Return by which part raw predictions of validation rows lower the loss of a constant."""
-    losses = np.zeros(2)
-    for raw, split in zip(predictions, splits, strict=True):
-        target, s = _target(context, split), split[1].s
-        constant = np.broadcast_to(context.constant(split[0]), raw.shape)
-        losses += [s @ context.loss.row_loss(target, f) for f in (raw, constant)]
-    return float(1 - losses[0] / losses[1]) if losses[1] > 0 else 1.0
 
 
 def _stacking_weights(
@@ -152,7 +119,7 @@ class Interpolation:
         splits: Sequence[Split],
     ) -> tuple[NDArray, NDArray]:
         """Fit weights and a constant to the classes of held-out rows."""
-        target = np.concatenate([_target(context, split) for split in splits])
+        target = np.concatenate([validation_target(context, split) for split in splits])
         s = np.concatenate([valid.s for _, valid in splits])
         predictions = [np.concatenate(parts) for parts in held_out.values()]
         fitted, constant = logistic_weights(
@@ -189,12 +156,6 @@ def _not_negligible(predictions: Sequence[NDArray], weights: Sequence[float]) ->
     """
     sizes = np.array([w * float(np.std(f)) for w, f in zip(weights, predictions, strict=True)])
     return np.flatnonzero(sizes >= _NEGLIGIBLE * sizes.sum()).tolist()
-
-
-def _target(context: FitContext, split: Split) -> NDArray:
-    """Return the encoded targets of the validation rows, in standard units of the training rows."""
-    train, valid = split
-    return context.target(valid, train)
 
 
 def _have_all_classes(context: FitContext, splits: Sequence[Split]) -> bool:

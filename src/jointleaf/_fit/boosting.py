@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import threads
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.losses import (
     AbsoluteError,
@@ -37,7 +38,6 @@ from jointleaf._fit.limits import (
 )
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._trees.flat import FlatTrees
-from jointleaf._trees.importers.base import threads
 from jointleaf._trees.importers.lightgbm import ModelText, leaf_models, read_trees
 from jointleaf.partitions import LightGBMPartitioner
 from jointleaf.partitions._base import TreeCells
@@ -137,10 +137,13 @@ class Boosted(Component):
         if not splits or not self._takes_part:
             return None
         context, n_known = self.context, len(self._predictions)
+        is_squared = context.is_regression and not context.has_own_link
         progress = self._progress((len(splits) - n_known) * self._stage.rounds, ", held-out rows")
         for k, (train, valid) in enumerate(splits[n_known:], 1):
             frame = context.standardize(train)
-            race = self._race() if k == 1 and not n_known else None
+            race = None
+            if is_squared and k == 1 and not n_known:
+                race = _Race(self._losses, [] if self._first is None else self._first._losses)
             growth, booster = self._grown(frame, train, valid, progress, race)
             progress.step_to(k * self._stage.rounds)  # it has stopped early
             if race is not None and race.is_lost:
@@ -161,12 +164,6 @@ class Boosted(Component):
     def _progress(self, n_rounds: int, what: str = "") -> Progress:
         label = self.name.replace("_", " ") + what
         return Progress(n_rounds, label, enabled=self.context.options.verbose)
-
-    def _race(self) -> _Race | None:
-        """Return the race of the first split; None where errors are not squared ones."""
-        if not self.context.is_regression or self.context.has_own_link:
-            return None
-        return _Race(self._losses, [] if self._first is None else self._first._losses)
 
     def _grown(
         self,
@@ -241,7 +238,9 @@ class Boosted(Component):
         if not cls.takes(shape.n_outputs):
             return Stages()
         stage = cls._make_stage(shape.n_rows, shape.n_outputs, shape.n_columns)
-        n_trees = shape.n_outputs * min(stage.rounds, _USUAL_ROUNDS)
+        # Twice the rate of learning takes half the rounds.
+        usual = _USUAL_ROUNDS // 2 if is_wide(shape.n_columns) else _USUAL_ROUNDS
+        n_trees = shape.n_outputs * min(stage.rounds, usual)
         # A tree that tells one class from all others has few rows to split.
         n_leaves = stage.n_cells // (2 if shape.n_outputs > 1 else 1)
         n_leaves = min(n_leaves, max(2, shape.n_rows // _USUAL_LEAF))
@@ -253,7 +252,8 @@ class Boosted(Component):
         """Return the time of the rounds until boosting stops, and of a few more."""
         if not cls.takes(size.n_outputs):
             return Seconds()
-        once = (0.012 + 2.7e-6 * size.n_rows) * max(size.n_columns, 4) * size.n_outputs
+        n_trees = min(size.n_outputs, _FEW_CLASSES)  # a round; many classes have fewer rounds
+        once = (0.012 + 2.7e-6 * size.n_rows) * max(size.n_columns, 4) * n_trees
         return Seconds(once, 1.3 * once)
 
 

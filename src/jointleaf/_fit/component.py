@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import Kinked, Loss, robust_scale, weighted_quantile
 from jointleaf._core.penalties import Term
-from jointleaf._core.solvers import Solution
+from jointleaf._core.solvers.solution import Solution
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan, mean_and_scale
 from jointleaf._data.rows import Rows, deal_rows
@@ -228,6 +228,8 @@ class Component(ABC):
     n_rounds: int = 0
     #: whether others of its kind may do as well: then the first split must have a use for it
     has_rivals: bool = False
+    #: whether it takes part only for losses that have a location, see `FitContext.has_location`
+    needs_location: bool = False
     #: whether the first split has no use for it
     is_left_out: bool = False
 
@@ -311,6 +313,84 @@ class Blend:
     def __repr__(self) -> str:
         parts = ", ".join(f"{name} {weight:.3g}" for name, weight in self.weights.items())
         return f"Blend({parts})"
+
+
+# -- predictions of validation rows ---------------------------------------------------------------
+
+
+def validation_target(context: FitContext, split: Split) -> NDArray:
+    """Return the encoded targets of the validation rows, in standard units of the training rows."""
+    train, valid = split
+    return context.target(valid, train)
+
+
+def blended_parts(
+    blend: Blend, held_out: Mapping[str, list[NDArray]], splits: Sequence[Split]
+) -> list[NDArray]:
+    """Return what a blend predicts for the validation rows of every split; [] if not known."""
+    if any(name not in held_out for name in blend.active):
+        return []
+    return [
+        np.sum([blend.weights[name] * held_out[name][k] for name in blend.active], axis=0)
+        for k in range(len(splits))
+    ]
+
+
+def standardized_gain(
+    context: FitContext,
+    before: Sequence[NDArray],
+    after: Sequence[NDArray],
+    splits: Sequence[Split],
+) -> float:
+    """Return how much better raw predictions of validation rows are than others before.
+
+    The mean of what rows gain, in standard errors; 0 where all gain the same.
+    """
+    gains = np.concatenate(
+        [
+            split[1].s * (context.loss.row_loss(target, f) - context.loss.row_loss(target, g))
+            for f, g, split in zip(before, after, splits, strict=True)
+            for target in [validation_target(context, split)]
+        ]
+    )
+    spread = gains.std()
+    return float(np.sqrt(len(gains)) * gains.mean() / spread) if spread > 0 else 0.0
+
+
+def explained_part(
+    context: FitContext, predictions: Sequence[NDArray], splits: Sequence[Split]
+) -> float:
+    """Return by which part raw predictions of validation rows lower the loss of a constant."""
+    losses = np.zeros(2)
+    for raw, split in zip(predictions, splits, strict=True):
+        target, s = validation_target(context, split), split[1].s
+        constant = np.broadcast_to(context.constant(split[0]), raw.shape)
+        losses += [s @ context.loss.row_loss(target, f) for f in (raw, constant)]
+    return float(1 - losses[0] / losses[1]) if losses[1] > 0 else 1.0
+
+
+# -- losses and their units -----------------------------------------------------------------------
+
+
+#: What validation losses are, by the name of the loss.
+LOSS_UNITS = {
+    "squared_error": "squared error / 2, target variance = 1",
+    "absolute_error": "absolute error in robust standard deviations of the target",
+    "huber": "Huber loss, robust standard deviation of the target = 1",
+    "quantile": "quantile loss in robust standard deviations of the target",
+    "poisson": "Poisson deviance / 2",
+    "gamma": "gamma deviance / 2",
+    "tweedie": "Tweedie deviance / 2",
+    "logistic": "log-loss",
+    "multinomial": "log-loss",
+}
+
+
+def loss_name(target_type: TargetType, loss: Loss | None = None) -> str:
+    """Return the name of a loss in `LOSS_UNITS`, or that of a class of the user's."""
+    if loss is None:
+        return "squared_error" if target_type == "regression" else "logistic"
+    return loss.name if loss.name in LOSS_UNITS else type(loss).__name__
 
 
 class Working(NamedTuple):

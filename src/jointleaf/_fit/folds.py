@@ -7,7 +7,7 @@ grows its own.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -341,6 +341,10 @@ def grow_partitions(context: FitContext, partitioner: Partitioner, rows: Rows) -
 
 # -- tables of validation losses -----------------------------------------------------------------
 
+_LOSSES = ("mean_loss", "std_loss", "se_loss")
+LINE_PARAMETERS = ("slope_scale", "feature_power")  # of which every line has one value
+_FLAGS = ("converged", "is_exact", "on_path", "mean_common", "mean_specific", "mean_selected")
+
 
 def loss_columns(folds: Sequence[Fold], losses: Sequence[NDArray]) -> Table:
     """Return mean loss, its standard deviation over groups and standard error of every setting.
@@ -371,6 +375,62 @@ def best_row(table: Table, *, one_se: bool) -> int:
 def join_tables(tables: Sequence[Table]) -> Table:
     """Return one table of the rows of several."""
     return {name: np.concatenate([t[name] for t in tables]) for name in tables[0]}
+
+
+def cv_results(table: Table) -> dict[str, Any]:
+    """Return a table of validation losses with scikit-learn's names and sign.
+
+    It has ``param_*`` for every number that was tried (strength, slope_scale, ...) and ``params``,
+    the same as a list of dicts; ``mean_test_score`` (minus the weighted mean validation loss over
+    all splits, for squared error in units of the target's variance), ``std_test_score`` over groups
+    of validation rows, ``se_test_score``, the standard error of the mean, and ``rank_test_score``;
+    ``converged``, and what else is known of a setting.
+    """
+    names = [name for name in table if name not in (*_LOSSES, *_FLAGS)]
+    losses = np.asarray(table["mean_loss"], float)
+    order = np.where(np.isnan(losses), np.inf, losses)
+    return {
+        **{f"param_{name}": table[name] for name in names},
+        "params": [{n: v.item() for n, v in zip(names, row, strict=True)}
+                   for row in zip(*(table[name] for name in names), strict=True)],
+        "mean_test_score": -losses,
+        "std_test_score": table["std_loss"],
+        "se_test_score": table["se_loss"],
+        "rank_test_score": np.searchsorted(np.sort(order), order).astype(np.int32) + 1,
+        **{name: table[name] for name in _FLAGS if name in table},
+    }  # fmt: skip
+
+
+def loss_table(results: Mapping[str, Any]) -> Table:
+    """Return the table of validation losses that `cv_results` was made from."""
+    losses = -np.asarray(results["mean_test_score"], float)
+    numbers = {name.removeprefix("param_"): v for name, v in results.items() if "param_" in name}
+    columns = losses, results["std_test_score"], results["se_test_score"]
+    flags = {name: results[name] for name in _FLAGS if name in results}
+    return {
+        **numbers,
+        **dict(zip(_LOSSES, columns, strict=True)),
+        "is_exact": np.ones(len(losses), bool),
+        **flags,
+    }
+
+
+def split_lines(results: Mapping[str, Any]) -> list[Table]:
+    """Return the lines that a search followed, each from strong to weak; of paths the last one.
+
+    Blends of the best setting with the leaf values are points, not lines, and left out.
+    """
+    table = loss_table(results)
+    rows = np.isfinite(table["mean_loss"]) & table.get("on_path", True)
+    rows &= table.get("joint_weight", 1.0) == 1.0
+    followed = {name: column[rows] for name, column in table.items()}
+    is_new = np.diff(followed["strength"]) >= 0
+    for name in ("is_exact", *LINE_PARAMETERS):
+        if name in followed:
+            is_new |= np.diff(followed[name]) != 0
+    parts = np.split(np.arange(rows.sum()), np.flatnonzero(is_new) + 1)
+    lines = [{name: column[part] for name, column in followed.items()} for part in parts]
+    return lines[-1:] if "on_path" in table else lines
 
 
 def with_progress(function: Callable, progress: Progress, *args: object) -> object:

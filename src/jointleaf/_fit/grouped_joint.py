@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.design import LeafDesign
-from jointleaf._core.layout import CellKind
 from jointleaf._core.losses import SquaredError
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
@@ -40,32 +39,28 @@ from jointleaf._core.solvers.krylov import Krylov, KrylovPath
 from jointleaf._core.solvers.reweighted import Reweighted
 from jointleaf._data.rows import Rows
 from jointleaf._fit.blend import logistic_weights
-from jointleaf._fit.boosting import JOINT_ROUNDS, Boosted
+from jointleaf._fit.boosting import Boosted
 from jointleaf._fit.component import (
     Component,
     FitContext,
     JointSolve,
     Split,
 )
+from jointleaf._fit.default_partitions import (
+    Group,
+    GroupsOfPartitions,
+    grow_groups,
+    small_groups,
+)
 from jointleaf._fit.folds import best_row, join_tables, loss_columns
 from jointleaf._fit.group_fold import Choice, GroupFold, partition_weights
 from jointleaf._fit.joint import solve_problem
-from jointleaf._fit.joint_fold import feature_weights
 from jointleaf._fit.limits import (
     FitShape,
     Seconds,
     Size,
-    Stages,
-    grouped_memory,
-    partition_sizes,
 )
-from jointleaf._fit.partition_groups import (
-    LARGE_ROWS,
-    Group,
-    grow_groups,
-    partition_groups,
-    small_groups,
-)
+from jointleaf._fit.search import feature_weights
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges
 from jointleaf.partitions import UnionPartitioner
@@ -74,7 +69,6 @@ _SAMPLE_ROWS = 5000  # of a training part, that tell the scales; fewer with seve
 _SLOPE_ROWS = 2000  # that tell the scale of slopes
 _STRENGTHS = 10.0 ** np.arange(-0.5, -8.01, -0.5)
 _STEPS, _MOST_STEPS = 10, 100  # of the Krylov run, at a time and in all
-_USUAL_STEPS, _FEW_OUTPUTS = 60, 5  # a third of them with more outputs
 _SAMPLE_STEPS = 30  # of runs that compare scales
 _LEAST_GAIN = 3e-3  # of the validation loss in ten steps: less is not worth ten passes
 _SCALE_POWER = 4.0  # with which scales follow the weights of their groups
@@ -99,50 +93,18 @@ class _Setting(NamedTuple):
     constant: NDArray | float = 0.0  # and what is added to them
 
 
-class GroupedJoint(Component):
+class GroupedJoint(GroupsOfPartitions):
     """The joint fit of groups of partitions, with a scale for each group."""
 
     name = "joint"
-    #: the group of every member of the last union; of all others each is its own
-    _group_of_member: Sequence[int] = ()
 
     def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
         super().__init__(context, components)
         boosted = (c for c in components.values() if isinstance(c, Boosted))
         self._boosted = next(boosted, None)
         self._folds: list[GroupFold] = []
-        #: of the groups that a sample of the rows had a use for; None without a sample
-        self._useful: set[str] | None = None
         #: of a split whose model is that of the fit
         self._path: KrylovPath | None = None
-        #: names of the groups, and the kinds of their cells
-        self._names: list[str] = []
-        self._kinds: list[CellKind] = []
-
-    def follow(self, sample: Component) -> None:
-        """Leave out the groups that a joint fit of a sample of the rows had no use for."""
-        assert isinstance(sample, GroupedJoint)
-        self._useful = set(sample._names)
-
-    def _set_groups(self, n_splits: int) -> list[Group]:
-        """Name the groups for a number of splits; return them."""
-        groups = self._make_groups(n_splits)
-        groups = [g for g in groups if self._useful is None or g.name in self._useful] or groups
-        self._names = [group.name for group in groups]
-        self._kinds = [group.kind for group in groups]
-        return groups
-
-    def _make_groups(self, n_splits: int) -> list[Group]:
-        """Return the groups, unfitted."""
-        context, options = self.context, self.context.options
-        return partition_groups(
-            len(context.rows),
-            len(context.plan.names),
-            is_linear=options.cells == "linear",
-            root=options.root_cell,
-            n_outputs=context.n_outputs,
-            n_splits=n_splits,
-        )
 
     # -- choosing ------------------------------------------------------------------------------
 
@@ -426,38 +388,12 @@ class GroupedJoint(Component):
         return f"joint fit{loss} of {len(n_cells):,} partitions with {int(n_cells.sum()):,} cells"
 
     @classmethod
-    def memory(cls, shape: FitShape) -> Stages:
-        """Return what growing the trees takes, and the runs along the path."""
-        groups, n_boosted = cls._groups_of_shape(shape)
-        sizes = [
-            (group.kind, *size) for group in groups for size in partition_sizes(group.partitioner)
-        ]
-        n_steps = _USUAL_STEPS if shape.n_outputs <= _FEW_OUTPUTS else _USUAL_STEPS // 3
-        return grouped_memory(shape, sizes, n_boosted, n_steps, LARGE_ROWS)
-
-    @classmethod
-    def _groups_of_shape(cls, shape: FitShape) -> tuple[list[Group], int]:
-        """Return the groups of a fit, unfitted, and how many boosted trees there are besides."""
-        groups = partition_groups(
-            shape.n_rows, shape.n_features, is_linear=shape.n_features > 0, root=shape.root_cell,
-            n_outputs=shape.n_outputs, n_splits=max(shape.n_splits, 1),
-        )  # fmt: skip
-        return groups, JOINT_ROUNDS if shape.is_regression else 0
-
-    @classmethod
     def seconds(cls, size: Size) -> Seconds:
         """Return the time to grow the groups and to run along the strengths, and of one of them."""
         width = (max(size.n_columns, 4) / 10) ** 0.4 * size.n_outputs**0.2
         once = 0.0047 * size.n_rows**0.7 * width
-        return Seconds(once, 0.4 * once)
-
-    # -- groups --------------------------------------------------------------------------------
-
-    def _partition_kinds(self, fitted: UnionPartitioner) -> tuple[list[CellKind], NDArray[np.intp]]:
-        """Return the kind of cells and the group of every partition."""
-        sizes = [len(member.n_cells_) for member in fitted.partitioners_]
-        group_of = np.repeat(self._group_of_member or range(len(sizes)), sizes)
-        return [self._kinds[g] for g in group_of], group_of
+        vectors = 5e-6 * (size.n_columns + 1) * size.n_outputs**2  # of weights, which count with K
+        return Seconds(once + vectors, 0.4 * once + 0.15 * vectors)
 
 
 class LargeJoint(GroupedJoint):

@@ -1,28 +1,32 @@
 """The joint fit as a component: one convex problem over the models of all cells.
 
-Few rows are near a quantile of 0.1 or 0.9, and a fit of it alone knows little: for losses with
-kinks there is a second component, `Located`. Where the targets are at all is a question that all
-rows answer: the joint fit by squared error. What is left, the distance of the quantile from that
-location, is fitted by the loss itself to residuals of rows that the location has not seen. With a
-strong penalty it is one constant for all rows; a weaker one lets it depend on them.
+Its penalty is given, or the default one of `_fit.search`, whose settings are validated on folds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TypeVar
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
-from jointleaf._core.losses import SquaredError, robust_scale
-from jointleaf._core.penalties import Term
+from jointleaf._core.arrays import cholesky_solver
+from jointleaf._core.losses import Pinball, SquaredError
+from jointleaf._core.penalties import Frobenius, Term
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import SolveProgress, tell
-from jointleaf._core.solvers import Solution, Solver, solve
+from jointleaf._core.solvers.base import Solver, choose_solver, solve
+from jointleaf._core.solvers.dual import (
+    newton_dual,
+    pinball_dual,
+    shared_cells,
+    times_column_kernel,
+)
+from jointleaf._core.solvers.solution import Solution
 from jointleaf._data.rows import Rows
 from jointleaf._fit.component import (
     CellKinds,
@@ -32,14 +36,8 @@ from jointleaf._fit.component import (
     JointSolve,
     Split,
 )
+from jointleaf._fit.default_partitions import many_partitions
 from jointleaf._fit.folds import Fold, grow_partitions, partition_kinds
-from jointleaf._fit.joint_fold import (
-    DEFAULT_SETTING,
-    JointFold,
-    Setting,
-    auto_penalty,
-    setting_cells,
-)
 from jointleaf._fit.limits import (
     FitShape,
     Seconds,
@@ -48,21 +46,35 @@ from jointleaf._fit.limits import (
     joint_memory,
     wide_partitions,
 )
-from jointleaf._fit.search import GIVEN_PLAN, choose_strength, default_plan, search_setting
+from jointleaf._fit.search import (
+    DEFAULT_SETTING,
+    GIVEN_PLAN,
+    Setting,
+    auto_penalty,
+    default_plan,
+    feature_weights,
+    search_setting,
+    setting_cells,
+)
 from jointleaf._fit.strengths import choose_strengths
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.contributions import cell_ranges
 from jointleaf.partitions import (
-    LightGBMPartitioner,
     Partitioner,
-    RandomTreesPartitioner,
-    ResidualPartitioner,
     RootCell,
     UnionPartitioner,
 )
 from jointleaf.partitions._base import TargetType, seeded
 
 F = TypeVar("F", bound=Fold)
+
+_MAX_DENSE_ROWS = 2000  # of a fold's training part: beyond, iterative paths
+_FEW_ROWS = 200  # paths of so few cost next to nothing, and their losses are noisy
+_MAX_EXACT = 500  # rows times outputs up to which every line is searched with the loss itself
+_GAP = 1e-2  # of solves with absolute errors and quantiles
+
+#: A problem, and the function that returns the losses of raw predictions of the validation rows.
+_DataTerm = tuple[Problem, Callable[[NDArray], NDArray]]
 
 
 class Joint(Component):
@@ -145,7 +157,7 @@ class Joint(Component):
         context, options = self.context, self.context.options
         is_own = context.partitioner is None
         assert isinstance(options.cells, str)
-        search = search_setting(
+        self.setting, self.line, self.folds, self.table = search_setting(
             self._fold_makers(JointFold, splits),
             default_plan(context.is_regression) if is_own else GIVEN_PLAN,
             cells=options.cells,
@@ -153,8 +165,6 @@ class Joint(Component):
             n_jobs=context.n_jobs,
             verbose=options.verbose,
         )
-        self.setting, self.folds, self.table = search.best, search.folds, search.table
-        self.line = search.start
 
     def _choose_strengths(self, splits: Sequence[Split]) -> None:
         """Choose the strengths of a given penalty that are "auto"."""
@@ -216,50 +226,6 @@ class Joint(Component):
         return [partial(make, train, valid) for train, valid in splits]
 
 
-class BesideJoint(Component):
-    """A component that works with the folds and cells of the joint fit before it."""
-
-    def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
-        super().__init__(context, components)
-        joint = components[Joint.name]
-        assert isinstance(joint, Joint)
-        self._joint = joint
-
-
-def many_partitions(target_type: TargetType) -> UnionPartitioner:
-    """Return 400 small trees of four kinds, 450 for classes, unfitted.
-
-    Boosted and extremely randomised trees, grown on the target and on the residuals of a linear
-    model: which of them are better depends on the data, and together they are better than each.
-    For classes the leaf values of the boosted trees also take part: there are 100 of them instead
-    of 50. With few rows 63 bins of a column are enough for them, and take half the time.
-    """
-    bins = {"max_bin": 63}
-    n_boosted = 100 if target_type == "classification" else 50
-    on_residuals = UnionPartitioner(
-        [
-            LightGBMPartitioner(50, 4, options=bins),
-            RandomTreesPartitioner(100, 8),
-            RandomTreesPartitioner(100, 4),
-        ]
-    )
-    return UnionPartitioner(
-        [
-            LightGBMPartitioner(n_boosted, 4, options=bins),
-            RandomTreesPartitioner(100, 8),
-            ResidualPartitioner(on_residuals),
-        ]
-    )
-
-
-def few_partitions() -> UnionPartitioner:
-    """Return 75 small partitions, unfitted: boosted and random trees, and trees on residuals."""
-    boosted = LightGBMPartitioner(25, 8)
-    return UnionPartitioner(
-        [boosted, RandomTreesPartitioner(25, 16), ResidualPartitioner(clone(boosted))]
-    )
-
-
 def fit_cells_of(
     options: FitOptions,
     frame: Frame,
@@ -300,88 +266,225 @@ def solve_problem(
     return solution
 
 
-# -- quantiles around a location ------------------------------------------------------------------
+# -- folds ---------------------------------------------------------------------------------------
 
 
-_DISTANCE = (0.3, 0.03, 0.003, 3e-4)  # times the strongest
-_TOL = 1e-3  # of the distance, whose last digits do not matter
-_AROUND = tuple(10.0 ** np.arange(1.0, -1.01, -0.5))  # times the best strength of the lines
+class JointFold(Fold):
+    """A fold that validates settings of the default penalty along paths of strengths."""
 
+    _shared: tuple[NDArray, NDArray] | None = None
+    _line: tuple[tuple[float, float], NDArray, NDArray] | None = None
 
-class Located(BesideJoint):
-    """A joint fit by squared error, and one of its cross-fitted residuals by the loss."""
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        #: raw predictions of the validation rows, by setting and whether by the loss itself
+        self._predictions: dict[tuple[Setting, bool], NDArray] = {}
+        #: problems whose data terms are those of all lines, with the loss itself or not
+        self._terms: dict[bool, _DataTerm] = {}
 
-    name = "located"
+    @property
+    def is_small(self) -> bool:
+        """Whether paths cost next to nothing."""
+        return len(self.train) <= _FEW_ROWS
 
-    def held_out(self, splits: Sequence[Split]) -> list[NDArray] | None:
-        """Choose both strengths; None for losses without kinks, and where rows are left out."""
-        joint, context = self._joint, self.context
-        if not (context.has_location and joint.folds and _hold_out_all(splits, len(context.rows))):
-            return None
-        assert joint.line is not None
-        near = [float(joint.line.strength * factor) for factor in _AROUND]
-        self._where, _ = choose_strength(joint.folds, joint.line, near, is_exact=False)
-        locations = [fold.constant + fold.raw(self._where, is_exact=False) for fold in joint.folds]
-        #: of all rows, by models that have not seen them
-        self._locations = np.empty(len(context.rows))
-        for (_, valid), location in zip(splits, locations, strict=True):
-            self._locations[valid.places] = location
-        folds = [
-            fold.around(self._locations[train.places], self._locations[valid.places])
-            for fold, (train, valid) in zip(joint.folds, splits, strict=True)
-        ]
-        self._distance = self._choose_distance(folds)
-        for fold in (*joint.folds, *folds):
-            fold.release()
-        return [a + fold.raw(self._distance) for a, fold in zip(locations, folds, strict=True)]
+    @property
+    def is_cheap(self) -> bool:
+        """Whether paths with the loss itself cost little enough to search every line with it."""
+        n_outputs = self.loss.encode(self.y).size // len(self.y)
+        if self.loss.is_quadratic:
+            return True
+        return self.loss.is_smooth and len(self.y) * n_outputs <= _MAX_EXACT
 
-    def _choose_distance(self, folds: Sequence[JointFold]) -> Setting:
-        """Choose the strength of the distance, with constants or the slopes of the location.
+    @cached_property
+    def curvature(self) -> float:
+        """Mean curvature of the loss, by which strengths are larger than with a squared error.
 
-        With slopes it is looked for next to the best one of constants.
+        That of a loss with kinks is in proportion to how many residuals are near them.
         """
-        rows = self.context.rows
-        unit = robust_scale(self.context.target(rows) - self._locations, rows.s)
-        lines = [self._where._replace(slope_scale=0.0)]
-        if self._where.slope_scale > 0:
-            lines.append(self._where)
-        choices, factors = [], list(_DISTANCE)
-        for line in lines:
-            strongest = (1 + line.slope_scale**2) / unit  # hardly moves what is of this size
-            strengths = [float(factor * strongest) for factor in factors]
-            choices.append(choose_strength(folds, line, strengths, is_exact=True))
-            best = choices[-1][0].strength / strongest
-            factors = [best * factor for factor in _AROUND[1:4]]
-        return min(choices, key=lambda choice: choice[1])[0]
+        context = self.context
+        if not context.has_own_link:
+            return 1.0
+        scale = context.residual_scale if context.has_location else 1.0
+        return context.working(self.train, self.constant).curvature / scale
 
-    def fit(self, frame: Frame) -> CellModel:
-        """Fit location and distance to all rows, in the cells of the joint fit."""
-        rows, loss = self.context.rows, frame.loss
-        target = self.context.location_target(rows)
-        where = replace(frame, loss=SquaredError(), offset=np.average(target, weights=rows.s))
-        clipped = replace(rows, y=frame.centre + frame.unit * target)
-        shift = loss.best_shift(frame.target(rows.y), rows.s, self._locations)
-        distance = replace(frame, offset=np.asarray(shift))
-        located = replace(rows, offset=self._locations)
-        options, partitioner = self.context.options, self._joint.grown()
-        model, _ = fit_cells_of(
-            options, where, clipped, partitioner, *self._joint.penalty_of(self._where)
-        )
-        penalty = self._joint.penalty_of(self._distance)
-        options = replace(options, tol=max(options.tol, _TOL))
-        further, self.solve = fit_cells_of(options, distance, located, partitioner, *penalty)
-        return model + further
+    def around(self, offset: NDArray, offset_valid: NDArray) -> JointFold:
+        """Return the fold with offsets of training and validation rows, and the same kernels."""
+        fold = copy.copy(self)
+        fold.train = replace(self.train, offset=offset)
+        fold.valid = replace(self.valid, offset=offset_valid)
+        target = self.loss.encode(self.y)
+        fold.constant = np.asarray(self.loss.best_shift(target, self.train.s, offset))
+        fold._predictions, fold._terms = {}, {}
+        return fold
 
-    def describe(self) -> str:
-        """Return the strengths."""
-        return (
-            f"location by squared error with strength {self._where.strength:.3g}, and the "
-            f"distance from it with strength {self._distance.strength:.3g}"
-        )
+    def losses(
+        self, scale: float, power: float, strengths: Sequence[float], is_exact: bool = True
+    ) -> tuple[NDArray, NDArray]:
+        """Return validation losses (groups, strengths), from strong to weak, and convergence.
+
+        With more than 200 rows the path ends when two losses in a row are above the smallest
+        before them: what follows is infinite. With ``is_exact=False`` a squared error stands in
+        for the loss: on the encoded classes, or that of its quadratic model around a constant.
+        """
+        line = Setting(1.0, scale, power)
+        problem, losses_of = self._data_term(line, is_exact)
+        is_dense = len(self.train) <= _MAX_DENSE_ROWS
+        path = (self._dense_path if is_dense else self._iterative_path)(problem, line, strengths)
+        losses = np.full((len(self.group_weights), len(strengths)), np.inf)
+        mean = np.full(len(strengths), np.inf)
+        converged = np.ones(len(strengths), bool)
+        for k, (raw, converged[k]) in enumerate(path):
+            setting = line._replace(strength=strengths[k])
+            self._predictions[setting, is_exact] = raw
+            losses[:, k] = losses_of(raw)
+            mean[k] = self.group_weights @ losses[:, k]
+            has_risen = k > 1 and mean[k - 1 : k + 1].min() > mean[: k - 1].min()
+            if has_risen and not self.is_small:
+                break
+        return losses, converged
+
+    def release(self) -> None:
+        """Free kernels and linear features, which no further setting needs."""
+        self._shared = self._line = None
+        self._terms.clear()
+        super().release()
+
+    def has_raw(self, setting: Setting) -> bool:
+        """Whether a setting was validated with the loss itself."""
+        return (setting, True) in self._predictions
+
+    def raw(self, setting: Setting, is_exact: bool = True) -> NDArray:
+        """Return raw predictions (n,) or (n, K) of a setting that was validated so."""
+        return self._predictions[setting, is_exact]
+
+    def _problem(self, setting: Setting) -> Problem:
+        has_root, sources = self.context.options.root_cell, self.context.plan.sources
+        penalty = auto_penalty(setting, self.gains, len(self.n_cells), has_root, sources)
+        return self.problem(penalty, setting_cells(setting))
+
+    def _data_term(self, line: Setting, is_exact: bool) -> _DataTerm:
+        """Return the problem of a line, and what measures its predictions; see `losses`.
+
+        Dense paths need nothing of it but the data term, which all lines share.
+        """
+        is_dense = len(self.train) <= _MAX_DENSE_ROWS
+        if is_dense and is_exact in self._terms:
+            return self._terms[is_exact]
+        problem = self._problem(Setting(1.0, 0.0, 0.0) if is_dense else line)
+        if is_dense and isinstance(self.loss, Pinball):
+            problem = problem.with_loss(self.loss, problem.y)
+        term = (problem, self.held_out_losses) if is_exact else self._surrogate(problem)
+        if is_dense:
+            self._terms[is_exact] = term
+        return term
+
+    def _surrogate(self, problem: Problem) -> _DataTerm:
+        """Return the problem with a squared error in place of the loss, and what measures it."""
+        loss, context = SquaredError(), self.context
+        y, s = self.loss.encode(self.y), self.train.s
+        y_valid, s_valid = self.loss.encode(self.y_valid), self.valid.s
+        if context.has_own_link:
+            y, s, _ = context.working(self.train, self.constant)
+            y_valid, s_valid, _ = context.working(self.valid, self.constant)
+        offset = loss.best_constant(y, s)
+        surrogate = Problem(problem.design, y, loss, problem.penalty, s, offset)
+        return surrogate, lambda raw: self.group_losses(loss, y_valid, raw, s_valid)
+
+    def _dense_path(
+        self, problem: Problem, setting: Setting, strengths: Sequence[float]
+    ) -> Iterator[tuple[NDArray, bool]]:
+        """Follow a path in the kernel, K(lambda) = K / lambda; shared cells are counted once.
+
+        Of the problem only the data term counts.
+        """
+        K, K_valid = self._kernels(problem, setting.slope_scale, setting.feature_power)
+        spread = problem.s.sum() / problem.s
+        target = (problem.y - problem.offset).astype(float)
+        alpha = np.zeros(problem.y.shape)
+        previous = strengths[0]
+        for strength in strengths:
+            tol = 10 * _path_tol(strength, setting.slope_scale)  # Newton overshoots it
+            if problem.loss.is_quadratic:
+                alpha = strength * _solve_shifted(K, strength * spread, target)
+            elif isinstance(problem.loss, Pinball):
+                alpha, _ = pinball_dual(problem, K / strength, _GAP, max_iter=30)
+            else:
+                alpha, _ = newton_dual(
+                    problem,
+                    K / strength,
+                    tol=tol,
+                    max_iter=30,
+                    alpha=alpha * (strength / previous),  # keeps the predictions
+                    in_kernel_norm=True,
+                )
+            previous = strength
+            yield K_valid @ alpha / strength + self._constant_of(problem), True
+
+    def _constant_of(self, problem: Problem) -> NDArray:
+        """Return what a problem adds to all predictions, besides the offsets of rows."""
+        return self.constant if problem.offset.shape == problem.y.shape else problem.offset
+
+    def _kernels(self, problem: Problem, scale: float, power: float) -> tuple[NDArray, NDArray]:
+        """Return K of the training rows, and of validation with training rows."""
+        if self._shared is None:
+            layout, penalty = problem.layout, problem.penalty
+            assert isinstance(penalty, Frobenius)
+            weights, cells = penalty.partition_weights, problem.leaf_design.cells()
+            valid = self.valid_design("constant").cells()
+            self._shared = (
+                shared_cells(cells, cells, layout, weights),
+                shared_cells(valid, cells, layout, weights),
+            )
+        if scale == 0:
+            return self._shared
+        if self._line is None or self._line[0] != (scale, power):
+            v = feature_weights(self.gains, power)[self.context.plan.sources]
+            strengths = np.append(1 / (scale**2 * v), 1.0)
+            X, X_valid = (np.c_[X, np.ones(len(X))] for X in (self.X, self.X_valid))
+            self._line = (
+                (scale, power),
+                times_column_kernel(self._shared[0].copy(), X, X, strengths),
+                times_column_kernel(self._shared[1].copy(), X_valid, X, strengths),
+            )
+        return self._line[1:]
+
+    def _iterative_path(
+        self, problem: Problem, setting: Setting, strengths: Sequence[float]
+    ) -> Iterator[tuple[NDArray, bool]]:
+        """Follow a path through the primal solvers, each started from the solution before."""
+        valid = self.valid_design(setting_cells(setting))
+        base = problem.penalty
+        assert isinstance(base, Frobenius)
+        theta = None
+        solver = choose_solver(problem, "pcg" if problem.loss.is_quadratic else "newton")
+        for strength in strengths:
+            solution = solver.solve(
+                problem.with_penalty(base * strength),
+                theta,
+                tol=_path_tol(strength, setting.slope_scale),
+                max_iter=1000,
+            )
+            theta = solution.theta
+            yield valid.matvec(theta) + self._constant_of(problem), solution.converged
 
 
-def _hold_out_all(splits: Sequence[Split], n_rows: int) -> bool:
-    """Whether every row is held out exactly once, and never trained on at the same time."""
-    places = np.sort(np.concatenate([valid.places for _, valid in splits]))
-    is_apart = not any(np.isin(train.places, valid.places).any() for train, valid in splits)
-    return is_apart and np.array_equal(places, np.arange(n_rows))
+def _solve_shifted(K: NDArray, shift: NDArray, b: NDArray) -> NDArray[np.float64]:
+    """Return x of (K + diag(shift)) x = b; by least squares where rounding has cost definiteness.
+
+    K (n, n) is a kernel, shift (n,) is positive.
+    """
+
+    def shifted() -> NDArray[np.float64]:
+        A = K.copy()
+        A[np.diag_indices_from(A)] += shift
+        return A
+
+    try:
+        return cholesky_solver(shifted())(b)
+    except np.linalg.LinAlgError:
+        return np.linalg.lstsq(shifted(), b, rcond=None)[0]
+
+
+def _path_tol(strength: float, slope_scale: float) -> float:
+    """Return a tolerance that is small against the penalty, whose effect it must resolve."""
+    return float(np.clip(0.01 * strength / max(1.0, slope_scale), 1e-6, 1e-3))

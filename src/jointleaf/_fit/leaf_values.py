@@ -8,12 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.losses import Logistic, Loss, Multinomial
-from jointleaf._fit.component import Split
-from jointleaf._fit.joint import BesideJoint
+from jointleaf._fit.component import Component, FitContext, Split
+from jointleaf._fit.joint import Joint
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf.partitions import FittedEnsemble, Partitioner
 
 _SMOOTHING = 1.0  # rows of every class added to every cell (Laplace's rule of succession)
+
+
+class BesideJoint(Component):
+    """A component that works with the folds and cells of the joint fit before it."""
+
+    def __init__(self, context: FitContext, components: dict[str, Component]) -> None:
+        super().__init__(context, components)
+        joint = components[Joint.name]
+        assert isinstance(joint, Joint)
+        self._joint = joint
 
 
 class LeafValues(BesideJoint):

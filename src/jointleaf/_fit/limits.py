@@ -46,12 +46,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import readable_bytes
 from jointleaf._core.layout import CellKind
 from jointleaf._core.penalties import Frobenius, Term
-from jointleaf._core.solvers import MAX_DUAL_ROWS, MAX_DUAL_ROWS_NEWTON, WIDE
+from jointleaf._core.solvers.base import MAX_DUAL_ROWS, MAX_DUAL_ROWS_NEWTON, WIDE
 from jointleaf._core.solvers.newton import MAX_BLOCK_ENTRIES, MAX_JOINT_BIASES
-from jointleaf._data.memory import readable_bytes
-from jointleaf._trees.encoding import Encoding, TrainingRows, centred_targets
+from jointleaf._trees.flat import TrainingRows
 from jointleaf.partitions import (
     LargeTreesPartitioner,
     LightGBMPartitioner,
@@ -62,7 +62,7 @@ from jointleaf.partitions import (
     StepPartitioner,
     UnionPartitioner,
 )
-from jointleaf.partitions._growers.base import fine_bins, least_leaf_rows
+from jointleaf.partitions._growers.base import Encoding, centred_targets, fine_bins, least_leaf_rows
 
 _ORDINARY_COLUMNS, _ORDINARY_OUTPUTS = 200, 50
 # Of partitions: their cells may have a slope for each column and class, all up to 500 of these.
@@ -147,8 +147,10 @@ def split_gains(rows: TrainingRows) -> NDArray[np.float64]:
         values = np.take_along_axis(block, order, axis=0)
         splits = values[1:][ends] > values[:-1][ends]
         left = np.cumsum(s[order], axis=0)[ends]
-        sums = [np.cumsum((s * target)[order], axis=0)[ends] for target in targets.T]
-        lower = np.sum(np.square(sums), axis=0) * (1 / left + 1 / (s.sum() - left))
+        lower = np.zeros(splits.shape)
+        for target in targets.T:
+            lower += np.square(np.cumsum((s * target)[order], axis=0)[ends])
+        lower *= 1 / left + 1 / (s.sum() - left)
         gains[start : start + step] = np.where(splits, lower, -1.0).max(axis=0)
     return gains
 
@@ -171,8 +173,9 @@ class Size(NamedTuple):
 class Seconds(NamedTuple):
     """About how long a component takes on one core: for every split, and for all rows.
 
-    They were measured on generated rows (200 to 20,000, 10 and 50 columns, up to 8 classes) and are
-    right to a factor of two or so; the pace of a `Budget` makes up for other machines.
+    They were measured on generated rows (200 to 20,000, 10 and 50 columns, up to 8 classes) and, of
+    up to 471 classes, on real rows too. They are right to a factor of two or so; the pace of a
+    `Budget` makes up for other machines.
     """
 
     held_out: float = 0.0
@@ -223,6 +226,7 @@ _COLUMN_ENTRIES, _TABLES = 60, 2**29  # of tables: bytes that are worth one, and
 # n x n matrices alive: of the final fit, and of a fold with a squared error or another loss.
 _DUAL, _FOLD_DUAL, _FOLD_NEWTON = 2.5, 3.0, 5.0
 _MAX_FOLD_ROWS = 2500  # up to here penalties are chosen on several folds side by side
+_READING = 200  # of a row, while rows are put in order and dealt out
 _USUAL = (100, 31)  # trees and leaves of a trained model that does not say
 
 
@@ -286,6 +290,14 @@ class FitShape:
     penalty: Term | None
     n_splits: int  # whose training parts are held at the same time; 0 where nothing is chosen
     keeps_split: bool = False  # whether models of the one split are those of the fit
+    has_slopes: bool = True  # whether cells of an exact joint fit have them
+
+
+class Used(NamedTuple):
+    """What a fit will use, as far as a look at its rows has told."""
+
+    slopes: bool = True  # in the cells of an exact joint fit
+    components: tuple[str, ...] | None = None  # with very many rows; None: not known
 
 
 def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> Stages:
@@ -293,8 +305,9 @@ def joint_memory(shape: FitShape, partitioner: Partitioner, n: int) -> Stages:
     sizes = partition_sizes(partitioner)
     sizes += [(1, 1)] if shape.root_cell else []
     P, d, K, b = sum(p for p, _ in sizes), shape.n_features, shape.n_outputs, shape.itemsize
+    n_slopes = d if shape.has_slopes else 0
     C = shape.n_tasks * sum(p * min(k, n) for p, k in sizes)  # every task has its own
-    curvature = 8 * C * (d + 1)
+    curvature = 8 * C * (n_slopes + 1)
     weights = curvature * K
     solver = _solver_name(shape, n, C * (d + 1))
     twice = 2 if solver == "fista" else 1
@@ -361,11 +374,12 @@ def grouped_memory(
 def fit_memory(shape: FitShape, components: Iterable[Stages]) -> MemoryEstimate:
     """Return what a fit takes: copies of the rows, and the larger stage of its components."""
     rows = 3 * shape.n_rows * max(shape.n_features, 1) * shape.itemsize
+    reading = MemoryEstimate(other=_READING * shape.n_rows)
     choosing, fitting = (_together(stages) for stages in zip(Stages(), *components, strict=True))
     # Buffers of blocks of rows and tables are needed when models have been made.
     buffers = int(_BUFFERS * min(1.0, shape.n_rows / _BUFFER_ROWS)) + fitting.other
     fitting = replace(fitting, other=max(0, buffers - fitting.solver))
-    largest = max(choosing, fitting, key=lambda estimate: estimate.total)
+    largest = max(reading, choosing, fitting, key=lambda estimate: estimate.total)
     return replace(largest, rows=rows)
 
 

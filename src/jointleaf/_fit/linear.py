@@ -38,6 +38,7 @@ STRENGTHS = tuple(10.0 ** np.arange(0.0, -6.01, -1.0))
 _MAX_WEIGHTS = 1000  # slopes and intercepts up to which second derivatives are cheap
 _MAX_ITER = 200
 _MOST_ROWS = 20_000  # of a training part
+_VECTORS = 25  # of L-BFGS: ten steps, as many gradients, and a few more
 _TOL, _TINY = 1e-7, 1e-10  # of gradients; of curvatures, where all rows are told apart
 
 
@@ -81,8 +82,20 @@ class Linear(Component):
         return f"a global linear model with strength {self.strength:.3g}"
 
     @classmethod
+    def memory(cls, shape: FitShape) -> Stages:
+        """Return what the features of splits take, and the vectors of an iterative solver."""
+        n, d = min(shape.n_rows, _MOST_ROWS), shape.n_features
+        features = n * d * (shape.n_splits * shape.itemsize + 8)
+        vectors = _VECTORS * 8 * (d + 1) * shape.n_outputs
+        return Stages(MemoryEstimate(solver=features + vectors))
+
+    @classmethod
     def seconds(cls, size: Size) -> Seconds:
         """Return the time of the path of strengths, on a part of the rows, and of one of them."""
+        if (size.n_columns + 1) * size.n_outputs > _MAX_WEIGHTS:  # no second derivatives
+            n_raw = min(size.n_rows, _MOST_ROWS) * size.n_outputs
+            once = 0.003 + 6e-7 * n_raw * (1 + size.n_columns / 10)
+            return Seconds(once, 0.2 * once)
         classes = size.n_outputs**1.5
         once = (0.003 + 1e-7 * min(size.n_rows, _MOST_ROWS) * size.n_columns) * classes
         return Seconds(once, 0.003 + 2e-8 * size.n_rows * size.n_columns * classes)

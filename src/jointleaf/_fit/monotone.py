@@ -21,10 +21,17 @@ from jointleaf._core.penalties.monotone import Monotone
 from jointleaf._core.solvers.base import SolverState
 from jointleaf._core.solvers.fista import FISTA
 from jointleaf._data.rows import Rows
-from jointleaf._fit.component import Component, FitContext, Split, Table, in_units_of
+from jointleaf._fit.component import (
+    Component,
+    FitContext,
+    FitOptions,
+    Split,
+    Table,
+    in_units_of,
+)
 from jointleaf._fit.folds import Fold, best_row, grow, join_tables, loss_columns
 from jointleaf._fit.joint import fit_cells_of
-from jointleaf._fit.joint_fold import Setting, auto_penalty
+from jointleaf._fit.search import Setting, auto_penalty
 from jointleaf._model.cell_model import CellModel, Frame
 from jointleaf._model.monotone import order_of_cells, slope_signs
 from jointleaf.partitions import (
@@ -43,6 +50,9 @@ _SLOPE_SCALES = (1.0, 3.0, 10.0, 30.0)
 _FEATURE_POWER = 1.0
 _MOST_ROWS = 10_000  # of a training part
 _PATH_TOL, _PATH_STEPS = 3e-3, 300  # of solves whose predictions choose a setting
+# Of the model with a setting that was chosen so. Where penalties are weak inequalities take
+# thousands of steps to a millionth, which moves predictions by thousandths of their spread.
+_TOL, _STEPS = 3e-4, 10_000
 
 
 class _Trial(NamedTuple):
@@ -193,12 +203,20 @@ class MonotoneJoint(Component):
         self._cells = cells = self._grow(context.rows, is_fold=False)
         penalty = self.penalty(cells, self._setting)
         model, solve = fit_cells_of(
-            context.options, frame, context.rows, cells.partitioner,
+            self._solve_options(), frame, context.rows, cells.partitioner,
             penalty + cells.constraint, cells.kinds,
         )  # fmt: skip
         setting = {} if context.penalty is not None else self._setting._asdict()
         self.solve = replace(solve, penalty=penalty, setting=setting)
         return model
+
+    def _solve_options(self) -> FitOptions:
+        """Return the options, with limits of its own for a setting that nobody has given."""
+        options = self.context.options
+        is_default = (options.tol, options.max_iter) == (FitOptions.tol, FitOptions.max_iter)
+        if self.context.penalty is not None or not is_default:
+            return options
+        return replace(options, tol=_TOL, max_iter=_STEPS)
 
     def describe(self) -> str:
         """Return the numbers of partitions and cells, and how many are constrained."""

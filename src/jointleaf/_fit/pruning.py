@@ -19,7 +19,7 @@ from jointleaf._core.penalties import Frobenius, Term
 from jointleaf._core.penalties.base import mapped
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
-from jointleaf._core.solvers import choose_solver
+from jointleaf._core.solvers.base import choose_solver
 from jointleaf._data.rows import Rows
 from jointleaf._fit.component import NARROW, smooth
 from jointleaf._model.cell_model import Frame

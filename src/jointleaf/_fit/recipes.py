@@ -1,35 +1,51 @@
 """Recipes: which components take part in a fit, and how they are blended.
 
 This is the only place with thresholds on the number of rows. A new component is one class and one
-more entry in a recipe.
+more entry in a recipe. A fit of a recipe has held-out predictions of its components, their blend,
+and the model; with a budget of time, or of very many rows, see `_fit.budget`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jointleaf._core.penalties import Term
-from jointleaf._data.rows import Rows
+from jointleaf._core.progress import Progress
 from jointleaf._fit.blend import Interpolation, Stacking
 from jointleaf._fit.boosting import Boosted, BoostedLinear, BoostedRandom
-from jointleaf._fit.component import Component, FitContext
+from jointleaf._fit.calibration import held_out_rows
+from jointleaf._fit.component import (
+    Blend,
+    Component,
+    FitContext,
+    Split,
+    blended_parts,
+    explained_part,
+    loss_name,
+    standardized_gain,
+)
+from jointleaf._fit.default_partitions import few_partitions, many_partitions
+from jointleaf._fit.folds import cv_results, with_all_classes
 from jointleaf._fit.grouped_joint import GroupedJoint, LargeJoint, SmallJoint
-from jointleaf._fit.joint import Joint, Located, few_partitions, many_partitions
+from jointleaf._fit.joint import Joint
 from jointleaf._fit.leaf_values import LeafValues
 from jointleaf._fit.limits import (
     SCREENED_COLUMNS,
     Budget,
-    Seconds,
+    Size,
     is_heavy,
     is_wide,
     partition_share,
 )
 from jointleaf._fit.linear import CategoryLinear, Linear
+from jointleaf._fit.located import Located
 from jointleaf._fit.monotone import MonotoneJoint
+from jointleaf._fit.report import ComponentReport, Fit, FitReport
+from jointleaf._model.cell_model import CellModel
 from jointleaf.partitions import Partitioner
 from jointleaf.partitions._base import TargetType
 
@@ -103,19 +119,18 @@ _NOT_WIDE = (BoostedRandom, BoostedLinear)
 #: Of the exact joint fit of numbers; steps of few of many columns are for the trees' own values.
 _WIDE_NUMBERS = (Joint, LeafValues, Located)
 
-#: What is tried first where time is short, for what it adds to a model in the time it takes.
-IN_A_HURRY = (Linear, Boosted, GroupedJoint, BoostedRandom, BoostedLinear)
-_FEWEST_ROWS = 1000  # that are fitted where there is no time for all
-
 #: Rows of all training parts together, about.
 _SPLIT_ROWS: dict[TargetType, float] = {"regression": 20_000, "classification": 30_000}
 _HELD_OUT_ROWS = 20_000  # enough to choose on: the smallest fold of more than 100,000 rows
 NEARLY_ALL = 0.9  # of the rows: models of a split that is trained on so many need no other fit
 MANY_ROWS = 150_000  # above which a sample tells what is worth fitting to all rows
 SAMPLE_ROWS = 10_000  # that a sample is trained on, and a quarter of it to validate
-COMPARABLE = 0.5  # of the largest weight in a family: less time then counts more
 _FEW_ROWS = 8  # up to which all fits have five folds
 _MOST_RAW = 5000  # raw predictions, rows times classes, up to which the exact joint fit is made
+
+NO_USE = "no help on held-out rows"
+NO_HELP = f"larger trees ({NO_USE})"  # what the report says of a reserve in vain
+_LITTLE_WEIGHT = 0.15  # of a blend: the model of the one split does, another fit adds little
 
 #: Of partitions that the user gives, whose own model may take part.
 _GIVEN_PARTITIONS = Recipe(
@@ -209,12 +224,8 @@ def under_constraints(recipe: Recipe) -> Recipe:
     A blend has weights that are not negative, so that it is monotone too.
     """
     is_given = recipe in (_GIVEN_PARTITIONS, _GIVEN_PENALTY)
-    kinds: tuple[type[Component], ...] = (MonotoneJoint, Boosted, BoostedRandom, Linear)
-    kinds = kinds[:1] if is_given else kinds
-    components: dict[TargetType, tuple[type[Component], ...]] = {
-        "regression": kinds,
-        "classification": kinds,
-    }
+    kinds = (MonotoneJoint,) if is_given else (MonotoneJoint, Boosted, BoostedRandom, Linear)
+    components = dict.fromkeys(recipe.components, kinds)
     return replace(recipe, components=components, blending=Stacking(), reserve={})
 
 
@@ -260,63 +271,217 @@ def spared(
     return [f"{name} ({reason})" for name in names]
 
 
-class Plan(NamedTuple):
-    """A fit that is to end in time: what is fitted, on how many splits, and what is left out."""
-
-    context: FitContext
-    recipe: Recipe
-    n_splits: int
-    left_out: tuple[str, ...] = ()
+# -- fitting a recipe ------------------------------------------------------------------------------
 
 
-def plan_within(
-    budget: Budget, context: FitContext, recipe: Recipe, n_splits: int, *, splits_are_given: bool
-) -> Plan:
-    """Return the plan of a fit for which there is time, about.
+def fit_recipe(
+    context: FitContext,
+    recipe: Recipe,
+    splits: Sequence[Split],
+    budget: Budget | None = None,
+    left_out: Sequence[str] = (),
+) -> Fit:
+    """Choose on the splits what is left to choose, fit all rows, and blend the components.
 
-    Without the time for an exact joint fit it is a blend, of fewer splits where these are not the
-    user's, then with fewer components (see `fit_recipe`) and, where there is no time for boosted
-    trees of all rows, of half, a quarter, an eighth of the rows.
+    With a budget components for which there is no time take no part. Where there are larger trees
+    in reserve they take part if they clearly help, on the first split and on all.
     """
+    if context.signs is not None:
+        recipe = under_constraints(recipe)
+    recipe = affordable(recipe, context.rows.X.shape[1], context.n_outputs)
+    if recipe.name == "blend":
+        splits = splits if context.is_regression else with_all_classes(context.rows, splits)
+        # Models of one split with nearly all rows need not be fitted anew to all.
+        keeps_split = len(splits) == 1 and context.statistics is None
+        keeps_split = keeps_split and len(splits[0][0]) >= NEARLY_ALL * len(context.rows)
+        context = replace(context, keeps_split=keeps_split)
+    seconds = seconds_of(recipe.components[context.target_type], context.size, len(splits))
+    Progress.expect(seconds if budget is None else min(seconds, budget.seconds))
+    components, held_out, skipped = _hold_out(context, recipe, splits, budget)
+    left_out = [*left_out, *skipped]
+    blend, name = blended(context, recipe, components, held_out, splits), recipe.name
+    parts = blended_parts(blend, held_out, splits)
+    has_reserve = bool(parts) and _has_reserve(context, recipe, len(splits), budget)
+    explained = explained_part(context, parts, splits) if parts and _is_plain(context) else None
+    is_blind = explained is not None and explained < HARDLY_EXPLAINED
+    if has_reserve:
+        left_out = [*left_out, NO_HELP]
+    if has_reserve and not is_blind and _helps(context, parts[0], splits[0]):
+        reserve = recipe.reserve[context.target_type]
+        further, predictions = predict_held_out(context, reserve, splits)
+        both = held_out | predictions
+        larger = blended(context, recipe, components | further, both, splits)
+        gain = standardized_gain(context, parts, blended_parts(larger, both, splits), splits)
+        if gain > RESERVE_GAIN:
+            components, held_out, blend, name = components | further, both, larger, "blend"
+            left_out = left_out[:-1]
+    model, blend = _fit_components(context, components, blend)
+    model, importances = model.described(context.rows.X, context.rows.s)
+    active = [components[name] for name in blend.active]
+    tables = [component.table for component in active if component.table is not None]
+    report = FitReport(
+        name,
+        context.target_type,
+        tuple(ComponentReport(c.name, blend.weights[c.name], c.describe()) for c in active),
+        blend,
+        next((c.solve for c in active if c.solve is not None), None),
+        cv_results(tables[0]) if tables else None,
+        sum(component.n_rounds for component in active),
+        loss_name(context.target_type, context.loss),
+        bool(context.rows.offset.any()),
+        tuple(left_out),
+    )
+    rows = held_out_rows(context, blend, held_out, splits)
+    return Fit(model, importances, report, rows, has_reserve and is_blind, explained)
 
-    def seconds(recipe: Recipe, n_splits: int) -> float:
-        kinds = recipe.components[context.target_type]
-        return sum(kind.seconds(context.size).total(n_splits) for kind in kinds)
 
-    if recipe == RECIPES["joint"] and budget.allows(seconds(recipe, n_splits)):
-        return Plan(context, recipe, n_splits)
-    left_out = []
-    if recipe == RECIPES["joint"]:
-        recipe, left_out = RECIPES["blend"], ["the exact joint fit"]
-        n_blend = n_folds_and_splits(recipe, len(context.rows), context.target_type)[1]
-        n_splits = n_splits if splits_are_given else n_blend
-    n_all = n_splits
-    while n_splits > 1 and not splits_are_given and not budget.allows(seconds(recipe, n_splits)):
-        n_splits -= 1
-    if n_splits < n_all:
-        left_out.append(f"{n_all - n_splits} of {n_all} splits")
-    rows = _rows_within(budget, context, n_splits)
-    if len(rows) < len(context.rows):
-        n_all = len(context.rows)
-        left_out.append(f"{n_all - len(rows):,} of {n_all:,} rows")
-    return Plan(replace(context, rows=rows), recipe, n_splits, tuple(left_out))
+def _hold_out(
+    context: FitContext, recipe: Recipe, splits: Sequence[Split], budget: Budget | None
+) -> tuple[dict[str, Component], dict[str, list[NDArray]], list[str]]:
+    """Return components, predictions of held-out rows, and names of what was left out."""
+    every, tried = recipe.components[context.target_type], None
+    kinds = [kind for kind in every if context.has_location or not kind.needs_location]
+    if recipe.name == "blend" and budget is not None:
+        from jointleaf._fit.budget import held_out_within  # which is about recipes itself
+
+        components, held_out, skipped = held_out_within(budget, context, recipe, splits)
+        held_out = _completed(context, recipe.blending, components, held_out, splits)
+        return components, held_out, skipped
+    if recipe.name == "blend" and len(context.rows) > MANY_ROWS and splits:
+        from jointleaf._fit.budget import tried_on_sample
+
+        tried = tried_on_sample(context, recipe, splits[0])
+        kinds = [type(component) for component in tried.values()]
+    return *predict_held_out(context, kinds, splits, tried, recipe.blending), []
 
 
-def _rows_within(budget: Budget, context: FitContext, n_splits: int) -> Rows:
-    """Return the rows for whose boosted trees there is time; all, if not even for few.
+def seconds_of(kinds: Sequence[type[Component]], size: Size, n_splits: int) -> float:
+    """Return about how long components take."""
+    return sum(kind.seconds(size).total(n_splits) for kind in kinds)
 
-    The first are a random sample. Of every class there is one at least.
+
+def blended(
+    context: FitContext,
+    recipe: Recipe,
+    components: Mapping[str, Component],
+    held_out: Mapping[str, list[NDArray]],
+    splits: Sequence[Split],
+) -> Blend:
+    if len(components) == 1:
+        return Blend.alone(next(iter(components)))
+    blend = recipe.blending.fit(context, components, held_out, splits)
+    # Components that the first split had no use for have taken part, with a weight of zero.
+    weights = {
+        name: blend.weights.get(name, 0.0)
+        for name, component in components.items()
+        if name in blend.weights or component.is_left_out
+    }
+    return replace(blend, weights=weights)
+
+
+def _is_plain(context: FitContext) -> bool:
+    """Whether losses are those of squared errors or classes, of rows without offsets."""
+    return not context.has_own_link and not context.rows.offset.any()
+
+
+def _has_reserve(context: FitContext, recipe: Recipe, n_splits: int, budget: Budget | None) -> bool:
+    """Whether there are larger trees in reserve, and rows and time for them."""
+    reserve = recipe.reserve.get(context.target_type, ())
+    if not reserve or not _is_plain(context) or len(context.rows) < RESERVE_ROWS:
+        return False
+    return budget is None or budget.allows(seconds_of(reserve, context.size, n_splits))
+
+
+def _helps(context: FitContext, raw: NDArray, split: Split) -> bool:
+    """Whether the mean with what larger trees predict is clearly better, on one split."""
+    for kind in SCREENS[context.target_type]:
+        predictions = kind(context, {}).held_out([split])
+        if predictions:
+            mean = (raw + predictions[0]) / 2
+            if standardized_gain(context, [raw], [mean], [split]) > TRIAL_GAIN:
+                return True
+    return False
+
+
+def predict_held_out(
+    context: FitContext,
+    kinds: Sequence[type[Component]],
+    splits: Sequence[Split],
+    tried: Mapping[str, Component] | None = None,
+    blending: Stacking | Interpolation | None = None,
+) -> tuple[dict[str, Component], dict[str, list[NDArray]]]:
+    """Return components, and predictions of held-out rows of those that take part.
+
+    Components may follow those that were tried on a sample. With a `blending`, the first split
+    must have a use for those that have rivals.
     """
-    rows, n_rows = context.rows, len(context.rows)
-    boosted = BoostedRandom if Boosted.seconds(context.size) == Seconds() else Boosted
-    while n_rows >= _FEWEST_ROWS:
-        size = context.size._replace(n_rows=n_rows)
-        if budget.allows(sum(kind.seconds(size).total(n_splits) for kind in (Linear, boosted))):
+    components: dict[str, Component] = {}
+    held_out: dict[str, list[NDArray]] = {}
+    for kind in kinds:
+        component = components[kind.name] = kind(context, dict(components))
+        if tried is not None:
+            component.follow(tried[kind.name])
+    for name, component in components.items():
+        waits = blending is not None and component.has_rivals
+        predictions = component.held_out(splits[:1] if waits else splits)
+        Progress.spent(len(splits) * component.seconds(context.size).held_out)
+        if predictions:
+            held_out[name] = predictions
+    if blending is not None:
+        held_out = _completed(context, blending, components, held_out, splits)
+    return components, held_out
+
+
+def _completed(
+    context: FitContext,
+    blending: Stacking | Interpolation,
+    components: Mapping[str, Component],
+    held_out: Mapping[str, list[NDArray]],
+    splits: Sequence[Split],
+) -> dict[str, list[NDArray]]:
+    """Return predictions for all splits, of rivals if they are part of the blend of the first.
+
+    Boosted trees of several kinds do much the same: those that the first split has no use for
+    would take as much time on each of the others.
+    """
+    rivals = [name for name in held_out if components[name].has_rivals]
+    if len(splits) == 1 or not rivals:
+        return dict(held_out)
+    first = {name: predictions[:1] for name, predictions in held_out.items()}
+    active = blending.fit(context, components, first, splits[:1]).active
+    completed: dict[str, list[NDArray]] = {}
+    for name, predictions in held_out.items():
+        components[name].is_left_out = name in rivals and name not in active
+        if not components[name].is_left_out:
+            more = components[name].held_out(splits) if name in rivals else predictions
+            assert more is not None
+            completed[name] = more
+    return completed
+
+
+def _fit_components(
+    context: FitContext, components: Mapping[str, Component], blend: Blend
+) -> tuple[CellModel, Blend]:
+    """Fit the components of a blend to all rows; the first alone where one has no model.
+
+    Those of little weight keep the models of the one split, as do all where it has nearly all rows.
+    """
+    frame = context.standardize(context.rows)
+    models: dict[str, CellModel] = {}
+    for name in blend.active:
+        is_small = blend.weights[name] < _LITTLE_WEIGHT * sum(blend.weights.values())
+        model = None
+        if context.keeps_split or (is_small and context.statistics is None):
+            model = components[name].split_model(frame)
+        if model is None:
+            model = components[name].fit(frame)
+        Progress.spent(components[name].seconds(context.size).fit)
+        if model is None:
+            blend = Blend.alone(next(iter(components)))
             break
-        n_rows //= 2
-    else:
-        return rows
-    is_used = np.arange(len(rows)) < n_rows
-    if not context.is_regression:
-        is_used[np.unique(rows.y, return_index=True)[1]] = True
-    return rows.take(is_used)
+        models[name] = model
+    for name in set(blend.active) - set(models):
+        model = components[name].fit(frame)
+        assert model is not None
+        models[name] = model
+    return blend.of(models), blend

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
-from jointleaf._core.solvers import Solution
-from jointleaf._core.solvers.base import iterations
-from jointleaf._fit.component import Blend, Component, JointSolve, Table
+from jointleaf._core.progress import iterations
+from jointleaf._core.solvers.solution import Solution
+from jointleaf._fit.calibration import HeldOut
+from jointleaf._fit.component import LOSS_UNITS, Blend, JointSolve, loss_name
+from jointleaf._model.cell_model import CellModel
 from jointleaf.partitions._base import TargetType
-
-#: What validation losses are, by the name of the loss.
-LOSS_UNITS = {
-    "squared_error": "squared error / 2, target variance = 1",
-    "absolute_error": "absolute error in robust standard deviations of the target",
-    "huber": "Huber loss, robust standard deviation of the target = 1",
-    "quantile": "quantile loss in robust standard deviations of the target",
-    "poisson": "Poisson deviance / 2",
-    "gamma": "gamma deviance / 2",
-    "tweedie": "Tweedie deviance / 2",
-    "logistic": "log-loss",
-    "multinomial": "log-loss",
-}
-
-
-def loss_name(target_type: TargetType, loss: Loss | None = None) -> str:
-    """Return the name of a loss in `LOSS_UNITS`, or that of a class of the user's."""
-    if loss is None:
-        return "squared_error" if target_type == "regression" else "logistic"
-    return loss.name if loss.name in LOSS_UNITS else type(loss).__name__
-
-
-_LOSSES = ("mean_loss", "std_loss", "se_loss")
-LINE_PARAMETERS = ("slope_scale", "feature_power")  # of which every line has one value
-_FLAGS = ("converged", "is_exact", "on_path", "mean_common", "mean_specific", "mean_selected")
 
 
 @dataclass(frozen=True)
@@ -88,29 +65,6 @@ class FitReport:
     loss: str = "squared_error"
     has_offset: bool = False
     left_out: tuple[str, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        recipe: str,
-        target_type: TargetType,
-        blend: Blend,
-        components: dict[str, Component],
-        loss: Loss | None = None,
-    ) -> FitReport:
-        """Put together what the components of a blend did."""
-        active = [components[name] for name in blend.active]
-        tables = [c.table for c in active if c.table is not None]
-        return cls(
-            recipe,
-            target_type,
-            tuple(ComponentReport(c.name, blend.weights[c.name], c.describe()) for c in active),
-            blend,
-            next((c.solve for c in active if c.solve is not None), None),
-            cv_results(tables[0]) if tables else None,
-            sum(component.n_rounds for component in active),
-            loss_name(target_type, loss),
-        )
 
     @classmethod
     def of_joint(
@@ -184,6 +138,24 @@ class FitReport:
         return lines
 
 
+@dataclass(frozen=True)
+class Fit:
+    """The model of a fit, the importances (d,) of columns, what was done, and held-out rows.
+
+    A fit that explains hardly more than a constant `wants_larger_trees`, where there are such:
+    columns that say nothing one by one may do so together, which takes the recipe of more rows,
+    with more of them in training. `explained` is the part of the loss of a constant by which that
+    of held-out rows is lower, where it is known.
+    """
+
+    model: CellModel
+    importances: NDArray[np.float64]
+    report: FitReport
+    held_out: HeldOut | None = None
+    wants_larger_trees: bool = False
+    explained: float | None = None
+
+
 def _setting_text(setting: dict[str, float]) -> str:
     """Return a setting in words; of the scales of groups of partitions their range alone."""
     scales = [v for k, v in setting.items() if k.endswith("_scale") and k != "slope_scale"]
@@ -218,59 +190,3 @@ def describe_solution(solution: Solution) -> str:
         f"{solution.solver}, {solution.status} after {iterations(solution.n_iter)}, "
         f"optimality {solution.optimality:.1e}"
     )
-
-
-def cv_results(table: Table) -> dict[str, Any]:
-    """Return a table of validation losses with scikit-learn's names and sign.
-
-    It has ``param_*`` for every number that was tried (strength, slope_scale, ...) and ``params``,
-    the same as a list of dicts; ``mean_test_score`` (minus the weighted mean validation loss over
-    all splits, for squared error in units of the target's variance), ``std_test_score`` over groups
-    of validation rows, ``se_test_score``, the standard error of the mean, and ``rank_test_score``;
-    ``converged``, and what else is known of a setting.
-    """
-    names = [name for name in table if name not in (*_LOSSES, *_FLAGS)]
-    losses = np.asarray(table["mean_loss"], float)
-    order = np.where(np.isnan(losses), np.inf, losses)
-    return {
-        **{f"param_{name}": table[name] for name in names},
-        "params": [{n: v.item() for n, v in zip(names, row, strict=True)}
-                   for row in zip(*(table[name] for name in names), strict=True)],
-        "mean_test_score": -losses,
-        "std_test_score": table["std_loss"],
-        "se_test_score": table["se_loss"],
-        "rank_test_score": np.searchsorted(np.sort(order), order).astype(np.int32) + 1,
-        **{name: table[name] for name in _FLAGS if name in table},
-    }  # fmt: skip
-
-
-def loss_table(results: Mapping[str, Any]) -> Table:
-    """Return the table of validation losses that `cv_results` was made from."""
-    losses = -np.asarray(results["mean_test_score"], float)
-    numbers = {name.removeprefix("param_"): v for name, v in results.items() if "param_" in name}
-    columns = losses, results["std_test_score"], results["se_test_score"]
-    flags = {name: results[name] for name in _FLAGS if name in results}
-    return {
-        **numbers,
-        **dict(zip(_LOSSES, columns, strict=True)),
-        "is_exact": np.ones(len(losses), bool),
-        **flags,
-    }
-
-
-def split_lines(results: Mapping[str, Any]) -> list[Table]:
-    """Return the lines that a search followed, each from strong to weak; of paths the last one.
-
-    Blends of the best setting with the leaf values are points, not lines, and left out.
-    """
-    table = loss_table(results)
-    rows = np.isfinite(table["mean_loss"]) & table.get("on_path", True)
-    rows &= table.get("joint_weight", 1.0) == 1.0
-    followed = {name: column[rows] for name, column in table.items()}
-    is_new = np.diff(followed["strength"]) >= 0
-    for name in ("is_exact", *LINE_PARAMETERS):
-        if name in followed:
-            is_new |= np.diff(followed[name]) != 0
-    parts = np.split(np.arange(rows.sum()), np.flatnonzero(is_new) + 1)
-    lines = [{name: column[part] for name, column in followed.items()} for part in parts]
-    return lines[-1:] if "on_path" in table else lines

@@ -1,10 +1,24 @@
-"""Search of the default penalty by honest cross-validation."""
+"""The default penalty, and the search of its numbers by honest cross-validation.
+
+The default penalty has three numbers. With G = X diag(v) X^T the linear kernel of standardised
+features and M the share of partitions in which two rows meet, the joint fit is the kernel model
+
+    K = M o (1 + s^2 G) + root,     root = 1 + s^2 G  (the root cell),     strength lambda,
+
+- the **strength** lambda,
+- the **slope scale** s: how freely slopes may move against biases (0: constant cells),
+- the **feature power** q: v_j is proportional to (split gain of feature j)^q and sums to 1.
+
+As a penalty this is `Frobenius(lambda / s^2, lambda, v, u)` with u_p = 1/P for the P partitions
+and u = 1 for the root cell.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -13,10 +27,13 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from jointleaf._core.layout import CellKind
+from jointleaf._core.penalties import Frobenius
 from jointleaf._core.progress import Progress
 from jointleaf._fit.component import Table
 from jointleaf._fit.folds import best_row, join_tables, loss_columns, with_progress
-from jointleaf._fit.joint_fold import JointFold, Setting
+
+if TYPE_CHECKING:
+    from jointleaf._fit.joint import JointFold
 
 SLOPE_SCALES = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 FEATURE_POWERS = (0.0, 1.0, 2.0)
@@ -27,6 +44,55 @@ _FINER = (1.0, 0.5, 0.0, -0.5, -1.0)
 _ALL_ROWS = (0.5, 0.0, -0.5, -1.0, -1.5, -2.0)  # more rows want a weaker penalty
 _OTHER_LOSS = tuple(np.arange(2.0, -3.01, -0.5))
 _SEARCH_ROWS = 800  # most training rows with which lines are compared
+
+
+class Setting(NamedTuple):
+    """The three numbers of the default penalty."""
+
+    strength: float
+    slope_scale: float
+    feature_power: float
+
+
+DEFAULT_SETTING = Setting(strength=0.1, slope_scale=1.0, feature_power=1.0)
+
+
+def auto_penalty(
+    setting: Setting,
+    split_gains: NDArray,
+    n_partitions: int,
+    has_root: bool,
+    sources: NDArray[np.intp] | None = None,
+) -> Frobenius:
+    """Return the Frobenius penalty of a setting for P partitions, the last of them maybe the root.
+
+    Split gains (d,) become the feature weights v. `sources` (m,) are the columns that the linear
+    features come from, whose weights they have; by default each is its own.
+    """
+    grown = n_partitions - has_root
+    weights = np.full(n_partitions, 1.0 / max(grown, 1))
+    if has_root:
+        weights[-1] = 1.0
+    v = feature_weights(split_gains, setting.feature_power)
+    scale = setting.slope_scale if setting.slope_scale > 0 else 1.0  # 0: no slopes to penalise
+    return Frobenius(
+        setting.strength / scale**2, setting.strength, v if sources is None else v[sources], weights
+    )
+
+
+def feature_weights(split_gains: NDArray, power: float) -> NDArray[np.float64]:
+    """Return v_j proportional to gain_j^power, floored at 1e-6 of the largest, summing to 1."""
+    gains = np.asarray(split_gains, float)
+    largest = gains.max(initial=0.0)
+    if largest <= 0 or power == 0:
+        return np.full(len(gains), 1.0 / max(len(gains), 1))
+    weights = np.maximum((gains / largest) ** power, 1e-6)
+    return weights / weights.sum()
+
+
+def setting_cells(setting: Setting) -> CellKind:
+    """Return "constant" for a slope scale of 0, else "linear"."""
+    return "linear" if setting.slope_scale > 0 else "constant"
 
 
 @dataclass(frozen=True)
@@ -49,22 +115,6 @@ def default_plan(is_regression: bool) -> SearchPlan:
     return SearchPlan((0.0, 1.0, 3.0, 10.0), 1.0 if is_regression else 0.0, STRENGTHS, False)
 
 
-@dataclass(frozen=True)
-class SearchResult:
-    """What a search found, with folds of all rows; `start` is the best setting of its lines.
-
-    The table has one entry per setting tried: strength, slope_scale, feature_power, is_exact (False
-    where the squared error stood in for the loss), mean_loss (weighted mean validation loss over
-    all folds, in units of the target's variance for regression), std_loss (over groups of
-    validation rows), se_loss (standard error of the mean) and converged (all solves behind it).
-    """
-
-    best: Setting
-    start: Setting
-    folds: list[JointFold]
-    table: Table
-
-
 def search_setting(
     make_folds: Sequence[Callable[..., JointFold]],
     plan: SearchPlan,
@@ -73,7 +123,7 @@ def search_setting(
     one_se: bool = False,
     n_jobs: int = 1,
     verbose: bool = False,
-) -> SearchResult:
+) -> tuple[Setting, Setting, list[JointFold], Table]:
     """Choose the setting with the smallest mean validation loss over the folds.
 
     A search along lines instead of the whole grid; every line is a path over strengths. With more
@@ -90,6 +140,12 @@ def search_setting(
     once more, with all rows and the loss itself, along the best line: folds with more than 800
     training rows compare lines with 800 of them, and losses other than the squared error are
     replaced by one with more than 500 rows times outputs, and where they have kinks always.
+
+    Returns the best setting, the best one of the lines, folds with all rows, and a table with one
+    entry per setting tried: strength, slope_scale, feature_power, is_exact (False where the squared
+    error stood in for the loss), mean_loss (weighted mean validation loss over all folds, in units
+    of the target's variance for regression), std_loss (over groups of validation rows), se_loss
+    (standard error of the mean) and converged (all solves behind it).
     """
     n_lines = len(SLOPE_SCALES) + len(FEATURE_POWERS) if cells == "linear" else 1
     n_steps = len(make_folds) * (2 + n_lines)
@@ -114,7 +170,7 @@ def search_setting(
     if one_se:
         best = _stronger(search.last, best)
     _warn_unconverged(table, best)
-    return SearchResult(best, start, folds, table)
+    return best, start, folds, table
 
 
 class _Search:

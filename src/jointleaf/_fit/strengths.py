@@ -24,10 +24,12 @@ from jointleaf._core.design import TaskDesign, lipschitz
 from jointleaf._core.losses import joined_loss
 from jointleaf._core.path import biases_alone, follow_path, largest_strength, strength_grid
 from jointleaf._core.penalties import Free, Frobenius, Penalty, PerTask, TaskNorm, Term
-from jointleaf._core.penalties.base import AUTO, Sum, mapped, on_predictions, on_weights
+from jointleaf._core.penalties.base import AUTO, mapped, on_predictions, on_weights
+from jointleaf._core.penalties.sums import Sum
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
-from jointleaf._core.solvers import Solution, SolverState, choose_solver
+from jointleaf._core.solvers.base import SolverState, choose_solver
+from jointleaf._core.solvers.solution import Solution
 from jointleaf._fit.component import CellKinds, Table
 from jointleaf._fit.folds import Fold, best_row, join_tables, loss_columns, with_progress
 

@@ -25,8 +25,9 @@ from scipy import sparse
 
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._data.features import LinearFeatures
-from jointleaf._model.contributions import CellRanges, padded, sum_of_entries
-from jointleaf._model.joined_trees import JoinedTrees
+from jointleaf._model.code_sums import CodeSums
+from jointleaf._model.contributions import CellRanges
+from jointleaf._model.joined_trees import JoinedTrees, innermost
 from jointleaf._trees.grouping import GroupIndex, Grouping, group_trees, group_weights
 from jointleaf._trees.routing import Router
 from jointleaf.partitions import Partitioner, RootCell
@@ -36,9 +37,9 @@ from jointleaf.partitions._base import TreeCells
 #: thousands of rows. The rule looks at the rows of a call alone, so that equal calls give
 #: equal numbers.
 LEAST_ROWS = 10_000
+MOST_CELLS = 16  # of half of the partitions, where tables are worth it
 _MOST_CODES = 2**22  # in memory at a time, in one thread
-_LEAST_SHARE = 2048  # rows of a thread
-_BLOCK_BYTES = 2**19  # sums of slopes that stay in the second-level cache
+_LEAST_SHARE = 1024  # rows of a thread
 _BLOCK_ROWS = 4096  # rows whose answers and sums stay in the cache
 _TABLE_BYTES = 2**18  # weights of one group: most look-ups stay in the second-level cache
 _ALL_BYTES = 2**25  # weights of all groups
@@ -59,35 +60,61 @@ class PlainSums:
         biases: NDArray,
         ranges: CellRanges | None = None,
     ) -> None:
-        self.codes, self.layout, self.ranges = JoinedTrees(sources), layout, ranges
+        members = list(innermost(sources))
+        self._root: tuple[NDArray, NDArray] | None = None  # slopes and bias of every row
+        is_root = [isinstance(source, RootCell) for source, _ in members]
+        if ranges is None and any(is_root) and not all(is_root):
+            left_out = np.repeat(is_root, [size for _, size in members])
+            self._root, layout, slopes, biases = _without(layout, slopes, biases, left_out)
+            members = [member for member in members if not isinstance(member[0], RootCell)]
+        self.codes, self.layout, self.ranges = JoinedTrees([m for m, _ in members]), layout, ranges
         self.slopes, self.biases = slopes, biases
-        self._parts: list[_OutputSums] = []
+        self._parts: list[CodeSums] = []
         if ranges is None:
+            may_miss = self.codes.may_miss
             for output, partitions in _by_output(layout, slopes, biases):
                 if len(partitions):
-                    self._parts.append(_OutputSums(layout, slopes, biases, output, partitions))
+                    part = CodeSums(layout, slopes, biases, output, partitions, may_miss=may_miss)
+                    self._parts.append(part)
 
     def __call__(self, X: NDArray, features: LinearFeatures, n_jobs: int = 1) -> NDArray:
         """Return sums over all partitions, (n,) or (n, K), of rows X (n, d).
 
         Threads share the blocks of rows; no number depends on how.
         """
-        most_rows = max(_LEAST_SHARE, _MOST_CODES // self.layout.n_partitions)
+        most_rows = _MOST_CODES // max(1, self.layout.n_partitions)
+        most_rows = max(_LEAST_SHARE, most_rows - most_rows % _LEAST_SHARE)
         step = min(most_rows, max(_LEAST_SHARE, -(-len(X) // n_jobs)))
         blocks = [X[start : start + step] for start in range(0, len(X), step)]
-        if n_jobs == 1 or len(blocks) == 1:
+        if len(blocks) == 1:
+            return self._block(X, features)
+        if n_jobs == 1:
             return np.concatenate([self._block(rows, features) for rows in blocks])
         with ThreadPoolExecutor(n_jobs) as pool:
             return np.concatenate(list(pool.map(lambda rows: self._block(rows, features), blocks)))
 
     def _block(self, X: NDArray, features: LinearFeatures) -> NDArray:
-        Z, codes = features.transform(X), self.codes(X)
+        Z, codes = features.transform(X), self.codes.by_partition(X)
         if self.ranges is not None:
-            return self.ranges.predict(Z, codes, self.layout, self.slopes, self.biases)
+            return self.ranges.predict(Z, codes.T, self.layout, self.slopes, self.biases)
         sums = np.zeros((len(Z), *self.biases.shape[1:]), Z.dtype)
+        if self._root is not None:
+            slopes, bias = (weights.astype(Z.dtype, copy=False) for weights in self._root)
+            # Not a product of matrices: its rounding depends on the number of rows.
+            sums += np.einsum("ij,j...->i...", Z, slopes) + bias
         for part in self._parts:
             sums[:, part.output] += part(Z, codes)
         return sums
+
+
+def _without(
+    layout: CellLayout, slopes: NDArray, biases: NDArray, is_left_out: NDArray[np.bool_]
+) -> tuple[tuple[NDArray, NDArray], CellLayout, NDArray, NDArray]:
+    """Return the summed weights of partitions that are left out, and those of all others."""
+    is_out = is_left_out[layout.partition_of_cell]
+    is_out_sloped = is_out[layout.linear_cells]
+    sums = slopes[is_out_sloped].sum(axis=0, dtype=float), biases[is_out].sum(axis=0, dtype=float)
+    return sums, layout.only(~is_left_out), slopes[~is_out_sloped], biases[~is_out]
 
 
 def _by_output(
@@ -109,57 +136,6 @@ def _by_output(
     for k in range(adds.shape[1]):
         yield k, everything[(n_outputs == 1) & adds[:, k]]
     yield ..., everything[n_outputs > 1]
-
-
-class _OutputSums:
-    """Sums of the weights of some partitions for one output, or for all."""
-
-    def __init__(
-        self,
-        layout: CellLayout,
-        slopes: NDArray,
-        biases: NDArray,
-        output: int | EllipsisType,
-        partitions: NDArray[np.intp],
-    ) -> None:
-        self.output = output
-        chosen = layout.only(partitions)
-        is_all = len(partitions) == layout.n_partitions
-        self._partitions = None if is_all else partitions
-        is_linear = np.array([kind == "linear" for kind in chosen.kinds], bool)
-        self._linear = None if is_linear.all() else np.flatnonzero(is_linear)
-        first = chosen.offsets[:-1]
-        self._starts = first.astype(np.int32)
-        self._slope_starts = chosen.slope_rows[first[is_linear]].astype(np.int32)
-        if not is_all:
-            is_chosen = np.isin(layout.partition_of_cell, partitions)
-            biases, slopes = biases[is_chosen], slopes[is_chosen[layout.linear_cells]]
-        self._biases = np.ascontiguousarray(biases[:, output])
-        self._slopes = np.ascontiguousarray(slopes[:, :, output])
-
-    def __call__(self, Z: NDArray, codes: NDArray[np.int32]) -> NDArray:
-        """Return sums (n[, K]) of rows with linear features Z (n, m) and codes (n, P)."""
-        codes = codes if self._partitions is None else codes[:, self._partitions]
-        sums = sum_of_entries(*_entries(codes, self._starts, self._biases, Z.dtype))
-        if self._slopes.size:
-            codes = codes if self._linear is None else codes[:, self._linear]
-            index, slopes = _entries(codes, self._slope_starts, self._slopes, Z.dtype)
-            step = max(256, _BLOCK_BYTES // slopes[0].nbytes)
-            for rows in (slice(start, start + step) for start in range(0, len(Z), step)):
-                slope_sums = sum_of_entries(index[rows], slopes)
-                sums[rows] += np.einsum("ij,ij...->i...", Z[rows], slope_sums)
-        return sums
-
-
-def _entries(
-    codes: NDArray[np.int32], starts: NDArray[np.int32], table: NDArray, dtype: DTypeLike
-) -> tuple[NDArray[np.int32], NDArray]:
-    """Return the entries that codes (n, P) name, and the table, with zeros at the end for none."""
-    index, table = codes + starts, table.astype(dtype, copy=False)
-    if codes.min() < 0:
-        index[codes < 0] = len(table)
-        table = padded(table)
-    return index, table
 
 
 @dataclass(frozen=True)

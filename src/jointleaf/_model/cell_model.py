@@ -19,7 +19,7 @@ from jointleaf._core.problem import Problem
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import LinearFeatures
 from jointleaf._data.rows import Rows
-from jointleaf._model.bulk_predict import LEAST_ROWS, GroupedSums, PlainSums
+from jointleaf._model.bulk_predict import LEAST_ROWS, MOST_CELLS, GroupedSums, PlainSums
 from jointleaf._model.contributions import (
     CellRanges,
     LinearContributions,
@@ -31,7 +31,7 @@ from jointleaf._model.contributions import (
 from jointleaf.partitions import Partitioner, RootCell, UnionPartitioner
 
 if TYPE_CHECKING:
-    from jointleaf._core.solvers import Solution
+    from jointleaf._core.solvers.solution import Solution
 
 _DESCRIBED_ROWS = 4000  # most rows of which means and importances are
 _DESCRIBED_ENTRIES = 2**20  # codes and contributions of rows that are looked at together
@@ -225,7 +225,7 @@ class CellModel:
                 f"{other.biases.shape[1:]} cannot be added: fit both to the same classes"
             )
         units, others = (self.centre, self.unit), (other.centre, other.unit)
-        if not _equal(self.features, other.features) or units != others:
+        if not self.features.equals(other.features) or units != others:
             raise ValueError(
                 "models in different units cannot be added: fit both in the same frame"
             )
@@ -268,8 +268,8 @@ class CellModel:
         """Return predictions on the scale of the loss, (n,) or (n, K), of rows X (n, d).
 
         From `LEAST_ROWS` rows on small trees are looked up in tables, several at a time
-        (`GroupedSums`); the numbers are the same up to rounding. On other devices than the CPU
-        all cells are gathered.
+        (`GroupedSums`), where most trees are small; the numbers are the same up to rounding. On
+        other devices than the CPU all cells are gathered.
         """
         sums = self._sums(X, n_jobs, device)
         # With a type: NumPy 1 would add a single offset in that of the sums.
@@ -277,10 +277,12 @@ class CellModel:
         return self.centre + self.unit * total
 
     def _sums(self, X: NDArray, n_jobs: int, device: str) -> NDArray:
-        chosen = place(device, len(X) * self.layout.entries_per_row * self.n_outputs)
+        # Counting the entries of a row takes longer than some of the steps below.
+        n_entries = 0 if device == "cpu" else len(X) * self.layout.entries_per_row * self.n_outputs
+        chosen = place(device, n_entries)
         if self.ranges is None and chosen != "cpu":
             return self._on_device(X, chosen)
-        if self.ranges is None and len(X) >= LEAST_ROWS:
+        if self.ranges is None and len(X) >= LEAST_ROWS and self._is_of_small_trees:
             tables = self.lookup_tables(X.dtype)
             if tables.n_groups:
                 return tables(X, self.features, n_jobs)
@@ -296,6 +298,11 @@ class CellModel:
     @cached_property
     def _plain_sums(self) -> PlainSums:
         return PlainSums([self.partitioner], self.layout, self.slopes, self.biases, self.ranges)
+
+    @property
+    def _is_of_small_trees(self) -> bool:
+        """Whether most partitions may be looked up in tables, several at a time."""
+        return bool(np.median(self.layout.cells_per_partition) <= MOST_CELLS)
 
     def lookup_tables(self, dtype: np.dtype) -> GroupedSums:
         """Return the tables, made when they are needed for the first time."""
@@ -319,15 +326,6 @@ class CellModel:
             if isinstance(state[name], NonZeros):
                 state[name] = state[name].array()
         self.__dict__.update(state)
-
-
-def _equal(first: LinearFeatures, second: LinearFeatures) -> bool:
-    if first is second:
-        return True
-    a, b = first.scaler, second.scaler
-    arrays = ((a.mean, b.mean), (a.scale, b.scale), (a.low, b.low), (a.high, b.high))
-    same = first.plan.names == second.plan.names and a.clip == b.clip
-    return same and all(np.array_equal(x, y) for x, y in arrays)
 
 
 # -- sums ------------------------------------------------------------------------------------------

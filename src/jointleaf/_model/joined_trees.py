@@ -30,7 +30,7 @@ class JoinedTrees:
         self._n_partitions = 0
         joined: list[_Source] = []
         self._places: list[slice] = []  # among the codes, of every joined source
-        for source, size in _innermost(sources):
+        for source, size in innermost(sources):
             here = slice(self._n_partitions, self._n_partitions + size)
             self._n_partitions = here.stop
             if _fit_together([*joined, source]):
@@ -54,29 +54,54 @@ class JoinedTrees:
             for trees in _trees(source):
                 parts.append(replace(trees, feature=trees.feature + len(n_categories)))
                 n_categories = np.append(n_categories, trees.n_categories)
+        features = [rotated.features_ for rotated in self._rotated]
+        # Those that were grown on the same rows have the same.
+        self._has_same_places = [
+            a.equals(b) for a, b in zip(features, features[:1] + features[:-1], strict=True)
+        ]
         parts[0] = replace(parts[0], n_features=len(n_categories), n_categories=n_categories)
         return Router(concatenate(parts))
 
+    @property
+    def may_miss(self) -> bool:
+        """Whether rows may lie in no cell of some partition, where their code is -1."""
+        return bool(self._others) or not (self._router is None or self._router.leaves_are_cells)
+
     def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
         """Return the codes (n, P) of rows X (n, d)."""
-        codes = np.zeros((len(X), self._n_partitions), np.int32)
+        return np.ascontiguousarray(self.by_partition(X, n_jobs).T)
+
+    def by_partition(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
+        """Return the same codes, partition by partition: (P, n)."""
+        tree_codes = np.zeros((0, len(X)), np.int32)
         if self._router is not None:
-            projections = (rotated.projections(X) for rotated in self._rotated)
-            rows = np.concatenate([X, *projections], axis=1) if self._rotated else X
-            tree_codes = self._router(rows, n_jobs)
-            if tree_codes.shape == codes.shape:
+            tree_codes = self._router.by_tree(self._with_projections(X), n_jobs)
+            if len(tree_codes) == self._n_partitions:
                 return tree_codes
-            begin = 0
-            for place in self._places:
-                end = begin + place.stop - place.start
-                codes[:, place] = tree_codes[:, begin:end]
-                begin = end
+        codes = np.zeros((self._n_partitions, len(X)), np.int32)
+        begin = 0
+        for place in self._places:
+            end = begin + place.stop - place.start
+            codes[place] = tree_codes[begin:end]
+            begin = end
         for source, partitions in self._others:
-            codes[:, partitions] = source(X) if isinstance(source, Router) else source.apply(X)
+            found = source(X) if isinstance(source, Router) else source.apply(X)
+            codes[partitions] = found.T
         return codes
 
+    def _with_projections(self, X: NDArray) -> NDArray:
+        """Return rows X (n, d) and what trees in rotated spaces see of them, side by side."""
+        if not self._rotated:
+            return X
+        parts, places = [X], X
+        for i, rotated in enumerate(self._rotated):
+            if i == 0 or not self._has_same_places[i]:
+                places = rotated.places(X)
+            parts.append(rotated.projections(places))
+        return np.concatenate(parts, axis=1)
 
-def _innermost(sources: Sequence[_Source]) -> Iterator[tuple[_Source, int]]:
+
+def innermost(sources: Sequence[_Source]) -> Iterator[tuple[_Source, int]]:
     """Yield routers and innermost partitioners, with their numbers of partitions."""
     for source in sources:
         if isinstance(source, Router):

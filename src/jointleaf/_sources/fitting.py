@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
+from jointleaf._core import arrays
 from jointleaf._core.blocks import BlockDesign, StoredDesigns
 from jointleaf._core.problem import Problem
 from jointleaf._core.progress import Progress
 from jointleaf._core.row_vectors import Kept
-from jointleaf._data import memory
 from jointleaf._data.sources import Batch, RowSource, fraction_in, stacked
 from jointleaf._sources.rows import (
     Draw,
@@ -97,7 +97,7 @@ def fit_source(
     check_settings(estimator, sample_rows, validation_rows, max_passes)
     limit = memory_limit
     if limit is None:
-        limit = 0.5 * (memory.available_memory() or 2**32)
+        limit = 0.5 * (arrays.available_memory() or 2**32)
     settings = Settings(sample_rows, validation_rows, max_passes, limit, checkpoint)
     files = _Files(source, limit, cache_dir, with_labels=is_classifier(estimator))
     return fit_rows(estimator, files, settings)
@@ -134,7 +134,7 @@ class _Files(RowStore):
         n_rows = self._source.survey()
         needed = _ROW_BYTES * n_rows
         if needed > self._limit:
-            total, given = memory.readable_bytes(needed), memory.readable_bytes(self._limit)
+            total, given = arrays.readable_bytes(needed), arrays.readable_bytes(self._limit)
             raise MemoryError(
                 f"memory_limit={given} is too little for {n_rows} rows, whose targets and "
                 f"predictions alone take about {total}: raise it"
@@ -175,8 +175,8 @@ class _Files(RowStore):
         self.print_status(
             estimator,
             f"{layout.n_partitions:,} partitions are corrected by all rows, at most "
-            f"{memory.readable_bytes(disk)} in files, within "
-            f"{memory.readable_bytes(self._limit)} of memory",
+            f"{arrays.readable_bytes(disk)} in files, within "
+            f"{arrays.readable_bytes(self._limit)} of memory",
         )
         self._folder = tempfile.TemporaryDirectory(prefix="jointleaf-", dir=self._cache_dir)
         stored = StoredDesigns(self._folder.name)

@@ -19,28 +19,26 @@ from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 
+from jointleaf._core import arrays
+from jointleaf._core.arrays import check_count, threads
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Frobenius
-from jointleaf._core.penalties.params import check_count
 from jointleaf._core.problem import Problem
-from jointleaf._data import memory
 from jointleaf._data.rows import Rows
 from jointleaf._data.sources import Batch
 from jointleaf._fit.component import NARROW, smooth
 from jointleaf._fit.correction import Correction, fit_correction, move_penalty
 from jointleaf._sources.checkpoint import Checkpoint
-from jointleaf._trees.importers.base import threads
-from jointleaf.estimators._base import BaseJOPLEn
+from jointleaf.estimators._base import BaseJOPLEn, store_model
 from jointleaf.estimators._checks import check_parameters, class_factors, restored_on_error
 from jointleaf.estimators._fitted import (
     class_weights_of,
     fitted_loss,
     read_fit_rows,
     read_known_rows,
-    store_model,
 )
-from jointleaf.estimators._params import estimate_memory
+from jointleaf.estimators._memory import estimate_memory
 
 Estimator = TypeVar("Estimator", bound=BaseJOPLEn)
 _MOST_CLASSES = 50  # beyond, numbers may be no classes
@@ -384,7 +382,7 @@ def _check_sample(estimator: BaseJOPLEn, sample: Batch, limit: float) -> None:
     n_classes = len(np.unique(sample.y)) if is_classifier(estimator) else 2
     needed = estimate_memory(estimator, (n, d), n_classes=n_classes, itemsize=8).total
     if needed > limit:
-        total, given = memory.readable_bytes(needed), memory.readable_bytes(limit)
+        total, given = arrays.readable_bytes(needed), arrays.readable_bytes(limit)
         raise MemoryError(
             f"memory_limit={given} is too little for a fit of sample_rows={n} rows, which takes "
             f"about {total}: lower sample_rows, or raise memory_limit"

@@ -1,4 +1,4 @@
-"""Leaves of many rows from one table per tree and column, with NumPy alone.
+"""Leaves of rows from one table per tree and column, with NumPy alone.
 
 Trees are not walked. Where the splits of a tree on one column send a row follows from the place of
 its number among their thresholds, or from its category. A table has for every such state the set of
@@ -14,143 +14,57 @@ libraries that grow trees from histograms have at most 255 thresholds a column.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._trees.flat import FlatTrees
+from jointleaf._trees.ranks import Ranks
+from jointleaf._trees.stacked_tables import Batch, Table, stacked
 
 MOST_LEAVES = 960  # whose sets, as numbers, are floats
 _MOST_THRESHOLDS = 255  # of a column, in trees that share states
 _WORD = 32
-_SINGLE_BITS = 128  # of sets that are numbers in single precision
 _ENTRY_BYTES = 256  # most of the sets of a table, in one state
-_BLOCK_ROWS = 1024  # whose sets stay in the second-level cache
-_MOST_COMPARED = 8  # thresholds in an interval
-_LEAST_INTERVALS = 512
-_SEARCHED_ROWS = 300  # up to which it is sooner to search
 #: Nanoseconds of a look-up for one row, of every byte, of the other steps for a tree, and of
 #: LightGBM for it.
 _LOOK_UP, _BYTE_TIME, _OTHER_TIME, _MOST_TIME = 3.0, 0.05, 5.0, 75.0
 _MOST_BYTES = 2**29  # of the tables of all trees
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """Trees that are looked up together.
-
-    Tables (S, T W) by column have the sets of T trees, W words each, for all states.
-    """
-
-    trees: list[int]
-    n_words: int
-    tables: list[tuple[int, NDArray]] = field(repr=False)
-
-
-@dataclass(frozen=True)
-class _SharedStates:
-    """Trees whose columns have the same states."""
-
-    states: dict[int, NDArray[np.intp]]  # of the ranks of a column's numbers among all thresholds
-    batches: list[_Batch]
-
-
-class _Ranks:
-    """Finds how many thresholds (k,), rising, are below each number of a column.
-
-    Numbers fall into equal intervals, with few thresholds each: those of lower intervals are
-    counted before, and those of its own interval are compared with the number. It is `searchsorted`
-    five times faster, as nothing is searched; that is left where some interval has many.
-    """
-
-    def __init__(self, thresholds: NDArray) -> None:
-        self._thresholds = thresholds
-        finite = thresholds[np.isfinite(thresholds)]
-        self._low = finite[0] if len(finite) else thresholds.dtype.type(0)
-        self._last = max(_LEAST_INTERVALS, 4 * len(thresholds))
-        with np.errstate(all="ignore"):
-            width = (finite[-1] - self._low) / self._last if len(finite) else 1.0
-            self._factor = thresholds.dtype.type(1.0 / width)
-            is_possible = np.isfinite(self._factor) and self._factor > 0
-        self._layers: list[NDArray] = []
-        if not is_possible:
-            return
-        interval = self._intervals(thresholds)
-        counts = np.bincount(interval, minlength=self._last + 1)
-        if counts.max(initial=0) > _MOST_COMPARED:
-            return
-        self._n_below = np.cumsum(counts) - counts
-        place = np.arange(len(thresholds)) - self._n_below[interval]
-        for k in range(int(counts.max(initial=0))):
-            layer = np.full(self._last + 1, np.inf, thresholds.dtype)
-            layer[interval[place == k]] = thresholds[place == k]
-            self._layers.append(layer)
-
-    def _intervals(self, numbers: NDArray) -> NDArray[np.intp]:
-        scaled = numbers - self._low
-        scaled *= self._factor
-        np.clip(scaled, 0, self._last, out=scaled)
-        return scaled.astype(np.intp)
-
-    def __call__(self, column: NDArray) -> NDArray[np.intp]:
-        """Return the numbers of thresholds (n,), and one more than there are for NaN."""
-        ranks = self._numbers_below(column)
-        is_missing = np.isnan(column)
-        if is_missing.any():
-            ranks[is_missing] = len(self._thresholds) + 1
-        return ranks
-
-    def _numbers_below(self, column: NDArray) -> NDArray[np.intp]:
-        if not self._layers or len(column) < _SEARCHED_ROWS:
-            return np.searchsorted(self._thresholds, column)
-        with np.errstate(invalid="ignore", over="ignore"):
-            interval = self._intervals(column)
-        ranks = self._n_below.take(interval, 0, None, "clip")
-        for layer in self._layers:
-            ranks += column > layer.take(interval, 0, None, "clip")
-        return ranks
-
-
 class ColumnTables:
     """Finds the leaves of chosen trees (P,), of at most `MOST_LEAVES` leaves."""
 
     def __init__(self, trees: FlatTrees, chosen: NDArray[np.bool_]) -> None:
-        groups = list(_share_states(trees, np.flatnonzero(chosen)))
-        columns = {j for _, thresholds in groups for j in thresholds}
-        dtype = np.float32 if trees.single_precision else np.float64
-        everything = {
-            j: np.unique(np.concatenate([thresholds.get(j, []) for _, thresholds in groups]))
-            for j in columns
-        }
-        self._ranks = {j: _Ranks(values.astype(dtype)) for j, values in everything.items()}
+        divided = chosen & (trees.n_leaves > 1)
+        self._single = np.flatnonzero(chosen & (trees.n_leaves == 1))
+        groups = list(_share_states(trees, np.flatnonzero(divided)))
+        keys = [(g, j) for g, (_, thresholds) in enumerate(groups) for j in thresholds]
+        self.ranks = Ranks([j for _, j in keys], [groups[g][1][j] for g, j in keys])
+        place = dict(zip(keys, self.ranks.places.tolist(), strict=True))
+        self._categories = sorted(set(np.unique(trees.feature[trees.table >= 0]).tolist()))
+        place |= {(-1, j): len(keys) + i for i, j in enumerate(self._categories)}
         order = _LeafOrder(trees)
-        self._groups = [
-            _SharedStates(
-                {j: _states_of_ranks(everything[j], values) for j, values in thresholds.items()},
-                [_tables(trees, batch, thresholds, order) for batch in _batches(trees, numbers)],
-            )
-            for numbers, thresholds in groups
-        ]
+        self.batches = []
+        for g, (members, thresholds) in enumerate(groups):
+            for batch in _batches(trees, members):
+                n_words, tables = _tables(trees, batch, thresholds, order)
+                named = [
+                    Table(place[(g, j) if j in thresholds else (-1, j)], states, sets)
+                    for j, states, sets in tables
+                ]
+                self.batches.append(Batch(batch, n_words, named))
+        self.stacks = stacked(self.batches)
 
-    def __call__(self, columns: list[NDArray], leaves: NDArray[np.int32]) -> None:
-        """Write the leaves of rows to `leaves` (n, P); `columns` (n,) are those of `Router`."""
-        ranks = {j: rank(columns[j]) for j, rank in self._ranks.items()}
-        for group in self._groups:
-            states = {
-                j: of_rank.take(ranks[j], 0, None, "clip") for j, of_rank in group.states.items()
-            }
-            for batch in group.batches:
-                # A category's code is its state.
-                tables = [(table, states.get(j, columns[j])) for j, table in batch.tables]
-                begin, end = batch.trees[0], batch.trees[-1] + 1
-                is_run = end - begin == len(batch.trees)
-                width = len(batch.trees)
-                out = leaves[:, begin:end] if is_run else np.empty((len(leaves), width), np.int32)
-                _find(tables, batch.n_words, out)
-                if not is_run:
-                    leaves[:, batch.trees] = out
+    def __call__(self, columns: NDArray[np.float64], leaves: NDArray[np.int32]) -> None:
+        """Write the leaves of rows to `leaves` (P, n); `columns` (d, n) are those of `Router`."""
+        leaves[self._single] = 0
+        states = self.ranks(columns)
+        if self._categories:  # a category's code is its state
+            states = np.concatenate([states, columns[self._categories].astype(np.intp)])
+        for stack in self.stacks:
+            stack(states, leaves)
 
 
 def tabled(trees: FlatTrees) -> NDArray[np.bool_]:
@@ -259,8 +173,8 @@ def _set_bytes(n_leaves: int) -> int:
 
 def _tables(
     trees: FlatTrees, batch: list[int], thresholds: dict[int, NDArray], order: _LeafOrder
-) -> _Batch:
-    """Return the sets of leaves that every state of a column leaves possible."""
+) -> tuple[int, list[tuple[int, NDArray[np.intp], NDArray]]]:
+    """Return the words of a set and, by column, states of ranks and the leaves they allow."""
     word, n_words = _words(int(trees.n_leaves[batch].max()))
     nodes = np.concatenate([np.arange(trees.starts[p], trees.starts[p + 1]) for p in batch])
     number = np.repeat(np.arange(len(batch)), trees.n_leaves[batch] - 1)
@@ -272,11 +186,14 @@ def _tables(
         here = np.flatnonzero(trees.feature[nodes] == j)
         splits = _Splits(nodes[here], number[here], left[here], right[here])
         if j in thresholds:
-            ruled_out = _ruled_out_numbers(trees, splits, everything.shape, thresholds[j])
+            values = np.unique(trees.threshold[splits.nodes])
+            states = _states_of_ranks(thresholds[j], values)
+            ruled_out = _ruled_out_numbers(trees, splits, everything.shape, values)
         else:
             ruled_out = _ruled_out_categories(trees, splits, everything.shape)
-        tables.append((j, (everything & ~ruled_out).reshape(len(ruled_out), -1)))
-    return _Batch(batch, n_words, tables)
+            states = np.arange(len(ruled_out))
+        tables.append((j, states, (everything & ~ruled_out).reshape(len(ruled_out), -1)))
+    return n_words, tables
 
 
 class _Splits(NamedTuple):
@@ -383,35 +300,3 @@ def _ruled_out_categories(trees: FlatTrees, splits: _Splits, shape: tuple[int, .
         goes_left = np.append(goes_left, trees.missing_left[split])
         ruled_out[:, tree] |= np.where(goes_left[:, None], on_right, on_left)
     return ruled_out
-
-
-# -- rows ------------------------------------------------------------------------------------------
-
-
-def _find(
-    tables: list[tuple[NDArray, NDArray[np.intp]]], n_words: int, leaves: NDArray[np.int32]
-) -> None:
-    """Write to `leaves` (n, T) those that all tables (S, T W) leave possible in states (n,)."""
-    if not tables:  # trees of a single leaf
-        leaves.fill(0)
-        return
-    (table, state), *others = tables
-    n_rows = min(_BLOCK_ROWS, len(leaves))
-    sets = np.empty((2, n_rows, table.shape[1]), table.dtype)
-    n_bits = 8 * n_words * table.itemsize
-    powers = 2.0 ** (_WORD * np.arange(n_words))
-    for begin in range(0, len(leaves), n_rows):
-        out = leaves[begin : begin + n_rows]
-        rows = slice(begin, begin + len(out))
-        possible, another = sets[:, : len(out)]
-        table.take(state[rows], 0, possible, "clip")
-        for later, later_state in others:
-            later.take(later_state[rows], 0, another, "clip")
-            np.bitwise_and(possible, another, out=possible)
-        number = possible.astype(np.float32 if n_bits <= _SINGLE_BITS else np.float64)
-        if n_words > 1:  # one word is not zero
-            number = number.reshape(-1, n_words) @ powers.astype(number.dtype)
-        exponent = number.view(f"i{number.itemsize}").reshape(out.shape)
-        precision = np.finfo(number.dtype)
-        exponent >>= precision.nmant
-        np.subtract(exponent, precision.maxexp - 1, out=out, casting="same_kind")

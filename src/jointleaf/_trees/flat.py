@@ -25,6 +25,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._data.columns import Columns
+
+
+class TrainingRows(NamedTuple):
+    """What partitions are made from: rows with a positive weight only."""
+
+    X: NDArray  # (n, d) float32 or float64; NaN for missing values, codes for categories
+    y: NDArray  # (n,) targets; class numbers in classification
+    weight: NDArray[np.float64] | None  # (n,) with mean 1, or None where all weights are equal
+    n_classes: int  # number of classes present; 0 in regression
+    columns: Columns  # what the columns of X hold
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """Weights (n,), ones where all are equal."""
+        return np.ones(len(self.X)) if self.weight is None else self.weight
+
+    @property
+    def class_numbers(self) -> NDArray[np.intp]:
+        """Classes (n,) as 0, 1, ... without numbers that no row has."""
+        return np.unique(self.y, return_inverse=True)[1]
+
 
 @dataclass(frozen=True)
 class KeyPart:
@@ -231,6 +253,11 @@ class FlatTrees:
         )
 
 
+def leaves_as_cells(trees: FlatTrees) -> FlatTrees:
+    """Return the trees with every leaf as a cell, also those that no training row reached."""
+    return replace(trees, cell_of_leaf=trees.leaf_numbers.astype(np.int32))
+
+
 def concatenate(parts: Sequence[FlatTrees]) -> FlatTrees:
     """Return the trees of several ensembles without leaf values, grown on the same columns."""
     n_splits = np.cumsum([0, *(len(part.feature) for part in parts)])
@@ -411,6 +438,36 @@ def _all_nodes(trees: list[NodeTable]) -> NodeTable:
         },
         value=np.concatenate(values) if len(values) == len(trees) else None,
         roots=joined("roots", shifted=True),
+    )
+
+
+def tables_from_scores(trees: FlatTrees, scores: Mapping[int, NDArray]) -> FlatTrees:
+    """Turn splits ``score <= threshold`` into tables of categories.
+
+    `scores` has for every column with categories the numbers (L + 2,) of its categories, of
+    unseen categories and of missing values. Where the last is NaN, missing values keep their way,
+    and so do categories whose number is NaN.
+    """
+    if not scores:
+        return trees
+    table, missing_left = trees.table.copy(), trees.missing_left.copy()
+    n_categories = trees.n_categories.copy()
+    parts = [trees.categories_left]
+    length = len(trees.categories_left)
+    for j, score in scores.items():
+        n_categories[j] = len(score) - 2
+        for node in np.flatnonzero(trees.feature == j):
+            left = np.where(np.isnan(score), missing_left[node], score <= trees.threshold[node])
+            table[node] = length
+            parts.append(left[:-1])
+            length += len(left) - 1
+            missing_left[node] = left[-1]
+    return replace(
+        trees,
+        table=table,
+        missing_left=missing_left,
+        categories_left=np.concatenate(parts),
+        n_categories=n_categories,
     )
 
 

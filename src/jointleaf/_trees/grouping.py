@@ -29,11 +29,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._trees.flat import FlatTrees
-from jointleaf._trees.routing import Condition, Router
+from jointleaf._trees.routing import Router
 
 BYTE = 256  # states of the digits that one byte holds
 _MOST_STATES = 1 << 16
 _WINDOW = 128  # trees among which the next member of a group is looked for
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The condition of a split on one column.
+
+    It is ``x > threshold``, or ``x <= threshold`` where missing values go right (NaN makes both
+    false). With `categories` (L + 2,) it is the entry of the code, of unseen categories or of
+    missing values, true for left.
+    """
+
+    column: int
+    threshold: float
+    missing_right: bool
+    categories: NDArray[np.bool_] | None = None
+
+    @property
+    def yes_is_left(self) -> bool:
+        """Whether rows for which the answer is yes go left."""
+        return self.missing_right or self.categories is not None
+
+
+def _condition(trees: FlatTrees, node: int) -> tuple[tuple, Condition]:
+    """Return a key that equal conditions share, and the condition of a split."""
+    column, missing_left = int(trees.feature[node]), bool(trees.missing_left[node])
+    begin = int(trees.table[node])
+    if begin < 0:
+        threshold = float(trees.threshold[node])
+        return (column, threshold, missing_left), Condition(column, threshold, not missing_left)
+    n_categories = int(trees.n_categories[column])
+    left = np.append(trees.categories_left[begin : begin + n_categories + 1], missing_left)
+    return (column, left.tobytes()), Condition(column, 0.0, False, left)
 
 
 #: Numbers in `Grouping.conditions` of k conditions on one column, of which every one implies those
@@ -93,7 +125,7 @@ class _Conditions:
         by_family: dict[tuple, set[int]] = {}
         starts = self._router.trees.starts
         for node in range(int(starts[p]), int(starts[p + 1])):
-            key, condition = self._router.condition(node)
+            key, condition = _condition(self._router.trees, node)
             number = self._numbers.setdefault(key, len(self.conditions))
             if number == len(self.conditions):
                 self.conditions.append(condition)
@@ -368,7 +400,8 @@ class GroupIndex:
             compare(columns[column], thresholds, out=comparisons[:, :n_rows])
         for condition, answers in self._categories:
             assert condition.categories is not None
-            np.take(condition.categories, columns[condition.column], 0, answers[:n_rows], "clip")
+            codes = columns[condition.column].astype(np.intp)
+            np.take(condition.categories, codes, 0, answers[:n_rows], "clip")
         self._bytes()
         self._whole()
         for entries, start, out in self._written:  # read in one go, written column by column

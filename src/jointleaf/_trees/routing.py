@@ -1,9 +1,10 @@
 """Which leaf of every tree a row reaches: `FlatTrees` applied to rows.
 
-Many rows are looked up in tables of the trees' columns (`_trees.column_tables`). Few rows of small
-trees are compared at all splits (`LeafBits`), of others they are walked down all trees at once,
-level by level. Trees whose tables would be large or slow are left to LightGBM's C++ code, and
-so are up to a few thousand rows of trees that are not small, where loading them into LightGBM pays
+From 256 rows on, of small trees 128, rows are followed down all trees as bits (`RowBits`). Fewer
+rows are looked up in tables of the trees' columns (`ColumnTables`), once as much time was lost
+without these as half of their making takes. Before that, rows of small trees are compared at all
+splits (`LeafBits`), of others they are walked down all trees at once, level by level. Large trees,
+whose tables would be large or slow, are left to LightGBM's C++ code where loading them pays
 (`_trees.native`). The cells are the same.
 """
 
@@ -11,16 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._data.columns import as_codes
-from jointleaf._trees.column_tables import ColumnTables, tabled
+from jointleaf._trees.column_tables import MOST_LEAVES, ColumnTables, tabled
 from jointleaf._trees.flat import FlatTrees, Lookup
+from jointleaf._trees.leaf_bits import SMALL, LeafBits
 from jointleaf._trees.native import ZERO, LazyTrees, NativeTrees
 
 #: Rows at a time: enough to hide the cost of a call, few enough for their columns to stay cached.
@@ -29,30 +32,18 @@ _TURNED_ROWS = 256
 _FEW_ROWS = 640  # up to which preparing trees costs more than it saves
 _LOOKED_UP_ROWS = 16  # from which on tables that are there save time
 _MANY_ROWS = 4096  # of all calls, from which on tables of small trees are worth making
-#: Seconds that LightGBM saves for one row and a tree without or with tables.
-_SAVED, _SAVED_TABLED = 2.5e-7, 7e-8
-_NATIVE_ROWS = 40  # times the leaves of other trees: from so many rows on their tables are
+_BIT_ROWS = 256  # from which on rows are worth being followed as bits,
+_SMALL_BIT_ROWS = 128  # and where all trees are small
+#: Seconds that tables of a tree cost, half of them, and what is lost without them, in a call and
+#: for every row.
+_TREE_TABLED, _CALL_LOST, _ROW_LOST = 4e-5, 3e-7, 5e-8
+_SAVED = 2.5e-7  # seconds that LightGBM saves for one row and a tree
 _HASH = np.uint64(0x4906BA494954CB65)
-
-
-@dataclass(frozen=True)
-class Condition:
-    """The condition of a split on one column.
-
-    It is ``x > threshold``, or ``x <= threshold`` where missing values go right (NaN makes both
-    false). With `categories` (L + 2,) it is the entry of the code, of unseen categories or of
-    missing values, true for left.
-    """
-
-    column: int
-    threshold: float
-    missing_right: bool
-    categories: NDArray[np.bool_] | None = None
-
-    @property
-    def yes_is_left(self) -> bool:
-        """Whether rows for which the answer is yes go left."""
-        return self.missing_right or self.categories is not None
+_NODES = 4096  # of trees whose rows are followed together
+_FOLLOWED_ROWS = 2048  # whose bits at these nodes stay in the second-level cache
+_COMPARED = 2**17  # numbers at a time
+_WORD = 64
+_LEAST_BUFFER = 16
 
 
 class Router:
@@ -66,7 +57,7 @@ class Router:
         self._numbers = sorted(j for j in used if trees.n_categories[j] == 0)
         self._categories = sorted(j for j in used if trees.n_categories[j] > 0)
         self._is_small = is_small(trees)
-        self._n_rows = 0  # that tables would have served so far
+        self._n_rows = self._n_calls = 0  # that tables would have served so far
 
     @cached_property
     def _is_tabled(self) -> NDArray[np.bool_]:
@@ -76,12 +67,23 @@ class Router:
     def _native(self) -> list[LazyTrees]:
         if self._is_small.all():
             return []
-        kinds = (~self._is_tabled, _SAVED), (self._is_tabled, _SAVED_TABLED)
-        return [
-            LazyTrees(self.trees, chosen & ~self._is_small, saved)
-            for chosen, saved in kinds
-            if (chosen & ~self._is_small).any()
-        ]
+        chosen = ~self._is_small & ~self._is_tabled
+        return [LazyTrees(self.trees, chosen, _SAVED)] if chosen.any() else []
+
+    @cached_property
+    def _has_bits(self) -> NDArray[np.bool_]:
+        return self.trees.n_leaves <= MOST_LEAVES
+
+    @cached_property
+    def _least_bit_rows(self) -> float:
+        """Rows from which on following all rows as bits is worth it."""
+        sizes = self.trees.n_leaves[self._has_bits]
+        least = _SMALL_BIT_ROWS if self._is_small.all() else _BIT_ROWS
+        return max(least, 2.0 * sizes.mean()) if len(sizes) else np.inf
+
+    @cached_property
+    def _row_bits(self) -> RowBits:
+        return RowBits(self.trees, self._has_bits)
 
     @cached_property
     def _tables(self) -> ColumnTables:
@@ -92,70 +94,75 @@ class Router:
         return LeafBits(self.trees, self._is_small)
 
     @cached_property
-    def _leaves_are_cells(self) -> bool:
+    def leaves_are_cells(self) -> bool:
         """Whether all leaves are cells with their own numbers."""
         return np.array_equal(self.trees.cell_of_leaf, self.trees.leaf_numbers)
 
     def renumbered(self, trees: FlatTrees) -> Router:
         """Return the router of the same trees with other cells."""
         router = copy(self)
-        router.trees, router._n_rows = trees, 0
-        router.__dict__.pop("_leaves_are_cells", None)
+        router.trees, router._n_rows, router._n_calls = trees, 0, 0
+        router.__dict__.pop("leaves_are_cells", None)
         return router
 
     def __call__(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
         """Return the cells (n, P) of rows X (n, d); -1 in leaves that no training row reached."""
-        leaves = np.empty((len(X), self.trees.n_trees), dtype=np.int32)
+        return np.ascontiguousarray(self.by_tree(X, n_jobs).T)
+
+    def by_tree(self, X: NDArray, n_jobs: int = 1) -> NDArray[np.int32]:
+        """Return the same cells, tree by tree: (P, n)."""
+        leaves = np.empty((self.trees.n_trees, len(X)), dtype=np.int32)
         is_routed = np.ones(self.trees.n_trees, bool)
-        if self._looks_up(len(X)):
-            self._route_blocks(X, np.flatnonzero(self._is_tabled), leaves, n_jobs)
+        if len(X) >= self._least_bit_rows:
+            self._route_blocks(X, self._has_bits, leaves, n_jobs)
+            is_routed &= ~self._has_bits
+        elif self._looks_up(len(X)):
+            self._tables(self.columns(X), leaves)
             is_routed &= ~self._is_tabled
         if (is_routed & self._is_small).any():
             self._compare(X, leaves, is_routed & self._is_small)
             is_routed &= ~self._is_small
         for chosen, native in self._native_trees(is_routed, len(X)):
-            leaves[:, slice(None) if chosen.all() else chosen] = self._native_leaves(
-                native, chosen, X, n_jobs
-            )
+            leaves[chosen] = self._native_leaves(native, chosen, X, n_jobs).T
             is_routed &= ~chosen
         if is_routed.any():
             if len(X) <= _FEW_ROWS:
-                self._walk(np.flatnonzero(is_routed), _as_matrix(self.columns(X), len(X)), leaves.T)
+                self._walk(np.flatnonzero(is_routed), self.columns(X), leaves)
             else:
-                self._route_blocks(X, np.flatnonzero(is_routed), leaves, n_jobs)
-        if self._leaves_are_cells:
+                self._route_blocks(X, is_routed, leaves, n_jobs)
+        if self.leaves_are_cells:
             return leaves
-        leaves += self.trees.leaf_starts[:-1].astype(np.int32)
+        leaves += self.trees.leaf_starts[:-1, None].astype(np.int32)
         return self.trees.cell_of_leaf[leaves]
 
     def _looks_up(self, n_rows: int) -> bool:
-        """Whether tables are there or, for all rows so far, worth making."""
-        if n_rows < _LOOKED_UP_ROWS:
+        """Whether tables are there or, for all calls so far, worth making."""
+        is_all_small = self._is_small.all()
+        if is_all_small and n_rows < _LOOKED_UP_ROWS:
             return False
+        self._n_calls += 1
         self._n_rows += n_rows
         if "_tables" in self.__dict__:
             return True
-        if self._is_small.all() and self._n_rows <= _MANY_ROWS:
-            return False
-        others = self.trees.n_leaves[self._is_tabled & ~self._is_small]
-        least = _NATIVE_ROWS * others.mean() if len(others) else _MANY_ROWS
-        return bool(self._is_tabled.any()) and self._n_rows > least
+        if is_all_small:
+            return self._n_rows > _MANY_ROWS and bool(self._is_tabled.any())
+        lost = self._n_calls * _CALL_LOST + self._n_rows * _ROW_LOST
+        return lost > _TREE_TABLED and bool(self._is_tabled.any())
 
     def _route_blocks(
-        self, X: NDArray, trees: NDArray[np.intp], leaves: NDArray[np.int32], n_jobs: int
+        self, X: NDArray, chosen: NDArray[np.bool_], leaves: NDArray[np.int32], n_jobs: int
     ) -> None:
-        """Fill in the leaves of some trees, block by block."""
+        """Fill in the leaves of chosen trees, block by block."""
         blocks = [slice(b, b + _BLOCK_ROWS) for b in range(0, len(X), _BLOCK_ROWS)]
-        is_tabled = self._is_tabled[trees]
-        tables = self._tables if is_tabled.any() else None  # made once, not in every thread
+        # Made once, not in every thread.
+        bits = self._row_bits if chosen is self._has_bits else None
 
         def fill(rows: slice) -> None:
             columns = self.columns(X[rows])
-            if tables is not None:
-                tables(columns, leaves[rows])
-            if not is_tabled.all():
-                matrix = _as_matrix(columns, len(X[rows]))
-                self._walk_each(trees[~is_tabled], matrix, leaves[rows].T)
+            if bits is not None:
+                bits(columns, leaves[:, rows])
+            else:
+                self._walk_each(np.flatnonzero(chosen), columns, leaves[:, rows])
 
         if n_jobs == 1 or len(blocks) < 2:
             for block in blocks:
@@ -168,10 +175,10 @@ class Router:
 
     def _compare(self, X: NDArray, leaves: NDArray[np.int32], chosen: NDArray[np.bool_]) -> None:
         """Fill in the leaves of small trees."""
-        of_trees = np.zeros((self.trees.n_trees, len(X)), np.int32)
-        self._bits(_as_matrix(self.columns(X), len(X)), of_trees)
-        places = slice(None) if chosen.all() else chosen
-        leaves[:, places] = of_trees[places].T
+        of_trees = leaves if chosen.all() else np.zeros_like(leaves)
+        self._bits(self.columns(X), of_trees)
+        if of_trees is not leaves:
+            leaves[chosen] = of_trees[chosen]
 
     # -- LightGBM -------------------------------------------------------------------------------
 
@@ -193,7 +200,7 @@ class Router:
     ) -> NDArray[np.int32]:
         """Return the leaves (n, P') of chosen trees (P,)."""
         if self._categories or self.trees.lookups:
-            rows = _as_matrix(self.columns(X), len(X)).T
+            rows = self.columns(X).T
         elif self.trees.single_precision:
             with np.errstate(over="ignore"):
                 rows = X.astype(np.float32, copy=False)
@@ -202,47 +209,34 @@ class Router:
         leaves = native(rows, n_jobs)
         inexact = native.inexact_rows(rows)
         if len(inexact):
-            columns = _as_matrix(self.columns(X[inexact]), len(inexact))
+            columns = self.columns(X[inexact])
             walked = np.empty((self.trees.n_trees, len(inexact)), np.int32)
             self._walk_each(np.flatnonzero(chosen), columns, walked)
             leaves[inexact] = walked[chosen].T
         return leaves
 
-    def columns(self, X: NDArray) -> list[NDArray]:
-        """Return the columns as they are compared: numbers, or codes as indices."""
-        trees = self.trees
-        dtype = np.float32 if trees.single_precision else np.float64
-        columns: list[NDArray] = [np.zeros(0)] * (trees.n_features + len(trees.lookups))
-        numbers = np.empty((len(self._numbers), len(X)), dtype)
+    def columns(self, X: NDArray) -> NDArray[np.float64]:
+        """Return the columns (D, n) as they are compared: numbers, codes, what is looked up."""
+        trees, n_features = self.trees, self.trees.n_features
+        columns = np.zeros((n_features + len(trees.lookups), len(X)))
+        everything = len(self._numbers) == X.shape[1] == n_features
+        numbers = slice(n_features) if everything else self._numbers
         with np.errstate(over="ignore"):  # too large for float32: still compares rightly
-            everything = len(self._numbers) == X.shape[1]
             for start in range(0, len(X), _TURNED_ROWS):  # what is turned stays in the cache
                 rows = X[start : start + _TURNED_ROWS]
-                rows = rows if everything else rows[:, self._numbers]
-                numbers[:, start : start + len(rows)] = rows.astype(dtype).T
+                rows = rows if everything else rows[:, numbers]
+                rows = rows.astype(np.float32) if trees.single_precision else rows
+                columns[numbers, start : start + len(rows)] = rows.T
         if trees.zero_is_missing:
-            numbers[np.abs(numbers) <= ZERO] = np.nan
-        for j, column in zip(self._numbers, numbers, strict=True):
-            columns[j] = column
+            columns[:n_features][np.abs(columns[:n_features]) <= ZERO] = np.nan
         for j in self._categories:
             columns[j] = as_codes(X[:, j], int(trees.n_categories[j]))
         for i, lookup in enumerate(trees.lookups):
-            columns[trees.n_features + i] = _looked_up(lookup, columns).astype(dtype)
+            column = _looked_up(lookup, columns)
+            columns[n_features + i] = (
+                column.astype(np.float32) if trees.single_precision else column
+            )
         return columns
-
-    # -- conditions -----------------------------------------------------------------------------
-
-    def condition(self, node: int) -> tuple[tuple, Condition]:
-        """Return a key that equal conditions share, and the condition of a split."""
-        trees = self.trees
-        column, missing_left = int(trees.feature[node]), bool(trees.missing_left[node])
-        begin = int(trees.table[node])
-        if begin < 0:
-            threshold = float(trees.threshold[node])
-            return (column, threshold, missing_left), Condition(column, threshold, not missing_left)
-        n_categories = int(trees.n_categories[column])
-        left = np.append(trees.categories_left[begin : begin + n_categories + 1], missing_left)
-        return (column, left.tobytes()), Condition(column, 0.0, False, left)
 
     # -- large trees, and few rows -------------------------------------------------------------
 
@@ -279,21 +273,12 @@ class Router:
         return left
 
 
-def leaves_as_cells(trees: FlatTrees) -> FlatTrees:
-    """Return the trees with every leaf as a cell, also those that no training row reached."""
-    return replace(trees, cell_of_leaf=trees.leaf_numbers.astype(np.int32))
+def is_small(trees: FlatTrees) -> NDArray[np.bool_]:
+    """Return the trees (P,) that have few enough leaves for `LeafBits`."""
+    return trees.n_leaves <= SMALL
 
 
-def _as_matrix(columns: list[NDArray], n_rows: int) -> NDArray[np.float64]:
-    """Return columns as one array (d, n); zeros where a column is not used."""
-    matrix = np.zeros((len(columns), n_rows))
-    for j, column in enumerate(columns):
-        if column.size:
-            matrix[j] = column
-    return matrix
-
-
-def _looked_up(lookup: Lookup, columns: list[NDArray]) -> NDArray[np.float64]:
+def _looked_up(lookup: Lookup, columns: NDArray[np.float64]) -> NDArray[np.float64]:
     key: NDArray[np.uint64] | None = None
     for part in lookup.parts:
         x = columns[part.column]
@@ -301,7 +286,7 @@ def _looked_up(lookup: Lookup, columns: list[NDArray]) -> NDArray[np.float64]:
             above = x > np.float32(part.threshold)
             value = (above | np.isnan(x) if part.missing_above else above).astype(np.uint64)
         else:
-            value = part.hashes[x]
+            value = part.hashes[x.astype(np.intp)]
         key = _HASH * (_HASH * value if key is None else key + _HASH * value)
     if key is None or len(lookup.keys) == 0:
         return np.full(len(columns[lookup.parts[0].column]), lookup.default)
@@ -309,86 +294,204 @@ def _looked_up(lookup: Lookup, columns: list[NDArray]) -> NDArray[np.float64]:
     return np.where(lookup.keys[place] == key, lookup.values[place], lookup.default)
 
 
-# -- few rows of small trees, all splits at once --------------------------------------------------
+# -- many rows, with one bit for each -------------------------------------------------------------
 
 
-_MOST_LEAVES = 16
-_BATCH = 2**18  # comparisons at a time: their results stay in the cache
+@contextmanager
+def small_buffers() -> Iterator[None]:
+    """Let NumPy combine a number with many where it lies.
+
+    It would copy the number into larger buffers, once for each of the many.
+    """
+    size = np.setbufsize(_LEAST_BUFFER)
+    try:
+        yield
+    finally:
+        np.setbufsize(size)
 
 
-def is_small(trees: FlatTrees) -> NDArray[np.bool_]:
-    """Return the trees (P,) that have few enough leaves."""
-    return trees.n_leaves <= _MOST_LEAVES
+class RowBits:
+    """Finds the leaves of many rows of chosen trees (P,), with one bit for every row.
 
-
-class LeafBits:
-    """Finds the leaves of chosen trees (P,), of at most 16 leaves, from all splits at once.
-
-    A row is compared at every split of a tree, not only at those on its way. Where it goes right,
-    the leaves on the left are ruled out, as bits of a set; the first leaf that is left is the row's
-    (QuickScorer, Lucchese et al. 2015). Nothing has to be prepared but the sets, and every step is
-    one operation on the splits of all trees.
+    Whether a row meets the condition of a split is a bit, and those of 64 rows are a word. A row is
+    in the left branch of a split if it is at the split and meets the condition: the rows that are
+    at a node, as bits, come from those at its parent with one operation on 64 rows, for all splits
+    of a level of many trees together. The bits of a leaf's number are the unions of the rows at
+    some nodes. Every different condition is evaluated once, for all trees.
     """
 
     def __init__(self, trees: FlatTrees, chosen: NDArray[np.bool_]) -> None:
-        self._trees = trees
-        self._single = np.flatnonzero(chosen & (trees.n_leaves == 1))
-        self._divided = np.flatnonzero(chosen & (trees.n_leaves > 1))
-        splits = np.flatnonzero(chosen[trees.tree_of_split])
-        sizes = trees.n_leaves[self._divided] - 1
-        self._starts = np.cumsum(sizes) - sizes
-        self._feature, self._threshold = trees.feature[splits], trees.threshold[splits][:, None]
-        self._missing_left = trees.missing_left[splits][:, None]
-        self._on_categories = np.flatnonzero(trees.table[splits] >= 0)
-        self._tables = trees.table[splits][self._on_categories]
-        first = _first_leaves(trees)
-        right = trees.right[splits]
-        middle = np.where(right < 0, ~right, first[np.maximum(right, 0)])
-        word = np.uint8 if trees.n_leaves[chosen].max(initial=1) <= 8 else np.uint16
-        ruled_out = (1 << middle) - (1 << first[splits])
-        self._remain = (~ruled_out).astype(word)[:, None]
+        self._conditions = _Conditions(trees, np.flatnonzero(chosen[trees.tree_of_split]))
+        numbers, size = np.flatnonzero(chosen), 0
+        self._batches: list[_Batch] = []
+        batch: list[int] = []
+        for p, n_leaves in zip(numbers.tolist(), trees.n_leaves[numbers].tolist(), strict=True):
+            if batch and size + 2 * n_leaves > _NODES:
+                self._batches.append(_Batch(trees, np.array(batch), self._conditions.of_split))
+                batch, size = [], 0
+            batch.append(p)
+            size += 2 * n_leaves
+        if batch:
+            self._batches.append(_Batch(trees, np.array(batch), self._conditions.of_split))
 
     def __call__(self, columns: NDArray[np.float64], leaves: NDArray[np.int32]) -> None:
-        """Write the leaves of rows to `leaves` (P, n); `columns` (d, n) hold numbers or codes."""
-        leaves[self._single] = 0
-        if not len(self._divided):
+        """Write the leaves of rows to `leaves` (P, n); `columns` (D, n) are those of `Router`."""
+        n_nodes = max((batch.n_nodes for batch in self._batches), default=0)
+        for begin in range(0, columns.shape[1], _FOLLOWED_ROWS):
+            rows = slice(begin, begin + _FOLLOWED_ROWS)
+            meets = self._conditions(columns[:, rows])
+            here = np.empty((n_nodes + 1, meets.shape[1]), np.uint64)
+            for batch in self._batches:
+                batch.write(meets, here, leaves[:, rows])
+
+
+class _Conditions:
+    """The different conditions of some splits: which rows go left."""
+
+    def __init__(self, trees: FlatTrees, splits: NDArray[np.intp]) -> None:
+        on_numbers = splits[trees.table[splits] < 0]
+        keys = trees.missing_left, trees.threshold, trees.feature
+        values = [key[on_numbers] for key in keys]
+        order = np.lexsort(values)
+        is_new = np.zeros(len(order), bool)
+        for value in values:
+            is_new[1:] |= value[order][1:] != value[order][:-1]
+        is_new[:1] = True
+        self.of_split = np.full(len(trees.feature), -1, np.intp)
+        self.of_split[on_numbers[order]] = np.cumsum(is_new) - 1
+        different = order[is_new]
+        missing_left, self._thresholds, feature = (value[different] for value in values)
+        self._missing_left = missing_left.astype(bool)
+        ends = np.searchsorted(feature, np.arange(feature[-1] + 2 if len(feature) else 1))
+        self._columns = [(j, a, b) for j, (a, b) in enumerate(pairwise(ends.tolist()))]
+        self._categories: list[tuple[int, NDArray[np.bool_]]] = []
+        known: dict[tuple[int, bytes], int] = {}
+        self._n_numbers = len(different)
+        for split in splits[trees.table[splits] >= 0].tolist():
+            column, begin = int(trees.feature[split]), int(trees.table[split])
+            left = trees.categories_left[begin : begin + int(trees.n_categories[column]) + 1]
+            left = np.append(left, trees.missing_left[split])
+            number = known.setdefault((column, left.tobytes()), len(known))
+            if number == len(self._categories):
+                self._categories.append((column, left))
+            self.of_split[split] = self._n_numbers + number
+
+    def __call__(self, columns: NDArray[np.float64]) -> NDArray[np.uint64]:
+        """Return for every condition the bits (n / 64,) of the rows that go left."""
+        n_rows = columns.shape[1]
+        n_words = -(-n_rows // _WORD)
+        n_conditions = self._n_numbers + len(self._categories)
+        meets = np.empty((n_conditions, 8 * n_words), np.uint8)
+        step = max(1, _COMPARED // (_WORD * max(1, n_words)))
+        answers = np.zeros((step, _WORD * n_words), bool)
+        with small_buffers():
+            for column, first, end in self._columns:
+                for begin in range(first, end, step):
+                    some = slice(begin, min(begin + step, end))
+                    here, limits = answers[: some.stop - begin], self._thresholds[some, None]
+                    np.less_equal(columns[column], limits, out=here[:, :n_rows])
+                    _pack(here, meets[some])
+        for column, first, end in self._columns:
+            x = columns[column]
+            if first < end and self._missing_left[first:end].any():
+                is_missing = np.isnan(x)
+                if is_missing.any():
+                    answers[0, :n_rows] = is_missing
+                    of_missing = np.packbits(answers[0], bitorder="little")
+                    here = first + np.flatnonzero(self._missing_left[first:end])
+                    meets[here] |= of_missing
+        for number, (column, left) in enumerate(self._categories, self._n_numbers):
+            left.take(columns[column].astype(np.intp), 0, answers[0, :n_rows], "clip")
+            _pack(answers[:1], meets[number : number + 1])
+        return meets.view(np.uint64)
+
+
+def _pack(answers: NDArray[np.bool_], out: NDArray[np.uint8]) -> None:
+    """Write answers, a whole number of words of rows each, as bits: in one go."""
+    out.reshape(-1)[:] = np.packbits(answers.reshape(-1), bitorder="little")
+
+
+class _Batch:
+    """Trees whose rows are followed together, level by level."""
+
+    def __init__(
+        self, trees: FlatTrees, numbers: NDArray[np.intp], condition: NDArray[np.intp]
+    ) -> None:
+        """Number the nodes level by level, the left children of a level before the right ones."""
+        begin, end = int(numbers[0]), int(numbers[-1]) + 1
+        self.trees = slice(begin, end) if end - begin == len(numbers) else numbers
+        node = np.where(trees.n_leaves[numbers] > 1, trees.starts[numbers], ~0)
+        tree, place = np.arange(len(numbers)), np.arange(len(numbers))
+        self._levels: list[tuple[NDArray[np.intp], NDArray[np.intp]]] = []
+        nodes, tree_of, parents = [node], [tree], [np.full(len(numbers), -1)]
+        n = len(numbers)
+        while True:
+            is_split = node >= 0
+            node, tree, place = node[is_split], tree[is_split], place[is_split]
+            if not len(node):
+                break
+            self._levels.append((place, condition[node]))
+            node = np.concatenate([trees.left[node], trees.right[node]])
+            tree, parent = np.concatenate([tree, tree]), np.concatenate([place, place])
+            place = n + np.arange(len(node))
+            n += len(node)
+            nodes.append(node)
+            tree_of.append(tree)
+            parents.append(parent)
+        self.n_nodes = n
+        self._plan(np.concatenate(nodes), np.concatenate(tree_of), np.concatenate(parents))
+
+    def _plan(self, node: NDArray, tree: NDArray[np.intp], parent: NDArray[np.intp]) -> None:
+        """Choose the nodes whose rows have a bit of their leaves' numbers.
+
+        All leaves below a node have the bits of `common`; those that are not its parent's, too,
+        come from this node.
+        """
+        common = np.where(node < 0, ~node, -1)
+        end = len(node)
+        for place, _ in reversed(self._levels):
+            begin = end - 2 * len(place)
+            common[place] = np.bitwise_and(*common[begin:end].reshape(2, -1))
+            end = begin
+        own = common & ~np.where(parent < 0, 0, common[parent])
+        n_trees = np.count_nonzero(parent < 0)
+        self._n_bits = int((~node[node < 0]).max()).bit_length()
+        union, first = [], []
+        n = 0
+        for bit in range(self._n_bits):
+            here = np.flatnonzero(own >> bit & 1)
+            # A row of zeros for every tree, of which none may have the bit.
+            of_tree = np.concatenate([tree[here], np.arange(n_trees)])
+            here = np.append(here, np.full(n_trees, self.n_nodes))
+            order = np.argsort(of_tree, kind="stable")
+            union.append(here[order])
+            first.append(n + np.searchsorted(of_tree[order], np.arange(n_trees)))
+            n += len(here)
+        self._union = np.concatenate(union) if union else np.zeros(0, np.intp)
+        self._first = np.concatenate(first) if first else np.zeros(0, np.intp)
+
+    def write(
+        self, meets: NDArray[np.uint64], here: NDArray[np.uint64], leaves: NDArray[np.int32]
+    ) -> None:
+        """Write the leaves of the rows that meet conditions; `here` is for the rows at nodes."""
+        if not self._n_bits:
+            leaves[self.trees] = 0
             return
-        step = max(1, _BATCH // len(self._feature))
-        has_missing = bool(np.isnan(columns).any())
-        for start in range(0, columns.shape[1], step):
-            rows = slice(start, start + step)
-            goes_left = self._goes_left(columns[:, rows], has_missing)
-            possible = np.negative(goes_left.astype(self._remain.dtype))
-            possible |= self._remain
-            possible = np.bitwise_and.reduceat(possible, self._starts, axis=0)
-            leaves[self._divided, rows] = _FIRST_BIT[possible]
-
-    def _goes_left(self, columns: NDArray[np.float64], has_missing: bool) -> NDArray[np.bool_]:
-        """Return whether rows go left at every split, (N, n)."""
-        x = columns.take(self._feature, axis=0)
-        left = x <= self._threshold
-        if has_missing:
-            left |= self._missing_left & np.isnan(x)
-        here = self._on_categories
-        if here.size:
-            codes = x[here].astype(np.intp)
-            most = self._trees.n_categories[self._feature[here]][:, None]
-            is_missing = codes > most
-            place = self._tables[:, None] + np.where(is_missing, 0, codes)
-            inside = self._trees.categories_left[place]
-            left[here] = np.where(is_missing, self._missing_left[here], inside)
-        return left
-
-
-def _first_leaves(trees: FlatTrees) -> NDArray[np.int32]:
-    """Return the leftmost leaf below every split, as its number in the tree."""
-    below = trees.left.copy()
-    inner = np.flatnonzero(below >= 0)
-    while inner.size:
-        below[inner] = trees.left[below[inner]]
-        inner = inner[below[inner] >= 0]
-    return ~below
-
-
-_SETS = np.arange(1 << _MOST_LEAVES)
-_FIRST_BIT = (np.frexp((_SETS & -_SETS).astype(float))[1] - 1).astype(np.int32)
+        n_trees = len(self._first) // self._n_bits
+        here[:n_trees], here[self.n_nodes] = ~np.uint64(0), 0
+        n = n_trees
+        for place, condition in self._levels:
+            m = len(place)
+            at_split, left, right = here.take(place, 0), here[n : n + m], here[n + m : n + 2 * m]
+            meets.take(condition, 0, left, "clip")
+            np.bitwise_and(at_split, left, out=left)
+            np.bitwise_xor(at_split, left, out=right)
+            n += 2 * m
+        bits = np.bitwise_or.reduceat(here.take(self._union, 0), self._first, axis=0)
+        bits = np.unpackbits(bits.view(np.uint8).reshape(-1), bitorder="little")
+        planes = bits.reshape(self._n_bits, n_trees, -1)
+        numbers = planes[-1] if self._n_bits <= 8 else planes[-1].astype(np.uint16)
+        for plane in planes[-2::-1]:
+            numbers += numbers
+            numbers |= plane
+        leaves[self.trees] = numbers[:, : leaves.shape[1]]

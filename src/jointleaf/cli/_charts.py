@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jointleaf._data.formatting import natural_key
 from jointleaf.cli._svg import BLUE, DARK, GREY, LARGE, PALETTE, RED, SMALL, Axis, Chart, Matrix
 
 Record = dict[str, Any]
@@ -30,7 +31,7 @@ def classes_chart(target: Record) -> tuple[str, str]:
     """Return a caption and bars of the rows of every class, or of the most frequent ones."""
     counts, names = target["counts"], target["classes"]
     order = sorted(range(len(counts)), key=lambda k: -counts[k])[:_MOST_CLASSES]
-    shown = sorted(order)
+    shown = sorted(order, key=lambda k: natural_key(names[k]))
     title = "Rows of every class"
     if len(shown) < len(counts):
         title = f"Rows of the {len(shown)} most frequent of {len(counts)} classes"
@@ -49,6 +50,21 @@ def pairs_chart(summary: Record, name: str, size: Size) -> str:
     chart = Chart(x, y, "Target against prediction", size)
     chart.line([low, high], [low, high], GREY)
     chart.points(predicted, truth)
+    return chart.render()
+
+
+def means_chart(groups: list[Record], name: str, size: Size) -> str:
+    """Return mean targets against mean predictions of groups, with the diagonal."""
+    x, y, errors = ([group[key] for group in groups] for key in ("prediction", "mean", "error"))
+    ends = [(mean - 2 * error, mean + 2 * error) for mean, error in zip(y, errors, strict=True)]
+    values = [*x, *(end for pair in ends for end in pair)]
+    low, high = min(values), max(values)
+    axes = Axis(low, high, "mean prediction"), Axis(low, high, f"mean {name}")
+    chart = Chart(*axes, "Mean target against mean prediction", size)
+    chart.line([low, high], [low, high], GREY)
+    for place, pair in zip(x, ends, strict=True):
+        chart.line([place, place], pair, BLUE, width=1.2)
+    chart.points(x, y, BLUE, radius=3.5)
     return chart.render()
 
 
@@ -80,7 +96,8 @@ def class_charts(summary: Record, classes: list[str]) -> list[tuple[str, str]]:
     groups, counts = summary["calibration"], summary["confusion"]
     if len(classes) > _MOST_SQUARES:
         return [("Calibration", calibration_chart(groups))]
-    matrix = Matrix(counts, classes)
+    order = sorted(range(len(classes)), key=lambda k: natural_key(classes[k]))
+    matrix = Matrix([[counts[j][k] for k in order] for j in order], [classes[k] for k in order])
     height = min(max(matrix.height, LARGE[1]), LARGE[0])  # beside each other they are as high
     return [
         ("Calibration", calibration_chart(groups, (LARGE[0], height))),

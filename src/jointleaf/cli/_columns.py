@@ -88,10 +88,13 @@ class Target:
         numbers = column.numbers(self.notation)
         unread = np.flatnonzero(has_target & ~np.isfinite(numbers))
         if unread.size:
-            or_classes = "" if self.reason == _REQUESTED else ", or use --task classification"
+            text = column.values[unread[0]]
+            means_missing = "" if any(map(str.isdigit, text)) else f", or use --na {text!r}"
+            is_guess = self.reason != _REQUESTED and not means_missing
             raise CliError(
-                f"{source}: the target {self.name!r} holds {column.values[unread[0]]!r} in row "
-                f"{unread[0] + 1:,}, which is not a number: correct it{or_classes}"
+                f"{source}: the target {self.name!r} holds {text!r} in row {unread[0] + 1:,}, "
+                f"which is not a number: correct it{means_missing}"
+                f"{', or use --task classification' if is_guess else ''}"
             )
         kind = np.int64 if self.task == "classification" else float
         return numbers[has_target].astype(kind), has_target

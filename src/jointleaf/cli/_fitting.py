@@ -17,8 +17,9 @@ import numpy as np
 from jointleaf import L21, JOPLEnClassifier, JOPLEnRegressor, save
 from jointleaf._core.progress import Progress, ticking
 from jointleaf._data.kinds import ROLES
-from jointleaf._fit.recipe_fit import expected_seconds
-from jointleaf._fit.report import split_lines
+from jointleaf._fit.budget import expected_seconds
+from jointleaf._fit.folds import split_lines
+from jointleaf._fit.recipes import recipe_for
 from jointleaf.cli import _output as out
 from jointleaf.cli._folders import Folder
 from jointleaf.cli._models import (
@@ -34,7 +35,6 @@ from jointleaf.cli._record import make_record, without_charts
 from jointleaf.cli._report import render_report
 from jointleaf.cli._scores import error_table
 from jointleaf.cli._validation import SMALL, validate
-from jointleaf.estimators import recipe_for
 from jointleaf.estimators._path import follow_strengths
 
 _ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".parquet", ".pq", ".xlsx")
@@ -53,12 +53,18 @@ def fit(args: argparse.Namespace) -> None:
     report_path = None if args.no_report else args.report or model_path.with_suffix(".html")
     paths = [path for path in (model_path, report_path) if path is not None]
     out.check_outputs({"--output": model_path, "--report": report_path}, args.data)
+    if args.recipe == "joint" and args.time_budget is not None:
+        raise out.CliError(
+            "--time-budget chooses among the components of a default fit, of which --recipe joint "
+            "leaves one: leave out one of the two"
+        )
+    verbs = {path: "replaced" if path.exists() else "wrote" for path in paths}
     objective = Objective.of(args)
     folder = Folder.of(args)
     table = None if folder is None else folder.sample(args.seed)
     data = read_training_data(args, objective, table)
     options = Options(
-        data.target.task, args.seed, args.jobs, loss=objective.loss, time_budget=args.time_budget
+        data.target.task, args.seed, args.jobs, args.recipe, objective.loss, args.time_budget
     )
     if folder is None and not args.json:
         _announce(data, options, is_quick=args.no_compare)
@@ -74,7 +80,7 @@ def fit(args: argparse.Namespace) -> None:
         error_table(record["validation"]),
         f"fitted all rows in {out.seconds(record['seconds']['fit'])}:",
         out.text_table([line for line in record["model"]["lines"] if line[0] != "penalty"]),
-        *(f"wrote {path}" for path in paths),
+        *(f"{verb} {path}" for path, verb in verbs.items()),
     ]
     out.print_result({**without_charts(record), **files}, "\n".join(lines), is_json=args.json)
 
@@ -92,7 +98,7 @@ def _announce(data: TrainingData, options: Options, *, is_quick: bool) -> None:
     n, d = data.rows.X.shape
     n_classes = len(set(data.y)) if options.task == "classification" else 0
     n_folds = 5 if n <= SMALL and not is_quick and data.rows.times is None else 1
-    seconds = [expected_seconds(rows, d, n_classes) for rows in (n, 4 * n // 5)]
+    seconds = [expected_seconds(k, d, n_classes, options.recipe) for k in (n, 4 * n // 5)]
     if options.time_budget is not None:
         seconds = [min(value, options.time_budget) for value in seconds]
     total = seconds[0] + n_folds * seconds[1]

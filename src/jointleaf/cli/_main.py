@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import jointleaf
@@ -30,9 +31,19 @@ example:
   jointleaf predict houses.jleaf new.csv -o out.csv
   jointleaf explain houses.jleaf new.csv --row 12
 
-Files are CSV (the delimiter is detected), JSON Lines, Parquet or Excel (.xlsx), also compressed
-with gzip; "-" is the standard input or output. Exit codes: 0 for success, 1 for an error of the
-data or the model, 2 for wrong arguments."""
+Files are CSV (the delimiter is detected), JSON, JSON Lines, Parquet or Excel (.xlsx), also
+compressed with gzip; "-" is the standard input or output. Exit codes: 0 for success, 1 for an
+error of the data or the model, 2 for wrong arguments."""
+
+
+_EXAMPLES = {
+    "fit": """\
+examples:
+  jointleaf fit flats.csv -t price --drop flat,agent      without two columns
+  jointleaf fit visits.csv -t days --group patient        new rows are of other patients
+  jointleaf fit sales.xlsx -t units --time day            new rows come later
+  jointleaf fit flats.csv -t price --json > flats.json    the description as JSON""",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -93,7 +104,10 @@ def _make_parser() -> argparse.ArgumentParser:
     names = {"title": "commands", "metavar": "COMMAND", "dest": "command"}
     commands = parser.add_subparsers(**names, required=True)
     for name, (_, text, description, arguments) in _COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=description)
+        command = commands.add_parser(
+            name, help=text, description=fill(description, 78), epilog=_EXAMPLES.get(name),
+            formatter_class=form,
+        )  # fmt: skip
         command.set_defaults(parser=command)
         for flags, options in arguments:
             command.add_argument(*flags, **options)
@@ -109,9 +123,9 @@ def _argument(*flags: str, **options: Any) -> _Argument:
     return flags, options
 
 
-_DATA = 'CSV, JSON Lines, Parquet or Excel, "-" for the standard input'
+_DATA = 'CSV, JSON, JSON Lines, Parquet or Excel, "-" for the standard input'
 _FIT_DATA = f"{_DATA}, or a folder of Parquet files that need not fit into memory"
-_MODEL = _argument("model", metavar="MODEL", help="a file of `jointleaf fit`")
+_MODEL = _argument("model", metavar="MODEL", help="a file of `jointleaf fit`, or of jointleaf.save")
 # Options of several arguments.
 _FLAG = {"action": "store_true"}
 _FILE = {"metavar": "FILE", "type": Path}
@@ -266,6 +280,11 @@ _COMMANDS: dict[str, tuple[str, str, str, list[_Argument]]] = {
                 "command",
             ),
             _argument(
+                "--recipe", choices=("auto", "joint", "blend"), default="auto",
+                help="auto chooses by the number of rows; a joint fit can be exported to SQL and "
+                "pruned, a blend of larger trees predicts better with many rows",
+            ),
+            _argument(
                 "--time-budget", metavar="SECONDS", type=_seconds,
                 help="about how long each fit of jointleaf may take, that of all rows and that of "
                 "every split; by default as long as it takes",
@@ -352,6 +371,17 @@ _COMMANDS: dict[str, tuple[str, str, str, list[_Argument]]] = {
         "Compare jointleaf with those of LightGBM, CatBoost and XGBoost that are installed and "
         "have the loss, a linear model and a constant, all with their defaults, on the same folds.",
         [*_training("all errors"), *_OBJECTIVE, _number("--folds", 2, 5, "5 by default")],
+    ),
+    "export": (
+        "_using",
+        "write a model as ONNX or SQL",
+        "Write a model as an ONNX graph, or as one SELECT statement, which take the columns that "
+        "the model sees: of dates their parts, of text with numbers the numbers.",
+        [
+            _MODEL,
+            _argument("output", metavar="OUT", type=Path, help="a file that ends in .onnx or .sql"),
+            _argument("--table", metavar="NAME", default="rows", help="of SQL, rows by default"),
+        ],
     ),
     "info": (
         "_using",

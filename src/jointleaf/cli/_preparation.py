@@ -144,8 +144,10 @@ def of_model(model: Any, source: str) -> Preparation:
     return replace(known, columns=tuple(columns))
 
 
-def check_columns(preparation: Preparation, table: RawTable, known: Collection[str]) -> None:
-    """Raise if a table lacks columns that the model needs, or has unknown ones.
+def check_columns(
+    preparation: Preparation, table: RawTable, known: Collection[str], reason: str = ""
+) -> None:
+    """Raise if a table lacks columns that the model needs, or has unknown ones, for a reason.
 
     Columns that were left out in training, and those in `known`, may be there or not.
     """
@@ -155,7 +157,7 @@ def check_columns(preparation: Preparation, table: RawTable, known: Collection[s
     if extra:
         raise CliError(
             f"{table.source}: the model does not know {columns_in_words(extra)}: leave "
-            f"{'it' if len(extra) == 1 else 'them'} out, or use --ignore-extra"
+            f"{'it' if len(extra) == 1 else 'them'} out, or use --ignore-extra{reason}"
         )
 
 
@@ -226,11 +228,13 @@ class TrainingData:
         rows = [["column", "holds", "missing", ""]]
         for kind in self.preparation.columns:
             missing = int(self.table.column(kind.name).missing.sum())
-            notes = [kind.note] * bool(kind.note)
-            if kind.kind == "date":
-                notes.append(f"as {', '.join(kind.parts)}")
+            note = kind.note
+            if kind.kind == "date":  # the remarks come last
+                form, *remarks = note.split("; ")
+                parts = f"{form}{', ' * bool(form)}as {', '.join(kind.parts)}"
+                note = "; ".join([parts, *remarks])
             shown = f"{missing:,}" if missing else ""
-            rows.append([kind.name, kind.holds, shown, ", ".join(notes)])
+            rows.append([kind.name, kind.holds, shown, note])
         lines.append(text_table(rows, right=(2,)))
         left_out = [kind.name for kind in self.preparation.columns if kind.can_be_kept]
         if left_out:

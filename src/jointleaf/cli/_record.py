@@ -24,7 +24,7 @@ from jointleaf._data.kinds import ROLES, ColumnKind
 from jointleaf._data.preparation import Preparation
 from jointleaf._data.raw_table import MISSING_WORDS, RawColumn
 from jointleaf._data.texts import NOTATIONS, as_days
-from jointleaf._fit.report import LINE_PARAMETERS, split_lines
+from jointleaf._fit.folds import LINE_PARAMETERS, split_lines
 from jointleaf.cli._columns import Target
 from jointleaf.cli._output import CliError, number, reading
 from jointleaf.cli._preparation import TrainingData, of_model

@@ -11,7 +11,7 @@ from jointleaf.cli._output import number, plural, seconds
 from jointleaf.cli._scores import (
     JOINTLEAF,
     MEASURES,
-    constant_hint,
+    comparison_hint,
     coverage_text,
     error_rows,
     format_measure,
@@ -51,7 +51,7 @@ def _head(record: Record) -> str:
     facts = [
         (f"{record['n_rows']:,}", "rows"),
         (str(sum(c["used"] for c in record["columns"])), "columns used"),
-        (target["task"], f"target {target['name']}"),
+        (target["task"], "target" if target["name"] == "target" else f"target {target['name']}"),
         *((format_measure(k, errors[k]), f"{MEASURES[k]} (held out)") for k in names),
     ]
     boxes = "".join(
@@ -70,7 +70,8 @@ def _head(record: Record) -> str:
 
 
 def _hints(record: Record) -> str:
-    hints = [constant_hint(record["validation"]), *record.get("hints", [])]  # older files have none
+    of_table = record.get("hints", [])  # older files have none
+    hints = [comparison_hint(record["validation"]), *of_table]
     lines = "".join(f"<li>{escape(hint)}</li>" for hint in hints if hint)
     return html.section("hints", "Hints", "", f"<ul>{lines}</ul>") if lines else ""
 
@@ -172,8 +173,13 @@ def _quality_parts(summary: Record, target: Record) -> tuple[str, list[tuple[str
     name, intervals = target["name"], summary.get("intervals")
     size = SMALL if intervals else LARGE
     residuals = charts.histogram_chart(summary["residuals"], "residual", size)
+    means = summary.get("means")  # where most targets are the same
+    if means:
+        text += " Groups are of rows with similar predictions; the bars show two standard errors."
     pictures = [
-        ("Target against prediction", charts.pairs_chart(summary, name, size)),
+        ("Mean target by prediction", charts.means_chart(means, name, size))
+        if means
+        else ("Target against prediction", charts.pairs_chart(summary, name, size)),
         ("Residuals: target minus prediction", residuals),
     ]
     if intervals:
@@ -201,6 +207,8 @@ def _importances(features: list[Record]) -> str:
     largest = max((f["importance"] for f in features), default=0.0)
     text = (
         "Importance is the average of two fractions: split gain and spread of the linear terms. "
+        "The norm of slopes is the size of all slopes of a column in linear cells, in standard "
+        "units: 0 where it has none. "
         f"In splits and in linear models: {sum(map(_is_everywhere, features))} of "
         f"{plural(len(features), 'feature')}."
     )
@@ -280,6 +288,11 @@ def _fit(record: Record) -> str:
             f"held-out rows, for which trees are grown anew. {lines_are}; the band is one standard "
             "error."
         )
+    if any(not line["exact"] for line in record["search"]) and joint is not None:
+        text += (
+            " The search is by squared errors that stand for the loss, which are quicker and in "
+            "a unit of their own: they do not compare with the validation loss."
+        )
     if len(model["components"]) > 1:
         text += " Weights of a blend are fitted to held-out predictions and need not add up to 1."
     if joint is not None:
@@ -299,7 +312,7 @@ def _fit_pictures(lines: list[Record], joint: Record) -> list[tuple[str, str]]:
     exact, cheap = ([line for line in lines if line["exact"] is kind] for kind in (True, False))
     groups = [
         ("Validation loss, weaker penalties to the right", "validation loss", exact),
-        ("Search, by a squared error, quicker than the loss", "squared error / 2", cheap),
+        ("Search by squared errors, weaker penalties to the right", "squared error / 2", cheap),
     ]
     groups = [g for g in groups if any(len(line["strength"]) > 1 for line in g[2])]
     has_trace = len(joint["trace"]) > 2

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.losses import Loss
-from jointleaf.cli._output import CliError, number, seconds, text_table
+from jointleaf.cli._output import CliError, number, plural, seconds, text_table
 from jointleaf.cli._preparation import Rows
 
 #: The name of jointleaf among the models that are compared.
@@ -26,6 +26,7 @@ COVERAGE = 0.9
 _MOST_POINTS = 1000
 _BINS = 10
 _SHORT = 0.1  # coverage that is lacking, for a remark
+_FEW_GROUPS = 20  # of held-out rows, whose coverage is uncertain
 _LARGE = 1e150  # whose square is finite
 
 
@@ -102,7 +103,7 @@ def error_table(validation: dict[str, Any]) -> str:
     """Return the errors of all models as text, from the record of a validation."""
     rows = error_rows(validation, "a fit")
     columns = text_table(rows, right=range(1, len(rows[0])))
-    hint = constant_hint(validation)
+    hint = comparison_hint(validation)
     lines = [
         f"errors {validation['method']}:",
         columns,
@@ -112,12 +113,14 @@ def error_table(validation: dict[str, Any]) -> str:
     return "\n".join(filter(None, lines))
 
 
-def constant_hint(validation: dict[str, Any]) -> str:
-    """Return a hint where jointleaf is no better than a constant; "" where it is."""
+def comparison_hint(validation: dict[str, Any]) -> str:
+    """Return a hint where jointleaf is no better than a constant, or a linear model; else ""."""
     error_of = {row["model"]: row[validation["measure"]] for row in validation["table"]}
     constant = error_of.get("constant")  # that --no-compare leaves out
     if constant is None or error_of[JOINTLEAF] < constant:
-        return ""
+        is_behind = error_of.get("linear model", math.inf) <= error_of[JOINTLEAF]
+        simpler = "a linear model is as good or better on held-out rows, and simpler"
+        return simpler if is_behind else ""
     if math.isclose(error_of[JOINTLEAF], constant, rel_tol=1e-9):
         return f"{JOINTLEAF} was a constant on held-out rows: the model of all rows may be another"
     subject = "no model" if min(error_of.values()) >= constant else JOINTLEAF
@@ -134,12 +137,14 @@ def prediction_summary(
     """
     truth = rows.y
     drawn = spread_over(len(truth), _MOST_POINTS)
-    intervals = coverage_summary(truth, ends, drawn)
+    n_groups = None if rows.groups is None else len(np.unique(rows.groups))
+    intervals = coverage_summary(truth, ends, drawn, n_groups)
     if predicted.ndim == 1:
         return {
             "truth": truth[drawn].tolist(),
             "predicted": predicted[drawn].tolist(),
             "n_all": len(truth),
+            "means": _means(predicted, truth) if _are_rare(truth) else None,
             "residuals": histogram(truth - predicted),
             "intervals": intervals,
         }
@@ -169,6 +174,21 @@ def _calibration(probabilities: NDArray, happened: NDArray) -> list[dict[str, fl
         error = max(mean * (1 - mean) / rows.size, 0.0) ** 0.5
         frequency, count = float(happened[rows].mean()), int(rows.size)
         groups.append({"probability": mean, "frequency": frequency, "error": error, "count": count})
+    return groups
+
+
+def _are_rare(truth: NDArray) -> bool:
+    """Whether most targets are the smallest, so that single ones say little of a mean."""
+    return bool((truth == truth.min()).mean() > 0.5)
+
+
+def _means(predicted: NDArray, truth: NDArray) -> list[dict[str, float]]:
+    """Return mean prediction and mean target in up to ten groups of equal size."""
+    order = np.argsort(predicted, kind="stable")
+    groups = []
+    for rows in np.array_split(order, min(_BINS, max(1, len(order) // 10))):
+        mean, error = float(truth[rows].mean()), float(truth[rows].std() / rows.size**0.5)
+        groups.append({"prediction": float(predicted[rows].mean()), "mean": mean, "error": error})
     return groups
 
 
@@ -222,20 +242,24 @@ def intervals_or_sets(
             return None
 
 
-def coverage_summary(truth: NDArray, ends: NDArray | None, drawn: NDArray) -> dict[str, Any] | None:
+def coverage_summary(
+    truth: NDArray, ends: NDArray | None, drawn: NDArray, n_groups: int | None = None
+) -> dict[str, Any] | None:
     """Return how often intervals or sets hold the target, and how large they are.
 
     Of intervals (n, 2) those of some rows are kept for a chart. Sets are (n, K), and the targets
-    numbers of classes.
+    numbers of classes. Rows of one group may all be alike, so that they count as one.
     """
     if ends is None:
         return None
+    groups = {} if n_groups is None else {"n_groups": n_groups}
     if ends.dtype == bool:
         inside = ends[np.arange(len(truth)), truth]
         return {
             "coverage": COVERAGE,
             "inside": float(inside.mean()),
-            "is_short": _is_short(inside),
+            "is_short": _is_short(inside, n_groups),
+            **groups,
             "size": float(ends.sum(axis=1).mean()),
         }
     low, high = ends.T
@@ -243,7 +267,8 @@ def coverage_summary(truth: NDArray, ends: NDArray | None, drawn: NDArray) -> di
     return {
         "coverage": COVERAGE,
         "inside": float(inside.mean()),
-        "is_short": _is_short(inside),
+        "is_short": _is_short(inside, n_groups),
+        **groups,
         "width": float(width.mean()),
         "low": low[drawn].tolist(),
         "high": high[drawn].tolist(),
@@ -255,9 +280,12 @@ def coverage_text(summary: dict[str, Any] | None) -> str:
     if summary is None:
         return ""
     inside, asked = f"{100 * summary['inside']:.1f} %", f"{100 * summary['coverage']:.4g} %"
-    short = (
-        "; far too few: held-out rows are unlike those before" if summary.get("is_short") else ""
-    )
+    n_groups = summary.get("n_groups")
+    short = "; far too few: held-out rows are unlike those before"
+    if n_groups is not None and n_groups < _FEW_GROUPS:
+        short = f"; uncertain, as these rows are of {plural(n_groups, 'group')} only"
+    elif not summary.get("is_short"):
+        short = ""
     if "size" in summary:
         held = f"sets of {asked} hold the true class of {inside} of the rows"
         return f"{held}, mean size {number(summary['size'])}{short}"
@@ -265,7 +293,7 @@ def coverage_text(summary: dict[str, Any] | None) -> str:
     return f"intervals of {asked} hold {inside} of the targets, mean width {width}{short}"
 
 
-def _is_short(inside: NDArray[np.bool_]) -> bool:
+def _is_short(inside: NDArray[np.bool_], n_groups: int | None = None) -> bool:
     """Whether by far too few targets are inside, which no chance explains."""
-    error = (COVERAGE * (1 - COVERAGE) / len(inside)) ** 0.5
+    error = (COVERAGE * (1 - COVERAGE) / (n_groups or len(inside))) ** 0.5
     return bool(inside.mean() < COVERAGE - max(_SHORT, 5 * error))

@@ -35,6 +35,13 @@ _MB = 2**20
 _UNPACKED, _MOST_RATIO = 256 * _MB, 50
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _OLD_EXCEL = b"\xd0\xcf\x11\xe0"
+#: How files begin that are no tables here; a pickle begins with its protocol.
+_OTHERS = {
+    b"ARROW1": "an Arrow (Feather) file", b"FEA1": "a Feather file", b"ORC": "an ORC file",
+    b"SQLite format 3": "an SQLite database", b"\x89HDF": "an HDF5 file",
+    b"\x93NUMPY": "a NumPy file",
+    b"\x80\x04\x95": "a pickle", b"\x80\x05\x95": "a pickle", b"%PDF": "a PDF file",
+}  # fmt: skip
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _SAMPLE_LINES = 50
 _NO_NAME = re.compile(r"column \d+")  # what columns are called that have none
@@ -67,6 +74,11 @@ def read_table(
         data = _unzip(data, source, limit)
     if not data.strip():
         raise CliError(f"{source}: the file is empty")
+    other = next((name for start, name in _OTHERS.items() if data.startswith(start)), None)
+    if other is not None:
+        raise CliError(
+            f"{source}: is {other}, which is not read here: write CSV, JSON Lines, Parquet or Excel"
+        )
     is_excel = data.startswith((_ZIP, _OLD_EXCEL))
     if sheet is not None and not is_excel:
         raise CliError(f"{source}: --sheet {sheet!r} is for Excel files: leave it out")

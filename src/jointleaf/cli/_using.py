@@ -1,4 +1,4 @@
-"""Commands that use a model from a file: ``predict``, ``explain``, ``report`` and ``info``."""
+"""Commands that use a model from a file: ``predict``, ``explain``, ``export`` and the like."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._data.formatting import signed, term
+from jointleaf._data.formatting import day_text, natural_key, signed, term
 from jointleaf._data.raw_table import RawTable
 from jointleaf._data.texts import are_floats
 from jointleaf.cli import _output as out
@@ -32,6 +32,7 @@ from jointleaf.cli._scores import (
 )
 from jointleaf.inspection import Explanation
 from jointleaf.inspection._explanation import REST, REST_NOTE
+from jointleaf.io import to_onnx, to_sql
 
 _MOST_SHOWN = 3
 _OTHER_FORMATS = (".parquet", ".pq", ".jsonl", ".xlsx", ".xls", ".html", ".jleaf")
@@ -53,14 +54,15 @@ def _read(
     familiar = {*known, *(table.names if args.ignore_extra else ())}
     if loaded.target is not None:
         familiar.add(loaded.target.name)
-    check_columns(loaded.preparation, table, familiar)
+    nameless = " (a file saved from Python does not name its target)" * (loaded.target is None)
+    check_columns(loaded.preparation, table, familiar, nameless)
     X, remarks = prepared(loaded.preparation, table)
     if loaded.record is None and loaded.model.report_.has_offset:
         remarks.append(
             "the model was fitted with exposure or an offset, which a file saved from Python does "
             "not name: predictions are without it"
         )
-    remarks += _unseen_categories(loaded.model, X)
+    remarks += _unseen_categories(loaded.model, X) + _far_numbers(loaded, X)
     for remark in remarks:
         out.print_remark(f"{table.source}: {remark}")
     return table, X, remarks
@@ -85,6 +87,27 @@ def _unseen_categories(model: Any, X: Any) -> list[str]:
     return remarks
 
 
+def _far_numbers(loaded: LoadedModel, X: Any) -> list[str]:
+    """Return remarks on numbers farther from those of training than these are from each other."""
+    features = loaded.model.cell_model_.features
+    ranges = zip(features.plan.names, features.scaler.low, features.scaler.high, strict=True)
+    remarks = []
+    for name, low, high in list(ranges)[: len(features.plan.numbers)]:
+        if name not in X.columns or low == high:
+            continue
+        values = X[name].to_numpy(float)
+        far = np.flatnonzero((values < 2 * low - high) | (values > 2 * high - low))
+        if far.size:
+            as_text = day_text if name in loaded.preparation.days else out.number
+            verb = "is" if far.size == 1 else "are"
+            remarks.append(
+                f"column {name!r}: {far.size:,} of {out.plural(len(values), 'value')} {verb} far "
+                f"outside training ({as_text(low)} to {as_text(high)}), such as "
+                f"{as_text(values[far[0]])} in row {far[0] + 1:,}"
+            )
+    return remarks
+
+
 # -- predict -----------------------------------------------------------------------------------
 
 
@@ -94,8 +117,8 @@ def predict(args: argparse.Namespace) -> None:
     out.check_outputs({"--output": path}, args.model, args.data)
     if path is not None and path.suffix.lower() in _OTHER_FORMATS:
         raise out.CliError(
-            f"--output {args.output}: predictions are written as CSV, or as JSON with --json: name "
-            "a file that ends in .csv, .csv.gz or .json"
+            f"--output {args.output}: predictions are written as CSV, or as JSON: name a file that "
+            "ends in .csv, .csv.gz or .json"
         )
     loaded = load_model(args.model)
     table, X, remarks = _read(loaded, args, args.id)
@@ -111,7 +134,7 @@ def predict(args: argparse.Namespace) -> None:
             out.print_remark(remarks[-1])
     for name, values in predictions.items():
         columns[f"predicted {name}" if name in args.id else name] = values
-    if args.json:
+    if args.json or (path is not None and path.suffix.lower() == ".json"):
         rows = zip(*columns.values(), strict=True)
         records = [dict(zip(columns, row, strict=True)) for row in rows]
         text = out.as_json({"predictions": records, "remarks": remarks}) + "\n"
@@ -243,7 +266,7 @@ def _certainty(
     if ends is None:
         return {}
     if ends.dtype == bool:
-        classes = [str(name) for name in model.classes_[ends[0]]]
+        classes = sorted(map(str, model.classes_[ends[0]]), key=natural_key)
         return {"set": {"coverage": coverage, "classes": classes}}
     low, high = ends[0].tolist()
     return {"interval": {"coverage": coverage, "lower": low, "upper": high}}
@@ -365,6 +388,24 @@ def _score(loaded: LoadedModel, args: argparse.Namespace) -> dict[str, Any]:
         "errors": measures(rows, predicted, getattr(model, "loss_", None)),
         "summary": prediction_summary(rows, predicted, ends),
     }
+
+
+def export(args: argparse.Namespace) -> None:
+    """Write a model as an ONNX graph or as SQL."""
+    out.check_outputs({"OUT": args.output}, args.model)
+    form = args.output.suffix.lower()
+    if form not in (".onnx", ".sql"):
+        raise out.CliError(f"{args.output}: name a file that ends in .onnx or .sql")
+    model = load_model(args.model).model
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if form == ".sql":
+            out.write_file(args.output, to_sql(model, args.table))
+        else:
+            to_onnx(model, args.output)
+    for warning in caught:
+        out.print_remark(str(warning.message))
+    print(f"wrote {args.output}, which takes {', '.join(model.feature_names_in_)}")
 
 
 def info(args: argparse.Namespace) -> None:

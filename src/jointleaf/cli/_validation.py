@@ -62,8 +62,9 @@ def _other_groups(
     n = len(groups)
     splits = group_splits(groups, n_folds or _FOLDS, classes)
     if n_folds is None and n > most:
-        m = len(splits[0][1])
-        return splits[:1], f"on {m:,} held-out rows ({m / n:.0%}) of other groups"
+        m, others = len(splits[0][1]), len(np.unique(groups[splits[0][1]]))
+        of = "another group" if others == 1 else f"{others:,} other groups"
+        return splits[:1], f"on {m:,} held-out rows ({m / n:.0%}) of {of}"
     return splits, f"by {len(splits)}-fold cross-validation over groups of all {n:,} rows"
 
 

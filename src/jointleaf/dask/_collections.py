@@ -20,10 +20,10 @@ from dask.core import get_dependencies
 from numpy.typing import NDArray
 
 import dask
+from jointleaf._core import arrays
 from jointleaf._core.blocks import BlockDesign
 from jointleaf._core.problem import Problem
 from jointleaf._core.row_vectors import Call, Kept
-from jointleaf._data import memory
 from jointleaf._data.sources import Batch, fraction_in, missing_target, stacked
 from jointleaf._sources.rows import Draw, FittedSample, Prepared, RowStore
 from jointleaf.dask._cluster import Cluster
@@ -284,7 +284,7 @@ class DaskRows(RowStore):
         self.print_status(
             model.estimator,
             f"{layout.n_partitions:,} partitions are corrected by all rows in {len(self._parts)} "
-            f"blocks, which take at most {memory.readable_bytes(draw.n_rows * row)} on the workers",
+            f"blocks, which take at most {arrays.readable_bytes(draw.n_rows * row)} on the workers",
         )
         shared = self._cluster.share(model)
         blocks = self._parts.keep_blocks(_prepare, shared, each=self._drawn(draw))

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_clas
 from sklearn.utils.validation import check_is_fitted
 
 import dask
-from jointleaf._data import memory
+from jointleaf._core import arrays
 from jointleaf._sources.rows import Settings, SourceFit, check_settings, fit_rows
 from jointleaf.dask._cluster import Cluster, find_client
 from jointleaf.dask._collections import DaskRows, check_rows, is_frame
@@ -92,7 +92,7 @@ class BaseDaskJOPLEn(JOPLEnParameters):
         cluster = Cluster(find_client(self.client))
         name, is_for_classes = type(self).__name__, is_classifier(local)
         store = DaskRows(name, cluster, X, y, sample_weight, with_labels=is_for_classes)
-        limit = 0.5 * (memory.available_memory() or 2**32)
+        limit = 0.5 * (arrays.available_memory() or 2**32)
         sizes = self.sample_rows, self.validation_rows, self.max_passes
         self.model_ = fit_rows(local, store, Settings(*sizes, limit, self.checkpoint))
         self.n_features_in_ = self.model_.n_features_in_

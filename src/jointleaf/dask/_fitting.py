@@ -17,7 +17,8 @@ from jointleaf._core.losses import Kinked, Loss, Multinomial, make_loss
 from jointleaf._core.penalties import Frobenius, Term
 from jointleaf._core.problem import Problem
 from jointleaf._core.row_vectors import Call
-from jointleaf._core.solvers import Solution, Solver, check_limits, solve
+from jointleaf._core.solvers.base import Solver, check_limits, solve
+from jointleaf._core.solvers.solution import Solution
 from jointleaf._data.sources import Batch
 from jointleaf.dask._cluster import Cluster, find_client
 from jointleaf.dask._collections import Look, Partitions, check_looks, look_at

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.arrays import row_blocks, threads
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
-from jointleaf._core.problem import check_weights
 from jointleaf._core.progress import ticking
-from jointleaf._core.solvers import Solution
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import chosen_columns, plan_features
-from jointleaf._data.memory import row_blocks
 from jointleaf._data.rows import (
     Rows,
     canonical_rows,
@@ -25,17 +24,6 @@ from jointleaf._data.rows import (
     read_rows,
     read_training_rows,
 )
-from jointleaf._data.statistics import learn_statistics
-from jointleaf._fit.calibration import Calibration, HeldOut
-from jointleaf._fit.component import Blend, FitContext
-from jointleaf._fit.folds import split_labels, user_splits
-from jointleaf._fit.limits import Budget
-from jointleaf._fit.recipe_fit import Fit
-from jointleaf._fit.report import FitReport
-from jointleaf._model.cell_model import CellModel
-from jointleaf._model.contributions import by_column, warn_of_no_features
-from jointleaf._trees.importers import check_fitted_model, is_ensemble
-from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._checks import (
     check_parameters,
     check_penalty,
@@ -49,7 +37,7 @@ from jointleaf.estimators._checks import (
     warn_of_no_values,
     warn_of_preparation,
 )
-from jointleaf.estimators._fitted import read_known_rows, store_model
+from jointleaf.estimators._fitted import Updatable, read_known_rows
 from jointleaf.estimators._monotone import (
     MonotoneParameters,
     check_certificate,
@@ -57,10 +45,18 @@ from jointleaf.estimators._monotone import (
     read_signs,
 )
 from jointleaf.estimators._params import check_memory
-from jointleaf.estimators._updating import Updatable
 from jointleaf.inspection._methods import Explainable
-from jointleaf.partitions import Partitioner
-from jointleaf.partitions._factory import known_categories
+
+if TYPE_CHECKING:
+    from jointleaf._core.solvers.solution import Solution
+    from jointleaf._fit.calibration import Calibration, HeldOut
+    from jointleaf._fit.component import Blend, FitContext
+    from jointleaf._fit.limits import Used
+    from jointleaf._fit.report import Fit, FitReport
+    from jointleaf._model.cell_model import CellModel
+    from jointleaf.partitions import Partitioner
+
+_MOST_KEPT = 2**26  # bytes of rows that are kept for updates
 
 
 class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
@@ -82,6 +78,14 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         self, rows: Rows, columns: Columns, seed: int
     ) -> tuple[Loss, tuple[float, float] | None]:
         """Return the loss of training rows in the units of targets that are returned as well."""
+
+    def _class_weights(self, y: NDArray, weights: NDArray) -> dict[Any, float] | None:
+        """Return the weight of every class of targets (n,); None where all are 1."""
+        return None
+
+    def _without_offset(self, y: NDArray, offset: NDArray) -> tuple[NDArray, NDArray]:
+        """Return targets and offsets; where the loss is of residuals, only targets are left."""
+        return y, offset
 
     # -- fitting -------------------------------------------------------------------------------
 
@@ -134,6 +138,8 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         offset_val: NDArray | None = None,
     ) -> BaseJOPLEn:
         """Fit rows with offsets (n,), where there are any."""
+        from jointleaf._fit.limits import Budget
+
         with restored_on_error(self), ticking("fitting", enabled=bool(self.verbose)):
             check_parameters(self)
             if self._is_warm:
@@ -162,6 +168,11 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         offset: NDArray | None,
     ) -> FitContext:
         """Check rows, and return what the fit works on."""
+        from jointleaf._core.problem import check_weights
+        from jointleaf._fit.folds import split_labels, user_splits
+        from jointleaf._trees.importers.base import check_fitted_model, is_ensemble
+        from jointleaf.partitions._factory import known_categories
+
         check_single_task(self.penalty)
         check_targets(self, y)
         if has_validation and not self._chooses:
@@ -234,10 +245,29 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
         used = [weight for weight in factors.values() if weight > 0]  # classes that are left
         return replace(context, class_weights=np.array(used))
 
+    def _look(self, X: Any, y: Any) -> Used:
+        from jointleaf._fit.budget import look
+        from jointleaf._fit.limits import Budget, Used
+        from jointleaf._fit.recipes import choose_recipe
+
+        with warnings.catch_warnings():  # the fit will repeat them
+            warnings.simplefilter("ignore")
+            try:
+                context = self._read(X, y, None, None, False, None)
+            except MemoryError:
+                return Used()
+        recipe = choose_recipe(
+            self.recipe, len(context.rows), context.partitioner, context.penalty, context.n_outputs
+        )
+        budget = None if self.time_budget is None else Budget(self.time_budget)
+        return self._on_splits(look, context, recipe, None, budget)
+
     def _with_statistics(
         self, columns: Columns, rows: Rows, chosen: NDArray | None
     ) -> tuple[Columns, Rows]:
         """Return columns and rows with statistics of the columns that have many categories."""
+        from jointleaf._data.statistics import learn_statistics
+
         learned = learn_statistics(rows, columns, self._target_type == "regression", chosen)
         if learned is None:
             return columns, rows
@@ -253,6 +283,8 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
 
     def _store(self, fit: Fit, rows: Rows) -> None:
         """Put the results on the estimator."""
+        from jointleaf._model.contributions import warn_of_no_features
+
         for name in ("pruning_", "source_fit_", "quantiles_"):  # of a model that is fitted again
             self.__dict__.pop(name, None)
         self.report_ = fit.report
@@ -265,9 +297,46 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
 
     def _learn_residuals(self, rows: HeldOut | None) -> None:
         """Learn from held-out rows, where there are any, how far targets are from predictions."""
+        from jointleaf._fit.calibration import Calibration
+
         self.calibration_ = None
         if rows is not None:
             self.calibration_ = Calibration.of_fit(rows, self.columns_.of_matrix())
+
+    # -- fits that start from the model ------------------------------------------------------------
+
+    @property
+    def _is_warm(self) -> bool:
+        """Whether a fit starts from the model that there is."""
+        return bool(self.warm_start) and hasattr(self, "cell_model_")
+
+    def _keep_rows(self, rows: Rows) -> None:
+        """Keep the rows that a model was fitted to, for updates."""
+        is_alone = self._blend_problem() is None
+        small = rows.X.nbytes + rows.y.nbytes + rows.s.nbytes <= _MOST_KEPT
+        labels = np.zeros((len(rows), 0), np.int64)
+        self._kept_rows = Rows(rows.X, rows.y, rows.s, labels) if small and is_alone else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        parent: Any = super()
+        return {k: v for k, v in parent.__getstate__().items() if k != "_kept_rows"}
+
+    def _blend_problem(self) -> str | None:
+        """Return why the model is not the solution of one joint problem; None where it is."""
+        report = self.report_
+        if hasattr(self, "source_fit_"):
+            return "the model was fitted from a source of rows: fit the source with the new rows"
+        if self.monotonic_cst is not None:
+            return "the model has monotone constraints: fit all rows again"
+        is_joint = report.joint is not None and report.recipe == "joint"
+        alone = is_joint and [c.name for c in report.components if c.weight] == ["joint"]
+        alone = alone and report.components[0].weight == 1.0 and not np.any(report.blend.constant)
+        if alone:
+            return None
+        return (
+            f"the model is a blend ({report.blend!r}): fit all rows again, or give the fit a "
+            "penalty, such as penalty=Frobenius('auto'), with which it is one joint fit"
+        )
 
     # -- what was fitted -----------------------------------------------------------------------
 
@@ -337,6 +406,8 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
     @property
     def slope_norms_(self) -> NDArray[np.float64]:
         """Euclidean norm of every column's standardised slopes over all cells, (d,)."""
+        from jointleaf._model.contributions import by_column
+
         sources, width = self._cells.features.plan.sources, len(self.columns_.of_matrix())
         norms = by_column(self._cells.slope_norms(), sources, width)
         return np.sqrt(self.columns_.credited(np.square(norms)))
@@ -375,6 +446,15 @@ class BaseJOPLEn(Updatable, Explainable, MonotoneParameters):
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the codes (n, P): the cell of every partition of each row; -1 is no cell."""
         return self._cells.partitioner.apply(read_rows(self, X))
+
+
+def store_model(estimator: BaseJOPLEn, model: CellModel, importances: NDArray, rows: Rows) -> None:
+    """Put a model of training rows, and the importances of what it sees, on an estimator."""
+    columns = estimator.columns_
+    statistics = columns.statistics
+    if statistics is not None:  # explanations measure from rows as they are predicted
+        model, importances = model.described(statistics.matrix(statistics.coded(rows)), rows.s)
+    estimator.cell_model_, estimator.feature_importances_ = model, columns.credited(importances)
 
 
 def read_validation_rows(

@@ -6,29 +6,24 @@ import inspect
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.multiclass import check_classification_targets
 
-from jointleaf._core.arrays import check_device
+from jointleaf._core.arrays import check_device, is_whole
 from jointleaf._core.layout import CellKind, CellLayout
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import PerTask, PredictionPenalty, SlopeNorm, TaskNorm, Term
-from jointleaf._core.penalties.params import is_whole
-from jointleaf._core.problem import as_numbers
-from jointleaf._core.solvers import check_limits, check_solver_name
 from jointleaf._data.columns import Column, Columns, column_names
 from jointleaf._data.kinds import MANY_CATEGORIES, MOST_DIFFERENT, counts_rows
 from jointleaf._data.rows import check_is_here
-from jointleaf._data.sources import missing_target
 from jointleaf._data.texts import detect_format
-from jointleaf._fit import recipes
-from jointleaf._fit.component import CellKinds
-from jointleaf.partitions._base import LeftOut
-from jointleaf.partitions._union import MANY_CLASSES
+
+if TYPE_CHECKING:
+    from jointleaf._fit.component import CellKinds
 
 _FEWEST_COUNTED = 20  # rows
 _FEWEST_DATES = 5  # different ones, of a column of text
@@ -38,6 +33,10 @@ _MOST_NAMED = 3  # columns in a message
 
 def check_parameters(estimator: Any) -> None:
     """Check the values of an estimator's parameters, before any work is done."""
+    from jointleaf._core.solvers.base import check_limits, check_solver_name
+    from jointleaf._fit import recipes
+    from jointleaf.partitions._base import LeftOut
+
     for value in estimator.get_params(deep=False).values():
         if isinstance(value, LeftOut):
             value.raise_error()
@@ -242,18 +241,25 @@ def _look_like_dates(column: Column) -> bool:
     return len(values) >= _FEWEST_DATES and detect_format(list(map(str, values))) is not None
 
 
+def check_is_number(y: Any, remedy: str) -> None:
+    """Raise an error for targets (n,) of numbers that hold text, with what can be done."""
+    values = np.asarray(y)
+    if values.dtype.kind not in "OUS" or values.ndim != 1:
+        return
+    text = next((value for value in values.tolist() if _is_text(value)), None)
+    if text is not None:
+        raise ValueError(f"y holds {text!r}, which is no number: {remedy}")
+
+
 def check_targets(estimator: Any, y: Any) -> None:
     """Raise an error for several targets, and for labels that are missing."""
+    from jointleaf._data.sources import missing_target
+
     check_is_here("y", y)
     kind = "Classifier" if is_classifier(estimator) else "Regressor"
     values = _single_target(y, type(estimator).__name__, kind)
-    if kind == "Regressor" and values.dtype.kind in "OUS" and values.ndim == 1:
-        text = next((value for value in values.tolist() if _is_text(value)), None)
-        if text is not None:
-            raise ValueError(
-                f"y holds {text!r}, which is no number: use JOPLEnClassifier for classes, or "
-                "convert y to numbers"
-            )
+    if kind == "Regressor":
+        check_is_number(values, "use JOPLEnClassifier for classes, or convert y to numbers")
     is_label = values.dtype == object or (kind == "Classifier" and values.dtype.kind == "f")
     row = missing_target(values) if is_label and values.ndim == 1 else None
     if row is not None:
@@ -351,6 +357,8 @@ def number_classes(y: NDArray, part: str = "") -> tuple[NDArray, NDArray[np.floa
 
 def check_labels(y: NDArray) -> None:
     """Raise for targets (n,) that are no classes: numbers with fractions, or text and numbers."""
+    from jointleaf.partitions._union import MANY_CLASSES
+
     if y.dtype == object and len({isinstance(label, str) for label in y.tolist()}) > 1:
         text = next(label for label in y.tolist() if isinstance(label, str))
         other = next(label for label in y.tolist() if not isinstance(label, str))
@@ -407,6 +415,8 @@ def read_offset(
     suffix: str = "",
 ) -> NDArray[np.float64] | None:
     """Return offsets (n,) of rows on the scale of the loss; None where there are none."""
+    from jointleaf._core.problem import as_numbers
+
     if offset is None and exposure is None:
         return None
     names = f"offset{suffix}", f"exposure{suffix}"

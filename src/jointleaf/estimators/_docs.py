@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import cleandoc
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -211,11 +212,16 @@ CALIBRATE = """The model itself stays as it is, and so do the widths that the fi
 
 
 def described(**sections: str) -> Callable[[T], T]:
-    """Return a decorator that fills shared sections into a docstring, by their names."""
+    """Return a decorator that fills shared sections into a docstring, by their names.
+
+    The docstring loses its indentation, as from Python 3.13 on all do.
+    """
 
     def fill(documented: T) -> T:
-        for name, text in sections.items():
-            documented.__doc__ = (documented.__doc__ or "").replace(f"{{{name}}}", text)
+        text = cleandoc(documented.__doc__ or "")
+        for name, section in sections.items():
+            text = text.replace(f"{{{name}}}", cleandoc(section))
+        documented.__doc__ = text
         return documented
 
     return fill

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.arrays import threads
 from jointleaf._data.rows import read_rows
-from jointleaf._fit.calibration import Calibration, HeldOut, check_level, interval_levels
-from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._checks import check_has_offset, n_rows_of, read_offset
 from jointleaf.estimators._docs import CALIBRATE, described
 from jointleaf.estimators._fitted import Fitted, read_known_rows
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from jointleaf._core.losses import Loss
     from jointleaf._data.rows import Rows
+    from jointleaf._fit.calibration import Calibration
     from jointleaf._fit.quantiles import JointQuantiles
 
 
@@ -31,6 +31,8 @@ class _Calibrated(Fitted):
     calibration_: Calibration | None
 
     def _calibrate(self, rows: Rows) -> Self:
+        from jointleaf._fit.calibration import Calibration, HeldOut
+
         predictions = self._answers(rows.X, rows.offset)
         numbers = rows.y if predictions.ndim == 1 else np.maximum(rows.y, 0)
         fresh = HeldOut(rows.X, numbers, predictions, rows.s, len(rows))
@@ -96,6 +98,8 @@ class PredictsIntervals(_Calibrated):
         every n and every distribution; so intervals hold it with a probability of at least their
         coverage. They still never cross.
         """
+        from jointleaf._fit.calibration import HeldOut
+
         check_is_fitted(self)
         shift = read_offset(self.loss_, offset, exposure, n_rows_of(X))
         check_has_offset(self.report_.has_offset, shift, "calibrate")
@@ -156,6 +160,8 @@ class PredictsIntervals(_Calibrated):
         >>> bool(0.7 < ((low <= y[300:]) & (y[300:] <= high)).mean() < 0.9)
         True
         """
+        from jointleaf._fit.calibration import interval_levels
+
         levels = interval_levels(coverage)
         shift = self._shift(X, offset, exposure)
         return self._quantiles(X, levels, shift, f"coverage={coverage}")
@@ -204,6 +210,8 @@ class PredictsIntervals(_Calibrated):
             In the order of `quantiles`; infinite, with a warning, where there are too few rows to
             calibrate on.
         """
+        from jointleaf._fit.calibration import check_level
+
         levels = np.atleast_1d(np.asarray(quantiles))
         if levels.ndim != 1 or not len(levels):
             raise ValueError(f"quantiles={quantiles!r} must be a list of numbers between 0 and 1")
@@ -307,6 +315,8 @@ class PredictsSets(_Calibrated):
         >>> bool(model.predict_set(X[1::2], coverage=0.9)[range(75), y[1::2]].mean() > 0.85)
         True
         """
+        from jointleaf._fit.calibration import check_level
+
         level = check_level("coverage", coverage)
         calibration = self._known_calibration("a prediction set")
         probabilities = self._answers(read_rows(self, X))

@@ -14,12 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from jointleaf._core.losses import AbsoluteError, Logistic, Loss, Multinomial
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows
-from jointleaf._fit.calibration import HeldOut, check_level
-from jointleaf._fit.quantiles import MOST_LEVELS, JointQuantiles
-from jointleaf._trees.importers import is_ensemble
 from jointleaf.estimators._base import BaseJOPLEn
 from jointleaf.estimators._checks import (
     check_has_offset,
+    check_is_number,
     check_offset_val,
     class_weights,
     n_rows_of,
@@ -38,9 +36,9 @@ from jointleaf.estimators._docs import (
 )
 from jointleaf.estimators._intervals import PredictsIntervals, PredictsSets
 from jointleaf.estimators._params import LossParameters
-from jointleaf.partitions import FittedEnsemble
 
 if TYPE_CHECKING:
+    from jointleaf._fit.calibration import HeldOut
     from jointleaf.inspection._explanation import Explanation
 
 
@@ -149,6 +147,8 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
         return super()._given_loss() if self._levels is None else AbsoluteError()
 
     def _learn_residuals(self, rows: HeldOut | None) -> None:
+        from jointleaf._fit.quantiles import JointQuantiles
+
         levels = self._levels
         if levels is None:
             super()._learn_residuals(rows)
@@ -209,6 +209,7 @@ class JOPLEnRegressor(RegressorMixin, PredictsIntervals, LossParameters, BaseJOP
         from sklearn.metrics import r2_score
 
         check_is_fitted(self)
+        check_is_number(y, "convert y to numbers; `jointleaf report` reads files as the fit did")
         shift = read_offset(self.loss_, offset, exposure, n_rows_of(X))
         check_has_offset(self.report_.has_offset, shift, "score")
         predictions = self.predict(X, offset=shift)
@@ -328,6 +329,9 @@ class JOPLEnClassifier(ClassifierMixin, PredictsSets, BaseJOPLEn):
 
 def _read_levels(loss: Any, quantile: Any) -> NDArray[np.float64] | None:
     """Return the rising levels (K,) that a fit shall have; None where it has one or none."""
+    from jointleaf._fit.calibration import check_level
+    from jointleaf._fit.quantiles import MOST_LEVELS
+
     if not (isinstance(loss, str) and loss == "quantile") or not np.ndim(quantile):
         return None
     given = np.asarray(quantile)
@@ -370,6 +374,9 @@ def _check_joint_levels(estimator: Any) -> None:
 
 
 def _has_trained_trees(partitioner: Any) -> bool:
+    from jointleaf._trees.importers.base import is_ensemble
+    from jointleaf.partitions import FittedEnsemble
+
     members = partitioner if isinstance(partitioner, list | tuple) else [partitioner]
     return any(is_ensemble(member) or isinstance(member, FittedEnsemble) for member in members)
 

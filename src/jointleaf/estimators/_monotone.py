@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.penalties import Frobenius
 from jointleaf._data.columns import Columns
-from jointleaf._model.cell_model import CellModel
-from jointleaf._model.monotone import MonotoneCertificate, certify
 from jointleaf.estimators._params import JOPLEnParameters
-from jointleaf.partitions import RotatedPartitioner, VoronoiPartitioner, make_partitioner
+
+if TYPE_CHECKING:
+    from jointleaf._model.cell_model import CellModel
+    from jointleaf._model.monotone import MonotoneCertificate
 
 #: Names of monotone constraints in LightGBM (with its aliases), XGBoost, CatBoost, scikit-learn.
 _TREE_CONSTRAINTS = (
@@ -42,6 +43,8 @@ class MonotoneParameters(JOPLEnParameters):
         MonotoneCertificate
             The inequalities that were checked; see ``holds``.
         """
+        from jointleaf._model.monotone import certify
+
         check_is_fitted(self)
         signs = read_signs(self.monotonic_cst, self.columns_)
         if signs is None:
@@ -56,6 +59,8 @@ def check_constraints(
     estimator: MonotoneParameters, signs: NDArray[np.intp] | None, n_classes: int
 ) -> None:
     """Raise for parameters with which constraints cannot be kept, before any work is done."""
+    from jointleaf.partitions import RotatedPartitioner, VoronoiPartitioner, make_partitioner
+
     if signs is None:
         _check_lost(estimator.partitioner)
         return
@@ -97,6 +102,8 @@ def check_constraints(
 
 def _check_lost(partitioner: Any) -> None:
     """Raise for constraints on trees alone, which a joint fit of their cells would not keep."""
+    from jointleaf.partitions import make_partitioner
+
     if isinstance(partitioner, str):
         return
     for member in make_partitioner(partitioner).nested():

@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 
+from jointleaf._core import arrays
+from jointleaf._core.arrays import is_whole, threads
 from jointleaf._core.losses import Loss, make_number_loss
 from jointleaf._core.penalties import Penalty, Term
-from jointleaf._core.penalties.params import is_whole
-from jointleaf._data import memory
-from jointleaf._data.columns import Columns, as_frame, declared_columns
+from jointleaf._data.columns import Columns
 from jointleaf._data.features import FeaturePlan
 from jointleaf._data.rows import Rows
-from jointleaf._data.statistics import MANY_CATEGORIES
-from jointleaf._fit import recipe_fit, recipes
-from jointleaf._fit.component import (
-    CellKinds,
-    FitContext,
-    FitOptions,
-    Split,
-    find_scale,
-    loss_units,
-)
-from jointleaf._fit.folds import make_splits
-from jointleaf._fit.limits import (
-    Budget,
-    FitShape,
-    MemoryEstimate,
-    Stages,
-    fit_memory,
-    is_heavy,
-)
-from jointleaf._trees.importers import is_ensemble
-from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._checks import check_effect, check_parameters, has_linear_cells
-from jointleaf.partitions import Partitioner, make_partitioner
-from jointleaf.partitions._base import TargetType, without_models
+
+if TYPE_CHECKING:
+    from jointleaf._fit import recipes
+    from jointleaf._fit.component import CellKinds, FitContext, FitOptions, Split
+    from jointleaf._fit.limits import Budget, MemoryEstimate, Stages, Used
+    from jointleaf.partitions import Partitioner
+    from jointleaf.partitions._base import TargetType
+
+F = TypeVar("F")
 
 
 class Checked:
@@ -119,6 +104,8 @@ class JOPLEnParameters(TabularEstimator):
         return super().set_params(**params)
 
     def __sklearn_clone__(self) -> JOPLEnParameters:
+        from jointleaf._trees.importers.base import is_ensemble
+
         copied = super().__sklearn_clone__()
         # Trained ensembles are parameters here: their clones would be untrained.
         if is_ensemble(self.partitioner):
@@ -132,12 +119,16 @@ class JOPLEnParameters(TabularEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         # A fitted model predicts without the library that grew its trees: so must its pickle.
+        from jointleaf.partitions._base import without_models
+
         state = dict(super().__getstate__())
         if "cell_model_" in state or "cell_models_" in state:
             state["partitioner"] = without_models(self.partitioner)
         return state
 
     def _check_parameters(self) -> None:
+        from jointleaf.partitions import make_partitioner
+
         super()._check_parameters()
         check_parameters(self)
         if not self._has_default_partitions:
@@ -167,6 +158,9 @@ class JOPLEnParameters(TabularEstimator):
 
     def _partitions_for(self, n_rows: int, penalty: Term | None) -> Partitioner | None:
         """Return the unfitted partitions; None where the recipe chooses them."""
+        from jointleaf._fit import recipes
+        from jointleaf.partitions import make_partitioner
+
         if not self._has_default_partitions:
             return make_partitioner(self.partitioner)
         return None if penalty is None else recipes.default_partitions(n_rows, self._target_type)
@@ -181,6 +175,8 @@ class JOPLEnParameters(TabularEstimator):
         units: tuple[float, float] | None = None,
     ) -> FitContext:
         """Return what the fit of one task works on; the loss is in units of the targets."""
+        from jointleaf._fit.component import FitContext
+
         penalty = self.penalty if isinstance(self.penalty, Term) else None
         partitioner, options = self._partitions_for(len(rows), penalty), fit_options(self)
         n_jobs = threads(self.n_jobs)
@@ -201,22 +197,35 @@ class JOPLEnParameters(TabularEstimator):
 
     def _fit_context(
         self, context: FitContext, valid: Rows | None, budget: Budget | None = None
-    ) -> recipe_fit.Fit:
+    ) -> recipes.Fit:
         """Fit one task by its recipe; `valid` are validation rows of the user's."""
+        from jointleaf._fit import recipes
+
         recipe = recipes.choose_recipe(
             self.recipe, len(context.rows), context.partitioner, context.penalty, context.n_outputs
         )
-        fit = self._fit_recipe(context, recipe, valid, budget)
+        fit = self._on_splits(recipes.fit_recipe, context, recipe, valid, budget)
         if fit.wants_larger_trees:
-            other = self._fit_recipe(context, recipes.RECIPES["blend"], valid, budget)
+            recipe = recipes.RECIPES["blend"]
+            other = self._on_splits(recipes.fit_recipe, context, recipe, valid, budget)
             if other.explained is not None and other.explained > recipes.HARDLY_EXPLAINED:
                 return other
         return fit
 
-    def _fit_recipe(
-        self, context: FitContext, recipe: recipes.Recipe, valid: Rows | None, budget: Budget | None
-    ) -> recipe_fit.Fit:
-        """Fit a recipe on splits of its own; see `recipe_fit.fit_recipe`."""
+    def _on_splits(
+        self,
+        act: Callable[..., F],
+        context: FitContext,
+        recipe: recipes.Recipe,
+        valid: Rows | None,
+        budget: Budget | None,
+    ) -> F:
+        """Fit a recipe on splits of its own, or look at it, with a function `act` of both."""
+        from jointleaf._fit import budget as budgets
+        from jointleaf._fit import recipes
+        from jointleaf._fit.folds import make_splits
+        from jointleaf._fit.limits import is_heavy
+
         n_rows = len(context.rows)
         check_effect(self)
         splits: list[Split] = []
@@ -233,7 +242,7 @@ class JOPLEnParameters(TabularEstimator):
                 if is_given:
                     n_given = self.cv if is_whole(self.cv) else context.rows.labels.shape[1]
                     n_splits = 1 if valid is not None else n_given
-                context, recipe, n_splits, more = recipes.plan_within(
+                context, recipe, n_splits, more = budgets.plan_within(
                     budget, context, recipe, n_splits, splits_are_given=is_given
                 )
                 left_out += more
@@ -249,7 +258,16 @@ class JOPLEnParameters(TabularEstimator):
                 n_splits=n_splits,
                 statistics=context.statistics,
             )
-        return recipe_fit.fit_recipe(context, recipe, splits, budget, left_out)
+        return act(context, recipe, splits, budget, left_out)
+
+    def _look(self, X: Any, y: Any) -> Used:
+        """Return what a fit of rows will use, read as one does: the estimator is changed.
+
+        Of several tasks nothing is known before the fit.
+        """
+        from jointleaf._fit.limits import Used
+
+        return Used()
 
 
 @dataclass(eq=False, repr=False)
@@ -292,6 +310,8 @@ class LossParameters(TabularEstimator):
         self, rows: Rows, columns: Columns, seed: int
     ) -> tuple[Loss, Loss, tuple[float, float] | None]:
         """Return the loss of training rows, and the same in units that are returned as well."""
+        from jointleaf._fit.component import find_scale, loss_units
+
         loss = find_scale(self._given_loss(), rows, columns, seed)
         units = loss_units(loss, rows.y, rows.s)
         return loss, loss if units is None else loss.in_units(units[1]), units
@@ -299,74 +319,18 @@ class LossParameters(TabularEstimator):
 
 def fit_options(estimator: JOPLEnParameters) -> FitOptions:
     """Return the parameters that a fit acts on."""
+    from jointleaf._fit.component import FitOptions
+
     options = {field.name: getattr(estimator, field.name) for field in fields(FitOptions)}
     return FitOptions(**options | {"one_se": estimator._takes_one_se()})
 
 
-def estimate_memory(
-    estimator: JOPLEnParameters,
-    X: Any,
-    *,
-    n_classes: int = 2,
-    n_tasks: int = 1,
-    itemsize: int | None = None,
-) -> MemoryEstimate:
-    """Estimate the memory that a fit takes at its peak, to a factor of 1.5 or so.
-
-    It counts everything that a fit may use: one that finds no use for slopes, or with more than
-    150,000 rows for a joint fit, takes less.
-
-    Parameters
-    ----------
-    estimator : JOPLEnRegressor, JOPLEnClassifier, MultiTaskJOPLEnRegressor or -Classifier
-        Unfitted or fitted; only its parameters count.
-    X : array-like or data frame (n, d), or (n, d) itself
-        The rows of all tasks together. Of columns with categories every linear feature counts: give
-        (n, m) with their number m where there are many.
-    n_classes : int
-        Of a `JOPLEnClassifier`.
-    n_tasks : int
-        Of an estimator of several tasks.
-    itemsize : int, optional
-        Bytes of a number: 4 for float32 rows, 8 else; by default taken from X.
-
-    Returns
-    -------
-    MemoryEstimate
-
-    Examples
-    --------
-    >>> from jointleaf import Frobenius, JOPLEnRegressor, estimate_memory
-    >>> model = JOPLEnRegressor("lightgbm", penalty=Frobenius(0.1))
-    >>> estimate_memory(model, (1_000_000, 20)).total > 2e9
-    True
-    """
-    if not isinstance(estimator, JOPLEnParameters):
-        raise TypeError(
-            f"estimator is a {type(estimator).__name__}: give a JOPLEnRegressor, a "
-            "JOPLEnClassifier, or one of several tasks"
-        )
-    n, d = _shape(X)
-    if itemsize is None:
-        itemsize = 4 if str(getattr(X, "dtype", "")) == "float32" else 8
-    has_many = _has_many_categories(estimator, X)
-    return _memory_of(estimator, n, d, n_classes, n_tasks, itemsize, has_many)
+def look_at(estimator: JOPLEnParameters, X: Any, y: Any) -> Used:
+    """Return what a fit of rows will use, read as one does: the estimator is changed."""
+    return estimator._look(X, y)
 
 
-def _has_many_categories(estimator: JOPLEnParameters, X: Any) -> bool:
-    """Whether a column of a data frame has so many categories that statistics replace them."""
-    frame = as_frame(X)
-    if frame is None:
-        return False
-    declared = declared_columns(estimator.categorical_features, X)
-    return any(
-        frame[:, j].drop_nulls().n_unique() > MANY_CATEGORIES
-        for j, dtype in enumerate(frame.schema.dtypes())
-        if j in declared or isinstance(dtype, nw.String | nw.Categorical | nw.Enum)
-    )
-
-
-def _memory_of(
+def memory_of(
     estimator: JOPLEnParameters,
     n_rows: int,
     n_columns: int,
@@ -374,8 +338,13 @@ def _memory_of(
     n_tasks: int,
     itemsize: int,
     has_many_categories: bool,
+    used: Used | None = None,
 ) -> MemoryEstimate:
     """Estimate the memory of a fit by the recipe that it would use."""
+    from jointleaf._fit import recipes
+    from jointleaf._fit.limits import FitShape, Used, fit_memory, is_heavy
+
+    used = Used() if used is None else used
     penalty = estimator.penalty if isinstance(estimator.penalty, Term) else None
     partitioner = estimator._partitions_for(n_rows, penalty)
     is_classification = estimator._target_type == "classification"
@@ -405,12 +374,16 @@ def _memory_of(
         penalty,
         n_splits,
         keeps_split,
+        used.slopes,
     )
     recipe = recipes.affordable(recipe, n_columns, n_outputs)
     has_budget = estimator.time_budget is not None
     families = [recipes.families(recipe, n_rows, estimator._target_type, has_budget=has_budget)]
     if n_rows >= recipes.RESERVE_ROWS:  # larger trees, when the memory of the others is free again
         families.append([(kind,) for kind in recipe.reserve.get(estimator._target_type, ())])
+    if used.components is not None:
+        known = [kind for kinds in families[0] for kind in kinds]
+        families = [[(kind,) for kind in known if kind.name in used.components]]
     estimates = [
         fit_memory(shape, [_largest(k.memory(shape) for k in kinds) for kinds in several])
         for several in families
@@ -422,30 +395,26 @@ def _largest(stages: Iterable[Stages]) -> Stages:
     return max(stages, key=lambda component: component.largest)
 
 
-def _shape(X: Any) -> tuple[int, int]:
-    shape = X if isinstance(X, tuple) else np.shape(X)
-    if len(shape) != 2 or not all(isinstance(k, int | np.integer) and k > 0 for k in shape):
-        raise ValueError(f"X={X!r} must be rows (n, d), or the pair (n, d) of positive numbers")
-    return int(shape[0]), int(shape[1])
-
-
 def check_memory(estimator: JOPLEnParameters, X: NDArray, y: NDArray, columns: Columns) -> None:
     """Raise MemoryError for rows X (n, d) with columns whose fit would not fit into memory.
 
     Systems that do not say what is available are not checked.
     """
-    available = memory.available_memory()
+    from jointleaf._data.statistics import MANY_CATEGORIES
+
+    available = arrays.available_memory()
     if available is None:
         return
     n, d = X.shape
     n_classes = len(set(y.tolist())) if y.ndim == 1 else 2  # of no account in regression
     n_tasks = y.shape[1] if y.ndim == 2 else 1
     has_many = bool((columns.n_categories > MANY_CATEGORIES).any())
-    needed = _memory_of(estimator, n, d, n_classes, n_tasks, X.dtype.itemsize, has_many)
+    needed = memory_of(estimator, n, d, n_classes, n_tasks, X.dtype.itemsize, has_many)
     if needed.total > available:
-        total, free = memory.readable_bytes(needed.total), memory.readable_bytes(available)
+        total, free = arrays.readable_bytes(needed.total), arrays.readable_bytes(available)
         raise MemoryError(
             f"fitting {n} rows with {d} columns needs about {total} of memory and {free} are "
             f"available; {needed}. Give fewer rows or float32, fewer or smaller partitions, or "
-            f"solver='fista'; {memory.VARIABLE} (bytes) overrules what the system says is available"
+            f"solver='fista'; {arrays.MEMORY_VARIABLE} (bytes) overrules what the system says is "
+            "available"
         )

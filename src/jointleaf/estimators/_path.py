@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from jointleaf._core.arrays import threads
 from jointleaf._core.path import N_STRENGTHS, StrengthPath, strength_path
 from jointleaf._core.penalties import Penalty
 from jointleaf._core.penalties.base import on_weights
 from jointleaf._data.rows import Rows
 from jointleaf._fit.component import JointSolve
 from jointleaf._fit.quantiles import check_single
-from jointleaf._trees.importers.base import threads
 from jointleaf.estimators._fitted import fitted_frame, read_fit_rows, read_known_rows
 
 if TYPE_CHECKING:

@@ -16,19 +16,19 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.arrays import check_number, is_whole
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import Term
-from jointleaf._core.penalties.params import check_number, is_whole
 from jointleaf._data.rows import Rows
 from jointleaf._fit.folds import grow_partitions, make_splits
 from jointleaf._fit.joint import Joint, fit_cells_of
-from jointleaf._fit.joint_fold import DEFAULT_SETTING, Setting, auto_penalty
 from jointleaf._fit.pruning import Candidate, Descent, Path, Walk, prune_to_size
 from jointleaf._fit.quantiles import check_single
 from jointleaf._fit.report import FitReport
+from jointleaf._fit.search import DEFAULT_SETTING, Setting, auto_penalty
 from jointleaf._model.cell_model import Frame
-from jointleaf.estimators._base import BaseJOPLEn, fitted_context, read_validation_rows
-from jointleaf.estimators._fitted import fitted_frame, read_fit_rows, store_model
+from jointleaf.estimators._base import BaseJOPLEn, fitted_context, read_validation_rows, store_model
+from jointleaf.estimators._fitted import fitted_frame, read_fit_rows
 from jointleaf.estimators._params import fit_options
 from jointleaf.partitions import Partitioner, UnionPartitioner
 

@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._trees.importers import check_fitted_model, find_adapter
+from jointleaf._trees.importers.base import check_fitted_model, find_adapter
 from jointleaf._trees.importers.objectives import read_objective
-from jointleaf._trees.importers.xgboost import XGBoostAdapter
 from jointleaf.estimators._joplen import JOPLEnClassifier, JOPLEnRegressor
 
 if TYPE_CHECKING:
@@ -135,9 +134,9 @@ def _refine_last(
         X = before.transform(X)
         X_val = None if X_val is None else before.transform(X_val)
         if sparse.issparse(X):
-            is_xgboost = isinstance(find_adapter(model), XGBoostAdapter)
-            dense = _dense_with_missing if is_xgboost else _dense
-            if is_xgboost:  # its indicators of categories are ones and missing values
+            is_missing = find_adapter(model).sparse_is_missing
+            dense = _dense_with_missing if is_missing else _dense
+            if is_missing:  # its indicators of categories are ones and missing values
                 options.setdefault("add_indicator", True)
             X, X_val = dense(X), None if X_val is None else dense(X_val)
             step = FunctionTransformer(dense, accept_sparse=True)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.penalties.params import check_count
+from jointleaf._core.arrays import check_count
 from jointleaf._data.raw_table import closest_name
 from jointleaf._data.texts import DATE_PARTS, date_parts, from_days
 from jointleaf.inspection._parts import RawModel, decode_categories, step_model

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._model.cell_model import CellModel
-from jointleaf._trees.flat import FlatTrees
-from jointleaf._trees.routing import ZERO, Router, leaves_as_cells
+from jointleaf._trees.flat import FlatTrees, leaves_as_cells
+from jointleaf._trees.routing import ZERO, Router
 from jointleaf.inspection._parts import explainer_of, output_number, parents, step_model
 from jointleaf.partitions import RootCell, RotatedPartitioner, VoronoiPartitioner
 from jointleaf.partitions._base import TreeCells

@@ -15,8 +15,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._fit.report import describe_solution, validation_text
-
 if TYPE_CHECKING:
     from jointleaf._model.cell_model import CellModel
     from jointleaf.inspection._explanation import Explanation
@@ -210,6 +208,8 @@ def _cell_lines(model: CellModel, n_columns: int) -> list[tuple[str, str]]:
 
 
 def _task_lines(model: Any) -> list[tuple[str, str]]:
+    from jointleaf._fit.report import describe_solution, validation_text
+
     names = [str(name) for name in model.task_names_]
     first_names = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
     cells = sum(task.layout.n_cells for task in model.cell_models_)

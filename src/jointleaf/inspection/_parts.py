@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.arrays import threads
 from jointleaf._core.losses import Loss
 from jointleaf._data.columns import Columns, as_codes
 from jointleaf._data.preprocessor import TablePreprocessor
@@ -34,9 +35,8 @@ from jointleaf._data.rows import read_coded_rows
 from jointleaf._fit.calibration import Calibration, interval_levels
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import sum_of_entries
-from jointleaf._trees.flat import FlatTrees
-from jointleaf._trees.importers.base import threads
-from jointleaf._trees.routing import Router, leaves_as_cells
+from jointleaf._trees.flat import FlatTrees, leaves_as_cells
+from jointleaf._trees.routing import Router
 from jointleaf.inspection._methods import (
     Explainable,
     ExplainableTasks,

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.features import LinearFeatures
+from jointleaf._fit.component import LOSS_UNITS, loss_name
 from jointleaf._fit.quantiles import check_single
-from jointleaf._fit.report import LOSS_UNITS, loss_name
 from jointleaf._model.cell_model import CellModel
 from jointleaf._trees.flat import FlatTrees
 from jointleaf._trees.routing import ZERO

@@ -9,6 +9,7 @@ prediction is their sum. What is used more than once is named, and computed once
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from jointleaf._data.columns import Column, Columns
+from jointleaf._data.preparation import columns_in_words
 from jointleaf._data.statistics import CategoryTable
 from jointleaf._model.cell_model import CellModel
 from jointleaf._trees.flat import FlatTrees
@@ -38,7 +40,8 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     It is standard SQL, tested with SQLite (3.35 or newer, with its functions of mathematics) and
     DuckDB. The result has the columns `keep`, and ``prediction``; for classes also one column for
     every class, ``probability <class>``. Missing values are NULL. Predictions agree with `predict`
-    up to rounding.
+    up to rounding. Columns that were read from text in training (yes and no, $1,200, 5 %) must be
+    plain numbers in the table; a warning names them.
 
     Parameters
     ----------
@@ -102,13 +105,16 @@ def _check(model: Any) -> None:
     if not hasattr(model, "feature_names_in_"):
         raise ValueError("the model was fitted on a matrix without column names: fit a data frame")
     preparation = model.columns_.preparation
-    for kind in () if preparation is None else preparation.columns:
-        if kind.kind == "boolean" or (kind.kind == "number" and kind.notation not in _PLAIN):
-            raise ValueError(
-                f"the model reads column {kind.name!r} from text (yes and no, $1,200, 5 %), which "
-                "SQL does not: write plain numbers, 1 for yes and 0 for no, into the file and fit "
-                "it again, or, in Python, export the last step of the pipeline before it is saved"
-            )
+    kinds = () if preparation is None else preparation.columns
+    names = [k.name for k in kinds if k.kind == "boolean" or k.notation not in _PLAIN]
+    names = [name for name in names if name in model.feature_names_in_]  # dates have other names
+    if names:
+        warnings.warn(
+            f"{columns_in_words(names)} held text in training, which SQL does not read: the table "
+            "must have plain numbers there, 1 for yes, 5 for 5 %, 1200 for $1,200",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _check_kept(model: Any, keep: Sequence[str]) -> None:

@@ -14,10 +14,10 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.arrays import as_dense
 from jointleaf._core.losses import Logistic, Multinomial
 from jointleaf._core.problem import check_weights
 from jointleaf._data.columns import Columns, column_names
-from jointleaf._data.memory import as_dense
 from jointleaf._data.rows import read_rows, read_training_rows
 from jointleaf._data.tasks import Form, TaskTable, as_one_type, drop_column, join_values
 from jointleaf.inspection._methods import ExplainableTasks, task_numbers

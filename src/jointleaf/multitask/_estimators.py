@@ -12,12 +12,12 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._core.losses import Logistic, Loss
-from jointleaf._core.solvers import Solution
+from jointleaf._core.solvers.solution import Solution
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import Rows
 from jointleaf._data.tasks import as_one_type
 from jointleaf._fit.calibration import Calibration, interval_levels
-from jointleaf._fit.recipe_fit import Fit
+from jointleaf._fit.report import Fit
 from jointleaf.estimators import _checks as checks
 from jointleaf.estimators import _params as params
 from jointleaf.estimators._docs import LOSS_PARAMETERS, described

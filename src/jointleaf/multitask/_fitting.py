@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from jointleaf._core.losses import joined_loss
 from jointleaf._core.penalties import Term
 from jointleaf._core.progress import SolveProgress
-from jointleaf._core.solvers import Solution
+from jointleaf._core.solvers.solution import Solution
 from jointleaf._core.tasks import check_task_weights, solve_tasks, task_problem
 from jointleaf._data.rows import Rows, deal_groups
 from jointleaf._data.tasks import TaskTable
@@ -23,12 +23,12 @@ from jointleaf._fit.folds import (
     Fold,
     IndexPairs,
     check_folds,
+    cv_results,
     grow,
     make_splits,
     n_separate,
 )
-from jointleaf._fit.recipe_fit import Fit
-from jointleaf._fit.report import FitReport, cv_results
+from jointleaf._fit.report import Fit, FitReport
 from jointleaf._fit.strengths import StrengthChoice, choose_strengths
 from jointleaf._model.cell_model import CellModel
 from jointleaf._model.contributions import cell_ranges

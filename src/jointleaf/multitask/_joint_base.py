@@ -11,20 +11,19 @@ from numpy.typing import NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from jointleaf._core.arrays import is_whole, threads
 from jointleaf._core.losses import Loss
 from jointleaf._core.penalties import Term
-from jointleaf._core.penalties.params import is_whole
-from jointleaf._core.solvers import Solution
+from jointleaf._core.solvers.solution import Solution
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import chosen_columns, plan_features
 from jointleaf._data.rows import Rows, canonical_rows, read_groups, read_rows
 from jointleaf._data.tasks import TaskTable, read_task_groups
 from jointleaf._fit.folds import IndexPairs, split_labels, user_splits
 from jointleaf._fit.limits import Budget
-from jointleaf._fit.recipe_fit import Fit
 from jointleaf._fit.recipes import default_partitions
+from jointleaf._fit.report import Fit
 from jointleaf._model.contributions import by_column, warn_of_no_features
-from jointleaf._trees.importers.base import threads
 from jointleaf.estimators import _checks as checks
 from jointleaf.estimators import _params as params
 from jointleaf.multitask._base import TaskPredictor

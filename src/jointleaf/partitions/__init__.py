@@ -2,10 +2,10 @@
 
 from jointleaf.partitions._base import NO_CELL, Partitioner
 from jointleaf.partitions._factory import PARTITIONERS, FittedEnsemble, make_partitioner
-from jointleaf.partitions._growers.base import TreePartitioner
-from jointleaf.partitions._growers.boosting import (
+from jointleaf.partitions._growers.base import (
     CatBoostPartitioner,
     LightGBMPartitioner,
+    TreePartitioner,
     XGBoostPartitioner,
 )
 from jointleaf.partitions._growers.large_trees import LargeTreesPartitioner

@@ -15,13 +15,11 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._core.penalties.params import check_count
+from jointleaf._core.arrays import check_count, threads
 from jointleaf._core.problem import check_weights
 from jointleaf._data.columns import Columns
-from jointleaf._trees.encoding import TrainingRows
-from jointleaf._trees.flat import FlatTrees
-from jointleaf._trees.importers import is_ensemble
-from jointleaf._trees.importers.base import threads
+from jointleaf._trees.flat import FlatTrees, TrainingRows
+from jointleaf._trees.importers.base import is_ensemble
 from jointleaf._trees.routing import Router
 
 if TYPE_CHECKING:

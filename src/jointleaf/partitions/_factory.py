@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.problem import check_weights
 from jointleaf._data.columns import Columns
-from jointleaf._trees.encoding import TrainingRows
-from jointleaf._trees.importers import (
+from jointleaf._trees.flat import TrainingRows
+from jointleaf._trees.importers.base import (
     ADAPTERS,
     EnsembleAdapter,
     check_fitted_model,
@@ -18,7 +18,7 @@ from jointleaf._trees.importers import (
     is_ensemble,
 )
 from jointleaf.partitions import _base as base
-from jointleaf.partitions._growers.boosting import (
+from jointleaf.partitions._growers.base import (
     CatBoostPartitioner,
     LightGBMPartitioner,
     XGBoostPartitioner,

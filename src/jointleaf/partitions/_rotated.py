@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.features import LinearFeatures, plan_features
-from jointleaf._trees.encoding import TrainingRows
+from jointleaf._trees.flat import TrainingRows
 from jointleaf.partitions._base import (
     Partitioner,
     TargetType,
@@ -22,7 +22,7 @@ from jointleaf.partitions._base import (
     check_apply_rows,
     checked_count,
 )
-from jointleaf.partitions._growers.boosting import LightGBMPartitioner
+from jointleaf.partitions._growers.base import LightGBMPartitioner
 from jointleaf.partitions._union import Nest
 
 if TYPE_CHECKING:
@@ -125,11 +125,11 @@ class RotatedPartitioner(Nest):
         """Return the clipped and rounded linear features z (n, m) of rows `X` (n, d)."""
         return _places(self.features_, X)
 
-    def projections(self, X: NDArray) -> NDArray[np.float64]:
-        """Return what the members see of rows `X` (n, d), side by side: (n, R q)."""
+    def projections(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what the members see of rows with these `places`, side by side: (n, R q)."""
         n_rotations, n_places, n_directions = self.rotations_.shape
         rotations = self.rotations_.transpose(1, 0, 2)
-        return self.places(X) @ rotations.reshape(n_places, n_rotations * n_directions)
+        return places @ rotations.reshape(n_places, n_rotations * n_directions)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Return the codes (n, P) of all rotations side by side."""

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from jointleaf._data.columns import as_codes
 from jointleaf._data.features import mean_and_scale
-from jointleaf._trees.encoding import TrainingRows
-from jointleaf._trees.flat import NodeTable, flatten
+from jointleaf._trees.flat import NodeTable, TrainingRows, flatten
 from jointleaf.partitions._base import TreeCells, checked_count
 
 #: Of all partitions of a `CategoryPartitioner`.

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jointleaf._data.columns import Columns
 from jointleaf._data.features import LinearFeatures, mean_and_scale, plan_features
-from jointleaf._trees.encoding import TrainingRows
+from jointleaf._trees.flat import TrainingRows
 from jointleaf.partitions._base import Partitioner, TargetType, check_apply_rows, without_models
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._data.features import plan_features
-from jointleaf._trees.encoding import TrainingRows
+from jointleaf._trees.flat import TrainingRows
 from jointleaf.partitions._base import Partitioner, as_seed, check_apply_rows, checked_count
 
 #: Scores held at a time, so that memory does not grow with the number of rows. Much smaller

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
+from inspect import cleandoc
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,9 +34,9 @@ _LONGEST = 34  # characters of a label
 _CHARACTER = 0.56  # mean width of a character, in font sizes
 
 #: What the docstrings of all displays have.
-_OWN = "Attributes\n    ----------\n"
-_DRAWN = f"{_OWN}    ax_ : Axes\n    figure_ : Figure\n"
-_AX = "ax : Axes, optional\n            See `plot`.\n"
+_OWN = "Attributes\n----------\n"
+_DRAWN = f"{_OWN}ax_ : Axes\nfigure_ : Figure\n"
+_AX = "\nax : Axes, optional\n    See `plot`."
 
 
 class Display(ABC):
@@ -52,11 +54,11 @@ class Display(ABC):
     figure_: Figure | SubFigure
 
     def __init_subclass__(cls) -> None:
-        if "\n    ax_ :" not in (cls.__doc__ or ""):
-            cls.__doc__ = (cls.__doc__ or "").replace(_OWN, _DRAWN)
+        doc = cleandoc(cls.__doc__ or "")
+        cls.__doc__ = doc if "\nax_ :" in doc else doc.replace(_OWN, _DRAWN)
         for name, member in vars(cls).items():
             if name.startswith("from_") and "---" in (member.__doc__ or ""):
-                member.__func__.__doc__ += _AX
+                member.__func__.__doc__ = cleandoc(member.__doc__) + _AX
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw in axes, and return the display.
@@ -71,7 +73,7 @@ class Display(ABC):
         height = self._height()
         if ax is None:
             plt = need_matplotlib(type(self).__name__)
-            ax = plt.subplots(figsize=(8.0, height), layout="constrained")[1]
+            ax = plt.subplots(figsize=(self._width(), height), layout="constrained")[1]
         self.ax_, self.figure_ = ax, ax.figure
         self._draw(ax)
         return self
@@ -79,6 +81,10 @@ class Display(ABC):
     @abstractmethod
     def _height(self) -> float:
         """Check what is drawn, and return the height of a new figure in inches."""
+
+    def _width(self) -> float:
+        """Return the width of a new figure in inches."""
+        return 8.0
 
     @abstractmethod
     def _draw(self, ax: Axes) -> None:
@@ -234,7 +240,7 @@ def write_names(
     low, high = ax.get_xlim()
     points = np.broadcast_to(room, len(names)) / abs(high - low) * width_in_points(ax)
     texts = [str(name) for name in names]
-    widths = np.array([_text_points(f"{text} ") for text in texts])
+    widths = np.array([text_points(f"{text} ") for text in texts])
     is_slanted = bool(np.any(widths > points))
     ax.set_xticks(places, texts)
     ax.tick_params(axis="x", length=0, labelsize=FONT)
@@ -310,9 +316,9 @@ def label_values(ax: Axes, ends: list[tuple[float, float, str]]) -> None:
             zorder=5,
         )  # fmt: skip
     # Fractions of the width that texts take; a layout gives the axes what the names leave.
-    names = max((_text_points(label.get_text()) for label in ax.get_yticklabels()), default=0.0)
+    names = max((text_points(label.get_text()) for label in ax.get_yticklabels()), default=0.0)
     width = min(width_in_points(ax), ax.figure.bbox.width * 72.0 / ax.figure.dpi - names - 30)
-    parts = [((_text_points(text) + 8) / max(width, 100.0), x, side) for x, side, text in ends]
+    parts = [((text_points(text) + 8) / max(width, 100.0), x, side) for x, side, text in ends]
     # A text at x has its room where the limits are wider than x by its part of their distance.
     for _ in range(4):
         room = high - low
@@ -323,7 +329,7 @@ def label_values(ax: Axes, ends: list[tuple[float, float, str]]) -> None:
 
 def cell_points(ax: Axes, names: list[str]) -> float:
     """Return about how wide a cell of a square map is, in points, beside and above its names."""
-    figure, longest = ax.figure, max(map(_text_points, names), default=0.0)
+    figure, longest = ax.figure, max(map(text_points, names), default=0.0)
     width, height = (72.0 * side / figure.dpi for side in figure.bbox.size)
     width = min(width_in_points(ax), width - longest - 90)  # beside a color bar
     height = min(height_in_points(ax), height - 0.75 * longest - 40)  # above slanted names
@@ -336,6 +342,11 @@ def fitting_font(texts: list[str], room: float) -> float:
     return float(min(FONT - 1, max(4.0, (room - 4) / (0.64 * longest))))
 
 
-def _text_points(text: str) -> float:
+def filled(text: str, points: float) -> str:
+    """Return a text in lines that are about so many points wide at most."""
+    return fill(text, max(12, int(points / (_CHARACTER * FONT))), break_long_words=False)
+
+
+def text_points(text: str) -> float:
     """Return about how wide a label is, in points."""
     return _CHARACTER * FONT * len(text)

@@ -188,7 +188,20 @@ class InteractionDisplay(base.Display):
         return cls(found, value_name=name).plot(ax=ax)
 
     def _height(self) -> float:
-        return min(9.0, 1.8 + 0.42 * len(self.interactions.feature_names))
+        return min(9.0, 0.5 + self._side() + 0.8 * self._longest())  # above slanted names
+
+    def _width(self) -> float:
+        return min(8.0, 1.3 + self._side() + self._longest())  # beside a color bar
+
+    def _side(self) -> float:
+        """Return how wide the map should be, in inches."""
+        c = len(self.interactions.feature_names)
+        return max(1.6, min(0.5 * (c - 1), 6.7 - self._longest()))
+
+    def _longest(self) -> float:
+        """Return how long the longest name is, in inches."""
+        names = map(base.shortened, self.interactions.feature_names)
+        return max(map(base.text_points, names)) / 72
 
     def _draw(self, ax: Axes) -> None:
         from matplotlib.colors import LinearSegmentedColormap
@@ -211,9 +224,12 @@ class InteractionDisplay(base.Display):
         bar.ax.tick_params(labelsize=base.FONT)
         base.plain_numbers(bar.ax, "y")
         bar.outline.set_visible(False)
-        bar.set_label(f"strength, in units of the {self.value_name}", fontsize=base.FONT)
+        side = 72 * self._side()
+        text = f"strength, in units of the {self.value_name}"
+        bar.set_label(base.filled(text, side), fontsize=base.FONT)
         spread = short_number(interactions.spread, 3)
-        base.title_panel(ax, f"spread of the {self.value_name}: {spread}")
+        text = f"spread of the {self.value_name}: {spread}"
+        base.title_panel(ax, base.filled(text, side + 90))  # also above the color bar
 
     def _write(self, ax: Axes, shown: np.ma.MaskedArray, largest: float, room: float) -> None:
         """Write the strengths into their cells, smaller where one is wider than its cell."""

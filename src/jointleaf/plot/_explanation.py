@@ -174,7 +174,11 @@ class ExplanationDisplay(base.Display):
             next(iter(self.dots_.values())), ax=ax, aspect=30, pad=0.02, shrink=0.8, ticks=[0, 1]
         )
         bar.ax.set_yticklabels(["low", "high"], fontsize=base.FONT)
-        bar.set_label("value of the column", fontsize=base.FONT, labelpad=-12)
+        text = "value of the column"
+        room = 0.8 * base.height_in_points(ax) - 2 * base.LINE_HEIGHT  # between low and high
+        bar.set_label(
+            text, fontsize=base.FONT, labelpad=-12 if base.text_points(text) <= room else 2
+        )
         bar.outline.set_visible(False)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jointleaf._core.path import StrengthPath
-from jointleaf._fit.report import LINE_PARAMETERS, split_lines
+from jointleaf._fit.folds import LINE_PARAMETERS, split_lines
 from jointleaf.estimators import JOPLEnClassifier, JOPLEnRegressor
 from jointleaf.estimators._path import fitted_strength, follow_strengths
 from jointleaf.estimators._pruning import Pruning

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.solvers import Solution
+from jointleaf._core.solvers.solution import Solution
 from jointleaf._core.tasks import task_strengths
-from jointleaf._fit.report import loss_table
+from jointleaf._fit.folds import loss_table
 from jointleaf.multitask._joint_base import BaseMultiTaskJOPLEn
 from jointleaf.plot import _base as base
 

@@ -11,7 +11,7 @@ from jointleaf._core.losses import AbsoluteError, Logistic, Poisson, SquaredErro
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.penalties.monotone import Monotone
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers import solve
+from jointleaf._core.solvers.base import solve
 from reference import ReferenceDesign
 
 N_CELLS, D = (5, 4, 1), 3

@@ -15,6 +15,7 @@ class Logistic(Loss):
     """loss(y, f) = log(1 + exp(-y f)) with y in {-1, 1}: binary classification."""
 
     name = "logistic"
+    is_of_classes = True
     max_curvature = 0.25
 
     def encode(self, y: ArrayLike) -> NDArray[np.float64]:
@@ -60,6 +61,7 @@ class Multinomial(Loss):
     """
 
     name = "multinomial"
+    is_of_classes = True
     max_curvature = 0.5
 
     def __init__(self, n_classes: int | None = None) -> None:

@@ -1,18 +1,18 @@
-"""What a penalty is: a convex function of all cell weights, or of the predictions, and sums."""
+"""What a penalty is: a convex function of all cell weights, or of the predictions; ridge."""
 
 from __future__ import annotations
 
 import copy
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._core.arrays import array_namespace, shaped, while_loop
+from jointleaf._core.arrays import array_namespace, check_number, shaped
 from jointleaf._core.layout import CellLayout
-from jointleaf._core.penalties.params import HasParams, check_number, with_inner
 
 if TYPE_CHECKING:
     from scipy.sparse import sparray
@@ -20,8 +20,45 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AUTO = "auto"
-_MAX_ROUNDS = 5000  # of the proximal map of a sum
-_PRECISION = 1e-11
+
+
+class HasParams:
+    """What is made of the parameters of its signature, which are attributes of their names."""
+
+    share: float
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, with `deep` also those of penalties inside as ``name__inner``."""
+        names = [p for p in inspect.signature(type(self)).parameters if p != "layout"]
+        params = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        return with_inner(params, deep)
+
+    def set_params(self, **params: Any) -> Any:
+        """Change parameters in place, checked as those of a new penalty; return the penalty."""
+        vars(self).update(vars(type(self)(**self.changed_params(params))), share=self.share)
+        return self
+
+    def changed_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Return all parameters with some changed, also those of penalties inside."""
+        changed = self.get_params(deep=False)
+        inner: dict[str, dict[str, Any]] = {}
+        for key, value in params.items():
+            name, is_inner, rest = key.partition("__")
+            if name not in changed or (is_inner and not isinstance(changed[name], HasParams)):
+                raise ValueError(
+                    f"{name!r} is no parameter of {self!r} that can be set: the parameters are "
+                    f"{sorted(changed)}"
+                )
+            if is_inner:
+                inner.setdefault(name, {})[rest] = value
+            else:
+                changed[name] = value
+        for name, values in inner.items():
+            changed[name] = changed[name].set_params(**values)
+        return changed
+
+    def __sklearn_clone__(self) -> Any:
+        return copy.deepcopy(self)
 
 
 class Term(HasParams):
@@ -76,9 +113,11 @@ class Term(HasParams):
         vars(changed).update(attributes)
         return changed
 
-    def __add__(self, other: object) -> Sum:
+    def __add__(self, other: object) -> Any:
         if not isinstance(other, Term):
             return NotImplemented
+        from jointleaf._core.penalties.sums import Sum  # which is a term itself
+
         return Sum(*self.terms, *other.terms)
 
     def __radd__(self, other: object) -> Any:
@@ -258,187 +297,128 @@ class Free(Quadratic):
         return self.with_features(len(features))
 
 
-class Sum(Penalty):
-    """R_1 + R_2 + ...: made by ``+``.
+class Frobenius(Quadratic):
+    r"""Ridge penalty on slopes and biases.
 
-    Quadratic terms are added up and treated as smooth by FISTA. Where one term is left, its own
-    proximal map serves; for L1 + L21 (sparse group LASSO) and L1 + DirtyLasso the two maps one
-    after the other; for any others the proximal map of the true sum is found by a splitting method,
-    started from where the last call ended.
+    .. math::
+
+        R(W, b) = \tfrac{1}{2} \sum_p \frac{1}{u_p} \sum_{c \in p} \Big(
+            \lambda \sum_j \frac{w_{cj}^2}{v_j} + \beta\, b_c^2 \Big)
+
+    With several tasks every term is multiplied by the weight gamma_t of its task.
 
     Parameters
     ----------
-    *terms : Term
-        Penalties on weights or on predictions.
+    strength : float > 0 or "auto"
+        lambda, the strength on slopes; "auto" lets an estimator choose it by cross-validation.
+    bias_strength : float >= 0, optional
+        beta, the strength on biases; by default that on slopes. Zero leaves the biases
+        free, as in the JOPLEn paper; constant cells need it positive to be regularised at all.
+    feature_weights : array (d,) of positive numbers, optional
+        v_j, which divide the penalty of feature j: a feature with a larger weight is
+        shrunk less. By default all one.
+    partition_weights : array (P,) of positive numbers, optional
+        u_p, which divide the penalty of every cell of partition p. By default all one.
     """
 
-    def __init__(self, *terms: Term, layout: CellLayout | None = None) -> None:
-        self._terms, self._layout = terms, layout
-        self._duals: NDArray | None = None
-
-    def __repr__(self) -> str:
-        return " + ".join(map(repr, self._terms))
-
-    def __rmul__(self, factor: float) -> Sum:
-        return Sum(*(factor * term for term in self._terms))
-
-    @property
-    def terms(self) -> tuple[Term, ...]:
-        return self._terms
+    def __init__(
+        self,
+        strength: float | str,
+        bias_strength: float | None = None,
+        feature_weights: ArrayLike | None = None,
+        partition_weights: ArrayLike | None = None,
+    ) -> None:
+        self.strength = check_strength(strength)
+        #: whether the biases have the strength of the slopes
+        self.bias_follows = bias_strength is None
+        self.bias_strength = self.strength
+        if bias_strength is not None:
+            self.bias_strength = check_number("bias_strength", bias_strength, positive=False)
+        self.feature_weights = _weights("feature_weights", feature_weights)
+        self.partition_weights = _weights("partition_weights", partition_weights)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the terms by the small letters of their classes, such as ``l1``.
+        """Return the parameters; biases that follow the slopes have no strength of their own."""
+        params = super().get_params(deep)
+        return {**params, "bias_strength": None} if self.bias_follows else params
 
-        Several of one class are ``l1-1``, ``l1-2`` and so on.
-        With `deep` also their parameters, such as ``l1__strength``.
-        """
-        kinds = [type(term).__name__.lower() for term in self._terms]
-        numbered = [
-            f"{kind}-{kinds[: k + 1].count(kind)}" if kinds.count(kind) > 1 else kind
-            for k, kind in enumerate(kinds)
-        ]
-        return with_inner(dict(zip(numbered, self._terms, strict=True)), deep)
+    def __repr__(self) -> str:
+        names = ("strength", "bias_strength", "feature_weights", "partition_weights")
+        values = {name: getattr(self, name) for name in names}
+        parts = [f"{name}={shown(value)}" for name, value in values.items() if value is not None]
+        return f"Frobenius({', '.join(parts)})"
 
-    def set_params(self, **params: Any) -> Sum:
-        """Change terms, or parameters of these, in place; return the sum."""
-        vars(self).update(vars(Sum(*self.changed_params(params).values())))
-        return self
+    def at(self, strength: float) -> Frobenius:
+        """Return the penalty with this strength; biases follow unless they have a number."""
+        changed = super().at(strength)
+        if self.bias_follows:
+            changed.bias_strength = changed.strength
+        return changed if self._layout is None else changed.bind(self._layout)
+
+    def __rmul__(self, factor: float) -> Frobenius:
+        changed = super().__rmul__(factor)
+        return changed if self._layout is None else changed.bind(self._layout)
 
     @property
-    def weight_terms(self) -> list[Penalty]:
-        """Those of them that act on weights."""
-        return [term for term in self._terms if isinstance(term, Penalty)]
+    def is_bias_auto(self) -> bool:
+        """Never: biases follow the slopes, or have a number."""
+        return False
 
-    @property
-    def is_row_sparse(self) -> bool:  # type: ignore[override]
-        """Whether some term makes whole features vanish."""
-        return any(term.is_row_sparse for term in self.weight_terms)
+    def bind(self, layout: CellLayout) -> Frobenius:
+        """Lay the strengths out over all weights, after checks of the lengths."""
+        for what, expected in (("feature", layout.n_features), ("partition", layout.n_partitions)):
+            weights = getattr(self, f"{what}_weights")
+            if weights is not None and len(weights) != expected:
+                raise ValueError(
+                    f"{what}_weights has {len(weights)} entries, but there are {expected} {what}s"
+                )
+        if self.is_auto:
+            return self.replaced(_layout=layout)
+        columns, cells = self.column_strengths(layout), self.cell_weights(layout)
+        slopes = columns[:-1] / cells[layout.linear_cells, None]
+        return self.replaced(_layout=layout, _curvature=layout.join(slopes, columns[-1] / cells))
 
-    def at(self, strength: float) -> Sum:
-        """Fill in every strength that is "auto"; the others stay as they are."""
-        if not self.is_auto:
-            raise ValueError(f"{self!r}: mark the strengths to change with 'auto'")
-        terms = (term.at(strength) if term.is_auto else term for term in self._terms)
-        return Sum(*terms, layout=self._layout)
+    def column_strengths(self, layout: CellLayout) -> NDArray[np.float64]:
+        """Return lambda / v_j for the slopes, then beta: shape (q,)."""
+        slopes = np.full(layout.n_slopes, self.strength)
+        if self.feature_weights is not None and layout.n_slopes:
+            slopes = slopes / self.feature_weights
+        return np.append(slopes, self.bias_strength)
 
-    def with_bias(self, bias_strength: float) -> Sum:
-        """Return the sum with this strength for the first term whose biases are "auto".
-
-        The biases of all others stay free.
-        """
-        filled: list[Term] = []
-        for term in self._terms:
-            filled.append(term.with_bias(bias_strength))
-            bias_strength = 0.0 if term.is_bias_auto else bias_strength
-        return Sum(*filled, layout=self._layout)
-
-    def bind(self, layout: CellLayout) -> Sum:
-        terms = (t.bind(layout) if isinstance(t, Penalty) else t for t in self._terms)
-        return Sum(*terms, layout=layout)
-
-    def value(self, theta: Any) -> Any:
-        return sum(term.value(theta) for term in self.weight_terms)
-
-    def curvature(self) -> NDArray | None:
-        return _added([term.curvature() for term in self.weight_terms])
-
-    def bias_curvature(self) -> NDArray | None:
-        return _added([term.bias_curvature() for term in self.weight_terms])
-
-    def split(self) -> tuple[NDArray | None, Penalty]:
-        """Sum of the quadratic terms, and the others."""
-        pairs = [term.split() for term in self.weight_terms]
-        quadratic = _added([part for part, _ in pairs if part is not None])
-        others = [term for _, term in pairs if not isinstance(term, Free)]
-        if quadratic is not None and not others:
-            return quadratic, Free(self._layout)
-        return quadratic, others[0] if len(others) == 1 else Sum(*others, layout=self._layout)
-
-    def restricted(self, features: NDArray[np.intp]) -> Sum | None:
-        terms = all_known(term.restricted(features) for term in self.weight_terms)
-        layout = self.layout.with_features(len(features))
-        return None if terms is None else Sum(*terms, layout=layout)
-
-    def prox(self, theta: Any, step: Any) -> Any:
-        terms = self.weight_terms
-        if len(terms) == 1:
-            return terms[0].prox(theta, step)
-        # What a class inherits says nothing about a proximal map of its own.
-        by_kind = {vars(type(term)).get("shortens"): term for term in terms}
-        if len(terms) == 2 and by_kind.keys() == {"entries", "blocks"}:
-            return self._prox_in_turn(by_kind["entries"], by_kind["blocks"], theta, step)
-        return self._prox_of_sum(terms, theta, step)
-
-    def _prox_in_turn(self, entries: Penalty, blocks: Penalty, theta: Any, step: Any) -> Any:
-        """L1, then a norm that only makes rows or blocks of them shorter; both divide the biases.
-
-        One after the other is right because what is made shorter keeps its signs (Yu 2013).
-        """
-        slopes, _ = self.layout.split(blocks.prox(entries.prox(theta, step), step))
-        biases = self.layout.split(theta)[1]
-        beta = _added([entries.bias_curvature(), blocks.bias_curvature()])
-        return self.layout.join(slopes, biases / bias_divisor(step, beta, biases))
-
-    def _prox_of_sum(self, terms: list[Penalty], theta: Any, step: Any) -> Any:
-        """Accelerated gradient on the dual: z = theta - sum_k u_k with u_k in step dR_k(z).
-
-        The last term's u is eliminated: z = prox_last(theta - sum of the m others), and each of
-        these moves to w - prox(m w, m step) / m with w = u_k + z / m. Terms that make weights
-        vanish come last, so that what vanishes is exactly zero.
-        """
-        xp = array_namespace(theta)
-        *others, last = sorted(terms, key=lambda term: term.is_row_sparse)
-        m = len(others)
-        wide = theta.astype(float)
-        limit = _PRECISION * xp.abs(wide).max(initial=0.0)
-
-        def go_on(state: Any) -> Any:
-            *_, move, k = state
-            return (k < _MAX_ROUNDS) & (move > limit)
-
-        def advance(state: Any) -> Any:
-            duals, ahead, momentum, _, _, k = state
-            w = ahead + last.prox(wide - ahead.sum(axis=0), step) / m
-            answers = xp.stack([term.prox(m * w[i], m * step) for i, term in enumerate(others)])
-            new = w - answers / m
-            move = new - ahead
-            momentum = xp.where(xp.vdot(move, new - duals) < 0, 1.0, momentum)  # uphill: restart
-            following = (1 + xp.sqrt(1 + 4 * momentum**2)) / 2
-            ahead = new + (momentum - 1) / following * (new - duals)
-            return new, ahead, following, answers, xp.abs(move).max(initial=0.0), k + 1
-
-        duals = xp.zeros((m, *theta.shape))
-        if xp is np and self._duals is not None and self._duals.shape == duals.shape:
-            duals = self._duals
-        start = duals, duals, xp.ones(()), duals, xp.full((), xp.inf), 0
-        duals, _, _, answers, _, _ = while_loop(xp, go_on, advance, start)
-        answer = last.prox(wide - duals.sum(axis=0), step)
-        if xp is np:
-            self._duals = duals
-            if not np.isfinite(self.value(answer)):  # a constraint that this answer just misses
-                answer = min([answer, *answers], key=self.value)
-        return answer.astype(theta.dtype)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Where the last proximal map ended is of no use elsewhere.
-        return self.__dict__ | {"_duals": None}
+    def cell_weights(self, layout: CellLayout) -> NDArray[np.float64]:
+        """Return u_p of every cell's partition, over gamma_t of its task: shape (C,)."""
+        factors = layout.cell_factors()
+        if self.partition_weights is None:
+            return 1.0 / factors
+        return self.partition_weights[layout.partition_of_cell] / factors
 
 
 def mapped(penalty: Term, change: Callable[[Any], Any]) -> Any:
     """Return a penalty with every term changed."""
-    terms = [change(term) for term in penalty.terms]
-    return terms[0] if len(terms) == 1 else Sum(*terms)
+    return sum(change(term) for term in penalty.terms)
 
 
 def on_weights(penalty: Term) -> Penalty:
     """Return the part of a penalty that acts on weights."""
-    terms = Sum(*penalty.terms).weight_terms or [Free()]
-    return terms[0] if len(terms) == 1 else Sum(*terms)
+    return sum([term for term in penalty.terms if isinstance(term, Penalty)]) or Free()
 
 
 def on_predictions(penalty: Term) -> list[PredictionPenalty]:
     """Return the terms of a penalty that act on predictions."""
     return [term for term in penalty.terms if isinstance(term, PredictionPenalty)]
+
+
+def with_inner(params: dict[str, Any], deep: bool) -> dict[str, Any]:
+    """Return parameters, with `deep` also those of penalties among them as ``name__inner``."""
+    if not deep:
+        return params
+    inner = {
+        f"{name}__{key}": value
+        for name, term in params.items()
+        if isinstance(term, HasParams)
+        for key, value in term.get_params().items()
+    }
+    return {**params, **inner}
 
 
 def check_strength(value: Any) -> float | str:
@@ -467,12 +447,18 @@ def all_known(parts: Iterable[T | None]) -> list[T] | None:
     return known if len(known) == len(listed) else None
 
 
-def _added(parts: list[NDArray | None]) -> Any:
-    """Return the sum of all parts; None where one is not known, or there is none."""
-    known = all_known(parts)
-    return sum(known[1:], known[0]) if known else None
-
-
 def bias_divisor(step: Any, beta: Any, biases: Any) -> Any:
     """Return what squared biases with curvatures beta (C,) are divided by in a proximal map."""
     return shaped((1.0 + step * beta).astype(biases.dtype), biases)
+
+
+def _weights(name: str, values: ArrayLike | None) -> NDArray[np.float64] | None:
+    if values is None:
+        return None
+    try:
+        weights = np.array(values, dtype=float)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}={values!r} must be a list of positive numbers") from None
+    if weights.ndim != 1 or not np.isfinite(weights).all() or (weights <= 0).any():
+        raise ValueError(f"{name} must be a list of positive numbers: raise zeros to a small value")
+    return weights

@@ -17,18 +17,18 @@ split itself all come from one number per feature, the level.
 from __future__ import annotations
 
 from abc import abstractmethod
+from inspect import cleandoc
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._core.arrays import array_namespace
+from jointleaf._core.arrays import array_namespace, check_number
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import prox
 from jointleaf._core.penalties.base import AUTO, is_auto, shown
 from jointleaf._core.penalties.norms import RotationInvariant, SlopeNorm
-from jointleaf._core.penalties.params import check_number
 
 
 class TaskNorm(SlopeNorm):
@@ -79,8 +79,9 @@ class TaskNorm(SlopeNorm):
         self.support: NDArray[np.bool_] | None = None
 
     def __init_subclass__(cls) -> None:
-        shared = (TaskNorm.__doc__ or "").partition("    Parameters")[2].rstrip()
-        cls.__doc__ = (cls.__doc__ or "").replace("{parameters}", f"Parameters{shared}")
+        shared = cleandoc(TaskNorm.__doc__ or "").partition("\nParameters")[2]
+        doc = cleandoc(cls.__doc__ or "")
+        cls.__doc__ = doc.replace("{parameters}", f"Parameters{shared}")
         super().__init_subclass__()
 
     # -- strengths -----------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from scipy import sparse
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist, pdist
 
+from jointleaf._core.arrays import check_count, check_number
 from jointleaf._core.penalties.base import PredictionPenalty, is_auto
-from jointleaf._core.penalties.params import check_count, check_number
 
 Kind = Literal["standard", "symmetric", "random_walk"]
 

@@ -7,27 +7,27 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from inspect import cleandoc
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jointleaf._core.arrays import array_namespace
+from jointleaf._core.arrays import array_namespace, check_count, check_number
 from jointleaf._core.layout import CellLayout
 from jointleaf._core.penalties import base
-from jointleaf._core.penalties.params import check_count, check_number
 from jointleaf._core.penalties.prox import shrink_l1, shrink_l2_weighted, shrink_lp, shrink_sorted
 
 #: the parameters of all norms, for their docstrings
 _SHARED_DOC = {
     "strength": """strength : float > 0 or "auto"
-        "auto" lets an estimator choose it by cross-validation.""",
+    "auto" lets an estimator choose it by cross-validation.""",
     "bias_strength": """bias_strength : float >= 0 or "auto", optional
-        Adds (bias_strength / 2) |b|^2, with several tasks sum_t gamma_t |b_t|^2. By default zero,
-        or "auto" where the strength is: with many cells free biases fit the training rows by
-        themselves, so that what is left for the slopes is noise.""",
+    Adds (bias_strength / 2) |b|^2, with several tasks sum_t gamma_t |b_t|^2. By default zero,
+    or "auto" where the strength is: with many cells free biases fit the training rows by
+    themselves, so that what is left for the slopes is noise.""",
 }
-_SHARED_DOC["parameters"] = "\n    ".join(["Parameters", "----------", *_SHARED_DOC.values()])
+_SHARED_DOC["parameters"] = "\n".join(["Parameters", "----------", *_SHARED_DOC.values()])
 
 
 class SlopeNorm(base.Penalty):
@@ -110,8 +110,10 @@ class SlopeNorm(base.Penalty):
 
 
 def _fill_docstring(cls: type) -> None:
+    doc = cleandoc(cls.__doc__ or "")
     for name, text in _SHARED_DOC.items():
-        cls.__doc__ = (cls.__doc__ or "").replace(f"{{{name}}}", text)
+        doc = doc.replace(f"{{{name}}}", text)
+    cls.__doc__ = doc
 
 
 _fill_docstring(SlopeNorm)

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.layout import CellLayout
-from jointleaf._core.penalties.base import Free, Penalty, Sum, all_known
+from jointleaf._core.penalties.base import Free, Penalty, all_known
 from jointleaf._core.penalties.dirty import TaskNorm
+from jointleaf._core.penalties.sums import Sum
 
 
 class PerTask(Penalty):

@@ -1,23 +1,37 @@
-"""What a solver is, and the record it gives."""
+"""What a solver is, and which one `solver="auto"` means for a problem."""
 
 from __future__ import annotations
 
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from numbers import Real
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
-from jointleaf._core.arrays import array_namespace, check_device, place, while_loop
-from jointleaf._core.design import LeafDesign
-from jointleaf._core.layout import CellLayout
-from jointleaf._core.losses import Kinked, Loss
+from jointleaf._core.arrays import (
+    array_namespace,
+    check_count,
+    find_device,
+    place,
+    while_loop,
+)
+from jointleaf._core.blocks import BlockDesign
+from jointleaf._core.losses import Kinked
+from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import Problem
+from jointleaf._core.progress import iterations
+from jointleaf._core.solvers.solution import Solution, Status, TracePoint
 
 T = TypeVar("T")
+
+MAX_DUAL_ROWS = 4000  # squared error: one factorisation of n^3 / 3
+MAX_DUAL_ROWS_NEWTON = 3000  # other losses: one in every Newton step
+WIDE = 200  # features from which the slope blocks of the primal solvers become expensive
 
 _HALVINGS = 39  # of a step
 # Of smooth losses in place of one with kinks: the first width in standard deviations of the
@@ -25,153 +39,6 @@ _HALVINGS = 39  # of a step
 _WIDTH, _NARROWER, _MOST_WIDTHS = 0.3, 0.2, 50
 _PATIENCE = 5  # widths without a gain: rounding is all that is left
 _LEAST_WIDTH = 0.03  # of the first: around the right derivatives that is narrow enough
-
-#: "stopped": after as many steps as were asked for, see `Krylov`
-Status = Literal["converged", "max_iter", "stalled", "stopped"]
-
-
-class TracePoint(NamedTuple):
-    """One line of a solver's trace."""
-
-    iteration: int
-    seconds: float
-    objective: float
-    optimality: float
-
-
-@dataclass(frozen=True)
-class Solution:
-    """The outcome of a solve, of one task or of several.
-
-    Attributes
-    ----------
-    coef : array (L, d) or (L, d, K)
-        Slopes of the linear cells, partition after partition, and task after task.
-    intercept : array (C,) or (C, K)
-        Biases.
-    status : {"converged", "max_iter", "stalled", "stopped"}
-    message : str
-        The status in words and, where it is not "converged", what to try.
-    solver : str
-    n_iter : int
-    objective : float
-        J at the solution.
-    optimality : float
-        Scale-free distance from the first-order conditions (`Problem.optimality`). For a loss with
-        kinks the derivatives of a smooth loss stand in for a subgradient, and what these fail to
-        be one by (`Problem.excess`), relative to the loss at zero weights, counts where it is more.
-    gap : float
-        Certified bound of J minus its minimum; infinite where some weight is not penalised.
-    trace : list of TracePoint
-        Iteration, seconds since the start, objective and optimality.
-    layout : CellLayout
-    common_coef : array (L, d) or None
-        Part of `coef` that belongs to features that all tasks share; None where there is none.
-    loss : Loss or None
-        What was minimised, with the scale that was found for it; None for a model that was loaded.
-    """
-
-    coef: NDArray
-    intercept: NDArray
-    status: Status
-    message: str
-    solver: str
-    n_iter: int
-    objective: float
-    optimality: float
-    gap: float
-    layout: CellLayout
-    trace: list[TracePoint] = field(default_factory=list, repr=False)
-    common_coef: NDArray | None = None
-    loss: Loss | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def converged(self) -> bool:
-        """Whether the optimality measure reached the tolerance."""
-        return self.status == "converged"
-
-    @property
-    def theta(self) -> NDArray:
-        """Slopes and biases in one array, (N,) or (N, K)."""
-        return self.layout.join(self.coef, self.intercept)
-
-    @property
-    def slope_norms(self) -> NDArray[np.float64]:
-        """Euclidean norm of every feature's slopes over all cells and outputs, (d,)."""
-        squares = np.square(self.coef, dtype=float)
-        return np.sqrt(squares.sum(axis=(0, *range(2, squares.ndim))))
-
-    @property
-    def tasks(self) -> tuple[Solution, ...]:
-        """The solution of every task."""
-        tasks = []
-        for t, layout in enumerate(self.layout.tasks):
-            rows = slice(*self.layout.slope_starts[t : t + 2])
-            cells = slice(*self.layout.task_starts[t : t + 2])
-            common = None if self.common_coef is None else self.common_coef[rows]
-            coef, intercept = self.coef[rows], self.intercept[cells]
-            tasks.append(
-                replace(self, coef=coef, intercept=intercept, layout=layout, common_coef=common)
-            )
-        return tuple(tasks)
-
-    @property
-    def common(self) -> NDArray:
-        """C, the slopes of features that all tasks share, (L, d)."""
-        return np.zeros_like(self.coef) if self.common_coef is None else self.common_coef
-
-    @property
-    def specific(self) -> NDArray:
-        """T, the slopes of features of a single task, (L, d): W = C + T."""
-        return self.coef - self.common
-
-    @property
-    def common_norms(self) -> NDArray[np.float64]:
-        """Euclidean norm of every feature's common slopes in every task, (d, T)."""
-        return _norms([task.common for task in self.tasks])
-
-    @property
-    def specific_norms(self) -> NDArray[np.float64]:
-        """Euclidean norm of every feature's slopes of single tasks, (d, T)."""
-        return _norms([task.specific for task in self.tasks])
-
-    def predict(self, X: ArrayLike, codes: ArrayLike, *, device: str = "cpu") -> NDArray:
-        """Raw predictions (n,) or (n, K) of rows X (n, d) with codes (n, P); -1 is no cell.
-
-        `device` is as for `jointleaf.fit_cells`.
-        """
-        check_device(device)
-        rows = np.asarray(X, dtype=self.coef.dtype)
-        if rows.ndim != 2 or rows.shape[1] != self.layout.n_features:
-            raise ValueError(
-                f"X has shape {rows.shape}, but the cells were fitted with "
-                f"{self.layout.n_features} features"
-            )
-        theta = self.theta
-        device = place(device, len(rows) * self.layout.entries_per_row * theta[0].size)
-        if device != "cpu":
-            from jointleaf._core.jax.problem import predict
-
-            return predict(rows, np.asarray(codes), theta, self.layout, device)
-        counts, kinds = self.layout.cells_per_partition, self.layout.kinds
-        return LeafDesign(rows, codes, counts, cells=kinds).matvec(theta)
-
-    def __repr__(self) -> str:
-        n_tasks = len(self.layout.tasks)
-        return (
-            f"Solution({f'{n_tasks} tasks, ' if n_tasks > 1 else ''}{self.solver}: {self.status} "
-            f"after {iterations(self.n_iter)}, objective={self.objective:.8g}, "
-            f"optimality={self.optimality:.1e})"
-        )
-
-
-def iterations(count: int) -> str:
-    """Return "1 iteration" or "20 iterations"."""
-    return f"{count} iteration{'' if count == 1 else 's'}"
-
-
-def _norms(slopes: list[NDArray]) -> NDArray[np.float64]:
-    return np.stack([np.linalg.norm(part.astype(float), axis=0) for part in slopes], axis=1)
 
 
 class SolverState:
@@ -404,3 +271,118 @@ _ADVICE = {
     ),
     "converged": "{solver} converged in {iterations} to optimality {optimality:.1e}",
 }
+
+
+# -- solvers by name and by rule ------------------------------------------------------------------
+
+#: All that have a name; `jointleaf._core.solvers` fills it.
+SOLVERS: dict[str, type[Solver]] = {}
+
+
+def solve(
+    problem: Problem,
+    solver: str | Solver = "auto",
+    init: NDArray | None = None,
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    device: str = "cpu",
+    state: SolverState | None = None,
+    listener: Listener | None = None,
+) -> Solution:
+    """Solve a problem with the chosen solver on a device; warn where it did not converge."""
+    chosen = choose_solver(problem, solver, device)
+    solution = chosen.solve(
+        problem, init, tol=tol, max_iter=max_iter, state=state, listener=listener
+    )
+    if solution.status in ("max_iter", "stalled"):
+        warnings.warn(solution.message, ConvergenceWarning, stacklevel=3)
+    return solution
+
+
+def choose_solver(problem: Problem, solver: str | Solver = "auto", device: str = "cpu") -> Solver:
+    """Return the solver for a problem.
+
+    ``"auto"`` chooses
+
+    - ``"fista"`` where the penalty is not quadratic;
+    - ``"dual"`` for the Frobenius penalty with n <= 4000 rows (8000 with more than 200
+      features) and squared error, unless there are fewer weights than rows, or with
+      n <= 3000 rows and penalised biases for other losses;
+    - ``"pcg"`` for squared error, ``"newton"`` for other losses otherwise.
+
+    A solver that is named but does not fit the problem raises an error that says why. Where
+    `device` is not "cpu" the solver is the one of the same name on that device; "auto" is an
+    accelerator where JAX finds one, a pass takes at least 2^25 multiplications (n P (d + 1) K)
+    and loss and penalty can run there, and else the CPU.
+    """
+    if isinstance(solver, Solver):
+        chosen = solver
+    else:
+        check_solver_name(solver)
+        chosen = _by_rule(problem) if solver == "auto" else SOLVERS[solver]()
+        if solver == "auto" and device != "cpu" and _is_interior(problem, chosen):
+            chosen = SOLVERS["newton"]()
+    reason = chosen.unsupported_reason(problem)
+    if reason is not None:
+        raise ValueError(f"solver={chosen.name!r} does not fit this problem: {reason}")
+    return _placed(problem, chosen, device)
+
+
+def _placed(problem: Problem, chosen: Solver, wanted: str) -> Solver:
+    widest = max(part.entries_per_row for part in problem.layout.tasks)
+    device = place(wanted, problem.y.size * widest)
+    if device == "cpu":
+        return chosen
+    find_device(device)
+    from jointleaf._core.jax.solver import OnDevice
+
+    placed = OnDevice(chosen.name, device)
+    if type(chosen) is not SOLVERS.get(chosen.name):
+        reason = f"it is only written for the CPU: use one of {sorted(SOLVERS)}"
+    elif isinstance(problem.design, BlockDesign):
+        reason = "rows in blocks stay on the CPU: use device='cpu'"
+    elif _is_interior(problem, chosen):
+        reason = "with a loss that has kinks it is only written for the CPU: use 'newton'"
+    else:
+        reason = placed.unsupported_reason(problem) or ""
+    if not reason:
+        return placed
+    if wanted == "auto":
+        return chosen
+    raise ValueError(f"solver={chosen.name!r} with device={device!r}: {reason}")
+
+
+def _is_interior(problem: Problem, solver: Solver) -> bool:
+    """Whether a solver is the interior-point method, which is only written for the CPU."""
+    return isinstance(solver, SOLVERS["dual"]) and isinstance(problem.loss, Kinked)
+
+
+def check_solver_name(solver: str | Solver) -> None:
+    """Check that a solver is "auto", one of the names, or an object."""
+    if isinstance(solver, Solver) or solver == "auto" or solver in SOLVERS:
+        return
+    raise ValueError(f"solver={solver!r} is not known: use 'auto' or one of {sorted(SOLVERS)}")
+
+
+def _by_rule(problem: Problem) -> Solver:
+    if problem.curvature is None:
+        return SOLVERS["fista"]()
+    layout, n = problem.layout, problem.design.n_rows
+    dual = SOLVERS["dual"]()
+    if isinstance(problem.penalty, Frobenius) and dual.unsupported_reason(problem) is None:
+        if problem.loss.is_quadratic:
+            limit = MAX_DUAL_ROWS * (2 if layout.n_slopes > WIDE else 1)
+            few_weights = layout.n_weights < n
+        else:
+            limit, few_weights = MAX_DUAL_ROWS_NEWTON, False
+        if n <= limit and not few_weights:
+            return dual
+    return SOLVERS["pcg" if problem.loss.is_quadratic else "newton"]()
+
+
+def check_limits(tol: float, max_iter: int) -> None:
+    """Check the tolerance and the number of iterations of a solve."""
+    if not isinstance(tol, Real) or not tol > 0:
+        raise ValueError(f"tol={tol!r} must be a positive number")
+    check_count("max_iter", max_iter)

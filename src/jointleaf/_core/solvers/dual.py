@@ -31,15 +31,9 @@ from jointleaf._core.layout import CellLayout
 from jointleaf._core.losses import Kinked, Pinball
 from jointleaf._core.penalties import Frobenius
 from jointleaf._core.problem import DataTerm, Problem
-from jointleaf._core.solvers.base import (
-    Recorder,
-    Run,
-    Solution,
-    Solver,
-    flat_curvature,
-    line_search,
-)
+from jointleaf._core.solvers.base import Recorder, Run, Solver, flat_curvature, line_search
 from jointleaf._core.solvers.interior import box_dual
+from jointleaf._core.solvers.solution import Solution
 
 _BLOCK_ROWS = 512
 _MAX_COLUMNS = 4096  # one-hot columns of a product: bounds its memory

@@ -26,7 +26,8 @@ from jointleaf._core.arrays import shaped
 from jointleaf._core.blocks import BlockDesign, Design
 from jointleaf._core.design import LeafDesign
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.base import Run, Solution, Solver
+from jointleaf._core.solvers.base import Run, Solver
+from jointleaf._core.solvers.solution import Solution
 
 _LEAST_SHIFT = 100.0  # of S lambda, in rounding errors of K: smaller strengths count as this
 _ROOM = 128  # vectors of a basis that there is room for at first; it is taken as it is filled

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jointleaf._core.problem import Problem
-from jointleaf._core.solvers.base import Run, Solution, Solver, line_search
+from jointleaf._core.solvers.base import Run, Solver, line_search
 from jointleaf._core.solvers.krylov import KrylovPath
+from jointleaf._core.solvers.solution import Solution
 
 
 class Reweighted(Solver):

@@ -1,23 +1,21 @@
-"""What has to be known about the models of a tree library, and what adapters share."""
+"""What has to be known about the models of a tree library, which library a model is of."""
 
 from __future__ import annotations
 
-import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._data.columns import Columns
-from jointleaf._trees.encoding import TrainingRows
-from jointleaf._trees.flat import FlatTrees
+from jointleaf._data.columns import Columns, column_names
+from jointleaf._trees.flat import FlatTrees, TrainingRows
 
 
 class EnsembleAdapter(ABC):
@@ -30,6 +28,8 @@ class EnsembleAdapter(ABC):
     #: The module of the library, and the classes of it that are supported.
     library: str
     model_classes: tuple[str, ...]
+    #: whether numbers that a sparse matrix does not store are missing values to it, and not zeros
+    sparse_is_missing: bool = False
     #: Classes of jointleaf that stand for a model of the library.
     stand_ins: tuple[type, ...] = ()
 
@@ -104,6 +104,69 @@ class EnsembleAdapter(ABC):
         return fit_clone(model, unset, with_labels(model, rows))
 
 
+#: One adapter per library, the first that matches is used; `jointleaf._trees.importers` fills it.
+ADAPTERS: list[EnsembleAdapter] = []
+
+
+def is_ensemble(model: object) -> bool:
+    """Return whether this is a tree ensemble of a supported library."""
+    return any(adapter.matches(model) for adapter in ADAPTERS)
+
+
+def find_adapter(model: object) -> EnsembleAdapter:
+    """Return the adapter of the library that `model` comes from; TypeError where there is none."""
+    for adapter in ADAPTERS:
+        if adapter.matches(model):
+            return adapter
+    if isinstance(model, type):
+        raise TypeError(f"model is the class {model.__name__} itself: use a fitted model of it")
+    name = type(model).__name__
+    if hasattr(model, "best_estimator_"):
+        raise TypeError(f"model is a {name}, a search: use its result, model.best_estimator_")
+    names = ", ".join(name for adapter in ADAPTERS for name in adapter.supported)
+    raise TypeError(
+        f"model is of type {name}, whose cells jointleaf cannot read: use a fitted model of one "
+        f"of these types: {names}"
+    )
+
+
+def check_fitted_model(model: object, X: Any = None) -> EnsembleAdapter:
+    """Return the adapter of a fitted model on the columns of `X` (n, d).
+
+    Raise TypeError where its type is not supported, NotFittedError where it is not fitted, and
+    ValueError where `X` has another number of columns, or other column names.
+    """
+    adapter = find_adapter(model)
+    name = type(model).__name__
+    if not adapter.is_fitted(model):
+        raise NotFittedError(f"model is a {name} that is not fitted: call its fit first")
+    if X is None:
+        return adapter
+    if issparse(X) and adapter.sparse_is_missing:
+        raise ValueError(
+            f"X is a sparse matrix, of which XGBoost read as missing what is not stored, and "
+            f"jointleaf reads zero: give an array, with NaN or 0 as the {name} was trained"
+        )
+    shape = np.shape(X)
+    d = adapter.n_features(model)
+    if len(shape) == 2 and shape[1] != d:
+        raise ValueError(
+            f"X has {shape[1]} features, but the {name} was fitted on {d} features: use the "
+            "columns it was fitted on"
+        )
+    names = adapter.feature_names(model)
+    labels = column_names(X)
+    if names is not None and labels is not None:
+        # LightGBM stores a blank in a name as an underscore.
+        columns = [str(label).replace(" ", "_") for label in labels]
+        if columns != [column.replace(" ", "_") for column in names]:
+            raise ValueError(
+                f"The columns of X are {columns}, but the {name} was fitted on {names}: use the "
+                "same columns in the same order"
+            )
+    return adapter
+
+
 class ParamAliases:
     """The names under which a library takes its parameters.
 
@@ -143,12 +206,6 @@ def with_labels(model: Any, rows: TrainingRows) -> TrainingRows:
     classes = model.classes_  # a list where the model has several outputs
     has_all = isinstance(classes, np.ndarray) and rows.y.max() < len(classes)
     return rows._replace(y=classes[rows.y]) if has_all else rows
-
-
-def threads(n_jobs: int | None) -> int:
-    """Return the number of threads for `n_jobs`: None is 1, -1 all cores, and never more."""
-    # Results do not depend on it, and a model may come from a machine with other cores.
-    return min(int(effective_n_jobs(n_jobs)), os.cpu_count() or 1)
 
 
 def native_codes(categories: NDArray, native_categories: Sequence[Any] | None) -> NDArray[np.int64]:

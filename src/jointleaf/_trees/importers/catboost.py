@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import threads
 from jointleaf._data.columns import Columns
-from jointleaf._trees.encoding import TrainingRows
-from jointleaf._trees.flat import FlatTrees, flatten
-from jointleaf._trees.importers.base import EnsembleAdapter, ParamAliases, threads
+from jointleaf._trees.flat import FlatTrees, TrainingRows, flatten
+from jointleaf._trees.importers.base import EnsembleAdapter, ParamAliases
 from jointleaf._trees.importers.catboost_trees import MISSING_CODE, read_trees
 
 #: Ways to set how much CatBoost prints, of which it takes one at a time.

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
+from jointleaf._core.arrays import threads
 from jointleaf._data.columns import Columns
-from jointleaf._trees.encoding import TrainingRows
-from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
-from jointleaf._trees.importers.base import column_codes, fit_clone, set_bits, threads
+from jointleaf._trees.flat import FlatTrees, NodeTable, TrainingRows, flatten
+from jointleaf._trees.importers.base import column_codes, fit_clone, set_bits
 from jointleaf._trees.importers.sklearn import ScikitLearnAdapter
 
 #: What is read from every node.

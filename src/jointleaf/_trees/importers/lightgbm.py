@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
+from jointleaf._core.arrays import threads
 from jointleaf._data.columns import Columns
-from jointleaf._trees.encoding import TrainingRows
-from jointleaf._trees.flat import FlatTrees, NodeTable, flatten, number_nodes
+from jointleaf._trees.flat import FlatTrees, NodeTable, TrainingRows, flatten, number_nodes
 from jointleaf._trees.importers import base
 from jointleaf._trees.routing import ZERO
 
@@ -175,7 +175,7 @@ def _retrain_booster(booster: Any, rounds: int, rows: TrainingRows, n_jobs: int 
     if not booster_params.get("force_col_wise"):
         params["force_row_wise"] = True
     if n_jobs is not None:
-        params["num_threads"] = base.threads(n_jobs)
+        params["num_threads"] = threads(n_jobs)
     params = LIGHTGBM_PARAMS.merge(booster_params, params)
     for name in ("num_iterations", "early_stopping_round", "categorical_feature"):
         params.pop(name, None)

@@ -10,8 +10,7 @@ from sklearn.base import is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 
 from jointleaf._data.columns import Columns
-from jointleaf._trees.encoding import tables_from_scores
-from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
+from jointleaf._trees.flat import FlatTrees, NodeTable, flatten, tables_from_scores
 from jointleaf._trees.importers.base import EnsembleAdapter
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
+from jointleaf._core.arrays import threads
 from jointleaf._data.columns import Columns
-from jointleaf._trees.encoding import TrainingRows
-from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
+from jointleaf._trees.flat import FlatTrees, NodeTable, TrainingRows, flatten
 from jointleaf._trees.importers import base
 
 #: Names of the parameters that jointleaf sets.
@@ -65,6 +65,7 @@ class XGBoostAdapter(base.EnsembleAdapter):
     """
 
     library = "xgboost"
+    sparse_is_missing = True
     model_classes = (
         *("XGBRegressor", "XGBClassifier", "XGBRFRegressor", "XGBRFClassifier", "XGBRanker"),
         "Booster",
@@ -152,7 +153,7 @@ class XGBoostAdapter(base.EnsembleAdapter):
         if model_params["verbosity"] is None:
             params["verbosity"] = 0
         if model_params["n_jobs"] is None and n_jobs is not None:
-            params["n_jobs"] = base.threads(n_jobs)
+            params["n_jobs"] = threads(n_jobs)
         if is_classifier(model):
             # XGBoost takes class numbers 0, 1, ... only, and `fit` has changed the objective.
             rows = rows._replace(y=rows.class_numbers)
@@ -344,7 +345,7 @@ def _node_table(
 def _retrain_booster(booster: Any, rows: TrainingRows, n_jobs: int | None) -> Any:
     params = _booster_params(booster)
     if n_jobs is not None:
-        params["nthread"] = base.threads(n_jobs)
+        params["nthread"] = threads(n_jobs)
     if int(params.get("num_class", 0)) > 0:
         params["num_class"] = max(int(params["num_class"]), int(rows.y.max()) + 1)
     return train(params, rows, _n_rounds(booster))

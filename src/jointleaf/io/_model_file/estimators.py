@@ -9,7 +9,6 @@ import numpy as np
 
 from jointleaf import estimators, multitask
 from jointleaf._data.tasks import Form
-from jointleaf._trees.encoding import Encoding
 from jointleaf.estimators._linear_forest import PortableForest
 from jointleaf.io._model_file.fits import (
     CALIBRATION,
@@ -43,6 +42,7 @@ from jointleaf.io._model_file.schema import (
 )
 from jointleaf.io._model_file.values import Labels, Plain, check_keys
 from jointleaf.multitask._joint_base import describe_fit
+from jointleaf.partitions._growers.base import Encoding
 from jointleaf.partitions._union import LinearPart
 
 _Steps = dict[str, Field | Let]

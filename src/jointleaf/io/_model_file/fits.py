@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from jointleaf._core.layout import CellKind, CellLayout, TaskLayout
 from jointleaf._core.penalties import Term
-from jointleaf._core.solvers import Solution
-from jointleaf._core.solvers.base import Status, TracePoint
+from jointleaf._core.solvers.solution import Solution, Status, TracePoint
 from jointleaf._fit.calibration import Calibration
 from jointleaf._fit.component import Blend, JointSolve
 from jointleaf._fit.quantiles import JointQuantiles

@@ -11,9 +11,8 @@ import numpy as np
 
 from jointleaf import partitions
 from jointleaf._core import losses, penalties
-from jointleaf._core.arrays import DEVICES
+from jointleaf._core.arrays import DEVICES, is_whole
 from jointleaf._core.penalties import Frobenius, PerTask, Sum, Term
-from jointleaf._core.penalties.params import is_whole
 from jointleaf._core.penalties.per_task import Scaled
 from jointleaf.estimators._params import Checked, check_values
 from jointleaf.io._model_file.schema import (

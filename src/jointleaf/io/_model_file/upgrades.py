@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._fit.report import cv_results
+from jointleaf._fit.folds import cv_results
 from jointleaf.io._model_file.container import ModelFileError
 from jointleaf.io._model_file.schema import Arrays, Place, Scope
 from jointleaf.io._model_file.values import Plain

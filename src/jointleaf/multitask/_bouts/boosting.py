@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from jointleaf._core.losses import Logistic, Loss, Multinomial, SquaredError
 from jointleaf._data.features import mean_and_scale
-from jointleaf._trees.encoding import TrainingRows
-from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
+from jointleaf._trees.flat import FlatTrees, NodeTable, TrainingRows, flatten
 from jointleaf.multitask._bouts.trees import (
     GrownTree,
     Slopes,

@@ -13,12 +13,11 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from jointleaf._core.penalties.params import is_whole
+from jointleaf._core.arrays import is_whole
 from jointleaf._data.columns import Columns
 from jointleaf._data.rows import canonical_rows
 from jointleaf._data.tasks import TaskTable
-from jointleaf._trees.encoding import Encoding, TrainingRows
-from jointleaf._trees.flat import FlatTrees
+from jointleaf._trees.flat import FlatTrees, TrainingRows
 from jointleaf._trees.routing import Router
 from jointleaf.estimators._checks import restored_on_error
 from jointleaf.estimators._docs import described
@@ -33,6 +32,7 @@ from jointleaf.multitask._base import (
 from jointleaf.multitask._bouts.boosting import BoUTSParameters, boost, check_boosting
 from jointleaf.multitask._bouts.trees import TreeShape
 from jointleaf.partitions._base import TargetType, TreeCells, check_fit_rows, checked_count
+from jointleaf.partitions._growers.base import Encoding
 
 _PARAMETERS = """Parameters
     ----------

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._trees.encoding import TrainingRows
-from jointleaf._trees.flat import FlatTrees, concatenate, flatten
-from jointleaf._trees.importers import find_adapter
-from jointleaf._trees.importers.base import threads
+from jointleaf._core.arrays import threads
+from jointleaf._trees.flat import FlatTrees, TrainingRows, concatenate, flatten
+from jointleaf._trees.importers.base import find_adapter
 from jointleaf._trees.importers.lightgbm import LIGHTGBM_PARAMS
 from jointleaf.partitions._base import as_seed
 from jointleaf.partitions._growers.base import (

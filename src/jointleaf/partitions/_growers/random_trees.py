@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jointleaf._trees.encoding import Encoding, TrainingRows
-from jointleaf._trees.flat import FlatTrees, NodeTable, flatten
+from jointleaf._trees.flat import FlatTrees, NodeTable, TrainingRows, flatten
 from jointleaf.partitions._base import as_seed
-from jointleaf.partitions._growers.base import TreePartitioner, standard_target
+from jointleaf.partitions._growers.base import Encoding, TreePartitioner, standard_target
 
 _LEAST_LEAF_ROWS = 2
 _LEAST_FRACTION = 1e-5  # of a node's weight: less, as a difference of sums, may be all rounding

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jointleaf._core.arrays import threads
 from jointleaf._data.columns import Columns
-from jointleaf._trees.encoding import Encoding, TrainingRows
-from jointleaf._trees.flat import FlatTrees
-from jointleaf._trees.importers import find_adapter
-from jointleaf._trees.importers.base import threads
+from jointleaf._trees.flat import FlatTrees, TrainingRows
+from jointleaf._trees.importers.base import find_adapter
 from jointleaf._trees.importers.histogram import limited_threads, without_empty_columns
 from jointleaf.partitions._base import as_seed
 from jointleaf.partitions._growers import base
+from jointleaf.partitions._growers.base import Encoding
 from jointleaf.partitions._union import LinearPart, fit_linear_part
 
 _MOST_CATEGORIES = 255  # of a column whose categories histogram gradient boosting takes

@@ -5,9 +5,8 @@ import pytest
 from sklearn import ensemble
 
 from jointleaf._data.columns import Columns
-from jointleaf._trees.encoding import Encoding, tables_from_scores
-from jointleaf._trees.flat import NodeTable, flatten
-from jointleaf._trees.importers import find_adapter
+from jointleaf._trees.flat import NodeTable, flatten, tables_from_scores
+from jointleaf._trees.importers.base import find_adapter
 from jointleaf._trees.routing import Router
 from jointleaf.partitions import (
     ExtraTreesPartitioner,
@@ -16,6 +15,7 @@ from jointleaf.partitions import (
     RandomForestPartitioner,
 )
 from jointleaf.partitions._base import check_fit_rows
+from jointleaf.partitions._growers.base import Encoding
 
 SKLEARN = [RandomForestPartitioner, ExtraTreesPartitioner, GradientBoostingPartitioner]
 
