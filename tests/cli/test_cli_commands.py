@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 import time
@@ -70,24 +69,6 @@ def read_csv(text):
 
 
 # -- fit -----------------------------------------------------------------------------------------
-
-
-def test_exports_predict_what_the_model_predicts(capsys, folder, tmp_path):
-    pytest.importorskip("onnx")
-    model, rows = load_model(str(folder / "flats.jleaf")).model, pd.read_csv(folder / "new.csv")
-    sql, graph = tmp_path / "flats.sql", tmp_path / "flats.onnx"
-    code, out, _ = run(capsys, "export", folder / "flats.jleaf", sql, "--table", "flats")
-    assert code == 0
-    assert out.startswith(f"wrote {sql}, which takes {model.feature_names_in_[0]}, ")
-    table = model.columns_.preparation.transform(rows)
-    database = sqlite3.connect(":memory:")
-    table.to_sql("flats", database, index=False)
-    found = [row[0] for row in database.execute(sql.read_text())]
-    np.testing.assert_allclose(found, model.predict(rows), rtol=1e-9)
-    assert run(capsys, "export", folder / "flats.jleaf", graph)[0] == 0
-    assert graph.stat().st_size > 1000
-    line = fails(capsys, "export", folder / "flats.jleaf", tmp_path / "flats.txt")
-    assert line.endswith("name a file that ends in .onnx or .sql")
 
 
 def test_fit_describes_the_data_and_writes_model_and_report(folder):

@@ -250,6 +250,11 @@ def test_available_memory(monkeypatch, tmp_path):
         arrays.available_memory()
 
 
+def test_a_look_needs_the_rows_themselves():
+    with pytest.raises(ValueError, match=r"y is given, but X=\(400, 1500\) is the number of rows"):
+        jl.estimate_memory(jl.JOPLEnClassifier(), (400, 1500), np.arange(400) % 2)
+
+
 def test_bad_arguments():
     with pytest.raises(TypeError, match="estimator is a RandomForestRegressor"):
         jl.estimate_memory(RandomForestRegressor(), (10, 2))

@@ -69,6 +69,11 @@ def estimate_memory(
     if itemsize is None:
         itemsize = 4 if str(getattr(X, "dtype", "")) == "float32" else 8
     if y is not None:
+        if isinstance(X, tuple):
+            raise ValueError(
+                f"y is given, but X={X!r} is the number of rows and columns: give the rows "
+                "themselves, which are looked at, or leave y out"
+            )
         n_classes = len(np.unique(y))
     shape = n, d, n_classes, n_tasks, itemsize, _has_many_categories(estimator, X)
     most = memory_of(estimator, *shape)
