@@ -163,9 +163,7 @@ def search_method(
         _short(tested.log_loss),
         round(best.seconds, 3),
         round(seconds, 3),
-        json.dumps(
-            {name: _short(value) for name, value in best.parameters.items()}, separators=(",", ":")
-        ),
+        json.dumps({name: _short(value) for name, value in best.parameters.items()}),
     )
 
 
